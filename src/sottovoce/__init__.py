@@ -1,0 +1,1 @@
+"""The recommender that never learns what you did."""

@@ -1,0 +1,167 @@
+"""`sottovoce data`: which data sets there are, fetching them, and what is in them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path  # noqa: TC003 -- typer reads the annotations
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.table import Table
+
+from sottovoce.data import CATALOGUE, load, parse_columns
+from sottovoce.data.catalogue import BASE_URL, DataSet, archive_path, entry
+from sottovoce.data.fetch import Fetched
+from sottovoce.data.fetch import fetch as fetch_archive
+from sottovoce.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+app = typer.Typer(name="data", help="List, fetch and describe data sets.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_() -> None:
+    """List the data sets that have a name.
+
+    Example: sottovoce data list
+    """
+    table = Table(title="Data sets", title_justify="left")
+    for heading in ("name", "what", "where"):
+        table.add_column(heading, overflow="fold")
+    for data_set in CATALOGUE.values():
+        table.add_row(data_set.name, data_set.about, _where(data_set))
+    table.add_row(
+        "synthetic", "invented people over real films; synthetic:N=3000,M=1000,seed=0", "made here"
+    )
+    Console().print(table)
+
+
+@app.command()
+def fetch(
+    name: Annotated[str, typer.Argument(help="A name from `sottovoce data list`.")],
+    *,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Accept the publisher's terms without a question.")
+    ] = False,
+    cache: Annotated[
+        Path | None,
+        typer.Option(help="Where to keep it; else $SOTTOVOCE_CACHE or the user's cache folder."),
+    ] = None,
+    mirror: Annotated[
+        str, typer.Option(help="The address under which the archives lie.")
+    ] = BASE_URL,
+) -> None:
+    """Download a data set into the cache. Run it again to go on after an interruption.
+
+    Example: sottovoce data fetch ml-20m --yes
+    """
+    wanted = entry(name)
+    messages = Console(stderr=True)
+    if wanted.fetchable and not wanted.bundled and not archive_path(name, cache).exists():
+        messages.print(f"{name}, about {wanted.megabytes:g} MB, from {mirror}", highlight=False)
+        messages.print(f"Terms: {wanted.licence}", highlight=False)
+        _agree(name, yes=yes)
+    fetched = _with_progress(wanted, cache, mirror, messages)
+    messages.print(f"{name}: {fetched.verified}", highlight=False)
+    typer.echo(fetched.path)
+
+
+@app.command()
+def info(
+    source: Annotated[str, typer.Argument(help="A name, or the path of a file or folder.")],
+    *,
+    min_interactions: Annotated[
+        int, typer.Option(help="Leave out users and items with fewer.", min=0)
+    ] = 0,
+    rule: Annotated[
+        Literal["stable", "once"],
+        typer.Option(help="Count again until nothing changes, or once on the data as given."),
+    ] = "stable",
+    columns: Annotated[
+        str | None,
+        typer.Option(help="Which columns to read, e.g. user=who,item=what,rating=r,timestamp=t."),
+    ] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write the numbers to this file as well.")
+    ] = None,
+) -> None:
+    """Say what is in a data set.
+
+    Example: sottovoce data info ml-latest-small --min-interactions 20 --json info.json
+    """
+    messages = Console(stderr=True)
+    with messages.status(f"reading {escape(source)}"):
+        data = load(source, columns=parse_columns(columns) if columns else None)
+        if min_interactions:
+            data = data.filter(min_interactions, rule=rule)
+    summary = data.summary()
+    table = Table(
+        "", "", show_header=False, title=escape(summary.pop("name")), title_justify="left"
+    )
+    for label, value in _lines(summary):
+        table.add_row(label, value)
+    Console().print(table)
+    if json_file:
+        _write_json(json_file, {"name": data.name} | summary)
+
+
+def _where(data_set: DataSet) -> str:
+    if data_set.bundled:
+        return "bundled"
+    if not data_set.fetchable:
+        return "cannot be fetched: give the folder's path"
+    if archive_path(data_set.name).exists():
+        return "fetched"
+    return f"to fetch, {data_set.megabytes:g} MB"
+
+
+def _agree(name: str, *, yes: bool) -> None:
+    """Nothing is downloaded before its terms are accepted."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise SettingsError(f"accept these terms with: sottovoce data fetch {name} --yes")
+    if not typer.confirm("Do you accept these terms?", err=True):
+        raise SettingsError("the terms were not accepted, so nothing was fetched")
+
+
+def _with_progress(wanted: DataSet, cache: Path | None, mirror: str, messages: Console) -> Fetched:
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    with Progress(*columns, TransferSpeedColumn(), console=messages, transient=True) as bar:
+        task = bar.add_task(wanted.name, total=None)
+        return fetch_archive(
+            wanted.name,
+            cache,
+            lambda done, total: bar.update(task, completed=done, total=total),
+            accept_licence=True,  # `_agree` came first
+            base_url=mirror,
+        )
+
+
+def _lines(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The summary as people read it."""
+    for key, value in summary.items():
+        label = key.replace("_", " ")
+        if isinstance(value, dict):
+            yield label, ", ".join(f"{name} {number:,g}" for name, number in value.items())
+        elif isinstance(value, bool):
+            yield label, "yes" if value else "no"
+        elif isinstance(value, float):
+            yield label, f"{value:.4%}"
+        elif isinstance(value, int):
+            yield label, f"{value:,}"
+        elif value is not None:
+            yield label, str(value)
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    """All of the file or none of it."""
+    part = path.with_name(path.name + ".part")
+    part.write_text(json.dumps(content, indent=2) + "\n")
+    part.replace(path)

@@ -1,0 +1,55 @@
+"""`load`: a data set by its name or by where it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sottovoce.data import formats
+from sottovoce.data.catalogue import CANNOT_FETCH, CATALOGUE, DataSet, archive_path
+from sottovoce.data.synthetic import SYNTHETIC, parse_synthetic, synthetic_people
+from sottovoce.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sottovoce.data.interactions import Interactions
+
+
+def load(source: str | Path, columns: Mapping[str, str] | None = None) -> Interactions:
+    """The data set of that name or at that path.
+
+    A string that is a name of the catalogue, or `synthetic`, means that name (write `./ml-1m`
+    for a folder that happens to be called so). `columns` says which column of a CSV, TSV or
+    Parquet file is the `user`, the `item`, the `rating` and the `timestamp`, where their names
+    do not say it.
+
+    >>> load("ml-latest-small").histories.n_users
+    610
+    """
+    if isinstance(source, str):
+        if source.partition(":")[0] == SYNTHETIC:
+            return synthetic_people(**parse_synthetic(source))
+        if source in CATALOGUE:
+            return _named(CATALOGUE[source])
+    path = Path(source)
+    if not path.exists():
+        names = ", ".join([*CATALOGUE, SYNTHETIC])
+        raise DataError(
+            f"there is no such file or folder, and no data set of that name. Names: {names}. "
+            f"Files and folders:\n{formats.UNDERSTOOD}",
+            path=source,
+        )
+    return formats.read(path, columns)
+
+
+def _named(entry: DataSet) -> Interactions:
+    if not entry.fetchable:
+        raise DataError(CANNOT_FETCH)
+    path = entry.bundled or archive_path(entry.name)
+    if not path.exists():
+        raise DataError(
+            f"{entry.name} is not on this machine yet: run `sottovoce data fetch {entry.name}`"
+        )
+    return replace(formats.read(path), name=entry.name)

@@ -1,0 +1,83 @@
+"""Leave one out: each user's history without one item, and that item (the paper's section 4.2).
+
+The paper tests on a random interaction, and on the latest one when it compares with DPLCF.
+The random numbers are the stream "split" of `sottovoce.data.streams`: no other part of the
+project draws from it, so a split never depends on what else was drawn with the same seed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from sottovoce.data.streams import stream
+from sottovoce.errors import DataError, SettingsError
+from sottovoce.model.histories import Histories
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sottovoce.data.interactions import Interactions
+
+SplitRule = Literal["random", "latest"]
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """A training set and one test item for each user."""
+
+    train: Histories
+    test: NDArray[np.int32]
+    """The item left out; -1 for a user with fewer than 2, whose history stays in training."""
+    rule: SplitRule
+    seed: int
+
+
+def leave_one_out(data: Interactions, rule: SplitRule = "random", seed: int = 0) -> Split:
+    """Take one item out of every history that has at least two.
+
+    `random` takes any of them with equal probability, `latest` the one with the largest
+    timestamp (among equally late ones any, with equal probability).
+    """
+    if rule not in ("random", "latest"):
+        raise SettingsError(f"the split must be 'random' or 'latest', found {rule!r}")
+    histories = data.histories
+    able = np.flatnonzero(np.diff(histories.indptr) >= 2)
+    chosen = _random(histories, able, seed) if rule == "random" else _latest(data, able, seed)
+    test = np.full(histories.n_users, -1, np.int32)
+    test[able] = histories.indices[chosen]
+    return Split(_without(histories, able, chosen), test, rule, seed)
+
+
+def _random(histories: Histories, able: NDArray[np.intp], seed: int) -> NDArray[np.int64]:
+    lengths = np.diff(histories.indptr)[able]
+    return histories.indptr[able] + stream(seed, "split").integers(0, lengths)
+
+
+def _latest(data: Interactions, able: NDArray[np.intp], seed: int) -> NDArray[np.int64]:
+    if data.timestamps is None:
+        raise DataError(f"{data.name} has no timestamps: use the random split")
+    indptr = data.histories.indptr
+    filled = np.flatnonzero(np.diff(indptr))
+    last = np.zeros(data.histories.n_users, np.int64)
+    if len(filled):
+        last[filled] = np.maximum.reduceat(data.timestamps, indptr[filled])
+    candidates = np.flatnonzero(data.timestamps == np.repeat(last, np.diff(indptr)))
+    begin = np.searchsorted(candidates, indptr[able])
+    end = np.searchsorted(candidates, indptr[able + 1])
+    chosen: NDArray[np.int64] = candidates[begin + stream(seed, "split").integers(0, end - begin)]
+    return chosen
+
+
+def _without(
+    histories: Histories, users: NDArray[np.intp], positions: NDArray[np.int64]
+) -> Histories:
+    """The histories less one entry for each of these users; a byte mask is all it needs."""
+    kept = np.ones(histories.n_interactions, bool)
+    kept[positions] = False
+    removed = np.zeros(histories.n_users + 1, np.int64)
+    removed[users + 1] = 1
+    indptr = histories.indptr - np.cumsum(removed)
+    return Histories(indptr, histories.indices[kept], histories.n_items)

@@ -1,0 +1,53 @@
+"""Every error that sottovoce raises on purpose.
+
+    SottovoceError
+    ├── SettingsError      a setting has a value that cannot work
+    ├── DataError          an input file or matrix is not what it must be
+    │   └── FetchError     a download failed or does not match its checksum
+    ├── NotFiniteError     a NaN or an infinity would have become a report
+    ├── CheckpointError    a checkpoint or model file is damaged or belongs to another run
+    └── MissingExtraError  an optional dependency is not installed
+
+Each message says what was wrong, with what value, and what to do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class SottovoceError(Exception):
+    """The root: catch this to catch everything of ours."""
+
+
+class SettingsError(SottovoceError, ValueError):
+    """A setting has a value that cannot work."""
+
+
+class DataError(SottovoceError, ValueError):
+    """An input is not what it must be; names the file and the line where there is one."""
+
+    def __init__(self, message: str, *, path: Path | str | None = None, line: int | None = None):
+        where = "" if path is None else f"{path}" + ("" if line is None else f", line {line}") + ": "
+        super().__init__(where + message)
+        self.path = path
+        self.line = line
+
+
+class FetchError(DataError):
+    """A download failed or does not match its checksum."""
+
+
+class NotFiniteError(SottovoceError, ArithmeticError):
+    """A NaN or an infinity would have become a report: nothing leaves."""
+
+
+class CheckpointError(SottovoceError):
+    """A checkpoint or model file is damaged or belongs to another run."""
+
+
+class MissingExtraError(SottovoceError, ImportError):
+    """An optional dependency is not installed; says which extra brings it."""

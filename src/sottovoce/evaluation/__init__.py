@@ -1,0 +1,25 @@
+"""Honest numbers: sampled and full ranking, hit ratio, NDCG, intervals over runs."""
+
+from sottovoce.evaluation.metrics import CUTOFFS, Interval, hit_ratio, ndcg, summary
+from sottovoce.evaluation.ranking import (
+    Candidates,
+    Ranks,
+    Scorer,
+    rank_factors,
+    rank_scores,
+    sample_candidates,
+)
+
+__all__ = [
+    "CUTOFFS",
+    "Candidates",
+    "Interval",
+    "Ranks",
+    "Scorer",
+    "hit_ratio",
+    "ndcg",
+    "rank_factors",
+    "rank_scores",
+    "sample_candidates",
+    "summary",
+]

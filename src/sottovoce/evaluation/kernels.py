@@ -1,0 +1,133 @@
+"""The loops of ranking, compiled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numba import njit, prange
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX1, _MIX2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+
+
+@njit(cache=True)
+def mixed(word: np.uint64) -> np.uint64:
+    """SplitMix64's output function."""
+    word = (word ^ (word >> np.uint64(30))) * _MIX1
+    word = (word ^ (word >> np.uint64(27))) * _MIX2
+    return word ^ (word >> np.uint64(31))
+
+
+@njit(parallel=True, cache=True)
+def sample_untouched(
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    n_items: int,
+    test: NDArray[np.int32],
+    seed: np.uint64,
+    out: NDArray[np.int32],
+) -> None:
+    """Distinct untouched items for each user: draw, and draw again what is touched or taken."""
+    for u in prange(test.shape[0]):
+        taken = np.zeros(n_items, np.uint8)
+        for i in indices[indptr[u] : indptr[u + 1]]:
+            taken[i] = 1
+        left = n_items - (indptr[u + 1] - indptr[u])
+        if test[u] >= 0:
+            taken[test[u]] = 1
+            left -= 1
+        # SplitMix64, a stream for each user: no two users share a starting state.
+        state = mixed(mixed(seed + _GOLDEN) ^ np.uint64(u))
+        wanted = min(out.shape[1], left)
+        if 2 * wanted > left:
+            take_by_shuffling(taken, left, wanted, state, out[u])
+            continue
+        n = 0
+        while n < wanted:
+            state += _GOLDEN
+            # The upper 32 bits scaled down: uniform to within n_items / 2^32.
+            i = np.int64(((mixed(state) >> np.uint64(32)) * np.uint64(n_items)) >> np.uint64(32))
+            if not taken[i]:
+                taken[i] = 1
+                out[u, n] = i
+                n += 1
+
+
+@njit(cache=True)
+def take_by_shuffling(
+    taken: NDArray[np.uint8], left: int, wanted: int, state: np.uint64, out: NDArray[np.int32]
+) -> None:
+    """For users who touched nearly everything: list what is left and shuffle its beginning."""
+    free = np.empty(left, np.int32)
+    n = 0
+    for i in range(taken.shape[0]):
+        if not taken[i]:
+            free[n] = i
+            n += 1
+    for t in range(wanted):
+        state += _GOLDEN
+        span = np.uint64(left - t)
+        other = t + np.int64(((mixed(state) >> np.uint64(32)) * span) >> np.uint64(32))
+        free[t], free[other] = free[other], free[t]
+        out[t] = free[t]
+
+
+@njit(cache=True)
+def score(x: NDArray[np.float32], row: NDArray[np.float32]) -> np.float32:
+    """`x . v`, factor by factor, as `sottovoce.model.predictions`."""
+    total = x[0] * row[0]
+    for f in range(1, x.shape[0]):
+        total += x[f] * row[f]
+    return total
+
+
+@njit(parallel=True, cache=True)
+def rank_sampled(
+    candidates: NDArray[np.int32],
+    test: NDArray[np.int32],
+    X: NDArray[np.float32],
+    V: NDArray[np.float32],
+    better: NDArray[np.int64],
+    ties: NDArray[np.int64],
+) -> None:
+    """How many candidates score above each user's test item, and how many the same."""
+    for u in prange(test.shape[0]):
+        if test[u] < 0:
+            continue
+        own = score(X[u], V[test[u]])
+        for i in candidates[u]:
+            if i >= 0:
+                other = score(X[u], V[i])
+                better[u] += other > own
+                ties[u] += other == own
+
+
+@njit(parallel=True, cache=True)
+def rank_full(
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    test: NDArray[np.int32],
+    X: NDArray[np.float32],
+    V: NDArray[np.float32],
+    better: NDArray[np.int64],
+    ties: NDArray[np.int64],
+) -> None:
+    """The same among all items that the user did not touch: all, less her own."""
+    for u in prange(test.shape[0]):
+        if test[u] < 0:
+            continue
+        own = score(X[u], V[test[u]])
+        above, same = 0, -1  # the test item ties with itself
+        for i in range(V.shape[0]):
+            other = score(X[u], V[i])
+            above += other > own
+            same += other == own
+        for i in indices[indptr[u] : indptr[u + 1]]:
+            other = score(X[u], V[i])
+            above -= other > own
+            same -= other == own
+        better[u], ties[u] = above, same

@@ -1,0 +1,135 @@
+"""Where each user's test item ranks: among sampled negatives, or among the whole catalogue.
+
+The test item is scored against items that the user never touched, neither in training nor as the
+test item. Two ways in: any model gives blocks of scores; a factor model goes straight through
+compiled kernels. Both give the same ranks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from sottovoce.errors import SettingsError
+from sottovoce.evaluation import kernels
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sottovoce.data.split import Split
+    from sottovoce.model import Histories
+
+USERS_PER_BLOCK = 256
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """For each tested user: how many candidates score higher than the test item, how many alike."""
+
+    better: NDArray[np.int64]
+    ties: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Whom the test item of each user competes with: fixed before any model is looked at."""
+
+    items: NDArray[np.int32]
+    """N x n, -1 where a user has fewer untouched items; with n = 0 it is the whole catalogue."""
+    split: Split
+
+    @property
+    def full(self) -> bool:
+        """Whether the whole catalogue competes."""
+        return self.items.shape[1] == 0
+
+
+class Scorer(Protocol):
+    """Any model: scores of every item for some of the training users, one row each."""
+
+    def scores(self, users: NDArray[np.int64]) -> NDArray[np.float32]:
+        """len(users) x M."""
+
+
+def sample_candidates(split: Split, negatives: int, seed: int) -> Candidates:
+    """`negatives` distinct items for each user that she never touched, uniformly; 0 for all.
+
+    A user with fewer untouched items meets all of those. Every user has a random stream of her own,
+    keyed by the seed, so the same split and seed give the same candidates on any machine.
+    """
+    if negatives < 0:
+        raise SettingsError(f"negatives must not be negative, got {negatives}")
+    train = split.train
+    items = np.full((train.n_users, min(negatives, train.n_items)), -1, np.int32)
+    if negatives:
+        kernels.sample_untouched(
+            train.indptr, train.indices, train.n_items, split.test, np.uint64(seed), items
+        )
+    return Candidates(items, split)
+
+
+def rank_factors(
+    X: NDArray[np.float32], V: NDArray[np.float32], candidates: Candidates
+) -> Ranks:
+    """Ranks under scores `x . v`."""
+    better, ties = _empty(candidates.split)
+    if candidates.full:
+        train = candidates.split.train
+        kernels.rank_full(train.indptr, train.indices, candidates.split.test, X, V, better, ties)
+    else:
+        kernels.rank_sampled(candidates.items, candidates.split.test, X, V, better, ties)
+    return _tested(candidates, better, ties)
+
+
+def rank_scores(model: Scorer, candidates: Candidates) -> Ranks:
+    """Ranks under any model's scores, a block of users at a time."""
+    split = candidates.split
+    better, ties = _empty(split)
+    everybody = np.flatnonzero(split.test >= 0)
+    for start in range(0, len(everybody), USERS_PER_BLOCK):
+        users = everybody[start : start + USERS_PER_BLOCK]
+        scores = model.scores(users)
+        own = scores[np.arange(len(users)), split.test[users]][:, None]
+        competes = _competes(candidates, users)
+        better[users] = ((scores > own) & competes).sum(axis=1)
+        ties[users] = ((scores == own) & competes).sum(axis=1)
+    return _tested(candidates, better, ties)
+
+
+def _empty(split: Split) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    n = split.train.n_users
+    return np.zeros(n, np.int64), np.zeros(n, np.int64)
+
+
+def _competes(candidates: Candidates, users: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """len(users) x M: which items the test item of each user is ranked against."""
+    train, test = candidates.split.train, candidates.split.test
+    mask = np.full((len(users), train.n_items), candidates.full)
+    if candidates.full:
+        some = train.take(users)
+        mask[some.users_of_entries(), some.indices] = False
+        mask[np.arange(len(users)), test[users]] = False
+        return mask
+    items = candidates.items[users]
+    row, _ = np.nonzero(items >= 0)
+    mask[row, items[items >= 0]] = True
+    return mask
+
+
+def _tested(
+    candidates: Candidates, better: NDArray[np.int64], ties: NDArray[np.int64]
+) -> Ranks:
+    """Only users with a test item and somebody to compete with."""
+    tested = candidates.split.test >= 0
+    if candidates.full:
+        tested &= _untouched(candidates.split.train) > 1
+    else:
+        tested &= candidates.items[:, 0] >= 0
+    return Ranks(better[tested], ties[tested])
+
+
+def _untouched(train: Histories) -> NDArray[np.int64]:
+    """How many items are not in each training history; the test item is one of them."""
+    return train.n_items - np.diff(train.indptr)

@@ -1,0 +1,159 @@
+"""Implicit-feedback matrix factorisation, one function for each equation of the paper (section 2).
+
+`V` is the item matrix, M x F, float32 as it travels. `x` is a user vector, `p` the 0/1 preference,
+`c = 1 + alpha p` the confidence. Nothing here is random and nothing here is private: what may leave
+a device is decided in `sottovoce.mechanism`.
+
+Every engine must give the same bits as this file, so the order of every sum is part of the
+definition: over a user's items ascending, over factors ascending, one rounding for each operation,
+no fused multiply-add. User vectors are solved in float64 and rounded to float32 once; everything
+behind them is float32.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sottovoce.errors import NotFiniteError, SettingsError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sottovoce.model.histories import Histories
+
+    Float32 = NDArray[np.float32]
+    Float64 = NDArray[np.float64]
+
+
+def initial_items(n_items: int, factors: int, scale: float, seed: int) -> Float32:
+    """The server's first V: independent normal entries of standard deviation `scale`."""
+    stream = np.random.Generator(np.random.Philox(key=[seed, _INITIAL_ITEMS]))
+    return (scale * stream.standard_normal((n_items, factors))).astype(np.float32)
+
+
+_INITIAL_ITEMS = 0x56  # keeps this stream apart from every other one of the same seed
+
+
+def gram(V: Float32) -> Float64:
+    """`G = V^T V`, once an epoch: it turns the paper's O(M F^2) for each user into O(n_u F^2)."""
+    wide = V.astype(np.float64)
+    # cumsum adds one row after the other; sum() and matmul choose an order of their own.
+    return np.stack(
+        [np.cumsum(wide * wide[:, f : f + 1], axis=0)[-1] for f in range(V.shape[1])], axis=0
+    )
+
+
+def outer_table(V: Float32) -> Float64:
+    """For each item the lower triangle of `v v^T`, row by row, and then `v` itself.
+
+    The system of a user's normal equations is a sum of such rows: no product is computed twice.
+    """
+    wide = V.astype(np.float64)
+    rows, columns = np.tril_indices(V.shape[1])
+    return np.concatenate([wide[:, rows] * wide[:, columns], wide], axis=1)
+
+
+def user_vectors(
+    V: Float32, histories: Histories, *, alpha: float, regularization: float
+) -> Float32:
+    """Equation (4), for a whole batch: each user's vector in closed form, N x F.
+
+    `x = (G + alpha sum v v^T + lambda I)^-1 (1 + alpha) sum v`, sums over the user's own items.
+    A user with no history gets the zero vector.
+    """
+    factors = V.shape[1]
+    sums = _sum_by_user(outer_table(V), histories)
+    pairs = factors * (factors + 1) // 2
+    rows, columns = np.tril_indices(factors)
+    system = np.zeros((histories.n_users, factors, factors))
+    system[:, rows, columns] = gram(V)[rows, columns] + alpha * sums[:, :pairs]
+    system[:, np.arange(factors), np.arange(factors)] += regularization
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        x = _cholesky_solve(system, (1.0 + alpha) * sums[:, pairs:]).astype(np.float32)
+    if not np.isfinite(x).all():
+        raise NotFiniteError(
+            "a user vector is not finite: the item matrix holds a NaN or an infinity, or the "
+            f"normal equations are singular (regularization {regularization}); nothing is reported"
+        )
+    return x
+
+
+def _sum_by_user(table: Float64, histories: Histories) -> Float64:
+    """Sum of `table` rows over each user's items, one item after the other."""
+    users = histories.users_of_entries()
+    # bincount adds in the order of its input, unlike reduceat.
+    columns = [
+        np.bincount(users, weights=table[histories.indices, c], minlength=histories.n_users)
+        for c in range(table.shape[1])
+    ]
+    return np.stack(columns, axis=1)
+
+
+def _cholesky_solve(system: Float64, right: Float64) -> Float64:
+    """Solve a batch of small positive definite systems (lower triangles given), in a fixed order."""
+    lower, x = system, right.copy()
+    size = right.shape[1]
+    for j in range(size):
+        for i in range(j, size):
+            for k in range(j):
+                lower[:, i, j] -= lower[:, i, k] * lower[:, j, k]
+            if i == j:
+                lower[:, j, j] = np.sqrt(lower[:, j, j])
+            else:
+                lower[:, i, j] /= lower[:, j, j]
+    for i in range(size):
+        for k in range(i):
+            x[:, i] -= lower[:, i, k] * x[:, k]
+        x[:, i] /= lower[:, i, i]
+    for i in reversed(range(size)):
+        for k in range(i + 1, size):
+            x[:, i] -= lower[:, k, i] * x[:, k]
+        x[:, i] /= lower[:, i, i]
+    return x
+
+
+def predictions(X: Float32, rows: Float32) -> Float32:
+    """`x . v`, factor by factor in float32; `X` is (..., F) and broadcasts against `rows`."""
+    total = X[..., 0] * rows[..., 0]
+    for f in range(1, X.shape[-1]):
+        total = total + X[..., f] * rows[..., f]
+    return np.asarray(total, dtype=np.float32)
+
+
+def residuals(V: Float32, X: Float32, histories: Histories, *, alpha: float) -> Float32:
+    """`e = c (p - V x)`, dense: N x M."""
+    p = np.zeros((histories.n_users, histories.n_items), np.float32)
+    p[histories.users_of_entries(), histories.indices] = 1
+    c = np.float32(1) + np.float32(alpha) * p
+    return np.asarray(c * (p - predictions(X[:, None, :], V[None, :, :])), dtype=np.float32)
+
+
+def gradients(e: Float32, X: Float32) -> Float32:
+    """Equation (6) for one user each: `g[i, f] = -2 e_i x_f`, N x M x F.
+
+    The paper's (5) drops the -2 that its (6) has; without it Algorithm 2 climbs.
+    """
+    return np.asarray((np.float32(-2) * e)[:, :, None] * X[:, None, :], dtype=np.float32)
+
+
+def update(
+    V: Float32, estimate: Float64, *, rate: float, steps: int, regularization: float
+) -> Float32:
+    """Algorithm 2's last line: `V <- V - rate (g + 2 lambda V)`, `steps` times.
+
+    All steps of one epoch reuse the same estimate: new reports would cost as many times the budget.
+    """
+    if steps < 1:
+        raise SettingsError(f"steps must be at least 1, got {steps}")
+    wide = V.astype(np.float64)
+    for _ in range(steps):
+        wide = wide - rate * (estimate + 2.0 * regularization * wide)
+    out = wide.astype(np.float32)
+    if not np.isfinite(out).all():
+        raise NotFiniteError(
+            f"the item matrix left the range of float32 after an update with rate {rate}: "
+            "lower the learning rate"
+        )
+    return out

@@ -1,0 +1,110 @@
+"""The engine for one machine: compiled loops on all its cores."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numba
+import numpy as np
+
+from sottovoce.errors import NotFiniteError, SettingsError
+from sottovoce.simulation.cpu.epoch import run_epoch
+from sottovoce.simulation.cpu.prepared import prepare
+from sottovoce.simulation.cpu.solve import normal_equations, solve_users
+from sottovoce.simulation.engine import Collected
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from sottovoce.mechanism import Settings
+    from sottovoce.model import Histories
+
+_NOTHING_KEPT = np.empty((0, 0), np.uint32)
+
+
+class CpuEngine:
+    """`threads` None: all that numba has. `first_user` numbers a shard of a larger population."""
+
+    def __init__(
+        self,
+        histories: Histories,
+        settings: Settings,
+        *,
+        threads: int | None = None,
+        first_user: int = 0,
+    ):
+        most = int(numba.config.NUMBA_NUM_THREADS)
+        if threads is not None and not 1 <= threads <= most:
+            raise SettingsError(f"threads must lie in 1..{most} on this machine, got {threads}")
+        self.histories = histories
+        self.settings = settings
+        self.mechanism = settings.build(histories.n_items)
+        self.threads = threads or most
+        self.first_user = first_user
+
+    def collect(self, V: NDArray[np.float32], epoch: int) -> Collected:
+        """See `Engine.collect`."""
+        sums = self._run(V, epoch, _NOTHING_KEPT)
+        return Collected(sums, self.histories.n_users * self.settings.reports)
+
+    def reports(self, V: NDArray[np.float32], epoch: int) -> NDArray[np.uint32]:
+        """See `Engine.reports`."""
+        kept = np.empty((self.histories.n_users, self.settings.reports), np.uint32)
+        self._run(V, epoch, kept)
+        return kept
+
+    def user_vectors(self, V: NDArray[np.float32]) -> NDArray[np.float32]:
+        """See `Engine.user_vectors`."""
+        G, table = normal_equations(V)
+        X = np.empty((self.histories.n_users, V.shape[1]), np.float32)
+        with _threads(self.threads):
+            solve_users(
+                self.histories.indptr,
+                self.histories.indices,
+                G,
+                table,
+                float(self.settings.alpha),
+                self.settings.regularization,
+                X,
+            )
+        if not np.isfinite(X).all():
+            raise NotFiniteError("a user vector is not finite: the item matrix is broken")
+        return X
+
+    def _run(
+        self, V: NDArray[np.float32], epoch: int, kept: NDArray[np.uint32]
+    ) -> NDArray[np.int64]:
+        prepared = prepare(
+            self.mechanism,
+            np.ascontiguousarray(V),
+            seed=self.settings.seed,
+            epoch=epoch,
+            reports=self.settings.reports,
+            regularization=self.settings.regularization,
+        )
+        sums = np.zeros((int(numba.config.NUMBA_NUM_THREADS), self.mechanism.n_directions), np.int32)
+        with _threads(self.threads):
+            broken = run_epoch(
+                self.histories.indptr,
+                self.histories.indices,
+                self.first_user,
+                prepared,
+                sums,
+                kept,
+            )
+        if broken:
+            raise NotFiniteError(f"{broken} users have values that are not finite; nothing is sent")
+        return sums.sum(axis=0, dtype=np.int64)
+
+
+@contextmanager
+def _threads(n: int) -> Iterator[None]:
+    before = numba.get_num_threads()
+    numba.set_num_threads(n)
+    try:
+        yield
+    finally:
+        numba.set_num_threads(before)

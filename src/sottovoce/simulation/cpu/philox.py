@@ -1,0 +1,50 @@
+"""`sottovoce.simulation.words` for compiled kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+from sottovoce.simulation.words import MULTIPLIERS, REPORTS, ROUNDS, WEYL
+
+_M0, _M1 = (np.uint64(m) for m in MULTIPLIERS)
+_W0, _W1 = (np.uint64(w) for w in WEYL)
+_REPORTS = np.uint64(REPORTS)
+
+
+@intrinsic
+def multiply_high(typing_context: Any, a: Any, b: Any) -> Any:  # noqa: ARG001 - numba's signature
+    """The upper half of a 128-bit product: one instruction, which numba has no name for."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
+        wide = ir.IntType(128)
+        first, second = (builder.zext(value, wide) for value in arguments)
+        product = builder.mul(first, second)
+        shifted = builder.lshr(product, ir.Constant(wide, 64))
+        return builder.trunc(shifted, ir.IntType(64))
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
+@njit(cache=True)
+def philox(seed: np.uint64, purpose: np.uint64, c0: int, c1: int, c2: int) -> Any:
+    """Four words for the counter (c0, c1, c2, 0)."""
+    x0, x1, x2, x3 = np.uint64(c0), np.uint64(c1), np.uint64(c2), np.uint64(0)
+    k0, k1 = seed, purpose
+    for _ in range(ROUNDS):
+        high0, low0 = multiply_high(x0, _M0), x0 * _M0
+        high1, low1 = multiply_high(x2, _M1), x2 * _M1
+        x0, x1 = high1 ^ x1 ^ k0, low1
+        x2, x3 = high0 ^ x3 ^ k1, low0
+        k0, k1 = k0 + _W0, k1 + _W1
+    return x0, x1, x2, x3
+
+
+@njit(cache=True)
+def report_words(seed: np.uint64, epoch: int, user: int, draw: int) -> Any:
+    """The words of one report; draw k breaks ties."""
+    return philox(seed, _REPORTS, draw, user, epoch)

@@ -1,0 +1,53 @@
+"""The paper's Algorithm 2: epochs of reports, estimate, update."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sottovoce.model import initial_items, update
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from sottovoce.mechanism import Settings
+    from sottovoce.simulation.engine import Engine
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The model after some epochs: everything that a continuation needs."""
+
+    epochs_done: int
+    V: NDArray[np.float32]
+    seconds: float = 0.0
+    """Of the last epoch."""
+
+
+def begin(settings: Settings, n_items: int) -> Trained:
+    """Before the first epoch."""
+    return Trained(
+        0, initial_items(n_items, settings.factors, settings.initial_scale, settings.seed)
+    )
+
+
+def train(settings: Settings, engine: Engine, start: Trained) -> Iterator[Trained]:
+    """One state after each epoch that is still to do."""
+    mechanism = settings.build(start.V.shape[0])
+    V = start.V
+    for epoch in range(start.epochs_done, settings.epochs):
+        began = time.perf_counter()
+        collected = engine.collect(V, epoch)
+        estimate = mechanism.estimate(collected.sums, collected.n_reports)
+        V = update(
+            V,
+            estimate,
+            rate=settings.rate,
+            steps=settings.steps,
+            regularization=settings.regularization,
+        )
+        yield Trained(epoch + 1, V, time.perf_counter() - began)

@@ -1,0 +1,171 @@
+"""Filters, subsets and summaries of a data set."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sottovoce.data import Interactions, load
+from sottovoce.data.interactions import Loaded
+from sottovoce.errors import DataError, SettingsError
+from sottovoce.model.histories import Histories
+
+N_ITEMS = 8
+lists = st.lists(st.lists(st.integers(0, N_ITEMS - 1), unique=True), min_size=1, max_size=12)
+
+
+def stamped(rows: list[list[int]]) -> Interactions:
+    """Data in which ids, titles and timestamps can be told from positions."""
+    histories = Histories.from_lists(rows, N_ITEMS)
+    return Interactions(
+        name="made up",
+        histories=histories,
+        user_ids=np.array([f"u{n}" for n in range(len(rows))], object),
+        item_ids=np.arange(N_ITEMS) * 10,
+        timestamps=histories.users_of_entries() * 100 + histories.indices,
+        titles=np.array([f"film {n}" for n in range(N_ITEMS)], object),
+        genres=np.array(["Drama"] * N_ITEMS, object),
+        loaded=Loaded("test", 5, 1, 2),
+    )
+
+
+def triples(data: Interactions) -> set[tuple[str, int, int]]:
+    assert data.timestamps is not None
+    users = data.user_ids[data.histories.users_of_entries()]
+    items = data.item_ids[data.histories.indices]
+    return set(zip(users.tolist(), items.tolist(), data.timestamps.tolist(), strict=True))
+
+
+def test_summary_counts() -> None:
+    summary = stamped([[0, 1, 2], [1]]).summary()
+    assert (summary["users"], summary["items"], summary["interactions"]) == (2, N_ITEMS, 4)
+    assert summary["density"] == 4 / 16
+    assert summary["per_user"] == {"min": 1, "median": 2.0, "max": 3}
+    assert summary["per_item"] == {"min": 0, "median": 0.0, "max": 2}
+    assert summary["timestamps"] is summary["titles"] is True
+    assert (summary["ratings_not_positive"], summary["duplicates_merged"]) == (1, 2)
+
+
+def test_summary_of_nothing() -> None:
+    empty = Histories.from_lists([], 0)
+    data = Interactions("empty", empty, np.arange(0), np.arange(0))
+    assert data.summary()["density"] == 0.0
+
+
+def test_lengths_must_agree() -> None:
+    histories = Histories.from_lists([[0]], 2)
+    with pytest.raises(DataError, match="2 item ids, found 3"):
+        Interactions("bad", histories, np.arange(1), np.arange(3))
+
+
+@given(lists, st.sets(st.integers(0, 11)), st.sets(st.integers(0, N_ITEMS - 1)))
+def test_select_keeps_exactly_what_was_chosen(
+    rows: list[list[int]], users: set[int], items: set[int]
+) -> None:
+    users = {user for user in users if user < len(rows)}
+    data = stamped(rows)
+    chosen = data.select(np.array(sorted(users), int), np.array(sorted(items), int))
+    expected = {
+        (f"u{user}", item * 10, user * 100 + item)
+        for user in users
+        for item in rows[user]
+        if item in items
+    }
+    assert triples(chosen) == expected
+    assert chosen.user_ids.tolist() == [f"u{user}" for user in sorted(users)]
+    assert chosen.titles is not None
+    assert chosen.titles.tolist() == [f"film {item}" for item in sorted(items)]
+
+
+def test_select_refuses_what_is_not_there() -> None:
+    with pytest.raises(DataError, match=r"user numbers must lie in 0\.\.0"):
+        stamped([[0]]).select(np.array([1]), None)
+
+
+@given(lists, st.integers(0, 4))
+def test_stable_filter_leaves_everybody_with_enough(rows: list[list[int]], least: int) -> None:
+    try:
+        histories = stamped(rows).filter(least).histories
+    except DataError:
+        return
+    assert np.diff(histories.indptr).min() >= least
+    assert histories.popularity().min() >= least
+
+
+@given(lists, st.integers(1, 3))
+def test_stable_filter_is_the_largest_such_set(rows: list[list[int]], least: int) -> None:
+    """Compared with peeling one user or item at a time."""
+    kept = {(user, item) for user, row in enumerate(rows) for item in row}
+    while True:
+        users = [user for user, _ in kept]
+        items = [item for _, item in kept]
+        fewer = {(u, i) for u, i in kept if users.count(u) >= least and items.count(i) >= least}
+        if fewer == kept:
+            break
+        kept = fewer
+    if not kept:
+        with pytest.raises(DataError, match="ask for fewer"):
+            stamped(rows).filter(least)
+        return
+    expected = {(f"u{user}", item * 10, user * 100 + item) for user, item in kept}
+    assert triples(stamped(rows).filter(least)) == expected
+
+
+def test_once_counts_on_the_data_as_given() -> None:
+    # User 1 has two items, but item 3 is touched once only.
+    data = stamped([[0, 1], [0, 3], [0, 1]])
+    once = data.filter(2, rule="once")
+    assert once.histories.n_users == 3
+    assert np.diff(once.histories.indptr).tolist() == [2, 1, 2]
+    assert data.filter(2).user_ids.tolist() == ["u0", "u2"]
+
+
+def test_filter_refuses_nonsense() -> None:
+    with pytest.raises(SettingsError, match="negative"):
+        stamped([[0]]).filter(-1)
+    with pytest.raises(SettingsError, match="'twice'"):
+        stamped([[0]]).filter(1, rule="twice")  # type: ignore[arg-type]  # on purpose
+
+
+def test_nothing_to_filter_is_free() -> None:
+    data = stamped([list(range(N_ITEMS))])
+    assert data.filter(1) is data
+
+
+def test_subset_has_the_size_asked_for_and_can_be_split() -> None:
+    data = load("ml-latest-small")
+    subset = data.subset(users=100, items=1000, seed=3)
+    assert (subset.histories.n_users, subset.histories.n_items) == (100, 1000)
+    assert np.diff(subset.histories.indptr).min() >= 2
+    assert set(subset.item_ids) <= set(data.item_ids)
+
+
+def test_more_users_are_a_superset() -> None:
+    data = load("ml-latest-small")
+    few, many = (data.subset(users=n, items=2000, seed=5) for n in (50, 200))
+    assert few.item_ids.tolist() == many.item_ids.tolist()
+    assert set(few.user_ids) < set(many.user_ids)
+
+
+def test_more_items_are_a_superset() -> None:
+    data = load("ml-latest-small")
+    few, many = (data.subset(items=n, seed=5) for n in (500, 2000))
+    assert set(few.item_ids) < set(many.item_ids)
+
+
+def test_seeds_differ() -> None:
+    data = load("ml-latest-small")
+    one, other = (data.subset(users=50, seed=seed) for seed in (0, 1))
+    assert one.user_ids.tolist() != other.user_ids.tolist()
+
+
+def test_subset_says_when_there_are_not_enough() -> None:
+    data = stamped([[0, 1], [2], [3, 4]])
+    with pytest.raises(DataError, match="asked for 3 users, there are 2 with at least 2"):
+        data.subset(users=3)
+    with pytest.raises(DataError, match="asked for 9 items, there are 8"):
+        data.subset(items=9)
+    with pytest.raises(SettingsError, match="at least 1"):
+        data.subset(users=0)

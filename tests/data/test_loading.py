@@ -1,0 +1,82 @@
+"""By name or by path."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from sottovoce.data import CATALOGUE, load
+from sottovoce.data.catalogue import cache_folder
+from sottovoce.errors import DataError
+
+
+def test_the_bundled_data_as_its_readme_says() -> None:
+    data = load("ml-latest-small")
+    histories = data.histories
+    assert (histories.n_users, histories.n_items, histories.n_interactions) == (610, 9724, 100836)
+    assert data.name == "ml-latest-small"
+    assert data.titles is not None
+    assert "Misérables, Les (1995)" in data.titles
+    bundled = CATALOGUE["ml-latest-small"].bundled
+    assert bundled is not None
+    assert "redistribute" in (bundled / "README.txt").read_text()
+
+
+def test_a_name_that_was_not_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOTTOVOCE_CACHE", str(tmp_path))
+    with pytest.raises(DataError, match="sottovoce data fetch ml-20m"):
+        load("ml-20m")
+
+
+def test_a_name_that_was_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOTTOVOCE_CACHE", str(tmp_path))
+    with zipfile.ZipFile(tmp_path / "ml-20m.zip", "w") as out:
+        out.writestr("ml-20m/ratings.csv", "userId,movieId,rating,timestamp\n1,2,3,4\n")
+    data = load("ml-20m")
+    assert (data.name, data.histories.n_users) == ("ml-20m", 1)
+
+
+def test_netflix_has_to_be_brought() -> None:
+    with pytest.raises(DataError, match="path of its folder"):
+        load("netflix")
+
+
+def test_a_path_object_is_never_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ml-1m").mkdir()
+    (tmp_path / "ml-1m" / "u.data").write_text("1\t2\t3\t4\n")
+    assert load(Path("ml-1m")).histories.n_interactions == 1
+    assert load("./ml-1m").name == "ml-1m"
+
+
+def test_nothing_there() -> None:
+    with pytest.raises(DataError, match=r"(?s)no such file.*ml-latest-small.*synthetic.*\.npz"):
+        load("no/such/place")
+
+
+@pytest.mark.parametrize("name", ["x.xlsx", "x", "x.zip", "folder"])
+def test_what_is_not_understood(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    if name == "folder":
+        path.mkdir()
+    elif name == "x.zip":
+        with zipfile.ZipFile(path, "w") as out:
+            out.writestr("hello.txt", "hello")
+    else:
+        path.write_text("hello")
+    with pytest.raises(DataError, match=r"(?s)nothing here is understood.*MovieLens.*Netflix"):
+        load(path)
+
+
+def test_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOTTOVOCE_CACHE", "/somewhere")
+    assert cache_folder() == Path("/somewhere")
+    monkeypatch.delenv("SOTTOVOCE_CACHE")
+    assert "sottovoce" in str(cache_folder())
+
+
+def test_every_entry_has_terms_that_point_at_the_archive() -> None:
+    for entry in CATALOGUE.values():
+        assert "README" in entry.licence or not entry.fetchable
