@@ -31,7 +31,9 @@ class DataError(SottovoceError, ValueError):
     """An input is not what it must be; names the file and the line where there is one."""
 
     def __init__(self, message: str, *, path: Path | str | None = None, line: int | None = None):
-        where = "" if path is None else f"{path}" + ("" if line is None else f", line {line}") + ": "
+        where = (
+            "" if path is None else f"{path}" + ("" if line is None else f", line {line}") + ": "
+        )
         super().__init__(where + message)
         self.path = path
         self.line = line

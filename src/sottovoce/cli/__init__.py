@@ -1,0 +1,33 @@
+"""The command line: progress on stderr, results on stdout, `--json FILE` for machines."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from sottovoce.errors import MissingExtraError, SottovoceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def main() -> None:
+    """Run it; our own errors become one line and exit code 2."""
+    try:
+        _app()()
+    except SottovoceError as error:
+        print(f"sottovoce: {error}", file=sys.stderr)  # noqa: T201 - the edge of the program
+        raise SystemExit(2) from error
+
+
+def _app() -> Callable[[], None]:
+    """The command line needs what a bare install does not bring; say so instead of a traceback."""
+    try:
+        from sottovoce.cli.app import app
+    except ImportError as error:
+        if (error.name or "").startswith("sottovoce"):
+            raise
+        raise MissingExtraError(
+            f"the command line needs {error.name}: pip install 'sottovoce[sim]'"
+        ) from error
+    return app

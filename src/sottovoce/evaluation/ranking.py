@@ -43,7 +43,7 @@ class Candidates:
     @property
     def full(self) -> bool:
         """Whether the whole catalogue competes."""
-        return self.items.shape[1] == 0
+        return bool(self.items.shape[1] == 0)
 
 
 class Scorer(Protocol):
@@ -70,9 +70,7 @@ def sample_candidates(split: Split, negatives: int, seed: int) -> Candidates:
     return Candidates(items, split)
 
 
-def rank_factors(
-    X: NDArray[np.float32], V: NDArray[np.float32], candidates: Candidates
-) -> Ranks:
+def rank_factors(X: NDArray[np.float32], V: NDArray[np.float32], candidates: Candidates) -> Ranks:
     """Ranks under scores `x . v`."""
     better, ties = _empty(candidates.split)
     if candidates.full:
@@ -118,9 +116,7 @@ def _competes(candidates: Candidates, users: NDArray[np.int64]) -> NDArray[np.bo
     return mask
 
 
-def _tested(
-    candidates: Candidates, better: NDArray[np.int64], ties: NDArray[np.int64]
-) -> Ranks:
+def _tested(candidates: Candidates, better: NDArray[np.int64], ties: NDArray[np.int64]) -> Ranks:
     """Only users with a test item and somebody to compete with."""
     tested = candidates.split.test >= 0
     if candidates.full:

@@ -1,0 +1,1 @@
+"""The paper's figures and tables, and measurements of the system itself."""

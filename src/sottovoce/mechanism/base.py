@@ -92,7 +92,7 @@ def check_directions(n_directions: int) -> None:
 
 
 def check_finite(values: NDArray[Any], what: str) -> None:
-    """A NaN or an infinity never becomes a report: Algorithm 1 would give it an infinite epsilon."""
+    """No NaN or infinity becomes a report: Algorithm 1 would give it an infinite epsilon."""
     if not np.isfinite(values).all():
         raise NotFiniteError(f"{what} is not finite; nothing is reported")
 

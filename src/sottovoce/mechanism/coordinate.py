@@ -89,7 +89,7 @@ class Coordinate:
         e = c * (p - predictions(X[:, None, :], V[item]))
         g = (np.float32(-2) * e) * X[users, factor]
         check_finite(g, "a gradient entry")
-        return np.clip(g, -1, 1).astype(np.float64)
+        return np.asarray(np.clip(g, -1, 1), dtype=np.float64)
 
     def estimate(self, sums: NDArray[np.integer], n_reports: int) -> NDArray[np.float64]:
         """Unbiased for the mean clipped gradient: over *reports*, where the paper has users."""

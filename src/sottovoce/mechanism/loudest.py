@@ -140,9 +140,7 @@ class Loudest:
         signed_row = np.where(draws[..., COIN] < np.uint64(self.blanket_below), uniform, named)
         return pack((signed_row >> 1) * self.rotation.columns + column, signed_row & 1 == 1)
 
-    def loud_rows(
-        self, a: NDArray[np.float32], mask: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def loud_rows(self, a: NDArray[np.float32], mask: NDArray[np.int64]) -> NDArray[np.int64]:
         """The L signed rows (`row << 1 | bit`, ascending) that agree with `a` most, N x L.
 
         Ties go to the lowest `signed_row ^ mask`: with a random mask every tied row has the same

@@ -121,7 +121,7 @@ class Rotation:
         """The sum of directions, each times its share: `n_directions` times `forward`'s inverse."""
         wide = walsh.transform(walsh.transform(shares, -2), -1)
         inner = wide[..., : self.shape.n_items, : self.shape.factors]
-        return inner * self.item_signs[:, None] * self.factor_signs
+        return np.asarray(inner * self.item_signs[:, None] * self.factor_signs, dtype=np.float64)
 
     def mean_direction(
         self, sums: NDArray[np.integer], n_reports: int, gain: float

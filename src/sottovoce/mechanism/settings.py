@@ -47,6 +47,8 @@ class Settings:
     """The paper averages over users where it should over reports: its step is k times larger."""
     initial_scale: float = 1e-3
     """Standard deviation of the first V."""
+    head_start: float = 0.0
+    """The first factor starts as this constant times `initial_scale`; 0 starts it at random."""
     loud: int = 0
     """`loudest` only: how many signed rows are loud; 0 is the best number for this epsilon."""
     seed: int = 0
@@ -61,7 +63,7 @@ class Settings:
             _check_at_least(name, getattr(self, name), 1)
         _check_at_least("loud", self.loud, 0)
         _check_at_least("seed", self.seed, 0)
-        for name in ("alpha", "regularization"):
+        for name in ("alpha", "regularization", "head_start"):
             value = getattr(self, name)
             if not (isfinite(value) and value >= 0):
                 raise SettingsError(f"{name} must be finite and not negative, got {value}")

@@ -27,10 +27,21 @@ if TYPE_CHECKING:
     Float64 = NDArray[np.float64]
 
 
-def initial_items(n_items: int, factors: int, scale: float, seed: int) -> Float32:
-    """The server's first V: independent normal entries of standard deviation `scale`."""
+def initial_items(
+    n_items: int, factors: int, scale: float, seed: int, head_start: float = 0.0
+) -> Float32:
+    """The server's first V: independent normal entries of standard deviation `scale`.
+
+    With a head start the first factor is the constant `head_start * scale` instead. A matrix of
+    zeros and ones has a leading direction without negative entries, so this is where a power
+    iteration should begin: everybody's first reports pull the same way, and popularity is learnt in
+    one epoch.
+    """
     stream = np.random.Generator(np.random.Philox(key=[seed, _INITIAL_ITEMS]))
-    return (scale * stream.standard_normal((n_items, factors))).astype(np.float32)
+    V = scale * stream.standard_normal((n_items, factors))
+    if head_start:
+        V[:, 0] = head_start * scale
+    return V.astype(np.float32)
 
 
 _INITIAL_ITEMS = 0x56  # keeps this stream apart from every other one of the same seed
@@ -92,7 +103,7 @@ def _sum_by_user(table: Float64, histories: Histories) -> Float64:
 
 
 def _cholesky_solve(system: Float64, right: Float64) -> Float64:
-    """Solve a batch of small positive definite systems (lower triangles given), in a fixed order."""
+    """Solve small positive definite systems (lower triangles given), in a fixed order."""
     lower, x = system, right.copy()
     size = right.shape[1]
     for j in range(size):

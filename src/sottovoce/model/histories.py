@@ -42,20 +42,19 @@ class Histories:
         cls, indptr: NDArray[np.integer], indices: NDArray[np.integer], n_items: int
     ) -> Histories:
         """Check and take over the arrays of a CSR matrix; items are sorted and must not repeat."""
-        indptr = np.ascontiguousarray(indptr, dtype=np.int64)
-        if indptr.ndim != 1 or indptr.size == 0 or indptr[0] != 0 or indptr[-1] != len(indices):
+        offsets: NDArray[np.int64] = np.ascontiguousarray(indptr, dtype=np.int64)
+        if offsets.ndim != 1 or offsets.size == 0 or offsets[0] != 0 or offsets[-1] != len(indices):
             raise DataError("offsets must start at 0 and end at the number of interactions")
-        if np.any(np.diff(indptr) < 0):
+        if np.any(np.diff(offsets) < 0):
             raise DataError("offsets must not decrease")
         if len(indices) and (indices.min() < 0 or indices.max() >= n_items):
             raise DataError(
-                f"item numbers must lie in 0..{n_items - 1}, "
-                f"found {indices.min()}..{indices.max()}"
+                f"item numbers must lie in 0..{n_items - 1}, found {indices.min()}..{indices.max()}"
             )
-        indices = np.ascontiguousarray(indices, dtype=np.int32)
-        if not _ascending(indptr, indices):
-            indices = _sort_rows(indptr, indices, n_items)
-        return cls(indptr, indices, n_items)
+        items: NDArray[np.int32] = np.ascontiguousarray(indices, dtype=np.int32)
+        if not _ascending(offsets, items):
+            items = _sort_rows(offsets, items, n_items)
+        return cls(offsets, items, n_items)
 
     @classmethod
     def from_csr(cls, matrix: sparse.csr_matrix | sparse.csr_array) -> Histories:

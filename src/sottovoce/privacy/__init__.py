@@ -1,0 +1,5 @@
+"""What is promised, in numbers and in words."""
+
+from sottovoce.privacy.budget import Budget
+
+__all__ = ["Budget"]

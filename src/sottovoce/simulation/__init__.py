@@ -1,0 +1,17 @@
+"""Everybody's devices on one machine: engines behind one interface, and what is built on them."""
+
+from sottovoce.simulation.engine import ENGINES, Collected, Engine, build_engine, check_engine
+from sottovoce.simulation.federated import FederatedMF
+from sottovoce.simulation.run import Plan, Run, simulate
+
+__all__ = [
+    "ENGINES",
+    "Collected",
+    "Engine",
+    "FederatedMF",
+    "Plan",
+    "Run",
+    "build_engine",
+    "check_engine",
+    "simulate",
+]

@@ -30,9 +30,10 @@ class Trained:
 
 def begin(settings: Settings, n_items: int) -> Trained:
     """Before the first epoch."""
-    return Trained(
-        0, initial_items(n_items, settings.factors, settings.initial_scale, settings.seed)
+    V = initial_items(
+        n_items, settings.factors, settings.initial_scale, settings.seed, settings.head_start
     )
+    return Trained(0, V)
 
 
 def train(settings: Settings, engine: Engine, start: Trained) -> Iterator[Trained]:

@@ -29,9 +29,7 @@ _MASK = (1 << 64) - 1
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 
 
-def report_words(
-    seed: int, epoch: int, users: NDArray[np.integer], reports: int
-) -> Words:
+def report_words(seed: int, epoch: int, users: NDArray[np.integer], reports: int) -> Words:
     """What `Mechanism.reports` takes for these users: N x (k + 1) x 4."""
     draws = np.arange(reports + 1, dtype=np.uint64)
     return philox((seed, REPORTS), draws[None, :], users[:, None], epoch, 0)

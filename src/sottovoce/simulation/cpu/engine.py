@@ -85,7 +85,9 @@ class CpuEngine:
             reports=self.settings.reports,
             regularization=self.settings.regularization,
         )
-        sums = np.zeros((int(numba.config.NUMBA_NUM_THREADS), self.mechanism.n_directions), np.int32)
+        sums = np.zeros(
+            (int(numba.config.NUMBA_NUM_THREADS), self.mechanism.n_directions), np.int32
+        )
         with _threads(self.threads):
             broken = run_epoch(
                 self.histories.indptr,

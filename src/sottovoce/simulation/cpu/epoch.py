@@ -10,9 +10,9 @@ from numba import get_thread_id, njit, prange
 from sottovoce.mechanism.rotation import BLOCK_BITS
 from sottovoce.simulation.cpu.prepared import COORDINATE, HADAMARD, LOUDEST
 from sottovoce.simulation.cpu.reports import (
-    log2,
     coordinate_reports,
     hadamard_reports,
+    log2,
     loudest_reports,
 )
 from sottovoce.simulation.cpu.solve import USERS_PER_BLOCK, solve_user
@@ -69,7 +69,19 @@ def run_epoch(
                 finite = coordinate_reports(user, items, x, m, touched, out)
             elif m.kind == HADAMARD:
                 finite = hadamard_reports(
-                    user, items, x, m, low, high, low_bits, row_bits - low_bits, b, a, rows, weights, out
+                    user,
+                    items,
+                    x,
+                    m,
+                    low,
+                    high,
+                    low_bits,
+                    row_bits - low_bits,
+                    b,
+                    a,
+                    rows,
+                    weights,
+                    out,
                 )
             else:
                 finite = loudest_reports(user, items, x, m, b, a, scratch, loud, weights, out)

@@ -234,6 +234,7 @@ def add_scaled_row(c: np.float32, row: NDArray[np.float32], out: NDArray[np.floa
 
 @njit(cache=True)
 def log2(n: int) -> int:
+    """Of a power of two."""
     bits = 0
     while 1 << bits < n:
         bits += 1
@@ -263,7 +264,7 @@ def loudest_reports(
     weights: NDArray[np.float32],
     out: NDArray[np.uint32],
 ) -> bool:
-    """k rows, each uniform or uniform among the loud ones."""
+    """Name k rows, each uniform or uniform among the loud ones."""
     k = out.shape[0]
     finite = user_columns(x, m, b)
     signed_rows = np.uint64(2 * m.rows)

@@ -21,7 +21,7 @@ _GUESSES = 12
 
 
 @njit(cache=True)
-def count_reaching(bits: NDArray[np.uint32], threshold: np.uint32) -> int:
+def count_reaching(bits: NDArray[np.uint32], threshold: np.uint32) -> np.int32:
     """How many floats, seen as bits, have at least this magnitude (bits order like magnitudes)."""
     total = np.int32(0)
     for r in range(bits.shape[0]):
@@ -42,7 +42,7 @@ def spread(a: NDArray[np.float32]) -> float:
 def separate(
     a: NDArray[np.float32], loud: int, guess: float, density: float
 ) -> tuple[np.uint32, bool]:
-    """A threshold that exactly `loud` magnitudes reach, and true; or where a tie lies, and false."""
+    """A threshold that exactly `loud` magnitudes reach, and true; or the tied value, and false."""
     bits = a.view(np.uint32)
     below, above = np.uint32(0), _INFINITY  # reached by at least `loud`, and by fewer
     scale = spread(a)

@@ -1,0 +1,222 @@
+"""`sottovoce bench`: how fast an epoch is, as ratios that hold on a busy machine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path  # noqa: TC003 -- typer reads the annotations
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from sottovoce.data import load
+from sottovoce.errors import SettingsError
+from sottovoce.experiments.bench import BenchResult, Plan, run_bench
+from sottovoce.experiments.bench.picture import draw_growth, figure_class
+from sottovoce.mechanism import MECHANISMS
+
+if TYPE_CHECKING:
+    from sottovoce.data import Interactions
+    from sottovoce.experiments.bench import Spread
+
+QUICK_USERS, QUICK_ROUNDS, QUICK_SAMPLE = 1000, 2, 20
+
+
+def bench(
+    *,
+    data: Annotated[
+        str, typer.Option(help="A name from `sottovoce data list`, or a path.")
+    ] = "synthetic:N=4000,M=1000,seed=0",
+    min_interactions: Annotated[
+        int, typer.Option(help="Leave out users and items with fewer.", min=0)
+    ] = 0,
+    factors: Annotated[int, typer.Option(help="F, ours and ALS's.", min=1)] = 5,
+    epsilon: Annotated[float, typer.Option(help="Budget of one report.")] = 2.5,
+    reports: Annotated[int, typer.Option(help="k, reports of one person.", min=1)] = 100,
+    mechanism: Annotated[
+        list[str] | None,
+        typer.Option(help=f"{', '.join(MECHANISMS)}; may be repeated. Default: all."),
+    ] = None,
+    repeats: Annotated[int, typer.Option(help="Rounds: every contender runs once.", min=1)] = 5,
+    threads: Annotated[
+        int | None, typer.Option(help="Ours and ALS's. Default: all cores.", min=1)
+    ] = None,
+    growth: Annotated[
+        bool, typer.Option("--growth/--no-growth", help="Time smaller N and M, other k, too.")
+    ] = True,
+    plain_users: Annotated[
+        int, typer.Option(help="Users that the plain loop really runs.", min=1)
+    ] = 200,
+    seed: Annotated[int, typer.Option(help="Of V, reports, samples and subsets.", min=0)] = 0,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write every number to this file as well.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the growth curves to this PNG file.")
+    ] = None,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick",
+            help=f"{QUICK_USERS:,} users, {QUICK_ROUNDS} rounds, {QUICK_SAMPLE} plain users.",
+        ),
+    ] = False,
+) -> None:
+    """Time one epoch of each mechanism against one ALS iteration and a plain numpy loop.
+
+    Contenders take turns, in an order that rotates, after a warm-up; a ratio is taken within each
+    round. Median and range over the rounds are shown. Seconds depend on the machine and on what
+    else it does: the ratios are the result.
+
+    Example: sottovoce bench --quick
+
+    Example: sottovoce bench --data ml-1m --min-interactions 60 --json bench.json --plot bench.png
+
+    Example: sottovoce bench --mechanism loudest --mechanism hadamard --threads 1 --no-growth
+    """
+    if plot and not growth:
+        raise SettingsError("--plot draws the growth curves: leave out --no-growth")
+    if plot:
+        figure_class()  # better to miss matplotlib before an hour of work than after it
+    plan = Plan(
+        mechanisms=tuple(mechanism) if mechanism else Plan.mechanisms,
+        factors=factors,
+        epsilon=epsilon,
+        reports=reports,
+        repeats=min(repeats, QUICK_ROUNDS) if quick else repeats,
+        threads=threads,
+        growth=growth,
+        plain_users=min(plain_users, QUICK_SAMPLE) if quick else plain_users,
+        seed=seed,
+    )
+    messages = Console(stderr=True)
+    with messages.status(f"reading {escape(data)}") as status:
+        people = _people(data, min_interactions, seed, quick=quick)
+        result = run_bench(people, plan, lambda what: status.update(escape(what)))
+    show(result, Console())
+    if json_file:
+        _write_json(json_file, result.as_dict())
+    if plot:
+        draw_growth(result, plot)
+
+
+def show(result: BenchResult, console: Console) -> None:
+    """The result as tables."""
+    data, plan = result.data, result.plan
+    console.print(
+        f"{escape(data['name'])}: {data['users']:,} users x {data['items']:,} items, "
+        f"{data['interactions']:,} interactions. {plan.factors} factors, {plan.reports} reports, "
+        f"{result.threads} threads, {plan.repeats} rounds: median (least..most).",
+        highlight=False,
+    )
+    console.print(_ratios(result))
+    console.print(
+        "ALS: one iteration of implicit, users and items, "
+        f"{result.als_solver}, OpenBLAS on one thread; setup not counted.\n"
+        f"Plain loop: one process, {min(plan.plain_users, data['users']):,} random users, "
+        "extrapolated to all.",
+        highlight=False,
+    )
+    console.print(_work(result))
+    console.print(
+        f"Counted from the algorithm, not measured. Reading: part of the epoch that reading the "
+        f"histories once would take at {result.copy_bytes_per_second / 1e9:.1f} GB/s, one "
+        "thread's copy speed here.",
+        highlight=False,
+    )
+    if result.growth:
+        console.print(_growth(result))
+    memory = result.memory
+    console.print(
+        f"Peak memory of the process: {_megabytes(memory.loaded)} with the data loaded, "
+        f"{_megabytes(memory.epochs)} after an epoch of each mechanism, "
+        f"{_megabytes(memory.all)} in the end, ALS and subsets included.",
+        highlight=False,
+    )
+
+
+def _ratios(result: BenchResult) -> Table:
+    table = _table(
+        "One epoch", "mechanism", "epoch / ALS iteration", "plain loop / epoch", "client-epochs / s"
+    )
+    for each in result.comparisons:
+        table.add_row(
+            each.mechanism,
+            _spread(each.epoch_over_als),
+            _spread(each.plain_over_epoch),
+            _spread(each.client_epochs_per_second),
+        )
+    return table
+
+
+def _work(result: BenchResult) -> Table:
+    table = _table(
+        "Work of one epoch", "mechanism", "index bytes", "table rows", "additions", "butterflies",
+        "dense multiply-adds", "words", "operations / s", "reading",
+    )  # fmt: skip
+    for each in result.comparisons:
+        work = each.work
+        counts = (
+            work.index_bytes, work.table_rows, work.additions, work.butterflies, work.dense,
+            work.words, each.operations_per_second,
+        )  # fmt: skip
+        table.add_row(
+            each.mechanism, *(f"{count:.2g}" for count in counts), f"{each.reading_share:.1%}"
+        )
+    return table
+
+
+def _growth(result: BenchResult) -> Table:
+    table = _table(
+        "Growth: exponent of the size, and of the interactions in it", "mechanism", "along",
+        "sizes", "slope", "slope of interactions", "ns / interaction",
+    )  # fmt: skip
+    for each in result.growth:
+        by_interactions = each.slope_of_interactions
+        table.add_row(
+            each.mechanism,
+            each.axis,
+            ", ".join(f"{point.size:,}" for point in each.points),
+            _spread(each.slope),
+            _spread(by_interactions) if by_interactions else "",
+            ", ".join(f"{point.nanoseconds_per_interaction:.3g}" for point in each.points),
+        )
+    return table
+
+
+def _table(title: str, *headings: str) -> Table:
+    table = Table(title=title, title_justify="left")
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if place else "left", overflow="fold")
+    return table
+
+
+def _spread(spread: Spread) -> str:
+    return f"{_short(spread.median)} ({_short(spread.low)}..{_short(spread.high)})"
+
+
+def _short(value: float) -> str:
+    """Three digits, but never an exponent."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _megabytes(count: int | None) -> str:
+    return "unknown" if count is None else f"{count / 1e6:,.0f} MB"
+
+
+def _people(source: str, min_interactions: int, seed: int, *, quick: bool) -> Interactions:
+    data = load(source)
+    if min_interactions:
+        data = data.filter(min_interactions)
+    if quick and data.histories.n_users > QUICK_USERS:
+        data = data.subset(users=QUICK_USERS, seed=seed)
+    return data
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    """All of the file or none of it."""
+    part = path.with_name(path.name + ".part")
+    part.write_text(json.dumps(content, indent=2) + "\n")
+    part.replace(path)

@@ -1,0 +1,89 @@
+"""What the commands share: a progress bar, a table, a plot, a JSON file."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from sottovoce.errors import MissingExtraError
+from sottovoce.simulation.files import write_atomically
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from sottovoce.evaluation import Interval
+
+messages = Console(stderr=True)
+results = Console()
+
+
+class EpochBar:
+    """A live bar over the epochs of one run: how good it is by now, and what has been spent."""
+
+    def __init__(self, label: str, epochs: int, budget_per_epoch: float):
+        self._budget = budget_per_epoch
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[state]}"),
+            console=messages,
+        )
+        self._task = self._progress.add_task(label, total=epochs, state="starting")
+        self._quality = ""
+
+    def __enter__(self) -> Callable[[dict[str, Any]], None]:
+        self._progress.start()
+        return self._advance
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def _advance(self, record: dict[str, Any]) -> None:
+        if "hr@10" in record:
+            self._quality = f"HR@10 {record['hr@10']:.4f}  "
+        spent = record["epoch"] * self._budget
+        state = f"{self._quality}local budget spent {spent:g}"
+        self._progress.update(self._task, completed=record["epoch"], state=state)
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Pretty, and all of it or nothing."""
+    write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
+
+
+def plot_learning_curve(
+    path: Path, curve: dict[int, Interval], title: str, budget_per_epoch: float
+) -> None:
+    """HR@10 by epoch with its interval, and the local budget on a second axis."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtraError("--plot needs matplotlib: pip install 'sottovoce[plot]'") from error
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    axes = figure.subplots()
+    epochs = list(curve)
+    means = [curve[epoch].mean for epoch in epochs]
+    widths = [curve[epoch].half_width or 0.0 for epoch in epochs]
+    axes.plot(epochs, means, marker="o", color="#1b6ca8")
+    low = [m - w for m, w in zip(means, widths, strict=True)]
+    high = [m + w for m, w in zip(means, widths, strict=True)]
+    axes.fill_between(epochs, low, high, alpha=0.25, color="#1b6ca8", linewidth=0)
+    axes.set(xlabel="epoch", ylabel="HR@10", title=title)
+    axes.grid(alpha=0.3)
+
+    def spent_after(epoch: Any) -> Any:
+        return epoch * budget_per_epoch
+
+    def epoch_of(budget: Any) -> Any:
+        return budget / budget_per_epoch
+
+    spent = axes.secondary_xaxis("top", functions=(spent_after, epoch_of))
+    spent.set_xlabel("local budget spent (epsilon)")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)

@@ -1,0 +1,218 @@
+"""`sottovoce simulate`: the paper's system on a data set, with honest numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from sottovoce.cli import output
+from sottovoce.data import Interactions, load, parse_columns
+from sottovoce.data.synthetic import SYNTHETIC
+from sottovoce.evaluation import CUTOFFS, Interval
+from sottovoce.mechanism import Settings
+from sottovoce.simulation import Plan, Run, check_engine
+from sottovoce.simulation import simulate as run_simulation
+
+DEFAULT_MINIMUM = 60
+"""The paper's filter."""
+
+
+class MechanismOption(StrEnum):
+    """What `--mechanism` takes."""
+
+    coordinate = "coordinate"
+    hadamard = "hadamard"
+    loudest = "loudest"
+
+
+class SplitOption(StrEnum):
+    """What `--split` takes."""
+
+    random = "random"
+    latest = "latest"
+
+
+def simulate(
+    *,
+    data: Annotated[
+        str, typer.Option(help="A name from `sottovoce data list`, or a path.")
+    ] = SYNTHETIC,
+    mechanism: Annotated[
+        MechanismOption, typer.Option(help="How people report; `coordinate` is the paper's preset.")
+    ] = MechanismOption.loudest,
+    epsilon: Annotated[float | None, typer.Option(help="Budget of one report.")] = None,
+    reports: Annotated[int | None, typer.Option(help="k: a person's reports in an epoch.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="T.")] = None,
+    factors: Annotated[int | None, typer.Option(help="F.")] = None,
+    alpha: Annotated[
+        float | None, typer.Option(help="Confidence 1 + alpha in what is seen.")
+    ] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Step on the estimate.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Steps an epoch, over the same reports.")
+    ] = None,
+    regularization: Annotated[float | None, typer.Option(help="lambda.")] = None,
+    initial_scale: Annotated[float | None, typer.Option(help="Spread of the first V.")] = None,
+    head_start: Annotated[
+        float | None, typer.Option(help="First factor starts constant at this many scales; 0: no.")
+    ] = None,
+    loud: Annotated[int | None, typer.Option(help="`loudest`: how many rows are loud.")] = None,
+    split: Annotated[
+        SplitOption, typer.Option(help="Which item is left out.")
+    ] = SplitOption.random,
+    negatives: Annotated[
+        int, typer.Option(min=0, help="Untouched items to rank against; 0: the whole catalogue.")
+    ] = 99,
+    min_interactions: Annotated[
+        int | None,
+        typer.Option(min=0, help="Of users and items; 60, but 0 for synthetic people."),
+    ] = None,
+    users: Annotated[int | None, typer.Option(help="A random subset of so many users.")] = None,
+    items: Annotated[int | None, typer.Option(help="A random subset of so many items.")] = None,
+    columns: Annotated[
+        str | None, typer.Option(help="Column names, e.g. user=who,item=what.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Fixes split, negatives and reports.")] = 0,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="So many runs, from --seed on: a mean and a 95% interval.")
+    ] = 1,
+    engine: Annotated[str, typer.Option(help="cpu; cuda and ray are not built yet.")] = "cpu",
+    threads: Annotated[int | None, typer.Option(help="Of the cpu engine; all of them.")] = None,
+    evaluate_every: Annotated[
+        int, typer.Option(min=0, help="Epochs between evaluations; 0: only the last.")
+    ] = 1,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="A folder: written every epoch, continued if it is there.")
+    ] = None,
+    json: Annotated[Path | None, typer.Option(help="Write everything to this file.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write a learning curve (PNG, SVG).")] = None,
+) -> None:
+    """Train on a data set as its people's devices would, and say how good it got and at what cost.
+
+    \b
+    Examples:
+      sottovoce simulate
+      sottovoce simulate --data ml-1m --mechanism hadamard --seeds 5
+      sottovoce simulate --data ratings.parquet --mechanism coordinate --split latest
+      sottovoce simulate --data ml-20m --epsilon 5 --reports 1 --epochs 2 --factors 1 \
+--json run.json --plot curve.png
+    """  # noqa: D301 - typer reads \b
+    check_engine(engine)
+    settings = Settings.preset(
+        mechanism.value,
+        epsilon=epsilon,
+        reports=reports,
+        epochs=epochs,
+        factors=factors,
+        alpha=alpha,
+        learning_rate=learning_rate,
+        steps=steps,
+        regularization=regularization,
+        initial_scale=initial_scale,
+        head_start=head_start,
+        loud=loud,
+        seed=seed,
+    )
+    plan = Plan(settings, split.value, negatives, engine, threads, evaluate_every)
+    chosen = _load(data, columns, min_interactions, users, items, seed)
+    runs = [_one(chosen, plan, seed + offset, checkpoint) for offset in range(seeds)]
+    _print(chosen, runs)
+    if json is not None:
+        output.write_json(json, as_json(chosen, runs))
+    if plot is not None:
+        title = (
+            f"{chosen.name}: {settings.mechanism}, eps {settings.epsilon:g}, k {settings.reports}"
+        )
+        output.plot_learning_curve(plot, _curve(runs), title, runs[0].budget.epoch)
+
+
+def _load(
+    source: str,
+    columns: str | None,
+    minimum: int | None,
+    users: int | None,
+    items: int | None,
+    seed: int,
+) -> Interactions:
+    with output.messages.status(f"reading {source}"):
+        data = load(source, parse_columns(columns) if columns else None)
+        if minimum is None:
+            minimum = 0 if source.startswith(SYNTHETIC) else DEFAULT_MINIMUM
+        data = data.filter(minimum)
+        if users is not None or items is not None:
+            data = data.subset(users=users, items=items, seed=seed)
+    return data
+
+
+def _one(data: Interactions, plan: Plan, seed: int, checkpoint: Path | None) -> Run:
+    plan = replace(plan, settings=replace(plan.settings, seed=seed))
+    per_epoch = plan.settings.epsilon * plan.settings.reports
+    file = checkpoint / f"seed-{seed}.safetensors" if checkpoint else None
+    with output.EpochBar(f"seed {seed}", plan.settings.epochs, per_epoch) as advance:
+        return run_simulation(data, plan, checkpoint=file, on_epoch=advance)
+
+
+def _print(data: Interactions, runs: list[Run]) -> None:
+    plan, histories = runs[0].plan, data.histories
+    against = f"{plan.negatives} negatives" if plan.negatives else "the whole catalogue"
+    table = Table(
+        title=f"{data.name}: {histories.n_users:,} users x {histories.n_items:,} items, "
+        f"{histories.n_interactions:,} interactions; {plan.split} split against {against}",
+        title_justify="left",
+    )
+    table.add_column("metric")
+    table.add_column("95% interval" if len(runs) > 1 else "one seed", justify="right")
+    for name, interval in _final(runs).items():
+        table.add_row(name.upper(), str(interval))
+    output.results.print(table)
+    output.results.print(runs[0].budget.statement(), highlight=False, soft_wrap=True)
+
+
+def _final(runs: list[Run]) -> dict[str, Interval]:
+    return {name: Interval.of([run.final[name] for run in runs]) for name in runs[0].final}
+
+
+def _curve(runs: list[Run]) -> dict[int, Interval]:
+    """HR at the largest cutoff, by epoch."""
+    name = f"hr@{max(CUTOFFS)}"
+    return {
+        records[0]["epoch"]: Interval.of([record[name] for record in records])
+        for records in zip(*(run.epochs for run in runs), strict=True)
+        if name in records[0]
+    }
+
+
+def as_json(data: Interactions, runs: list[Run]) -> dict[str, Any]:
+    """The design's layout; with several seeds the means, and every run beside them."""
+    plan, final = runs[0].plan, _final(runs)
+    mean_epochs = []
+    for records in zip(*(run.epochs for run in runs), strict=True):
+        names = [name for name in records[0] if name != "epoch"]
+        means = {name: Interval.of([r[name] for r in records]).mean for name in names}
+        mean_epochs.append({"epoch": records[0]["epoch"], **means})
+    out: dict[str, Any] = {
+        "data": data.summary(),
+        "settings": {
+            **plan.settings.as_dict(),
+            "split": plan.split,
+            "negatives": plan.negatives,
+            "engine": plan.engine,
+            "seeds": [run.plan.settings.seed for run in runs],
+        },
+        "epochs": mean_epochs,
+        "final": {name: interval.mean for name, interval in final.items()},
+        "privacy": runs[0].budget.as_dict(),
+        "seconds": {name: sum(run.seconds[name] for run in runs) for name in runs[0].seconds},
+    }
+    if len(runs) > 1:
+        out["interval95"] = {name: interval.half_width for name, interval in final.items()}
+        out["runs"] = [
+            {"seed": run.plan.settings.seed, "epochs": run.epochs, "final": run.final}
+            for run in runs
+        ]
+    return out

@@ -1,0 +1,61 @@
+"""One federated epoch as a contender: everybody's reports, the estimate and the update."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sottovoce.model import update
+from sottovoce.simulation.engine import build_engine
+from sottovoce.simulation.training import begin, train
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from sottovoce.mechanism import Mechanism, Settings
+    from sottovoce.model import Histories
+    from sottovoce.simulation.engine import Engine
+
+
+@dataclass(frozen=True, eq=False)
+class Epoch:
+    """The second epoch of a training, which can be run any number of times."""
+
+    engine: Engine
+    mechanism: Mechanism
+    settings: Settings
+    V: NDArray[np.float32]
+
+    @classmethod
+    def warmed_up(cls, histories: Histories, settings: Settings, threads: int) -> Epoch:
+        """Compiled, and with the V of one trained epoch: a fresh V is all noise, later ones not."""
+        engine = build_engine("cpu", histories, settings, threads=threads)
+        start = begin(settings, histories.n_items)
+        trained = next(iter(train(replace(settings, epochs=1), engine, start)))
+        return cls(engine, settings.build(histories.n_items), settings, trained.V)
+
+    def run(self) -> float:
+        """Seconds of one epoch, without evaluation."""
+        began = time.perf_counter()
+        collected = self.engine.collect(self.V, 1)
+        server_step(self.V, self.mechanism, self.settings, collected.sums, collected.n_reports)
+        return time.perf_counter() - began
+
+
+def server_step(
+    V: NDArray[np.float32],
+    mechanism: Mechanism,
+    settings: Settings,
+    sums: NDArray[np.int64],
+    n_reports: int,
+) -> NDArray[np.float32]:
+    """The server's part of an epoch."""
+    return update(
+        V,
+        mechanism.estimate(sums, n_reports),
+        rate=settings.rate,
+        steps=settings.steps,
+        regularization=settings.regularization,
+    )

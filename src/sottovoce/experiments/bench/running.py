@@ -1,0 +1,198 @@
+"""The whole benchmark: warm up, take turns, divide within each round."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sottovoce.errors import SettingsError
+from sottovoce.experiments.bench.als import ALS, als, als_solver, one_blas_thread
+from sottovoce.experiments.bench.epoch import Epoch
+from sottovoce.experiments.bench.growth import Growth, measure_growth
+from sottovoce.experiments.bench.plain import PlainLoop
+from sottovoce.experiments.bench.timing import Contender, Spread, peak_memory, ratio, take_turns
+from sottovoce.experiments.bench.work import Work, copy_bandwidth
+from sottovoce.mechanism import MECHANISMS, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sottovoce.data import Interactions
+    from sottovoce.experiments.bench.timing import Watch
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to time."""
+
+    mechanisms: tuple[str, ...] = MECHANISMS
+    factors: int = 5
+    epsilon: float = 2.5
+    reports: int = 100
+    repeats: int = 5
+    """Rounds."""
+    threads: int | None = None
+    """None: all cores."""
+    growth: bool = True
+    plain_users: int = 200
+    """How many users the plain loop really runs."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        unknown = set(self.mechanisms) - set(MECHANISMS)
+        if unknown or not self.mechanisms:
+            raise SettingsError(
+                f"mechanisms must be some of {', '.join(MECHANISMS)}; got {list(self.mechanisms)}"
+            )
+        for name in ("repeats", "plain_users"):
+            if getattr(self, name) < 1:
+                raise SettingsError(f"{name} must be at least 1, got {getattr(self, name)}")
+
+    def settings(self) -> list[Settings]:
+        """One for each mechanism, in order and without repeats."""
+        return [
+            Settings.preset(
+                name,
+                factors=self.factors,
+                epsilon=self.epsilon,
+                reports=self.reports,
+                seed=self.seed,
+            )
+            for name in dict.fromkeys(self.mechanisms)
+        ]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One mechanism against the others."""
+
+    mechanism: str
+    seconds: list[float]
+    """Of an epoch, round by round."""
+    epoch_over_als: Spread
+    """One epoch over one ALS iteration."""
+    plain_over_epoch: Spread
+    """How much longer the plain loop would take."""
+    client_epochs_per_second: Spread
+    work: Work
+    operations_per_second: float
+    """`work` over the median time, all threads together."""
+    reading_share: float
+    """Part of the epoch that reading the histories once, at copy speed, would take."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Peak of the resident bytes of the process, so far, at three times."""
+
+    loaded: int | None
+    """Before anything ran: the data and the libraries."""
+    epochs: int | None
+    """After one epoch of every mechanism."""
+    all: int | None
+    """At the end, ALS and the subsets of the growth curves included."""
+
+
+@dataclass(frozen=True)
+class BenchResult:
+    """Everything that was measured."""
+
+    data: dict[str, Any]
+    plan: Plan
+    threads: int
+    als_solver: str
+    als_seconds: list[float]
+    comparisons: list[Comparison]
+    growth: list[Growth]
+    copy_bytes_per_second: float
+    memory: Memory
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        content = asdict(self)
+        content["plan"]["mechanisms"] = list(self.plan.mechanisms)
+        return content
+
+
+def run_bench(data: Interactions, plan: Plan, watch: Watch = lambda _what: None) -> BenchResult:
+    """Time every mechanism on this data; `watch` is told what is being done."""
+    data = replace(data, timestamps=None, titles=None, genres=None)  # not needed, and large
+    threads, settings = plan.threads or _all_threads(), plan.settings()
+    with one_blas_thread():
+        solver, loaded = als_solver(), peak_memory()
+        epochs = [_warm(data, each, threads, watch) for each in settings]
+        after_epochs = peak_memory()
+        contenders = _contenders(data, plan, epochs, threads)
+        for contender in contenders[len(epochs) :]:
+            watch(f"warming up: {contender.name}")
+            contender.run()
+        seconds = take_turns(contenders, plan.repeats, watch)
+        bandwidth = copy_bandwidth()
+        growth = []
+        if plan.growth:
+            growth = measure_growth(
+                data, settings, threads=threads, rounds=plan.repeats, seed=plan.seed, watch=watch
+            )
+    return BenchResult(
+        data={key: data.summary()[key] for key in ("name", "users", "items", "interactions")},
+        plan=plan,
+        threads=threads,
+        als_solver=solver,
+        als_seconds=seconds[ALS],
+        comparisons=[_compare(data, each, seconds, bandwidth) for each in settings],
+        growth=growth,
+        copy_bytes_per_second=bandwidth,
+        memory=Memory(loaded, after_epochs, peak_memory()),
+    )
+
+
+def _warm(data: Interactions, settings: Settings, threads: int, watch: Watch) -> Epoch:
+    watch(f"warming up: {settings.mechanism} (compiles the first time)")
+    return Epoch.warmed_up(data.histories, settings, threads)
+
+
+def _contenders(
+    data: Interactions, plan: Plan, epochs: Sequence[Epoch], threads: int
+) -> list[Contender]:
+    histories = data.histories
+    size = min(plan.plain_users, histories.n_users)
+    sample = np.sort(np.random.default_rng(plan.seed).permutation(histories.n_users)[:size])
+    ours = [Contender(e.settings.mechanism, e.run) for e in epochs]
+    plain = [
+        Contender(_plain(e.settings.mechanism), PlainLoop(e, histories, sample).run) for e in epochs
+    ]
+    # Confidence changes nothing about time; ALS gets that of the last mechanism.
+    return [*ours, als(histories, epochs[-1].settings, threads), *plain]
+
+
+def _plain(mechanism: str) -> str:
+    return f"plain loop, {mechanism}"
+
+
+def _compare(
+    data: Interactions,
+    settings: Settings,
+    seconds: Mapping[str, Sequence[float]],
+    bandwidth: float,
+) -> Comparison:
+    name, work = settings.mechanism, Work.of(data.histories, settings)
+    own = np.asarray(seconds[name])
+    median = float(np.median(own))
+    return Comparison(
+        mechanism=name,
+        seconds=own.tolist(),
+        epoch_over_als=ratio(seconds, name, ALS),
+        plain_over_epoch=ratio(seconds, _plain(name), name),
+        client_epochs_per_second=Spread.of(data.histories.n_users / own),
+        work=work,
+        operations_per_second=work.operations / median,
+        reading_share=work.index_bytes / bandwidth / median,
+    )
+
+
+def _all_threads() -> int:
+    import numba
+
+    return int(numba.config.NUMBA_NUM_THREADS)

@@ -1,0 +1,185 @@
+"""`FederatedMF`: the whole system behind the interface that users of `implicit` know."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sottovoce.errors import DataError, SettingsError
+from sottovoce.mechanism import Settings
+from sottovoce.model import Histories, predictions, user_vectors
+from sottovoce.privacy import Budget
+from sottovoce.simulation.engine import build_engine
+from sottovoce.simulation.files import ModelFile, read_model, write_model
+from sottovoce.simulation.training import Trained, begin, train
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+    from scipy import sparse
+
+    Matrix = sparse.csr_matrix | sparse.csr_array
+
+
+class FederatedMF:
+    """Federated matrix factorisation under local differential privacy, simulated.
+
+    The trained model is the item matrix alone: no user's vector is kept, since none leaves a
+    device. `recommend` solves it from the history that it is given, so new users need no training.
+
+    >>> from scipy import sparse
+    >>> history = sparse.csr_matrix([[1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1]])
+    >>> model = FederatedMF(factors=1, epochs=2, reports=10).fit(history)
+    >>> items, scores = model.recommend(0, history[0], N=2)
+    >>> sorted(items.tolist())
+    [2, 3]
+    >>> model.privacy().training
+    50.0
+    """
+
+    def __init__(
+        self,
+        factors: int | None = None,
+        epochs: int | None = None,
+        epsilon: float | None = None,
+        reports: int | None = None,
+        mechanism: str = "loudest",
+        seed: int = 0,
+        *,
+        engine: str = "cpu",
+        threads: int | None = None,
+        **settings: Any,
+    ):
+        """None means the preset's value; `settings` are further fields of `Settings`."""
+        self.settings = Settings.preset(
+            mechanism,
+            factors=factors,
+            epochs=epochs,
+            epsilon=epsilon,
+            reports=reports,
+            seed=seed,
+            **settings,
+        )
+        self._engine = engine
+        self._threads = threads
+        self._state: Trained | None = None
+
+    def fit(
+        self, user_items: Matrix | Histories, callback: Callable[[int, float], None] | None = None
+    ) -> FederatedMF:
+        """Train on an N x M matrix; any value above 0 is an interaction.
+
+        `callback(epoch, seconds)` is called after every epoch.
+        """
+        histories = _histories(user_items)
+        engine = build_engine(self._engine, histories, self.settings, self._threads)
+        for state in train(self.settings, engine, begin(self.settings, histories.n_items)):
+            self._state = state
+            if callback is not None:
+                callback(state.epochs_done, state.seconds)
+        return self
+
+    @property
+    def item_factors(self) -> NDArray[np.float32]:
+        """V, M x F."""
+        if self._state is None:
+            raise SettingsError("this model is not trained yet: call fit() or load()")
+        return self._state.V
+
+    def user_vectors(self, user_items: Matrix | Histories) -> NDArray[np.float32]:
+        """Each row's vector, solved here and now as a device would."""
+        histories = _histories(user_items)
+        V = self.item_factors
+        if histories.n_items != len(V):
+            raise DataError(f"the model has {len(V)} items, the histories {histories.n_items}")
+        return user_vectors(
+            V, histories, alpha=self.settings.alpha, regularization=self.settings.regularization
+        )
+
+    def recommend(
+        self,
+        userid: int | NDArray[np.integer],
+        user_items: Matrix | Histories,
+        N: int = 10,
+        *,
+        filter_already_liked_items: bool = True,
+        filter_items: NDArray[np.integer] | None = None,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """The N best items and their scores, best first; 2-D where `userid` is an array.
+
+        `user_items` holds the users' rows, in the order of `userid`. Where fewer than N items are
+        left, the list ends with item -1 and score -inf.
+        """
+        histories = _histories(user_items)
+        users = np.atleast_1d(userid)
+        if histories.n_users != len(users):
+            raise DataError(
+                f"user_items must hold one row for each user: {len(users)} users, "
+                f"{histories.n_users} rows (pass user_items[userid])"
+            )
+        if N < 1:
+            raise SettingsError(f"N must be at least 1, got {N}")
+        X = self.user_vectors(histories)
+        scores = predictions(X[:, None, :], self.item_factors[None, :, :])
+        if filter_already_liked_items:
+            scores[histories.users_of_entries(), histories.indices] = -np.inf
+        if filter_items is not None:
+            scores[:, filter_items] = -np.inf
+        items, best = _top(scores, N)
+        return (items[0], best[0]) if np.ndim(userid) == 0 else (items, best)
+
+    def similar_items(
+        self, itemid: int, N: int = 10
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Items whose vectors point the same way (cosine), the item itself first."""
+        V = self.item_factors
+        length = np.linalg.norm(V, axis=1)
+        cosine = (V @ V[itemid]) / np.maximum(length * length[itemid], np.float32(1e-30))
+        items, best = _top(cosine.astype(np.float32)[None, :], N)
+        return items[0], best[0]
+
+    def privacy(self) -> Budget:
+        """What training costs each person."""
+        return Budget(self.settings.epsilon, self.settings.reports, self.settings.epochs)
+
+    def save(self, path: str | Path) -> None:
+        """One safetensors file with the item matrix, and the settings as JSON in its header."""
+        V = self.item_factors
+        assert self._state is not None
+        write_model(Path(path), ModelFile(V, self.settings, self._state.epochs_done))
+
+    @classmethod
+    def load(cls, path: str | Path) -> FederatedMF:
+        """A model that was saved."""
+        saved = read_model(Path(path))
+        return cls.from_items(saved.V, saved.settings, saved.epochs_done)
+
+    @classmethod
+    def from_items(
+        cls, V: NDArray[np.float32], settings: Settings, epochs_done: int | None = None
+    ) -> FederatedMF:
+        """A model around an item matrix that was trained elsewhere."""
+        model = cls(mechanism=settings.mechanism)
+        model.settings = settings
+        model._state = Trained(settings.epochs if epochs_done is None else epochs_done, V)
+        return model
+
+
+def _histories(user_items: Matrix | Histories) -> Histories:
+    if isinstance(user_items, Histories):
+        return user_items
+    if not hasattr(user_items, "tocsr"):
+        raise DataError(
+            f"user_items must be a sparse matrix or Histories, got {type(user_items).__name__}"
+        )
+    return Histories.from_csr(user_items.tocsr())
+
+
+def _top(scores: NDArray[np.float32], n: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """The n largest of every row, ties to the lower number; -1 where nothing is left."""
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :n]
+    best = np.take_along_axis(scores, order, axis=1)
+    return np.where(np.isneginf(best), -1, order).astype(np.int32), best

@@ -1,0 +1,104 @@
+"""Model files and checkpoints: safetensors, with everything else as JSON in its header.
+
+One file, replaced in one step, so that an interruption leaves either the old one or the new one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from sottovoce.errors import CheckpointError, SettingsError
+from sottovoce.mechanism import Settings
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from sottovoce.model import Histories
+
+FORMAT = "sottovoce-model-1"
+
+
+@dataclass(frozen=True, eq=False)
+class ModelFile:
+    """What a file holds."""
+
+    V: NDArray[np.float32]
+    settings: Settings
+    epochs_done: int
+    extra: dict[str, Any] = field(default_factory=dict)
+    """Anything that fits JSON; a checkpoint keeps its data's fingerprint and its results here."""
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """All of it or nothing, even when the power goes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def write_model(path: Path, model: ModelFile) -> None:
+    """Write or replace a model file."""
+    about = {
+        "settings": model.settings.as_dict(),
+        "epochs_done": model.epochs_done,
+        "extra": model.extra,
+    }
+    header = {"format": FORMAT, "sottovoce": json.dumps(about)}
+    write_atomically(path, save({"item_matrix": np.ascontiguousarray(model.V)}, metadata=header))
+
+
+def read_model(path: Path) -> ModelFile:
+    """Read a model file; anything else is a `CheckpointError`."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            header = file.metadata() or {}
+            if header.get("format") != FORMAT:
+                raise CheckpointError(f"{path}: not a model file of this version ({FORMAT})")
+            V = file.get_tensor("item_matrix")
+            about = json.loads(header["sottovoce"])
+            model = ModelFile(
+                V, Settings(**about["settings"]), int(about["epochs_done"]), dict(about["extra"])
+            )
+    except (
+        OSError,
+        SafetensorError,
+        KeyError,
+        TypeError,
+        json.JSONDecodeError,
+        SettingsError,
+    ) as e:
+        raise CheckpointError(f"{path}: cannot be read as a model file: {e}") from e
+    if V.dtype != np.float32 or V.ndim != 2 or V.shape[1] != model.settings.factors:
+        raise CheckpointError(f"{path}: the item matrix has shape {V.shape} and type {V.dtype}")
+    if not np.isfinite(V).all():
+        raise CheckpointError(f"{path}: the item matrix holds a NaN or an infinity")
+    return model
+
+
+def fingerprint(histories: Histories) -> str:
+    """Names the training data, so that a run is not continued on other data."""
+    digest = hashlib.sha256()
+    digest.update(histories.n_items.to_bytes(8, "little"))
+    digest.update(np.ascontiguousarray(histories.indptr).data)
+    digest.update(np.ascontiguousarray(histories.indices).data)
+    return digest.hexdigest()

@@ -1,0 +1,144 @@
+"""One simulated training with its evaluation: split, train, rank after every epoch, resume."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from sottovoce.data import leave_one_out
+from sottovoce.errors import CheckpointError, SettingsError
+from sottovoce.evaluation import Candidates, rank_factors, sample_candidates, summary
+from sottovoce.privacy import Budget
+from sottovoce.simulation.engine import build_engine
+from sottovoce.simulation.files import ModelFile, fingerprint, read_model, write_model
+from sottovoce.simulation.training import Trained, begin, train
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from sottovoce.data import Interactions
+    from sottovoce.data.split import SplitRule
+    from sottovoce.mechanism import Settings
+    from sottovoce.simulation.engine import Engine
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run beside the training's own settings."""
+
+    settings: Settings
+    split: SplitRule = "random"
+    negatives: int = 99
+    """0 ranks the test item among the whole catalogue."""
+    engine: str = "cpu"
+    threads: int | None = None
+    evaluate_every: int = 1
+    """Epochs between two evaluations; the last is always evaluated. 0: only the last."""
+
+    def __post_init__(self) -> None:
+        if self.evaluate_every < 0:
+            raise SettingsError(f"evaluate_every must not be negative, got {self.evaluate_every}")
+
+    def due(self, epoch: int) -> bool:
+        """Whether to evaluate after this epoch (counted from 1)."""
+        last = epoch == self.settings.epochs
+        return last or (self.evaluate_every > 0 and epoch % self.evaluate_every == 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A finished training."""
+
+    plan: Plan
+    epochs: list[dict[str, Any]]
+    """`epoch`, `seconds` and, where evaluated, the metrics."""
+    final: dict[str, float]
+    V: NDArray[np.float32]
+    seconds: dict[str, float]
+
+    @property
+    def budget(self) -> Budget:
+        """What it cost each person."""
+        settings = self.plan.settings
+        return Budget(settings.epsilon, settings.reports, settings.epochs)
+
+
+def simulate(
+    data: Interactions,
+    plan: Plan,
+    *,
+    checkpoint: Path | None = None,
+    on_epoch: Callable[[dict[str, Any]], None] = lambda _: None,
+) -> Run:
+    """Train and evaluate. The seed of the settings fixes split, negatives and every report.
+
+    With a checkpoint the state is written after every epoch, and a run that finds one continues it
+    to the same final V as if it had never stopped.
+    """
+    began = time.perf_counter()
+    split = leave_one_out(data, plan.split, plan.settings.seed)
+    candidates = sample_candidates(split, plan.negatives, plan.settings.seed)
+    engine = build_engine(plan.engine, split.train, plan.settings, plan.threads)
+    identity = _identity(plan, fingerprint(split.train)) if checkpoint else {}
+    start, epochs = _resume(plan, checkpoint, identity, data.histories.n_items)
+    ready = time.perf_counter()
+    for done in epochs:
+        on_epoch(done)
+    evaluating = 0.0
+    state = start
+    for state in train(plan.settings, engine, start):
+        record: dict[str, Any] = {"epoch": state.epochs_done, "seconds": state.seconds}
+        if plan.due(state.epochs_done):
+            started = time.perf_counter()
+            record |= evaluate(engine, state.V, candidates)
+            evaluating += time.perf_counter() - started
+        epochs.append(record)
+        if checkpoint:
+            extra = {**identity, "epochs": epochs}
+            write_model(checkpoint, ModelFile(state.V, plan.settings, state.epochs_done, extra))
+        on_epoch(record)
+    final = {name: value for name, value in epochs[-1].items() if "@" in name}
+    if not final:
+        final = evaluate(engine, state.V, candidates)
+    seconds = {
+        "prepare": ready - began,
+        "train": sum(record["seconds"] for record in epochs),
+        "evaluate": evaluating,
+        "total": time.perf_counter() - began,
+    }
+    return Run(plan, epochs, final, state.V, seconds)
+
+
+def evaluate(engine: Engine, V: NDArray[np.float32], candidates: Candidates) -> dict[str, float]:
+    """The metrics of one item matrix: vectors are solved on training histories alone."""
+    return summary(rank_factors(engine.user_vectors(V), V, candidates))
+
+
+def _identity(plan: Plan, data: str) -> dict[str, Any]:
+    return {"data": data, "split": plan.split, "negatives": plan.negatives}
+
+
+def _resume(
+    plan: Plan, checkpoint: Path | None, identity: dict[str, Any], n_items: int
+) -> tuple[Trained, list[dict[str, Any]]]:
+    """The state to go on from: the checkpoint's, if it belongs to this very run."""
+    if checkpoint is None or not checkpoint.exists():
+        return begin(plan.settings, n_items), []
+    saved = read_model(checkpoint)
+    # More epochs than before is a continuation; anything else is another run.
+    same = replace(saved.settings, epochs=plan.settings.epochs) == plan.settings
+    if not same or any(saved.extra.get(name) != value for name, value in identity.items()):
+        raise CheckpointError(
+            f"{checkpoint}: belongs to another run (other settings, data, split or negatives); "
+            "remove it or name another file"
+        )
+    if saved.epochs_done > plan.settings.epochs:
+        raise CheckpointError(
+            f"{checkpoint}: has {saved.epochs_done} epochs already, not {plan.settings.epochs}"
+        )
+    return Trained(saved.epochs_done, saved.V), list(saved.extra["epochs"])
