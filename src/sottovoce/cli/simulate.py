@@ -61,6 +61,9 @@ def simulate(
     head_start: Annotated[
         float | None, typer.Option(help="First factor starts constant at this many scales; 0: no.")
     ] = None,
+    rotate: Annotated[
+        bool | None, typer.Option(help="Turn the factors to a fresh basis every epoch.")
+    ] = None,
     loud: Annotated[int | None, typer.Option(help="`loudest`: how many rows are loud.")] = None,
     split: Annotated[
         SplitOption, typer.Option(help="Which item is left out.")
@@ -115,6 +118,7 @@ def simulate(
         regularization=regularization,
         initial_scale=initial_scale,
         head_start=head_start,
+        rotate=rotate,
         loud=loud,
         seed=seed,
     )

@@ -39,7 +39,7 @@ class Settings:
     """Confidence in a touched item is 1 + alpha, in any other 1."""
     regularization: float = 1e-6
     """lambda."""
-    learning_rate: float = 1.0
+    learning_rate: float = 100.0
     """Step on the unbiased mean; see `rate`."""
     steps: int = 1
     """Steps an epoch, all over the same reports."""
@@ -47,8 +47,10 @@ class Settings:
     """The paper averages over users where it should over reports: its step is k times larger."""
     initial_scale: float = 1e-3
     """Standard deviation of the first V."""
-    head_start: float = 0.0
+    head_start: float = 1.0
     """The first factor starts as this constant times `initial_scale`; 0 starts it at random."""
+    rotate: bool = True
+    """Whether the server turns V to a fresh basis of the factors after every epoch."""
     loud: int = 0
     """`loudest` only: how many signed rows are loud; 0 is the best number for this epsilon."""
     seed: int = 0
@@ -121,6 +123,8 @@ PAPER = Settings(
     steps=20,
     rate_grows_with_reports=True,
     initial_scale=0.1,
+    head_start=0.0,
+    rotate=False,
 )
 """The paper's system: gamma 1e-3, 20 steps an epoch over the same reports, lambda 1e-6, F 5."""
 

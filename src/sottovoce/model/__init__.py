@@ -7,6 +7,7 @@ from sottovoce.model.factorization import (
     outer_table,
     predictions,
     residuals,
+    rotate_factors,
     update,
     user_vectors,
 )
@@ -20,6 +21,7 @@ __all__ = [
     "outer_table",
     "predictions",
     "residuals",
+    "rotate_factors",
     "update",
     "user_vectors",
 ]

@@ -44,7 +44,38 @@ def initial_items(
     return V.astype(np.float32)
 
 
-_INITIAL_ITEMS = 0x56  # keeps this stream apart from every other one of the same seed
+def rotate_factors(V: Float32, seed: int, epoch: int) -> Float32:
+    """V in another orthonormal basis of the factors, drawn uniformly for each epoch.
+
+    Nobody's scores change, since user vectors are solved in the new basis. But one sign says more
+    about a person's large factors than about her small ones; where these lie in the basis decides
+    who is heard, and a fresh basis every epoch makes that fair.
+    """
+    factors = V.shape[1]
+    stream = np.random.Generator(np.random.Philox(key=[seed, _BASES], counter=[0, 0, 0, epoch]))
+    basis = _orthonormal(stream.standard_normal((factors, factors)))
+    wide = V.astype(np.float64)
+    turned = wide[:, :1] * basis[:1]
+    for f in range(1, factors):
+        turned = turned + wide[:, f : f + 1] * basis[f : f + 1]
+    return turned.astype(np.float32)
+
+
+def _orthonormal(rows: Float64) -> Float64:
+    """Gram-Schmidt: of normal rows it makes a uniformly distributed orthonormal basis.
+
+    Not LAPACK's QR, whose last bits differ from machine to machine.
+    """
+    for i in range(len(rows)):
+        for _ in range(2):  # twice is enough to be orthogonal to rounding
+            for j in range(i):
+                rows[i] -= (rows[i] * rows[j]).sum() * rows[j]
+        rows[i] /= np.sqrt((rows[i] * rows[i]).sum())
+    return rows
+
+
+_INITIAL_ITEMS, _BASES = 0x56, 0x57
+"""Keep these streams apart from each other and from every other one of the same seed."""
 
 
 def gram(V: Float32) -> Float64:
@@ -161,7 +192,8 @@ def update(
     wide = V.astype(np.float64)
     for _ in range(steps):
         wide = wide - rate * (estimate + 2.0 * regularization * wide)
-    out = wide.astype(np.float32)
+    with np.errstate(over="ignore"):
+        out = wide.astype(np.float32)
     if not np.isfinite(out).all():
         raise NotFiniteError(
             f"the item matrix left the range of float32 after an update with rate {rate}: "

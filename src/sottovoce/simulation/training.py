@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sottovoce.model import initial_items, update
+from sottovoce.model import initial_items, rotate_factors, update
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,7 @@ def begin(settings: Settings, n_items: int) -> Trained:
     V = initial_items(
         n_items, settings.factors, settings.initial_scale, settings.seed, settings.head_start
     )
-    return Trained(0, V)
+    return Trained(0, _published(V, settings, 0))
 
 
 def train(settings: Settings, engine: Engine, start: Trained) -> Iterator[Trained]:
@@ -51,4 +51,10 @@ def train(settings: Settings, engine: Engine, start: Trained) -> Iterator[Traine
             steps=settings.steps,
             regularization=settings.regularization,
         )
+        V = _published(V, settings, epoch + 1)
         yield Trained(epoch + 1, V, time.perf_counter() - began)
+
+
+def _published(V: NDArray[np.float32], settings: Settings, epoch: int) -> NDArray[np.float32]:
+    """What the devices are given for their next epoch."""
+    return rotate_factors(V, settings.seed, epoch) if settings.rotate else V

@@ -49,3 +49,5 @@ def _draw_curve(axes: Any, growth: Growth) -> None:
     seconds = [float(np.median(point.seconds)) for point in growth.points]
     label = f"{growth.mechanism}, slope {growth.slope.median:.2f}"
     axes.loglog(sizes, seconds, marker="o", label=label)
+    axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    axes.set_xticks([], minor=True)

@@ -129,12 +129,13 @@ def run_bench(data: Interactions, plan: Plan, watch: Watch = lambda _what: None)
             watch(f"warming up: {contender.name}")
             contender.run()
         seconds = take_turns(contenders, plan.repeats, watch)
-        bandwidth = copy_bandwidth()
         growth = []
         if plan.growth:
             growth = measure_growth(
                 data, settings, threads=threads, rounds=plan.repeats, seed=plan.seed, watch=watch
             )
+    memory = Memory(loaded, after_epochs, peak_memory())
+    bandwidth = copy_bandwidth()  # after the memory was read: its arrays are large
     return BenchResult(
         data={key: data.summary()[key] for key in ("name", "users", "items", "interactions")},
         plan=plan,
@@ -144,7 +145,7 @@ def run_bench(data: Interactions, plan: Plan, watch: Watch = lambda _what: None)
         comparisons=[_compare(data, each, seconds, bandwidth) for each in settings],
         growth=growth,
         copy_bytes_per_second=bandwidth,
-        memory=Memory(loaded, after_epochs, peak_memory()),
+        memory=memory,
     )
 
 

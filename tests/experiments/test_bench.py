@@ -1,0 +1,247 @@
+"""The benchmark and its command: it measures what it says, its plain loop is the mechanism."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from sottovoce.cli.bench import bench
+from sottovoce.data import synthetic_people
+from sottovoce.errors import MissingExtraError, SettingsError
+from sottovoce.experiments.bench import Plan, Spread, run_bench
+from sottovoce.experiments.bench.als import als_solver, one_blas_thread
+from sottovoce.experiments.bench.epoch import Epoch
+from sottovoce.experiments.bench.plain import PlainClient
+from sottovoce.experiments.bench.timing import Contender, peak_memory, ratio, slope, take_turns
+from sottovoce.experiments.bench.work import Work
+from sottovoce.mechanism import MECHANISMS, Settings
+from sottovoce.model import Histories
+from sottovoce.simulation.words import report_words
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from typer.testing import Result
+
+    from sottovoce.data import Interactions
+    from sottovoce.experiments.bench import BenchResult
+
+PLAN = Plan(repeats=2, plain_users=5, reports=8, threads=1)
+
+
+@pytest.fixture(scope="module")
+def people() -> Interactions:
+    return synthetic_people(n_users=120, n_items=60, seed=0)
+
+
+@pytest.fixture(scope="module")
+def result(people: Interactions) -> BenchResult:
+    return run_bench(people, PLAN)
+
+
+def test_every_mechanism_has_positive_ratios(result: BenchResult) -> None:
+    assert [each.mechanism for each in result.comparisons] == list(MECHANISMS)
+    for each in result.comparisons:
+        assert len(each.seconds) == PLAN.repeats
+        for spread in (each.epoch_over_als, each.plain_over_epoch, each.client_epochs_per_second):
+            assert 0 < spread.low <= spread.median <= spread.high < np.inf
+        assert each.operations_per_second > 0
+        assert each.reading_share > 0
+
+
+def test_every_mechanism_grows_along_every_axis(result: BenchResult, people: Interactions) -> None:
+    found = {(growth.mechanism, growth.axis) for growth in result.growth}
+    assert found == {(m, axis) for m in MECHANISMS for axis in ("users", "items", "reports")}
+    for growth in result.growth:
+        last = growth.points[-1]
+        assert last.interactions == people.histories.n_interactions
+        assert (growth.slope_of_interactions is None) == (growth.axis == "reports")
+        assert last.nanoseconds_per_interaction > 0
+    sizes = {g.axis: [p.size for p in g.points] for g in result.growth}
+    assert sizes == {"users": [15, 30, 60, 120], "items": [7, 15, 30, 60], "reports": [2, 4, 8, 16]}
+
+
+def test_result_round_trips_through_json(result: BenchResult) -> None:
+    content = result.as_dict()
+    assert json.loads(json.dumps(content)) == content
+    assert content["data"]["users"] == 120
+    assert content["als_solver"].startswith("conjugate gradient")
+
+
+def test_memory_is_a_peak(result: BenchResult) -> None:
+    memory = result.memory
+    if peak_memory() is None:
+        pytest.skip("nobody counts memory here")
+    assert memory.loaded is not None
+    assert memory.epochs is not None
+    assert memory.all is not None
+    assert 0 < memory.loaded <= memory.epochs <= memory.all
+
+
+def test_contenders_take_turns_in_a_rotating_order() -> None:
+    ran: list[str] = []
+
+    def contender(name: str) -> Contender:
+        def run() -> float:
+            ran.append(name)
+            return float(len(ran))
+
+        return Contender(name, run)
+
+    seconds = take_turns([contender(name) for name in "abc"], 4, lambda _what: None)
+    rounds = ["".join(ran[at : at + 3]) for at in range(0, 12, 3)]
+    assert rounds == ["abc", "bca", "cab", "abc"]
+    assert all(len(each) == 4 for each in seconds.values())
+
+
+def test_ratios_are_taken_within_a_round() -> None:
+    """The second round ran on a machine ten times slower; the ratio does not notice."""
+    seconds = {"ours": [1.0, 10.0], "theirs": [4.0, 40.0]}
+    assert ratio(seconds, "theirs", "ours") == Spread(4.0, 4.0, 4.0)
+
+
+@pytest.mark.parametrize("exponent", [-1.0, 0.0, 0.5, 1.0, 2.0])
+def test_slope_recovers_an_exponent(exponent: float) -> None:
+    sizes = [1000, 2000, 4000, 8000]
+    seconds = [3e-5 * size**exponent for size in sizes]
+    assert slope(sizes, seconds) == pytest.approx(exponent, abs=1e-12)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_plain_loop_gives_the_reports_of_the_engine(people: Interactions, mechanism: str) -> None:
+    """With the same words, nearly all: it sums in float64 and in another order.
+
+    A report may differ where a value lies within float32's rounding of a threshold, so this does
+    not ask for the same bits; a different mechanism would agree in about half of them at most.
+    """
+    settings = Settings.preset(mechanism, reports=50, seed=3)
+    epoch = Epoch.warmed_up(people.histories, settings, 1)
+    users = np.arange(people.histories.n_users)
+    words = report_words(settings.seed, 1, users, settings.reports)
+    client = PlainClient.of(epoch.V, epoch.mechanism, settings)
+    plain = np.stack([client.reports(people.histories[int(u)], words[u]) for u in users])
+    engine = epoch.engine.reports(epoch.V, 1)
+    assert np.mean(plain == engine) > 0.995
+
+
+def test_plain_loop_of_somebody_without_a_history() -> None:
+    histories = Histories.from_lists([[0, 2], []], n_items=4)
+    settings = Settings.preset("loudest", reports=20, factors=2)
+    epoch = Epoch.warmed_up(histories, settings, 1)
+    words = report_words(settings.seed, 1, np.arange(2), settings.reports)
+    client = PlainClient.of(epoch.V, epoch.mechanism, settings)
+    assert np.array_equal(
+        client.reports(histories[1], words[1]), epoch.engine.reports(epoch.V, 1)[1]
+    )
+
+
+def test_work_is_counted() -> None:
+    histories = Histories.from_lists([[0, 2], [1, 2, 299]], n_items=300)
+    settings = Settings.preset("loudest", factors=2, reports=10)
+    work = Work.of(histories, settings)
+    assert work.index_bytes == 5 * 4
+    assert work.butterflies == 2 * 2 * 512 // 2  # two users, 512 rows, blocks of 128: two levels
+    assert work.dense == 2 * 512 * 2
+    assert work.words == 2 * 11 * 4
+    coordinate = Work.of(histories, replace(settings, mechanism="coordinate"))
+    assert (coordinate.butterflies, coordinate.table_rows) == (0, 5 + 2 * 10)
+    hadamard = Work.of(histories, replace(settings, mechanism="hadamard"))
+    assert hadamard.additions - coordinate.additions == 5 * 10
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"mechanisms": ("louder",)}, {"mechanisms": ()}, {"repeats": 0}, {"plain_users": 0}]
+)
+def test_a_plan_that_cannot_work_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(SettingsError, match=next(iter(wrong))):
+        replace(PLAN, **wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("package", ["implicit", "threadpoolctl"])
+def test_a_missing_library_names_the_extra(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    really = builtins.__import__
+
+    def without(name: str, *args: object, **kwargs: object) -> object:
+        if name.partition(".")[0] == package:
+            raise ImportError(name)
+        return really(name, *args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with (
+        pytest.raises(MissingExtraError, match=rf"{package}.*sottovoce\[bench\]"),
+        one_blas_thread(),
+    ):
+        als_solver()
+
+
+SMALL = (
+    "--data", "synthetic:N=80,M=40,seed=0", "--reports", "4", "--repeats", "1",
+    "--plain-users", "3", "--threads", "1",
+)  # fmt: skip
+
+
+def run_command(*arguments: str) -> Result:
+    app = typer.Typer()
+    app.command()(bench)
+    runner = CliRunner(env={"COLUMNS": "200"})
+    return runner.invoke(app, [*SMALL, *arguments], catch_exceptions=False)
+
+
+@pytest.mark.slow  # matplotlib may have to look for fonts first
+def test_tables_json_and_picture(tmp_path: Path) -> None:
+    json_file, picture = tmp_path / "bench.json", tmp_path / "bench.png"
+    result = run_command("--json", str(json_file), "--plot", str(picture))
+    assert result.exit_code == 0
+    for words in ("epoch / ALS iteration", "plain loop / epoch", "3 random users", "Peak memory"):
+        assert words in result.stdout
+    content = json.loads(json_file.read_text())
+    assert [each["mechanism"] for each in content["comparisons"]] == [
+        "coordinate",
+        "hadamard",
+        "loudest",
+    ]
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert {path.name for path in tmp_path.iterdir()} == {"bench.json", "bench.png"}
+
+
+def test_one_mechanism_filtered_without_growth(tmp_path: Path) -> None:
+    json_file = tmp_path / "bench.json"
+    few = ("--mechanism", "loudest", "--no-growth", "--min-interactions", "3")
+    result = run_command(*few, "--json", str(json_file))
+    assert "Growth" not in result.stdout
+    content = json.loads(json_file.read_text())
+    assert content["plan"]["mechanisms"] == ["loudest"]
+    assert content["growth"] == []
+
+
+def test_quick_is_small(tmp_path: Path) -> None:
+    json_file = tmp_path / "bench.json"
+    few = ("--quick", "--mechanism", "coordinate", "--no-growth", "--repeats", "9")
+    run_command(*few, "--data", "synthetic:N=1100,M=40,seed=0", "--json", str(json_file))
+    content = json.loads(json_file.read_text())
+    assert content["data"]["users"] == 1000
+    assert len(content["als_seconds"]) == 2
+
+
+def test_unknown_mechanism() -> None:
+    with pytest.raises(SettingsError, match="louder"):
+        run_command("--mechanism", "louder")
+
+
+def test_picture_needs_growth(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="no-growth"):
+        run_command("--no-growth", "--plot", str(tmp_path / "bench.png"))
+
+
+def test_picture_needs_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(MissingExtraError, match=r"sottovoce\[plot\]"):
+        run_command("--plot", str(tmp_path / "bench.png"))

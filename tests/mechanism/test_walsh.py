@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.linalg import hadamard
+
+from sottovoce.mechanism import walsh
+
+
+@pytest.mark.parametrize("n", [1, 2, 8, 64])
+def test_the_transform_is_the_hadamard_matrix(n: int) -> None:
+    H = hadamard(n)
+    values = np.random.default_rng(0).standard_normal((n, 3))
+    assert walsh.transform(values, 0) == pytest.approx(H @ values)
+    assert walsh.transform(values.T, 1) == pytest.approx((H @ values).T)
+    rows, columns = np.indices((n, n))
+    assert np.array_equal(walsh.hadamard_signs(rows, columns), H)
+
+
+def test_padding_reaches_a_power_of_two() -> None:
+    assert walsh.padded(np.ones((5, 3)), 0).shape == (8, 3)
+    assert walsh.padded(np.ones((5, 3)), 1)[:, 3].tolist() == [0] * 5
+    assert walsh.next_power_of_two(1) == 1
+
+
+def test_public_signs_are_pinned() -> None:
+    """Every client must compute the same ones: SHA-256 in counter mode, low bit first."""
+    signs = walsh.public_signs(1, "items", 600)
+    assert "".join("-" if s < 0 else "+" for s in signs[:24]) == PINNED
+    assert np.array_equal(signs[:100], walsh.public_signs(1, "items", 100))
+    assert not np.array_equal(signs, walsh.public_signs(1, "factors", 600))
+    assert not np.array_equal(signs, walsh.public_signs(2, "items", 600))
+    assert abs(signs.sum()) < 5 * np.sqrt(600)
+
+
+PINNED = "+--+-+--+-+++++----++--+"
