@@ -35,7 +35,7 @@ class Settings:
     """T."""
     factors: int = 5
     """F."""
-    alpha: float = 4.0
+    alpha: float = 1.0
     """Confidence in a touched item is 1 + alpha, in any other 1."""
     regularization: float = 1e-6
     """lambda."""
@@ -118,7 +118,6 @@ def _check_at_least(name: str, value: object, least: int) -> None:
 
 PAPER = Settings(
     mechanism="coordinate",
-    alpha=1.0,
     learning_rate=1e-3,
     steps=20,
     rate_grows_with_reports=True,

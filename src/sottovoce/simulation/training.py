@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from sottovoce.mechanism import Settings
-    from sottovoce.simulation.engine import Engine
+    from sottovoce.mechanism import Mechanism, Settings
+    from sottovoce.simulation.engine import Collected, Engine
 
 
 @dataclass(frozen=True)
@@ -43,16 +43,27 @@ def train(settings: Settings, engine: Engine, start: Trained) -> Iterator[Traine
     for epoch in range(start.epochs_done, settings.epochs):
         began = time.perf_counter()
         collected = engine.collect(V, epoch)
-        estimate = mechanism.estimate(collected.sums, collected.n_reports)
-        V = update(
-            V,
-            estimate,
-            rate=settings.rate,
-            steps=settings.steps,
-            regularization=settings.regularization,
-        )
-        V = _published(V, settings, epoch + 1)
+        V = next_items(V, collected, epoch, settings, mechanism)
         yield Trained(epoch + 1, V, time.perf_counter() - began)
+
+
+def next_items(
+    V: NDArray[np.float32],
+    collected: Collected,
+    epoch: int,
+    settings: Settings,
+    mechanism: Mechanism,
+) -> NDArray[np.float32]:
+    """All that the server does at the end of an epoch (counted from 0)."""
+    estimate = mechanism.estimate(collected.sums, collected.n_reports)
+    V = update(
+        V,
+        estimate,
+        rate=settings.rate,
+        steps=settings.steps,
+        regularization=settings.regularization,
+    )
+    return _published(V, settings, epoch + 1)
 
 
 def _published(V: NDArray[np.float32], settings: Settings, epoch: int) -> NDArray[np.float32]:

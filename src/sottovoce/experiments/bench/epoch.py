@@ -6,9 +6,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sottovoce.model import update
 from sottovoce.simulation.engine import build_engine
-from sottovoce.simulation.training import begin, train
+from sottovoce.simulation.training import begin, next_items, train
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,22 +39,5 @@ class Epoch:
         """Seconds of one epoch, without evaluation."""
         began = time.perf_counter()
         collected = self.engine.collect(self.V, 1)
-        server_step(self.V, self.mechanism, self.settings, collected.sums, collected.n_reports)
+        next_items(self.V, collected, 1, self.settings, self.mechanism)
         return time.perf_counter() - began
-
-
-def server_step(
-    V: NDArray[np.float32],
-    mechanism: Mechanism,
-    settings: Settings,
-    sums: NDArray[np.int64],
-    n_reports: int,
-) -> NDArray[np.float32]:
-    """The server's part of an epoch."""
-    return update(
-        V,
-        mechanism.estimate(sums, n_reports),
-        rate=settings.rate,
-        steps=settings.steps,
-        regularization=settings.regularization,
-    )

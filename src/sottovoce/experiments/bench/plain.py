@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sottovoce.experiments.bench.epoch import server_step
 from sottovoce.mechanism import (
     WORDS_PER_DRAW,
     Coordinate,
@@ -23,6 +22,8 @@ from sottovoce.mechanism import (
     walsh,
 )
 from sottovoce.mechanism.base import CHOICE, COIN, DIRECTION, pack
+from sottovoce.simulation.engine import Collected
+from sottovoce.simulation.training import next_items
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -62,7 +63,7 @@ class PlainLoop:
         looped = time.perf_counter()
         flat = np.concatenate(reports)
         sums = sum_signs(flat, mechanism.n_directions)
-        server_step(self.epoch.V, mechanism, settings, sums, len(flat))
+        next_items(self.epoch.V, Collected(sums, len(flat)), 1, settings, mechanism)
         once = time.perf_counter() - looped + looping - began
         return once + (looped - looping) * self.histories.n_users / len(self.users)
 

@@ -57,7 +57,8 @@ def run_epoch(
         high = np.empty((is_hadamard << (row_bits - low_bits), k), np.float32)
         rows = np.empty(is_hadamard * k, np.uint32)
         a = np.empty(is_hadamard * k + is_loudest * m.rows, np.float32)
-        scratch = np.empty(is_loudest << low_bits, np.float32)
+        scratch = np.empty(is_loudest * min(m.rows, 1024), np.float32)
+        starts = np.empty(is_loudest * max(m.rows // 64, 1), np.int32)
         loud = np.empty(is_loudest * (m.rows + 1), np.int32)
         for u in range(block * USERS_PER_BLOCK, min(n, (block + 1) * USERS_PER_BLOCK)):
             items = indices[indptr[u] : indptr[u + 1]]
@@ -84,7 +85,9 @@ def run_epoch(
                     out,
                 )
             else:
-                finite = loudest_reports(user, items, x, m, b, a, scratch, loud, weights, out)
+                finite = loudest_reports(
+                    user, items, x, m, b, a, scratch, loud, starts, weights, out
+                )
             for f in range(size):
                 finite &= np.isfinite(x[f])
             broken += int(not finite)

@@ -11,7 +11,14 @@ import numpy as np
 from numba import njit
 
 from sottovoce.simulation.cpu.philox import multiply_high, report_words
-from sottovoce.simulation.cpu.select import loud_rows
+from sottovoce.simulation.cpu.select import (
+    GROUP,
+    count_groups,
+    find_loud,
+    list_loud,
+    nth_loud,
+    settle_tie,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,6 +28,7 @@ if TYPE_CHECKING:
 _ONE = np.float32(1)
 _ZERO = np.float32(0)
 _MINUS_TWO = np.float32(-2)
+CACHED_ROWS = 4096
 
 
 @njit(cache=True, error_model="numpy")
@@ -192,22 +200,95 @@ def all_rows(
     a[:] = _ZERO
     for t in range(items.shape[0]):
         i, weight = items[t], weights[t]
-        signs = block_signs[i % block]
-        part = a[i - i % block : i - i % block + block]
+        column = i & (block - 1)
+        signs = block_signs[column]
+        part = a[i - column : i - column + block]
         for r in range(block):
             part[r] += weight * signs[r]
-    half = block
-    while half < n_rows:
-        for start in range(0, n_rows, 2 * half):
-            butterfly(a[start : start + half], a[start + half : start + 2 * half])
-        half *= 2
-    for start in range(0, n_rows, block):
-        scale_row(x[0], item_rows[0, start : start + block], scratch)
-        for f in range(1, x.shape[0]):
-            add_scaled_row(x[f], item_rows[f, start : start + block], scratch)
-        part = a[start : start + block]
-        for r in range(block):
+    transform_blocks(block, a)
+    for start in range(0, n_rows, scratch.shape[0]):
+        stop = start + scratch.shape[0]
+        predict_rows(x, item_rows, start, scratch)
+        part = a[start:stop]
+        for r in range(part.shape[0]):
             part[r] -= scratch[r]
+
+
+@njit(cache=True, error_model="numpy")
+def transform_blocks(block: int, a: NDArray[np.float32]) -> None:
+    """Butterflies between whole blocks; first within parts that fit the first-level cache."""
+    part = min(a.shape[0], CACHED_ROWS)
+    for start in range(0, a.shape[0], part):
+        transform_levels(block, a[start : start + part])
+    transform_levels(part, a)
+
+
+@njit(cache=True, error_model="numpy")
+def transform_levels(half: int, a: NDArray[np.float32]) -> None:
+    """Every level from `half` up, two in one pass over memory where there are two."""
+    n_rows = a.shape[0]
+    while 2 * half < n_rows:
+        for start in range(0, n_rows, 4 * half):
+            four = a[start : start + 4 * half]
+            butterflies(
+                four[:half], four[half : 2 * half], four[2 * half : 3 * half], four[3 * half :]
+            )
+        half *= 4
+    if half < n_rows:
+        butterfly(a[:half], a[half:])
+
+
+@njit(cache=True, error_model="numpy")
+def predict_rows(
+    x: NDArray[np.float32], item_rows: NDArray[np.float32], start: int, out: NDArray[np.float32]
+) -> None:
+    """`out = x . rows` from `start` on, factor after factor, four of them in one pass."""
+    # Sliced here: numba takes slices of a slice for strided, and then LLVM does not vectorise.
+    stop = start + out.shape[0]
+    scale_row(x[0], item_rows[0, start:stop], out)
+    f = 1
+    while f + 4 <= x.shape[0]:
+        add_four_rows(
+            x[f : f + 4],
+            item_rows[f, start:stop],
+            item_rows[f + 1, start:stop],
+            item_rows[f + 2, start:stop],
+            item_rows[f + 3, start:stop],
+            out,
+        )
+        f += 4
+    while f < x.shape[0]:
+        add_scaled_row(x[f], item_rows[f, start:stop], out)
+        f += 1
+
+
+@njit(cache=True)
+def add_four_rows(
+    c: NDArray[np.float32],
+    row0: NDArray[np.float32],
+    row1: NDArray[np.float32],
+    row2: NDArray[np.float32],
+    row3: NDArray[np.float32],
+    out: NDArray[np.float32],
+) -> None:
+    """`out += c[0] row0`, then `c[1] row1`, and so on: rounded after each."""
+    c0, c1, c2, c3 = c[0], c[1], c[2], c[3]
+    for r in range(out.shape[0]):
+        out[r] = (((out[r] + c0 * row0[r]) + c1 * row1[r]) + c2 * row2[r]) + c3 * row3[r]
+
+
+@njit(cache=True)
+def butterflies(
+    first: NDArray[np.float32],
+    second: NDArray[np.float32],
+    third: NDArray[np.float32],
+    fourth: NDArray[np.float32],
+) -> None:
+    """Two levels of `butterfly`: of neighbours, then of pairs."""
+    for r in range(first.shape[0]):
+        s, d = first[r] + second[r], first[r] - second[r]
+        t, e = third[r] + fourth[r], third[r] - fourth[r]
+        first[r], second[r], third[r], fourth[r] = s + t, d + e, s - t, d - e
 
 
 @njit(cache=True)
@@ -261,6 +342,7 @@ def loudest_reports(
     a: NDArray[np.float32],
     scratch: NDArray[np.float32],
     loud: NDArray[np.int32],
+    starts: NDArray[np.int32],
     weights: NDArray[np.float32],
     out: NDArray[np.uint32],
 ) -> bool:
@@ -270,11 +352,23 @@ def loudest_reports(
     signed_rows = np.uint64(2 * m.rows)
     word, _, _, _ = report_words(m.seed, m.epoch, user, k)
     mask = np.int64(multiply_high(word, signed_rows))
+    listed, threshold, bits = True, np.uint32(0), a.view(np.uint32)
     # A device does this every time; here, people whose reports are all uniform are skipped.
     if any_loud(user, m, k):
         history_weights(items, x, m.V, m.item_signs, np.float32(m.alpha), weights)
         all_rows(items, x, weights, m.block_signs, m.item_rows_by_factor, scratch, a)
-        finite &= loud_rows(a, m.loud, mask, m.guess, m.density, loud)
+        threshold, found, all_finite = find_loud(a, m.loud, m.guess, m.density)
+        if not all_finite:
+            out[:] = 0
+            return False
+        # One by one while reports are few; a list once they are many.
+        listed = not found or k * GROUP > m.rows
+        if not found:
+            settle_tie(a, m.loud, mask, threshold, loud)
+        elif listed:
+            list_loud(a, threshold, loud)
+        else:
+            count_groups(a, threshold, starts)
     for j in range(k):
         direction, choice, coin, _ = report_words(m.seed, m.epoch, user, j)
         column = np.int64(multiply_high(direction, np.uint64(m.columns)))
@@ -285,7 +379,8 @@ def loudest_reports(
             if b[column] == _ZERO:
                 named = rank ^ mask
             else:
-                named = np.int64(loud[rank]) ^ np.int64(b[column] > _ZERO)
+                row = np.int64(loud[rank]) if listed else nth_loud(bits, threshold, starts, rank)
+                named = row ^ np.int64(b[column] > _ZERO)
         index = (named >> 1) * m.columns + column
         out[j] = np.uint32(index << 1 | (named & 1))
     return finite

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 _INFINITY = np.uint32(0x7F800000)
 _GUESSES = 12
+_OVERSHOOT = 1.15
+GROUP = 64
+"""Rows that are counted together, and looked through one by one for one report."""
 
 
 @njit(cache=True)
@@ -25,69 +28,116 @@ def count_reaching(bits: NDArray[np.uint32], threshold: np.uint32) -> np.int32:
     """How many floats, seen as bits, have at least this magnitude (bits order like magnitudes)."""
     total = np.int32(0)
     for r in range(bits.shape[0]):
-        total += np.int32((bits[r] & _MAGNITUDE) >= threshold)
+        # Narrowed each time: numba widens a sum to 64 bits, and that halves the SIMD lanes.
+        total = np.int32(total + np.int32((bits[r] & _MAGNITUDE) >= threshold))
     return total
 
 
-@njit(cache=True, fastmath=True)
-def spread(a: NDArray[np.float32]) -> float:
-    """The standard deviation, in whatever order: it only says where to start."""
+@njit(cache=True, fastmath={"reassoc"})
+def sum_of_squares(a: NDArray[np.float32]) -> np.float32:
+    """In whatever order; not finite if any of `a` is not (or if it is huge)."""
     total = np.float32(0)
     for r in range(a.shape[0]):
         total += a[r] * a[r]
-    return np.sqrt(np.float64(total) / a.shape[0])
+    return total
+
+
+@njit(cache=True)
+def as_bits(value: float) -> np.uint32:
+    """A float32 seen as bits."""
+    return np.float32(value).view(np.uint32)
+
+
+@njit(cache=True)
+def as_float(bits: int) -> np.float32:
+    """Bits seen as a float32."""
+    return np.uint32(bits).view(np.float32)
 
 
 @njit(cache=True, error_model="numpy")
 def separate(
-    a: NDArray[np.float32], loud: int, guess: float, density: float
+    a: NDArray[np.float32], loud: int, scale: float, guess: float, density: float
 ) -> tuple[np.uint32, bool]:
     """A threshold that exactly `loud` magnitudes reach, and true; or the tied value, and false."""
     bits = a.view(np.uint32)
     below, above = np.uint32(0), _INFINITY  # reached by at least `loud`, and by fewer
-    scale = spread(a)
+    low_value, n_low = 0.0, 0
+    high_value, n_high = 0.0, 0
     value = guess * scale
     for attempt in range(64):
         if above - below <= 1:
             break
-        middle = below + (above - below) // np.uint32(2)
+        middle = np.uint32(below + (above - below) // np.uint32(2))
         if attempt < _GUESSES and value > 0.0:
-            wanted = np.array([value], np.float32).view(np.uint32)[0]
+            wanted = as_bits(value)
             if below < wanted < above:
                 middle = wanted
         count = count_reaching(bits, middle)
         if count == loud:
             return middle, True
+        at = np.float64(as_float(middle))
         if count > loud:
-            below = middle
+            below, low_value, n_low = middle, at, count
         else:
-            above = middle
-        value += scale * (count - loud) / (density * a.shape[0])
+            above, high_value, n_high = middle, at, count
+        if low_value > 0.0 and high_value > 0.0:
+            share = (n_low - loud) / (n_low - n_high)
+            value = low_value + (high_value - low_value) * share
+        else:
+            # A little too far, so that the next one comes to lie on the other side.
+            value = at + _OVERSHOOT * scale * (count - loud) / (density * a.shape[0])
     return below, False
 
 
 @njit(cache=True, error_model="numpy")
-def loud_rows(
-    a: NDArray[np.float32],
-    loud: int,
-    mask: int,
-    guess: float,
-    density: float,
-    out: NDArray[np.int32],
-) -> bool:
-    """Fill `out[:loud]` with the loud signed rows, ascending; false if `a` is not finite."""
+def find_loud(
+    a: NDArray[np.float32], loud: int, guess: float, density: float
+) -> tuple[np.uint32, bool, bool]:
+    """`separate`, and whether all of `a` is finite."""
+    squares = np.float64(sum_of_squares(a))
+    if not np.isfinite(squares) and count_reaching(a.view(np.uint32), _INFINITY) > 0:
+        return np.uint32(0), False, False
+    threshold, found = separate(a, loud, np.sqrt(squares / a.shape[0]), guess, density)
+    return threshold, found, True
+
+
+@njit(cache=True)
+def list_loud(a: NDArray[np.float32], threshold: np.uint32, out: NDArray[np.int32]) -> None:
+    """All loud signed rows, ascending. `out` has one place more than there are rows."""
     bits = a.view(np.uint32)
-    if count_reaching(bits, _INFINITY) > 0:
-        return False
-    threshold, found = separate(a, loud, guess, density)
-    if not found:
-        settle_tie(a, loud, mask, threshold, out)
-        return True
     n = 0
     for r in range(a.shape[0]):
         out[n] = np.int32(r << 1) | np.int32(a[r] > 0)
         n += (bits[r] & _MAGNITUDE) >= threshold
-    return True
+
+
+@njit(cache=True)
+def count_groups(a: NDArray[np.float32], threshold: np.uint32, starts: NDArray[np.int32]) -> None:
+    """`starts[g]`: how many loud rows lie before group g."""
+    groups = a.view(np.uint32).reshape(-1, GROUP)
+    total = np.int32(0)
+    for g in range(groups.shape[0]):
+        starts[g] = total
+        n = np.int32(0)
+        for r in range(GROUP):
+            n = np.int32(n + np.int32((groups[g, r] & _MAGNITUDE) >= threshold))
+        total = np.int32(total + n)
+
+
+@njit(cache=True)
+def nth_loud(
+    bits: NDArray[np.uint32], threshold: np.uint32, starts: NDArray[np.int32], rank: int
+) -> np.int64:
+    """`list_loud`'s entry at `rank`: k of these are cheaper than the list."""
+    group, step = 0, starts.shape[0] >> 1  # a power of two
+    while step > 0:
+        group += step if starts[group + step] <= rank else 0
+        step >>= 1
+    left, row = rank - starts[group], group * GROUP - 1
+    while left >= 0:
+        row += 1
+        left -= np.int64((bits[row] & _MAGNITUDE) >= threshold)
+    return row << 1 | np.int64(bits[row] <= _MAGNITUDE)
 
 
 @njit(cache=True)
