@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from sottovoce.errors import NotFiniteError, SettingsError
 from sottovoce.mechanism import MECHANISMS, Mechanism, Settings, sum_signs
 from sottovoce.model import Histories, initial_items, user_vectors
-
 from tests.people import histories, random_people
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from sottovoce.mechanism import Coordinate, Shape, sum_signs
 from sottovoce.model import Histories, gradients, initial_items, residuals, user_vectors
-
 from tests.people import random_people
 
 

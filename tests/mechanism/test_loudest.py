@@ -15,7 +15,6 @@ from sottovoce.mechanism import Loudest, Shape
 from sottovoce.mechanism.coin import WORD, exp_epsilon
 from sottovoce.mechanism.loudest import best_fraction, normal_gain
 from sottovoce.model import Histories, initial_items, user_vectors
-
 from tests.people import random_people
 
 small = st.sampled_from([1, 2, 3, 4, 7, 8])

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from sottovoce.mechanism import Hadamard, Rotation, Shape
 from sottovoce.model import Histories, gradients, initial_items, residuals, user_vectors
-
 from tests.people import histories, random_people
 
 
@@ -26,9 +25,7 @@ def test_rows_and_columns_factorise_the_rotated_gradient(h: Histories, factors: 
     V = initial_items(h.n_items, factors, 0.5, 3)
     X = user_vectors(V, h, alpha=1.5, regularization=0.1)
     rotation = Rotation(Shape(h.n_items, factors, 1.5), 9)
-    dense = rotation.forward(
-        gradients(residuals(V, X, h, alpha=1.5), X).astype(np.float64)
-    )
+    dense = rotation.forward(gradients(residuals(V, X, h, alpha=1.5), X).astype(np.float64))
     a, b = rotation.all_rows(V, X, h), rotation.user_columns(X)
     rows = np.tile(np.arange(rotation.rows), (h.n_users, 1))
     assert rotation.some_rows(V, X, h, rows) == pytest.approx(a, rel=1e-4, abs=1e-4)

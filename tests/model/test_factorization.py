@@ -18,7 +18,6 @@ from sottovoce.model import (
     update,
     user_vectors,
 )
-
 from tests.people import histories, random_people
 
 

@@ -8,7 +8,6 @@ from scipy import sparse
 
 from sottovoce.errors import DataError
 from sottovoce.model import Histories
-
 from tests.people import histories, random_people
 
 

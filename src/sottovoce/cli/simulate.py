@@ -164,11 +164,13 @@ def _one(data: Interactions, plan: Plan, seed: int, checkpoint: Path | None) -> 
 def _print(data: Interactions, runs: list[Run]) -> None:
     plan, histories = runs[0].plan, data.histories
     against = f"{plan.negatives} negatives" if plan.negatives else "the whole catalogue"
-    table = Table(
-        title=f"{data.name}: {histories.n_users:,} users x {histories.n_items:,} items, "
+    output.results.print(
+        f"{data.name}: {histories.n_users:,} users x {histories.n_items:,} items, "
         f"{histories.n_interactions:,} interactions; {plan.split} split against {against}",
-        title_justify="left",
+        highlight=False,
+        soft_wrap=True,
     )
+    table = Table()
     table.add_column("metric")
     table.add_column("95% interval" if len(runs) > 1 else "one seed", justify="right")
     for name, interval in _final(runs).items():
