@@ -21,7 +21,8 @@ def test_json_and_plot(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "HR@10" in result.stdout
     content = json.loads(out.read_text())
-    assert set(content) == {"data", "settings", "epochs", "final", "privacy", "seconds"}
+    parts = {"data", "settings", "epochs", "final", "popularity", "privacy", "seconds"}
+    assert set(content) == parts
     assert [record["epoch"] for record in content["epochs"]] == [1, 2]
     assert content["epochs"][-1]["hr@10"] == content["final"]["hr@10"]
     assert set(content["final"]) == {"hr@2", "hr@5", "hr@10", "ndcg@10"}

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sottovoce.data import Interactions, Split, leave_one_out
@@ -28,7 +28,6 @@ class FactorScorer:
 
 
 @given(histories(max_items=30), st.integers(0, 40), st.integers(0, 2**63))
-@settings(deadline=None)
 def test_negatives_are_distinct_and_untouched(h: Histories, wanted: int, seed: int) -> None:
     split = split_of(h)
     candidates = sample_candidates(split, wanted, seed)
@@ -54,7 +53,6 @@ def test_negatives_are_uniform_and_the_same_for_the_same_seed() -> None:
 
 
 @given(histories(max_users=8, max_items=25), st.sampled_from([0, 1, 5, 99]), st.booleans())
-@settings(deadline=None)
 def test_both_ways_in_give_the_same_ranks(h: Histories, negatives: int, tied: bool) -> None:
     """Compiled factors, dense scores, and a count by hand."""
     split = split_of(h)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sottovoce.errors import NotFiniteError, SettingsError
-from sottovoce.mechanism import MECHANISMS, Mechanism, Settings, sum_signs
+from sottovoce.mechanism import MECHANISMS, Mechanism, Settings, Shape, sum_signs
 from sottovoce.model import Histories, initial_items, user_vectors
 from tests.people import histories, random_people
 
@@ -129,3 +129,9 @@ def test_many_people_point_down_the_gradient(name: str) -> None:
     estimate = mechanism.estimate(sum_signs(reports, mechanism.n_directions), reports.size)
     true = gradients(residuals(V, X, h, alpha=1.0), X).mean(axis=0)
     assert np.corrcoef(estimate.ravel(), true.ravel())[0, 1] > 0.8
+
+
+@pytest.mark.parametrize(("items", "factors", "alpha"), [(0, 1, 1), (1, 0, 1), (1, 1, -1)])
+def test_an_impossible_shape_is_refused(items: int, factors: int, alpha: float) -> None:
+    with pytest.raises(SettingsError):
+        Shape(items, factors, alpha)

@@ -15,6 +15,7 @@ from sottovoce.model import (
     initial_items,
     predictions,
     residuals,
+    rotate_factors,
     update,
     user_vectors,
 )
@@ -156,3 +157,26 @@ def test_the_first_item_matrix_depends_on_the_seed_alone() -> None:
     with_head = initial_items(5, 2, 0.1, 7, head_start=3)
     assert (with_head[:, 0] == np.float32(0.1 * 3)).all()
     assert np.array_equal(with_head[:, 1], a[:, 1])
+
+
+@given(st.integers(1, 9), st.integers(0, 2**32), st.integers(0, 50))
+def test_another_basis_changes_no_score(factors: int, seed: int, epoch: int) -> None:
+    h = random_people(5, 12, seed=1)
+    V = initial_items(12, factors, 0.5, seed)
+    turned = rotate_factors(V, seed, epoch)
+    assert gram(turned.T.copy()) == pytest.approx(gram(V.T.copy()), abs=1e-4)
+    before, after = (
+        predictions(user_vectors(W, h, alpha=1, regularization=0.1)[:, None], W[None])
+        for W in (V, turned)
+    )
+    assert after == pytest.approx(before, abs=1e-3)
+
+
+def test_bases_are_fresh_every_epoch_and_uniform() -> None:
+    """The first basis vector has mean 0 and covariance I / F, to 5 standard errors; fixed seed."""
+    V = np.eye(3, dtype=np.float32)
+    bases = np.array([rotate_factors(V, 1, epoch) for epoch in range(4000)], float)
+    assert np.abs(bases.mean(axis=0)).max() < 5 * np.sqrt(1 / 3 / 4000)
+    first = bases[:, 0, :]
+    covariance = first.T @ first / 4000
+    assert np.abs(covariance - np.eye(3) / 3).max() < 5 * np.sqrt(2 / 15 / 4000)

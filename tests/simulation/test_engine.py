@@ -54,7 +54,7 @@ def test_reports_are_the_references(
 @engines
 @mechanisms
 @given(h=histories(max_items=40), epsilon=st.floats(0.1, 10), seed=st.integers(0, 2**63))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_any_population_agrees(
     engine: str, mechanism: str, h: Histories, epsilon: float, seed: int
 ) -> None:

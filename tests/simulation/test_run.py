@@ -95,6 +95,7 @@ def test_it_learns_and_beats_popularity(people: Interactions, mechanism: str) ->
     split = leave_one_out(people, "random", 0)
     candidates = sample_candidates(split, 99, 0)
     popular = hit_ratio(rank_scores(Popularity.fit(split.train), candidates), 10)
+    assert run.popularity["hr@10"] == popular
     assert run.final["hr@10"] > popular + 0.03
 
 

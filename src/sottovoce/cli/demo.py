@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from sottovoce.baselines import Popularity
 from sottovoce.cli import output
-from sottovoce.data import leave_one_out, synthetic_people
-from sottovoce.evaluation import hit_ratio, rank_scores, sample_candidates
+from sottovoce.data import synthetic_people
 from sottovoce.mechanism import Settings
 from sottovoce.model import Histories
 from sottovoce.simulation import FederatedMF, Plan
@@ -41,19 +39,15 @@ def demo(
     per_epoch = plan.settings.epsilon * plan.settings.reports
     with output.EpochBar(label, plan.settings.epochs, per_epoch) as advance:
         run = run_simulation(data, plan, on_epoch=advance)
-    _print_quality(data, run)
+    _print_quality(run)
     _print_viewer(data, run, viewer)
     output.results.print(run.budget.statement(), highlight=False, soft_wrap=True)
 
 
-def _print_quality(data: Interactions, run: Run) -> None:
-    seed = run.plan.settings.seed
-    split = leave_one_out(data, run.plan.split, seed)
-    candidates = sample_candidates(split, run.plan.negatives, seed)
-    popular = hit_ratio(rank_scores(Popularity.fit(split.train), candidates), 10)
+def _print_quality(run: Run) -> None:
     output.results.print(
-        f"HR@10 {run.final['hr@10']:.3f} (recommending what everybody watches: {popular:.3f}, "
-        "chance: 0.100). Nobody's history was collected.",
+        f"HR@10 {run.final['hr@10']:.3f} (recommending what everybody watches: "
+        f"{run.popularity['hr@10']:.3f}, chance: 0.100). Nobody's history was collected.",
         highlight=False,
         soft_wrap=True,
     )

@@ -172,15 +172,22 @@ def _print(data: Interactions, runs: list[Run]) -> None:
     )
     table = Table()
     table.add_column("metric")
-    table.add_column("95% interval" if len(runs) > 1 else "one seed", justify="right")
+    over = f"{len(runs)} seeds, 95% interval" if len(runs) > 1 else "one seed"
+    table.add_column(f"{plan.settings.mechanism}, {over}", justify="right")
+    table.add_column("popularity", justify="right")
+    popularity = _mean([run.popularity for run in runs])
     for name, interval in _final(runs).items():
-        table.add_row(name.upper(), str(interval))
+        table.add_row(name.upper(), str(interval), str(popularity[name]))
     output.results.print(table)
     output.results.print(runs[0].budget.statement(), highlight=False, soft_wrap=True)
 
 
 def _final(runs: list[Run]) -> dict[str, Interval]:
-    return {name: Interval.of([run.final[name] for run in runs]) for name in runs[0].final}
+    return _mean([run.final for run in runs])
+
+
+def _mean(metrics: list[dict[str, float]]) -> dict[str, Interval]:
+    return {name: Interval.of([each[name] for each in metrics]) for name in metrics[0]}
 
 
 def _curve(runs: list[Run]) -> dict[int, Interval]:
@@ -212,6 +219,10 @@ def as_json(data: Interactions, runs: list[Run]) -> dict[str, Any]:
         },
         "epochs": mean_epochs,
         "final": {name: interval.mean for name, interval in final.items()},
+        "popularity": {
+            name: interval.mean
+            for name, interval in _mean([run.popularity for run in runs]).items()
+        },
         "privacy": runs[0].budget.as_dict(),
         "seconds": {name: sum(run.seconds[name] for run in runs) for name in runs[0].seconds},
     }

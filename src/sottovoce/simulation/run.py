@@ -6,6 +6,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from sottovoce.data import leave_one_out
 from sottovoce.errors import CheckpointError, SettingsError
 from sottovoce.evaluation import Candidates, rank_factors, sample_candidates, summary
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from sottovoce.data import Interactions
@@ -58,6 +59,8 @@ class Run:
     epochs: list[dict[str, Any]]
     """`epoch`, `seconds` and, where evaluated, the metrics."""
     final: dict[str, float]
+    popularity: dict[str, float]
+    """The same metrics of recommending what everybody touches: a reader must see it."""
     V: NDArray[np.float32]
     seconds: dict[str, float]
 
@@ -111,12 +114,20 @@ def simulate(
         "evaluate": evaluating,
         "total": time.perf_counter() - began,
     }
-    return Run(plan, epochs, final, state.V, seconds)
+    popularity = evaluate_popularity(candidates)
+    return Run(plan, epochs, final, popularity, state.V, seconds)
 
 
 def evaluate(engine: Engine, V: NDArray[np.float32], candidates: Candidates) -> dict[str, float]:
     """The metrics of one item matrix: vectors are solved on training histories alone."""
     return summary(rank_factors(engine.user_vectors(V), V, candidates))
+
+
+def evaluate_popularity(candidates: Candidates) -> dict[str, float]:
+    """The metrics of scoring by training counts: a factor model with one factor."""
+    train = candidates.split.train
+    counts = train.popularity().astype(np.float32)[:, None]
+    return summary(rank_factors(np.ones((train.n_users, 1), np.float32), counts, candidates))
 
 
 def _identity(plan: Plan, data: str) -> dict[str, Any]:

@@ -1,0 +1,50 @@
+"""The edge of the program: errors become one line, a bare install says what is missing."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from sottovoce import cli
+from sottovoce.errors import DataError, MissingExtraError
+
+
+def test_our_errors_become_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise DataError("not a number", path="ratings.csv", line=3)
+
+    monkeypatch.setattr(cli, "_app", lambda: fail)
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err == "sottovoce: ratings.csv, line 3: not a number\n"
+
+
+def test_other_errors_are_bugs_and_stay_visible(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(cli, "_app", lambda: fail)
+    with pytest.raises(ZeroDivisionError):
+        cli.main()
+
+
+def test_a_bare_install_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("sottovoce.cli.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "typer", None)
+    with pytest.raises(MissingExtraError, match=r"typer: pip install 'sottovoce\[sim\]'"):
+        cli._app()
+
+
+def test_help_runs_through_main(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["sottovoce", "--help"])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    assert stopped.value.code == 0
+    assert "simulate" in capsys.readouterr().out

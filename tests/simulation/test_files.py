@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sottovoce.errors import CheckpointError
+from sottovoce.mechanism import Settings
+from sottovoce.model import Histories
+from sottovoce.simulation.files import (
+    ModelFile,
+    fingerprint,
+    read_model,
+    write_atomically,
+    write_model,
+)
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    file = tmp_path / "result.json"
+    write_atomically(file, b"old")
+    with pytest.raises(TypeError):
+        write_atomically(file, "not bytes")  # type: ignore[arg-type]
+    assert file.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    V = np.arange(10, dtype=np.float32).reshape(2, 5)
+    write_model(tmp_path / "m", ModelFile(V, Settings(seed=4), 3, {"note": [1, "a"]}))
+    model = read_model(tmp_path / "m")
+    assert np.array_equal(model.V, V)
+    assert (model.settings.seed, model.epochs_done, model.extra) == (4, 3, {"note": [1, "a"]})
+
+
+@pytest.mark.parametrize(
+    "V",
+    [np.zeros((2, 3), np.float32), np.zeros((2, 5)), np.full((2, 5), np.nan, np.float32)],
+    ids=["other factors", "float64", "not finite"],
+)
+def test_an_item_matrix_that_cannot_be_is_refused(tmp_path: Path, V: np.ndarray) -> None:
+    write_model(tmp_path / "m", ModelFile(V, Settings(), 1))
+    with pytest.raises(CheckpointError, match="item matrix"):
+        read_model(tmp_path / "m")
+
+
+def test_the_fingerprint_names_the_data() -> None:
+    one = Histories.from_lists([[0, 1], [2]], 3)
+    assert fingerprint(one) == fingerprint(Histories.from_lists([[1, 0], [2]], 3))
+    assert fingerprint(one) != fingerprint(Histories.from_lists([[0], [1, 2]], 3))
+    assert fingerprint(one) != fingerprint(Histories.from_lists([[0, 1], [2]], 4))

@@ -1,0 +1,77 @@
+"""Documentation that can be wrong is tested: commands, options, names, examples."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+import runpy
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import sottovoce
+from sottovoce.cli.app import app
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+COMMAND = re.compile(r"^\s*(?:\$ )?sottovoce ((?:.*\\\n)*.*)$", re.MULTILINE)
+
+
+def commands() -> list[tuple[str, str]]:
+    """Every `sottovoce ...` line of every page's code blocks."""
+    found = []
+    for page in PAGES:
+        for block in re.findall(r"```(?:sh|bash|console)\n(.*?)```", page.read_text(), re.DOTALL):
+            found += [(page.name, line) for line in COMMAND.findall(block)]
+    return found
+
+
+@pytest.mark.parametrize(("page", "line"), commands())
+def test_every_documented_command_and_option_exists(page: str, line: str) -> None:
+    words = shlex.split(line.replace("\\\n", " "), comments=True)
+    command: Any = typer.main.get_command(app)
+    while hasattr(command, "commands") and words and words[0] in command.commands:
+        command = command.commands[words.pop(0)]
+    assert not hasattr(command, "commands"), f"{page}: no such command: sottovoce {line}"
+    known = {name for parameter in command.params for name in parameter.opts}
+    used = {word.partition("=")[0] for word in words if word.startswith("--")}
+    assert used <= known | {"--help"}, f"{page}: {used - known}"
+
+
+def test_every_command_is_documented() -> None:
+    text = "".join(page.read_text() for page in PAGES)
+    group: Any = typer.main.get_command(app)
+    for name in group.commands:
+        assert f"sottovoce {name}" in text, name
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+@pytest.mark.parametrize(
+    "name", [m.name for m in pkgutil.walk_packages(sottovoce.__path__, "sottovoce.")]
+)
+def test_exported_names_exist_and_every_module_says_what_it_is_for(name: str) -> None:
+    if name == "sottovoce.__main__":
+        return
+    module = importlib.import_module(name)
+    assert module.__doc__, name
+    for exported in getattr(module, "__all__", []):
+        assert hasattr(module, exported), f"{name}.{exported}"
+
+
+def test_the_example_runs() -> None:
+    titles = runpy.run_path(str(ROOT / "examples" / "recommend.py"))["main"]()
+    assert len(titles) == 5
+
+
+def test_numbers_of_the_version_agree() -> None:
+    assert f'version = "{sottovoce.__version__}"' in (ROOT / "pyproject.toml").read_text()
+    assert f"## {sottovoce.__version__}" in (ROOT / "CHANGELOG.md").read_text()
