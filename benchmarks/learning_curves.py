@@ -35,12 +35,17 @@ def main(out: str, *named: str) -> None:
     """One line for each file."""
     figure = Figure(figsize=(7.5, 4.2), layout="constrained")
     axes = figure.subplots()
+    popular = None
     for colour, argument in zip(COLOURS, named, strict=False):
         label, _, path = argument.rpartition("=")
         epochs, means, low, high = curve(Path(path))
         axes.plot(epochs, means, marker=".", color=colour, label=label)
         axes.fill_between(epochs, low, high, color=colour, alpha=0.2, linewidth=0)
+        popular = json.loads(Path(path).read_text()).get("popularity")
+    if popular:
+        axes.axhline(popular["hr@10"], color="black", linestyle=":", label="popularity")
     axes.set(xlabel="epoch", ylabel="HR@10, 99 negatives")
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_ylim(bottom=0.1)
     axes.grid(alpha=0.3)
     axes.legend(loc="lower right")

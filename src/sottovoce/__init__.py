@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sottovoce.errors import MissingExtraError
+
 if TYPE_CHECKING:
     from sottovoce.simulation.federated import FederatedMF
 
@@ -21,7 +23,11 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> object:
     """Import the simulator only when asked for: a client needs numpy alone."""
     if name == "FederatedMF":
-        from sottovoce.simulation.federated import FederatedMF
-
+        try:
+            from sottovoce.simulation.federated import FederatedMF
+        except ModuleNotFoundError as error:
+            raise MissingExtraError(
+                f"FederatedMF needs {error.name}: pip install 'sottovoce[sim]'"
+            ) from error
         return FederatedMF
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,6 +6,8 @@
     │   └── FetchError     a download failed or does not match its checksum
     ├── NotFiniteError     a NaN or an infinity would have become a report
     ├── CheckpointError    a checkpoint or model file is damaged or belongs to another run
+    ├── LedgerError        the record of spent budget cannot be trusted, written or shared
+    │   └── BudgetExceededError  a charge would go beyond the lifetime limit
     └── MissingExtraError  an optional dependency is not installed
 
 Each message says what was wrong, with what value, and what to do.
@@ -49,6 +51,14 @@ class NotFiniteError(SottovoceError, ArithmeticError):
 
 class CheckpointError(SottovoceError):
     """A checkpoint or model file is damaged or belongs to another run."""
+
+
+class LedgerError(SottovoceError):
+    """The record of spent budget cannot be trusted, written or shared: nothing may be reported."""
+
+
+class BudgetExceededError(LedgerError):
+    """A charge would go beyond the lifetime limit: reporting stops, recommending goes on."""
 
 
 class MissingExtraError(SottovoceError, ImportError):

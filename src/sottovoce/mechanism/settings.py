@@ -121,7 +121,7 @@ PAPER = Settings(
     learning_rate=1e-3,
     steps=20,
     rate_grows_with_reports=True,
-    initial_scale=0.1,
+    initial_scale=0.01,
     head_start=0.0,
     rotate=False,
 )
