@@ -2,6 +2,7 @@
 
 from sottovoce.mechanism.base import WORDS_PER_DRAW, Mechanism, Shape, sum_signs
 from sottovoce.mechanism.coordinate import Coordinate
+from sottovoce.mechanism.entropy import os_words
 from sottovoce.mechanism.hadamard import Hadamard
 from sottovoce.mechanism.loudest import Loudest
 from sottovoce.mechanism.rotation import Rotation
@@ -20,5 +21,6 @@ __all__ = [
     "Rotation",
     "Settings",
     "Shape",
+    "os_words",
     "sum_signs",
 ]

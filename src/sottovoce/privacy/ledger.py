@@ -24,8 +24,8 @@ A text file, one record a line, only ever appended to (here broken to fit the pa
 The head
 --------
 A chain of hashes cannot show that its end was cut off. So a second file, the log's name with
-`.head` added, witnesses the end: `{"records":2,"hash":"1f..."}` and a newline. It is replaced in one
-step.
+`.head` added, witnesses the end: `{"records":2,"hash":"1f..."}` and a newline. It is replaced in
+one step.
 
 Why a crash never loses a charge
 --------------------------------
@@ -66,7 +66,7 @@ import sys
 import tempfile
 import threading
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -146,18 +146,14 @@ class Entry:
     what: Charge | Limit
     previous: str
     hash: str = field(init=False)
+    line: bytes = field(init=False, repr=False)
+    """The record as it stands in the log."""
 
     def __post_init__(self) -> None:
-        _set(self, "hash", hashlib.sha256(self._hashed()).hexdigest())
-
-    @property
-    def line(self) -> bytes:
-        """The record as it stands in the log."""
-        return self._hashed() + f',"hash":"{self.hash}"}}\n'.encode("ascii")
-
-    def _hashed(self) -> bytes:
         fields = {"record": self.record, **_fields(self.what), "previous": self.previous}
-        return _json(fields)[:-1]
+        hashed = _json(fields)[:-1]
+        _set(self, "hash", hashlib.sha256(hashed).hexdigest())
+        _set(self, "line", hashed + f',"hash":"{self.hash}"}}\n'.encode("ascii"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +166,7 @@ class Head:
     @property
     def line(self) -> bytes:
         """The head as it stands in its file."""
-        return _json(asdict(self)) + b"\n"
+        return _json({"records": self.records, "hash": self.hash}) + b"\n"
 
 
 def rounded_up(amount: Fraction) -> float:
@@ -512,7 +508,14 @@ def _what(fields: dict[str, Any]) -> Charge | Limit:
 def _fields(what: Charge | Limit) -> dict[str, object]:
     if isinstance(what, Limit):
         return {"limit": what.epsilon}
-    return {"charge": {**asdict(what), "purpose": what.purpose.hex()}}
+    charge = {
+        "epoch": what.epoch,
+        "purpose": what.purpose.hex(),
+        "mechanism": what.mechanism,
+        "epsilon": what.epsilon,
+        "reports": what.reports,
+    }
+    return {"charge": charge}
 
 
 def _read_head(path: Path) -> Head | None:

@@ -1,0 +1,71 @@
+"""What was done to somebody's data, described: the accountant sees this and never a mechanism.
+
+Every report of ours, whatever the mechanism, has one shape. There is a public set of S signed
+directions. The person's history makes rho * S of them *loud*; a report is a uniform direction with
+probability gamma, else a uniform loud one. `coordinate` and `hadamard` are the case rho = 1/2: at
+each index one of the two signs is loud. gamma = 1 / (1 + rho (e^eps - 1)) makes it eps-LDP.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp, isfinite
+
+from sottovoce.errors import SettingsError
+
+SIGN = 0.5
+"""The loud fraction of a sign through the coin."""
+
+
+@dataclass(frozen=True)
+class Reporting:
+    """One person's part in one training: `reports` of `epsilon` in each of `epochs`.
+
+    >>> Reporting(epsilon=2.5, reports=100, epochs=20).pure
+    5000.0
+    """
+
+    epsilon: float
+    reports: int
+    epochs: int
+    loud_fraction: float = SIGN
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.epsilon) and self.epsilon > 0):
+            raise SettingsError(f"epsilon must be positive and finite, got {self.epsilon}")
+        for name in ("reports", "epochs"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise SettingsError(f"{name} must be a whole number of at least 1, got {value!r}")
+        if not 0 < self.loud_fraction <= SIGN:
+            raise SettingsError(f"loud_fraction must lie in (0, 0.5], got {self.loud_fraction}")
+
+    @property
+    def total(self) -> int:
+        """Reports in the whole training."""
+        return self.reports * self.epochs
+
+    @property
+    def pure(self) -> float:
+        """`T k eps`: pure composition."""
+        return self.epsilon * self.total
+
+    @property
+    def blanket(self) -> float:
+        """gamma: the chance of a report that has nothing to do with the data."""
+        return 1 / (1 + self.loud_fraction * (exp(self.epsilon) - 1))
+
+    def one_epoch(self) -> Reporting:
+        """The same, stopped after the first epoch."""
+        return Reporting(self.epsilon, self.reports, 1, self.loud_fraction)
+
+    def one_report(self) -> Reporting:
+        """The same, stopped after the first report."""
+        return Reporting(self.epsilon, 1, 1, self.loud_fraction)
+
+
+def checked_delta(delta: float) -> float:
+    """Delta itself, if it can be one."""
+    if not 0 < delta < 1:
+        raise SettingsError(f"delta must lie strictly between 0 and 1, got {delta}")
+    return float(delta)
