@@ -26,7 +26,7 @@ def test_json_and_plot(tmp_path: Path) -> None:
     assert [record["epoch"] for record in content["epochs"]] == [1, 2]
     assert content["epochs"][-1]["hr@10"] == content["final"]["hr@10"]
     assert set(content["final"]) == {"hr@2", "hr@5", "hr@10", "ndcg@10"}
-    assert content["privacy"]["training"] == 2 * 10 * 2.5
+    assert content["privacy"]["spans"][2]["pure"] == 2 * 10 * 2.5
     assert content["settings"]["mechanism"] == "loudest"
     assert content["data"]["users"] == 300
     assert picture.read_bytes().startswith(b"\x89PNG")

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
+from typing import Self
 
 import pytest
 from hypothesis import given, settings
@@ -541,6 +542,24 @@ def test_a_well_hashed_record_must_obey_the_rules(log: Path, what: Charge | Limi
         refused(log, "record 7 cannot stand")
 
 
+def test_a_tail_too_long_for_a_torn_record_is_refused(log: Path) -> None:
+    with log.open("ab") as file:
+        file.write(bytes(LONGEST + 1))
+    refused(log, "record 7 is damaged")
+
+
+def test_deep_nesting_is_refused_also_deep_in_a_program(path: Path) -> None:
+    def deep(levels: int) -> None:
+        if levels:
+            deep(levels - 1)
+        else:
+            refused(path, "record 1 is damaged")
+
+    path.write_bytes(b"[" * (LONGEST - 1) + b"\n")
+    deep(0)
+    deep(700)
+
+
 def test_a_log_does_not_begin_with_a_charge(path: Path) -> None:
     path.write_bytes(Entry(1, batch(0), "sottovoce-ledger-1").line)
     refused(path, "begins with its limit")
@@ -652,7 +671,7 @@ class CacheDisk(MortalDisk):
         self.names: dict[str, int] = {}
         self.held: list[int] = []
 
-    def __enter__(self) -> CacheDisk:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -664,7 +683,8 @@ class CacheDisk(MortalDisk):
         self.contents, self.names = self.seen(), self.named()
 
     def write(self, file: io.FileIO, content: bytes) -> None:
-        self.held.append(os.dup(file.fileno()))  # so that no inode number is used twice
+        # Held so that no inode number is used twice; not a duplicate, which would share the lock.
+        self.held += [os.open(known, os.O_RDONLY) for known in self.folder.iterdir()]
         super().write(file, content)
 
     def sync(self, file: io.FileIO) -> None:
@@ -685,7 +705,9 @@ class CacheDisk(MortalDisk):
     def survivals(self) -> Iterator[dict[str, bytes]]:
         """Folders that may be found when the power is back."""
         seen = self.seen()
-        for names in (self.names, self.named(), self.names | self.named()):
+        changed = self.named().items() - self.names.items()
+        each = [self.names | {name: inode} for name, inode in changed]
+        for names in (self.names, self.named(), *each):
             for share in (0, 0.01, 0.5, 0.99, 1, None):
                 yield {name: self.survival(inode, seen, share) for name, inode in names.items()}
 
@@ -701,7 +723,8 @@ class CacheDisk(MortalDisk):
 
 
 def check_power_cut(disk: CacheDisk, acknowledged: list[Charge | Limit]) -> None:
-    for n, files in enumerate(disk.survivals()):
+    different = {tuple(sorted(files.items())): files for files in disk.survivals()}
+    for n, files in enumerate(different.values()):
         after = disk.folder.with_name(f"{disk.folder.name}-{n}")
         after.mkdir()
         for name, content in files.items():
@@ -753,6 +776,43 @@ def test_a_power_cut_after_a_crash_loses_nothing(tmp_path: Path, tail: str) -> N
                 assert calls > 6
                 return
     pytest.fail("never came to its end")
+
+
+class ForgetfulDisk(CacheDisk):
+    """A sync that failed has dropped what it was to write, and the next one says yes."""
+
+    def __init__(self, folder: Path):
+        super().__init__(folder, calls=1000)
+        self.dirty: set[int] = set()
+        self.fails = False
+
+    def write(self, file: io.FileIO, content: bytes) -> None:
+        super().write(file, content)
+        self.dirty.add(os.fstat(file.fileno()).st_ino)
+
+    def sync(self, file: io.FileIO) -> None:
+        inode = os.fstat(file.fileno()).st_ino
+        dirty = inode in self.dirty
+        self.dirty.discard(inode)
+        if self.fails:
+            self.fails = False
+            raise OSError(errno.EIO, "Input/output error")
+        if dirty:
+            super().sync(file)
+
+
+def test_a_record_whose_sync_failed_is_written_again(path: Path) -> None:
+    (path.parent / "device").mkdir()
+    path = path.parent / "device" / "ledger"
+    with ForgetfulDisk(path.parent) as disk:
+        with Ledger.create(path, 50, disk=disk) as ledger:
+            ledger.charge(batch("a"))
+            disk.fails = True
+            with pytest.raises(LedgerError, match="Input/output"):
+                ledger.charge(batch("b", 0.1, 7))
+        with Ledger.open(path, disk=disk) as ledger:
+            ledger.charge(batch("b", 0.1, 7))
+        check_power_cut(disk, [Limit(50), *STEPS[:2]])
 
 
 class FailingDisk(MortalDisk):

@@ -84,7 +84,7 @@ def test_evaluation_can_be_left_to_the_end(people: Interactions) -> None:
     assert [("hr@10" in record) for record in run.epochs] == [False, False, False, True]
     every = simulate(people, short_plan())
     assert run.final == every.final
-    assert run.budget.training == 4 * 40 * 2.5
+    assert run.account.training == 4 * 40 * 2.5
     with pytest.raises(SettingsError, match="evaluate_every"):
         Plan(Settings(), evaluate_every=-1)
 

@@ -10,6 +10,7 @@ from sottovoce import __version__
 from sottovoce.cli.bench import bench
 from sottovoce.cli.data import app as data
 from sottovoce.cli.demo import demo
+from sottovoce.cli.privacy import privacy
 from sottovoce.cli.simulate import simulate
 
 app = typer.Typer(
@@ -20,6 +21,7 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(simulate)
+app.command()(privacy)
 app.command()(bench)
 app.add_typer(data)
 

@@ -41,7 +41,7 @@ def demo(
         run = run_simulation(data, plan, on_epoch=advance)
     _print_quality(run)
     _print_viewer(data, run, viewer)
-    output.results.print(run.budget.statement(), highlight=False, soft_wrap=True)
+    output.results.print(run.account.statement(), highlight=False, soft_wrap=True)
 
 
 def _print_quality(run: Run) -> None:

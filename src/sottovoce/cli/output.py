@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from matplotlib.axes import Axes
+
     from sottovoce.evaluation import Interval
 
 messages = Console(stderr=True)
@@ -57,16 +59,22 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
 
 
-def plot_learning_curve(
-    path: Path, curve: dict[int, Interval], title: str, budget_per_epoch: float
-) -> None:
-    """HR@10 by epoch with its interval, and the local budget on a second axis."""
+def save_figure(path: Path, draw: Callable[[Axes], None]) -> None:
+    """One picture; `draw` fills its axes."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingExtraError("--plot needs matplotlib: pip install 'sottovoce[plot]'") from error
     figure = Figure(figsize=(7, 4.2), layout="constrained")
-    axes = figure.subplots()
+    draw(figure.subplots())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+
+
+def draw_learning_curve(
+    axes: Axes, curve: dict[int, Interval], title: str, budget_per_epoch: float
+) -> None:
+    """HR@10 by epoch with its interval, and the local budget on a second axis."""
     epochs = list(curve)
     means = [curve[epoch].mean for epoch in epochs]
     widths = [curve[epoch].half_width or 0.0 for epoch in epochs]
@@ -85,5 +93,3 @@ def plot_learning_curve(
 
     spent = axes.secondary_xaxis("top", functions=(spent_after, epoch_of))
     spent.set_xlabel("local budget spent (epsilon)")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)

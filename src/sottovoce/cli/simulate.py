@@ -132,7 +132,10 @@ def simulate(
         title = (
             f"{chosen.name}: {settings.mechanism}, eps {settings.epsilon:g}, k {settings.reports}"
         )
-        output.plot_learning_curve(plot, _curve(runs), title, runs[0].budget.epoch)
+        per_epoch = runs[0].account.spans[1].pure
+        output.save_figure(
+            plot, lambda axes: output.draw_learning_curve(axes, _curve(runs), title, per_epoch)
+        )
 
 
 def _load(
@@ -179,7 +182,7 @@ def _print(data: Interactions, runs: list[Run]) -> None:
     for name, interval in _final(runs).items():
         table.add_row(name.upper(), str(interval), str(popularity[name]))
     output.results.print(table)
-    output.results.print(runs[0].budget.statement(), highlight=False, soft_wrap=True)
+    output.results.print(runs[0].account.statement(), highlight=False, soft_wrap=True)
 
 
 def _final(runs: list[Run]) -> dict[str, Interval]:
@@ -223,7 +226,7 @@ def as_json(data: Interactions, runs: list[Run]) -> dict[str, Any]:
             name: interval.mean
             for name, interval in _mean([run.popularity for run in runs]).items()
         },
-        "privacy": runs[0].budget.as_dict(),
+        "privacy": runs[0].account.as_dict(),
         "seconds": {name: sum(run.seconds[name] for run in runs) for name in runs[0].seconds},
     }
     if len(runs) > 1:

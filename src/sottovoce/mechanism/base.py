@@ -69,6 +69,10 @@ class Mechanism(Protocol):
     def n_directions(self) -> int:
         """Indices lie below this."""
 
+    @property
+    def loud_fraction(self) -> float:
+        """rho, all that an accountant must know beside epsilon: see `sottovoce.privacy.events`."""
+
     def reports(
         self,
         V: NDArray[np.float32],

@@ -20,6 +20,7 @@ from sottovoce.mechanism.base import (
     pack,
 )
 from sottovoce.model import predictions
+from sottovoce.privacy import SIGN
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,6 +49,11 @@ class Coordinate:
     def n_directions(self) -> int:
         """M * F."""
         return self.shape.n_items * self.shape.factors
+
+    @property
+    def loud_fraction(self) -> float:
+        """One of the two signs at each index."""
+        return SIGN
 
     @cached_property
     def flip_below(self) -> int:

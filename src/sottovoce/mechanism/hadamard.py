@@ -12,6 +12,7 @@ import numpy as np
 from sottovoce.mechanism import coin
 from sottovoce.mechanism.base import CHOICE, COIN, DIRECTION, Shape, pack
 from sottovoce.mechanism.rotation import Rotation
+from sottovoce.privacy import SIGN
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,6 +46,11 @@ class Hadamard:
     def n_directions(self) -> int:
         """R * Q."""
         return self.rotation.n_directions
+
+    @property
+    def loud_fraction(self) -> float:
+        """One of the two signs at each index."""
+        return SIGN
 
     @cached_property
     def flip_below(self) -> int:

@@ -95,6 +95,11 @@ class Loudest:
         """2R."""
         return 2 * self.rotation.rows
 
+    @property
+    def loud_fraction(self) -> float:
+        """Rho = L / 2R."""
+        return self.loud / self.n_signed_rows
+
     @cached_property
     def blanket_below(self) -> int:
         """Words below this name a uniform row: gamma * 2^64.
@@ -116,7 +121,7 @@ class Loudest:
     @property
     def gain(self) -> float:
         """How much of a unit gradient one report carries."""
-        return normal_gain(self.epsilon, self.loud / self.n_signed_rows)
+        return normal_gain(self.epsilon, self.loud_fraction)
 
     def reports(
         self,

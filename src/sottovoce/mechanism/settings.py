@@ -12,6 +12,7 @@ from sottovoce.mechanism.coin import checked_epsilon
 from sottovoce.mechanism.coordinate import Coordinate
 from sottovoce.mechanism.hadamard import Hadamard
 from sottovoce.mechanism.loudest import Loudest
+from sottovoce.privacy import Reporting
 
 if TYPE_CHECKING:
     from typing import Any
@@ -106,6 +107,11 @@ class Settings:
             return Hadamard(shape, self.epsilon, self.seed)
         return Loudest(shape, self.epsilon, self.seed, self.loud)
 
+    def event(self, n_items: int) -> Reporting:
+        """What a training does to each person, for the accountant."""
+        rho = self.build(n_items).loud_fraction
+        return Reporting(self.epsilon, self.reports, self.epochs, rho)
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self)
@@ -132,4 +138,6 @@ PRESETS = {
     "coordinate": PAPER,
     "hadamard": Settings(mechanism="hadamard"),
     "loudest": Settings(mechanism="loudest"),
+    "strong": Settings(epsilon=5.0, reports=1, epochs=2, factors=1, alpha=4.0),
 }
+"""`strong`: two reports in a lifetime, a local budget of 10; see docs/privacy.md for the choice."""

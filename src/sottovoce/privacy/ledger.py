@@ -88,7 +88,7 @@ _MOST = 2**53
 
 _MECHANISM = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 _HASH = re.compile(r"[0-9a-f]{64}")
-_NOT_OURS = (KeyError, TypeError, ValueError, OverflowError, RecursionError)
+_NOT_OURS = (KeyError, TypeError, ValueError, RecursionError)
 """What reading foreign bytes as JSON and as our fields can raise."""
 
 
@@ -259,7 +259,7 @@ class Ledger:
         first = _History().entry(Limit(limit))
         with _failing_closed(path):
             if _head_of(path).exists():
-                raise LedgerError(f"{path}: a ledger is or was here; open it, or find its log")
+                raise LedgerError("a ledger is or was here; open it, or find its log")
             _place(path, first.line, disk)
         return cls.open(path, disk=disk)
 
@@ -598,8 +598,6 @@ def _failing_closed(path: Path) -> Iterator[None]:
     """Every failure becomes a `LedgerError` that names the file."""
     try:
         yield
-    except BudgetExceededError:
-        raise
     except FileExistsError as error:
         raise LedgerError(f"{path}: there is a ledger already; open it") from error
     except OSError as error:
@@ -628,7 +626,7 @@ def _set(frozen: object, name: str, value: object) -> None:
 
 
 def _whole(name: str, value: int, *, least: int) -> int:
-    number = int(operator.index(value))  # a bool is an index, and would be written as one
+    number = operator.index(value)  # an int exactly: a bool would be written as one
     if not least <= number < _MOST:
         raise SettingsError(f"{name} is {value}; it must be at least {least} and below 2^53")
     return number

@@ -1,8 +1,8 @@
 """The local view: somebody can tell whose reports these are, all of them.
 
-Pure composition says T k eps. With a delta one can say less, exactly: the privacy loss of a report is
-+eps on a loud direction of the true history, -eps on one of the other history, 0 elsewhere, and a
-training's loss is a sum of such steps.
+Pure composition says T k eps. With a delta one can say less, exactly: the privacy loss of a report
+is +eps on a loud direction of the true history, -eps on one of the other history, 0 elsewhere, and
+a training's loss is a sum of such steps.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from math import exp
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import optimize
 
 from sottovoce.privacy.events import SIGN, checked_delta
 
@@ -20,36 +20,42 @@ if TYPE_CHECKING:
 
     from sottovoce.privacy.events import Reporting
 
+    Float64 = NDArray[np.float64]
+
 
 def local_delta(event: Reporting, epsilon: float) -> float:
-    """The exact delta at this total epsilon: sum of `P (1 - e^(epsilon - loss))` over larger losses."""
-    units, chances = _losses(event)
-    loss = units * event.epsilon
-    larger = loss > epsilon
-    return float((chances[larger] * -np.expm1(epsilon - loss[larger])).sum())
+    """The exact delta at this total epsilon, for reports that are linked."""
+    return _delta(*_losses(event), epsilon)
 
 
 def local_epsilon(event: Reporting, delta: float) -> float:
     """The least total epsilon that holds with this delta, for reports that are linked."""
     checked_delta(delta)
-    if local_delta(event, 0.0) <= delta:
+    loss, chances = _losses(event)
+    if _delta(loss, chances, 0.0) <= delta:
         return 0.0
-    units, chances = _losses(event)
-    loss = units * event.epsilon
 
     def excess(epsilon: float) -> float:
-        larger = loss > epsilon
-        return float((chances[larger] * -np.expm1(epsilon - loss[larger])).sum()) - delta
+        return _delta(loss, chances, epsilon) - delta
 
-    return float(optimize.brentq(excess, 0.0, event.pure, xtol=1e-9 * event.pure))
+    error = 1e-12 * event.pure
+    found = float(optimize.brentq(excess, 0.0, event.pure, xtol=error))
+    return min(found + 2 * error, event.pure)  # to the side of caution
 
 
-def _losses(event: Reporting) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The total loss in units of epsilon (-n..n), and the chance of each under the true history."""
+def _delta(loss: Float64, chances: Float64, epsilon: float) -> float:
+    """`sum P (1 - e^(epsilon - loss))` over larger losses: what e^epsilon does not cover."""
+    larger = loss > epsilon
+    return float((chances[larger] * -np.expm1(epsilon - loss[larger])).sum())
+
+
+def _losses(event: Reporting) -> tuple[Float64, Float64]:
+    """Every total loss (-n eps..n eps), and its chance under the true history."""
+    from scipy import stats  # half a second to import: only whoever accounts should wait for it
+
     n, rho = event.total, event.loud_fraction
     up = event.blanket * rho * exp(event.epsilon)
     down = event.blanket * rho
-    units = np.arange(-n, n + 1)
     chances = np.zeros(2 * n + 1)
     # Two disjoint loud sets, the worst case, leave 1 - 2 rho of the directions without any loss.
     if rho == SIGN:
@@ -64,7 +70,7 @@ def _losses(event: Reporting) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
             chances[n + 2 * ups - moved] += weight * stats.binom.pmf(ups, moved, up / (up + down))
     # What was left out is counted as if it were the largest loss.
     chances[-1] += max(0.0, 1.0 - chances.sum())
-    return units, chances
+    return np.arange(-n, n + 1, dtype=np.float64) * event.epsilon, chances
 
 
 _NEGLIGIBLE = 1e-18

@@ -7,8 +7,9 @@ history, b on those of another. With `E = e^eps` the two histories make this out
 
     Mult(a, b; m, rho, rho) * (m + (E - 1) a)     against     Mult(...) * (m + (E - 1) b)
 
-so the loss is `log((m + (E - 1) a) / (m + (E - 1) b))`. Disjoint loud sets are the worst case, and a
-smaller m is worse than a larger one. This pair is composed k T times by privacy loss distributions.
+so the loss is `log((m + (E - 1) a) / (m + (E - 1) b))`. Disjoint loud sets are the worst case, and
+a smaller m is worse than a larger one. The pair is composed k T times by privacy loss
+distributions.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from math import expm1, log, log1p, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
 
 from sottovoce.errors import MissingExtraError, SettingsError
 from sottovoce.privacy.events import SIGN, Reporting, checked_delta
@@ -56,7 +56,7 @@ class Crowd:
     """Whether a person's reports arrive together: then nothing hides them."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.clients, int) or self.clients < 2:
+        if self.clients < 2:
             raise SettingsError(f"clients must be a whole number of at least 2, got {self.clients}")
         if not 0 <= self.colluding < self.clients:
             raise SettingsError(
@@ -86,14 +86,15 @@ def central_epsilon(event: Reporting, crowd: Crowd, delta: float) -> float:
     checked_delta(delta)
     if crowd.honest < 2:
         return event.pure
-    composed = _one_report(event.epsilon, event.loud_fraction, crowd.honest, event.total)
+    one = _one_report(event.epsilon, event.loud_fraction, crowd.honest)
+    composed = one if event.total == 1 else one.self_compose(event.total)
     found = float(composed.get_epsilon_for_delta(delta))
     return min(found, event.pure)
 
 
 @lru_cache(maxsize=64)
-def _one_report(epsilon: float, rho: float, honest: int, count: int) -> Any:
-    """The privacy loss distribution of `count` reports."""
+def _one_report(epsilon: float, rho: float, honest: int) -> Any:
+    """The privacy loss distribution of one report."""
     try:
         from dp_accounting.pld import pld_pmf, privacy_loss_distribution
     except ImportError as error:
@@ -106,8 +107,7 @@ def _one_report(epsilon: float, rho: float, honest: int, count: int) -> Any:
     edges, deltas = hockey_stick(event, honest, step)
     pmf = pld_pmf.create_pmf_pessimistic_connect_dots(step, edges, deltas)
     # Swapping the two histories swaps the two sets: one direction is as bad as the other.
-    one = privacy_loss_distribution.PrivacyLossDistribution(pmf)
-    return one if count == 1 else one.self_compose(count)
+    return privacy_loss_distribution.PrivacyLossDistribution(pmf)
 
 
 def hockey_stick(event: Reporting, honest: int, step: float) -> tuple[NDArray[np.int64], Float64]:
@@ -130,10 +130,10 @@ def hockey_stick(event: Reporting, honest: int, step: float) -> tuple[NDArray[np
 def blanket_sizes(event: Reporting, honest: int) -> list[tuple[int, float]]:
     """How many reports may be left, the victim's among them, and how likely each is.
 
-    Neighbouring sizes are taken together at the smallest of them: whoever sees fewer uniform reports
-    could add some herself.
+    Neighbouring sizes are taken together at the smallest of them: whoever sees fewer uniform
+    reports could add some herself.
     """
-    blanket = stats.binom(honest - 1, event.blanket)
+    blanket = _binomial(honest - 1, event.blanket)
     lowest, highest = int(blanket.ppf(TAIL)), int(blanket.isf(TAIL))
     sizes, start = [], lowest
     while start <= highest:
@@ -164,5 +164,11 @@ def outcomes(event: Reporting, m: int) -> tuple[Float64, Float64]:
 
 def _likely(m: int, rho: float) -> NDArray[np.int64]:
     """Counts that m reports may have on a set of share rho; one more for the victim's."""
-    counts = stats.binom(m, rho)
+    counts = _binomial(m, rho)
     return np.arange(int(counts.ppf(TAIL)), min(m, int(counts.isf(TAIL)) + 1) + 1)
+
+
+def _binomial(n: int, p: float) -> Any:
+    from scipy import stats  # half a second to import: only whoever accounts should wait for it
+
+    return stats.binom(n, p)

@@ -10,7 +10,8 @@ import numpy as np
 from sottovoce.errors import DataError, SettingsError
 from sottovoce.mechanism import Settings
 from sottovoce.model import Histories, predictions, user_vectors
-from sottovoce.privacy import Budget
+from sottovoce.privacy import Account, Crowd, account
+from sottovoce.privacy.account import DELTA
 from sottovoce.simulation.engine import build_engine
 from sottovoce.simulation.files import ModelFile, read_model, write_model
 from sottovoce.simulation.training import Trained, begin, train
@@ -66,6 +67,7 @@ class FederatedMF:
         self._engine = engine
         self._threads = threads
         self._state: Trained | None = None
+        self._n_users: int | None = None
 
     def fit(
         self, user_items: Matrix | Histories, callback: Callable[[int, float], None] | None = None
@@ -76,6 +78,7 @@ class FederatedMF:
         """
         histories = _histories(user_items)
         engine = build_engine(self._engine, histories, self.settings, self._threads)
+        self._n_users = histories.n_users
         for state in train(self.settings, engine, begin(self.settings, histories.n_items)):
             self._state = state
             if callback is not None:
@@ -141,9 +144,14 @@ class FederatedMF:
         items, best = _top(cosine.astype(np.float32)[None, :], N)
         return items[0], best[0]
 
-    def privacy(self) -> Budget:
-        """What training costs each person."""
-        return Budget(self.settings.epsilon, self.settings.reports, self.settings.epochs)
+    def privacy(self, clients: int | None = None, delta: float = DELTA) -> Account:
+        """What training costs each person; `clients` take part in an epoch (else: those of `fit`).
+
+        Without a crowd, of a model that was loaded, there is no central figure.
+        """
+        clients = clients or self._n_users
+        crowd = Crowd(clients) if clients and clients > 1 else None
+        return account(self.settings.event(len(self.item_factors)), crowd, delta)
 
     def save(self, path: str | Path) -> None:
         """One safetensors file with the item matrix, and the settings as JSON in its header."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from sottovoce.data import leave_one_out
 from sottovoce.errors import CheckpointError, SettingsError
 from sottovoce.evaluation import Candidates, rank_factors, sample_candidates, summary
-from sottovoce.privacy import Budget
+from sottovoce.privacy import Account, Crowd, account
 from sottovoce.simulation.engine import build_engine
 from sottovoce.simulation.files import ModelFile, fingerprint, read_model, write_model
 from sottovoce.simulation.training import Trained, begin, train
@@ -62,13 +63,13 @@ class Run:
     popularity: dict[str, float]
     """The same metrics of recommending what everybody touches: a reader must see it."""
     V: NDArray[np.float32]
+    n_users: int
     seconds: dict[str, float]
 
-    @property
-    def budget(self) -> Budget:
-        """What it cost each person."""
-        settings = self.plan.settings
-        return Budget(settings.epsilon, settings.reports, settings.epochs)
+    @cached_property
+    def account(self) -> Account:
+        """What it cost each person, everybody having taken part in every epoch."""
+        return account(self.plan.settings.event(len(self.V)), Crowd(max(2, self.n_users)))
 
 
 def simulate(
@@ -115,7 +116,7 @@ def simulate(
         "total": time.perf_counter() - began,
     }
     popularity = evaluate_popularity(candidates)
-    return Run(plan, epochs, final, popularity, state.V, seconds)
+    return Run(plan, epochs, final, popularity, state.V, split.train.n_users, seconds)
 
 
 def evaluate(engine: Engine, V: NDArray[np.float32], candidates: Candidates) -> dict[str, float]:

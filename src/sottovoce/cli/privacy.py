@@ -1,0 +1,208 @@
+"""`sottovoce privacy`: what a way of reporting costs, and which ways fit a budget."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from sottovoce.cli import output
+from sottovoce.cli.simulate import MechanismOption  # noqa: TC001 - typer reads the annotations
+from sottovoce.errors import SettingsError
+from sottovoce.mechanism import PRESETS
+from sottovoce.mechanism.planning import Option, loud_fraction, options
+from sottovoce.privacy import Account, Crowd, Reporting, account, central_epsilon, local_epsilon
+from sottovoce.privacy.account import DELTA
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+class ViewOption(StrEnum):
+    """What `--view` takes."""
+
+    local = "local"
+    central = "central"
+
+
+def privacy(
+    *,
+    preset: Annotated[
+        str | None, typer.Option(help="paper (2.5, 100, 20) or strong (two reports in a lifetime).")
+    ] = None,
+    mechanism: Annotated[
+        MechanismOption | None, typer.Option(help="How people report; loudest.")
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Budget of one report; 2.5.")] = None,
+    reports: Annotated[int | None, typer.Option(help="k: reports in an epoch; 100.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="T; 20.")] = None,
+    trainings: Annotated[int, typer.Option(help="Trainings in a lifetime.")] = 1,
+    clients: Annotated[
+        int | None, typer.Option(help="People who report in each epoch; else no central figure.")
+    ] = None,
+    delta: Annotated[float, typer.Option(help="The chance that a promise fails.")] = DELTA,
+    colluding: Annotated[
+        int, typer.Option(help="Of the clients: the server's own, who hide nobody.")
+    ] = 0,
+    same_index: Annotated[
+        int,
+        typer.Option(help="If the server knows every report's direction: of how many directions."),
+    ] = 0,
+    bundled: Annotated[
+        bool, typer.Option("--bundled", help="A person's reports arrive together: nothing hides.")
+    ] = False,
+    target: Annotated[
+        float | None, typer.Option(help="Plan: which (eps, reports) fit this epsilon in all?")
+    ] = None,
+    view: Annotated[ViewOption, typer.Option(help="What the target is.")] = ViewOption.central,
+    json: Annotated[Path | None, typer.Option(help="Write everything to this file.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write a picture (PNG, SVG).")] = None,
+) -> None:
+    """Say what a way of reporting costs, locally and after the shuffle, in numbers and in words.
+
+    \b
+    Examples:
+      sottovoce privacy --preset paper --clients 50000
+      sottovoce privacy --mechanism loudest --epsilon 5 --reports 1 --epochs 2 --clients 75040
+      sottovoce privacy --target 1 --view central --clients 50000 --plot frontier.png
+      sottovoce privacy --target 10 --view local --clients 50000
+    """  # noqa: D301 - typer reads \b
+    if target is not None:
+        _plan(mechanism, target, view, clients, delta, json, plot)
+        return
+    if preset is not None and preset not in PRESETS:
+        raise SettingsError(f"no preset {preset!r}; there are {', '.join(PRESETS)}")
+    base = PRESETS[preset or (mechanism.value if mechanism else "loudest")]
+    name = mechanism.value if mechanism else base.mechanism
+    eps = base.epsilon if epsilon is None else epsilon
+    event = Reporting(
+        eps,
+        base.reports if reports is None else reports,
+        base.epochs if epochs is None else epochs,
+        _fraction(name, eps),
+    )
+    crowd = None if clients is None else Crowd(clients, colluding, same_index, bundled)
+    found = account(event, crowd, delta, trainings)
+    _print(name, found)
+    if json is not None:
+        output.write_json(
+            json, {"mechanism": name, **found.as_dict(), "statement": found.statement()}
+        )
+    if plot is not None:
+        output.save_figure(plot, lambda axes: _draw_epochs(axes, found))
+
+
+def _fraction(mechanism: str, epsilon: float) -> float:
+    Reporting(epsilon, 1, 1)  # refuses an epsilon for which there is no best fraction
+    return loud_fraction(mechanism, epsilon)
+
+
+def _print(mechanism: str, found: Account) -> None:
+    table = Table()
+    table.add_column(mechanism)
+    for heading in ("reports", "local, pure", f"local, delta {found.delta:g}"):
+        table.add_column(heading, justify="right")
+    table.add_column(f"central, delta {found.delta:g}", justify="right")
+    for figures in found.spans:
+        central = "no crowd given" if figures.central is None else f"{figures.central:.4g}"
+        table.add_row(
+            figures.span,
+            f"{figures.reports:,}",
+            f"{figures.pure:g}",
+            f"{figures.local:.6g}",
+            central,
+        )
+    output.results.print(table)
+    output.results.print(found.statement(), highlight=False, soft_wrap=True)
+
+
+def _plan(
+    mechanism: MechanismOption | None,
+    target: float,
+    view: ViewOption,
+    clients: int | None,
+    delta: float,
+    json: Path | None,
+    plot: Path | None,
+) -> None:
+    names = [mechanism.value] if mechanism else ["hadamard", "loudest"]
+    found = [o for name in names for o in options(name, target, view.value, clients, delta)]
+    if not found:
+        output.results.print(f"Not even one report fits a {view.value} epsilon of {target:g}.")
+    else:
+        _print_plan(sorted(found, key=lambda option: -option.signal))
+    if json is not None:
+        content = [{**asdict(option), "signal": option.signal} for option in found]
+        output.write_json(json, {"target": target, "view": view.value, "options": content})
+    if plot is not None:
+        output.messages.print("drawing the frontier: up to a minute")
+        output.save_figure(
+            plot, lambda axes: _draw_frontier(axes, names, target, view, clients, delta)
+        )
+
+
+def _print_plan(found: list[Option]) -> None:
+    table = Table()
+    table.add_column("mechanism")
+    for heading in ("eps", "reports in all (k T)", "signal", "local, pure", "central"):
+        table.add_column(heading, justify="right")
+    for option in found:
+        central = "no crowd given" if option.central is None else f"{option.central:.3g}"
+        table.add_row(
+            option.mechanism,
+            f"{option.epsilon:.3g}",
+            f"{option.reports:,}",
+            f"{option.signal:.4g}",
+            f"{option.local:.4g}",
+            central,
+        )
+    output.results.print(table)
+    output.results.print(
+        "Signal: reports times the square of what one of them carries; the first row says most. "
+        "Share the reports out over as many epochs as you like: it costs the same.",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _draw_epochs(axes: Axes, found: Account) -> None:
+    """How the budget adds up."""
+    event = found.event
+    epochs = sorted({1 + round(i * (event.epochs - 1) / 12) for i in range(13)})
+    spans = [Reporting(event.epsilon, event.reports, t, event.loud_fraction) for t in epochs]
+    axes.plot(epochs, [s.pure for s in spans], label="local, pure", color="#c8442e")
+    local = [local_epsilon(s, found.delta) for s in spans]
+    axes.plot(epochs, local, label=f"local, delta {found.delta:g}", color="#c8442e", linestyle=":")
+    if found.crowd is not None:
+        central = [central_epsilon(s, found.crowd, found.delta) for s in spans]
+        label = f"central, {found.crowd.honest:,} honest people"
+        axes.plot(epochs, central, label=label, color="#1b6ca8")
+    axes.set(xlabel="epochs", ylabel="epsilon", yscale="log")
+    axes.grid(alpha=0.3)
+    axes.legend()
+
+
+def _draw_frontier(
+    axes: Axes,
+    names: list[str],
+    target: float,
+    view: ViewOption,
+    clients: int | None,
+    delta: float,
+) -> None:
+    """The most signal for a budget, from a tenth of the target to ten times it."""
+    budgets = [target * 10 ** (i / 3 - 1) for i in range(7)]
+    for name in names:
+        best = [options(name, budget, view.value, clients, delta) for budget in budgets]
+        points = [(b, o[0].signal) for b, o in zip(budgets, best, strict=True) if o]
+        axes.plot(*zip(*points, strict=True), marker=".", label=name)
+    axes.set(
+        xlabel=f"{view.value} epsilon", ylabel="signal of one person", xscale="log", yscale="log"
+    )
+    axes.axvline(target, color="black", linestyle=":")
+    axes.grid(alpha=0.3)
+    axes.legend()

@@ -1,0 +1,197 @@
+"""An attacker who knows everything but one thing about one person, and what she makes of reports.
+
+She has every epoch's V and everybody's history; only whether the victim touched one item is left to
+guess (or, harder on the victim, which of two whole histories is hers). *Linked*, she knows which
+reports are the victim's, and adds up log-likelihood ratios: no test is better. *Unlinked*, the
+proxy shows her all reports of an epoch in no order. With n people a report says `f / n` instead of
+`f`, so to first order the likelihood ratio is the sum of `(f1 - f0) / fbar` over all of them, f1
+and f0 the victim's densities in the two worlds, fbar everybody's average.
+
+One interaction of one person hardly moves V: it is trained once and held fixed, in both worlds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import special
+
+from sottovoce.errors import SettingsError
+from sottovoce.experiments.audit.knowledge import Knowledge
+from sottovoce.experiments.audit.roc import area
+from sottovoce.experiments.audit.worlds import choose_targets, draw_trials
+from sottovoce.mechanism import Loudest
+from sottovoce.privacy.events import SIGN, Reporting
+from sottovoce.privacy.shuffle import gaussian_mu
+from sottovoce.simulation.engine import build_engine
+from sottovoce.simulation.training import begin, train
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from sottovoce.experiments.audit.roc import Auc
+    from sottovoce.experiments.audit.worlds import Question, Trials
+    from sottovoce.mechanism import Mechanism, Settings
+    from sottovoce.model import Histories
+    from sottovoce.simulation.engine import Engine
+
+    Float64 = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class AttackPlan:
+    """How often the attack is tried, on whom, and where it is looked at."""
+
+    trials: int = 2000
+    crowds: int = 40
+    """How often all the others report anew; the victims of one crowd share its noise."""
+    question: Question = "interaction"
+    """`interaction`: has she touched it? `history`: is it hers or somebody else's, all of it?"""
+    points: tuple[tuple[int, int], ...] = ()
+    """(k, T) to look at; none: a curve up to the settings' own."""
+    seed: int = 0
+    """Of victims, items and worlds."""
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.crowds < 1 or self.trials < 4 * self.crowds:
+            raise SettingsError(
+                f"need a crowd and at least four trials for each, got {self.trials} trials "
+                f"and {self.crowds} crowds"
+            )
+        if self.question not in ("interaction", "history"):
+            raise SettingsError(
+                f"the question is an interaction or a history, not {self.question!r}"
+            )
+
+
+@dataclass(frozen=True)
+class Point:
+    """The attack after `epochs` epochs of `reports` reports."""
+
+    reports: int
+    epochs: int
+    linked: Auc
+    unlinked: Auc
+    bound: float
+    """What no attacker on unlinked reports exceeds, in the limit of many people."""
+
+    @property
+    def total(self) -> int:
+        """Reports in all: k T."""
+        return self.reports * self.epochs
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One mechanism's curve."""
+
+    settings: Settings
+    question: Question
+    clients: int
+    trials: int
+    points: tuple[Point, ...]
+
+
+def run_attack(
+    histories: Histories,
+    settings: Settings,
+    plan: AttackPlan,
+    watch: Callable[[str], None] = lambda _: None,
+) -> Attack:
+    """Train once, then attack: AUC of linked and of unlinked reports at every point."""
+    points = plan.points or curve(settings.reports, settings.epochs)
+    _check_points(points, settings)
+    engine = build_engine("cpu", histories, settings, threads=plan.threads)
+    rng = np.random.default_rng(plan.seed)
+    targets = choose_targets(histories, -(-plan.trials // plan.crowds), plan.question, rng)
+    trials = draw_trials(len(targets.victims), plan.crowds, rng)
+    scores = _Scores(points, len(trials.victim))
+    for epoch, V in enumerate(published(settings, engine, histories.n_items)):
+        watch(f"attack on {settings.mechanism}: epoch {epoch + 1} of {settings.epochs}")
+        seen = Knowledge(settings, engine, histories, targets, trials, V, epoch)
+        for reports in scores.wanted(epoch):
+            scores.linked[reports] += seen.linked(reports)
+            scores.unlinked[reports] += seen.unlinked(reports)
+        scores.keep(epoch + 1)
+    found = [
+        _point(scores, trials, settings, histories, reports, epochs) for reports, epochs in points
+    ]
+    return Attack(settings, plan.question, histories.n_users, len(trials.victim), tuple(found))
+
+
+def sweep(histories: Histories, of: Sequence[Settings], plan: AttackPlan) -> list[Attack]:
+    """The same attack under several settings: mechanisms, epsilons, alphas."""
+    return [run_attack(histories, settings, plan) for settings in of]
+
+
+def curve(reports: int, epochs: int) -> tuple[tuple[int, int], ...]:
+    """(k, T) from a single report to all of them, about three for every factor of ten."""
+    steps = [scale * 10**power for power in range(6) for scale in (1, 2, 5)]
+    first = [(k, 1) for k in steps if k < reports]
+    later = [(reports, t) for t in steps if t < epochs]
+    return (*first, *later, (reports, epochs))
+
+
+def published(settings: Settings, engine: Engine, n_items: int) -> list[NDArray[np.float32]]:
+    """V as it is at the start of every epoch."""
+    start = begin(settings, n_items)
+    states = [start, *train(settings, engine, start)]
+    return [state.V for state in states[:-1]]
+
+
+def shuffled_bound(mechanism: Mechanism, reports: int, epochs: int, clients: int) -> float:
+    """`Phi(mu / sqrt 2)`: the AUC between two normals that lie mu apart."""
+    loud = mechanism.loud / mechanism.n_signed_rows if isinstance(mechanism, Loudest) else SIGN
+    event = Reporting(mechanism.epsilon, reports, epochs, loud)
+    return float(special.ndtr(gaussian_mu(event, clients) / sqrt(2)))
+
+
+class _Scores:
+    """Every trial's running sums, for every k that is looked at."""
+
+    def __init__(self, points: Sequence[tuple[int, int]], n_trials: int):
+        self._points = points
+        self.linked = {reports: np.zeros(n_trials) for reports, _ in points}
+        self.unlinked = {reports: np.zeros(n_trials) for reports, _ in points}
+        self.kept: dict[tuple[int, int], tuple[Float64, Float64]] = {}
+
+    def wanted(self, epoch: int) -> list[int]:
+        """The ks that go on beyond this epoch (counted from 0)."""
+        return sorted({reports for reports, epochs in self._points if epochs > epoch})
+
+    def keep(self, epochs_done: int) -> None:
+        for reports, epochs in self._points:
+            if epochs == epochs_done:
+                both = self.linked[reports].copy(), self.unlinked[reports].copy()
+                self.kept[reports, epochs] = both
+
+
+def _point(
+    scores: _Scores,
+    trials: Trials,
+    settings: Settings,
+    histories: Histories,
+    reports: int,
+    epochs: int,
+) -> Point:
+    linked, unlinked = (
+        area(each, trials.is_true, trials.crowd) for each in scores.kept[reports, epochs]
+    )
+    mechanism = settings.build(histories.n_items)
+    bound = shuffled_bound(mechanism, reports, epochs, histories.n_users)
+    return Point(reports, epochs, linked, unlinked, bound)
+
+
+def _check_points(points: Sequence[tuple[int, int]], settings: Settings) -> None:
+    for reports, epochs in points:
+        if not (1 <= reports <= settings.reports and 1 <= epochs <= settings.epochs):
+            raise SettingsError(
+                f"cannot look at k = {reports}, T = {epochs} in a training of "
+                f"k = {settings.reports}, T = {settings.epochs}"
+            )

@@ -1,0 +1,67 @@
+"""Catalogues so small that every report can be counted, and two people as unlike as can be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sottovoce.experiments.audit.densities import report_densities
+from sottovoce.model import Histories
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sottovoce.mechanism import Settings
+
+SCALE = 0.01
+"""Of V. Small, so that user vectors are large and `coordinate`'s values are clipped to +-1."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """A public V and the two histories that are to be told apart."""
+
+    name: str
+    settings: Settings
+    V: NDArray[np.float32]
+    first: tuple[int, ...]
+    second: tuple[int, ...]
+
+    @property
+    def n_items(self) -> int:
+        """M."""
+        return len(self.V)
+
+    def densities(self) -> NDArray[np.float32]:
+        """Of every report under both histories, 2 x 2D."""
+        both = Histories.from_lists([self.first, self.second], self.n_items)
+        return report_densities(self.settings.build(self.n_items), self.settings, self.V, both)
+
+
+def scenes(settings: Settings) -> list[Scene]:
+    """The worst case, where every report's probability is as far apart as it may be, and two more.
+
+    The people of the first two have vectors of opposite sign, which turns all signs around.
+    Nobody's rows tie: reports of one call would then share their tie-breaking mask, and the
+    intervals need independent reports.
+    """
+    return [
+        _scene("2 items", settings, [[1.0], [-0.6]], (0,), (1,)),
+        _scene("4 items", settings, [[1.0], [-0.6], [0.35], [-0.85]], (0, 2), (1, 3)),
+        _scene("3 items x 2", settings, [[1.0, 0.3], [-0.6, 0.9], [0.25, -0.7]], (0,), (1, 2)),
+    ]
+
+
+def _scene(
+    name: str,
+    settings: Settings,
+    V: list[list[float]],
+    first: tuple[int, ...],
+    second: tuple[int, ...],
+) -> Scene:
+    items = (SCALE * np.asarray(V)).astype(np.float32)
+    # `loud` is a number for another catalogue: here the best one is taken.
+    own = replace(settings, factors=items.shape[1], loud=0)
+    return Scene(name, own, items, first, second)

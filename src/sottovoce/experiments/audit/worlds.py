@@ -1,0 +1,84 @@
+"""Whom the attack is about: victims, their two worlds, and the coin that chooses one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from sottovoce.errors import DataError
+from sottovoce.model import Histories, user_vectors
+from sottovoce.simulation.words import report_words
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sottovoce.mechanism import Mechanism, Settings
+
+    Ints = NDArray[np.int64]
+
+Question = Literal["interaction", "history"]
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """The victims and their two worlds."""
+
+    victims: Ints
+    true: Histories
+    """What the victims really did: also what the crowd's own copy of them reports from."""
+    other: Histories
+
+
+@dataclass(frozen=True, eq=False)
+class Trials:
+    """Trial j is about victim `victim[j]` among crowd `crowd[j]`, in the true world or not."""
+
+    victim: Ints
+    crowd: Ints
+    is_true: NDArray[np.bool_]
+
+
+def choose_targets(
+    histories: Histories, count: int, question: Question, rng: np.random.Generator
+) -> Targets:
+    """Random people with two items or more, and one of their items (or somebody else's history)."""
+    able = np.flatnonzero(np.diff(histories.indptr) >= 2)
+    if not len(able):
+        raise DataError("nobody has two interactions: there is no victim to attack")
+    victims = rng.choice(able, count, replace=count > len(able))
+    if question == "history":
+        others = rng.choice(able, count)
+        return Targets(victims, histories.take(victims), histories.take(others))
+    without = []
+    for victim in victims:
+        own = histories[int(victim)]
+        without.append(np.delete(own, rng.integers(len(own))).tolist())
+    other = Histories.from_lists(without, histories.n_items)
+    return Targets(victims, histories.take(victims), other)
+
+
+def draw_trials(n_victims: int, n_crowds: int, rng: np.random.Generator) -> Trials:
+    """Every victim once in every crowd, her world by a fair coin."""
+    crowd, victim = np.divmod(np.arange(n_victims * n_crowds), n_victims)
+    return Trials(victim, crowd, rng.random(len(victim)) < 0.5)
+
+
+def victims_reports(
+    mechanism: Mechanism,
+    settings: Settings,
+    V: NDArray[np.float32],
+    targets: Targets,
+    trials: Trials,
+    epoch: int,
+) -> NDArray[np.uint32]:
+    """By the reference: each trial's victim, in the world that its coin chose."""
+    out = np.empty((len(trials.victim), settings.reports), np.uint32)
+    for world, chosen in ((targets.true, trials.is_true), (targets.other, ~trials.is_true)):
+        numbers = np.flatnonzero(chosen)
+        people = world.take(trials.victim[numbers])
+        X = user_vectors(V, people, alpha=settings.alpha, regularization=settings.regularization)
+        words = report_words(settings.seed, epoch, numbers, settings.reports)
+        out[numbers] = mechanism.reports(V, X, people, words)
+    return out

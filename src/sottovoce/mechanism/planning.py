@@ -1,0 +1,124 @@
+"""Which (eps, k, T) fit a budget, and which of them says most.
+
+The quality of an estimate grows with the number of reports times the square of what one report
+carries (its gain): the server averages unit gradients in noise of fixed size. So of all ways to
+spend a budget, the one with the most `reports * gain^2` is the one to take.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp, pi, sqrt, tanh
+from typing import TYPE_CHECKING, Literal
+
+from scipy import optimize, special
+
+from sottovoce.errors import SettingsError
+from sottovoce.mechanism.loudest import best_fraction, normal_gain
+from sottovoce.privacy import (
+    SIGN,
+    Crowd,
+    Reporting,
+    central_epsilon,
+    gaussian_mu,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+View = Literal["local", "central"]
+EPSILONS = (0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 10 / 3, 4.0, 5.0, 6.0, 8.0, 10.0)
+
+
+@dataclass(frozen=True)
+class Option:
+    """One way to spend a budget."""
+
+    mechanism: str
+    epsilon: float
+    reports: int
+    """In all: k T. How they are shared out over epochs costs nothing more."""
+    gain: float
+    local: float
+    """T k eps."""
+    central: float | None
+
+    @property
+    def signal(self) -> float:
+        """`reports * gain^2`, of one person."""
+        return self.reports * self.gain**2
+
+
+def report_gain(mechanism: str, epsilon: float) -> float:
+    """What one report carries of a unit gradient (`coordinate` has no such number of its own)."""
+    if mechanism == "loudest":
+        return normal_gain(epsilon, best_fraction(epsilon))
+    return sqrt(2 / pi) * tanh(epsilon / 2)
+
+
+def loud_fraction(mechanism: str, epsilon: float) -> float:
+    """What the accountant must know of a mechanism at its best setting."""
+    return best_fraction(epsilon) if mechanism == "loudest" else SIGN
+
+
+def options(
+    mechanism: str,
+    target: float,
+    view: View,
+    clients: int | None,
+    delta: float,
+    epsilons: Sequence[float] = EPSILONS,
+) -> list[Option]:
+    """The most reports that fit the target at each epsilon, best signal first."""
+    if not target > 0:
+        raise SettingsError(f"the target epsilon must be positive, got {target}")
+    if view == "central" and clients is None:
+        raise SettingsError("a central target needs the number of clients in an epoch")
+    crowd = None if clients is None else Crowd(clients)
+    found = []
+    for epsilon in epsilons:
+        rho = loud_fraction(mechanism, epsilon)
+        most = _most_reports(epsilon, rho, target, view, crowd, delta)
+        if most:
+            event = Reporting(epsilon, most, 1, rho)
+            central = None if crowd is None else central_epsilon(event, crowd, delta)
+            gain = report_gain(mechanism, epsilon)
+            found.append(Option(mechanism, epsilon, most, gain, event.pure, central))
+    return sorted(found, key=lambda option: -option.signal)
+
+
+def _most_reports(
+    epsilon: float, rho: float, target: float, view: View, crowd: Crowd | None, delta: float
+) -> int:
+    """The largest number of reports whose budget stays within the target."""
+
+    def spent(reports: int) -> float:
+        event = Reporting(epsilon, reports, 1, rho)
+        if view == "central" and crowd is not None:
+            return central_epsilon(event, crowd, delta)
+        return event.pure
+
+    if view == "local":
+        return int(target / epsilon * (1 + 1e-12))
+    assert crowd is not None
+    if spent(1) > target:
+        return 0
+    one = gaussian_mu(Reporting(epsilon, 1, 1, rho), crowd.honest)
+    guess = max(1, int((gaussian_mu_for(target, delta) / one) ** 2))
+    low, high = 1, max(2, guess)
+    while spent(high) <= target:
+        low, high = high, 2 * high
+    while high - low > max(1, low // 100):
+        middle = (low + high) // 2
+        low, high = (middle, high) if spent(middle) <= target else (low, middle)
+    return low
+
+
+def gaussian_mu_for(epsilon: float, delta: float) -> float:
+    """The mu whose Gaussian has exactly this (eps, delta)."""
+
+    def excess(mu: float) -> float:
+        first = special.ndtr(-epsilon / mu + mu / 2)
+        return float(first - exp(epsilon) * special.ndtr(-epsilon / mu - mu / 2)) - delta
+
+    return float(optimize.brentq(excess, 1e-6, 50.0 + 2 * epsilon))

@@ -1,0 +1,163 @@
+"""The statement: what one person's part in a training costs, in numbers and in words.
+
+Two views. *Local*: somebody can tell whose reports these are; it holds whatever happens. *Central*:
+an honest proxy shuffles everybody's reports and nobody can link two; far smaller, and it rests on
+that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
+
+from sottovoce.errors import SettingsError
+from sottovoce.privacy.events import checked_delta
+from sottovoce.privacy.local import local_epsilon
+from sottovoce.privacy.shuffle import central_epsilon
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from sottovoce.privacy.events import Reporting
+    from sottovoce.privacy.shuffle import Crowd
+
+WEAK_ABOVE = 100.0
+"""A lifetime local budget beyond this protects nobody by itself."""
+WEAK_CENTRAL_ABOVE = 10.0
+"""And a central one beyond this is nothing to stand on either."""
+DELTA = 1e-6
+
+
+@dataclass(frozen=True)
+class Figures:
+    """The budget of one span."""
+
+    span: str
+    reports: int
+    pure: float
+    """Local, by pure composition (delta 0)."""
+    local: float
+    """Local, exact at delta."""
+    central: float | None
+    """After the shuffle, at delta; None where no crowd is known."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """Everything that is promised about one way of reporting."""
+
+    event: Reporting
+    delta: float
+    crowd: Crowd | None
+    trainings: int
+    spans: tuple[Figures, ...]
+    """A report, an epoch, a training, a lifetime."""
+
+    @property
+    def training(self) -> float:
+        """`T k eps`."""
+        return self.event.pure
+
+    @property
+    def lifetime(self) -> Figures:
+        """The longest span: what a person is asked to accept."""
+        return self.spans[-1]
+
+    @property
+    def weak(self) -> bool:
+        """Whether there is nothing to stand on."""
+        central = self.lifetime.central
+        nothing_central = central is None or central > WEAK_CENTRAL_ABOVE
+        return self.lifetime.pure > WEAK_ABOVE and nothing_central
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "delta": self.delta,
+            "epsilon": self.event.epsilon,
+            "reports_per_epoch": self.event.reports,
+            "epochs": self.event.epochs,
+            "trainings": self.trainings,
+            "loud_fraction": self.event.loud_fraction,
+            "crowd": None if self.crowd is None else asdict(self.crowd),
+            "spans": [asdict(figures) for figures in self.spans],
+            "weak": self.weak,
+        }
+
+    def statement(self) -> str:
+        """A paragraph that a product owner can repeat: what is promised, and what is not."""
+        return " ".join([self._sends(), self._local(), self._central(), NOT_PROMISED])
+
+    def _sends(self) -> str:
+        event = self.event
+        lifetime = "" if self.trainings == 1 else f", in each of {self.trainings} trainings"
+        return (
+            f"Each person sends {_count(event.reports, 'report')} of four bytes in each of "
+            f"{_count(event.epochs, 'epoch')}{lifetime}: a budget of {event.epsilon:g} for a "
+            f"report, {self.spans[1].pure:g} for an epoch, {event.pure:g} for the whole training."
+        )
+
+    def _local(self) -> str:
+        figures = self.lifetime
+        text = (
+            "Promised whatever happens, even if every report can be traced to its sender: no set "
+            f"of her reports is more than e^{figures.pure:.4g} times likelier than under any other "
+            f"history (e^{figures.local:.4g}, but for a chance of {self.delta:g})."
+        )
+        if figures.pure > WEAK_ABOVE:
+            text += (
+                f" A lifetime local budget of {figures.pure:.4g} is weak: by itself it protects "
+                "nobody."
+            )
+        return text
+
+    def _central(self) -> str:
+        central, crowd = self.lifetime.central, self.crowd
+        if central is None or crowd is None:
+            return "No central figure is given to stand on: the size of the crowd is not known."
+        text = (
+            f"Promised if the proxy shuffles honestly and {crowd.honest:,} honest people take part "
+            f"in every epoch: what the server sees is at most e^{central:.3g} times likelier than "
+            f"if her whole history had been another one, but for a chance of {self.delta:g}."
+        )
+        if central > WEAK_CENTRAL_ABOVE:
+            text += " That is weak too."
+        return text
+
+
+NOT_PROMISED = (
+    "Not promised: that she takes part unseen (only what she touched is hidden), anything that the "
+    "finished model says of everybody, what she shows elsewhere, and nothing at all of the second "
+    "promise if proxy and server work together."
+)
+
+
+def account(
+    event: Reporting, crowd: Crowd | None = None, delta: float = DELTA, trainings: int = 1
+) -> Account:
+    """Account for a report, an epoch, a training and a lifetime of `trainings`."""
+    checked_delta(delta)
+    if trainings < 1:
+        raise SettingsError(f"trainings must be a whole number of at least 1, got {trainings!r}")
+    lifetime = replace(event, epochs=event.epochs * trainings)
+    spans = {
+        "report": event.one_report(),
+        "epoch": event.one_epoch(),
+        "training": event,
+        "lifetime": lifetime,
+    }
+    figures = tuple(
+        Figures(
+            span,
+            each.total,
+            each.pure,
+            local_epsilon(each, delta),
+            None if crowd is None else central_epsilon(each, crowd, delta),
+        )
+        for span, each in spans.items()
+    )
+    return Account(event, delta, crowd, trainings, figures)
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n:,} {what}" + ("" if n == 1 else "s")

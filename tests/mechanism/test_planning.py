@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+
+from sottovoce.errors import SettingsError
+from sottovoce.mechanism.planning import View, gaussian_mu_for, options
+from sottovoce.privacy import Crowd, Reporting, central_epsilon
+
+
+def test_a_local_target_is_divided() -> None:
+    found = options("loudest", 10.0, "local", None, 1e-6, epsilons=(2.5, 5.0, 10.0))
+    assert {(o.epsilon, o.reports) for o in found} == {(2.5, 4), (5.0, 2), (10.0, 1)}
+    assert all(o.local <= 10 and o.central is None for o in found)
+    assert [o.signal for o in found] == sorted((o.signal for o in found), reverse=True)
+
+
+def test_a_central_target_is_met_and_nearly_used_up() -> None:
+    found = options("hadamard", 1.0, "central", 20_000, 1e-6, epsilons=(1.0, 2.5, 9.0))
+    assert {o.epsilon for o in found} == {1.0, 2.5}  # one report of 9 is too much already
+    for option in found:
+        assert option.central is not None
+        assert 0.9 < option.central <= 1.0
+        more = Reporting(option.epsilon, option.reports + max(2, option.reports // 40), 1)
+        assert central_epsilon(more, Crowd(20_000), 1e-6) > 1.0
+
+
+def test_loudest_says_more_for_the_same_budget() -> None:
+    views: list[View] = ["local", "central"]
+    for view in views:
+        best = {
+            name: options(name, 5.0, view, 20_000, 1e-6, epsilons=(1.0, 2.5))[0].signal
+            for name in ("hadamard", "loudest")
+        }
+        assert best["loudest"] > best["hadamard"]
+
+
+def test_mu_of_a_known_gaussian() -> None:
+    """(eps 1, delta 0.126937) is mu 1: Phi(-1/2) - e Phi(-3/2)."""
+    assert gaussian_mu_for(1.0, 0.12693673750664397) == pytest.approx(1.0, rel=1e-6)
+
+
+def test_nonsense_is_refused() -> None:
+    with pytest.raises(SettingsError, match="target"):
+        options("loudest", 0.0, "local", None, 1e-6)
+    with pytest.raises(SettingsError, match="clients"):
+        options("loudest", 1.0, "central", None, 1e-6)

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from sottovoce.errors import SettingsError
+from sottovoce.mechanism import PRESETS, Settings
+from sottovoce.privacy import Crowd, Reporting, account
+
+
+def test_all_spans_are_said_and_grow() -> None:
+    found = account(Reporting(2.5, 100, 20), Crowd(50_000), trainings=2)
+    assert [figures.span for figures in found.spans] == ["report", "epoch", "training", "lifetime"]
+    assert [figures.pure for figures in found.spans] == [2.5, 250.0, 5000.0, 10_000.0]
+    centrals = [figures.central for figures in found.spans if figures.central is not None]
+    assert len(centrals) == 4
+    assert centrals == sorted(centrals)
+    assert json.loads(json.dumps(found.as_dict()))["spans"][2]["pure"] == 5000.0
+
+
+def test_the_papers_setting_is_called_weak_in_so_many_words() -> None:
+    alone = account(Reporting(2.5, 100, 20))
+    assert alone.weak
+    assert "is weak: by itself it protects nobody" in alone.statement()
+    assert "No central figure is given to stand on" in alone.statement()
+    assert "2.5 for a report, 250 for an epoch, 5000 for the whole training" in alone.statement()
+    crowded = account(Reporting(2.5, 100, 20), Crowd(50_000))
+    assert not crowded.weak
+    assert "50,000 honest people" in crowded.statement()
+
+
+def test_a_central_figure_that_is_huge_is_nothing_to_stand_on() -> None:
+    assert account(Reporting(6.0, 250, 20), Crowd(50_000)).weak
+
+
+def test_strong_keeps_its_promise() -> None:
+    """Lifetime local <= 10 and central <= 1 at delta 1e-6 with 50,000 people."""
+    strong = PRESETS["strong"].event(9781)
+    found = account(strong, Crowd(50_000), 1e-6)
+    assert found.lifetime.pure <= 10
+    assert found.lifetime.central is not None
+    assert found.lifetime.central <= 1
+    assert not found.weak
+    assert "weak" not in found.statement()
+
+
+def test_settings_describe_their_event() -> None:
+    assert Settings.preset("hadamard").event(100).loud_fraction == 0.5
+    assert 0.1 < Settings.preset("loudest").event(100).loud_fraction < 0.2
+
+
+def test_nonsense_is_refused() -> None:
+    with pytest.raises(SettingsError, match="trainings"):
+        account(Reporting(1.0, 1, 1), trainings=0)
+    with pytest.raises(SettingsError, match="delta"):
+        account(Reporting(1.0, 1, 1), delta=0)

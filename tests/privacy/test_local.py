@@ -1,0 +1,80 @@
+"""The exact local view against sums written out, and against an independent accountant."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import exp, prod
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sottovoce.errors import SettingsError
+from sottovoce.privacy import SIGN, Reporting, local_delta, local_epsilon
+
+REFERENCE = [
+    ((0.5, 50, 20), 500.0, 193.50, 206.1),
+    ((2.5, 100, 20), 5000.0, 4504.87, 4549.7),
+    ((2.5, 250, 20), 12500.0, 11032.0, 11105.0),
+    ((6.0, 250, 20), 30000.0, 29999.7, 30000.0),
+]
+
+
+@pytest.mark.parametrize(("case", "pure", "at_6", "at_8"), REFERENCE)
+def test_reference_values(
+    case: tuple[float, int, int], pure: float, at_6: float, at_8: float
+) -> None:
+    event = Reporting(*case)
+    assert event.pure == pure
+    assert local_epsilon(event, 1e-6) == pytest.approx(at_6, rel=1e-3)
+    assert local_epsilon(event, 1e-8) == pytest.approx(at_8, rel=1e-3)
+
+
+def by_hand(event: Reporting, epsilon: float) -> float:
+    """Every sequence of outcomes: loud for her, loud for the other, neither."""
+    gamma, rho = event.blanket, event.loud_fraction
+    loud, other = gamma * rho * exp(event.epsilon), gamma * rho
+    one = [(loud, other), (other, loud), (1 - loud - other, 1 - loud - other)]
+    total = 0.0
+    for sequence in product(one, repeat=event.total):
+        p, q = prod(s[0] for s in sequence), prod(s[1] for s in sequence)
+        total += max(0.0, p - exp(epsilon) * q)
+    return total
+
+
+@given(
+    st.floats(0.1, 4),
+    st.integers(1, 6),
+    st.sampled_from([0.05, 0.2, 0.4, SIGN]),
+    st.floats(0, 8),
+)
+def test_delta_is_the_sum_over_all_outcomes(
+    epsilon: float, reports: int, rho: float, at: float
+) -> None:
+    event = Reporting(epsilon, reports, 1, rho)
+    assert local_delta(event, at) == pytest.approx(by_hand(event, at), abs=1e-12)
+
+
+@given(st.floats(0.1, 5), st.integers(1, 200), st.sampled_from([0.1, SIGN]))
+def test_epsilon_and_delta_are_inverse(epsilon: float, reports: int, rho: float) -> None:
+    event = Reporting(epsilon, reports, 1, rho)
+    total = local_epsilon(event, 1e-5)
+    assert 0 <= total <= event.pure
+    if total > 0:
+        assert local_delta(event, total) <= 1e-5
+        assert local_delta(event, total) == pytest.approx(1e-5, rel=1e-6)
+
+
+@pytest.mark.parametrize("field", [{"epsilon": 0.0}, {"reports": 0}, {"epochs": 0}])
+@pytest.mark.parametrize("value", [-1, float("nan")])
+def test_nonsense_is_refused(field: dict[str, float], value: float) -> None:
+    good = {"epsilon": 1.0, "reports": 1, "epochs": 1}
+    name = next(iter(field))
+    for bad in (field[name], value):
+        with pytest.raises(SettingsError, match=name):
+            Reporting(**{**good, name: bad})  # type: ignore[arg-type]
+    with pytest.raises(SettingsError, match="loud_fraction"):
+        Reporting(1.0, 1, 1, 0.6)
+    for delta in (0.0, 1.0, float("nan")):
+        with pytest.raises(SettingsError, match="delta"):
+            local_epsilon(Reporting(1.0, 1, 1), delta)

@@ -1,0 +1,162 @@
+"""The central view: reference values, brute force on tiny crowds, and what must be monotone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import combinations, product
+from math import exp
+
+import numpy as np
+import pytest
+
+from sottovoce.errors import SettingsError
+from sottovoce.privacy import SIGN, Crowd, Reporting, central_epsilon, gaussian_mu
+from sottovoce.privacy.shuffle import hockey_stick
+
+REFERENCE = [
+    # (eps, k, T, n): an epoch at 1e-6 and 1e-8, a training at 1e-6 and 1e-8, mu
+    ((0.5, 50, 20, 10_000), (0.149, 0.188), (0.738, 0.906), 0.17826),
+    ((2.5, 100, 20, 50_000), (0.811, 0.994), (4.18, 4.96), 0.87113),
+    ((2.5, 250, 20, 75_040), (1.068, 1.301), (5.60, 6.60), 1.12433),
+    ((6.0, 250, 20, 50_000), (11.04, 12.79), (82.1, 89.8), 8.94918),
+]
+
+
+@pytest.mark.parametrize(("case", "epoch", "training", "mu"), REFERENCE)
+def test_reference_values_of_the_coin(
+    case: tuple[float, int, int, int],
+    epoch: tuple[float, float],
+    training: tuple[float, float],
+    mu: float,
+) -> None:
+    epsilon, reports, epochs, clients = case
+    event, crowd = Reporting(epsilon, reports, epochs), Crowd(clients)
+    for delta, one, whole in zip((1e-6, 1e-8), epoch, training, strict=True):
+        assert central_epsilon(event.one_epoch(), crowd, delta) == pytest.approx(one, rel=0.01)
+        assert central_epsilon(event, crowd, delta) == pytest.approx(whole, rel=0.01)
+    assert gaussian_mu(event, clients) == pytest.approx(mu, rel=1e-4)
+
+
+def test_reference_value_of_loudest() -> None:
+    found = central_epsilon(Reporting(5.0, 1, 2, 0.0318), Crowd(75_040), 1e-6)
+    assert found == pytest.approx(0.32, rel=0.02)
+
+
+Histogram = tuple[int, ...]
+
+
+def shuffled(others: list[np.ndarray], victim: np.ndarray, directions: int) -> Counter[Histogram]:
+    """The exact distribution of the histogram that the server sees of one round."""
+    out: Counter[Histogram] = Counter()
+    out[(0,) * directions] = 1
+    for person in [*others, victim]:
+        after: Counter[Histogram] = Counter()
+        for counts, chance in out.items():
+            for y in range(directions):
+                more = (*counts[:y], counts[y] + 1, *counts[y + 1 :])
+                after[more] += chance * person[y]
+        out = after
+    return out
+
+
+def report_law(loud: tuple[int, ...], event: Reporting, directions: int) -> np.ndarray:
+    law = np.full(directions, event.blanket / directions)
+    law[list(loud)] *= exp(event.epsilon)
+    return law
+
+
+def brute_delta(
+    event: Reporting,
+    epsilon: float,
+    others: list[tuple[int, ...]],
+    pair: tuple[tuple[int, ...], tuple[int, ...]],
+    directions: int,
+) -> float:
+    laws = [report_law(loud, event, directions) for loud in others]
+    first, second = (shuffled(laws, report_law(v, event, directions), directions) for v in pair)
+    return sum(max(0.0, p - exp(epsilon) * second[c]) for c, p in first.items())
+
+
+@pytest.mark.parametrize("epsilon", [0.7, 2.0])
+@pytest.mark.parametrize("honest", [2, 3, 4])
+def test_no_population_is_worse_than_the_accountant_says(epsilon: float, honest: int) -> None:
+    """Every pair of loud sets, overlapping ones too, and every choice of the others' sets.
+
+    Four signed directions: one loud (rho 1/4), or two (rho 1/2: the coin on two indices).
+    """
+    for size in (1, 2):
+        sets = list(combinations(range(4), size))
+        event = Reporting(epsilon, 1, 1, size / 4)
+        step = epsilon / 16
+        edges, deltas = hockey_stick(event, honest, step)
+        rng = np.random.default_rng(0)
+        for first, second in product(sets, sets):
+            others = [sets[i] for i in rng.integers(0, len(sets), honest - 1)]
+            for at in (0.1 * epsilon, 0.4 * epsilon, 0.8 * epsilon):
+                stated = deltas[np.searchsorted(edges * step, at, side="right") - 1]
+                assert brute_delta(event, at, others, (first, second), 4) <= stated + 1e-12
+
+
+@pytest.mark.parametrize("rho", [0.25, SIGN])
+def test_the_worst_case_is_reached_when_the_others_give_everything_away(rho: float) -> None:
+    """Others whose own loud set is apart from both: what the proof gives away is then visible.
+
+    With one other person the bound is what brute force finds, but for her non-uniform report being
+    known: condition on that by hand.
+    """
+    epsilon, at = 1.5, 0.5
+    event = Reporting(epsilon, 1, 1, rho)
+    directions = 4
+    loud = (0,) if rho == 0.25 else (0, 1)
+    other = (2,) if rho == 0.25 else (2, 3)
+    uniform = np.full(directions, 1 / directions)
+    exact = 0.0
+    for blankets, weight in ((0, 1 - event.blanket), (1, event.blanket)):
+        first = shuffled([uniform] * blankets, report_law(loud, event, directions), directions)
+        second = shuffled([uniform] * blankets, report_law(other, event, directions), directions)
+        exact += weight * sum(max(0.0, p - exp(at) * second[c]) for c, p in first.items())
+    step = at / 50
+    edges, deltas = hockey_stick(event, 2, step)
+    assert deltas[np.flatnonzero(edges == 50)[0]] == pytest.approx(exact, rel=1e-9)
+
+
+def test_more_people_hide_better_and_more_reports_worse() -> None:
+    event = Reporting(2.0, 10, 2, 0.2)
+    by_crowd = [central_epsilon(event, Crowd(n), 1e-6) for n in (2, 50, 500, 5000)]
+    assert by_crowd == sorted(by_crowd, reverse=True)
+    assert by_crowd[0] <= event.pure
+    more = [central_epsilon(Reporting(2.0, 10, t, 0.2), Crowd(500), 1e-6) for t in (1, 2, 4)]
+    assert more == sorted(more)
+
+
+def test_what_breaks_it() -> None:
+    event, n = Reporting(2.5, 20, 1), 20_000
+    honest = central_epsilon(event, Crowd(n), 1e-6)
+    assert central_epsilon(event, Crowd(n, colluding=n // 2), 1e-6) > honest
+    assert central_epsilon(event, Crowd(n, colluding=n - 1), 1e-6) == event.pure
+    known = central_epsilon(event, Crowd(n, same_index=5000), 1e-6)
+    assert known > 5 * honest
+    assert central_epsilon(event, Crowd(n, bundled=True), 1e-6) == event.pure
+
+
+@pytest.mark.parametrize(
+    "bad", [{"clients": 1}, {"clients": 5, "colluding": 5}, {"clients": 5, "same_index": -1}]
+)
+def test_impossible_crowds_are_refused(bad: dict[str, int]) -> None:
+    with pytest.raises(SettingsError):
+        Crowd(**bad)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, -1.0])
+def test_impossible_deltas_are_refused(delta: float) -> None:
+    with pytest.raises(SettingsError, match="delta"):
+        central_epsilon(Reporting(1.0, 1, 1), Crowd(10), delta)
+
+
+def test_it_tends_to_the_gaussian() -> None:
+    """With many people and reports the exact figure is that of mu, within 2%."""
+    from sottovoce.mechanism.planning import gaussian_mu_for
+
+    event = Reporting(1.0, 500, 10, 0.345)
+    found = central_epsilon(event, Crowd(100_000), 1e-6)
+    assert gaussian_mu_for(found, 1e-6) == pytest.approx(gaussian_mu(event, 100_000), rel=0.02)
