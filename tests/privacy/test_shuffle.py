@@ -134,13 +134,13 @@ def test_what_breaks_it() -> None:
     honest = central_epsilon(event, Crowd(n), 1e-6)
     assert central_epsilon(event, Crowd(n, colluding=n // 2), 1e-6) > honest
     assert central_epsilon(event, Crowd(n, colluding=n - 1), 1e-6) == event.pure
-    known = central_epsilon(event, Crowd(n, same_index=5000), 1e-6)
+    known = central_epsilon(event, Crowd(n, seeded_directions=5000), 1e-6)
     assert known > 5 * honest
     assert central_epsilon(event, Crowd(n, bundled=True), 1e-6) == event.pure
 
 
 @pytest.mark.parametrize(
-    "bad", [{"clients": 1}, {"clients": 5, "colluding": 5}, {"clients": 5, "same_index": -1}]
+    "bad", [{"clients": 1}, {"clients": 5, "colluding": 5}, {"clients": 5, "seeded_directions": -1}]
 )
 def test_impossible_crowds_are_refused(bad: dict[str, int]) -> None:
     with pytest.raises(SettingsError):

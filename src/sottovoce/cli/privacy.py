@@ -48,9 +48,9 @@ def privacy(
     colluding: Annotated[
         int, typer.Option(help="Of the clients: the server's own, who hide nobody.")
     ] = 0,
-    same_index: Annotated[
+    seeded_directions: Annotated[
         int,
-        typer.Option(help="If the server knows every report's direction: of how many directions."),
+        typer.Option(help="If the server seeds people's directions: among how many; 0: it does not."),
     ] = 0,
     bundled: Annotated[
         bool, typer.Option("--bundled", help="A person's reports arrive together: nothing hides.")
@@ -85,7 +85,7 @@ def privacy(
         base.epochs if epochs is None else epochs,
         _fraction(name, eps),
     )
-    crowd = None if clients is None else Crowd(clients, colluding, same_index, bundled)
+    crowd = None if clients is None else Crowd(clients, colluding, seeded_directions, bundled)
     found = account(event, crowd, delta, trainings)
     _print(name, found)
     if json is not None:

@@ -50,8 +50,8 @@ class Crowd:
     """n: everybody who reports, the person included."""
     colluding: int = 0
     """Of these, how many are the server's own or show it their reports."""
-    same_index: int = 0
-    """If the server knows each report's direction: of how many. 0: it does not."""
+    seeded_directions: int = 0
+    """If the server chose each person's directions: among how many. 0: the client draws them."""
     bundled: bool = False
     """Whether a person's reports arrive together: then nothing hides them."""
 
@@ -62,13 +62,13 @@ class Crowd:
             raise SettingsError(
                 f"colluding must lie in 0..{self.clients - 1}, got {self.colluding}"
             )
-        if self.same_index < 0:
-            raise SettingsError(f"same_index must not be negative, got {self.same_index}")
+        if self.seeded_directions < 0:
+            raise SettingsError(f"seeded_directions must not be negative, got {self.seeded_directions}")
 
     @property
     def honest(self) -> int:
         """The people whose reports hide the victim's, she included."""
-        others = (self.clients - self.colluding - 1) / max(self.same_index, 1)
+        others = (self.clients - self.colluding - 1) / max(self.seeded_directions, 1)
         return 1 if self.bundled else 1 + int(others)
 
 
