@@ -50,7 +50,7 @@ def privacy(
     ] = 0,
     seeded_directions: Annotated[
         int,
-        typer.Option(help="If the server seeds people's directions: among how many; 0: it does not."),
+        typer.Option(help="If the server seeds people's directions: among how many; 0: no."),
     ] = 0,
     bundled: Annotated[
         bool, typer.Option("--bundled", help="A person's reports arrive together: nothing hides.")

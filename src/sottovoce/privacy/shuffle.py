@@ -63,7 +63,9 @@ class Crowd:
                 f"colluding must lie in 0..{self.clients - 1}, got {self.colluding}"
             )
         if self.seeded_directions < 0:
-            raise SettingsError(f"seeded_directions must not be negative, got {self.seeded_directions}")
+            raise SettingsError(
+                f"seeded_directions must not be negative, got {self.seeded_directions}"
+            )
 
     @property
     def honest(self) -> int:

@@ -1,7 +1,8 @@
 """Everybody's devices on one machine: engines behind one interface, and what is built on them."""
 
-from sottovoce.simulation.engine import ENGINES, Collected, Engine, build_engine, check_engine
+from sottovoce.simulation.engine import ENGINES, build_engine, check_engine
 from sottovoce.simulation.federated import FederatedMF
+from sottovoce.simulation.interface import Collected, Engine
 from sottovoce.simulation.run import Plan, Run, simulate
 
 __all__ = [

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sottovoce.data import Interactions
     from sottovoce.data.split import SplitRule
     from sottovoce.mechanism import Settings
-    from sottovoce.simulation.engine import Engine
+    from sottovoce.simulation.interface import Engine
 
 
 @dataclass(frozen=True)

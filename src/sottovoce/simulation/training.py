@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sottovoce.mechanism import Mechanism, Settings
-    from sottovoce.simulation.engine import Collected, Engine
+    from sottovoce.simulation.interface import Collected, Engine
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from sottovoce.mechanism import Mechanism, Settings
     from sottovoce.model import Histories
-    from sottovoce.simulation.engine import Engine
+    from sottovoce.simulation.interface import Engine
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ from sottovoce.mechanism import (
     walsh,
 )
 from sottovoce.mechanism.base import CHOICE, COIN, DIRECTION, pack
-from sottovoce.simulation.engine import Collected
+from sottovoce.simulation.interface import Collected
 from sottovoce.simulation.training import next_items
 
 if TYPE_CHECKING:

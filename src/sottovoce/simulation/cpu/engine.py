@@ -12,7 +12,7 @@ from sottovoce.errors import NotFiniteError, SettingsError
 from sottovoce.simulation.cpu.epoch import run_epoch
 from sottovoce.simulation.cpu.prepared import prepare
 from sottovoce.simulation.cpu.solve import normal_equations, solve_users
-from sottovoce.simulation.engine import Collected
+from sottovoce.simulation.interface import Collected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

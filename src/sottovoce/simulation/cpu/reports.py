@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numba import njit
 
+from sottovoce.evaluation.kernels import score
 from sottovoce.simulation.cpu.philox import multiply_high, report_words
 from sottovoce.simulation.cpu.select import (
     GROUP,
@@ -32,15 +33,6 @@ CACHED_ROWS = 4096
 
 
 @njit(cache=True, error_model="numpy")
-def predict(x: NDArray[np.float32], row: NDArray[np.float32]) -> np.float32:
-    """`x . v`, factor by factor."""
-    total = x[0] * row[0]
-    for f in range(1, x.shape[0]):
-        total += x[f] * row[f]
-    return total
-
-
-@njit(cache=True, error_model="numpy")
 def coordinate_reports(
     user: int,
     items: NDArray[np.int32],
@@ -60,7 +52,7 @@ def coordinate_reports(
         index = multiply_high(direction, m.n_directions)
         item = index // factors
         p = _ONE if touched[item] else _ZERO
-        e = (_ONE + alpha * p) * (p - predict(x, m.V[item]))
+        e = (_ONE + alpha * p) * (p - score(x, m.V[item]))
         g = (_MINUS_TWO * e) * x[index - item * factors]
         finite &= np.isfinite(g)
         value = np.float64(min(max(g, -_ONE), _ONE))
@@ -84,7 +76,7 @@ def history_weights(
     """What touching each item adds to the rotated residual, before H."""
     for t in range(items.shape[0]):
         i = items[t]
-        weights[t] = item_signs[i] * ((_ONE + alpha) - alpha * predict(x, V[i]))
+        weights[t] = item_signs[i] * ((_ONE + alpha) - alpha * score(x, V[i]))
 
 
 @njit(cache=True, error_model="numpy")
@@ -174,7 +166,7 @@ def hadamard_reports(
     for j in range(k):
         direction, choice, coin, _ = report_words(m.seed, m.epoch, user, j)
         index = multiply_high(direction, m.n_directions)
-        share = a[j] - predict(x, m.item_rows[rows[j]])
+        share = a[j] - score(x, m.item_rows[rows[j]])
         column = b[index - (index // columns) * columns]
         finite &= np.isfinite(share)
         plus = (share > _ZERO) != (column > _ZERO)
