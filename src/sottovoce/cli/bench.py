@@ -14,7 +14,8 @@ from rich.table import Table
 from sottovoce.data import load
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.bench import BenchResult, Plan, run_bench
-from sottovoce.experiments.bench.picture import draw_growth, figure_class
+from sottovoce.experiments.bench.picture import draw_growth
+from sottovoce.experiments.figures import figure_class
 from sottovoce.mechanism import MECHANISMS
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def bench(
     if plot and not growth:
         raise SettingsError("--plot draws the growth curves: leave out --no-growth")
     if plot:
-        figure_class()  # better to miss matplotlib before an hour of work than after it
+        figure_class()
     plan = Plan(
         mechanisms=tuple(mechanism) if mechanism else Plan.mechanisms,
         factors=factors,

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sottovoce.errors import MissingExtraError
 from sottovoce.simulation.files import write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from sottovoce.evaluation import Interval
 
@@ -59,22 +58,11 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
 
 
-def save_figure(path: Path, draw: Callable[[Axes], None]) -> None:
-    """One picture; `draw` fills its axes."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("--plot needs matplotlib: pip install 'sottovoce[plot]'") from error
-    figure = Figure(figsize=(7, 4.2), layout="constrained")
-    draw(figure.subplots())
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
-
-
 def draw_learning_curve(
-    axes: Axes, curve: dict[int, Interval], title: str, budget_per_epoch: float
+    figure: Figure, curve: dict[int, Interval], title: str, budget_per_epoch: float
 ) -> None:
     """HR@10 by epoch with its interval, and the local budget on a second axis."""
+    axes = figure.subplots()
     epochs = list(curve)
     means = [curve[epoch].mean for epoch in epochs]
     widths = [curve[epoch].half_width or 0.0 for epoch in epochs]

@@ -13,6 +13,7 @@ from rich.table import Table
 from sottovoce.cli import output
 from sottovoce.cli.simulate import MechanismOption  # noqa: TC001 - typer reads the annotations
 from sottovoce.errors import SettingsError
+from sottovoce.experiments.figures import save_figure
 from sottovoce.mechanism import PRESETS
 from sottovoce.mechanism.planning import Option, loud_fraction, options
 from sottovoce.privacy import Account, Crowd, Reporting, account, central_epsilon, local_epsilon
@@ -93,7 +94,7 @@ def privacy(
             json, {"mechanism": name, **found.as_dict(), "statement": found.statement()}
         )
     if plot is not None:
-        output.save_figure(plot, lambda axes: _draw_epochs(axes, found))
+        save_figure(plot, lambda figure: _draw_epochs(figure.subplots(), found))
 
 
 def _fraction(mechanism: str, epsilon: float) -> float:
@@ -140,8 +141,9 @@ def _plan(
         output.write_json(json, {"target": target, "view": view.value, "options": content})
     if plot is not None:
         output.messages.print("drawing the frontier: up to a minute")
-        output.save_figure(
-            plot, lambda axes: _draw_frontier(axes, names, target, view, clients, delta)
+        save_figure(
+            plot,
+            lambda figure: _draw_frontier(figure.subplots(), names, target, view, clients, delta),
         )
 
 

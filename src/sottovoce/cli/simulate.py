@@ -14,6 +14,7 @@ from sottovoce.cli import output
 from sottovoce.data import Interactions, load, parse_columns
 from sottovoce.data.synthetic import SYNTHETIC
 from sottovoce.evaluation import CUTOFFS, Interval
+from sottovoce.experiments.figures import figure_class, save_figure
 from sottovoce.mechanism import Settings
 from sottovoce.simulation import Plan, Run, check_engine
 from sottovoce.simulation import simulate as run_simulation
@@ -106,6 +107,8 @@ def simulate(
 --json run.json --plot curve.png
     """  # noqa: D301 - typer reads \b
     check_engine(engine)
+    if plot is not None:
+        figure_class()
     settings = Settings.preset(
         mechanism.value,
         epsilon=epsilon,
@@ -133,8 +136,8 @@ def simulate(
             f"{chosen.name}: {settings.mechanism}, eps {settings.epsilon:g}, k {settings.reports}"
         )
         per_epoch = runs[0].account.spans[1].pure
-        output.save_figure(
-            plot, lambda axes: output.draw_learning_curve(axes, _curve(runs), title, per_epoch)
+        save_figure(
+            plot, lambda figure: output.draw_learning_curve(figure, _curve(runs), title, per_epoch)
         )
 
 

@@ -1,0 +1,34 @@
+"""Pictures: matplotlib if it is there, a whole file or none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sottovoce.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from matplotlib.figure import Figure
+
+
+def figure_class() -> type[Figure]:
+    """Of matplotlib, if it is there: better to miss it before an hour of work than after it."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtraError("--plot needs matplotlib: pip install 'sottovoce[plot]'") from error
+    return Figure
+
+
+def save_figure(
+    path: Path, draw: Callable[[Figure], None], *, size: tuple[float, float] = (7, 4.2)
+) -> None:
+    """One picture of that size in inches, in the format that the name says; `draw` fills it."""
+    figure = figure_class()(figsize=size, layout="constrained")
+    draw(figure)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    figure.savefig(part, format=path.suffix.removeprefix(".") or "png", dpi=150)
+    part.replace(path)
