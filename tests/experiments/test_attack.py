@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from scipy import special, stats
+from scipy import stats
 
 from sottovoce.data import Interactions, synthetic_people
 from sottovoce.errors import DataError, MissingExtraError, SettingsError
@@ -24,7 +24,7 @@ from sottovoce.experiments.audit.knowledge import Knowledge
 from sottovoce.experiments.audit.picture import draw_attacks
 from sottovoce.experiments.audit.roc import Auc, area
 from sottovoce.experiments.audit.running import attack_check
-from sottovoce.experiments.audit.worlds import Question, choose_targets, draw_trials
+from sottovoce.experiments.audit.worlds import Question, Trials, all_trials, choose_targets
 from sottovoce.mechanism import MECHANISMS, Settings
 from sottovoce.model import Histories, user_vectors
 from sottovoce.simulation.engine import build_engine
@@ -113,8 +113,8 @@ def test_scores_lie_around_zero_as_far_apart_as_theory_says(
     engine = build_engine("cpu", histories, settings, threads=1)
     rng = np.random.default_rng(1)
     targets = choose_targets(histories, 20, "history", rng)
-    trials = draw_trials(20, 60, rng)
-    (V,) = published(settings, engine, histories.n_items)
+    trials = all_trials(20, 60)
+    (V,) = published(settings, engine, histories.n_items, 1)
     seen = Knowledge(settings, engine, histories, targets, trials, V, 0).unlinked(40)
     built = settings.build(histories.n_items)
     f1 = report_densities(built, settings, V, targets.true).astype(np.float64)
@@ -122,9 +122,9 @@ def test_scores_lie_around_zero_as_far_apart_as_theory_says(
     distance = 40 * ((f1 - f0) ** 2 / mean_density(built, settings, V, histories)).mean(axis=1)
     signs = np.where(trials.is_true, 1, -1)
     off = seen - signs * distance[trials.victim] / 2
-    by_crowd = off.reshape(60, 20).mean(axis=1)
+    by_crowd = off.reshape(60, 40).mean(axis=1)
     assert abs(by_crowd.mean()) < ERRORS * by_crowd.std() / sqrt(60)
-    apart = (signs * seen).reshape(60, 20).mean(axis=1)
+    apart = (signs * seen).reshape(60, 40).mean(axis=1)
     assert abs(apart.mean() - distance.mean() / 2) < ERRORS * apart.std() / sqrt(60)
 
 
@@ -194,7 +194,7 @@ def test_the_same_seed_is_the_same_attack(people: Interactions) -> None:
 def test_every_epoch_and_crowd_has_its_own_words(people: Interactions) -> None:
     settings = settings_of("hadamard", reports=5, epochs=2)
     engine = build_engine("cpu", people.histories, settings, threads=1)
-    V = published(settings, engine, 60)
+    V = published(settings, engine, 60, 2)
     assert len(V) == 2
     used = {engine.reports(V[0], epoch).tobytes() for epoch in range(10)}
     assert len(used) == 10
@@ -231,22 +231,31 @@ def test_curve_climbs_to_the_whole_training() -> None:
 
 
 def test_area() -> None:
-    world = np.array([True, True, False, False])
-    crowd = np.zeros(4, np.int64)
-    assert area(np.array([3.0, 4.0, 1.0, 2.0]), world, crowd) == Auc(1.0, 0.0)
-    assert area(np.array([1.0, 1.0, 1.0, 1.0]), world, crowd).value == 0.5
-    assert area(np.array([1.0, 4.0, 2.0, 3.0]), world, crowd).value == 0.5
-    with pytest.raises(SettingsError, match="same world"):
-        area(np.arange(4.0), np.ones(4, bool), crowd)
+    pair = Trials(np.array([0, 0, 1, 1]), np.zeros(4, np.int64), np.array([True, False] * 2))
+    assert area(np.array([2.0, 1.0, 4.0, 3.0]), pair).value == 0.75
+    assert area(np.array([3.0, 1.0, 4.0, 1.0]), pair) == Auc(1.0, 0.0)
+    assert area(np.zeros(4), pair) == Auc(0.5, 0.0)
+    assert area(np.array([1.0, 2.0, 4.0, 3.0]), pair).value == 0.5
 
 
-def test_error_of_an_area_is_its_spread() -> None:
+def test_error_of_an_area_covers_its_spread() -> None:
+    """Crowds and victims both have noise of their own, shared by the two worlds."""
     rng = np.random.default_rng(0)
-    world = np.arange(200) % 2 == 0
-    found = [area(rng.normal(world, 1.0), world, np.arange(200) // 10) for _ in range(300)]
-    values = np.array([each.value for each in found])
-    assert values.mean() == pytest.approx(special.ndtr(1 / sqrt(2)), abs=0.01)
-    assert np.mean([each.error for each in found]) == pytest.approx(values.std(), rel=0.2)
+    trials = all_trials(10, 20)
+    found = []
+    for _ in range(200):
+        noise = rng.normal(size=20)[trials.crowd] + rng.normal(size=len(trials.crowd))
+        signal = rng.uniform(0, 2, 10)[trials.victim] * trials.is_true
+        found.append(area(noise + signal, trials))
+    spread = np.std([each.value for each in found])
+    assert spread < np.mean([each.error for each in found]) < 1.5 * spread
+
+
+def test_every_victim_is_in_every_crowd_in_both_worlds() -> None:
+    trials = all_trials(3, 4)
+    cells = set(zip(trials.crowd, trials.victim, trials.is_true, strict=True))
+    assert len(cells) == len(trials.crowd) == 3 * 4 * 2
+    assert AttackPlan(trials=4000, crowds=40).victims == 50
 
 
 def test_bound_grows_with_reports_and_shrinks_with_people() -> None:
@@ -268,7 +277,7 @@ def test_an_attack_beyond_its_bound_fails(
 
 @pytest.mark.parametrize(
     ("plan", "message"),
-    [({"trials": 3, "crowds": 1}, "four trials"), ({"crowds": 0}, "crowd")],
+    [({"trials": 7, "crowds": 2}, "four trials"), ({"crowds": 1}, "two crowds")],
 )
 def test_plans_that_cannot_work(plan: dict[str, int], message: str) -> None:
     with pytest.raises(SettingsError, match=message):

@@ -78,3 +78,16 @@ def test_nonsense_is_refused(field: dict[str, float], value: float) -> None:
     for delta in (0.0, 1.0, float("nan")):
         with pytest.raises(SettingsError, match="delta"):
             local_epsilon(Reporting(1.0, 1, 1), delta)
+
+
+@pytest.mark.parametrize(("epsilon", "reports"), [(0.5, 200), (2.5, 40)])
+def test_an_independent_accountant_agrees(epsilon: float, reports: int) -> None:
+    """dp-accounting's randomised response, composed explicitly."""
+    from dp_accounting.pld import privacy_loss_distribution
+
+    flips = 2 / (1 + exp(epsilon))  # it replaces the bit by a uniform one this often
+    one = privacy_loss_distribution.from_randomized_response(
+        flips, 2, value_discretization_interval=1e-3
+    )
+    theirs = one.self_compose(reports).get_epsilon_for_delta(1e-6)
+    assert local_epsilon(Reporting(epsilon, reports, 1), 1e-6) == pytest.approx(theirs, rel=2e-3)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from sottovoce import __version__
+from sottovoce.cli.audit import audit
 from sottovoce.cli.bench import bench
 from sottovoce.cli.data import app as data
 from sottovoce.cli.demo import demo
@@ -22,6 +23,7 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(simulate)
 app.command()(privacy)
+app.command()(audit)
 app.command()(bench)
 app.add_typer(data)
 

@@ -14,7 +14,8 @@ from sottovoce.cli import output
 from sottovoce.data import load
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.audit import ALPHA, AttackPlan, Plan, run_audit
-from sottovoce.experiments.audit.picture import draw_attacks, figure_class
+from sottovoce.experiments.audit.picture import draw_attacks
+from sottovoce.experiments.figures import figure_class
 from sottovoce.mechanism import MECHANISMS
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from sottovoce.data import Interactions
     from sottovoce.experiments.audit import Attack, AuditResult
 
-QUICK_SAMPLES, QUICK_CLIENTS, QUICK_TRIALS, QUICK_EPOCHS = 100_000, 400, 400, 5
+QUICK_SAMPLES, QUICK_CLIENTS, QUICK_TRIALS, QUICK_EPOCHS = 100_000, 400, 800, 5
 
 
 def audit(
@@ -72,9 +73,9 @@ def audit(
     """Audit the shipped client as a black box, then attack people's reports.
 
     The audit counts reports and proves, with exact intervals, an epsilon that the client is at
-    least as bad as: it must not exceed the stated one, and come close to it. A false alarm has a
-    chance of one in a million for the whole table. The attacker knows everything but one
-    interaction of one person, and sees her reports linked to her, or shuffled among everybody's.
+    least as bad as: it must not exceed the stated one, and come close to it. An honest
+    client is accused once in a million audits. The attacker knows everything but one interaction
+    of one person, and sees her reports linked to her, or shuffled among everybody's.
 
     The exit code is 1 if any check fails.
 
@@ -87,7 +88,7 @@ def audit(
     if plot and not attack:
         raise SettingsError("--plot draws the attack: leave out --no-attack")
     if plot:
-        figure_class()  # better to miss matplotlib before the work than after it
+        figure_class()
     plan = Plan(
         mechanisms=tuple(mechanism) if mechanism else Plan.mechanisms,
         epsilon=epsilon,
@@ -123,7 +124,8 @@ def show(result: AuditResult) -> None:
         )
     word = "passed" if result.passed else "FAILED"
     output.results.print(
-        f"Audit {word}. An honest client is accused with a chance of at most {ALPHA:g}.",
+        f"Audit {word}. All checks of the client together accuse an honest one with a chance of at "
+        f"most {ALPHA:g}; too few samples to see are no accusation.",
         highlight=False,
     )
 
@@ -151,7 +153,7 @@ def _attacks(attacks: Sequence[Attack]) -> Table:
 
 
 def _attack_plan(trials: int, seed: int, *, history: bool) -> AttackPlan:
-    crowds = max(1, min(AttackPlan.crowds, trials // 4))
+    crowds = max(2, min(AttackPlan.crowds, trials // 8))
     question = "history" if history else AttackPlan.question
     return AttackPlan(trials=trials, crowds=crowds, question=question, seed=seed)
 

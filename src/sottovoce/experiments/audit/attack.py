@@ -12,7 +12,7 @@ One interaction of one person hardly moves V: it is trained once and held fixed,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from typing import TYPE_CHECKING
 
@@ -22,10 +22,8 @@ from scipy import special
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.audit.knowledge import Knowledge
 from sottovoce.experiments.audit.roc import area
-from sottovoce.experiments.audit.worlds import choose_targets, draw_trials
-from sottovoce.mechanism import Loudest
-from sottovoce.privacy.events import SIGN, Reporting
-from sottovoce.privacy.shuffle import gaussian_mu
+from sottovoce.experiments.audit.worlds import all_trials, choose_targets
+from sottovoce.privacy import Reporting, gaussian_mu
 from sottovoce.simulation.engine import build_engine
 from sottovoce.simulation.training import begin, train
 
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
     from sottovoce.experiments.audit.worlds import Question, Trials
     from sottovoce.mechanism import Mechanism, Settings
     from sottovoce.model import Histories
-    from sottovoce.simulation.engine import Engine
+    from sottovoce.simulation.interface import Engine
 
     Float64 = NDArray[np.float64]
 
@@ -47,7 +45,8 @@ if TYPE_CHECKING:
 class AttackPlan:
     """How often the attack is tried, on whom, and where it is looked at."""
 
-    trials: int = 2000
+    trials: int = 4000
+    """Victims times crowds times two worlds."""
     crowds: int = 40
     """How often all the others report anew; the victims of one crowd share its noise."""
     question: Question = "interaction"
@@ -59,15 +58,20 @@ class AttackPlan:
     threads: int | None = None
 
     def __post_init__(self) -> None:
-        if self.crowds < 1 or self.trials < 4 * self.crowds:
+        if self.crowds < 2 or self.trials < 4 * self.crowds:
             raise SettingsError(
-                f"need a crowd and at least four trials for each, got {self.trials} trials "
+                f"need two crowds and at least four trials for each, got {self.trials} trials "
                 f"and {self.crowds} crowds"
             )
         if self.question not in ("interaction", "history"):
             raise SettingsError(
-                f"the question is an interaction or a history, not {self.question!r}"
+                f"the question is about an interaction or a history, not {self.question!r}"
             )
+
+    @property
+    def victims(self) -> int:
+        """How many people are attacked, each in every crowd and in both worlds."""
+        return -(-self.trials // (2 * self.crowds))
 
 
 @dataclass(frozen=True)
@@ -109,11 +113,12 @@ def run_attack(
     _check_points(points, settings)
     engine = build_engine("cpu", histories, settings, threads=plan.threads)
     rng = np.random.default_rng(plan.seed)
-    targets = choose_targets(histories, -(-plan.trials // plan.crowds), plan.question, rng)
-    trials = draw_trials(len(targets.victims), plan.crowds, rng)
+    targets = choose_targets(histories, plan.victims, plan.question, rng)
+    trials = all_trials(plan.victims, plan.crowds)
     scores = _Scores(points, len(trials.victim))
-    for epoch, V in enumerate(published(settings, engine, histories.n_items)):
-        watch(f"attack on {settings.mechanism}: epoch {epoch + 1} of {settings.epochs}")
+    last = max(epochs for _, epochs in points)
+    for epoch, V in enumerate(published(settings, engine, histories.n_items, last)):
+        watch(f"attack on {settings.mechanism}: epoch {epoch + 1} of {last}")
         seen = Knowledge(settings, engine, histories, targets, trials, V, epoch)
         for reports in scores.wanted(epoch):
             scores.linked[reports] += seen.linked(reports)
@@ -138,17 +143,18 @@ def curve(reports: int, epochs: int) -> tuple[tuple[int, int], ...]:
     return (*first, *later, (reports, epochs))
 
 
-def published(settings: Settings, engine: Engine, n_items: int) -> list[NDArray[np.float32]]:
-    """V as it is at the start of every epoch."""
+def published(
+    settings: Settings, engine: Engine, n_items: int, epochs: int
+) -> list[NDArray[np.float32]]:
+    """V as it is at the start of each of the first epochs."""
     start = begin(settings, n_items)
-    states = [start, *train(settings, engine, start)]
-    return [state.V for state in states[:-1]]
+    later = train(replace(settings, epochs=epochs - 1), engine, start) if epochs > 1 else []
+    return [start.V, *(state.V for state in later)]
 
 
 def shuffled_bound(mechanism: Mechanism, reports: int, epochs: int, clients: int) -> float:
     """`Phi(mu / sqrt 2)`: the AUC between two normals that lie mu apart."""
-    loud = mechanism.loud / mechanism.n_signed_rows if isinstance(mechanism, Loudest) else SIGN
-    event = Reporting(mechanism.epsilon, reports, epochs, loud)
+    event = Reporting(mechanism.epsilon, reports, epochs, mechanism.loud_fraction)
     return float(special.ndtr(gaussian_mu(event, clients) / sqrt(2)))
 
 
@@ -180,9 +186,7 @@ def _point(
     reports: int,
     epochs: int,
 ) -> Point:
-    linked, unlinked = (
-        area(each, trials.is_true, trials.crowd) for each in scores.kept[reports, epochs]
-    )
+    linked, unlinked = (area(each, trials) for each in scores.kept[reports, epochs])
     mechanism = settings.build(histories.n_items)
     bound = shuffled_bound(mechanism, reports, epochs, histories.n_users)
     return Point(reports, epochs, linked, unlinked, bound)

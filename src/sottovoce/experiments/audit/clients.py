@@ -19,9 +19,6 @@ Client = Callable[[NDArray[np.float32], Sequence[int], int], NDArray[Any]]
 Maker = Callable[[Settings, int], Client]
 """A fresh client for these settings and a catalogue of this size."""
 
-REPORTS_PER_CALL = 500
-"""k while sampling: an even number, reports are looked at in pairs."""
-
 
 def live_client(settings: Settings, n_items: int) -> Client:
     """The shipped code, with the words that a device would use: the operating system's."""
@@ -48,9 +45,8 @@ def answer(
 
 
 def sample(
-    client: Client, V: NDArray[np.float32], history: Sequence[int], samples: int
+    client: Client, V: NDArray[np.float32], history: Sequence[int], calls: int, k: int
 ) -> NDArray[np.int64]:
-    """About `samples` reports (rounded up), one row for each call of the client."""
-    calls = -(-samples // REPORTS_PER_CALL)
-    rows = [client(V, history, REPORTS_PER_CALL) for _ in range(calls)]
+    """Reports, one row for each call of the client."""
+    rows = [client(V, history, k) for _ in range(calls)]
     return np.stack(rows).astype(np.int64)

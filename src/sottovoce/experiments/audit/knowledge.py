@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sottovoce.experiments.audit.worlds import Targets, Trials
     from sottovoce.mechanism import Settings
     from sottovoce.model import Histories
-    from sottovoce.simulation.engine import Engine
+    from sottovoce.simulation.interface import Engine
 
     Float64 = NDArray[np.float64]
 

@@ -2,45 +2,33 @@
 
 from __future__ import annotations
 
-from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from sottovoce.errors import MissingExtraError
-from sottovoce.simulation.files import write_atomically
+from sottovoce.experiments.figures import save_figure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from matplotlib.figure import Figure
+
     from sottovoce.experiments.audit.attack import Attack
 
 
 def draw_attacks(attacks: Sequence[Attack], path: Path) -> None:
-    """Write one panel for each attack; all of the file or none of it."""
-    width = 1 + 3.6 * len(attacks)
-    figure = figure_class()(figsize=(width, 4), layout="constrained")
-    panels = figure.subplots(1, len(attacks), sharey=True, squeeze=False)[0]
-    for axes, attack in zip(panels, attacks, strict=True):
-        _draw(axes, attack)
-    panels[0].set_ylabel("attacker's AUC (0.5: a guess)")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    first = attacks[0]
-    what = f"Guessing one {first.question} of one person among {first.clients:,}"
-    figure.suptitle(f"{what}; {first.trials:,} trials")
-    content = BytesIO()
-    figure.savefig(content, format="png", dpi=120)
-    write_atomically(path, content.getvalue())
+    """Write one panel for each attack."""
 
+    def draw(figure: Figure) -> None:
+        panels = figure.subplots(1, len(attacks), sharey=True, squeeze=False)[0]
+        for axes, attack in zip(panels, attacks, strict=True):
+            _draw(axes, attack)
+        panels[0].set_ylabel("attacker's AUC (0.5: a guess)")
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+        first = attacks[0]
+        what = f"Guessing one {first.question} of one person among {first.clients:,}"
+        figure.suptitle(f"{what}; {first.trials:,} trials")
 
-def figure_class() -> Any:
-    """matplotlib's, if it is there."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as missing:
-        raise MissingExtraError(
-            "--plot needs matplotlib, which is not installed: pip install 'sottovoce[plot]'"
-        ) from missing
-    return Figure
+    save_figure(path, draw, size=(1 + 3.6 * len(attacks), 4))
 
 
 def _draw(axes: Any, attack: Attack) -> None:

@@ -35,7 +35,7 @@ class Plan:
     mechanisms: tuple[str, ...] = MECHANISMS
     epsilon: float = 2.5
     samples: int = 200_000
-    """Reports of each of two people, in each of three scenes."""
+    """Reports of each of two people, in each scene."""
     reports: int | None = None
     """k of the attacked training; None here and below: the preset's."""
     epochs: int | None = None

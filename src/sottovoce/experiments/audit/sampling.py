@@ -10,7 +10,7 @@ import numpy as np
 from sottovoce.experiments.audit.bounds import Count, related, surprise, uneven
 from sottovoce.experiments.audit.clients import sample
 from sottovoce.experiments.audit.evidence import Evidence, Fact, Ratio, Surprise
-from sottovoce.experiments.audit.scenes import scenes
+from sottovoce.experiments.audit.scenes import MANY, scenes
 from sottovoce.mechanism import Loudest
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 ONE, TWO = "epsilon of one report", "epsilon of two reports"
 RANGE, UNIFORM = "reports that exist", "directions are uniform"
 SAME, SHARE = "directions ignore the history", "loud share as stated"
+SILENT = "no history, nothing said"
 COIN, PAIRS = "coins ignore the direction", "reports are independent"
 LIKELIEST = 1e-6
 """Two density ratios this close are the same."""
@@ -51,6 +52,10 @@ class Sample:
         """2D: how many reports there are to choose from."""
         return int(self.densities.shape[1])
 
+    def single(self, reports: Ints) -> Ints:
+        """Reports that have nothing in common: of a pair only the first."""
+        return reports.ravel() if self.scene.per_call == MANY else reports[:, 0]
+
     def blind(self, reports: Ints) -> Ints:
         """The part of each report that must not depend on the data."""
         return (reports >> 1) % self.columns
@@ -66,18 +71,19 @@ def gather(make: Maker, settings: Settings, samples: int) -> list[Evidence]:
         found.append(exist)
         if exist.holds:  # else they cannot be counted
             found += [*single_ratios(drawn), *joint_ratios(drawn), *coins(drawn)]
-            found += directions(drawn)
+            found += [*directions(drawn), *silence(drawn)]
     return found
 
 
 def draw(client: Client, scene: Scene, samples: int) -> Sample:
     """`samples` reports of each of the scene's two people."""
     mechanism = scene.settings.build(scene.n_items)
+    calls, k = scene.calls(samples), scene.per_call
     blind = mechanism.rotation.columns if isinstance(mechanism, Loudest) else None
     return Sample(
         scene,
-        sample(client, scene.V, scene.first, samples),
-        sample(client, scene.V, scene.second, samples),
+        sample(client, scene.V, scene.first, calls, k),
+        sample(client, scene.V, scene.second, calls, k),
         scene.densities(),
         blind or mechanism.n_directions,
     )
@@ -93,7 +99,8 @@ def single_ratios(drawn: Sample) -> Iterator[Ratio]:
     events |= {"first's loud": best, "second's loud": worst}
     epsilon = drawn.scene.settings.epsilon
     for name, event in events.items():
-        yield _ratio(drawn, ONE, name, event[drawn.first], event[drawn.second], epsilon)
+        first, second = (event[drawn.single(each)] for each in (drawn.first, drawn.second))
+        yield _ratio(drawn, ONE, name, first, second, epsilon)
 
 
 def joint_ratios(drawn: Sample) -> Iterator[Ratio]:
@@ -125,6 +132,13 @@ def coins(drawn: Sample) -> Iterator[Surprise]:
         yield _surprise(
             drawn, PAIRS, f"{who}'s directions", related(*_pairs(drawn.blind(reports)).T)
         )
+
+
+def silence(drawn: Sample) -> Iterator[Surprise]:
+    """Without a history every report is as likely as any other."""
+    if not drawn.scene.second:
+        seen = np.bincount(drawn.single(drawn.second), minlength=drawn.size)
+        yield _surprise(drawn, SILENT, "any report", uneven(seen))
 
 
 def directions(drawn: Sample) -> Iterator[Surprise]:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 SCALE = 0.01
 """Of V. Small, so that user vectors are large and `coordinate`'s values are clipped to +-1."""
+MANY, PAIR = 500, 2
+"""k while sampling: even numbers, since reports are looked at in pairs."""
+SLOWER = 100
+"""A scene of pairs has so many times fewer reports, or its calls would take all day."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +32,13 @@ class Scene:
     V: NDArray[np.float32]
     first: tuple[int, ...]
     second: tuple[int, ...]
+    per_call: int = MANY
+    """k. Where rows tie, the reports of one call share their tie-breaking mask: then a pair."""
+
+    def calls(self, samples: int) -> int:
+        """How often to ask each person for about so many reports."""
+        fewer = samples if self.per_call == MANY else samples // SLOWER
+        return -(-fewer // self.per_call)
 
     @property
     def n_items(self) -> int:
@@ -41,16 +52,16 @@ class Scene:
 
 
 def scenes(settings: Settings) -> list[Scene]:
-    """The worst case, where every report's probability is as far apart as it may be, and two more.
+    """The worst case, where reports are as telling as they may be, two like it, and nobody.
 
-    The people of the first two have vectors of opposite sign, which turns all signs around.
-    Nobody's rows tie: reports of one call would then share their tie-breaking mask, and the
-    intervals need independent reports.
+    The people of the first two have vectors of opposite sign, which turns all signs around. Who has
+    no history must say nothing at all; where rows tie, code of its own sees to that.
     """
     return [
         _scene("2 items", settings, [[1.0], [-0.6]], (0,), (1,)),
         _scene("4 items", settings, [[1.0], [-0.6], [0.35], [-0.85]], (0, 2), (1, 3)),
         _scene("3 items x 2", settings, [[1.0, 0.3], [-0.6, 0.9], [0.25, -0.7]], (0,), (1, 2)),
+        replace(_scene("nobody", settings, [[1.0], [-0.6]], (0,), ()), per_call=PAIR),
     ]
 
 
