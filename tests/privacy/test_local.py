@@ -87,7 +87,7 @@ def test_an_independent_accountant_agrees(epsilon: float, reports: int) -> None:
 
     flips = 2 / (1 + exp(epsilon))  # it replaces the bit by a uniform one this often
     one = privacy_loss_distribution.from_randomized_response(
-        flips, 2, value_discretization_interval=1e-3
+        flips, 2, value_discretization_interval=1e-4
     )
     theirs = one.self_compose(reports).get_epsilon_for_delta(1e-6)
     assert local_epsilon(Reporting(epsilon, reports, 1), 1e-6) == pytest.approx(theirs, rel=2e-3)
