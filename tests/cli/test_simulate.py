@@ -73,6 +73,7 @@ def test_an_engine_that_is_not_there() -> None:
     [
         (["simulate", "--epsilon", "0"], "epsilon must lie in"),
         (["simulate", "--data", "nowhere.csv"], "nowhere.csv"),
+        (["demo", "--people", "10", "--viewer", "10"], "no viewer 10"),
         (["simulate", "--data", "ml-latest-small"], "nothing is left"),
     ],
 )

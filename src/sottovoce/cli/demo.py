@@ -9,6 +9,7 @@ from rich.table import Table
 
 from sottovoce.cli import output
 from sottovoce.data import synthetic_people
+from sottovoce.errors import SettingsError
 from sottovoce.mechanism import Settings
 from sottovoce.model import Histories
 from sottovoce.simulation import FederatedMF, Plan
@@ -32,8 +33,9 @@ def demo(
     Example:
       sottovoce demo --people 4000 --viewer 7
     """  # noqa: D301 - typer reads \b
+    if viewer >= people:
+        raise SettingsError(f"there is no viewer {viewer}: they are numbered 0..{people - 1}")
     data = synthetic_people(people, films, seed)
-    viewer = min(viewer, people - 1)
     plan = Plan(Settings.preset("loudest", seed=seed))
     label = f"{people:,} people, {films:,} films"
     per_epoch = plan.settings.epsilon * plan.settings.reports
