@@ -37,7 +37,9 @@ def test_every_documented_command_and_option_exists(page: str, line: str) -> Non
     while hasattr(command, "commands") and words and words[0] in command.commands:
         command = command.commands[words.pop(0)]
     assert not hasattr(command, "commands"), f"{page}: no such command: sottovoce {line}"
-    known = {name for parameter in command.params for name in parameter.opts}
+    known = {
+        name for parameter in command.params for name in parameter.opts + parameter.secondary_opts
+    }
     used = {word.partition("=")[0] for word in words if word.startswith("--")}
     assert used <= known | {"--help"}, f"{page}: {used - known}"
 
