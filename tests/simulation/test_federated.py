@@ -44,6 +44,17 @@ def test_options_of_recommend(model: FederatedMF, matrix: sparse.csr_matrix) -> 
     assert np.array_equal(several[1], model.recommend(9, matrix[9], N=5)[0])
 
 
+def test_many_users_at_once(model: FederatedMF, matrix: sparse.csr_matrix) -> None:
+    everybody = np.tile(np.arange(400), 2)
+    items, scores = model.recommend(everybody, matrix[everybody], N=3)
+    assert items.shape == scores.shape == (800, 3)
+    for user in (0, 399, 511, 512, 799):
+        alone, _ = model.recommend(int(everybody[user]), matrix[everybody[user]], N=3)
+        assert np.array_equal(items[user], alone)
+    with pytest.raises(DataError, match="nobody"):
+        model.recommend(np.array([], int), matrix[:0])
+
+
 def test_too_few_items_left_end_with_minus_one(model: FederatedMF) -> None:
     seen = np.ones((1, 120))
     seen[0, :2] = 0

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     Matrix = sparse.csr_matrix | sparse.csr_array
 
 
+USERS_AT_ONCE = 512
+"""Whose scores of the whole catalogue are held at the same time."""
+
+
 class FederatedMF:
     """Federated matrix factorisation under local differential privacy, simulated.
 
@@ -125,13 +129,19 @@ class FederatedMF:
             )
         if N < 1:
             raise SettingsError(f"N must be at least 1, got {N}")
-        X = self.user_vectors(histories)
-        scores = predictions(X[:, None, :], self.item_factors[None, :, :])
-        if filter_already_liked_items:
-            scores[histories.users_of_entries(), histories.indices] = -np.inf
-        if filter_items is not None:
-            scores[:, filter_items] = -np.inf
-        items, best = _top(scores, N)
+        if not len(users):
+            raise DataError("there is nobody to recommend to: userid is empty")
+        blocks = []
+        for start in range(0, len(users), USERS_AT_ONCE):
+            some = histories.take(np.arange(start, min(start + USERS_AT_ONCE, len(users))))
+            X = self.user_vectors(some)
+            scores = predictions(X[:, None, :], self.item_factors[None, :, :])
+            if filter_already_liked_items:
+                scores[some.users_of_entries(), some.indices] = -np.inf
+            if filter_items is not None:
+                scores[:, filter_items] = -np.inf
+            blocks.append(_top(scores, N))
+        items, best = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
         return (items[0], best[0]) if np.ndim(userid) == 0 else (items, best)
 
     def similar_items(

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 ROUNDS = 10
 MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
 WEYL = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
-REPORTS, NEGATIVES = 1, 2
-"""What the words are for: two uses never share a word."""
+REPORTS = 1
+"""What the words are for, as the second half of the key: another use would have another number."""
 
 _MASK = (1 << 64) - 1
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
