@@ -156,3 +156,5 @@ def test_a_single_user_and_a_single_item_work() -> None:
     lonely = Histories.from_lists([[0]], 1)
     model = FederatedMF(factors=1, epochs=2, reports=3).fit(lonely)
     assert np.isfinite(model.item_factors).all()
+    # Nobody to hide among: no central promise.
+    assert model.privacy().lifetime.central is None

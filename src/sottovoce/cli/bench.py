@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path  # noqa: TC003 -- typer reads the annotations
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from sottovoce.cli import output
 from sottovoce.data import load
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.bench import BenchResult, Plan, run_bench
@@ -19,6 +18,8 @@ from sottovoce.experiments.figures import figure_class
 from sottovoce.mechanism import MECHANISMS
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from sottovoce.data import Interactions
     from sottovoce.experiments.bench import Spread
 
@@ -92,13 +93,12 @@ def bench(
         plain_users=min(plain_users, QUICK_SAMPLE) if quick else plain_users,
         seed=seed,
     )
-    messages = Console(stderr=True)
-    with messages.status(f"reading {escape(data)}") as status:
+    with output.messages.status(f"reading {escape(data)}") as status:
         people = _people(data, min_interactions, seed, quick=quick)
         result = run_bench(people, plan, lambda what: status.update(escape(what)))
-    show(result, Console())
+    show(result, output.results)
     if json_file:
-        _write_json(json_file, result.as_dict())
+        output.write_json(json_file, result.as_dict())
     if plot:
         draw_growth(result, plot)
 
@@ -214,10 +214,3 @@ def _people(source: str, min_interactions: int, seed: int, *, quick: bool) -> In
     if quick and data.histories.n_users > QUICK_USERS:
         data = data.subset(users=QUICK_USERS, seed=seed)
     return data
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    """All of the file or none of it."""
-    part = path.with_name(path.name + ".part")
-    part.write_text(json.dumps(content, indent=2) + "\n")
-    part.replace(path)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path  # noqa: TC003 -- typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.table import Table
 
+from sottovoce.cli import output
 from sottovoce.data import CATALOGUE, load, parse_columns
 from sottovoce.data.catalogue import BASE_URL, DataSet, archive_path, entry
 from sottovoce.data.fetch import Fetched
@@ -21,6 +20,8 @@ from sottovoce.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from rich.console import Console
 
 app = typer.Typer(name="data", help="List, fetch and describe data sets.", no_args_is_help=True)
 
@@ -39,7 +40,7 @@ def list_() -> None:
     table.add_row(
         "synthetic", "invented people over real films; synthetic:N=3000,M=1000,seed=0", "made here"
     )
-    Console().print(table)
+    output.results.print(table)
 
 
 @app.command()
@@ -62,7 +63,7 @@ def fetch(
     Example: sottovoce data fetch ml-20m --yes
     """
     wanted = entry(name)
-    messages = Console(stderr=True)
+    messages = output.messages
     if wanted.fetchable and not wanted.bundled and not archive_path(name, cache).exists():
         messages.print(f"{name}, about {wanted.megabytes:g} MB, from {mirror}", highlight=False)
         messages.print(f"Terms: {wanted.licence}", highlight=False)
@@ -95,7 +96,7 @@ def info(
 
     Example: sottovoce data info ml-latest-small --min-interactions 20 --json info.json
     """
-    messages = Console(stderr=True)
+    messages = output.messages
     with messages.status(f"reading {escape(source)}"):
         data = load(source, columns=parse_columns(columns) if columns else None)
         if min_interactions:
@@ -106,9 +107,9 @@ def info(
     )
     for label, value in _lines(summary):
         table.add_row(label, value)
-    Console().print(table)
+    output.results.print(table)
     if json_file:
-        _write_json(json_file, {"name": data.name} | summary)
+        output.write_json(json_file, {"name": data.name} | summary)
 
 
 def _where(data_set: DataSet) -> str:
@@ -158,10 +159,3 @@ def _lines(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield label, f"{value:,}"
         elif value is not None:
             yield label, str(value)
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    """All of the file or none of it."""
-    part = path.with_name(path.name + ".part")
-    part.write_text(json.dumps(content, indent=2) + "\n")
-    part.replace(path)

@@ -91,16 +91,13 @@ def _most_reports(
     epsilon: float, rho: float, target: float, view: View, crowd: Crowd | None, delta: float
 ) -> int:
     """The largest number of reports whose budget stays within the target."""
-
-    def spent(reports: int) -> float:
-        event = Reporting(epsilon, reports, 1, rho)
-        if view == "central" and crowd is not None:
-            return central_epsilon(event, crowd, delta)
-        return event.pure
-
     if view == "local":
         return int(target / epsilon * (1 + 1e-12))
     assert crowd is not None
+
+    def spent(reports: int) -> float:
+        return central_epsilon(Reporting(epsilon, reports, 1, rho), crowd, delta)
+
     if spent(1) > target:
         return 0
     one = gaussian_mu(Reporting(epsilon, 1, 1, rho), crowd.honest)

@@ -146,15 +146,16 @@ def account(
         "training": event,
         "lifetime": lifetime,
     }
-    figures = tuple(
-        Figures(
-            span,
-            each.total,
-            each.pure,
+    # Spans often coincide (one report an epoch, one training a lifetime): each is computed once.
+    known = {
+        each: (
             local_epsilon(each, delta),
             None if crowd is None else central_epsilon(each, crowd, delta),
         )
-        for span, each in spans.items()
+        for each in set(spans.values())
+    }
+    figures = tuple(
+        Figures(span, each.total, each.pure, *known[each]) for span, each in spans.items()
     )
     return Account(event, delta, crowd, trainings, figures)
 

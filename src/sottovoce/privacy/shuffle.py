@@ -67,6 +67,11 @@ class Crowd:
                 f"seeded_directions must not be negative, got {self.seeded_directions}"
             )
 
+    @classmethod
+    def of(cls, clients: int | None) -> Crowd | None:
+        """So many people, or None where there is nobody to hide among."""
+        return cls(clients) if clients is not None and clients > 1 else None
+
     @property
     def honest(self) -> int:
         """The people whose reports hide the victim's, she included."""

@@ -159,8 +159,7 @@ class FederatedMF:
 
         Without a crowd, of a model that was loaded, there is no central figure.
         """
-        clients = clients or self._n_users
-        crowd = Crowd(clients) if clients and clients > 1 else None
+        crowd = Crowd.of(self._n_users if clients is None else clients)
         return account(self.settings.event(len(self.item_factors)), crowd, delta)
 
     def save(self, path: str | Path) -> None:

@@ -69,7 +69,7 @@ class Run:
     @cached_property
     def account(self) -> Account:
         """What it cost each person, everybody having taken part in every epoch."""
-        return account(self.plan.settings.event(len(self.V)), Crowd(max(2, self.n_users)))
+        return account(self.plan.settings.event(len(self.V)), Crowd.of(self.n_users))
 
 
 def simulate(
