@@ -8,6 +8,11 @@
     ├── CheckpointError    a checkpoint or model file is damaged or belongs to another run
     ├── LedgerError        the record of spent budget cannot be trusted, written or shared
     │   └── BudgetExceededError  a charge would go beyond the lifetime limit
+    ├── ProtocolError      bytes are not what docs/protocol.md says they must be
+    │   └── UntrustedError a signature, a hash, an epoch or the terms do not hold: nothing is sent
+    ├── UnavailableError   another party cannot be reached now, or is busy: the same again later
+    ├── RefusedError       another party understood and said no: the same again is no use
+    ├── StoreError         a database cannot be read or written (full, read-only, too new)
     └── MissingExtraError  an optional dependency is not installed
 
 Each message says what was wrong, with what value, and what to do.
@@ -59,6 +64,26 @@ class LedgerError(SottovoceError):
 
 class BudgetExceededError(LedgerError):
     """A charge would go beyond the lifetime limit: reporting stops, recommending goes on."""
+
+
+class ProtocolError(SottovoceError, ValueError):
+    """Bytes are not what docs/protocol.md says they must be."""
+
+
+class UntrustedError(ProtocolError):
+    """A signature, a hash, an epoch or the terms do not hold: nothing is sent."""
+
+
+class UnavailableError(SottovoceError):
+    """Another party cannot be reached now, or is busy: the same again later."""
+
+
+class RefusedError(SottovoceError):
+    """Another party understood and said no: the same again is no use."""
+
+
+class StoreError(SottovoceError):
+    """A database cannot be read or written; nothing was acknowledged."""
 
 
 class MissingExtraError(SottovoceError, ImportError):

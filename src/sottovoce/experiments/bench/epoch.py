@@ -6,8 +6,9 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from sottovoce.mechanism import next_items
 from sottovoce.simulation.engine import build_engine
-from sottovoce.simulation.training import begin, next_items, train
+from sottovoce.simulation.training import begin, train
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,5 +40,5 @@ class Epoch:
         """Seconds of one epoch, without evaluation."""
         began = time.perf_counter()
         collected = self.engine.collect(self.V, 1)
-        next_items(self.V, collected, 1, self.settings, self.mechanism)
+        next_items(self.V, collected.sums, collected.n_reports, 2, self.settings, self.mechanism)
         return time.perf_counter() - began

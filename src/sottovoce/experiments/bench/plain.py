@@ -18,12 +18,11 @@ from sottovoce.mechanism import (
     Hadamard,
     Loudest,
     coin,
+    next_items,
     sum_signs,
     walsh,
 )
 from sottovoce.mechanism.base import CHOICE, COIN, DIRECTION, pack
-from sottovoce.simulation.interface import Collected
-from sottovoce.simulation.training import next_items
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -63,7 +62,7 @@ class PlainLoop:
         looped = time.perf_counter()
         flat = np.concatenate(reports)
         sums = sum_signs(flat, mechanism.n_directions)
-        next_items(self.epoch.V, Collected(sums, len(flat)), 1, settings, mechanism)
+        next_items(self.epoch.V, sums, len(flat), 2, settings, mechanism)
         once = time.perf_counter() - looped + looping - began
         return once + (looped - looping) * self.histories.n_users / len(self.users)
 

@@ -1,0 +1,49 @@
+"""The server's half of the paper's Algorithm 2: the first V, and from sums of signs the next one.
+
+Live server and simulator call the same functions, so the same reports give the same bits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sottovoce.model import initial_items, rotate_factors, update
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from sottovoce.mechanism.base import Mechanism
+    from sottovoce.mechanism.settings import Settings
+
+
+def first_items(settings: Settings, n_items: int) -> NDArray[np.float32]:
+    """What the devices are given for their first epoch."""
+    V = initial_items(
+        n_items, settings.factors, settings.initial_scale, settings.seed, settings.head_start
+    )
+    return _published(V, settings, 0)
+
+
+def next_items(
+    V: NDArray[np.float32],
+    sums: NDArray[np.int64],
+    n_reports: int,
+    epochs_done: int,
+    settings: Settings,
+    mechanism: Mechanism,
+) -> NDArray[np.float32]:
+    """All that the server does at the end of an epoch; `epochs_done` counts this one."""
+    V = update(
+        V,
+        mechanism.estimate(sums, n_reports),
+        rate=settings.rate,
+        steps=settings.steps,
+        regularization=settings.regularization,
+    )
+    return _published(V, settings, epochs_done)
+
+
+def _published(V: NDArray[np.float32], settings: Settings, epochs_done: int) -> NDArray[np.float32]:
+    """What the devices are given for their next epoch."""
+    return rotate_factors(V, settings.seed, epochs_done) if settings.rotate else V

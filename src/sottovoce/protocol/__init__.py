@@ -1,0 +1,36 @@
+"""What travels between client, proxy and server: every byte, once. See docs/protocol.md."""
+
+from sottovoce.protocol.batch import Batch, batch_size
+from sottovoce.protocol.catalogue import Catalogue, Item
+from sottovoce.protocol.chunk import MAX_CHUNK_REPORTS, Chunk
+from sottovoce.protocol.manifest import MAX_SIGNED_MANIFEST, Manifest, SignedManifest
+from sottovoce.protocol.model import decode_items, encode_items, model_size
+from sottovoce.protocol.sealing import (
+    SEALED,
+    Opened,
+    new_epoch_key,
+    open_reports,
+    public_key_of,
+    seal_reports,
+)
+
+__all__ = [
+    "MAX_CHUNK_REPORTS",
+    "MAX_SIGNED_MANIFEST",
+    "SEALED",
+    "Batch",
+    "Catalogue",
+    "Chunk",
+    "Item",
+    "Manifest",
+    "Opened",
+    "SignedManifest",
+    "batch_size",
+    "decode_items",
+    "encode_items",
+    "model_size",
+    "new_epoch_key",
+    "open_reports",
+    "public_key_of",
+    "seal_reports",
+]

@@ -1,0 +1,91 @@
+"""The catalogue: which thing is item number i. Public, the same for everybody, named by its hash.
+
+A device keeps what its owner touched under the product's own names (`id`) and finds the numbers
+here, so that nobody has to be asked about an item.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from sottovoce.errors import ProtocolError
+from sottovoce.protocol import strict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any, Self
+
+VERSION = 1
+MAX_CATALOGUE = 64 * 1024 * 1024
+MAX_TEXT = 512
+
+
+@dataclass(frozen=True)
+class Item:
+    """One thing that can be recommended."""
+
+    id: str
+    """The product's own name for it, unique in the catalogue."""
+    title: str
+    """For people."""
+    tags: tuple[str, ...] = ()
+    """Genres or the like."""
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """All items; the position is the row of V."""
+
+    items: tuple[Item, ...]
+    raw: bytes = field(repr=False)
+
+    @classmethod
+    def of(cls, items: Iterable[Item]) -> Self:
+        """Make one."""
+        content = {
+            "version": VERSION,
+            "items": [{"id": i.id, "title": i.title, "tags": list(i.tags)} for i in items],
+        }
+        return cls.decode(json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode())
+
+    @classmethod
+    def decode(cls, raw: bytes) -> Self:
+        """Any bytes give a catalogue or a `ProtocolError`."""
+        given = strict.read_object(raw, most=MAX_CATALOGUE, what="catalogue")
+        strict.exact_keys(given, {"version", "items"}, "catalogue")
+        if given["version"] != VERSION or isinstance(given["version"], bool):
+            raise ProtocolError(f"catalogue: version {given['version']!r:.80}, not {VERSION}")
+        if not isinstance(given["items"], list) or not given["items"]:
+            raise ProtocolError("catalogue: items must be a list that is not empty")
+        items = tuple(_item(entry) for entry in given["items"])
+        if len({item.id for item in items}) != len(items):
+            raise ProtocolError("catalogue: two items have the same id")
+        return cls(items, raw)
+
+    @cached_property
+    def hash(self) -> bytes:
+        """SHA-256 of the file."""
+        return hashlib.sha256(self.raw).digest()
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """From an item's id to its row of V."""
+        return {item.id: number for number, item in enumerate(self.items)}
+
+
+def _item(entry: Any) -> Item:
+    if not isinstance(entry, dict):
+        raise ProtocolError("catalogue: an item is a JSON object")
+    strict.exact_keys(entry, {"id", "title", "tags"}, "catalogue: item")
+    tags = entry["tags"]
+    if not isinstance(tags, list):
+        raise ProtocolError("catalogue: tags must be a list")
+    return Item(
+        strict.text(entry["id"], most=MAX_TEXT, what="catalogue: id"),
+        strict.text(entry["title"], most=MAX_TEXT, what="catalogue: title"),
+        tuple(strict.text(tag, most=MAX_TEXT, what="catalogue: tag") for tag in tags),
+    )

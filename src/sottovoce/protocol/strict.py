@@ -1,0 +1,82 @@
+"""JSON read strictly: one meaning for every file, on every machine, in every language."""
+
+from __future__ import annotations
+
+import json
+import re
+from math import isfinite
+from typing import Any
+
+from sottovoce.errors import ProtocolError
+
+MOST = 2**53 - 1
+"""No whole number is larger, so that JavaScript reads the same ones."""
+
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+
+def read_object(raw: bytes, *, most: int, what: str) -> dict[str, Any]:
+    """A JSON object in UTF-8: no repeated key, no NaN or Infinity, at most `most` bytes."""
+    if len(raw) > most:
+        raise ProtocolError(f"{what}: {len(raw)} bytes, at most {most} are read")
+    try:
+        value = json.loads(
+            raw.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_constant
+        )
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(f"{what}: not JSON as the protocol has it: {error}") from error
+    if not isinstance(value, dict):
+        raise ProtocolError(f"{what}: not a JSON object")
+    return value
+
+
+def exact_keys(value: dict[str, Any], keys: set[str], what: str) -> None:
+    """Refuse what is missing and what is unknown."""
+    missing, unknown = keys - set(value), set(value) - keys
+    if missing or unknown:
+        raise ProtocolError(f"{what}: missing {sorted(missing)}, unknown {sorted(unknown)}")
+
+
+def whole(value: object, *, least: int, most: int, what: str) -> int:
+    """An integer, and not a boolean, within its range."""
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise ProtocolError(f"{what}: a whole number in {least}..{most}, not {value!r:.80}")
+    return value
+
+
+def number(value: object, *, what: str, positive: bool = False) -> float:
+    """A finite number that is not negative."""
+    try:
+        known = float(value) if isinstance(value, int | float) else -1.0
+    except OverflowError:
+        known = -1.0
+    if isinstance(value, bool) or not isfinite(known) or known < 0 or (positive and known == 0):
+        raise ProtocolError(f"{what}: a finite number that is not negative, not {value!r:.80}")
+    return known
+
+
+def text(value: object, *, most: int, what: str) -> str:
+    """A string that is not empty and has at most `most` characters."""
+    if not isinstance(value, str) or not 0 < len(value) <= most:
+        raise ProtocolError(f"{what}: a string of 1..{most} characters, not {value!r:.80}")
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise ProtocolError(f"{what}: half of a surrogate pair is not a character")
+    return value
+
+
+def hexadecimal(value: object, *, what: str) -> bytes:
+    """32 bytes in lower-case hexadecimal."""
+    if not isinstance(value, str) or not _HASH.fullmatch(value):
+        raise ProtocolError(f"{what}: 64 lower-case hexadecimal digits, not {value!r:.80}")
+    return bytes.fromhex(value)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key is repeated")
+    return found
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is not JSON")
