@@ -11,7 +11,11 @@
     ├── ProtocolError      bytes are not what docs/protocol.md says they must be
     │   └── UntrustedError a signature, a hash, an epoch or the terms do not hold: nothing is sent
     ├── UnavailableError   another party cannot be reached now, or is busy: the same again later
+    │   └── TooEarlyError  because the epoch is still open
     ├── RefusedError       another party understood and said no: the same again is no use
+    │   ├── ClosedError    because the epoch is over
+    │   ├── WrongEpochError because it belongs to another epoch or manifest
+    │   └── NotFoundError  because there is no such epoch
     ├── StoreError         a database cannot be read or written (full, read-only, too new)
     └── MissingExtraError  an optional dependency is not installed
 
@@ -78,8 +82,24 @@ class UnavailableError(SottovoceError):
     """Another party cannot be reached now, or is busy: the same again later."""
 
 
+class TooEarlyError(UnavailableError):
+    """The epoch is still open: what belongs to it cannot be handed in yet."""
+
+
 class RefusedError(SottovoceError):
     """Another party understood and said no: the same again is no use."""
+
+
+class ClosedError(RefusedError):
+    """The epoch is over: what belongs to it can no longer be handed in."""
+
+
+class WrongEpochError(RefusedError):
+    """It belongs to another epoch, or to another manifest, than the present one."""
+
+
+class NotFoundError(RefusedError):
+    """There is no such epoch."""
 
 
 class StoreError(SottovoceError):

@@ -12,18 +12,8 @@ from sottovoce.simulation.files import (
     ModelFile,
     fingerprint,
     read_model,
-    write_atomically,
     write_model,
 )
-
-
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
-    file = tmp_path / "result.json"
-    write_atomically(file, b"old")
-    with pytest.raises(TypeError):
-        write_atomically(file, "not bytes")  # type: ignore[arg-type]
-    assert file.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [file]
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:

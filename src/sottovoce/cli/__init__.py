@@ -28,6 +28,6 @@ def _app() -> Callable[[], None]:
         if (error.name or "").startswith("sottovoce"):
             raise
         raise MissingExtraError(
-            f"the command line needs {error.name}: pip install 'sottovoce[sim]'"
+            f"the command line needs {error.name}: pip install 'sottovoce[cli]'"
         ) from error
     return app

@@ -1,31 +1,88 @@
-"""The commands, as data; the work is in the modules beside this one."""
+"""The commands, as data; the work is in the modules beside this one.
+
+Each is imported when it is asked for, and only then: a device that syncs, a proxy and a server each
+run with their own extra, and none waits for the simulator's compiler.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from sottovoce import __version__
-from sottovoce.cli.audit import audit
-from sottovoce.cli.bench import bench
-from sottovoce.cli.data import app as data
-from sottovoce.cli.demo import demo
-from sottovoce.cli.privacy import privacy
-from sottovoce.cli.simulate import simulate
+from sottovoce.errors import MissingExtraError
+
+
+@dataclass(frozen=True)
+class Lazy:
+    """Where a command is, and which extra brings what it needs."""
+
+    module: str
+    extra: str
+
+    def load(self, name: str) -> Any:
+        """The command; one that cannot run here says what would bring it."""
+        try:
+            module = import_module(f"sottovoce.cli.{self.module}")
+            found = getattr(module, "app", None) or getattr(module, name)
+        except ImportError as error:
+            if (error.name or "").startswith("sottovoce"):
+                raise
+            found = self._missing(str(error.name))
+        if isinstance(found, typer.Typer):
+            return typer.main.get_command(found)
+        alone = typer.Typer(add_completion=False)
+        alone.command(name)(found)
+        return typer.main.get_command(alone)
+
+    def _missing(self, package: str) -> Any:
+        install = f"pip install 'sottovoce[{self.extra}]'"
+
+        def missing() -> None:
+            raise MissingExtraError(f"this command needs {package}: {install}")
+
+        missing.__doc__ = f"(not installed: {install})"
+        return missing
+
+
+COMMANDS = {
+    "demo": Lazy("demo", "sim"),
+    "simulate": Lazy("simulate", "sim"),
+    "privacy": Lazy("privacy", "sim"),
+    "audit": Lazy("audit", "sim"),
+    "bench": Lazy("bench", "all"),
+    "data": Lazy("data", "sim"),
+    "up": Lazy("up", "all"),
+    "swarm": Lazy("swarm", "all"),
+    "server": Lazy("server", "server"),
+    "proxy": Lazy("proxy", "proxy"),
+    "client": Lazy("client", "client,cli"),
+}
+
+
+class Commands(TyperGroup):
+    """All of them, in this order."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - click's signature
+        """Their names."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - click's signature
+        """One of them, imported now."""
+        return COMMANDS[cmd_name].load(cmd_name) if cmd_name in COMMANDS else None
+
 
 app = typer.Typer(
     name="sottovoce",
+    cls=Commands,
     help="The recommender that never learns what you did.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.command()(demo)
-app.command()(simulate)
-app.command()(privacy)
-app.command()(audit)
-app.command()(bench)
-app.add_typer(data)
 
 
 def _show_version(value: bool) -> None:  # noqa: FBT001 - typer's signature

@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-app = typer.Typer(name="data", help="List, fetch and describe data sets.", no_args_is_help=True)
+app = typer.Typer(
+    name="data",
+    help="List, fetch and describe data sets.",
+    no_args_is_help=True,
+    add_completion=False,
+)
 
 
 @app.command("list")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from sottovoce.simulation.files import write_atomically
+from sottovoce.atomic import write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Callable

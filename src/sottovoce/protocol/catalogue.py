@@ -50,15 +50,16 @@ class Catalogue:
             "version": VERSION,
             "items": [{"id": i.id, "title": i.title, "tags": list(i.tags)} for i in items],
         }
-        return cls.decode(json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode())
+        written = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
+        # Half of a surrogate pair is passed on, so that `decode` refuses it like anything else.
+        return cls.decode(written.encode(errors="surrogatepass"))
 
     @classmethod
     def decode(cls, raw: bytes) -> Self:
         """Any bytes give a catalogue or a `ProtocolError`."""
         given = strict.read_object(raw, most=MAX_CATALOGUE, what="catalogue")
         strict.exact_keys(given, {"version", "items"}, "catalogue")
-        if given["version"] != VERSION or isinstance(given["version"], bool):
-            raise ProtocolError(f"catalogue: version {given['version']!r:.80}, not {VERSION}")
+        strict.whole(given["version"], least=VERSION, most=VERSION, what="catalogue: version")
         if not isinstance(given["items"], list) or not given["items"]:
             raise ProtocolError("catalogue: items must be a list that is not empty")
         items = tuple(_item(entry) for entry in given["items"])

@@ -34,6 +34,8 @@ SIGNATURE = 64
 MAX_SIGNED_MANIFEST = 16 * 1024
 MAX_EPOCH = 2**32 - 1
 MAX_ITEMS, MAX_FACTORS, MAX_REPORTS = 2**24, 2**10, 10_000
+LEAST_EPSILON = 1e-6
+"""Far below it the threshold of `loudest` would be 2^64, which is no 64-bit word."""
 
 
 @dataclass(frozen=True)
@@ -104,9 +106,9 @@ class Manifest:
         """Any bytes give a manifest that can work, or a `ProtocolError`."""
         given = strict.read_object(raw, most=MAX_SIGNED_MANIFEST - SIGNATURE, what="manifest")
         version, suite = given.pop("version", None), given.pop("suite", None)
-        if version != VERSION or isinstance(version, bool) or suite != SUITE:
+        if type(version) is not int or version != VERSION or suite != SUITE:
             raise ProtocolError(
-                f"manifest: version {version!r:.80} with suite {suite!r:.80}; "
+                f"manifest: version {strict.shown(version)} with suite {strict.shown(suite)}; "
                 f"this program speaks version {VERSION} with {SUITE}"
             )
         strict.exact_keys(given, set(cls.__dataclass_fields__), "manifest")
@@ -121,9 +123,12 @@ def _checked(given: dict[str, Any]) -> dict[str, Any]:
     def whole(name: str, least: int, most: int) -> int:
         return strict.whole(given[name], least=least, most=most, what=f"manifest: {name}")
 
+    def real(name: str, least: float) -> float:
+        return strict.number(given[name], least=least, what=f"manifest: {name}")
+
     mechanism = given["mechanism"]
     if mechanism not in MECHANISMS:
-        raise ProtocolError(f"manifest: no mechanism {mechanism!r:.80}")
+        raise ProtocolError(f"manifest: no mechanism {strict.shown(mechanism)}")
     key = given["public_key"]
     return {
         "epoch": whole("epoch", 1, MAX_EPOCH),
@@ -132,10 +137,10 @@ def _checked(given: dict[str, Any]) -> dict[str, Any]:
         "mechanism": mechanism,
         "directions_seed": whole("directions_seed", 0, strict.MOST),
         "loud": whole("loud", 0, strict.MOST),
-        "epsilon": strict.number(given["epsilon"], positive=True, what="manifest: epsilon"),
+        "epsilon": real("epsilon", LEAST_EPSILON),
         "reports": whole("reports", 1, MAX_REPORTS),
-        "alpha": strict.number(given["alpha"], what="manifest: alpha"),
-        "regularization": strict.number(given["regularization"], what="manifest: regularization"),
+        "alpha": real("alpha", 0),
+        "regularization": real("regularization", 0),
         "model": strict.hexadecimal(given["model"], what="manifest: model"),
         "catalogue": strict.hexadecimal(given["catalogue"], what="manifest: catalogue"),
         "public_key": None if key is None else strict.hexadecimal(key, what="manifest: public_key"),

@@ -47,7 +47,7 @@ def decode_items(data: bytes, n_items: int, factors: int) -> NDArray[np.float32]
     size = 4 * n_items * factors
     wanted = {NAME: {"dtype": "F32", "shape": [n_items, factors], "data_offsets": [0, size]}}
     body = data[8 + length :]
-    if header != wanted or len(body) != size:
+    if header != wanted or _written(header) != _written(wanted) or len(body) != size:
         raise ProtocolError(
             f"model file: not one float32 tensor {NAME!r} of {n_items} x {factors} in {size} bytes"
         )
@@ -55,3 +55,8 @@ def decode_items(data: bytes, n_items: int, factors: int) -> NDArray[np.float32]
     if not np.isfinite(V).all():
         raise ProtocolError("model file: the item matrix holds a NaN or an infinity")
     return V
+
+
+def _written(header: object) -> str:
+    """Tells 1, 1.0 and true apart, which are equal in Python."""
+    return json.dumps(header, sort_keys=True)

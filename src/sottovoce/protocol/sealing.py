@@ -72,21 +72,23 @@ def open_reports(
     Eight bytes of a fresh public key are enough to tell reports apart: among a million honest ones
     two agree with probability 3e-8, and then one is lost.
     """
-    info = INFO + manifest_hash
-    private = X25519PrivateKey.from_private_bytes(private_key)
-    opened = bytearray()
-    keys = bytearray()
+    if len(sealed) % SEALED:
+        raise ProtocolError(f"{len(sealed)} bytes are not a number of sealed reports")
+    private, info = X25519PrivateKey.from_private_bytes(private_key), INFO + manifest_hash
+    opened: list[bytes] = []
+    failed: list[int] = []
     for at in range(0, len(sealed), SEALED):
         try:
-            plain = SUITE.decrypt(sealed[at : at + SEALED], private, info=info)
+            opened.append(SUITE.decrypt(sealed[at : at + SEALED], private, info=info))
         except (InvalidTag, ValueError):
-            continue
-        opened += plain
-        keys += sealed[at : at + 8]
-    reports = np.frombuffer(bytes(opened), dtype="<u4").astype(np.uint32)
+            failed.append(at // SEALED)
+    reports = np.frombuffer(b"".join(opened), dtype="<u4").astype(np.uint32)
     known = reports >> np.uint32(1) < n_directions
-    return Opened(
-        reports[known],
-        np.frombuffer(bytes(keys), dtype="<u8").astype(np.uint64)[known],
-        len(sealed) // SEALED - int(known.sum()),
-    )
+    keys = np.delete(_key_prefixes(sealed), failed)[known]
+    return Opened(reports[known], keys, len(sealed) // SEALED - len(keys))
+
+
+def _key_prefixes(sealed: bytes) -> NDArray[np.uint64]:
+    """The first eight bytes of every encapsulated key."""
+    rows = np.frombuffer(sealed, dtype=np.uint8).reshape(-1, SEALED)
+    return np.ascontiguousarray(rows[:, :8]).view("<u8").ravel().astype(np.uint64)

@@ -30,36 +30,47 @@ def read_object(raw: bytes, *, most: int, what: str) -> dict[str, Any]:
     return value
 
 
+def shown(value: object) -> str:
+    """A refused value, for a message: short, and never unrolled, however deep it is nested."""
+    if isinstance(value, dict | list):
+        return f"a {type(value).__name__} of {len(value)}"
+    try:
+        return f"{value!r:.80}"
+    except ValueError:  # an integer of more digits than Python writes out
+        return "a number far too long"
+
+
 def exact_keys(value: dict[str, Any], keys: set[str], what: str) -> None:
     """Refuse what is missing and what is unknown."""
     missing, unknown = keys - set(value), set(value) - keys
     if missing or unknown:
-        raise ProtocolError(f"{what}: missing {sorted(missing)}, unknown {sorted(unknown)}")
+        known = f"missing {sorted(missing)}, unknown {sorted(unknown)}"
+        raise ProtocolError(f"{what}: {known:.400}")
 
 
 def whole(value: object, *, least: int, most: int, what: str) -> int:
     """An integer, and not a boolean, within its range."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise ProtocolError(f"{what}: a whole number in {least}..{most}, not {value!r:.80}")
+        raise ProtocolError(f"{what}: a whole number in {least}..{most}, not {shown(value)}")
     return value
 
 
-def number(value: object, *, what: str, positive: bool = False) -> float:
-    """A finite number that is not negative."""
+def number(value: object, *, least: float, what: str) -> float:
+    """A finite number of at least `least`, which is not negative."""
     try:
         known = float(value) if isinstance(value, int | float) else -1.0
     except OverflowError:
         known = -1.0
-    if isinstance(value, bool) or not isfinite(known) or known < 0 or (positive and known == 0):
-        raise ProtocolError(f"{what}: a finite number that is not negative, not {value!r:.80}")
+    if isinstance(value, bool) or not isfinite(known) or known < least:
+        raise ProtocolError(f"{what}: a finite number of at least {least:g}, not {shown(value)}")
     return known
 
 
 def text(value: object, *, most: int, what: str) -> str:
     """A string that is not empty and has at most `most` characters."""
     if not isinstance(value, str) or not 0 < len(value) <= most:
-        raise ProtocolError(f"{what}: a string of 1..{most} characters, not {value!r:.80}")
-    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise ProtocolError(f"{what}: a string of 1..{most} characters, not {shown(value)}")
+    if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
         raise ProtocolError(f"{what}: half of a surrogate pair is not a character")
     return value
 
@@ -67,7 +78,7 @@ def text(value: object, *, most: int, what: str) -> str:
 def hexadecimal(value: object, *, what: str) -> bytes:
     """32 bytes in lower-case hexadecimal."""
     if not isinstance(value, str) or not _HASH.fullmatch(value):
-        raise ProtocolError(f"{what}: 64 lower-case hexadecimal digits, not {value!r:.80}")
+        raise ProtocolError(f"{what}: 64 lower-case hexadecimal digits, not {shown(value)}")
     return bytes.fromhex(value)
 
 

@@ -43,7 +43,8 @@ class Heartbeat:
         """Finish the beat that is under way, and no more."""
         self._stopping = True
         self._awake.set()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
 
     def _run(self) -> None:
         while not self._stopping:
@@ -57,6 +58,9 @@ class Heartbeat:
             except Exception:
                 self.failures += 1
                 log.exception("a beat failed")
-            wait = min(self._interval * 2**self.failures, self._slowest)
             if not self._stopping:
-                self._awake.wait(wait if self.failures else self._interval)
+                self._awake.wait(self._pause())
+
+    def _pause(self) -> float:
+        """Seconds to the next beat. The exponent is capped: after a day of failures too."""
+        return min(self._interval * 2.0 ** min(self.failures, 30), self._slowest)

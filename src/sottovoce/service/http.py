@@ -1,11 +1,13 @@
 """HTTP without surprises: bodies are capped while they are read, errors are problem+json.
 
-Nothing that a request carries (address, agent, time, body) is put into an answer or into a log.
+Nothing that a request carries (address, agent, time, body) is put into a log; an answer says at
+most which value was refused, to whoever sent it.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -13,7 +15,16 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 
-from sottovoce.errors import ProtocolError, RefusedError, StoreError, UnavailableError
+from sottovoce.errors import (
+    ClosedError,
+    NotFoundError,
+    ProtocolError,
+    RefusedError,
+    StoreError,
+    TooEarlyError,
+    UnavailableError,
+    WrongEpochError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -24,18 +35,34 @@ log = logging.getLogger("sottovoce")
 
 STATUS_OF = {
     ProtocolError: HTTPStatus.BAD_REQUEST,
+    ClosedError: HTTPStatus.GONE,
+    NotFoundError: HTTPStatus.NOT_FOUND,
     RefusedError: HTTPStatus.CONFLICT,
     StoreError: HTTPStatus.SERVICE_UNAVAILABLE,
+    TooEarlyError: HTTPStatus.TOO_EARLY,
     UnavailableError: HTTPStatus.SERVICE_UNAVAILABLE,
 }
+BLANK = "about:blank"
+KIND_OF = {
+    ClosedError: "urn:sottovoce:closed",
+    WrongEpochError: "urn:sottovoce:wrong-epoch",
+}
+"""The `type` of a problem, where its status alone does not say what to do."""
+_DIGITS = re.compile("[0-9]+")
+_LONGEST_LENGTH = 18
+"""Digits: Python refuses to convert thousands of them."""
 
 
 def problem(
-    status: HTTPStatus, detail: str, headers: Mapping[str, str] | None = None
+    status: HTTPStatus,
+    detail: str,
+    headers: Mapping[str, str] | None = None,
+    *,
+    kind: str = BLANK,
 ) -> JSONResponse:
-    """RFC 9457: a status, its name, and what to do about it."""
+    """RFC 9457: a status, its name, what to do about it; `kind` where programs must tell apart."""
     return JSONResponse(
-        {"type": "about:blank", "title": status.phrase, "status": status, "detail": detail},
+        {"type": kind, "title": status.phrase, "status": status, "detail": detail},
         status,
         headers=headers,
         media_type="application/problem+json",
@@ -44,14 +71,17 @@ def problem(
 
 async def read_body(request: Request, most: int) -> bytes:
     """The body, or 413 as soon as it is longer: what is refused was never held in memory."""
+    too_long = HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {most} bytes")
     declared = request.headers.get("content-length", "0")
-    if not declared.isdecimal() or int(declared) > most:
-        raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {most} bytes")
+    if not _DIGITS.fullmatch(declared):
+        raise HTTPException(HTTPStatus.BAD_REQUEST, "the length of the body is not a number")
+    if len(declared) > _LONGEST_LENGTH or int(declared) > most:
+        raise too_long
     body = bytearray()
     async for piece in request.stream():
+        if len(body) + len(piece) > most:
+            raise too_long
         body += piece
-        if len(body) > most:
-            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {most} bytes")
     return bytes(body)
 
 
@@ -67,7 +97,8 @@ def errors_as_problems() -> dict[type[Exception] | int, Callable[..., Awaitable[
         if status is HTTPStatus.SERVICE_UNAVAILABLE:
             log.warning("%s: %s", type(error).__name__, error)
             return problem(status, "not now; the same again later", {"Retry-After": "5"})
-        return problem(status, str(error))
+        kind = next((kind for cause, kind in KIND_OF.items() if isinstance(error, cause)), BLANK)
+        return problem(status, str(error), kind=kind)
 
     async def gone(_: Request, __: Exception) -> Response:
         return Response(status_code=HTTPStatus.BAD_REQUEST)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import MISSING, Field, fields, is_dataclass
+from math import inf, isfinite
 from pathlib import Path
 from types import NoneType
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from sottovoce.errors import SettingsError
+from sottovoce.protocol.strict import shown
 
 T = TypeVar("T")
 
@@ -17,7 +19,7 @@ def read_settings(path: Path, kind: type[T]) -> T:
     """The file as a dataclass; nested dataclasses are tables, paths are relative to the file."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise SettingsError(f"{path}: cannot be read as TOML: {error}") from error
     try:
         return _table(content, kind, "", path.parent)
@@ -54,8 +56,8 @@ def _value(value: object, kind: Any, name: str, base: Path) -> Any:
         return _table(value, kind, f"{name}.", base)
     if kind is Path and isinstance(value, str) and value:
         return base / value
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+    if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
+        return _finite(value, name)
     if choices and value in choices:
         return value
     if (
@@ -63,13 +65,25 @@ def _value(value: object, kind: Any, name: str, base: Path) -> Any:
         or not isinstance(value, kind)
         or isinstance(value, bool) != (kind is bool)
     ):
-        wanted = ", ".join(map(repr, choices)) or getattr(kind, "__name__", kind)
-        raise SettingsError(f"{name} must be {wanted}, not {value!r:.80}")
+        plain = "a table" if is_dataclass(kind) else getattr(kind, "__name__", kind)
+        wanted = ", ".join(map(repr, choices)) or plain
+        raise SettingsError(f"{name} must be {wanted}, not {shown(value)}")
     return value
+
+
+def _finite(value: float, name: str) -> float:
+    """TOML has `nan`, `inf` and integers beyond any float; none of them can be a setting."""
+    try:
+        known = float(value)
+    except OverflowError:
+        known = inf
+    if not isfinite(known):
+        raise SettingsError(f"{name} must be a finite number, not {shown(value)}")
+    return known
 
 
 def _named_tables(value: object, kind: Any, name: str, base: Path) -> dict[str, Any]:
     """A table whose keys are names that the operator chose."""
     if not isinstance(value, dict):
-        raise SettingsError(f"{name} must be a table, not {value!r:.80}")
+        raise SettingsError(f"{name} must be a table, not {shown(value)}")
     return {key: _value(entry, kind, f"{name}.{key}", base) for key, entry in value.items()}

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from sottovoce.atomic import write_atomically
 from sottovoce.errors import CheckpointError, SettingsError
 from sottovoce.mechanism import Settings
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from typing import Any
 
     from numpy.typing import NDArray
@@ -39,21 +38,6 @@ class ModelFile:
     epochs_done: int
     extra: dict[str, Any] = field(default_factory=dict)
     """Anything that fits JSON; a checkpoint keeps its data's fingerprint and its results here."""
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """All of it or nothing, even when the power goes."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def write_model(path: Path, model: ModelFile) -> None:

@@ -179,10 +179,15 @@ def _settle(
         _write_head(path, history.head, disk)
 
 
+def _private(path: str, flags: int) -> int:
+    """Like the log, for its owner's eyes alone, whatever the umask."""
+    return os.open(path, flags, 0o600)
+
+
 def _write_head(log: Path, head: Head, disk: Disk) -> None:
     path = head_of(log)
     temporary = path.with_name(path.name + ".new")
-    with temporary.open("wb", buffering=0) as file:
+    with open(temporary, "wb", buffering=0, opener=_private) as file:
         disk.write(file, head.line)
         disk.sync(file)
     disk.replace(temporary, path)

@@ -1,0 +1,167 @@
+"""One sync, step by step; the package's docstring has the order and the reasons."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from sottovoce.client.learning import learn
+from sottovoce.client.reporting import make_batch, pause_before_sending
+from sottovoce.errors import BudgetExceededError, ClosedError
+from sottovoce.privacy import Charge, rounded_up
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from fractions import Fraction
+
+    from sottovoce.client.api import ProxyApi
+    from sottovoce.client.learning import Edition
+    from sottovoce.client.reporting import Entropy, Words
+    from sottovoce.client.store import Store, Waiting
+    from sottovoce.privacy import Ledger
+
+Outcome = Literal[
+    "sent",
+    "already sent",
+    "already charged",
+    "not open",
+    "paused",
+    "limit reached",
+    "too late",
+    "nothing asked",
+]
+
+SENTENCES: dict[Outcome, str] = {
+    "sent": "The batch of epoch {epoch} was sent.",
+    "already sent": "The batch of epoch {epoch} had been sent before; nothing more was.",
+    "already charged": (
+        "The ledger has a charge for epoch {epoch} that the database does not know, as after a "
+        "restored backup or after forgetting; nothing is reported in this epoch again."
+    ),
+    "not open": "Epoch {epoch} takes no reports at this time; nothing was sent.",
+    "paused": "Reporting is paused; nothing was sent.",
+    "limit reached": (
+        "The lifetime limit does not allow another batch; nothing was sent, recommending goes on."
+    ),
+    "too late": (
+        "The batch of epoch {epoch} came too late: as far as this device knows it was not counted; "
+        "what was charged for it stays spent."
+    ),
+    "nothing asked": "The model is finished: no reports are asked for, and nothing was sent.",
+}
+
+
+@dataclass(frozen=True)
+class Synced:
+    """What a sync came to."""
+
+    epoch: int
+    """Of the manifest that holds now."""
+    outcome: Outcome
+    """What happened to this epoch's batch."""
+    lost: int | None
+    """An earlier epoch whose batch this sync had to give up, if there was one."""
+    spent: float
+    """Of the lifetime budget so far; rounded up."""
+    remaining: float
+    """What is left of it; rounded down."""
+    sentence: str
+    """All of it in plain words."""
+
+
+@dataclass(frozen=True)
+class Syncing:
+    """Everything that one sync works with; the caller holds the folder's lock."""
+
+    store: Store
+    api: ProxyApi
+    ledger: Ledger
+    clock: Callable[[], float]
+    entropy: Entropy
+    words: Words
+    sleep: Callable[[float], None]
+    jitter: float
+
+    def run(self, *, accept_new_terms: bool) -> Synced:
+        """Settle, learn, take part."""
+        left_over = self.store.waiting()
+        settled = None if left_over is None else self._deliver(left_over)
+        edition = learn(self.store, self.api, accept_new_terms=accept_new_terms)
+        epoch = edition.manifest.epoch
+        if left_over is not None and settled is not None and left_over.epoch == epoch:
+            return self._result(epoch, settled, None)
+        lost = left_over.epoch if left_over is not None and settled == "too late" else None
+        return self._result(epoch, self._take_part(edition), lost)
+
+    def _take_part(self, edition: Edition) -> Outcome:
+        """At most one batch in an epoch, ever."""
+        manifest = edition.manifest
+        state, purpose = self.store.batch(manifest.epoch) or (None, b"")
+        if state == "sent":
+            return "already sent"
+        if state == "dropped" and self._was_charged(purpose):
+            return "too late"
+        if manifest.public_key is None:
+            return "nothing asked"
+        if self.store.paused or self.store.waiting() is not None:
+            return "paused"  # a batch still waits only if its owner said so
+        if not manifest.asks_for_reports(self.clock()):
+            return "not open"
+        if state == "dropped":
+            return "limit reached"
+        if any(charge.epoch == manifest.epoch for charge in self._charges()):
+            return "already charged"
+        rows = edition.rows_of(self.store.items())
+        batch = make_batch(edition, rows, self.words, self.entropy)
+        self.store.keep(batch)
+        return self._deliver(batch)
+
+    def _deliver(self, batch: Waiting) -> Outcome:
+        """From stored to sent; every step may be repeated, in this sync or a later one."""
+        if self.clock() >= batch.closes:
+            self.store.done(batch.epoch, "dropped")
+            return "too late"
+        if self.store.paused:
+            return "paused"
+        try:
+            self.ledger.charge(batch.charge)
+        except BudgetExceededError:
+            self.store.done(batch.epoch, "dropped")
+            return "limit reached"
+        self.store.charged(batch.epoch, self.ledger.head)
+        self._wait(batch)
+        return self._send(batch)
+
+    def _wait(self, batch: Waiting) -> None:
+        most = min(self.jitter, batch.closes - self.clock())
+        if most > 0:
+            self.sleep(pause_before_sending(most, self.entropy))
+
+    def _send(self, batch: Waiting) -> Outcome:
+        if self.store.paused:  # while we slept
+            return "paused"
+        try:
+            self.api.send(batch.batch)
+        except ClosedError:
+            self.store.done(batch.epoch, "dropped")
+            return "too late"
+        self.store.done(batch.epoch, "sent")
+        return "sent"
+
+    def _charges(self) -> list[Charge]:
+        return [entry.what for entry in self.ledger.entries if isinstance(entry.what, Charge)]
+
+    def _was_charged(self, purpose: bytes) -> bool:
+        return any(charge.purpose == purpose for charge in self._charges())
+
+    def _result(self, epoch: int, outcome: Outcome, lost: int | None) -> Synced:
+        sentence = SENTENCES[outcome].format(epoch=epoch)
+        if lost is not None:
+            sentence += " " + SENTENCES["too late"].format(epoch=lost)
+        spent, remaining = rounded_up(self.ledger.spent), rounded_down(self.ledger.remaining)
+        return Synced(epoch, outcome, lost, spent, remaining, sentence)
+
+
+def rounded_down(amount: Fraction) -> float:
+    """The largest float that is not above the amount: what is left is never overstated."""
+    return 0.0 - rounded_up(-amount)

@@ -1,0 +1,162 @@
+"""`sottovoce client`, over a real socket, from the first command to the last."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from sottovoce.cli.client import app
+from sottovoce.errors import DataError, SettingsError, StoreError, UntrustedError
+from tests.client.loopback import LoopbackServer, serve
+from tests.client.world import COST, FakeProxy, World, item
+
+runner = CliRunner()
+
+
+class Device:
+    """The command line in one folder, beside a proxy whose epoch is open now."""
+
+    def __init__(self, folder: Path, server: LoopbackServer):
+        self.world, self.folder, self.server = World(), folder, server
+        now = int(time.time())
+        self.open_now = {"opens": now - 60, "closes": now + 3600}
+        self.proxy = FakeProxy(self.world, **self.open_now)
+        server.answer = serve(self.proxy)
+
+    def __call__(self, command: str, *arguments: str) -> Result:
+        return runner.invoke(app, [command, "--folder", str(self.folder), *arguments])
+
+    def init(self) -> Result:
+        key = self.world.verification_key.hex()
+        return self("init", "--proxy", self.server.url, "--key", key, "--limit", "25")
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> Iterator[Device]:
+    with LoopbackServer() as server:
+        yield Device(tmp_path / "client", server)
+
+
+def test_a_life_on_the_command_line(device: Device, tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    assert str(device.folder) in device.init().stdout.replace("\n", "")
+    assert device("record", item(3), item(7), "unheard-of").stdout == "3 new\n"
+    synced = device("sync", "--json", str(out))
+    assert "The batch of epoch 1 was sent." in synced.stdout
+    assert json.loads(out.read_text())["outcome"] == "sent"
+    assert json.loads(out.read_text())["spent"] == COST
+    assert "had been sent before" in device("sync").stdout
+    found = device("recommend", "-n", "3", "--json", str(out))
+    listed = json.loads(out.read_text())["recommendations"]
+    assert len(listed) == 3
+    assert all(each["id"] in found.stdout for each in listed)
+    assert listed[0]["because"]["id"] in (item(3), item(7))
+    assert len(device.proxy.received) == 1
+
+
+def test_status_for_people_and_machines(device: Device, tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    device.init()
+    assert "none yet" in device("status").stdout
+    device("record", item(3), "unheard-of")
+    device("sync")
+    told = device("status", "--json", str(out)).stdout
+    assert f"epsilon {COST} of 25.0" in told
+    assert "unheard-of" in told
+    status = json.loads(out.read_text())
+    assert (status["known"], status["unknown"]) == (1, ["unheard-of"])
+    assert status["terms"]["mechanism"] == "loudest"
+    (device.folder / "ledger").unlink()
+    assert "no ledger" in device("status").stdout
+
+
+def test_another_limit(device: Device) -> None:
+    device.init()
+    assert "may cost 40 from now on" in device("limit", "40").stdout
+    assert "of 40.0" in device("status").stdout
+
+
+def test_a_csv_file(device: Device, tmp_path: Path) -> None:
+    device.init()
+    file = tmp_path / "watched.csv"
+    file.write_text(f"movieId,when\n{item(1)},2020\n{item(2)},2021\n")
+    result = device("record", "--csv", str(file), "--column", "movieId")
+    assert result.stdout == "2 new\n"
+    assert isinstance(device("record", "--csv", str(file)).exception, DataError)
+
+
+def test_pause_and_resume(device: Device) -> None:
+    device.init()
+    device("pause")
+    assert "paused" in device("sync").stdout
+    assert device.proxy.received == []
+    device("resume")
+    assert "was sent" in device("sync").stdout
+
+
+def test_new_terms_are_asked_about(device: Device) -> None:
+    device.init()
+    device("sync")
+    device.proxy.publish(device.world.signed(2, reports=5, **device.open_now))
+    refused = device("sync").exception
+    assert isinstance(refused, UntrustedError)
+    assert "--accept-new-terms" in str(refused)
+    assert "was sent" in device("sync", "--accept-new-terms").stdout
+
+
+def test_forgetting_is_asked_for(device: Device) -> None:
+    device.init()
+    device("record", item(1))
+    device("sync")
+    assert isinstance(device("forget").exception, SettingsError)
+    assert "stays spent" in device("forget", "--yes").stdout
+    assert isinstance(device("recommend").exception, StoreError)
+    assert f"epsilon {COST} of 25.0" in device("status").stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["init", "--proxy", "http://proxy.example", "--key", "00" * 32, "--limit", "5"],
+        ["init", "--proxy", "https://proxy.example", "--key", "00" * 31, "--limit", "5"],
+        ["init", "--proxy", "https://proxy.example", "--key", "xyz", "--limit", "5"],
+        ["init", "--proxy", "https://proxy.example", "--key", "00" * 32, "--limit", "nan"],
+        ["record"],
+        ["record", "a", "--csv", "b.csv"],
+    ],
+)
+def test_what_cannot_work_is_refused(tmp_path: Path, arguments: list[str]) -> None:
+    command, *rest = arguments
+    result = runner.invoke(app, [command, "--folder", str(tmp_path / "client"), *rest])
+    assert isinstance(result.exception, SettingsError)
+
+
+def test_the_folder_among_the_users_own_data(
+    device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platformdirs.user_data_dir", lambda name: str(tmp_path / "data" / name))
+    key = device.world.verification_key.hex()
+    runner.invoke(app, ["init", "--proxy", device.server.url, "--key", key, "--limit", "5"])
+    assert (tmp_path / "data" / "sottovoce" / "client" / "client.db").exists()
+
+
+def test_through_the_whole_program_an_error_is_one_line_and_code_2(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "sottovoce", "client", "status", "--folder", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("sottovoce: ")
+    assert "there is no client; begin one first" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_every_command_has_an_example() -> None:
+    for command in app.registered_commands:
+        assert command.callback is not None
+        assert "sottovoce client " in str(command.callback.__doc__)

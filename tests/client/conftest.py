@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.client.world import FakeProxy, World, item
+
+if TYPE_CHECKING:
+    from sottovoce.client import Client
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def proxy(world: World) -> FakeProxy:
+    return FakeProxy(world)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "client"
+
+
+@pytest.fixture
+def client(world: World, folder: Path) -> Iterator[Client]:
+    with world.create(folder) as made:
+        made.record([item(3), item(7), item(20)])
+        yield made

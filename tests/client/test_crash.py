@@ -1,0 +1,349 @@
+"""A crash anywhere: one batch an epoch, charged once, sent again byte for byte."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from sottovoce.client import Client
+from sottovoce.client.database import Database
+from sottovoce.errors import ClosedError, SottovoceError, UnavailableError
+from sottovoce.protocol import Batch
+from tests.client.world import COST, DAY, REPORTS, FakeProxy, FastDisk, World, charges, item, sha
+
+
+class PowerCut(BaseException):
+    """No error of the program: its end."""
+
+
+class Life:
+    """So many things are done, and nothing ever after."""
+
+    def __init__(self, steps: int):
+        self.left = steps
+
+    def step(self, *_: object) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise PowerCut
+
+
+FOREVER = 10**9
+
+
+class MortalDisk(FastDisk):
+    """Dies between any two things that the ledger does to its files, and inside a write."""
+
+    def __init__(self, life: Life):
+        self.life = life
+
+    def write(self, file: io.FileIO, content: bytes) -> None:
+        if self.life.left == 0:
+            super().write(file, content[: len(content) // 2])
+        self.life.step()
+        super().write(file, content)
+
+    def truncate(self, file: io.FileIO, size: int) -> None:
+        self.life.step()
+        super().truncate(file, size)
+
+    def sync(self, file: io.FileIO) -> None:
+        self.life.step()
+
+    def sync_folder(self, folder: Path) -> None:
+        self.life.step()
+
+    def replace(self, source: Path, target: Path) -> None:
+        self.life.step()
+        super().replace(source, target)
+
+    def link(self, source: Path, target: Path) -> None:
+        self.life.step()
+        super().link(source, target)
+
+    def remove(self, path: Path) -> None:
+        self.life.step()
+        super().remove(path)
+
+
+class MortalDatabase(Database):
+    """Dies before a commit or right after it."""
+
+    life = Life(FOREVER)
+
+    def commit(self) -> None:
+        self.life.step()
+        super().commit()
+        self.life.step()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _mortal_databases() -> object:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sottovoce.client.store.Database", MortalDatabase)
+        yield
+
+
+@contextmanager
+def lasting(life: Life) -> Iterator[None]:
+    """Databases live as long as this, and others come after."""
+    MortalDatabase.life = life
+    try:
+        with suppress(PowerCut):
+            yield
+    finally:
+        MortalDatabase.life = Life(FOREVER)
+
+
+def sync_for(world: World, proxy: FakeProxy, folder: Path, steps: int) -> str | None:
+    """One run of the program that ends, one way or the other; its outcome if it had one."""
+    life = Life(steps)
+    proxy.before = proxy.after = life.step
+    outcome = None
+    with lasting(life), world.open(folder, disk=MortalDisk(life)) as client:
+        outcome = client.sync(proxy, sleep=life.step, jitter=60).outcome
+    proxy.before = proxy.after = lambda call: None
+    return outcome
+
+
+def make(folder: Path) -> tuple[World, FakeProxy]:
+    world = World()
+    with world.create(folder) as client:
+        client.record([item(1), item(2)])
+    return world, FakeProxy(world)
+
+
+def check(proxy: FakeProxy, folder: Path) -> None:
+    """What left was charged; one batch and one charge an epoch."""
+    distinct = set(proxy.received)
+    purposes = [charge.purpose for charge in charges(folder)]
+    assert {sha(batch) for batch in distinct} <= set(purposes)
+    by_epoch = Counter(Batch.decode(batch, REPORTS).epoch for batch in distinct)
+    assert all(count == 1 for count in by_epoch.values())
+    assert all(n == 1 for n in Counter(charge.epoch for charge in charges(folder)).values())
+
+
+def test_a_crash_after_every_step_of_a_sync(tmp_path: Path) -> None:
+    steps, died_sent = 0, 0
+    while True:
+        folder = tmp_path / str(steps)
+        world, proxy = make(folder)
+        outcome = sync_for(world, proxy, folder, steps)
+        check(proxy, folder)
+        died_sent += outcome is None and len(proxy.received) == 1
+        second = sync_for(world, proxy, folder, FOREVER)
+        assert second in ("sent", "already sent")
+        assert len(set(proxy.received)) == 1
+        assert [charge.purpose for charge in charges(folder)] == [sha(proxy.received[0])]
+        check(proxy, folder)
+        if outcome is not None:
+            assert (outcome, second) == ("sent", "already sent")
+            break
+        steps += 1
+    assert steps >= 20
+    assert died_sent > 2  # after the batch arrived, before that was noted
+
+
+def test_a_crash_after_every_step_and_then_the_next_epoch(tmp_path: Path) -> None:
+    """What is left over belongs to an epoch that closed meanwhile."""
+    steps = 0
+    while True:
+        folder = tmp_path / str(steps)
+        world, proxy = make(folder)
+        outcome = sync_for(world, proxy, folder, steps)
+        world.now += DAY
+        proxy.publish(world.signed(2))
+        assert sync_for(world, proxy, folder, FOREVER) == "sent"
+        check(proxy, folder)
+        assert charges(folder)[-1].epoch == 2
+        with world.open(folder) as client:
+            assert set(client.status().batches) <= {"sent", "dropped"}
+        if outcome is not None:
+            break
+        steps += 1
+
+
+def test_a_crash_after_every_step_of_creating(tmp_path: Path) -> None:
+    steps = 0
+    while True:
+        folder, world, life = tmp_path / str(steps), World(), Life(steps)
+        with lasting(life):
+            world.create(folder, limit=50, disk=MortalDisk(life)).close()
+        if life.left >= 0:
+            break
+        with suppress(SottovoceError):  # it may be there already
+            world.create(folder, limit=50).close()
+        with world.open(folder) as client:
+            status = client.status()
+            assert (status.limit, status.spent, status.problem) == (50.0, 0.0, None)
+        steps += 1
+    assert steps > 8
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(0, 45), min_size=1, max_size=8))
+def test_any_number_of_crashes(lives: list[int]) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "client"
+        world, proxy = make(folder)
+        for steps in lives:
+            sync_for(world, proxy, folder, steps)
+            check(proxy, folder)
+        assert sync_for(world, proxy, folder, FOREVER) in ("sent", "already sent")
+        assert len(set(proxy.received)) == 1
+        assert len(charges(folder)) == 1
+
+
+class Lifetime(RuleBasedStateMachine):
+    """Epochs, crashes, silence, refusals, pauses, forgetting, restored backups, in any order."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.place = tempfile.TemporaryDirectory()
+        self.folder = Path(self.place.name) / "client"
+        self.world, self.proxy = make(self.folder)
+        self.epoch = 1
+        self.back_up()
+
+    @rule(steps=st.integers(0, 45))
+    def crash(self, steps: int) -> None:
+        sync_for(self.world, self.proxy, self.folder, steps)
+
+    @rule()
+    def sync(self) -> None:
+        sync_for(self.world, self.proxy, self.folder, FOREVER)
+
+    @rule(kind=st.sampled_from([UnavailableError, ClosedError]), arrived=st.booleans())
+    def fail(self, kind: type[SottovoceError], arrived: bool) -> None:
+        def refuse(call: str) -> None:
+            if call == "send":
+                raise kind("no")
+
+        if arrived and kind is UnavailableError:
+            self.proxy.after = refuse
+        else:
+            self.proxy.before = refuse
+        with self.world.open(self.folder) as client, suppress(UnavailableError):
+            client.sync(self.proxy)
+        self.proxy.before = self.proxy.after = lambda call: None
+
+    @rule(hours=st.sampled_from([12, 24, 48]))
+    def time_passes(self, hours: int) -> None:
+        self.world.now += hours * 3600
+        self.epoch = min(int(self.world.now // DAY), 8)
+        self.proxy.publish(self.world.signed(self.epoch))
+
+    @rule(on=st.booleans())
+    def pause(self, on: bool) -> None:
+        with self.world.open(self.folder) as client:
+            client.pause(on=on)
+
+    @rule()
+    def forget(self) -> None:
+        with self.world.open(self.folder) as client:
+            client.forget()
+
+    @rule()
+    def back_up(self) -> None:
+        shutil.copy(self.folder / "client.db", Path(self.place.name) / "backup")
+
+    @rule()
+    def restore(self) -> None:
+        for left in self.folder.glob("client.db-*"):
+            left.unlink()
+        shutil.copy(Path(self.place.name) / "backup", self.folder / "client.db")
+
+    @invariant()
+    def one_batch_an_epoch_and_paid_for(self) -> None:
+        check(self.proxy, self.folder)
+
+    def teardown(self) -> None:
+        self.place.cleanup()
+
+
+TestLifetime = Lifetime.TestCase
+TestLifetime.settings = settings(max_examples=25, stateful_step_count=20)
+
+
+VICTIM = """
+import os, signal, sys
+from pathlib import Path
+from sottovoce.privacy.ledger import Disk
+from tests.client import world as w
+from tests.client.test_crash import Life, MortalDatabase, MortalDisk
+
+class Killed(Life):
+    def step(self, *_):
+        self.left -= 1
+        if self.left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+folder, manifest, catalogue, model, steps = Path(sys.argv[1]), *sys.argv[2:5], int(sys.argv[5])
+life = Killed(steps)
+
+class Proxy:
+    def manifest(self): life.step(); return bytes.fromhex(manifest)
+    def model(self, sha256, most): life.step(); return Path(model).read_bytes()
+    def catalogue(self, sha256): life.step(); return Path(catalogue).read_bytes()
+    def send(self, batch):
+        life.step()
+        with (folder.parent / "received").open("ab") as file:
+            file.write(batch)
+        life.step()
+
+import sottovoce.client.store
+sottovoce.client.store.Database = MortalDatabase
+MortalDatabase.life = life
+client = sottovoce.client.Client.open(folder, clock=lambda: 1.5 * w.DAY, disk=MortalDisk(life))
+print(client.sync(Proxy()).outcome)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="kills processes as POSIX does")
+def test_a_process_that_is_killed_takes_up_where_it_was(tmp_path: Path) -> None:
+    """The real thing: no exception is raised, no file closed, no transaction rolled back."""
+    folder = tmp_path / "client"
+    world, proxy = make(folder)
+    manifest = proxy.signed.manifest
+    (tmp_path / "model").write_bytes(world.files[manifest.model])
+    (tmp_path / "catalogue").write_bytes(world.catalogue.raw)
+    arguments = [folder, proxy.data.hex(), tmp_path / "catalogue", tmp_path / "model"]
+
+    def run(steps: int) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", VICTIM, *map(str, arguments), str(steps)]
+        root = Path(__file__).parents[2]
+        return subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=root,
+            env=os.environ | {"PYTHONPATH": str(root)},
+        )
+
+    for steps in (7, 8, 3, 5):
+        assert run(steps).returncode == -signal.SIGKILL
+        assert len(charges(folder)) <= 1
+    assert (tmp_path / "received").exists()  # the last one died before it could note that
+    assert run(FOREVER).stdout.strip() == "sent"
+    assert run(FOREVER).stdout.strip() == "already sent"
+    received = (tmp_path / "received").read_bytes()
+    size = 56 + 52 * REPORTS
+    batches = {received[at : at + size] for at in range(0, len(received), size)}
+    assert [charge.purpose for charge in charges(folder)] == [sha(batch) for batch in batches]
+    with Client.open(folder) as client:
+        assert client.status().spent == COST

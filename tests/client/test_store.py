@@ -1,0 +1,319 @@
+"""The folder: private, durable, refused when it is not what it must be, and forgettable."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from sottovoce.client import Client, Terms
+from sottovoce.client import database as database_module
+from sottovoce.client.store import Waiting
+from sottovoce.errors import SettingsError, StoreError
+from sottovoce.privacy import Charge
+from tests.client.world import COST, DAY, FakeProxy, World, charges, item, sha
+
+
+def raw(folder: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in folder.iterdir())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX permissions")
+def test_everything_is_the_owners_alone(
+    client: Client, proxy: FakeProxy, world: World, folder: Path
+) -> None:
+    client.sync(proxy)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
+    assert {"client.db", "client.db-wal", "ledger", "ledger.head"} <= set(modes)
+    assert set(modes.values()) == {0o600}, modes
+
+
+def test_the_database_is_set_up_to_be_durable_and_to_forget(client: Client) -> None:
+    rows = client._store._db.rows
+    assert rows("PRAGMA journal_mode") == [("wal",)]
+    assert rows("PRAGMA synchronous") == [(2,)]
+    assert rows("PRAGMA secure_delete") == [(1,)]
+    assert rows("PRAGMA temp_store") == [(2,)]
+
+
+def test_an_item_is_kept_and_nothing_about_it(client: Client) -> None:
+    assert client._store._db.rows("SELECT * FROM interactions") == [
+        (item(3),),
+        (item(7),),
+        (item(20),),
+    ]
+
+
+# Creating and opening.
+
+
+def test_a_folder_has_one_client(client: Client, world: World, folder: Path) -> None:
+    with pytest.raises(StoreError, match="already"):
+        world.create(folder)
+    assert client.status().interactions == 3
+
+
+def test_a_client_needs_a_folder_of_its_own(world: World, tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("dear")
+    mode = tmp_path.stat().st_mode
+    with pytest.raises(StoreError, match=r"letter\.txt"):
+        world.create(tmp_path)
+    assert tmp_path.stat().st_mode == mode
+    with pytest.raises(StoreError):
+        world.create(tmp_path / "letter.txt")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"verification_key": b"short"},
+        {"limit": -1.0},
+        {"limit": float("nan")},
+        {"proxy_url": "http://proxy.example"},
+        {"proxy_url": "ftp://proxy.example"},
+        {"proxy_url": "proxy.example"},
+        {"proxy_url": "https://"},
+        {"proxy_url": "https://[::1"},
+        {"proxy_url": "https://proxy.example:99999"},
+        {"proxy_url": "https://me:secret@proxy.example"},
+        {"proxy_url": "https://proxy.example/?who=me"},
+        {"proxy_url": "https://proxy.example/#me"},
+    ],
+)
+def test_what_cannot_work_is_refused_at_the_start(folder: Path, changes: dict[str, object]) -> None:
+    settings: dict[str, object] = {
+        "proxy_url": "https://proxy.example",
+        "verification_key": bytes(32),
+        "limit": 5.0,
+    }
+    with pytest.raises(SettingsError):
+        Client.create(folder, **{**settings, **changes})  # type: ignore[arg-type]
+    assert not (folder / "client.db").exists()
+
+
+def test_opening_what_is_not_there_makes_nothing(folder: Path) -> None:
+    with pytest.raises(StoreError, match="no client"):
+        Client.open(folder)
+    assert not folder.exists()
+
+
+def test_a_database_of_a_newer_program_is_refused(client: Client, folder: Path) -> None:
+    client.close()
+    with sqlite3.connect(folder / "client.db") as plain:
+        plain.execute("PRAGMA user_version = 99")
+    plain.close()
+    with pytest.raises(StoreError, match="update sottovoce"):
+        Client.open(folder)
+
+
+def test_a_database_of_an_older_program_is_brought_up_to_date(
+    client: Client, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.close()
+    later = (*database_module.MIGRATIONS, ("CREATE TABLE later (x)", "CREATE TABLE more (x)"))
+    monkeypatch.setattr(database_module, "MIGRATIONS", later)
+    monkeypatch.setattr("sottovoce.client.store.MIGRATIONS", later)
+    for _ in range(2):
+        with Client.open(folder) as opened:
+            assert opened._store._db.version == len(later)
+            assert opened._store._db.rows("SELECT * FROM more") == []
+            assert opened.status().interactions == 3
+
+
+def test_a_migration_that_fails_leaves_the_file_as_it_was(
+    client: Client, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.close()
+    with monkeypatch.context() as patch:
+        later = (*database_module.MIGRATIONS, ("CREATE TABLE later (x)", "nonsense"))
+        patch.setattr(database_module, "MIGRATIONS", later)
+        patch.setattr("sottovoce.client.store.MIGRATIONS", later)
+        with pytest.raises(StoreError, match="nonsense"):
+            Client.open(folder)
+    with Client.open(folder) as opened:
+        assert opened._store._db.rows("SELECT name FROM sqlite_schema WHERE name = 'later'") == []
+
+
+def test_a_damaged_database_is_an_error_of_ours(client: Client, folder: Path) -> None:
+    client.close()
+    (folder / "client.db").write_bytes(b"not a database at all" * 500)
+    with pytest.raises(StoreError, match=r"client\.db"):
+        Client.open(folder)
+
+
+def test_creating_that_was_cut_short_says_so(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "client.db").touch()
+    with pytest.raises(StoreError, match="begin it again"):
+        Client.open(folder)
+
+
+def test_a_spoilt_file_is_fetched_again(client: Client, proxy: FakeProxy, world: World) -> None:
+    client.sync(proxy)
+    client._store._db.rows("UPDATE files SET content = zeroblob(9)")
+    with pytest.raises(StoreError, match="sync first"):
+        client.recommend()
+    client.sync(proxy)
+    assert client.recommend()
+
+
+def test_an_epoch_never_gets_a_second_batch(client: Client, proxy: FakeProxy) -> None:
+    """The last line of defence: the table itself refuses it, whatever a caller tries."""
+    client.sync(proxy)
+    store = client._store
+    second = Waiting(Charge(1, bytes(32), "loudest", 2.5, 4), 2 * DAY, b"another batch")
+    with pytest.raises(StoreError, match="UNIQUE"):
+        store.keep(second)
+    assert store.batch(1) == ("sent", sha(proxy.received[0]))
+
+
+# A disk that is full, or only for reading.
+
+
+def test_a_full_disk_sends_nothing_it_could_not_note(tmp_path: Path) -> None:
+    """Every size at which the disk can be full: an error of ours, and no damage."""
+    learnt: set[int | None] = set()
+    for room in range(100):
+        world = World(reports=300)  # a batch of several pages
+        proxy, folder = FakeProxy(world), tmp_path / str(room)
+        with world.create(folder, limit=1e4) as client:
+            if not sync_with(room, client, proxy):
+                break
+            assert proxy.received == []
+            learnt.add(client.status().epoch)
+            assert client._store._db.rows("PRAGMA integrity_check") == [("ok",)]
+            client._store._db.rows("PRAGMA max_page_count = 1000000")
+            assert client.sync(proxy).outcome == "sent"
+        assert [charge.purpose for charge in charges(folder)] == [sha(proxy.received[0])]
+    assert learnt == {None, 1}  # full while learning, and full while keeping the batch
+
+
+def sync_with(pages: int, client: Client, proxy: FakeProxy) -> bool:
+    """Whether the disk, with room for so many more pages, was full."""
+    rows = client._store._db.rows
+    rows(f"PRAGMA max_page_count = {rows('PRAGMA page_count')[0][0] + pages}")
+    try:
+        client.sync(proxy)
+    except StoreError:
+        return True
+    return False
+
+
+def test_a_database_only_for_reading_sends_nothing(
+    client: Client, proxy: FakeProxy, world: World, folder: Path
+) -> None:
+    client.sync(proxy)
+    world.now += DAY
+    proxy.publish(world.signed(2))
+    client._store._db.rows("PRAGMA query_only = ON")
+    for attempt in (
+        lambda: client.sync(proxy),
+        lambda: client.record([item(9)]),
+        lambda: client.pause(),
+        lambda: client.forget(),
+    ):
+        with pytest.raises(StoreError, match="readonly"):
+            attempt()
+    assert len(proxy.received) == 1
+    assert len(charges(folder)) == 1
+    assert client.recommend(1)
+    client._store._db.rows("PRAGMA query_only = OFF")
+    assert client.sync(proxy).outcome == "sent"
+
+
+def test_a_folder_that_went_away_is_an_error_of_ours(
+    world: World, proxy: FakeProxy, folder: Path
+) -> None:
+    with world.create(folder) as client:
+        folder.rename(folder.with_name("moved"))
+        with pytest.raises(StoreError):
+            client.sync(proxy)
+    assert proxy.calls == []
+
+
+def test_a_lock_that_is_not_one_is_an_error_of_ours(
+    client: Client, proxy: FakeProxy, folder: Path
+) -> None:
+    client.sync(proxy)
+    (folder / "client.lock").write_bytes(b"not a database at all" * 500)
+    with pytest.raises(StoreError, match=r"client\.lock"):
+        client.sync(proxy)
+
+
+# Forgetting.
+
+
+def test_forgetting_leaves_no_trace_of_an_item(
+    client: Client, proxy: FakeProxy, world: World, folder: Path
+) -> None:
+    client.record([f"a-very-private-thing-{n}" for n in range(2000)])
+    with pytest.raises(RuntimeError):
+        client.sync(proxy, sleep=_die, jitter=1)
+    waiting = client._store.waiting()
+    assert waiting is not None
+    model = world.files[proxy.signed.manifest.model]
+    before = raw(folder)
+    traces = [b"a-very-private", b"secret-item", b"Title 4", waiting.batch[56:100], model[200:260]]
+    assert all(trace in before for trace in traces)
+    client.forget()
+    after = raw(folder)
+    assert not any(trace in after for trace in traces)
+    client.close()
+    assert not any(trace in raw(folder) for trace in traces)
+    with world.create(folder.with_name("new")):
+        pass
+    new = (folder.with_name("new") / "client.db").stat().st_size
+    assert (folder / "client.db").stat().st_size == new  # nor of how much there was
+
+
+def _die(_: float) -> None:
+    raise RuntimeError("the lights went out")
+
+
+def test_what_was_spent_stays_spent_and_what_was_agreed_stays_agreed(
+    client: Client, proxy: FakeProxy, world: World, folder: Path
+) -> None:
+    client.sync(proxy)
+    client.pause()
+    client.forget()
+    status = client.status()
+    assert (status.interactions, status.batches, status.epoch) == (0, {}, 1)
+    assert (status.spent, status.paused) == (COST, True)
+    assert status.terms == Terms("loudest", 2.5, 4, 100)
+    with pytest.raises(StoreError, match="sync first"):
+        client.recommend()
+    client.pause(on=False)
+    assert client.sync(proxy).outcome == "already charged"
+    assert client.recommend(1)
+    assert len(proxy.received) == len(charges(folder)) == 1
+
+
+def test_forgetting_says_when_another_reader_keeps_traces(client: Client, folder: Path) -> None:
+    other = sqlite3.connect(folder / "client.db", isolation_level=None)
+    other.execute("BEGIN")
+    other.execute("SELECT count(*) FROM interactions").fetchall()
+    client._store._db.rows("PRAGMA busy_timeout = 1")
+    with pytest.raises(StoreError, match=r"do it again|locked"):
+        client.forget()
+    other.close()
+    client.forget()
+    assert b"secret-item" not in raw(folder)
+
+
+# Status.
+
+
+def test_status_before_and_after_a_sync(client: Client, proxy: FakeProxy) -> None:
+    client.record(["unheard of", item(3)])
+    before = client.status()
+    assert (before.epoch, before.terms, before.known) == (None, None, 0)
+    assert (before.spent, before.remaining, before.limit) == (0.0, 100.0, 100.0)
+    client.sync(proxy)
+    after = client.status()
+    assert (after.interactions, after.known, after.unknown) == (4, 3, ("unheard of",))
+    assert (after.epoch, after.terms) == (1, Terms("loudest", 2.5, 4, 100))
+    assert (after.spent, after.problem, after.proxy_url) == (COST, None, "https://proxy.example")

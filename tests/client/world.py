@@ -1,0 +1,174 @@
+"""A server's keys and files, and a proxy in the same process: real bytes, no network."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from sottovoce.client import Client
+from sottovoce.errors import ClosedError
+from sottovoce.mechanism import Settings
+from sottovoce.privacy import Charge, Ledger
+from sottovoce.privacy.ledger import Disk
+from sottovoce.protocol import (
+    Catalogue,
+    Item,
+    Manifest,
+    SignedManifest,
+    encode_items,
+    new_epoch_key,
+    public_key_of,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+ITEMS, FACTORS, REPORTS, EPSILON = 50, 3, 4, 2.5
+COST = REPORTS * EPSILON
+DAY = 86_400
+
+
+def sha(content: bytes) -> bytes:
+    return hashlib.sha256(content).digest()
+
+
+def item(number: int) -> str:
+    return f"secret-item-{number:04d}"
+
+
+def words(n_users: int, reports: int) -> NDArray[np.uint64]:
+    """The same words every time: tests can make the same reports once more."""
+    stream = np.random.default_rng(7)
+    shape = (n_users, reports + 1, 4)
+    return stream.integers(0, 2**64, shape, dtype=np.uint64)
+
+
+class FastDisk(Disk):
+    """Real files, never synced: these tests cut no power."""
+
+    def sync(self, file: io.FileIO) -> None:
+        pass
+
+    def sync_folder(self, folder: Path) -> None:
+        pass
+
+
+class World:
+    """Epoch e is open during day e."""
+
+    def __init__(self, **changes: Any):
+        self.signing_key = Ed25519PrivateKey.generate()
+        self.verification_key = self.signing_key.public_key().public_bytes_raw()
+        self.epoch_keys = {epoch: new_epoch_key() for epoch in range(1, 9)}
+        self.catalogue = Catalogue.of(
+            Item(item(number), f"Title {number}", ("x" * 100,)) for number in range(ITEMS)
+        )
+        self.files: dict[bytes, bytes] = {self.catalogue.hash: self.catalogue.raw}
+        self.changes = changes
+        self.now = 1.5 * DAY
+
+    def items(self, epoch: int) -> NDArray[np.float32]:
+        V = np.random.default_rng(epoch).standard_normal((ITEMS, FACTORS)) * 0.1
+        V[:, 0] += 0.2
+        return V.astype(np.float32)
+
+    def add(self, content: bytes) -> bytes:
+        """Serve a file; its hash."""
+        self.files[sha(content)] = content
+        return sha(content)
+
+    def manifest(self, epoch: int, **changes: Any) -> Manifest:
+        preset = Settings(mechanism="loudest", epsilon=EPSILON, reports=REPORTS, factors=FACTORS)
+        built = Manifest(
+            epoch=epoch,
+            items=ITEMS,
+            factors=FACTORS,
+            mechanism=preset.mechanism,
+            directions_seed=3,
+            loud=10,
+            epsilon=EPSILON,
+            reports=REPORTS,
+            alpha=preset.alpha,
+            regularization=preset.regularization,
+            model=self.add(encode_items(self.items(epoch))),
+            catalogue=self.catalogue.hash,
+            public_key=public_key_of(self.epoch_keys[epoch]),
+            least_clients=100,
+            opens=epoch * DAY,
+            closes=(epoch + 1) * DAY,
+            previous_reports=0,
+        )
+        return replace(built, **{**self.changes, **changes})
+
+    def signed(self, epoch: int, **changes: Any) -> SignedManifest:
+        return SignedManifest.make(self.manifest(epoch, **changes), self.signing_key)
+
+    def clock(self) -> float:
+        return self.now
+
+    def create(self, folder: Path, limit: float = 100.0, **changes: Any) -> Client:
+        return Client.create(
+            folder,
+            proxy_url="https://proxy.example",
+            verification_key=self.verification_key,
+            limit=limit,
+            **{"clock": self.clock, "disk": FastDisk(), **changes},
+        )
+
+    def open(self, folder: Path, **changes: Any) -> Client:
+        return Client.open(folder, **{"clock": self.clock, "disk": FastDisk(), **changes})
+
+
+class FakeProxy:
+    """Serves what a world publishes and keeps what it is sent."""
+
+    def __init__(self, world: World, epoch: int = 1, **changes: Any):
+        self.world = world
+        self.publish(world.signed(epoch, **changes))
+        self.received: list[bytes] = []
+        self.calls: list[str] = []
+        self.closed = False
+        self.before: Callable[[str], None] = lambda call: None
+        self.after: Callable[[str], None] = lambda call: None
+
+    def publish(self, signed: SignedManifest) -> None:
+        self.signed = signed
+        self.data = signed.encode()
+
+    def manifest(self) -> bytes:
+        return self._do("manifest", lambda: self.data)
+
+    def model(self, sha256: bytes, most: int) -> bytes:
+        return self._do("model", lambda: self.world.files[sha256])
+
+    def catalogue(self, sha256: bytes) -> bytes:
+        return self._do("catalogue", lambda: self.world.files[sha256])
+
+    def send(self, batch: bytes) -> None:
+        self._do("send", lambda: self._take(batch))
+
+    def _take(self, batch: bytes) -> bytes:
+        if self.closed:
+            raise ClosedError("the epoch is over")
+        self.received.append(batch)
+        return b""
+
+    def _do(self, call: str, work: Callable[[], bytes]) -> bytes:
+        self.before(call)
+        self.calls.append(call)
+        answer = work()
+        self.after(call)
+        return answer
+
+
+def charges(folder: Path) -> list[Charge]:
+    """What the ledger says, read as anybody could."""
+    with Ledger.open(folder / "ledger", disk=FastDisk()) as ledger:
+        return [entry.what for entry in ledger.entries if isinstance(entry.what, Charge)]

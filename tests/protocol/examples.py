@@ -1,0 +1,131 @@
+"""Small valid things of every kind, and ways to damage them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import cryptography_vectors
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import strategies as st
+
+from sottovoce.errors import ProtocolError
+from sottovoce.protocol import Catalogue, Item, Manifest, public_key_of
+
+SIGNING_SEED = bytes(range(32))
+EPOCH_KEY = bytes(range(32, 64))
+
+SMALL_ORDER = [
+    "0000000000000000000000000000000000000000000000000000000000000000",
+    "0100000000000000000000000000000000000000000000000000000000000000",
+    "e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800",
+    "5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157",
+    "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+]
+"""Every point of small order on Curve25519: the shared secret would be zero for everybody."""
+
+
+def signing_key(seed: bytes = SIGNING_SEED) -> Ed25519PrivateKey:
+    return Ed25519PrivateKey.from_private_bytes(seed)
+
+
+def manifest(**changes: Any) -> Manifest:
+    plain = Manifest(
+        epoch=3,
+        items=5,
+        factors=2,
+        mechanism="loudest",
+        directions_seed=7,
+        loud=3,
+        epsilon=2.5,
+        reports=4,
+        alpha=1.5,
+        regularization=1e-6,
+        model=bytes(32),
+        catalogue=bytes(32),
+        public_key=public_key_of(EPOCH_KEY),
+        least_clients=50,
+        opens=1_800_000_000,
+        closes=1_800_086_400,
+        previous_reports=2_000,
+    )
+    return replace(plain, **changes)
+
+
+def catalogue() -> Catalogue:
+    titles = ["Metropolis", "Nosferatu", "Le voyage dans la lune", "Häxan", "羅生門"]
+    return Catalogue.of(
+        Item(f"film-{number}", title, ("silent",) if number < 4 else ())
+        for number, title in enumerate(titles)
+    )
+
+
+def changed(raw: bytes, **values: Any) -> bytes:
+    """A JSON object with some values replaced; `...` takes a key away."""
+    content = json.loads(raw) | values
+    return json.dumps({key: value for key, value in content.items() if value is not ...}).encode()
+
+
+def base_mode_vectors() -> list[dict[str, bytes]]:
+    """RFC 9180's, of the protocol's suite (0x0020, 0x0001, 0x0001), with their first message."""
+    with cryptography_vectors.open_vector_file("HPKE/test-vectors.json", "r") as file:
+        vectors = json.load(file)
+    wanted = {"mode": 0, "kem_id": 0x20, "kdf_id": 1, "aead_id": 1}
+    found = [v | v["encryptions"][0] for v in vectors if wanted.items() <= v.items()]
+    assert found
+    texts = [{k: v for k, v in vector.items() if isinstance(v, str)} for vector in found]
+    return [{name: bytes.fromhex(text) for name, text in vector.items()} for vector in texts]
+
+
+def refuses(decode: Callable[[bytes], object], raw: bytes) -> bool:
+    """Whether it is a `ProtocolError`; any other error passes through and fails the test."""
+    try:
+        decode(raw)
+    except ProtocolError as error:
+        message = str(error)
+    else:
+        return False
+    assert message.encode()  # it can be written down: no half of a surrogate pair
+    assert len(message) < 2_000
+    return True
+
+
+def damaged(raw: bytes) -> st.SearchStrategy[bytes]:
+    """Bits flipped, cut, extended, a piece repeated."""
+    places = st.integers(0, len(raw) - 1)
+    return st.one_of(
+        st.builds(
+            lambda at, bit: raw[:at] + bytes([raw[at] ^ 1 << bit]) + raw[at + 1 :],
+            places,
+            st.integers(0, 7),
+        ),
+        places.map(lambda at: raw[:at]),
+        places.map(lambda at: raw[at + 1 :]),
+        st.binary(min_size=1, max_size=80).map(lambda more: raw + more),
+        st.builds(lambda a, b: raw[:a] + raw[b:], places, places),
+    )
+
+
+def nested(depth: int) -> str:
+    """JSON that is a list in a list in a list."""
+    return "[" * depth + "]" * depth
+
+
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.integers(-(10**400), 10**400),
+    st.floats(),
+    st.text(st.characters(codec=None, exclude_categories=()), max_size=8),
+    st.sampled_from(["\ud800", "a\udfff", "", "0" * 64, "F" * 64, 2**53, 2**64, 1e308, -0.0, 1.0]),
+)
+json_values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=8,
+)

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sottovoce.errors import ProtocolError
+from sottovoce.protocol import Catalogue, Item
+from sottovoce.protocol.catalogue import MAX_CATALOGUE
+from tests.protocol.examples import catalogue, changed, damaged, json_values, nested, refuses
+
+RAW = catalogue().raw
+ONE = {"id": "a", "title": "A", "tags": ["x"]}
+texts = st.text(min_size=1, max_size=20)
+items = st.builds(Item, texts, texts, st.lists(texts, max_size=3).map(tuple))
+
+
+@given(st.lists(items, min_size=1, max_size=8, unique_by=lambda item: item.id))
+def test_what_is_made_is_read(content: list[Item]) -> None:
+    made = Catalogue.of(content)
+    read = Catalogue.decode(made.raw)
+    assert read == made
+    assert read.items == tuple(content)
+    assert read.hash == hashlib.sha256(made.raw).digest()
+    assert [read.numbers[item.id] for item in content] == [*range(len(content))]
+
+
+@given(st.binary(max_size=300) | damaged(RAW))
+def test_any_bytes_are_a_catalogue_or_refused(raw: bytes) -> None:
+    refuses(Catalogue.decode, raw)
+
+
+@given(st.sampled_from(["version", "items"]), json_values)
+def test_any_value_in_any_field_is_taken_or_refused(name: str, value: Any) -> None:
+    refuses(Catalogue.decode, changed(RAW, **{name: value}))
+
+
+@given(st.sampled_from([*ONE]), json_values)
+@settings(max_examples=300)
+def test_any_value_in_any_field_of_an_item_is_taken_or_refused(name: str, value: Any) -> None:
+    refuses(Catalogue.decode, changed(RAW, items=[ONE | {name: value}]))
+
+
+@pytest.mark.parametrize("depth", [10, 970, 980, 985, 990, 995, 100_000])
+@pytest.mark.parametrize("name", ["version", "items", "id", "title", "tags"])
+def test_deep_nesting_anywhere_is_refused(name: str, depth: int) -> None:
+    content = {"version": 1, "items": [dict(ONE)]}
+    (content if name in content else content["items"][0])[name] = "HERE"  # type: ignore[index]
+    deep = json.dumps(content).replace('"HERE"', nested(depth))
+    assert refuses(Catalogue.decode, deep.encode())
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"version": 2}, "version"),
+        ({"version": True}, "version"),
+        ({"version": 1.0}, "version"),
+        ({"version": ...}, "missing"),
+        ({"more": 1}, "unknown"),
+        ({"items": []}, "not empty"),
+        ({"items": {}}, "not empty"),
+        ({"items": None}, "not empty"),
+        ({"items": [1]}, "JSON object"),
+        ({"items": [{"id": "a", "title": "A"}]}, "missing"),
+        ({"items": [ONE | {"year": 1927}]}, "unknown"),
+        ({"items": [ONE, ONE]}, "same id"),
+        ({"items": [ONE | {"id": 7}]}, "id"),
+        ({"items": [ONE | {"id": ""}]}, "id"),
+        ({"items": [ONE | {"title": "x" * 513}]}, "title"),
+        ({"items": [ONE | {"title": "\ud800"}]}, "surrogate"),
+        ({"items": [ONE | {"tags": "x"}]}, "tags must be a list"),
+        ({"items": [ONE | {"tags": [""]}]}, "tag"),
+        ({"items": [ONE | {"tags": [None]}]}, "tag"),
+    ],
+)
+def test_what_is_no_catalogue_is_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ProtocolError, match=words):
+        Catalogue.decode(changed(RAW, **changes))
+
+
+@pytest.mark.parametrize("bad", [Item("\ud800", "half a pair"), Item("", "no id"), Item("a", "")])
+def test_what_cannot_be_read_cannot_be_made(bad: Item) -> None:
+    with pytest.raises(ProtocolError):
+        Catalogue.of([bad])
+
+
+def test_the_largest_size_is_not_exceeded() -> None:
+    with pytest.raises(ProtocolError, match="at most"):
+        Catalogue.decode(RAW + b" " * (MAX_CATALOGUE + 1 - len(RAW)))

@@ -1,0 +1,280 @@
+"""`tests/vectors/protocol.json`: one epoch's bytes, which every implementation must read alike.
+
+Everything but the sealed reports follows from the constants in `examples.py`. Sealing draws a fresh
+key for every report, so those bytes were made once and are kept: an implementation opens them, and
+proves its own sealing by a round trip. The file changes only when the protocol does. To write it
+anew, with the sealed reports kept as long as they open: `python -m tests.protocol.test_vectors`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sottovoce.mechanism import sum_signs
+from sottovoce.model import Histories, user_vectors
+from sottovoce.protocol import (
+    Batch,
+    Catalogue,
+    Chunk,
+    Manifest,
+    SignedManifest,
+    batch_size,
+    decode_items,
+    encode_items,
+    open_reports,
+    public_key_of,
+    seal_reports,
+)
+from sottovoce.protocol.sealing import INFO
+from tests.protocol import malformed
+from tests.protocol.examples import (
+    EPOCH_KEY,
+    SIGNING_SEED,
+    catalogue,
+    manifest,
+    refuses,
+    signing_key,
+)
+
+FILE = Path(__file__).parents[1] / "vectors" / "protocol.json"
+V = np.array(
+    [[0.5, -0.25], [0.125, 0.75], [-0.5, 0.0625], [0.1, 0.2], [0.0, -1.0]], dtype=np.float32
+)
+HISTORY = [1, 3]
+WORDS = np.random.default_rng(2).integers(0, 2**64, (1, 5, 4), dtype=np.uint64)
+BATCH_ID = bytes(range(200, 216))
+SHUFFLED = [2, 0, 3, 1]
+
+
+@cache
+def signed() -> SignedManifest:
+    model = sha256(encode_items(V)).digest()
+    return SignedManifest.make(manifest(model=model, catalogue=catalogue().hash), signing_key())
+
+
+def history_reports() -> np.ndarray:
+    """What the person with this history says with these words."""
+    one = signed().manifest
+    h = Histories.from_lists([HISTORY], one.items)
+    X = user_vectors(V, h, alpha=one.alpha, regularization=one.regularization)
+    return one.build().reports(V, X, h, WORDS).ravel()
+
+
+def seal_once() -> dict[str, Any]:
+    """The part that cannot be made twice."""
+    beyond = np.array([2 * signed().manifest.build().n_directions], np.uint32)
+    public, name = public_key_of(EPOCH_KEY), signed().hash
+    sealed = seal_reports(history_reports(), public, name)
+    return {
+        "sealed": [sealed[at : at + 52].hex() for at in range(0, len(sealed), 52)],
+        "out_of_range": seal_reports(beyond, public, name).hex(),
+    }
+
+
+def hexed(cases: dict[str, bytes]) -> list[dict[str, str]]:
+    return [{"label": label, "bytes": data.hex()} for label, data in cases.items()]
+
+
+def make(frozen: dict[str, Any]) -> dict[str, Any]:
+    """The whole file, from the sealed reports."""
+    one, name = signed().manifest, signed().hash
+    sealed = [bytes.fromhex(report) for report in frozen["sealed"]]
+    batch = Batch(one.epoch, name, BATCH_ID, b"".join(sealed))
+    chunk = Chunk(one.epoch, name, b"".join(sealed[number] for number in SHUFFLED))
+    finished = SignedManifest.make(manifest(public_key=None), signing_key())
+    reports = history_reports()
+    return {
+        "signing_key": SIGNING_SEED.hex(),
+        "verification_key": signing_key().public_key().public_bytes_raw().hex(),
+        "manifest": {
+            "signed": signed().encode().hex(),
+            "signature": signed().signature.hex(),
+            "text": signed().raw.decode(),
+            "hash": name.hex(),
+            "fields": json.loads(one.encode()),
+            "directions": one.build().n_directions,
+            "batch_size": batch_size(one.reports),
+        },
+        "finished_manifest": {"signed": finished.encode().hex(), "hash": finished.hash.hex()},
+        "model": {
+            "values": [float(value).hex() for value in V.ravel()],
+            "bytes": encode_items(V).hex(),
+            "sha256": signed().manifest.model.hex(),
+        },
+        "catalogue": {
+            "items": [[item.id, item.title, [*item.tags]] for item in catalogue().items],
+            "bytes": catalogue().raw.hex(),
+            "sha256": catalogue().hash.hex(),
+        },
+        "reports": {
+            "history": HISTORY,
+            "words": [f"{int(word):016x}" for word in WORDS.ravel()],
+            "values": reports.tolist(),
+            "bytes": reports.astype("<u4").tobytes().hex(),
+            "sums": sum_signs(reports, one.build().n_directions).tolist(),
+        },
+        "sealing": {
+            "private_key": EPOCH_KEY.hex(),
+            "public_key": public_key_of(EPOCH_KEY).hex(),
+            "info": (INFO + name).hex(),
+            **frozen,
+        },
+        "batch": {
+            "id": BATCH_ID.hex(),
+            "bytes": batch.encode().hex(),
+            "sha256": sha256(batch.encode()).hexdigest(),
+        },
+        "chunk": {"order": SHUFFLED, "bytes": chunk.encode().hex(), "name": chunk.name},
+        "refused": {
+            "manifest": hexed(malformed.manifests(signed().raw)),
+            "signed_manifest": hexed(malformed.signed_manifests(signed())),
+            "catalogue": hexed(malformed.catalogues(catalogue().raw)),
+            "model": hexed(malformed.models(encode_items(V))),
+            "batch": hexed(malformed.batches(batch)),
+            "chunk": hexed(malformed.chunks(chunk)),
+            "sealed": hexed(
+                malformed.sealed_reports(sealed[0], bytes.fromhex(frozen["out_of_range"]))
+            ),
+            "public_key": hexed(malformed.public_keys()),
+        },
+    }
+
+
+def frozen_in(vectors: dict[str, Any]) -> dict[str, Any]:
+    return {name: vectors["sealing"][name] for name in ("sealed", "out_of_range")}
+
+
+@cache
+def stored() -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(FILE.read_text())
+    return content
+
+
+def of(*path: str) -> bytes:
+    value: Any = stored()
+    for name in path:
+        value = value[name]
+    return bytes.fromhex(value)
+
+
+def test_everything_but_the_sealed_reports_is_made_again_to_the_byte() -> None:
+    assert make(frozen_in(stored())) == stored()
+
+
+def test_the_manifest() -> None:
+    case = stored()["manifest"]
+    opened = SignedManifest.open(of("manifest", "signed"), of("verification_key"))
+    assert opened.raw == case["text"].encode()
+    assert opened.signature == of("manifest", "signature")
+    assert opened.hash == sha256(opened.raw).digest() == of("manifest", "hash")
+    assert json.loads(opened.raw) == case["fields"]
+    assert opened.manifest == Manifest.decode(opened.raw) == signed().manifest
+    assert opened.manifest.build().n_directions == case["directions"]
+
+
+def test_a_finished_model_asks_for_nothing() -> None:
+    opened = SignedManifest.open(of("finished_manifest", "signed"), of("verification_key"))
+    assert opened.hash == of("finished_manifest", "hash")
+    assert opened.manifest.public_key is None
+    assert not opened.manifest.asks_for_reports(opened.manifest.opens)
+
+
+def test_the_model_and_the_catalogue_are_those_of_the_manifest() -> None:
+    fields = stored()["manifest"]["fields"]
+    model, listing = of("model", "bytes"), of("catalogue", "bytes")
+    assert sha256(model).hexdigest() == stored()["model"]["sha256"] == fields["model"]
+    assert sha256(listing).hexdigest() == stored()["catalogue"]["sha256"] == fields["catalogue"]
+    values = decode_items(model, fields["items"], fields["factors"])
+    assert [float(value).hex() for value in values.ravel()] == stored()["model"]["values"]
+    items = Catalogue.decode(listing).items
+    assert [[i.id, i.title, [*i.tags]] for i in items] == stored()["catalogue"]["items"]
+    assert len(items) == fields["items"]
+
+
+def test_sealed_reports_open_to_the_reports_that_the_words_make() -> None:
+    case = stored()["sealing"]
+    sealed = b"".join(map(bytes.fromhex, case["sealed"]))
+    directions = stored()["manifest"]["directions"]
+    found = open_reports(sealed, of("sealing", "private_key"), of("manifest", "hash"), directions)
+    assert found.undecodable == 0
+    assert found.reports.tolist() == stored()["reports"]["values"] == history_reports().tolist()
+    assert found.reports.astype("<u4").tobytes() == of("reports", "bytes")
+    assert sum_signs(found.reports, directions).tolist() == stored()["reports"]["sums"]
+    assert public_key_of(of("sealing", "private_key")) == of("sealing", "public_key")
+
+
+def test_the_batch_and_the_chunk_hold_the_sealed_reports() -> None:
+    fields, sealed = stored()["manifest"]["fields"], stored()["sealing"]["sealed"]
+    batch = Batch.decode(of("batch", "bytes"), fields["reports"])
+    assert (batch.epoch, batch.manifest_hash) == (fields["epoch"], of("manifest", "hash"))
+    assert batch.id == of("batch", "id")
+    assert batch.sealed.hex() == "".join(sealed)
+    assert len(batch.encode()) == stored()["manifest"]["batch_size"]
+    assert sha256(batch.encode()).digest() == of("batch", "sha256")
+    chunk = Chunk.decode(of("chunk", "bytes"))
+    assert chunk.sealed.hex() == "".join(sealed[number] for number in stored()["chunk"]["order"])
+    assert chunk.name == stored()["chunk"]["name"]
+
+
+DECODERS: dict[str, Callable[[bytes], object]] = {
+    "manifest": Manifest.decode,
+    "signed_manifest": lambda data: SignedManifest.open(data, of("verification_key")),
+    "catalogue": Catalogue.decode,
+    "model": lambda data: decode_items(data, *V.shape),
+    "batch": lambda data: Batch.decode(data, manifest().reports),
+    "chunk": Chunk.decode,
+    "public_key": lambda data: seal_reports(np.zeros(1, np.uint32), data, of("manifest", "hash")),
+}
+
+
+@pytest.mark.parametrize("kind", DECODERS)
+def test_what_is_malformed_is_refused(kind: str) -> None:
+    cases = stored()["refused"][kind]
+    assert cases
+    for case in cases:
+        assert refuses(DECODERS[kind], bytes.fromhex(case["bytes"])), case["label"]
+
+
+def test_what_cannot_be_opened_is_counted() -> None:
+    good, key, name = bytes.fromhex(stored()["sealing"]["sealed"][0]), EPOCH_KEY, signed().hash
+    for case in stored()["refused"]["sealed"]:
+        found = open_reports(bytes.fromhex(case["bytes"]) + good, key, name, 16)
+        assert found.reports.tolist() == stored()["reports"]["values"][:1], case["label"]
+        assert found.undecodable == 1, case["label"]
+
+
+def test_the_page_quotes_these_vectors() -> None:
+    """Whatever looks like bytes in docs/protocol.md is in the file."""
+    page = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
+    mechanism: Any = signed().manifest.build()
+    known = FILE.read_text() + str(mechanism.blanket_below)
+    quoted = re.findall(r"\b[0-9a-f]{16,}\b", page)
+    assert len(quoted) > 20
+    assert [run for run in quoted if run not in known] == []
+
+
+def kept() -> dict[str, Any]:
+    """The sealed reports of the present file, as long as they are still those of its manifest."""
+    if not FILE.exists():
+        return seal_once()
+    frozen = frozen_in(json.loads(FILE.read_text()))
+    sealed = b"".join(map(bytes.fromhex, frozen["sealed"]))
+    found = open_reports(sealed, EPOCH_KEY, signed().hash, 16)
+    return frozen if found.reports.tolist() == history_reports().tolist() else seal_once()
+
+
+def main() -> None:
+    FILE.write_text(json.dumps(make(kept()), indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

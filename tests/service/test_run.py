@@ -1,0 +1,208 @@
+"""The real thing: a process, a socket on the loopback interface, signals. Nothing sleeps."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from sottovoce.errors import SettingsError
+from sottovoce.service import Listen, read_settings
+
+PROGRAM = """
+import asyncio, contextlib, sys
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from sottovoce.service import Listen, errors_as_problems, run
+
+async def hello(request):
+    return PlainTextResponse("hello")
+
+async def slow(request):
+    print("begun", flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+    return PlainTextResponse("finished")
+
+async def broken(request):
+    raise RuntimeError("an error of the program")
+
+@contextlib.asynccontextmanager
+async def lifespan(app):
+    if "fail" in sys.argv:
+        raise RuntimeError("cannot start")
+    yield
+    print("closed", flush=True)
+
+paths = {"/hello": hello, "/slow": slow, "/broken": broken}
+app = Starlette(
+    routes=[Route(path, endpoint) for path, endpoint in paths.items()],
+    exception_handlers=errors_as_problems(),
+    lifespan=lifespan,
+)
+run(app, Listen(port=int(sys.argv[1])))
+print("returned", flush=True)
+"""
+RUNNING = re.compile(r"running on http://127\.0\.0\.1:(\d+)")
+LIMIT = 20.0
+MARK = "marked-5f1c"
+
+
+class Service:
+    """The program above, running."""
+
+    def __init__(self, *arguments: str):
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.log = ""
+
+    def wait_for(self, words: str) -> str:
+        """Read its log up to this line."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.log += line
+            if words in line:
+                return line
+        raise AssertionError(f"it ended without {words!r}: {self.log}")
+
+    def connect(self) -> socket.socket:
+        found = RUNNING.search(self.log) or RUNNING.search(self.wait_for("running on"))
+        assert found
+        return socket.create_connection(("127.0.0.1", int(found[1])), LIMIT)
+
+    def end(self, told: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+        """Its exit code and what it printed; the rest of its log is in `log`."""
+        self.process.send_signal(told)
+        return self.ended()
+
+    def ended(self) -> tuple[int, str]:
+        output, log = self.process.communicate(timeout=LIMIT)
+        self.log += log
+        return self.process.returncode, output
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Service]]:
+    services: list[Service] = []
+
+    def begin(*arguments: str) -> Service:
+        services.append(Service(*(arguments or ["0"])))
+        return services[-1]
+
+    yield begin
+    for service in services:
+        if service.process.poll() is None:
+            service.process.kill()
+            service.process.communicate()
+        for stream in (service.process.stdin, service.process.stdout, service.process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+def request(connection: socket.socket, path: str, *headers: str) -> None:
+    lines = [f"GET {path} HTTP/1.1", "Host: localhost", *headers]
+    connection.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
+
+
+def answer(connection: socket.socket) -> tuple[str, str]:
+    """Head and body, read until the other side closes."""
+    with connection, connection.makefile("rb") as stream:
+        head, _, body = stream.read().decode().partition("\r\n\r\n")
+    return head.lower(), body
+
+
+def test_it_answers_and_says_nothing_about_itself_or_whoever_asked(
+    start: Callable[..., Service],
+) -> None:
+    service = start()
+    asked = [
+        (f"/hello?{MARK}=1", "200"),
+        (f"/{MARK}", "404"),
+        ("/broken", "500"),
+    ]
+    clients = []
+    for path, status in asked:
+        connection = service.connect()
+        clients.append(connection.getsockname()[1])
+        headers = (f"User-Agent: {MARK}", f"X-Forwarded-For: {MARK}", "Connection: close")
+        request(connection, path, *headers)
+        head, body = answer(connection)
+        assert head.startswith(f"http/1.1 {status} ")
+        assert "\r\nserver:" not in head
+        assert "\r\ndate:" not in head
+        assert MARK not in head + body
+    upgrade = service.connect()
+    clients.append(upgrade.getsockname()[1])
+    websocket = ("Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==")
+    request(upgrade, f"/{MARK}", "Connection: Upgrade", "Upgrade: websocket", *websocket)
+    upgrade.shutdown(socket.SHUT_WR)
+    answer(upgrade)
+    assert service.end()[0] == 0
+    assert MARK not in service.log
+    assert not [port for port in clients if f":{port}" in service.log]
+
+
+@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
+def test_told_to_stop_it_closes_what_it_opened_and_returns(
+    start: Callable[..., Service], told: signal.Signals
+) -> None:
+    service = start()
+    service.wait_for("running on")
+    assert service.end(told) == (0, "closed\nreturned\n")
+    assert "Traceback" not in service.log
+
+
+def test_a_request_under_way_finishes(start: Callable[..., Service]) -> None:
+    service = start()
+    connection = service.connect()
+    request(connection, "/slow")
+    process = service.process
+    assert process.stdout is not None
+    assert process.stdin is not None
+    assert process.stdout.readline() == "begun\n"
+    process.send_signal(signal.SIGTERM)
+    service.wait_for("Shutting down")
+    process.stdin.write("go on\n")
+    process.stdin.flush()
+    head, body = answer(connection)
+    assert head.startswith("http/1.1 200 ")
+    assert body == "finished"
+    assert service.ended() == (0, "closed\nreturned\n")
+
+
+def test_what_cannot_start_does_not_end_as_if_all_were_well(start: Callable[..., Service]) -> None:
+    code, output = start("0", "fail").ended()
+    assert code not in {0, None}
+    assert "returned" not in output
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        code, output = start(str(taken.getsockname()[1])).ended()
+    assert code not in {0, None}
+    assert "returned" not in output
+
+
+@pytest.mark.parametrize("port", [-1, 65_536, 10**9])
+def test_a_port_that_is_none_is_refused(port: int) -> None:
+    with pytest.raises(SettingsError, match="port must lie in"):
+        Listen(port=port)
+
+
+@pytest.mark.parametrize("name", ["private_key", "client_authority"])
+def test_half_of_tls_is_refused_rather_than_served_in_clear(tmp_path: Path, name: str) -> None:
+    """An operator who asks for client certificates must not get plain HTTP for everybody."""
+    (tmp_path / "listen.toml").write_text(f'{name} = "file.pem"')
+    with pytest.raises(SettingsError, match="without a certificate"):
+        read_settings(tmp_path / "listen.toml", Listen)
+    complete = f'certificate = "chain.pem"\n{name} = "file.pem"'
+    (tmp_path / "listen.toml").write_text(complete)
+    assert getattr(read_settings(tmp_path / "listen.toml", Listen), name) == tmp_path / "file.pem"

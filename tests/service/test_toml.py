@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sottovoce.errors import SettingsError
+from sottovoce.service import read_settings
+
+
+@dataclass(frozen=True)
+class Inner:
+    port: int = 8080
+    certificate: Path | None = None
+
+
+@dataclass(frozen=True)
+class Access:
+    secret: str
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class Example:
+    name: str
+    folder: Path
+    rate: float = 0.5
+    quiet: bool = False
+    mode: Literal["fast", "safe"] = "safe"
+    chosen: Literal["a", "b"] | None = None
+    limit: int | None = None
+    listen: Inner = Inner()
+    proxies: dict[str, Access] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.rate < 0:
+            raise SettingsError(f"rate must not be negative, got {self.rate}")
+
+
+LEAST = 'name = "x"\nfolder = "data"\n'
+
+
+def read(folder: Path, text: str) -> Example:
+    path = folder / "example.toml"
+    path.write_text(text, encoding="utf-8")
+    return read_settings(path, Example)
+
+
+def test_what_is_not_given_has_its_default(tmp_path: Path) -> None:
+    assert read(tmp_path, LEAST) == Example("x", tmp_path / "data")
+
+
+def test_every_kind_of_value_is_read(tmp_path: Path) -> None:
+    text = (
+        LEAST
+        + """
+        rate = 2
+        quiet = true
+        mode = "fast"
+        chosen = "b"
+        limit = 7
+        [listen]
+        port = 1
+        certificate = "/etc/chain.pem"
+        [proxies.one]
+        secret = "s"
+        [proxies."the other"]
+        secret = "t"
+        weight = 3
+        """
+    )
+    found = read(tmp_path, text)
+    assert found == Example(
+        "x",
+        tmp_path / "data",
+        rate=2.0,
+        quiet=True,
+        mode="fast",
+        chosen="b",
+        limit=7,
+        listen=Inner(1, Path("/etc/chain.pem")),
+        proxies={"one": Access("s"), "the other": Access("t", 3.0)},
+    )
+    assert isinstance(found.rate, float)
+    assert isinstance(found.proxies["the other"].weight, float)
+
+
+def test_paths_are_relative_to_the_file_and_absolute_ones_stay(tmp_path: Path) -> None:
+    (tmp_path / "deeper").mkdir()
+    assert read(tmp_path / "deeper", LEAST).folder == tmp_path / "deeper" / "data"
+    assert read(tmp_path, 'name = "x"\nfolder = "/srv"').folder == Path("/srv")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "name is missing"),
+        ('name = "x"', "folder is missing"),
+        (LEAST + "colour = 1", r"unknown colour; there are: name, folder, rate, quiet"),
+        (LEAST + "[listen]\nhost = 1", r"unknown listen\.host; there are: port, certificate"),
+        (LEAST + "[proxies.one]", r"proxies\.one\.secret is missing"),
+        (LEAST + "[proxies.one]\nsecret = 1", r"proxies\.one\.secret must be str, not 1"),
+        (LEAST + "[proxies.one]\nsecrets = 1", r"unknown proxies\.one\.secrets"),
+        (LEAST + "[proxies]\none = 1", r"proxies\.one must be a table, not 1"),
+        (LEAST + "proxies = 1", "proxies must be a table, not 1"),
+        (LEAST + "[[proxies]]", "proxies must be a table, not a list of 1"),
+        (LEAST + "listen = 8080", "listen must be a table, not 8080"),
+        (LEAST + "[[listen]]\nport = 1", "listen must be a table, not a list of 1"),
+        ('name = 1\nfolder = "a"', "name must be str, not 1"),
+        ('name = "x"\nfolder = 1', "folder must be Path, not 1"),
+        ('name = "x"\nfolder = ""', "folder must be Path, not ''"),
+        (LEAST + "rate = true", "rate must be float, not True"),
+        (LEAST + 'rate = "1"', "rate must be float, not '1'"),
+        (LEAST + "rate = nan", "rate must be a finite number, not nan"),
+        (LEAST + "rate = -inf", "rate must be a finite number, not -inf"),
+        (LEAST + "rate = 1" + "0" * 400, "rate must be a finite number, not 10000"),
+        (LEAST + "rate = -1", "rate must not be negative, got -1.0"),
+        (LEAST + "quiet = 1", "quiet must be bool, not 1"),
+        (LEAST + "limit = true", "limit must be int, not True"),
+        (LEAST + "limit = 1.0", "limit must be int, not 1.0"),
+        (LEAST + 'mode = "slow"', "mode must be 'fast', 'safe', not 'slow'"),
+        (LEAST + "mode = ['fast']", "mode must be 'fast', 'safe', not a list of 1"),
+        (LEAST + 'chosen = "c"', "chosen must be 'a', 'b', not 'c'"),
+        (LEAST + "name = 1979-05-27", "cannot be read as TOML"),
+        (LEAST + "limit = 1979-05-27", "limit must be int, not datetime.date"),
+        (LEAST + "limit = ", "cannot be read as TOML"),
+        (LEAST + "limit = " + "9" * 5_000, "cannot be read as TOML"),
+        (LEAST + "mode = 0x" + "f" * 5_000, "mode must be 'fast', 'safe', not a number far too"),
+        (LEAST + "limit = " + "[" * 5_000 + "]" * 5_000, "cannot be read as TOML"),
+        (LEAST + "limit = " + "[" * 200 + "]" * 200, "limit must be int, not a list of 1"),
+    ],
+    ids=lambda value: value[-40:],
+)
+def test_every_mistake_names_the_file_and_the_field(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(SettingsError, match=words) as caught:
+        read(tmp_path, text)
+    assert str(caught.value).startswith(f"{tmp_path / 'example.toml'}: ")
+    assert len(str(caught.value)) < 1_000
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "latin.toml").write_bytes(b'name = "\xff"')
+    for name in ("none.toml", ".", "latin.toml"):
+        with pytest.raises(SettingsError, match="cannot be read as TOML"):
+            read_settings(tmp_path / name, Example)
+
+
+def as_toml(value: Any) -> str:
+    """Any of the values below, written inline."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(k)} = {as_toml(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(as_toml, value)) + "]"
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return json.dumps(value) if isinstance(value, str | bool) else repr(value)
+
+
+words = st.text("abcdef \\\"'\n\t.é羅", max_size=6)
+known = st.sampled_from([*Example.__dataclass_fields__, "port", "certificate", "secret", "weight"])
+values = st.recursive(
+    st.booleans() | st.integers(-(10**350), 10**350) | st.floats() | words,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(known | words, inner, max_size=4),
+    max_leaves=10,
+)
+
+
+@given(st.dictionaries(known | words, values, max_size=6))
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_table_is_settings_or_a_settings_error(tmp_path: Path, table: dict[str, Any]) -> None:
+    whole = {"name": "x", "folder": "y"} | table
+    text = "".join(f"{json.dumps(key)} = {as_toml(value)}\n" for key, value in whole.items())
+    assert tomllib.loads(text).keys() == whole.keys()
+    try:
+        found = read(tmp_path, text)
+    except SettingsError as error:
+        message = str(error)
+    else:
+        message = f"{tmp_path}: {found}"
+    assert message.startswith(str(tmp_path))
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=60))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_text_is_settings_or_a_settings_error(tmp_path: Path, text: str) -> None:
+    with pytest.raises(SettingsError):
+        read(tmp_path, text)
