@@ -1,0 +1,19 @@
+"""The paper's component 2, the proxy: strip, hold, shuffle, forward. See docs/architecture.md."""
+
+from sottovoce.proxy.app import build_app
+from sottovoce.proxy.proxy import Proxy
+from sottovoce.proxy.settings import ProxySettings, Rate, Tls
+from sottovoce.proxy.store import Store
+from sottovoce.proxy.upstream import HttpUpstream, Upstream, connect
+
+__all__ = [
+    "HttpUpstream",
+    "Proxy",
+    "ProxySettings",
+    "Rate",
+    "Store",
+    "Tls",
+    "Upstream",
+    "build_app",
+    "connect",
+]

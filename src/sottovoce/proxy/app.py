@@ -1,0 +1,206 @@
+"""The proxy over HTTP: routes as data, and what each of them answers.
+
+Nothing that a request carries is written, but the batch: the address is asked for once, by the rate
+limit, and refusals are counted, not logged, because whatever keeps a log adds the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from math import ceil
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from sottovoce.errors import SottovoceError, StoreError, UnavailableError
+from sottovoce.proxy.limit import RateLimit
+from sottovoce.proxy.writer import GroupCommit
+from sottovoce.service import Heartbeat, errors_as_problems, problem, read_body
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from starlette.requests import Request
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from sottovoce.proxy.proxy import Proxy
+    from sottovoce.proxy.settings import ProxySettings
+
+BYTES = "application/octet-stream"
+NOW = "public, max-age=10"
+FOR_EVER = "public, max-age=31536000, immutable"
+_SHA256 = re.compile("[0-9a-f]{64}")
+_EPOCH = re.compile("[1-9][0-9]{0,9}")
+
+
+def build_app(
+    proxy: Proxy, settings: ProxySettings, *, clock: Callable[[], float] = time.monotonic
+) -> Starlette:
+    """The application; its lifespan runs the writer and the heartbeat."""
+    api = Api(proxy, settings, clock)
+    app = Starlette(
+        routes=[
+            Route("/v1/batches", api.take, methods=["POST"]),
+            Route("/v1/manifest", api.manifest),
+            Route("/v1/manifests/{epoch}", api.manifest_of),
+            Route("/v1/models/{sha256}", api.model),
+            Route("/v1/catalogues/{sha256}", api.catalogue),
+            Route("/healthz", api.healthz),
+            Route("/readyz", api.readyz),
+            Route("/metrics", api.metrics),
+        ],
+        middleware=[Middleware(NoSniff)],
+        exception_handlers={
+            **errors_as_problems(),
+            StoreError: _not_now,
+            UnavailableError: _not_now,
+        },
+        lifespan=api.lifespan,
+    )
+    app.router.redirect_slashes = False
+    return app
+
+
+class Api:
+    """One method for each route."""
+
+    def __init__(self, proxy: Proxy, settings: ProxySettings, clock: Callable[[], float]):
+        self._proxy = proxy
+        self._limit = RateLimit(settings.rate, clock)
+        self._writer = GroupCommit(proxy.intake.keep)
+        self._heartbeat = Heartbeat(proxy.tick, settings.poll_seconds)
+        proxy.metrics.watch(
+            "beat_failures", "Beats in a row that failed", lambda: self._heartbeat.failures
+        )
+
+    @asynccontextmanager
+    async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        """Begin and end with the service."""
+        self._writer.start(asyncio.get_running_loop())
+        self._heartbeat.start()
+        try:
+            yield
+        finally:
+            await run_in_threadpool(self._heartbeat.stop)
+            await run_in_threadpool(self._writer.stop)
+
+    async def take(self, request: Request) -> Response:
+        """A batch: 202 when it is on disk."""
+        try:
+            self._check_rate(request)
+            data = await read_body(request, self._proxy.intake.largest())
+            await self._writer.write(self._proxy.intake.check(data))
+        except (SottovoceError, HTTPException, ClientDisconnect) as error:
+            self._proxy.metrics.refused(error)
+            raise
+        self._proxy.metrics.accepted.inc()
+        return Response(status_code=HTTPStatus.ACCEPTED)
+
+    async def manifest(self, request: Request) -> Response:
+        """Of the present epoch."""
+        signed = self._proxy.manifest()
+        if signed is None:
+            raise UnavailableError("no manifest has come from the server yet")
+        return _served(request, signed.encode(), signed.hash.hex(), NOW)
+
+    async def manifest_of(self, request: Request) -> Response:
+        """Of any epoch so far."""
+        epoch = _matched(request.path_params["epoch"], _EPOCH)
+        data = await run_in_threadpool(self._proxy.manifest_of, int(epoch))
+        return _served(request, _found(data), epoch, FOR_EVER)
+
+    async def model(self, request: Request) -> Response:
+        """A model by its hash."""
+        name = _matched(request.path_params["sha256"], _SHA256)
+        data = await run_in_threadpool(self._proxy.model, bytes.fromhex(name))
+        return _served(request, _found(data), name, FOR_EVER)
+
+    async def catalogue(self, request: Request) -> Response:
+        """A catalogue by its hash."""
+        name = _matched(request.path_params["sha256"], _SHA256)
+        data = await run_in_threadpool(self._proxy.catalogue, bytes.fromhex(name))
+        return _served(request, _found(data), name, FOR_EVER)
+
+    async def healthz(self, _: Request) -> Response:
+        """The process lives."""
+        return PlainTextResponse("ok\n")
+
+    async def readyz(self, _: Request) -> Response:
+        """It can be of use."""
+        if self._proxy.is_ready():
+            return PlainTextResponse("ready\n")
+        detail = "no manifest yet, or the database cannot be written"
+        return problem(HTTPStatus.SERVICE_UNAVAILABLE, detail)
+
+    async def metrics(self, _: Request) -> Response:
+        """Counts for the whole proxy."""
+        return Response(self._proxy.metrics.text(), media_type="text/plain; version=0.0.4")
+
+    def _check_rate(self, request: Request) -> None:
+        wait = self._limit.wait(request.client.host if request.client else "")
+        if wait:
+            raise HTTPException(
+                HTTPStatus.TOO_MANY_REQUESTS,
+                "too many batches from one address",
+                {"Retry-After": str(ceil(wait))},
+            )
+
+
+class NoSniff:
+    """Every answer says that it is what it says it is."""
+
+    def __init__(self, app: ASGIApp):
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Add one header."""
+
+        async def with_header(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"].append((b"x-content-type-options", b"nosniff"))
+            await send(message)
+
+        await self._app(scope, receive, with_header)
+
+
+def _served(request: Request, data: bytes, tag: str, caching: str) -> Response:
+    """The bytes, or 304 to whoever has them."""
+    headers = {"ETag": f'"{tag}"', "Cache-Control": caching}
+    known = [held.strip().removeprefix("W/") for held in _held_tags(request)]
+    if "*" in known or headers["ETag"] in known:
+        return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+    if request.method == "HEAD":
+        return Response(headers=headers | {"Content-Length": str(len(data))}, media_type=BYTES)
+    return Response(data, headers=headers, media_type=BYTES)
+
+
+def _held_tags(request: Request) -> list[str]:
+    return request.headers.get("if-none-match", "").split(",")
+
+
+def _matched(given: str, pattern: re.Pattern[str]) -> str:
+    if not pattern.fullmatch(given):
+        raise HTTPException(HTTPStatus.NOT_FOUND)
+    return given
+
+
+def _found(data: bytes | None) -> bytes:
+    if data is None:
+        raise HTTPException(HTTPStatus.NOT_FOUND)
+    return data
+
+
+async def _not_now(_: Request, __: Exception) -> Response:
+    """The store has said in the log what is wrong, once."""
+    detail = "not now; the same again later"
+    return problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, {"Retry-After": "5"})

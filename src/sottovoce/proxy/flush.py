@@ -1,0 +1,57 @@
+"""The end of an epoch: everybody's reports, shuffled among each other, or nobody's.
+
+One transaction counts the batches, deals their reports out, writes the chunks and deletes the
+batches. Before it nothing is shuffled, after it nothing tells which reports came together; a crash
+in between leaves the batches as they were, and the next attempt draws a new order.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from sottovoce.proxy.shuffle import cut, shuffled
+from sottovoce.proxy.tables import Flush
+
+if TYPE_CHECKING:
+    from sottovoce.protocol import SignedManifest
+    from sottovoce.proxy.shuffle import Entropy
+    from sottovoce.proxy.store import Store
+
+log = logging.getLogger("sottovoce")
+
+
+def flush(
+    store: Store, signed: SignedManifest, *, least: int, chunk_reports: int, entropy: Entropy
+) -> Flush:
+    """Turn the epoch's batches into chunks; with fewer than `least` of them, into nothing."""
+    manifest = signed.manifest
+    with store.write() as tables:
+        batches = tables.count_batches()
+        total = batches * manifest.reports if batches >= least else 0
+        chunks = 0
+        if total:
+            runs = shuffled(tables.batches(), total, tables, entropy)
+            for chunks, sealed in enumerate(cut(runs, chunk_reports), start=1):
+                tables.add_chunk(manifest.epoch, chunks - 1, sealed)
+        tables.delete_batches()
+        done = Flush(manifest.epoch, signed.hash, chunks, total)
+        tables.add_flush(done)
+    if total:
+        log.info("epoch %d: %d reports shuffled into %d chunks", manifest.epoch, total, chunks)
+    else:
+        log.warning(
+            "epoch %d: fewer than %d people: discarded, nothing is forwarded", manifest.epoch, least
+        )
+    return done
+
+
+def discard(store: Store, signed: SignedManifest) -> int:
+    """The server has gone on without us: drop the batches; how many reports were lost."""
+    manifest = signed.manifest
+    with store.write() as tables:
+        lost = tables.count_batches() * manifest.reports
+        tables.delete_batches()
+        tables.add_flush(Flush(manifest.epoch, signed.hash, 0, 0))
+        tables.settle(manifest.epoch)
+    return lost

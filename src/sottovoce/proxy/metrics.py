@@ -1,0 +1,72 @@
+"""Counts for the whole proxy: nothing about one batch, one address or one moment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from starlette.exceptions import HTTPException
+
+from sottovoce.errors import (
+    ClosedError,
+    ProtocolError,
+    RefusedError,
+    StoreError,
+    UnavailableError,
+    WrongEpochError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+REASONS: tuple[tuple[type[Exception], str], ...] = (
+    (ProtocolError, "malformed"),
+    (WrongEpochError, "wrong_epoch"),
+    (ClosedError, "closed"),
+    (RefusedError, "same_id"),
+    (StoreError, "store"),
+    (UnavailableError, "unavailable"),
+    (HTTPException, "http"),
+)
+OTHER = "disconnected"
+
+
+class Metrics:
+    """What `/metrics` shows."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._watched: dict[str, Gauge] = {}
+        self.accepted = self._counter("batches_accepted", "Batches on disk, resent ones included")
+        self._refused = self._counter("batches_refused", "Batches turned away", "reason")
+        self._flushes = self._counter("flushes", "Epochs ended", "outcome")
+        self.forwarded = self._counter("reports_forwarded", "Reports that the server confirmed")
+        self.lost = self._counter("reports_lost", "Reports that came too late for the server")
+        self.untrusted = self._counter("manifests_untrusted", "Manifests of the server refused")
+        for _, reason in (*REASONS, (Exception, OTHER)):
+            self._refused.labels(reason)
+        for outcome in ("shuffled", "discarded"):
+            self._flushes.labels(outcome)
+
+    def refused(self, error: BaseException) -> None:
+        """One batch, for this reason."""
+        reason = next((name for kind, name in REASONS if isinstance(error, kind)), OTHER)
+        self._refused.labels(reason).inc()
+
+    def flushed(self, reports: int) -> None:
+        """One epoch, ended."""
+        self._flushes.labels("shuffled" if reports else "discarded").inc()
+
+    def watch(self, name: str, about: str, value: Callable[[], float]) -> None:
+        """A number that is looked up when somebody asks."""
+        if name not in self._watched:
+            full = f"sottovoce_proxy_{name}"
+            self._watched[name] = Gauge(full, about, registry=self._registry)
+        self._watched[name].set_function(value)
+
+    def text(self) -> bytes:
+        """In Prometheus' format."""
+        return generate_latest(self._registry)
+
+    def _counter(self, name: str, about: str, *labels: str) -> Counter:
+        return Counter(f"sottovoce_proxy_{name}", about, labels, registry=self._registry)

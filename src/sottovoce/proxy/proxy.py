@@ -1,0 +1,192 @@
+"""The proxy: the paper's component 2. It strips, holds, shuffles and forwards.
+
+`accept` is what clients cause, `tick` what the proxy does by itself. A beat can be cut off at any
+point and done again: every step either is one transaction or may be repeated.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from typing import TYPE_CHECKING
+
+from sottovoce.errors import ProtocolError
+from sottovoce.proxy.flush import discard, flush
+from sottovoce.proxy.forward import forward
+from sottovoce.proxy.intake import Intake
+from sottovoce.proxy.metrics import Metrics
+from sottovoce.proxy.mirror import Mirror
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sottovoce.protocol import SignedManifest
+    from sottovoce.proxy.settings import ProxySettings
+    from sottovoce.proxy.shuffle import Entropy
+    from sottovoce.proxy.store import Store
+    from sottovoce.proxy.upstream import Upstream
+
+log = logging.getLogger("sottovoce")
+
+
+class Proxy:
+    """One proxy over one store, towards one server."""
+
+    def __init__(
+        self,
+        store: Store,
+        upstream: Upstream,
+        settings: ProxySettings,
+        *,
+        clock: Callable[[], float] = time.time,
+        entropy: Entropy = os.urandom,
+    ):
+        self._store = store
+        self._upstream = upstream
+        self._settings = settings
+        self._clock = clock
+        self._entropy = entropy
+        self._unscrubbed = False
+        self._mirror = Mirror(store, upstream, settings.key, keep_models=settings.keep_models)
+        self.intake = Intake(store, clock)
+        self.metrics = Metrics()
+        self._resume()
+        self._watch()
+
+    def accept(self, data: bytes) -> None:
+        """Take a batch; it is on disk when this returns."""
+        (problem,) = self.intake.keep([self.intake.check(data)])
+        if problem is not None:
+            raise problem
+
+    def manifest(self) -> SignedManifest | None:
+        """Of the present epoch; None before the first."""
+        return None if self._mirror.current is None else self._mirror.current.signed
+
+    def manifest_of(self, epoch: int) -> bytes | None:
+        """The signed manifest of this or an earlier epoch, as served."""
+        return self._mirror.manifest_of(epoch)
+
+    def model(self, sha256: bytes) -> bytes | None:
+        """A model file, if it is (still) here."""
+        return self._mirror.model(sha256)
+
+    def catalogue(self, sha256: bytes) -> bytes | None:
+        """A catalogue file, if it is (still) here."""
+        return self._mirror.catalogue(sha256)
+
+    def is_ready(self) -> bool:
+        """Whether a client would be served: there is an epoch, and the disk takes what it sends."""
+        return self._mirror.current is not None and not self._store.failing
+
+    def tick(self) -> None:
+        """One beat. What cannot be done now is raised, and done at a later one."""
+        if self._store.failing:
+            self._store.probe()
+        if self._unscrubbed:
+            self._scrub()
+        self._close_by_clock()
+        self._follow_server()
+        self._tell_waiting()
+        self._forward()
+
+    def _resume(self) -> None:
+        """Go on where an earlier process was."""
+        signed = self.manifest()
+        if signed is None:
+            return
+        with self._store.read() as tables:
+            over, waiting = tables.is_flushed(signed.manifest.epoch), tables.count_batches()
+        if over:
+            self.intake.close(signed)
+        else:
+            self.intake.open(signed, waiting=waiting)
+
+    def _close_by_clock(self) -> None:
+        """An epoch ends at its time, whether or not the server can be reached."""
+        signed = self._running()
+        if signed is not None and self._clock() >= signed.manifest.closes:
+            self._end(signed)
+
+    def _follow_server(self) -> None:
+        """A new epoch is shown to clients only after the one before was flushed or discarded."""
+        try:
+            newer = self._mirror.newer()
+        except ProtocolError as error:
+            self.metrics.untrusted.inc()
+            log.error("%s: %s", type(error).__name__, error)
+            return
+        if newer is None:
+            return
+        signed = self._running()
+        if signed is not None:
+            self._end(signed)
+        self._mirror.publish(newer)
+        self.intake.open(newer.signed)
+        log.info("epoch %d: %s", newer.signed.manifest.epoch, newer.signed.hash.hex())
+
+    def _tell_waiting(self) -> None:
+        signed = self._running()
+        if signed is None:
+            return
+        state = self._upstream.waiting(signed.manifest.epoch, self.intake.waiting)
+        if state == "closed":
+            self._end(signed)
+        elif state == "applied":
+            self._give_up(signed)
+
+    def _forward(self) -> None:
+        with self._store.read() as tables:
+            unsettled = tables.unsettled()
+        for done in unsettled:
+            self._unscrubbed = True
+            taken = forward(self._store, self._upstream, done)
+            (self.metrics.forwarded if taken else self.metrics.lost).inc(done.reports)
+            self._scrub()
+
+    def _running(self) -> SignedManifest | None:
+        """The manifest of an epoch that asks for reports and is not over."""
+        signed = self.manifest()
+        if signed is None or signed.manifest.public_key is None:
+            return None
+        with self._store.read() as tables:
+            return None if tables.is_flushed(signed.manifest.epoch) else signed
+
+    def _end(self, signed: SignedManifest) -> None:
+        """Refuse from now on; then shuffle what there is, or discard it if it is too little."""
+        self.intake.close(signed)
+        self._unscrubbed = True
+        done = flush(
+            self._store,
+            signed,
+            least=max(self._settings.least_clients, signed.manifest.least_clients),
+            chunk_reports=self._settings.chunk_reports,
+            entropy=self._entropy,
+        )
+        self.intake.emptied()
+        self.metrics.flushed(done.reports)
+        self._scrub()
+
+    def _give_up(self, signed: SignedManifest) -> None:
+        """The server has applied the epoch already: what waits here can never count."""
+        self.intake.close(signed)
+        self._unscrubbed = True
+        lost = discard(self._store, signed)
+        self.intake.emptied()
+        self.metrics.flushed(0)
+        self.metrics.lost.inc(lost)
+        log.error("epoch %d was applied without us: %d reports lost", signed.manifest.epoch, lost)
+        self._scrub()
+
+    def _scrub(self) -> None:
+        self._store.scrub()
+        self._unscrubbed = False
+
+    def _watch(self) -> None:
+        self.metrics.watch("batches_waiting", "Batches held now", lambda: self.intake.waiting)
+        self.metrics.watch("epoch", "The epoch that clients are shown; 0 for none", self._epoch)
+
+    def _epoch(self) -> int:
+        signed = self.manifest()
+        return 0 if signed is None else signed.manifest.epoch

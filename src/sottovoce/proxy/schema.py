@@ -1,0 +1,52 @@
+"""The tables, and every change to them since the first version.
+
+What is not here is never written: no time, no address, no agent. Batches are keyed by their random
+ids, without SQLite's own row numbers, so that the table does not know in which order they came.
+"""
+
+from __future__ import annotations
+
+MIGRATIONS = (
+    """
+    CREATE TABLE batches (
+        id BLOB PRIMARY KEY,
+        sealed BLOB NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE manifests (
+        epoch INTEGER PRIMARY KEY,
+        hash BLOB NOT NULL,
+        signed BLOB NOT NULL,
+        model BLOB NOT NULL,
+        catalogue BLOB NOT NULL
+    );
+    CREATE TABLE files (
+        sha256 BLOB PRIMARY KEY,
+        content BLOB NOT NULL
+    );
+    CREATE TABLE flushes (
+        epoch INTEGER PRIMARY KEY,
+        manifest_hash BLOB NOT NULL,
+        chunks INTEGER NOT NULL,
+        reports INTEGER NOT NULL,
+        delivered INTEGER NOT NULL,
+        settled INTEGER NOT NULL
+    );
+    CREATE TABLE chunks (
+        epoch INTEGER NOT NULL,
+        position INTEGER NOT NULL,
+        sealed BLOB NOT NULL,
+        PRIMARY KEY (epoch, position)
+    ) WITHOUT ROWID;
+    """,
+)
+"""Number i takes a database from `user_version` i to i + 1."""
+
+PIECES = """
+    CREATE TEMP TABLE pieces (
+        bucket INTEGER NOT NULL,
+        part INTEGER NOT NULL,
+        sealed BLOB NOT NULL,
+        PRIMARY KEY (bucket, part)
+    ) WITHOUT ROWID
+"""
+"""Reports on their way through the shuffle: in a file without a name, gone with the transaction."""

@@ -1,0 +1,127 @@
+"""A uniformly random order of all reports of an epoch, in bounded memory.
+
+The scatter of Rao (1961) and Sandelius (1962): every report falls into a bucket drawn uniformly and
+independently, then each bucket is shuffled by itself, then the buckets are laid end to end.
+
+*Why every order is equally likely.* Fix an order of the N reports, and sizes n_1 + ... + n_B = N of
+the B buckets. Exactly one way of falling gives this order with these sizes: the first n_1 reports
+of the order in bucket 1, the next n_2 in bucket 2, and so on, which has probability B^-N. Given
+that, the shuffles give the order with probability 1 / (n_1! ... n_B!). The product does not depend
+on the order. Summed over all sizes it still does not: all N! orders are equally likely, and knowing
+the sizes changes nothing. QED.
+
+Randomness is an argument: `os.urandom` in earnest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sottovoce.protocol import SEALED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from sottovoce.proxy.tables import Tables
+
+Entropy = Callable[[int], bytes]
+"""So many random bytes."""
+
+BUCKET = 20_000
+"""Reports in a bucket, about: one megabyte."""
+GROUP = 100_000
+"""Reports that are dealt out at once."""
+
+
+def words(n: int, entropy: Entropy) -> NDArray[np.uint64]:
+    """Uniform 64-bit words."""
+    return np.frombuffer(entropy(8 * n), dtype="<u8").astype(np.uint64)
+
+
+def uniform(n: int, below: int, entropy: Entropy) -> NDArray[np.int64]:
+    """Whole numbers from 0, each equally likely: words past the last multiple are drawn anew."""
+    last = np.uint64(2**64 // below * below - 1)
+    drawn = words(n, entropy)
+    while (bad := np.flatnonzero(drawn > last)).size:
+        drawn[bad] = words(bad.size, entropy)
+    return (drawn % np.uint64(below)).astype(np.int64)
+
+
+def permutation(n: int, entropy: Entropy) -> NDArray[np.int64]:
+    """Every order of n things is equally likely: the order of n random keys that all differ."""
+    keys = words(n, entropy)
+    order = np.argsort(keys)
+    while np.any(np.diff(keys[order]) == 0):
+        keys = words(n, entropy)
+        order = np.argsort(keys)
+    return order
+
+
+def shuffled(
+    batches: Iterable[bytes],
+    total: int,
+    pieces: Tables,
+    entropy: Entropy,
+    *,
+    bucket: int = BUCKET,
+    group: int = GROUP,
+) -> Iterator[bytes]:
+    """All `total` reports of the batches in a uniformly random order, a bucket at a time."""
+    buckets = -(-total // bucket)
+    pieces.begin_pieces()
+    for part, reports in enumerate(_groups(batches, group)):
+        _scatter(reports, buckets, part, pieces, entropy)
+    for number in range(buckets):
+        reports = _rows(pieces.bucket(number))
+        yield reports[permutation(len(reports), entropy)].tobytes()
+    pieces.end_pieces()
+
+
+def cut(runs: Iterable[bytes], reports: int) -> Iterator[bytes]:
+    """The same sequence in runs of exactly so many reports; the last may be shorter.
+
+    So the sizes say nothing but the total.
+    """
+    size = SEALED * reports
+    rest = bytearray()
+    for run in runs:
+        rest += run
+        while len(rest) >= size:
+            yield bytes(rest[:size])
+            del rest[:size]
+    if rest:
+        yield bytes(rest)
+
+
+def _groups(batches: Iterable[bytes], reports: int) -> Iterator[NDArray[np.uint8]]:
+    gathered = bytearray()
+    for sealed in batches:
+        gathered += sealed
+        if len(gathered) >= SEALED * reports:
+            yield _rows(bytes(gathered))
+            gathered.clear()
+    if gathered:
+        yield _rows(bytes(gathered))
+
+
+def _scatter(
+    reports: NDArray[np.uint8], buckets: int, part: int, pieces: Tables, entropy: Entropy
+) -> None:
+    """Each report into its bucket; the order within a piece is shuffled away afterwards."""
+    fallen = uniform(len(reports), buckets, entropy)
+    order = np.argsort(fallen, kind="stable")
+    edges = np.searchsorted(fallen[order], np.arange(buckets + 1))
+    sorted_reports = reports[order]
+    for number in range(buckets):
+        piece = sorted_reports[edges[number] : edges[number + 1]]
+        if len(piece):
+            pieces.add_piece(number, part, piece.tobytes())
+
+
+def _rows(sealed: bytes) -> NDArray[np.uint8]:
+    return np.frombuffer(sealed, dtype=np.uint8).reshape(-1, SEALED)

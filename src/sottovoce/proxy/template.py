@@ -1,0 +1,22 @@
+"""A new settings file, every field explained."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+
+
+def settings_file(*, folder: str, server: str, secret_file: str, verification_key: str) -> str:
+    """The text of a `proxy.toml` with these values and the usual ones for the rest."""
+    text = (files(__package__) / "proxy.toml").read_text(encoding="utf-8")
+    return text.format(
+        folder=_quoted(folder),
+        server=_quoted(server),
+        secret_file=_quoted(secret_file),
+        verification_key=_quoted(verification_key),
+    )
+
+
+def _quoted(value: str) -> str:
+    """A basic string of TOML, which is written as in JSON."""
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,131 @@
+"""`sottovoce proxy`: set up, run, end."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from sottovoce.cli.proxy import app
+from sottovoce.errors import SettingsError
+from sottovoce.proxy import ProxySettings
+from sottovoce.service import read_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from typer.testing import Result
+
+KEY = "ab" * 32
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner(env={"COLUMNS": "200"}).invoke(app, list(arguments), catch_exceptions=False)
+
+
+def init(folder: Path, *, server: str = "https://server.example", key: str = KEY) -> Result:
+    secret = folder.parent / "given.secret"
+    secret.write_text("s3cret\n")
+    arguments = ["--server", server, "--key", key, "--secret-file", str(secret)]
+    return run("init", str(folder), *arguments)
+
+
+def test_init_writes_settings_that_can_be_read(tmp_path: Path) -> None:
+    folder = tmp_path / "proxy"
+    done = init(folder)
+    assert done.exit_code == 0
+    assert f"sottovoce proxy run --config {folder / 'proxy.toml'}" in done.stdout
+    known = read_settings(folder / "proxy.toml", ProxySettings)
+    secret = folder / "server.secret"
+    assert known == ProxySettings(folder / "data", "https://server.example", secret, KEY)
+    assert secret.read_text() == "s3cret\n"
+    for path in (folder, folder / "proxy.toml", secret):
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+@pytest.mark.parametrize("name", ["proxy.toml", "server.secret"])
+def test_init_overwrites_nothing(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "proxy"
+    folder.mkdir()
+    (folder / name).write_text("mine")
+    with pytest.raises(SettingsError, match="nothing is overwritten"):
+        init(folder)
+    assert [path.name for path in folder.iterdir()] == [name]
+    assert (folder / name).read_text() == "mine"
+
+
+@pytest.mark.parametrize("wrong", [{"server": "server.example"}, {"key": "short"}])
+def test_init_refuses_what_cannot_work(tmp_path: Path, wrong: dict[str, str]) -> None:
+    with pytest.raises(SettingsError):
+        init(tmp_path / "proxy", **wrong)
+    assert not (tmp_path / "proxy").exists()
+
+
+def test_init_without_the_secret(tmp_path: Path) -> None:
+    missing = str(tmp_path / "missing")
+    with pytest.raises(SettingsError, match="missing"):
+        run("init", str(tmp_path), "--server", "https://a", "--key", KEY, "--secret-file", missing)
+    assert not list(tmp_path.iterdir())
+
+
+def test_run_without_settings(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=re.escape(str(tmp_path / "no.toml"))):
+        run("run", "--config", str(tmp_path / "no.toml"))
+
+
+@pytest.mark.parametrize("command", ["init", "run"])
+def test_help_has_an_example(command: str) -> None:
+    told = run(command, "--help").stdout
+    assert f"Example: sottovoce proxy {command}" in told
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A proxy whose server is not there, on a port of the system's choice."""
+    folder = tmp_path / "proxy"
+    init(folder, server="http://127.0.0.1:9")
+    text = (folder / "proxy.toml").read_text()
+    (folder / "proxy.toml").write_text(text.replace("port = 8080", "port = 0"))
+    command = [sys.executable, "-c", "from sottovoce.cli.proxy import app; app()"]
+    process = subprocess.Popen(
+        [*command, "run", "--config", str(folder / "proxy.toml")], stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if found := re.search(r"running on http://127\.0\.0\.1:(\d+)", line):
+            yield process, int(found[1])
+            break
+    process.kill()
+    process.wait()
+    process.stderr.close()
+
+
+def test_run_serves_until_it_is_told_to_stop(running: tuple[subprocess.Popen[str], int]) -> None:
+    """Over real sockets; nothing of what came in is in the log, however odd it was."""
+    process, port = running
+    client_port = 0
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http:
+        assert http.get("/healthz").text == "ok\n"
+        assert http.get("/readyz").status_code == 503
+        assert http.head("/v1/manifest").status_code == 503
+        upgrade = {"Upgrade": "websocket", "Connection": "Upgrade", "User-Agent": "Odd/1.0"}
+        assert http.get("/v1/odd-path", headers=upgrade).status_code == 404
+        assert "server" not in http.get("/healthz").headers
+    with socket.create_connection(("127.0.0.1", port)) as line:
+        client_port = line.getsockname()[1]
+        line.sendall(b"\x16\x03\x01 this is no HTTP\r\n\r\n")
+        assert line.recv(1000).startswith(b"HTTP/1.1 400")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+    assert process.stderr is not None
+    told = process.stderr.read()
+    for trace in (str(client_port), "Odd/1.0", "odd-path", "s3cret", "Traceback"):
+        assert trace not in told, told

@@ -1,0 +1,307 @@
+"""The proxy over HTTP: every status that the protocol promises."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+
+from sottovoce.proxy import Rate
+from tests.proxy.asgi import Answer, ask, post, serving
+from tests.proxy.world import CATALOGUE, CLOSES, OPENS, Clock, World, model_of, signed
+
+Work = Callable[[Starlette], Coroutine[Any, Any, Any]]
+
+
+def within(world: World, work: Work, clock: Clock | None = None) -> Any:
+    async def main() -> Any:
+        async with serving(world, clock) as app:
+            return await work(app)
+
+    return asyncio.run(main())
+
+
+def get(world: World, path: str, method: str = "GET", **headers: str) -> Answer:
+    raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    answer = within(world, lambda app: ask(app, method, path, headers=raw))
+    assert isinstance(answer, Answer)
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    return answer
+
+
+def send(world: World, data: bytes, **more: Any) -> Answer:
+    answer = within(world, lambda app: post(app, data, **more))
+    assert isinstance(answer, Answer)
+    return answer
+
+
+def stored(world: World) -> int:
+    with world.store.read() as tables:
+        return tables.count_batches()
+
+
+def test_202_is_empty_and_means_stored(world: World) -> None:
+    data = world.people.batch(world.now).encode()
+    for _ in range(2):
+        answer = send(world, data)
+        assert (answer.status, answer.body) == (202, b"")
+    assert stored(world) == 1
+
+
+def test_409_for_the_same_id_with_other_bytes(world: World) -> None:
+    (batch,) = world.send(1)
+    answer = send(world, world.people.batch(world.now, id=batch.id).encode())
+    assert answer.status == 409
+    assert answer.problem()["type"] == "about:blank"
+
+
+@pytest.mark.parametrize("change", [{"epoch": 2}, {"manifest_hash": bytes(32)}])
+def test_409_for_another_epoch(world: World, change: dict[str, object]) -> None:
+    answer = send(world, world.people.batch(world.now, **change).encode())
+    assert answer.status == 409
+    assert answer.problem()["type"] == "urn:sottovoce:wrong-epoch"
+
+
+def test_410_when_the_epoch_is_over(world: World) -> None:
+    batch = world.people.batch(world.now)
+    world.clock.now = CLOSES
+    answer = send(world, batch.encode())
+    assert answer.status == 410
+    assert answer.problem()["type"] == "urn:sottovoce:closed"
+
+
+def test_503_before_the_epoch_opens(world: World) -> None:
+    world.clock.now = OPENS - 1
+    answer = send(world, world.people.batch(world.now).encode())
+    assert (answer.status, answer.headers["retry-after"]) == (503, "5")
+
+
+def test_400_for_what_is_no_batch(world: World) -> None:
+    data = world.people.batch(world.now).encode()
+    for wrong in (b"", data[:-1], b"X" + data[1:]):
+        answer = send(world, wrong)
+        assert answer.status == 400
+        assert answer.problem()["title"] == "Bad Request"
+    assert stored(world) == 0
+
+
+def test_413_as_soon_as_it_is_too_long(world: World) -> None:
+    data = world.people.batch(world.now).encode()
+    assert send(world, data + b"x").status == 413
+    unsaid = within(
+        world, lambda app: ask(app, "POST", "/v1/batches", pieces=[data, b"x", b"never read"])
+    )
+    assert unsaid.status == 413
+
+
+def test_a_batch_in_pieces_without_its_length(world: World) -> None:
+    data = world.people.batch(world.now).encode()
+    pieces = [data[at : at + 50] for at in range(0, len(data), 50)]
+    answer = within(world, lambda app: ask(app, "POST", "/v1/batches", pieces=pieces))
+    assert answer.status == 202
+    assert stored(world) == 1
+
+
+def test_a_line_that_breaks_leaves_nothing(world: World) -> None:
+    data = world.people.batch(world.now).encode()
+    answer = within(
+        world, lambda app: ask(app, "POST", "/v1/batches", pieces=[data[:90]], hang_up=True)
+    )
+    assert answer.status == 400
+    assert stored(world) == 0
+
+
+def test_429_says_when_to_come_again(tmp_path: Path) -> None:
+    world = World(tmp_path, rate=Rate(batches_per_minute=6, burst=2))
+    world.proxy.tick()
+    clock = Clock(0)
+
+    async def work(app: Starlette) -> None:
+        def data() -> bytes:
+            return world.people.batch(world.now).encode()
+
+        statuses = [(await post(app, data())).status for _ in range(3)]
+        assert statuses == [202, 202, 429]
+        away = await post(app, data())
+        assert away.headers["retry-after"] == "10"
+        assert away.problem()["status"] == 429
+        assert (await post(app, data(), client=("192.0.2.77", 1))).status == 202
+        assert (await post(app, data(), client=None)).status == 202
+        clock.now = 10.0
+        assert (await post(app, data())).status == 202
+
+    within(world, work, clock)
+    assert stored(world) == 5
+    world.store.close()
+
+
+def test_503_and_nothing_stored_while_the_disk_takes_nothing(world: World) -> None:
+    data = world.people.batch(world.now).encode()
+    world.store._writer.execute("PRAGMA query_only = ON")
+
+    async def work(app: Starlette) -> None:
+        answer = await post(app, data)
+        assert (answer.status, answer.headers["retry-after"]) == (503, "5")
+        assert str(world.folder) not in answer.body.decode()
+        assert (await ask(app, "GET", "/readyz")).status == 503
+        assert (await ask(app, "GET", "/healthz")).status == 200
+        world.store._writer.execute("PRAGMA query_only = OFF")
+        assert (await post(app, data)).status == 202
+        assert (await ask(app, "GET", "/readyz")).status == 200
+
+    within(world, work)
+    assert stored(world) == 1
+
+
+def test_the_manifest(world: World) -> None:
+    answer = get(world, "/v1/manifest")
+    assert answer.status == 200
+    assert answer.body == world.now.encode()
+    assert answer.headers["etag"] == f'"{world.now.hash.hex()}"'
+    assert answer.headers["cache-control"] == "public, max-age=10"
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert not {name for name in answer.headers if name.startswith("access-control")}
+
+
+@pytest.mark.parametrize("template", ["{}", "W/{}", '"other", {}', "*"])
+def test_304_to_whoever_has_it(world: World, template: str) -> None:
+    tag = f'"{world.now.hash.hex()}"'
+    answer = get(world, "/v1/manifest", if_none_match=template.format(tag))
+    assert (answer.status, answer.body) == (304, b"")
+    assert answer.headers["etag"] == tag
+
+
+def test_another_tag_is_another_thing(world: World) -> None:
+    assert get(world, "/v1/manifest", if_none_match='"other"').status == 200
+
+
+@pytest.mark.parametrize("name", ["models", "catalogues"])
+def test_files_for_ever(world: World, name: str) -> None:
+    model = world.now.manifest.model
+    sha256, content = (model, model_of(1)) if name == "models" else (CATALOGUE.hash, CATALOGUE.raw)
+    path = f"/v1/{name}/{sha256.hex()}"
+    answer = get(world, path)
+    assert (answer.status, answer.body) == (200, content)
+    assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
+    assert get(world, path, if_none_match=answer.headers["etag"]).status == 304
+    head = get(world, path, "HEAD")
+    assert (head.status, head.body, head.headers["content-length"]) == (200, b"", str(len(content)))
+
+
+def test_manifests_of_earlier_epochs(world: World) -> None:
+    first = world.now
+    world.server.go_on(signed(2))
+    world.proxy.tick()
+    answer = get(world, "/v1/manifests/1")
+    assert (answer.status, answer.body) == (200, first.encode())
+    assert "immutable" in answer.headers["cache-control"]
+    assert get(world, "/v1/manifests/2").body == world.now.encode()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/", "/v1", "/v1/manifest/", "/v1/manifests/", "/v1/manifests/0", "/v1/manifests/01",
+        "/v1/manifests/3", "/v1/manifests/-1", "/v1/manifests/1e3", "/v1/manifests/9999999999",
+        "/v1/manifests/" + "9" * 5000, "/v1/manifests/\N{ARABIC-INDIC DIGIT ONE}",
+        "/v1/models/", "/v1/models/00", "/v1/models/" + "0" * 64, "/v1/models/" + "G" * 64,
+        "/v1/models/" + CATALOGUE.hash.hex(), "/v1/models/../manifest", "/healthz/",
+    ],
+)  # fmt: skip
+def test_404(world: World, path: str) -> None:
+    answer = get(world, path)
+    assert answer.status == 404
+    assert answer.problem()["title"] == "Not Found"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("GET", "/v1/batches", "POST"),
+        ("POST", "/v1/manifest", "GET, HEAD"),
+        ("PUT", "/metrics", ""),
+    ],
+)
+def test_405(world: World, method: str, path: str, allowed: str) -> None:
+    answer = get(world, path, method)
+    assert answer.status == 405
+    assert set(allowed.split(", ")) <= {*answer.headers["allow"].split(", "), ""}
+    answer.problem()
+
+
+def test_before_the_first_manifest(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.server.reachable = False
+    assert get(world, "/v1/manifest").status == 503
+    assert get(world, "/v1/manifest").problem()["type"] == "about:blank"
+    assert get(world, "/readyz").status == 503
+    assert get(world, "/healthz").status == 200
+    assert send(world, b"anything").status == 503
+    world.store.close()
+
+
+def test_metrics_are_counts_for_all(world: World) -> None:
+    async def work(app: Starlette) -> str:
+        batch = world.people.batch(world.now)
+        for data in (batch.encode(), batch.encode(), b"", batch.encode() + b"x"):
+            await post(app, data)
+        await post(app, world.people.batch(world.now, epoch=9).encode())
+        await post(app, world.people.batch(world.now, id=batch.id).encode())
+        return (await ask(app, "GET", "/metrics")).body.decode()
+
+    told = within(world, work)
+    counts = dict(line.rsplit(" ", 1) for line in told.splitlines() if not line.startswith("#"))
+    assert counts["sottovoce_proxy_batches_accepted_total"] == "2.0"
+    assert counts["sottovoce_proxy_batches_waiting"] == "1.0"
+    assert counts["sottovoce_proxy_epoch"] == "1.0"
+    assert counts["sottovoce_proxy_beat_failures"] == "0.0"
+    refused = {
+        reason: counts[f'sottovoce_proxy_batches_refused_total{{reason="{reason}"}}']
+        for reason in ("malformed", "http", "wrong_epoch", "same_id", "closed", "store")
+    }
+    assert refused == {
+        "malformed": "1.0", "http": "1.0", "wrong_epoch": "1.0", "same_id": "1.0",
+        "closed": "0.0", "store": "0.0",
+    }  # fmt: skip
+
+
+def test_many_at_once_are_all_stored_in_few_transactions(world: World) -> None:
+    """Group commit, end to end: six hundred requests, far fewer commits."""
+    batches = [batch.encode() for batch in world.people.batches(world.now, 600)]
+    commits: list[int] = []
+    commit = world.store._commit
+
+    def counted() -> None:
+        commits.append(1)
+        commit()
+
+    world.store._commit = counted  # type: ignore[method-assign]
+
+    async def work(app: Starlette) -> list[Answer]:
+        return await asyncio.gather(*(post(app, data) for data in batches))
+
+    assert {answer.status for answer in within(world, work)} == {202}
+    assert stored(world) == 600
+    assert len(commits) < 60
+
+
+def test_the_heartbeat_does_the_rest(world: World) -> None:
+    """Started, it flushes and forwards by itself; stopped, the beat under way is finished."""
+    world.send(3)
+    world.close_epoch()
+    begun, committed = threading.Event(), threading.Event()
+
+    def watch(call: str) -> None:
+        begun.set()
+        if call == "after commit":
+            committed.set()
+
+    world.server.before = watch
+    within(world, lambda _: asyncio.to_thread(begun.wait, 30))
+    assert committed.is_set()
+    assert world.server.commits == {1: (3, 12)}

@@ -1,0 +1,80 @@
+"""The rate limit, with a clock of its own."""
+
+from __future__ import annotations
+
+import pytest
+
+from sottovoce.proxy import Rate
+from sottovoce.proxy.limit import RateLimit, network_of
+from tests.proxy.world import Clock
+
+
+def limit(clock: Clock, per_minute: float = 6, burst: int = 3, most: int = 100) -> RateLimit:
+    return RateLimit(Rate(per_minute, burst), clock, most_addresses=most)
+
+
+def test_a_burst_then_one_every_ten_seconds() -> None:
+    clock = Clock(0)
+    asked = limit(clock)
+    assert [asked.wait("a") for _ in range(3)] == [0, 0, 0]
+    assert asked.wait("a") == pytest.approx(10)
+    clock.now = 4
+    assert asked.wait("a") == pytest.approx(6)
+    clock.now = 10.001
+    assert asked.wait("a") == 0
+    assert asked.wait("a") > 9
+
+
+def test_addresses_do_not_pay_for_each_other() -> None:
+    asked = limit(Clock(0), burst=1)
+    assert asked.wait("192.0.2.1") == 0
+    assert asked.wait("192.0.2.2") == 0
+    assert asked.wait("192.0.2.1") > 0
+
+
+def test_silence_fills_the_bucket_and_no_more() -> None:
+    clock = Clock(0)
+    asked = limit(clock)
+    asked.wait("a")
+    clock.now = 1e9
+    assert [asked.wait("a") > 0 for _ in range(4)] == [False, False, False, True]
+
+
+def test_a_clock_that_goes_back_takes_nothing_away() -> None:
+    clock = Clock(100)
+    asked = limit(clock)
+    asked.wait("a")
+    clock.now = 0
+    assert asked.wait("a") == 0
+
+
+def test_the_memory_is_bounded_and_forgets_the_longest_silent() -> None:
+    asked = limit(Clock(0), burst=1, most=2)
+    for address in ("a", "b", "a", "c"):
+        asked.wait(address)
+    assert list(asked._buckets) == ["a", "c"]
+    assert asked.wait("b") == 0
+
+
+def test_zero_is_off() -> None:
+    asked = limit(Clock(0), per_minute=0, burst=1)
+    assert not any(asked.wait("a") for _ in range(1000))
+    assert not asked._buckets
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("2001:db8:0:1::1", "2001:db8:0:1:ffff::2", True),
+        ("2001:db8:0:1::1", "2001:db8:0:2::1", False),
+        ("fe80::1%eth0", "fe80::2%eth1", True),
+        ("::ffff:192.0.2.1", "192.0.2.1", True),
+        ("::ffff:192.0.2.1", "::ffff:192.0.2.2", False),
+        ("192.0.2.1", "192.0.2.2", False),
+        ("not:an:address", "not:an:address", True),
+        ("not:an:address", "another:one", False),
+        ("", "", True),
+    ],
+)
+def test_who_counts_as_one(one: str, other: str, same: bool) -> None:
+    assert (network_of(one) == network_of(other)) is same

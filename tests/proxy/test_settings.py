@@ -1,0 +1,99 @@
+"""The settings and their file: every field explained, nothing that cannot work."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sottovoce.errors import SettingsError
+from sottovoce.proxy import ProxySettings, Rate, Tls
+from sottovoce.proxy.template import settings_file
+from sottovoce.service import Listen, read_settings
+from tests.proxy.world import settings
+
+EXAMPLE = Path(__file__).parents[2] / "deploy" / "proxy.example.toml"
+PLACES = {
+    "folder": "/var/lib/sottovoce-proxy",
+    "server": "https://server.example",
+    "secret_file": "/etc/sottovoce/proxy.secret",
+    "verification_key": "00" * 31 + "01",
+}
+
+
+def test_the_example_is_what_init_writes() -> None:
+    assert EXAMPLE.read_text() == settings_file(**PLACES)
+
+
+def test_the_example_can_be_read_and_says_the_defaults() -> None:
+    assert read_settings(EXAMPLE, ProxySettings) == ProxySettings(
+        Path(PLACES["folder"]),
+        PLACES["server"],
+        Path(PLACES["secret_file"]),
+        PLACES["verification_key"],
+    )
+
+
+def names(kind: Any) -> set[str]:
+    return {field.name for field in fields(kind)}
+
+
+@pytest.mark.parametrize("kind", [ProxySettings, Rate, Tls, Listen])
+def test_every_field_is_in_the_example(kind: type) -> None:
+    assert is_dataclass(kind)
+    text = EXAMPLE.read_text()
+    named = set(re.findall(r"^(?:# )?(\w+) = ", text, re.MULTILINE))
+    assert names(kind) <= named | set(re.findall(r"^\[(\w+)\]", text, re.MULTILINE))
+
+
+def test_every_line_of_the_example_that_is_switched_off_works(tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_text(re.sub(r"^# (\w+ = )", r"\1", EXAMPLE.read_text(), flags=re.M))
+    known = read_settings(tmp_path / "p.toml", ProxySettings)
+    assert known.tls == Tls(
+        tmp_path / "server-authority.pem", tmp_path / "proxy.pem", tmp_path / "proxy-key.pem"
+    )
+    assert known.listen.client_authority == tmp_path / "relay-authority.pem"
+
+
+@pytest.mark.parametrize("odd", ['a "b" \\ c', "naïve\ttab", "a\nb = 1"])
+def test_odd_values_are_quoted(tmp_path: Path, odd: str) -> None:
+    (tmp_path / "p.toml").write_text(settings_file(**{**PLACES, "secret_file": odd}))
+    assert read_settings(tmp_path / "p.toml", ProxySettings).secret_file == tmp_path / odd
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"server": "server.example"}, "https://HOST"),
+        ({"server": "ftp://server.example"}, "https://HOST"),
+        ({"server": "https://"}, "https://HOST"),
+        ({"server": "https://[half"}, "https://HOST"),
+        ({"server": "https://host:port"}, "https://HOST"),
+        ({"server": "https://user:pass@host"}, "https://HOST"),
+        ({"server": "https://host/?query"}, "https://HOST"),
+        ({"verification_key": "00"}, "verification_key"),
+        ({"verification_key": "G" * 64}, "verification_key"),
+        ({"least_clients": 0}, "least_clients"),
+        ({"poll_seconds": 0.0}, "poll_seconds"),
+        ({"keep_models": 0}, "keep_models"),
+        ({"chunk_reports": 0}, "chunk_reports"),
+        ({"chunk_reports": 20_001}, "chunk_reports"),
+    ],
+)
+def test_what_cannot_work(tmp_path: Path, change: dict[str, object], told: str) -> None:
+    with pytest.raises(SettingsError, match=told):
+        settings(tmp_path, **change)
+
+
+@pytest.mark.parametrize(("per_minute", "burst"), [(-1, 1), (1, 0)])
+def test_a_rate_that_cannot_work(per_minute: float, burst: int) -> None:
+    with pytest.raises(SettingsError):
+        Rate(per_minute, burst)
+
+
+def test_a_certificate_needs_its_key(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="belong together"):
+        Tls(certificate=tmp_path)

@@ -1,0 +1,212 @@
+"""The database: durable, private, one user, honest about what it cannot do."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sottovoce.errors import StoreError, UntrustedError
+from sottovoce.proxy import Store
+from sottovoce.proxy.store import NAME
+
+if TYPE_CHECKING:
+    from tests.proxy.world import World
+
+COLUMNS = {
+    "batches": ["id", "sealed"],
+    "manifests": ["epoch", "hash", "signed", "model", "catalogue"],
+    "files": ["sha256", "content"],
+    "flushes": ["epoch", "manifest_hash", "chunks", "reports", "delivered", "settled"],
+    "chunks": ["epoch", "position", "sealed"],
+}
+"""All that is ever written: whoever adds a column must come past here."""
+
+
+def test_what_is_written_and_nothing_else(world: World) -> None:
+    db = sqlite3.connect(world.folder / NAME)
+    names = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    found = {n: [row[1] for row in db.execute(f"PRAGMA table_info({n})")] for n in names}
+    assert found == COLUMNS
+    with pytest.raises(sqlite3.OperationalError, match="rowid"):
+        db.execute("SELECT rowid FROM batches")
+    db.close()
+
+
+@pytest.mark.parametrize(
+    ("pragma", "value"),
+    [
+        ("journal_mode", "wal"),
+        ("synchronous", 2),
+        ("secure_delete", 1),
+        ("auto_vacuum", 2),
+        ("temp_store", 1),
+    ],
+)
+def test_the_settings_that_durability_and_privacy_rest_on(
+    world: World, pragma: str, value: object
+) -> None:
+    for connection in (world.store._writer, world.store._reader):
+        assert connection.execute(f"PRAGMA {pragma}").fetchone() == (value,)
+
+
+def test_files_are_their_owners_alone(world: World) -> None:
+    world.send(1)
+    assert world.folder.stat().st_mode & 0o077 == 0
+    for path in world.folder.glob(f"{NAME}*"):
+        assert path.stat().st_mode & 0o077 == 0, path.name
+
+
+def test_a_folder_has_one_proxy(world: World) -> None:
+    with pytest.raises(StoreError, match="a folder has one proxy"):
+        Store.open(world.folder)
+    world.send(1)
+
+
+def test_a_newer_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    Store.open(tmp_path).close()
+    db = sqlite3.connect(tmp_path / NAME, isolation_level=None)
+    db.execute("PRAGMA user_version = 2")
+    db.close()
+    before = (tmp_path / NAME).read_bytes()
+    for _ in range(2):  # the refusal lets go of the lock
+        with pytest.raises(StoreError, match="version 2, this program knows 1"):
+            Store.open(tmp_path)
+    assert (tmp_path / NAME).read_bytes() == before
+
+
+def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(b"not a database, but long enough to be taken for one " * 100)
+    with pytest.raises(StoreError, match="it is no database"):
+        Store.open(tmp_path)
+
+
+def test_a_damaged_database_says_so(world: World) -> None:
+    world.send(30)
+    world.store.scrub()
+    path = world.folder / NAME
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * (path.stat().st_size - 4096))
+    with pytest.raises(StoreError, match="malformed"):
+        world.reopen()
+
+
+def test_an_epoch_under_another_key_is_not_served(world: World) -> None:
+    """The operator pinned another key: what the old one signed is not handed on."""
+    world.settings = replace(world.settings, verification_key="00" * 32)
+    with pytest.raises(UntrustedError):
+        world.reopen()
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="write to its folder"):
+        Store.open(tmp_path / "file" / "below")
+
+
+def full(world: World) -> None:
+    (pages,) = world.store._writer.execute("PRAGMA page_count").fetchone()
+    world.store._writer.execute(f"PRAGMA max_page_count = {pages + 3}")
+
+
+def roomy(world: World) -> None:
+    world.store._writer.execute("PRAGMA max_page_count = 1000000")
+
+
+def read_only(world: World) -> None:
+    world.store._writer.execute("PRAGMA query_only = ON")
+
+
+def writable(world: World) -> None:
+    world.store._writer.execute("PRAGMA query_only = OFF")
+
+
+def send_for_ever(world: World) -> None:
+    while True:
+        world.send(1)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "mend", "advice"),
+    [(full, roomy, "make room"), (read_only, writable, "let the proxy write")],
+)
+def test_a_disk_that_takes_nothing(
+    world: World,
+    caplog: pytest.LogCaptureFixture,
+    spoil: Callable[[World], None],
+    mend: Callable[[World], None],
+    advice: str,
+) -> None:
+    """Nothing is acknowledged; the log says it once; later it works again."""
+    spoil(world)
+    for _ in range(3):
+        with pytest.raises(StoreError, match=advice):
+            send_for_ever(world)
+    assert not world.proxy.is_ready()
+    assert sum(advice in message for message in caplog.messages) == 1
+    mend(world)
+    world.proxy.tick()
+    assert world.proxy.is_ready()
+    assert "can be written again" in caplog.text
+    world.send(2)
+    with world.store.read() as tables:
+        assert tables.count_batches() == world.proxy.intake.waiting
+
+
+def test_a_flush_on_a_full_disk_is_done_when_there_is_room(world: World) -> None:
+    assert not any(world.proxy.intake.keep(world.people.batches(world.now, 400)))
+    world.store.scrub()
+    full(world)
+    world.close_epoch()
+    with pytest.raises(StoreError):
+        world.proxy.tick()
+    with world.store.read() as tables:
+        assert tables.count_batches() == 400
+    roomy(world)
+    world.proxy.tick()
+    assert len(world.server.reports(1)) == 4 * 400
+
+
+KILLED = """
+import os, signal, sys, threading
+from pathlib import Path
+from tests.proxy.world import World
+world = World(Path(sys.argv[1]))
+world.proxy.tick()
+batches = world.people.batches(world.now, 400)
+
+def send(mine):
+    for batch in batches[mine::4]:
+        world.proxy.accept(batch.encode())
+        os.write(1, batch.id.hex().encode() + b"\\n")  # acknowledged
+
+threads = [threading.Thread(target=send, args=(mine,)) for mine in range(3)]
+for thread in threads:
+    thread.start()
+for batch in batches[3::4][:50]:
+    world.proxy.accept(batch.encode())
+    os.write(1, batch.id.hex().encode() + b"\\n")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_killed_without_warning_it_has_every_acknowledged_batch(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path / "p")],
+        capture_output=True, check=False, cwd=root, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    acknowledged = set(done.stdout.decode().split())
+    assert len(acknowledged) >= 50
+    with Store.open(tmp_path / "p") as store:
+        rows = store._reader.execute("SELECT id FROM batches").fetchall()
+    assert acknowledged <= {row[0].hex() for row in rows}

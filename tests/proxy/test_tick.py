@@ -1,0 +1,214 @@
+"""One beat after the other: mirror, tell, flush, forward, go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sottovoce.errors import ClosedError, RefusedError, TooEarlyError, UnavailableError
+from sottovoce.protocol import SignedManifest
+from tests.proxy.world import (
+    CLOSES,
+    World,
+    all_reports,
+    metric,
+    raw_bytes,
+    signed,
+)
+
+if TYPE_CHECKING:
+    from sottovoce.proxy.mirror import Mirrored
+
+
+def anywhere(reports: Iterable[bytes], folder: Path) -> bool:
+    raw = raw_bytes(folder)
+    return any(report in raw for report in reports)
+
+
+def test_a_whole_epoch(world: World) -> None:
+    sent = world.send(5)
+    world.proxy.tick()
+    assert world.server.told == [(1, 0), (1, 5)]
+    assert not world.server.chunks
+    world.close_epoch()
+    world.proxy.tick()
+    assert world.server.commits == {1: (4, 20)}
+    assert sorted(world.server.reports(1)) == sorted(all_reports(sent))
+    assert [chunk.reports for chunk in world.server.chunks[1].values()] == [5, 5, 5, 5]
+    world.proxy.tick()  # nothing more to do
+    assert not anywhere(all_reports(sent), world.folder)
+    assert metric(world, "reports_forwarded_total") == 20
+    assert metric(world, 'flushes_total{outcome="shuffled"}') == 1
+
+
+def test_the_next_epoch(world: World) -> None:
+    world.send(3)
+    world.close_epoch()
+    world.proxy.tick()
+    world.server.go_on(signed(2))
+    world.proxy.tick()
+    assert world.proxy.manifest() == world.now
+    second = world.send(3)
+    world.close_epoch()
+    world.proxy.tick()
+    assert sorted(world.server.reports(2)) == sorted(all_reports(second))
+    assert world.server.commits == {1: (3, 12), 2: (3, 12)}
+    first = world.proxy.manifest_of(1)
+    assert first is not None
+    assert SignedManifest.open(first, world.settings.key).manifest.epoch == 1
+    assert metric(world, "epoch") == 2
+
+
+def test_an_epoch_ends_by_the_proxys_own_clock_without_a_server(world: World) -> None:
+    sent = world.send(3)
+    world.clock.now = CLOSES
+    world.server.reachable = False
+    with pytest.raises(UnavailableError):
+        world.proxy.tick()
+    with world.store.read() as tables:
+        assert tables.count_batches() == 0  # shuffled already: nobody waits for the server
+    world.server.reachable = True
+    world.close_epoch()
+    world.proxy.tick()
+    assert sorted(world.server.reports(1)) == sorted(all_reports(sent))
+
+
+def test_the_server_may_think_the_epoch_is_still_open(world: World) -> None:
+    world.send(3)
+    world.clock.now = CLOSES
+    for _ in range(2):
+        with pytest.raises(TooEarlyError):
+            world.proxy.tick()
+    world.close_epoch()
+    world.proxy.tick()
+    assert world.server.commits == {1: (3, 12)}
+
+
+@pytest.mark.parametrize(("own", "manifests"), [(3, 7), (7, 3), (7, 7)])
+@pytest.mark.parametrize("how", ["server", "clock", "new epoch", "restart"])
+def test_n_minus_one(
+    tmp_path: Path, own: int, manifests: int, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One person fewer than the threshold: nothing is handed on, nothing is left."""
+    world = World(tmp_path, signed(least_clients=manifests), least_clients=own)
+    world.proxy.tick()
+    sent = world.send(6)
+    if how == "restart":
+        world.reopen()
+    if how == "clock":
+        world.clock.now = CLOSES
+    world.close_epoch()
+    if how == "new epoch":
+        world.server.go_on(signed(2))
+    world.proxy.tick()
+    world.proxy.tick()
+    assert not world.server.chunks
+    assert world.server.commits == ({} if how == "new epoch" else {1: (0, 0)})
+    assert not anywhere(all_reports(sent), world.folder)
+    assert not anywhere([batch.id for batch in sent], world.folder)
+    assert "fewer than 7 people" in caplog.text
+    assert metric(world, 'flushes_total{outcome="discarded"}') == 1
+    world.store.close()
+
+
+def test_exactly_the_threshold_is_enough(tmp_path: Path) -> None:
+    world = World(tmp_path, signed(least_clients=7))
+    world.proxy.tick()
+    sent = world.send(7)
+    world.close_epoch()
+    world.proxy.tick()
+    assert len(world.server.reports(1)) == len(all_reports(sent))
+    world.store.close()
+
+
+def test_a_new_manifest_is_shown_only_after_the_flush(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old epoch's batches are chunks by then, and come too late: lost, counted, deleted."""
+    sent = world.send(4)
+    world.server.go_on(signed(2))
+    publish = world.proxy._mirror.publish
+    seen = []
+
+    def watched(newer: Mirrored) -> None:
+        with world.store.read() as tables:
+            seen.append((tables.is_flushed(1), tables.count_batches()))
+        publish(newer)
+
+    monkeypatch.setattr(world.proxy._mirror, "publish", watched)
+    world.proxy.tick()
+    assert seen == [(True, 0)]
+    assert world.proxy.manifest() == world.now
+    assert world.proxy.intake.waiting == 0
+    assert not world.server.chunks
+    assert metric(world, "reports_lost_total") == 16
+    assert not anywhere(all_reports(sent), world.folder)
+    with pytest.raises(RefusedError):
+        world.proxy.accept(sent[0].encode())
+
+
+def test_applied_without_us(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    sent = world.send(4)
+    world.server.states[1] = "applied"
+    world.proxy.tick()
+    world.proxy.tick()
+    assert metric(world, "reports_lost_total") == 16
+    assert "16 reports lost" in caplog.text
+    assert not anywhere(all_reports(sent), world.folder)
+    with pytest.raises(ClosedError):
+        world.send(1)
+
+
+def test_applied_between_flush_and_forwarding(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent = world.send(4)
+    world.close_epoch()
+
+    def slow(call: str) -> None:
+        if call == "put_chunk":
+            world.server.states[1] = "applied"
+
+    world.server.before = slow
+    world.proxy.tick()
+    assert metric(world, "reports_lost_total") == 16
+    assert "16 reports are lost" in caplog.text
+    assert not anywhere(all_reports(sent), world.folder)
+    world.proxy.tick()
+
+
+def test_a_server_that_forgot_gets_everything_again(world: World) -> None:
+    sent = world.send(4)
+    world.close_epoch()
+
+    def forget(call: str) -> None:
+        if call == "commit":
+            world.server.chunks[1].popitem()
+            world.server.before = lambda _: None
+
+    world.server.before = forget
+    with pytest.raises(RefusedError, match="not what is here"):
+        world.proxy.tick()
+    world.proxy.tick()
+    assert sorted(world.server.reports(1)) == sorted(all_reports(sent))
+
+
+@pytest.mark.parametrize("cut_off", ["manifest", "waiting", "put_chunk", "commit", "after commit"])
+def test_a_line_that_breaks(world: World, cut_off: str) -> None:
+    sent = world.send(4)
+    world.close_epoch()
+
+    def broken(call: str) -> None:
+        if call == cut_off:
+            world.server.before = lambda _: None
+            raise UnavailableError("broken")
+
+    world.server.before = broken
+    with pytest.raises(UnavailableError):
+        world.proxy.tick()
+    world.proxy.tick()
+    assert sorted(world.server.reports(1)) == sorted(all_reports(sent))
+    assert world.server.commits == {1: (4, 16)}

@@ -1,0 +1,198 @@
+"""What a session leaves behind: no address, agent, batch id, time or order, wherever one looks."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import sqlite3
+import struct
+from ipaddress import ip_address
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from sottovoce.errors import StoreError, UnavailableError
+from sottovoce.proxy import Rate, Store
+from sottovoce.proxy.store import NAME
+from tests.proxy.asgi import ask, post, serving
+from tests.proxy.world import World, all_reports, raw_bytes, reports_of, signed
+
+ARRIVAL = 1_733_333_333.625
+PEOPLE = [
+    (("203.0.113.77", 45_678), b"Whisper/9.77 (odd agent)"),
+    (("2001:db8:dead:beef::77", 45_679), b"Murmur/1.23 (another agent)"),
+    (("::ffff:198.51.100.23", 45_680), b"Hush/4.5"),
+]
+
+
+def written_forms_of(address: str) -> list[bytes]:
+    known = ip_address(address)
+    forms = [address.encode(), known.packed, known.exploded.encode(), str(int(known)).encode()]
+    if known.version == 6 and known.ipv4_mapped:
+        return [*forms, str(known.ipv4_mapped).encode(), known.ipv4_mapped.packed]
+    return [*forms, known.packed[:8]]
+
+
+def written_forms_of_time(time: float) -> list[bytes]:
+    whole, fine = int(time), [int(time * 10**power) for power in (3, 6, 9)]
+    forms = [str(number).encode() for number in (whole, *fine)]
+    forms += [struct.pack(form, time) for form in ("<d", ">d")]
+    forms += [struct.pack(form, whole) for form in ("<I", ">I")]
+    return forms + [struct.pack(form, n) for form in ("<Q", ">Q") for n in fine]
+
+
+def secrets() -> list[bytes]:
+    """Everything about a request that must not be found anywhere, ever."""
+    found = [form for (address, _), _ in PEOPLE for form in written_forms_of(address)]
+    found += [str(port).encode() for (_, port), _ in PEOPLE]
+    found += [agent for _, agent in PEOPLE]
+    return found + written_forms_of_time(ARRIVAL)
+
+
+def session(world: World) -> list[bytes]:
+    """Accepted, refused and broken requests by odd people; what the proxy answered."""
+    sent = world.people.batches(world.now, 12)
+    world.sent = sent  # type: ignore[attr-defined]
+
+    async def main() -> list[bytes]:
+        answers = []
+        async with serving(world) as app:
+            for batch, (client, agent) in zip(sent, itertools.cycle(PEOPLE), strict=False):
+                headers = [(b"user-agent", agent), (b"x-forwarded-for", client[0].encode())]
+                for pieces, hang_up in (
+                    ([batch.encode()], False),
+                    ([batch.encode(), b"too long"], False),
+                    ([batch.id + batch.encode()[16:]], False),
+                    ([batch.encode()[:70]], True),
+                ):
+                    answers.append(
+                        await ask(
+                            app, "POST", "/v1/batches", headers=headers, pieces=pieces,
+                            client=client, hang_up=hang_up,
+                        )
+                    )  # fmt: skip
+                answers.append(await ask(app, "GET", "/metrics", headers=headers, client=client))
+                answers.append(await ask(app, "GET", "/no/such", headers=headers, client=client))
+        assert [a.status for a in answers[::6]] == [202] * 12
+        return [repr(sorted(a.headers.items())).encode() + a.body for a in answers]
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("rate", [Rate(), Rate(batches_per_minute=0)])
+def test_a_session_leaves_no_trace(
+    tmp_path: Path,
+    rate: Rate,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    when = {"opens": int(ARRIVAL) - 1000, "closes": int(ARRIVAL) + 1000}
+    world = World(tmp_path / "proxy", signed(reports=20, **when), rate=rate)
+    world.clock.now = ARRIVAL
+    world.proxy.tick()
+    places: dict[str, bytes] = {"answers": b"".join(session(world))}
+    sent = world.sent  # type: ignore[attr-defined]
+    places["disk while it waits"] = raw_bytes(world.folder)
+
+    def look(call: str) -> None:
+        if call == "put_chunk":
+            places["disk after the flush"] = raw_bytes(world.folder)
+
+    world.server.before = look
+    world.close_epoch()
+    world.proxy.tick()
+    places["disk after forwarding"] = raw_bytes(world.folder)
+    chunks = [chunk.encode() for chunk in world.server.chunks[1].values()]
+    heard = repr((world.server.told, world.server.commits)).encode()
+    places["server"] = b"".join(chunks) + heard
+    world.store.close()
+    places["disk after the end"] = raw_bytes(world.folder)
+    printed = "".join(capfd.readouterr())
+    places["log"] = caplog.text.encode() + printed.encode()
+
+    ids = [batch.id for batch in sent] + [batch.id.hex().encode() for batch in sent]
+    for place, found in places.items():
+        for secret in secrets() + (ids if place != "disk while it waits" else []):
+            assert secret not in found, (place, secret)
+    for place in ("disk after forwarding", "disk after the end", "log", "answers"):
+        assert not any(report in places[place] for report in all_reports(sent)), place
+    for place in ("disk after the flush", "server"):
+        beside = [
+            pair
+            for batch in sent
+            for pair in pairwise(reports_of(batch.sealed))
+            if b"".join(pair) in places[place]
+        ]
+        # Of 228 pairs each is adjacent in this order with probability 1/240: mean 0.95.
+        assert len(beside) < 12, place
+
+
+def test_the_order_of_arrival_is_not_in_the_tables(tmp_path: Path) -> None:
+    """The same batches in another order give the same table, row for row."""
+    dumps = []
+    first = signed()
+    batches = World(tmp_path / "any").people.batches(first, 50)
+    for name, order in (("forward", batches), ("backward", batches[::-1])):
+        world = World(tmp_path / name, first)
+        world.proxy.tick()
+        for batch in order:
+            world.proxy.accept(batch.encode())
+        dumps.append(list(world.store._reader.execute("SELECT * FROM batches")))
+        world.store.close()
+    assert dumps[0] == dumps[1]
+    assert dumps[0] == sorted((batch.id, batch.sealed) for batch in batches)
+
+
+def test_a_crash_before_the_scrubbing_is_made_good_at_the_start(tmp_path: Path) -> None:
+    """Flushed, but the log not yet emptied: opening the folder empties it."""
+    world = World(tmp_path)
+    world.proxy.tick()
+    sent = world.send(30)
+    world.store.scrub = lambda: None  # type: ignore[method-assign]
+    world.close_epoch()
+    world.proxy.tick()
+    assert any(batch.id in raw_bytes(tmp_path) for batch in sent)  # in the log, still
+    left = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    after = tmp_path.with_name("after-the-crash")
+    after.mkdir()
+    for name, content in left.items():
+        (after / name).write_bytes(content)
+    world.store.close()
+    with Store.open(after):
+        raw = raw_bytes(after)
+    assert not any(batch.id in raw for batch in sent)
+    assert not any(report in raw for report in all_reports(sent))
+
+
+def test_a_scrubbing_that_fails_is_done_at_the_next_beat(world: World) -> None:
+    """Somebody reads the database just then; the server is away afterwards; the beat scrubs."""
+    sent = world.send(30)
+    nosy = sqlite3.connect(world.folder / NAME, isolation_level=None)
+    nosy.execute("BEGIN")
+    nosy.execute("SELECT count(*) FROM batches").fetchone()
+    world.close_epoch()
+    with pytest.raises(StoreError, match="in use"):
+        world.proxy.tick()
+    assert any(batch.id in raw_bytes(world.folder) for batch in sent)
+    nosy.close()
+    world.server.reachable = False
+    with pytest.raises(UnavailableError):
+        world.proxy.tick()
+    assert not any(batch.id in raw_bytes(world.folder) for batch in sent)
+
+
+def test_post_is_the_only_thing_that_writes(world: World) -> None:
+    """A look at everything that can be looked at changes no file."""
+    before = raw_bytes(world.folder)
+
+    async def main() -> None:
+        async with serving(world) as app:
+            for path in ("/v1/manifest", "/v1/manifests/1", "/healthz", "/readyz", "/metrics"):
+                assert (await ask(app, "GET", path)).status == 200
+            assert (await post(app, b"nonsense")).status == 400
+
+    asyncio.run(main())
+    assert raw_bytes(world.folder) == before

@@ -1,0 +1,196 @@
+"""The server over HTTP, through httpx's own transport seam."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.x509.oid import NameOID
+
+from sottovoce.errors import (
+    ClosedError,
+    ProtocolError,
+    RefusedError,
+    SettingsError,
+    UnavailableError,
+)
+from sottovoce.protocol import MAX_SIGNED_MANIFEST, SEALED, Chunk
+from sottovoce.proxy import HttpUpstream, Tls, Upstream, connect
+from tests.proxy.world import settings
+
+CHUNK = Chunk(7, bytes(32), bytes(SEALED))
+SECRET = "a very secret thing"
+
+
+class Wire:
+    """Answers as told; remembers what was asked."""
+
+    def __init__(self, answer: Callable[[httpx.Request], httpx.Response]):
+        self._answer = answer
+        self.asked: list[httpx.Request] = []
+        http = httpx.Client(transport=httpx.MockTransport(self._handle))
+        self.upstream: Upstream = HttpUpstream(http, "https://server.example/", SECRET)
+
+    def _handle(self, request: httpx.Request) -> httpx.Response:
+        self.asked.append(request)
+        return self._answer(request)
+
+
+def answering(content: bytes) -> Callable[[httpx.Request], httpx.Response]:
+    return lambda _: httpx.Response(200, stream=httpx.ByteStream(content))
+
+
+CALLS: dict[str, Callable[[Upstream], object]] = {
+    "manifest": lambda u: u.manifest(),
+    "model": lambda u: u.model(bytes(32), 100),
+    "catalogue": lambda u: u.catalogue(bytes(32)),
+    "waiting": lambda u: u.waiting(7, 3),
+    "put_chunk": lambda u: u.put_chunk(CHUNK),
+    "commit": lambda u: u.commit(7, bytes(32), 2, 40),
+}
+
+
+def test_what_is_asked_and_to_whom_the_secret_is_told() -> None:
+    wire = Wire(answering(b'{"state":"open"}'))
+    for call in CALLS.values():
+        call(wire.upstream)
+    zeros = "00" * 32
+    assert [(r.method, str(r.url), r.headers.get("authorization")) for r in wire.asked] == [
+        ("GET", "https://server.example/v1/manifest", None),
+        ("GET", f"https://server.example/v1/models/{zeros}", None),
+        ("GET", f"https://server.example/v1/catalogues/{zeros}", None),
+        ("POST", "https://server.example/v1/epochs/7/waiting", f"Bearer {SECRET}"),
+        ("PUT", f"https://server.example/v1/epochs/7/chunks/{CHUNK.name}", f"Bearer {SECRET}"),
+        ("POST", "https://server.example/v1/epochs/7/commit", f"Bearer {SECRET}"),
+    ]
+    told = [request.content for request in wire.asked]
+    assert json.loads(told[3]) == {"batches": 3}
+    assert told[4] == CHUNK.encode()
+    assert json.loads(told[5]) == {"manifest": zeros, "chunks": 2, "reports": 40}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (408, UnavailableError), (425, UnavailableError), (429, UnavailableError),
+        (500, UnavailableError), (502, UnavailableError), (503, UnavailableError),
+        (410, ClosedError),
+        (400, RefusedError), (401, RefusedError), (404, RefusedError), (409, RefusedError),
+        (301, RefusedError), (307, RefusedError), (204, RefusedError), (206, RefusedError),
+    ],
+)  # fmt: skip
+def test_statuses(call: Callable[[Upstream], object], status: int, error: type[Exception]) -> None:
+    elsewhere = {"Location": "https://elsewhere.example/"}
+    wire = Wire(lambda _: httpx.Response(status, headers=elsewhere))
+    with pytest.raises(error) as caught:
+        call(wire.upstream)
+    assert type(caught.value) is error
+    assert len(wire.asked) == 1  # redirects are not followed
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_server_that_is_not_there(call: Callable[[Upstream], object]) -> None:
+    def unreachable(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("no route", request=request)
+
+    with pytest.raises(UnavailableError, match="ConnectError: no route"):
+        call(Wire(unreachable).upstream)
+
+
+class Endless(httpx.SyncByteStream):
+    """Sends until nobody reads any more."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        while True:
+            self.sent += 10_000
+            yield bytes(10_000)
+
+
+@pytest.mark.parametrize(
+    ("name", "most"), [("manifest", MAX_SIGNED_MANIFEST), ("model", 100), ("waiting", 4096)]
+)
+def test_an_answer_without_end_is_not_read_to_it(name: str, most: int) -> None:
+    stream = Endless()
+    wire = Wire(lambda _: httpx.Response(200, stream=stream))
+    with pytest.raises(ProtocolError, match="longer than"):
+        CALLS[name](wire.upstream)
+    assert stream.sent <= most + 10_000
+
+
+def test_what_is_packed_is_not_unpacked() -> None:
+    packed = {"Content-Encoding": "gzip"}
+    wire = Wire(lambda _: httpx.Response(200, headers=packed, stream=httpx.ByteStream(b"as it is")))
+    assert wire.upstream.manifest() == b"as it is"
+
+
+@pytest.mark.parametrize("told", [b"", b"[]", b"{}", b'{"state":"ajar"}', b'{"state":["open"]}'])
+def test_a_state_that_there_is_not(told: bytes) -> None:
+    wire = Wire(answering(told))
+    with pytest.raises(ProtocolError):
+        wire.upstream.waiting(1, 1)
+
+
+def certificate(folder: Path) -> Tls:
+    """A certificate that signed itself, as authority and as the proxy's own."""
+    key = generate_private_key(SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "proxy.example")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now)
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .sign(key, hashes.SHA256())
+    )
+    plain = serialization.NoEncryption()
+    pem = serialization.Encoding.PEM
+    (folder / "cert.pem").write_bytes(made.public_bytes(pem))
+    (folder / "key.pem").write_bytes(
+        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain)
+    )
+    return Tls(folder / "cert.pem", folder / "cert.pem", folder / "key.pem")
+
+
+def test_connect(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "secret").write_text(f"{SECRET}\n")
+    http, upstream = connect(settings(tmp_path, tls=certificate(tmp_path)))
+    assert isinstance(upstream, HttpUpstream)
+    assert upstream._secret == {"Authorization": f"Bearer {SECRET}"}
+    assert not caplog.messages
+    http.close()
+
+
+def test_connect_without_encryption_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "secret").write_text(SECRET)
+    connect(settings(tmp_path, server="http://server.example"))[0].close()
+    assert "not encrypted" in caplog.text
+    assert SECRET not in caplog.text
+
+
+@pytest.mark.parametrize("content", [None, b"", b" \n", b"two\nlines", b"\xff\xfe"])
+def test_a_secret_that_is_none(tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / "secret").write_bytes(content)
+    with pytest.raises(SettingsError, match="secret"):
+        connect(settings(tmp_path))
+
+
+def test_a_certificate_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text(SECRET)
+    (tmp_path / "bad.pem").write_text("nothing")
+    tls = Tls(certificate=tmp_path / "bad.pem", private_key=tmp_path / "bad.pem")
+    with pytest.raises(SettingsError, match="certificate"):
+        connect(settings(tmp_path, tls=tls))

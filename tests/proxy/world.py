@@ -1,0 +1,246 @@
+"""A small world around a proxy: a signing key, a server in memory, people who send batches."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from sottovoce.errors import ClosedError, RefusedError, TooEarlyError, UnavailableError
+from sottovoce.protocol import (
+    SEALED,
+    Batch,
+    Catalogue,
+    Chunk,
+    Item,
+    Manifest,
+    SignedManifest,
+    encode_items,
+    new_epoch_key,
+    public_key_of,
+)
+from sottovoce.proxy import Proxy, ProxySettings, Rate, Store
+
+KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+ITEMS, FACTORS = 3, 2
+CATALOGUE = Catalogue.of(Item(f"film-{number}", f"Film {number}") for number in range(ITEMS))
+OPENS, CLOSES = 10_000, 20_000
+
+
+def model_of(epoch: int) -> bytes:
+    return encode_items(np.full((ITEMS, FACTORS), epoch, dtype=np.float32))
+
+
+def manifest(epoch: int = 1, **changes: object) -> Manifest:
+    """An epoch of four reports that needs three people."""
+    plain = Manifest(
+        epoch=epoch,
+        items=ITEMS,
+        factors=FACTORS,
+        mechanism="coordinate",
+        directions_seed=0,
+        loud=0,
+        epsilon=2.5,
+        reports=4,
+        alpha=1.0,
+        regularization=0.1,
+        model=hashlib.sha256(model_of(epoch)).digest(),
+        catalogue=CATALOGUE.hash,
+        public_key=public_key_of(new_epoch_key()),
+        least_clients=3,
+        opens=OPENS,
+        closes=CLOSES,
+        previous_reports=0,
+    )
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+def signed(epoch: int = 1, **changes: object) -> SignedManifest:
+    return SignedManifest.make(manifest(epoch, **changes), KEY)
+
+
+def settings(folder: Path, **changes: object) -> ProxySettings:
+    plain = ProxySettings(
+        folder=folder,
+        server="https://server.example",
+        secret_file=folder / "secret",
+        verification_key=KEY.public_key().public_bytes_raw().hex(),
+        least_clients=1,
+        chunk_reports=5,
+        rate=Rate(batches_per_minute=0),
+    )
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+class Clock:
+    """Stands still until it is set."""
+
+    def __init__(self, now: float = OPENS + 1):
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Randomness:
+    """The same bytes in every run, like `os.urandom` otherwise."""
+
+    def __init__(self, seed: int = 0):
+        self._stream = np.random.default_rng(seed)
+
+    def __call__(self, n: int) -> bytes:
+        return self._stream.bytes(n)
+
+
+class People:
+    """Make batches; sealed bytes are random here, which is what sealed bytes look like."""
+
+    def __init__(self, seed: int = 1):
+        self.draw = Randomness(seed)
+
+    def batch(self, of: SignedManifest, **changes: object) -> Batch:
+        sealed = self.draw(SEALED * of.manifest.reports)
+        plain = Batch(of.manifest.epoch, of.hash, self.draw(16), sealed)
+        return replace(plain, **changes)  # type: ignore[arg-type]
+
+    def batches(self, of: SignedManifest, n: int) -> list[Batch]:
+        return [self.batch(of) for _ in range(n)]
+
+
+class ServerInMemory:
+    """An `Upstream` that keeps the rules of the protocol and remembers all it was told."""
+
+    def __init__(self, now: SignedManifest):
+        self.now = now
+        model = model_of(now.manifest.epoch)
+        self.files = {now.manifest.model: model, CATALOGUE.hash: CATALOGUE.raw}
+        self.states: dict[int, str] = {now.manifest.epoch: "open"}
+        self.hashes = {now.manifest.epoch: now.hash}
+        self.chunks: dict[int, dict[str, Chunk]] = {}
+        self.commits: dict[int, tuple[int, int]] = {}
+        self.told: list[tuple[int, int]] = []
+        self.reachable = True
+        self.before: Callable[[str], None] = lambda _: None
+        """Called with the name of each call, before and after it: where tests crash it."""
+
+    def go_on(self, to: SignedManifest) -> None:
+        """The next epoch."""
+        self.states[self.now.manifest.epoch] = "applied"
+        self.now = to
+        self.states[to.manifest.epoch] = "open"
+        self.hashes[to.manifest.epoch] = to.hash
+        self.files[to.manifest.model] = model_of(to.manifest.epoch)
+
+    def reports(self, epoch: int) -> list[bytes]:
+        """All that arrived, in the order of arrival."""
+        chunks = self.chunks.get(epoch, {}).values()
+        return [report for chunk in chunks for report in reports_of(chunk.sealed)]
+
+    def manifest(self) -> bytes:
+        self._begin("manifest")
+        return self.now.encode()
+
+    def model(self, sha256: bytes, most: int) -> bytes:
+        self._begin("model")
+        assert len(self.files[sha256]) <= most
+        return self.files[sha256]
+
+    def catalogue(self, sha256: bytes) -> bytes:
+        self._begin("catalogue")
+        return self.files[sha256]
+
+    def waiting(self, epoch: int, batches: int) -> str:
+        self._begin("waiting")
+        self.told.append((epoch, batches))
+        return self.states[epoch]
+
+    def put_chunk(self, chunk: Chunk) -> None:
+        self._begin("put_chunk")
+        self._check(chunk.epoch, chunk.manifest_hash)
+        self.chunks.setdefault(chunk.epoch, {})[chunk.name] = chunk
+        self.before("after put_chunk")
+
+    def commit(self, epoch: int, manifest_hash: bytes, chunks: int, reports: int) -> None:
+        self._begin("commit")
+        self._check(epoch, manifest_hash)
+        if (chunks, reports) != (len(self.chunks.get(epoch, {})), len(self.reports(epoch))):
+            raise RefusedError(f"not what is here: {chunks} chunks, {reports} reports")
+        self.commits[epoch] = (chunks, reports)
+        self.before("after commit")
+
+    def _begin(self, call: str) -> None:
+        self.before(call)
+        if not self.reachable:
+            raise UnavailableError("no route")
+
+    def _check(self, epoch: int, manifest_hash: bytes) -> None:
+        if self.states[epoch] == "open":
+            raise TooEarlyError("still open")
+        if self.states[epoch] == "applied":
+            raise ClosedError("applied")
+        assert manifest_hash == self.hashes[epoch]
+
+
+class World:
+    """A proxy, its server, its clock, its people."""
+
+    def __init__(self, folder: Path, first: SignedManifest | None = None, **changes: object):
+        self.folder = folder
+        self.clock = Clock()
+        self.people = People()
+        self.server = ServerInMemory(first or signed())
+        self.settings = settings(folder, **changes)
+        self.store = Store.open(folder)
+        self.proxy = self._proxy()
+
+    def _proxy(self) -> Proxy:
+        return Proxy(
+            self.store, self.server, self.settings, clock=self.clock, entropy=Randomness(2)
+        )
+
+    @property
+    def now(self) -> SignedManifest:
+        return self.server.now
+
+    def send(self, n: int) -> list[Batch]:
+        """So many people report."""
+        batches = self.people.batches(self.now, n)
+        for batch in batches:
+            self.proxy.accept(batch.encode())
+        return batches
+
+    def close_epoch(self) -> None:
+        self.server.states[self.now.manifest.epoch] = "closed"
+
+    def reopen(self) -> None:
+        """As after a restart."""
+        self.store.close()
+        self.store = Store.open(self.folder)
+        self.proxy = self._proxy()
+
+
+def reports_of(sealed: bytes) -> list[bytes]:
+    return [sealed[at : at + SEALED] for at in range(0, len(sealed), SEALED)]
+
+
+def all_reports(batches: list[Batch]) -> list[bytes]:
+    return [report for batch in batches for report in reports_of(batch.sealed)]
+
+
+def raw_bytes(folder: Path) -> bytes:
+    """Everything that any file in the folder holds, names included."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return b"\0".join(str(path).encode() + b"\0" + path.read_bytes() for path in files)
+
+
+def metric(world: World, name: str) -> float:
+    """What `/metrics` says under this name."""
+    lines = world.proxy.metrics.text().decode().splitlines()
+    (value,) = (
+        line.rpartition(" ")[2] for line in lines if line.startswith(f"sottovoce_proxy_{name} ")
+    )
+    return float(value)
