@@ -98,7 +98,8 @@ def test_more_than_memory_should_hold_are_sent_away() -> None:
 
     answers = run(keep, work, most_waiting=10)
     away = [answer for answer in answers if isinstance(answer, UnavailableError)]
-    assert len(BATCHES) - 11 <= len(away) <= len(BATCHES) - 10
+    # Ten wait, and up to ten are in the transaction that the thread began meanwhile.
+    assert len(BATCHES) - 20 <= len(away) <= len(BATCHES) - 10
     assert answers.count(None) == len(BATCHES) - len(away)
 
 

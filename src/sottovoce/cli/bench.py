@@ -23,10 +23,19 @@ if TYPE_CHECKING:
     from sottovoce.data import Interactions
     from sottovoce.experiments.bench import Spread
 
+app = typer.Typer(
+    name="bench",
+    help="How fast it is, as ratios.",
+    invoke_without_command=True,
+    add_completion=False,
+)
+
 QUICK_USERS, QUICK_ROUNDS, QUICK_SAMPLE = 1000, 2, 20
 
 
+@app.callback()
 def bench(
+    context: typer.Context,
     *,
     data: Annotated[
         str, typer.Option(help="A name from `sottovoce data list`, or a path.")
@@ -78,6 +87,8 @@ def bench(
 
     Example: sottovoce bench --mechanism loudest --mechanism hadamard --threads 1 --no-growth
     """
+    if context.invoked_subcommand:
+        return
     if plot and not growth:
         raise SettingsError("--plot draws the growth curves: leave out --no-growth")
     if plot:
