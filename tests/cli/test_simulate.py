@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import sottovoce
 from sottovoce.cli.app import app
 from sottovoce.errors import SettingsError
 
@@ -101,4 +102,4 @@ def test_every_command_has_help(command: str) -> None:
 
 
 def test_version() -> None:
-    assert runner.invoke(app, ["--version"]).stdout.strip() == "0.1.0"
+    assert runner.invoke(app, ["--version"]).stdout.strip() == sottovoce.__version__

@@ -1,0 +1,228 @@
+"""`sottovoce server`: set up the server of a training, run it, look at its epochs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from contextlib import ExitStack
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from sottovoce.errors import MissingExtraError, SettingsError
+from sottovoce.protocol import Catalogue, Item
+from sottovoce.protocol.catalogue import MAX_TEXT
+from sottovoce.server import InProcess, Keys, Pool, Server, ServerSettings, Store, build_app
+from sottovoce.server.choice import read_catalogue
+from sottovoce.server.keys import write_secret
+from sottovoce.server.template import server_toml
+from sottovoce.service import run as serve
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from sottovoce.data import Interactions
+    from sottovoce.server.store import Epoch
+
+app = typer.Typer(
+    name="server",
+    help="Open what proxies hand in, update the model, publish the next epoch.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+SETTINGS = "server.toml"
+ConfigOption = Annotated[Path, typer.Option("--config", help="The settings file.")]
+
+
+@app.command()
+def init(
+    folder: Annotated[Path, typer.Argument(help="Where everything goes; made if need be.")],
+    *,
+    catalogue: Annotated[
+        Path | None, typer.Option(help="A catalogue file: JSON, see docs/protocol.md.")
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(help="Make the catalogue from a data set: a name or a path."),
+    ] = None,
+    preset: Annotated[
+        str, typer.Option(help="paper, coordinate, hadamard, loudest or strong.")
+    ] = "loudest",
+    proxy: Annotated[
+        list[str] | None, typer.Option(help="Name of a proxy; once for each of them.")
+    ] = None,
+    database: Annotated[
+        str, typer.Option(help="SQLAlchemy's URL, of SQLite or PostgreSQL.")
+    ] = "sqlite:///server.sqlite",
+    epoch_seconds: Annotated[int, typer.Option(min=1, help="Length of an epoch.")] = 86_400,
+    least_clients: Annotated[
+        int, typer.Option(min=1, help="A proxy forwards the reports of so many, or none.")
+    ] = 100,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="To listen at.")] = 8090,
+) -> None:
+    """Set up a server: keys, a secret for each proxy, settings, database. Overwrites nothing.
+
+    \b
+    Examples:
+      sottovoce server init my-server --catalogue films.json --proxy east --proxy west
+      sottovoce server init my-server --data ml-latest-small --preset strong
+    """  # noqa: D301 - typer reads \b
+    if (catalogue is None) == (data is None):
+        raise SettingsError("say where the items come from: --catalogue FILE or --data NAME")
+    found = read_catalogue(catalogue) if catalogue is not None else _catalogue_of(data or "")
+    given = {name: secrets.token_urlsafe(32) for name in proxy or ["proxy"]}
+    text = server_toml(
+        proxies={name: hashlib.sha256(s.encode()).hexdigest() for name, s in given.items()},
+        preset=preset,
+        database=database,
+        epoch_seconds=epoch_seconds,
+        least_clients=least_clients,
+        port=port,
+    )
+    keys = _write(folder, found, text, given)
+    messages = Console(stderr=True, highlight=False, soft_wrap=True)
+    messages.print(f"{folder / SETTINGS} holds the settings, each explained.")
+    for name in given:
+        messages.print(f"{folder / name}.secret is for the operator of the proxy {name!r} alone.")
+    messages.print("Devices need this verification key:")
+    typer.echo(keys.verification_key.hex())
+
+
+@app.command()
+def run(config: ConfigOption) -> None:
+    """Serve until SIGTERM or Ctrl-C; what is under way is finished first.
+
+    Example: sottovoce server run --config my-server/server.toml
+    """
+    settings = ServerSettings.read(config)
+    keys, store, pool = Keys.read(settings.keys), Store(settings.database), Pool(settings.openers)
+    try:
+        server = Server(store, keys, settings, opener=pool)
+        server.prepare()
+        serve(build_app(server, settings), settings.listen)
+    finally:
+        pool.close()
+        store.close()
+
+
+@app.command()
+def epoch(
+    config: ConfigOption,
+    *,
+    close: Annotated[
+        bool, typer.Option("--close", help="Close the open epoch now, before its time.")
+    ] = False,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write the epochs to this file as well.")
+    ] = None,
+) -> None:
+    """Say how the epochs stand; close the open one by hand.
+
+    \b
+    Examples:
+      sottovoce server epoch --config my-server/server.toml
+      sottovoce server epoch --config my-server/server.toml --close --json epochs.json
+    """  # noqa: D301 - typer reads \b
+    settings = ServerSettings.read(config)
+    store = Store(settings.database)
+    try:
+        server = Server(store, Keys.read(settings.keys), settings, opener=InProcess())
+        server.prepare()
+        if close:
+            server.close_epoch()
+        epochs = server.epochs()
+    finally:
+        store.close()
+    _print(epochs)
+    if json_file is not None:
+        content = {"epochs": [_as_json(found) for found in epochs]}
+        json_file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def _write(folder: Path, catalogue: Catalogue, text: str, given: dict[str, str]) -> Keys:
+    """All files and the database, or, if one of them is there or something fails, nothing."""
+    keys = Keys.generate()
+    with ExitStack() as undo:
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _add(undo, folder / SETTINGS, text.encode())
+            _add(undo, folder / "catalogue.json", catalogue.raw)
+        except OSError as error:
+            raise SettingsError(f"{folder}: cannot be written: {error}") from error
+        settings = ServerSettings.read(folder / SETTINGS)
+        for name, secret in given.items():
+            write_secret(folder / f"{name}.secret", secret + "\n")
+            undo.callback((folder / f"{name}.secret").unlink)
+        keys.write(settings.keys)
+        undo.callback(settings.keys.unlink)
+        _begin(settings, keys)
+        undo.pop_all()
+    return keys
+
+
+def _add(undo: ExitStack, path: Path, content: bytes) -> None:
+    if path.exists():
+        raise SettingsError(f"{path}: there is one already; nothing is overwritten")
+    undo.callback(path.unlink, missing_ok=True)
+    path.write_bytes(content)
+
+
+def _begin(settings: ServerSettings, keys: Keys) -> None:
+    """The database, which must not hold another training."""
+    store = Store(settings.database)
+    try:
+        Server(store, keys, settings, opener=InProcess()).prepare()
+    finally:
+        store.close()
+
+
+def _catalogue_of(source: str) -> Catalogue:
+    # Here and not above: a server that brings its own catalogue needs no data loaders.
+    try:
+        from sottovoce.data import load
+    except ImportError as error:
+        raise MissingExtraError(
+            f"--data needs {error.name}: pip install 'sottovoce[sim]', or give --catalogue"
+        ) from error
+    return Catalogue.of(items_of(load(source)))
+
+
+def items_of(data: Interactions) -> list[Item]:
+    """A data set's items as a catalogue has them."""
+    ids = [str(number) for number in data.item_ids.tolist()]
+    titles = ids if data.titles is None else [str(title) for title in data.titles]
+    genres = [""] * len(ids) if data.genres is None else [str(joined) for joined in data.genres]
+    return [
+        Item(number, (title or number)[:MAX_TEXT], tuple(tag for tag in joined.split("|") if tag))
+        for number, title, joined in zip(ids, titles, genres, strict=True)
+    ]
+
+
+def _print(epochs: list[Epoch]) -> None:
+    table = Table()
+    for heading in ("epoch", "state", "opens", "closes", "chunks", "reports"):
+        table.add_column(heading, justify="right")
+    table.add_column("duplicates", justify="right")
+    table.add_column("undecodable", justify="right")
+    for found in epochs:
+        counts = (found.chunks, found.reports, found.duplicates, found.undecodable)
+        times = (_when(found.opens), _when(found.closed_at or found.closes))
+        table.add_row(str(found.epoch), found.state, *times, *(f"{count:,}" for count in counts))
+    Console().print(table if epochs else "No epoch yet: `sottovoce server run` opens the first.")
+
+
+def _when(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def _as_json(found: Epoch) -> dict[str, Any]:
+    row = {**asdict(found), "hash": found.hash.hex(), "model": found.model.hex()}
+    del row["manifest"]
+    return row

@@ -1,0 +1,26 @@
+"""The paper's component 3: the server, which opens, aggregates, updates and publishes.
+
+It talks to proxies alone and never learns whose a report was. An epoch is *open* while devices
+report to proxies, *closed* while proxies hand their reports in, and *applied* when the next model
+is published; its private key is destroyed in the transaction that applies it.
+"""
+
+from sottovoce.server.app import build_app
+from sottovoce.server.keys import Keys
+from sottovoce.server.opening import InProcess, Opener, Pool
+from sottovoce.server.server import Server
+from sottovoce.server.settings import ProxyAccess, ServerSettings, Training
+from sottovoce.server.store import Store
+
+__all__ = [
+    "InProcess",
+    "Keys",
+    "Opener",
+    "Pool",
+    "ProxyAccess",
+    "Server",
+    "ServerSettings",
+    "Store",
+    "Training",
+    "build_app",
+]

@@ -1,0 +1,105 @@
+"""Counting: each report once, whatever is sent twice and by whom.
+
+A chunk is known by its name, a report by the first eight bytes of its encapsulated key. Every
+worker remembers the keys of the chunks that it has seen and asks the database only for others; it
+does so while it holds the epoch's lock, so what it compares with is complete.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sottovoce.mechanism import sum_signs
+from sottovoce.server.state import check_closed, check_not_committed
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sottovoce.protocol import Chunk, Opened
+    from sottovoce.server.store import Store, Transaction
+
+
+class Seen:
+    """A set of keys that only grows: sorted runs, each at least twice as long as the next.
+
+    Adding costs a merge now and then, looking up a binary search in a few runs: next to nothing
+    beside opening a report.
+    """
+
+    def __init__(self) -> None:
+        self._runs: list[NDArray[np.uint64]] = []
+
+    def add(self, keys: NDArray[np.uint64]) -> None:
+        """All of these."""
+        self._runs.append(np.sort(keys))
+        while len(self._runs) > 1 and len(self._runs[-2]) < 2 * len(self._runs[-1]):
+            merged = np.concatenate([self._runs.pop(), self._runs.pop()])
+            merged.sort(kind="stable")
+            self._runs.append(merged)
+
+    def contains(self, keys: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Which of them."""
+        found = np.zeros(len(keys), bool)
+        for run in self._runs:
+            if len(run):
+                at = np.minimum(np.searchsorted(run, keys), len(run) - 1)
+                found |= run[at] == keys
+        return found
+
+
+class Counter:
+    """Adds opened chunks to the sums of an epoch. One for each worker."""
+
+    def __init__(self, store: Store):
+        self._store = store
+        self._lock = threading.Lock()
+        self._epoch = 0
+        self._chunks: set[str] = set()
+        self._seen = Seen()
+
+    def count(self, proxy: str, chunk: Chunk, opened: Opened, n_directions: int) -> bool:
+        """In one transaction; False if the chunk was counted before."""
+        with self._lock:
+            with self._store.write() as transaction:
+                check_closed(transaction.epoch(chunk.epoch, lock=True), chunk.epoch)
+                if transaction.has_chunk(chunk.epoch, chunk.name):
+                    return False
+                check_not_committed(transaction, chunk.epoch, proxy)
+                self._catch_up(transaction, chunk.epoch)
+                new = self._new(opened.keys)
+                _add(transaction, chunk.epoch, sum_signs(opened.reports[new], n_directions))
+                keys = opened.keys[new]
+                transaction.add_chunk(chunk.epoch, chunk.name, proxy, chunk.reports, keys)
+                transaction.count(
+                    chunk.epoch,
+                    reports=len(keys),
+                    duplicates=len(opened.keys) - len(keys),
+                    undecodable=opened.undecodable,
+                )
+            # Only what is committed is remembered: after a failure the same reports must count.
+            self._remember(chunk.name, keys)
+        return True
+
+    def _catch_up(self, transaction: Transaction, epoch: int) -> None:
+        """Know the keys of all chunks that are counted, whoever counted them."""
+        if epoch != self._epoch:
+            self._epoch, self._chunks, self._seen = epoch, set(), Seen()
+        for name in transaction.chunk_names(epoch) - self._chunks:
+            self._remember(name, transaction.chunk_keys(epoch, name))
+
+    def _remember(self, name: str, keys: NDArray[np.uint64]) -> None:
+        self._chunks.add(name)
+        self._seen.add(keys)
+
+    def _new(self, keys: NDArray[np.uint64]) -> NDArray[np.intp]:
+        """Where the first of each key stands that was never counted."""
+        _, first = np.unique(keys, return_index=True)
+        return first[~self._seen.contains(keys[first])]
+
+
+def _add(transaction: Transaction, epoch: int, signs: NDArray[np.int64]) -> None:
+    before = transaction.sums(epoch)
+    transaction.set_sums(epoch, before + signs if len(before) else signs)

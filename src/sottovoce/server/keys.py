@@ -1,0 +1,124 @@
+"""The server's own keys: what it signs manifests with, and what it wraps epoch keys with.
+
+The database holds an epoch's private key only under the wrapping key, which lies in this file and
+nowhere else: a backup of the database opens no report.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from sottovoce.errors import ProtocolError, SettingsError, StoreError
+from sottovoce.protocol import strict
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Self
+
+VERSION = 1
+KEY, NONCE = 32, 12
+_MOST = 4096
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Two secrets of 32 bytes; never shown."""
+
+    signing: bytes = field(repr=False)
+    """Ed25519. Devices pin its public half: who loses it must start anew with all of them."""
+    wrapping: bytes = field(repr=False)
+    """AES-256, for the epochs' private keys at rest."""
+
+    @classmethod
+    def generate(cls) -> Self:
+        """From the operating system's entropy."""
+        return cls(Ed25519PrivateKey.generate().private_bytes_raw(), os.urandom(KEY))
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Refused if anybody else could have read them."""
+        try:
+            with path.open("rb") as file:
+                mode, raw = os.fstat(file.fileno()).st_mode, file.read(_MOST + 1)
+        except OSError as error:
+            raise SettingsError(
+                f"{path}: the keys cannot be read: {error}; `sottovoce server init` makes them"
+            ) from error
+        if os.name == "posix" and mode & 0o077:
+            raise SettingsError(
+                f"{path}: others may read the keys (mode {mode & 0o777:o}): chmod 600, "
+                "and think about who has read them"
+            )
+        try:
+            return cls._decode(raw)
+        except ProtocolError as error:
+            raise SettingsError(f"{path}: {error}; restore it from a backup") from error
+
+    @classmethod
+    def _decode(cls, raw: bytes) -> Self:
+        given = strict.read_object(raw, most=_MOST, what="keys")
+        strict.exact_keys(given, {"version", "signing", "wrapping"}, "keys")
+        strict.whole(given["version"], least=VERSION, most=VERSION, what="keys: version")
+        try:
+            return cls(*(strict.hexadecimal(given[n], what=n) for n in ("signing", "wrapping")))
+        except ProtocolError:
+            # The message would show the key.
+            raise ProtocolError("keys: each is 64 lower-case hexadecimal digits") from None
+
+    def write(self, path: Path) -> None:
+        """A new file that only its owner can read; never in the place of another."""
+        content = {
+            "version": VERSION,
+            "signing": self.signing.hex(),
+            "wrapping": self.wrapping.hex(),
+        }
+        write_secret(path, json.dumps(content, indent=2) + "\n")
+
+    @cached_property
+    def signer(self) -> Ed25519PrivateKey:
+        """For manifests."""
+        return Ed25519PrivateKey.from_private_bytes(self.signing)
+
+    @cached_property
+    def verification_key(self) -> bytes:
+        """What devices pin."""
+        return self.signer.public_key().public_bytes_raw()
+
+    def wrap(self, epoch: int, private_key: bytes) -> bytes:
+        """An epoch's key as the database holds it, of use for this epoch alone."""
+        nonce = os.urandom(NONCE)
+        return nonce + AESGCM(self.wrapping).encrypt(nonce, private_key, _bound_to(epoch))
+
+    def unwrap(self, epoch: int, wrapped: bytes) -> bytes:
+        """The epoch's private key."""
+        try:
+            return AESGCM(self.wrapping).decrypt(wrapped[:NONCE], wrapped[NONCE:], _bound_to(epoch))
+        except (InvalidTag, ValueError) as error:
+            raise StoreError(
+                f"the key of epoch {epoch} in the database was not wrapped with these keys: "
+                "database and keys file must belong together"
+            ) from error
+
+
+def write_secret(path: Path, text: str) -> None:
+    """A new file for its owner's eyes, on the disk when this returns."""
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as error:
+        raise SettingsError(f"{path}: there is one already; nothing is overwritten") from error
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _bound_to(epoch: int) -> bytes:
+    return b"sottovoce epoch key 1\x00" + epoch.to_bytes(4, "little")

@@ -1,0 +1,67 @@
+"""What an operator may watch: the whole server in a few numbers, nothing of a batch or a chunk."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Enum, Gauge, generate_latest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sottovoce.server.store import Epoch
+
+
+class Metrics:
+    """Of one worker, in a registry of its own."""
+
+    def __init__(self) -> None:
+        self._registry = registry = CollectorRegistry()
+
+        def counter(name: str, about: str) -> Counter:
+            return Counter(f"sottovoce_server_{name}", about, registry=registry)
+
+        def gauge(name: str, about: str) -> Gauge:
+            return Gauge(f"sottovoce_server_{name}", about, registry=registry)
+
+        self._chunks = counter("chunks", "Chunks taken by this worker")
+        self._seconds = counter("opening_seconds", "Seconds that chunks spent being opened")
+        self._unknown = counter("unknown_proxy", "Requests without the secret of a known proxy")
+        self._epoch = gauge("epoch", "Number of the latest epoch")
+        self._state = Enum(
+            "sottovoce_server_epoch_state",
+            "Of the latest epoch",
+            states=["none", "open", "closed", "applied"],
+            registry=registry,
+        )
+        self._reports = gauge("applied_reports", "Counted in the last applied epoch")
+        self._duplicates = gauge("applied_duplicates", "Dropped in the last applied epoch")
+        self._undecodable = gauge("applied_undecodable", "Not openable, last applied epoch")
+
+    def took_chunk(self) -> None:
+        """Counted now or before."""
+        self._chunks.inc()
+
+    def unknown_proxy(self) -> None:
+        """Only counted: who it was is not kept."""
+        self._unknown.inc()
+
+    @contextmanager
+    def opening(self) -> Iterator[None]:
+        """Time what is inside."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds.inc(time.perf_counter() - began)
+
+    def text(self, latest: Epoch | None, applied: Epoch | None) -> bytes:
+        """In Prometheus's own format."""
+        self._epoch.set(latest.epoch if latest else 0)
+        self._state.state(latest.state if latest else "none")
+        self._reports.set(applied.reports if applied else 0)
+        self._duplicates.set(applied.duplicates if applied else 0)
+        self._undecodable.set(applied.undecodable if applied else 0)
+        return generate_latest(self._registry)

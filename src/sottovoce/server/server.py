@@ -1,0 +1,220 @@
+"""The paper's component 3: open, aggregate, update, publish."""
+
+from __future__ import annotations
+
+import threading
+import time
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from sottovoce.errors import ProtocolError, RefusedError, StoreError, UnavailableError
+from sottovoce.protocol import Chunk, SignedManifest
+from sottovoce.server.choice import agree, read_catalogue
+from sottovoce.server.counting import Counter
+from sottovoce.server.learning import Learning
+from sottovoce.server.metrics import Metrics
+from sottovoce.server.state import check_closed, check_known, check_manifest, check_not_committed
+from sottovoce.server.store import APPLIED, CLOSED, OPEN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sottovoce.server.keys import Keys
+    from sottovoce.server.opening import Opener
+    from sottovoce.server.settings import ServerSettings
+    from sottovoce.server.store import Epoch, State, Store, Transaction
+
+
+class Server:
+    """One worker. Any number of them, here or elsewhere, may share a database."""
+
+    def __init__(
+        self,
+        store: Store,
+        keys: Keys,
+        settings: ServerSettings,
+        *,
+        clock: Callable[[], float] = time.time,
+        opener: Opener,
+    ):
+        self.metrics = Metrics()
+        self._store = store
+        self._keys = keys
+        self._settings = settings
+        self._clock = clock
+        self._opener = opener
+        self._counter = Counter(store)
+        self._lock = threading.Lock()
+        self._ready: Learning | None = None
+        self._scrubbed = False
+
+    # What the server does by itself
+
+    def prepare(self) -> None:
+        """Set up the database, or check that it is of this training. Safe to repeat."""
+        self._learning()
+
+    def tick(self) -> None:
+        """Move on as far as the clock and the proxies allow; any number of workers may."""
+        learning = self._learning()
+        while self._step(learning):
+            self._scrubbed = False
+        if not self._scrubbed:
+            # Again with the next beat if a reader was in the way, and once after every start.
+            self._scrubbed = self._store.scrub()
+
+    def close_epoch(self) -> None:
+        """Close the open epoch now: by hand, before its time."""
+        self._learning()
+        with self._store.write() as transaction:
+            transaction.chosen(lock=True)
+            latest = transaction.latest(lock=True)
+            if latest is None or latest.state != OPEN:
+                raise RefusedError("no epoch is open")
+            transaction.close(latest.epoch, self._clock())
+
+    def _step(self, learning: Learning) -> bool:
+        """One step, in a transaction of its own; whether there was one to take."""
+        now = self._clock()
+        with self._store.write() as transaction:
+            transaction.chosen(lock=True)
+            latest = transaction.latest(lock=True)
+            if latest is None:
+                learning.begin(transaction, now)
+            elif latest.state == OPEN and self._is_full(transaction, latest, now):
+                transaction.close(latest.epoch, now)
+            elif latest.state == CLOSED and self._is_complete(transaction, latest, now):
+                learning.apply(transaction, latest, now)
+            elif latest.state == APPLIED and learning.wants_more(latest.epochs_done):
+                learning.go_on(transaction, latest, now)
+            else:
+                return False
+        return True
+
+    def _is_full(self, transaction: Transaction, epoch: Epoch, now: float) -> bool:
+        target = self._settings.target_clients
+        enough = target > 0 and transaction.total_waiting(epoch.epoch) >= target
+        return enough or now >= epoch.closes
+
+    def _is_complete(self, transaction: Transaction, epoch: Epoch, now: float) -> bool:
+        over = now >= (epoch.closed_at or 0.0) + self._settings.grace_seconds
+        return over or transaction.all_committed(epoch.epoch, self._settings.proxies)
+
+    # What everybody may ask
+
+    def signed_manifest(self) -> SignedManifest:
+        """Of the latest epoch."""
+        with self._store.read() as transaction:
+            latest = transaction.latest()
+        if latest is None:
+            raise UnavailableError("there is no manifest yet")
+        return SignedManifest.open(latest.manifest, self._keys.verification_key)
+
+    def model(self, sha256: bytes) -> bytes | None:
+        """A model file of any epoch."""
+        with self._store.read() as transaction:
+            return transaction.file(sha256, "model")
+
+    def catalogue(self, sha256: bytes) -> bytes | None:
+        """The catalogue file."""
+        with self._store.read() as transaction:
+            return transaction.file(sha256, "catalogue")
+
+    def epochs(self) -> list[Epoch]:
+        """All of them, oldest first."""
+        with self._store.read() as transaction:
+            return transaction.all_epochs()
+
+    def check(self) -> None:
+        """Whether it could do its work now; `UnavailableError` or `StoreError` if not."""
+        self.signed_manifest()
+        self._store.check()
+
+    def measured(self) -> bytes:
+        """For Prometheus."""
+        with self._store.read() as transaction:
+            return self.metrics.text(transaction.latest(), transaction.last_applied())
+
+    # What proxies may do
+
+    def waiting(self, proxy: str, epoch: int, batches: int) -> State:
+        """Hear how many batches a proxy holds; say how the epoch stands."""
+        self._check_proxy(proxy)
+        with self._store.write() as transaction:
+            state = check_known(transaction.epoch(epoch, lock=True), epoch).state
+            if state == OPEN:
+                transaction.set_waiting(epoch, proxy, batches)
+        return state
+
+    def take_chunk(self, proxy: str, epoch: int, name: str, data: bytes) -> bool:
+        """Count it; False if it was counted before. Opening happens outside any transaction."""
+        self._check_proxy(proxy)
+        chunk = _decoded(epoch, name, data)
+        private_key = self._key_for(proxy, chunk)
+        if private_key is None:
+            return False
+        n_directions = self._learning().mechanism.n_directions
+        with self.metrics.opening():
+            opened = self._opener.open(chunk.sealed, private_key, chunk.manifest_hash, n_directions)
+        counted = self._counter.count(proxy, chunk, opened, n_directions)
+        self.metrics.took_chunk()
+        return counted
+
+    def commit(
+        self, proxy: str, epoch: int, manifest_hash: bytes, chunks: int, reports: int
+    ) -> None:
+        """Hear that this was all; `RefusedError` if it is not what was received."""
+        self._check_proxy(proxy)
+        with self._store.write() as transaction:
+            found = check_known(transaction.epoch(epoch, lock=True), epoch)
+            check_manifest(found, manifest_hash)
+            if transaction.commit_of(epoch, proxy) == (chunks, reports):
+                return
+            check_closed(found, epoch)
+            received = transaction.received(epoch, proxy)
+            if received != (chunks, reports):
+                raise RefusedError(
+                    f"received {received[0]} chunks with {received[1]} reports of epoch {epoch}, "
+                    f"not {chunks} with {reports}: send them again"
+                )
+            check_not_committed(transaction, epoch, proxy)
+            transaction.add_commit(epoch, proxy, chunks, reports)
+
+    def _key_for(self, proxy: str, chunk: Chunk) -> bytes | None:
+        """The epoch's private key, or None if the chunk is counted already."""
+        with self._store.read() as transaction:
+            epoch = check_closed(transaction.epoch(chunk.epoch), chunk.epoch)
+            check_manifest(epoch, chunk.manifest_hash)
+            if transaction.has_chunk(chunk.epoch, chunk.name):
+                return None
+            check_not_committed(transaction, chunk.epoch, proxy)
+            wrapped = transaction.wrapped_key(chunk.epoch)
+        if wrapped is None:
+            raise StoreError(f"the key of epoch {chunk.epoch} is missing from the database")
+        return self._keys.unwrap(chunk.epoch, wrapped)
+
+    def _check_proxy(self, proxy: str) -> None:
+        if proxy not in self._settings.proxies:
+            raise RefusedError(f"no proxy is called {proxy!r:.80}")
+
+    # What was chosen when the training began
+
+    def _learning(self) -> Learning:
+        with self._lock:
+            if self._ready is None:
+                catalogue = read_catalogue(self._settings.catalogue)
+                learning = Learning.of(self._settings, catalogue, self._keys)
+                self._store.migrate()
+                with self._store.write() as transaction:
+                    agree(transaction, learning)
+                self._ready = learning
+            return self._ready
+
+
+def _decoded(epoch: int, name: str, data: bytes) -> Chunk:
+    if sha256(data).hexdigest() != name:
+        raise ProtocolError("chunk: its name is not the SHA-256 of its bytes")
+    chunk = Chunk.decode(data)
+    if chunk.epoch != epoch:
+        raise ProtocolError(f"chunk: it is of epoch {chunk.epoch}, sent to {epoch}")
+    return chunk

@@ -1,0 +1,150 @@
+"""What the operator of a server decides, in one TOML file."""
+
+from __future__ import annotations
+
+import hmac
+import re
+from dataclasses import asdict, dataclass, field, replace
+from hashlib import sha256
+from math import isfinite
+from pathlib import Path  # noqa: TC003 - read_settings reads the annotations
+from typing import TYPE_CHECKING
+
+from sottovoce.errors import SettingsError
+from sottovoce.mechanism import MechanismName, Settings
+from sottovoce.server.store.url import database_url
+from sottovoce.service import Listen, read_settings
+
+if TYPE_CHECKING:
+    from typing import Self
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_DIGEST = re.compile("[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Training:
+    """What is trained: a preset, and what differs from it. See `sottovoce.mechanism.Settings`."""
+
+    preset: str = "loudest"
+    """paper, coordinate, hadamard, loudest or strong; what is not named below is the preset's."""
+    mechanism: MechanismName | None = None
+    """How devices report."""
+    epsilon: float | None = None
+    """Budget of one report."""
+    reports: int | None = None
+    """k: reports of one device in one epoch."""
+    epochs: int | None = None
+    """T: epochs with reports; afterwards a finished model is published."""
+    factors: int | None = None
+    """F."""
+    alpha: float | None = None
+    """Confidence in a touched item is 1 + alpha, in any other 1."""
+    regularization: float | None = None
+    """lambda."""
+    learning_rate: float | None = None
+    """Step on the estimate."""
+    steps: int | None = None
+    """Steps an epoch, all over the same reports."""
+    rate_grows_with_reports: bool | None = None
+    """The paper's step, which is k times larger."""
+    initial_scale: float | None = None
+    """Standard deviation of the first item matrix."""
+    head_start: float | None = None
+    """The first factor starts as this constant times initial_scale; 0: at random."""
+    rotate: bool | None = None
+    """Whether the factors are turned to a fresh basis after every epoch."""
+    loud: int | None = None
+    """`loudest`: how many signed rows are loud; 0: the best number."""
+    seed: int | None = None
+    """Of the first item matrix and the public directions; public itself."""
+
+    def settings(self) -> Settings:
+        """As the mechanism has them."""
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        return replace(Settings.preset(given.pop("preset")), **given)
+
+
+@dataclass(frozen=True)
+class ProxyAccess:
+    """How a proxy is known."""
+
+    secret_sha256: str
+    """SHA-256 of its secret, in hexadecimal: this file opens nothing."""
+
+    def __post_init__(self) -> None:
+        if not _DIGEST.fullmatch(self.secret_sha256):
+            raise SettingsError(
+                "secret_sha256 must be 64 lower-case hexadecimal digits: "
+                "printf %s SECRET | sha256sum"
+            )
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """A server. Every field is explained for its operator in `deploy/server.example.toml`."""
+
+    keys: Path
+    """The file of the server's own keys, made by `sottovoce server init`."""
+    catalogue: Path
+    """Which thing is item number i, as JSON."""
+    proxies: dict[str, ProxyAccess]
+    """Who may hand in chunks, by name."""
+    database: str = "sqlite:///server.sqlite"
+    """SQLAlchemy's URL; SQLite or PostgreSQL."""
+    training: Training = Training()
+    epoch_seconds: int = 86_400
+    """How long devices may report in an epoch."""
+    grace_seconds: float = 3_600.0
+    """How long after closing slow proxies are waited for."""
+    target_clients: int = 0
+    """Close early when so many batches wait at the proxies; 0: by the clock alone."""
+    least_clients: int = 100
+    """A proxy forwards the batches of at least so many, or nothing."""
+    openers: int = 0
+    """Processes that open reports; 0: one for each core."""
+    heartbeat: float = 5.0
+    """Seconds between two looks at the clock."""
+    listen: Listen = field(default_factory=lambda: Listen(port=8090))
+
+    def __post_init__(self) -> None:
+        for name, least in (("epoch_seconds", 1), ("least_clients", 1), ("target_clients", 0)):
+            _at_least(name, getattr(self, name), least)
+        _at_least("openers", self.openers, 0)
+        _at_least("grace_seconds", self.grace_seconds, 0)
+        if not (isfinite(self.heartbeat) and self.heartbeat > 0):
+            raise SettingsError(f"heartbeat must be a positive number, not {self.heartbeat}")
+        _check_proxies(self.proxies)
+        self.training.settings()
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """From TOML; paths, and that of an SQLite database too, are relative to the file."""
+        settings = read_settings(path, cls)
+        return replace(settings, database=database_url(settings.database, path.parent))
+
+    def proxy_of(self, secret: str) -> str | None:
+        """Whose secret this is. Every known one is compared: the time taken says nothing."""
+        digest = sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
+        found = None
+        for name, access in self.proxies.items():
+            if hmac.compare_digest(access.secret_sha256, digest):
+                found = name
+        return found
+
+
+def _at_least(name: str, value: float, least: int) -> None:
+    if not (isfinite(value) and value >= least):
+        raise SettingsError(f"{name} must be at least {least}, not {value}")
+
+
+def _check_proxies(proxies: dict[str, ProxyAccess]) -> None:
+    if not proxies:
+        raise SettingsError("name at least one proxy: [proxies.NAME] with its secret_sha256")
+    for name in proxies:
+        if not _NAME.fullmatch(name):
+            raise SettingsError(
+                f"a proxy's name is of letters, digits, '_' and '-', not {name!r:.80}"
+            )
+    if len({access.secret_sha256 for access in proxies.values()}) != len(proxies):
+        raise SettingsError("two proxies have the same secret: give each its own")

@@ -1,0 +1,25 @@
+"""Where a server keeps its epochs, sums and files: SQLite or PostgreSQL, one schema."""
+
+from sottovoce.server.store.store import Store
+from sottovoce.server.store.transaction import (
+    APPLIED,
+    CLOSED,
+    OPEN,
+    Chosen,
+    Epoch,
+    State,
+    Transaction,
+)
+from sottovoce.server.store.url import database_url
+
+__all__ = [
+    "APPLIED",
+    "CLOSED",
+    "OPEN",
+    "Chosen",
+    "Epoch",
+    "State",
+    "Store",
+    "Transaction",
+    "database_url",
+]

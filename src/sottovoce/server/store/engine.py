@@ -1,0 +1,106 @@
+"""A database opened the way that the server relies on, and its errors in our words."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import create_engine, event
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from sottovoce.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy import Connection, Engine
+
+BUSY_SECONDS = 30
+"""How long a writer waits for another one, on SQLite."""
+CONNECT_SECONDS = 10
+MOST_CONNECTIONS = 40
+"""More than there are threads that ask: none waits for a connection."""
+
+_PRAGMAS = (
+    "synchronous=FULL",  # what was acknowledged survives a power cut
+    "secure_delete=ON",  # what is deleted is overwritten with zeros
+    "foreign_keys=ON",
+    "temp_store=MEMORY",  # nothing spills into a file that nobody scrubs
+)
+
+
+def open_engine(url: str) -> Engine:
+    """Nothing is connected to before it is used."""
+    common = {"hide_parameters": True, "max_overflow": MOST_CONNECTIONS}
+    if not url.startswith("sqlite"):
+        return create_engine(
+            url,
+            pool_pre_ping=True,
+            isolation_level="READ COMMITTED",
+            connect_args={"connect_timeout": CONNECT_SECONDS},
+            **common,
+        )
+    engine = create_engine(url, connect_args={"timeout": BUSY_SECONDS}, **common)
+    event.listen(engine, "connect", _prepare)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _prepare(connection: Any, _: object) -> None:
+    connection.isolation_level = None  # transactions begin where we say so, below
+    _use_wal(connection)
+    for pragma in _PRAGMAS:
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _use_wal(connection: Any) -> None:
+    """Only the first connection to a new file changes it, and for that SQLite waits for nobody."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def _begin(connection: Connection) -> None:
+    """A writer takes the lock at once: one that first reads could not be sure to get it later."""
+    writes = connection.get_execution_options().get("writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+@contextmanager
+def store_errors() -> Iterator[None]:
+    """Whatever the database says becomes a `StoreError` that says what to do; nothing leaks."""
+    try:
+        yield
+    except DBAPIError as error:
+        raise StoreError(_explained(str(error.orig))) from error
+    except SQLAlchemyError as error:
+        raise StoreError(f"the database cannot be used: {type(error).__name__}") from error
+
+
+_CAUSES = {
+    "disk is full": "the disk is full: make room",
+    "no space left": "the disk is full: make room",
+    "readonly": "the database is read-only: mend the permissions, or write to the primary",
+    "read-only": "the database is read-only: mend the permissions, or write to the primary",
+    "locked": f"another writer held the database for {BUSY_SECONDS} seconds",
+    "unable to open": "the database file cannot be opened: check the folder and its permissions",
+    "not a database": "this file is not a database, or is damaged: restore a backup",
+    "malformed": "the database is damaged: restore a backup",
+    "connection": "the database cannot be reached",
+    "no such table": "the database is not set up: `sottovoce server run` does it",
+    "does not exist": "the database is not set up, or its name is wrong",
+}
+
+
+def _explained(message: str) -> str:
+    lowered = message.lower()
+    cause = next((text for sign, text in _CAUSES.items() if sign in lowered), "the database failed")
+    return f"{cause} ({message.splitlines()[0] if message else 'no more is known'})"

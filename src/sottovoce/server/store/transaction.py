@@ -1,0 +1,234 @@
+"""What the server asks of its database, one short statement each."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from sqlalchemy import func, select
+
+from sottovoce.server.store.schema import (
+    chunks,
+    commits,
+    epoch_keys,
+    epochs,
+    files,
+    sums,
+    training,
+    waiting,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from numpy.typing import NDArray
+    from sqlalchemy import Connection, Select
+
+State = Literal["open", "closed", "applied"]
+OPEN: State = "open"
+CLOSED: State = "closed"
+APPLIED: State = "applied"
+
+FileKind = Literal["model", "catalogue"]
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """A row of `epochs`."""
+
+    epoch: int
+    state: State
+    manifest: bytes
+    """Signed, as served."""
+    hash: bytes
+    model: bytes
+    """SHA-256 of the model that this epoch's devices report on."""
+    epochs_done: int
+    """Epochs with reports behind that model."""
+    opens: int
+    closes: int
+    closed_at: float | None = None
+    """When it was really closed; None for a manifest that asks for no reports."""
+    chunks: int = 0
+    reports: int = 0
+    duplicates: int = 0
+    undecodable: int = 0
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The row of `training`."""
+
+    settings: str
+    catalogue: bytes
+    verification_key: bytes
+
+
+class Transaction:
+    """One transaction; locks are held to its end."""
+
+    def __init__(self, connection: Connection):
+        self._connection = connection
+
+    def chosen(self, *, lock: bool = False) -> Chosen | None:
+        """What is trained. Locked, nobody else moves the epochs on."""
+        columns = training.c.settings, training.c.catalogue, training.c.verification_key
+        query = select(*columns)
+        row = self._connection.execute(query.with_for_update() if lock else query).one_or_none()
+        return None if row is None else Chosen(*row)
+
+    def choose(self, chosen: Chosen) -> None:
+        """For good."""
+        self._connection.execute(training.insert().values(id=1, **asdict(chosen)))
+
+    def keep_choice(self, settings: str) -> None:
+        """The same training, continued with other settings."""
+        self._connection.execute(training.update().values(settings=settings))
+
+    def epoch(self, number: int, *, lock: bool = False) -> Epoch | None:
+        """The epoch of that number. Locked, nobody else counts in it."""
+        return self._epoch(select(epochs).where(epochs.c.epoch == number), lock=lock)
+
+    def latest(self, *, lock: bool = False) -> Epoch | None:
+        """The epoch of the newest manifest."""
+        return self._epoch(select(epochs).order_by(epochs.c.epoch.desc()).limit(1), lock=lock)
+
+    def last_applied(self) -> Epoch | None:
+        """The newest epoch whose reports are in a model."""
+        over = (epochs.c.state == APPLIED) & epochs.c.closed_at.is_not(None)
+        return self._epoch(select(epochs).where(over).order_by(epochs.c.epoch.desc()).limit(1))
+
+    def all_epochs(self) -> list[Epoch]:
+        """Oldest first."""
+        rows = self._connection.execute(select(epochs).order_by(epochs.c.epoch))
+        return [Epoch(*row) for row in rows]
+
+    def _epoch(self, query: Select[*tuple[Any, ...]], *, lock: bool = False) -> Epoch | None:
+        row = self._connection.execute(query.with_for_update() if lock else query).one_or_none()
+        return None if row is None else Epoch(*row)
+
+    def add_epoch(self, epoch: Epoch, wrapped: bytes | None) -> None:
+        """Publish: from here on it is the latest. Without a key it asks for no reports."""
+        self._connection.execute(epochs.insert().values(**asdict(epoch)))
+        if wrapped is not None:
+            row = {"epoch": epoch.epoch, "wrapped": wrapped}
+            self._connection.execute(epoch_keys.insert().values(**row))
+
+    def close(self, epoch: int, now: float) -> None:
+        """No more reports are taken by proxies."""
+        changes = epochs.update().where(epochs.c.epoch == epoch)
+        self._connection.execute(changes.values(state=CLOSED, closed_at=now))
+
+    def apply(self, epoch: int) -> None:
+        """Only the sums stay: the key, what chunks there were and what waited are forgotten."""
+        self._connection.execute(
+            epochs.update().where(epochs.c.epoch == epoch).values(state=APPLIED)
+        )
+        for table in (epoch_keys, chunks, waiting):
+            self._connection.execute(table.delete().where(table.c.epoch == epoch))
+
+    def wrapped_key(self, epoch: int) -> bytes | None:
+        """None when it is destroyed."""
+        query = select(epoch_keys.c.wrapped).where(epoch_keys.c.epoch == epoch)
+        return self._connection.scalar(query)
+
+    def sums(self, epoch: int) -> NDArray[np.int64]:
+        """So far, or for good; empty if nothing was counted yet."""
+        found = self._connection.scalar(select(sums.c.sums).where(sums.c.epoch == epoch))
+        return np.frombuffer(found or b"", dtype="<i8").astype(np.int64)
+
+    def set_sums(self, epoch: int, values: NDArray[np.int64]) -> None:
+        """In the place of those before; the epoch must be locked."""
+        content = values.astype("<i8").tobytes()
+        changes = sums.update().where(sums.c.epoch == epoch).values(sums=content)
+        if not self._connection.execute(changes).rowcount:
+            self._connection.execute(sums.insert().values(epoch=epoch, sums=content))
+
+    def has_chunk(self, epoch: int, name: str) -> bool:
+        """Whether it is counted."""
+        query = select(chunks.c.name).where(chunks.c.epoch == epoch, chunks.c.name == name)
+        return self._connection.scalar(query) is not None
+
+    def chunk_names(self, epoch: int) -> set[str]:
+        """Of all that are counted."""
+        return set(self._connection.scalars(select(chunks.c.name).where(chunks.c.epoch == epoch)))
+
+    def chunk_keys(self, epoch: int, name: str) -> NDArray[np.uint64]:
+        """The key prefixes that were counted with it."""
+        query = select(chunks.c.prefixes).where(chunks.c.epoch == epoch, chunks.c.name == name)
+        return np.frombuffer(self._connection.scalar(query) or b"", dtype="<u8").astype(np.uint64)
+
+    def add_chunk(
+        self, epoch: int, name: str, proxy: str, reports: int, keys: NDArray[np.uint64]
+    ) -> None:
+        """Counted, as of this transaction."""
+        content = keys.astype("<u8").tobytes()
+        self._connection.execute(
+            chunks.insert().values(
+                epoch=epoch, name=name, proxy=proxy, reports=reports, prefixes=content
+            )
+        )
+
+    def count(self, epoch: int, *, reports: int, duplicates: int, undecodable: int) -> None:
+        """One more chunk with so many of each."""
+        self._connection.execute(
+            epochs.update()
+            .where(epochs.c.epoch == epoch)
+            .values(
+                chunks=epochs.c.chunks + 1,
+                reports=epochs.c.reports + reports,
+                duplicates=epochs.c.duplicates + duplicates,
+                undecodable=epochs.c.undecodable + undecodable,
+            )
+        )
+
+    def received(self, epoch: int, proxy: str) -> tuple[int, int]:
+        """Chunks of this proxy, and the reports that were in them."""
+        query = select(func.count(), func.coalesce(func.sum(chunks.c.reports), 0)).where(
+            chunks.c.epoch == epoch, chunks.c.proxy == proxy
+        )
+        number, reports = self._connection.execute(query).one()
+        return int(number), int(reports)
+
+    def commit_of(self, epoch: int, proxy: str) -> tuple[int, int] | None:
+        """What the proxy said was all, if it has."""
+        query = select(commits.c.chunks, commits.c.reports).where(
+            commits.c.epoch == epoch, commits.c.proxy == proxy
+        )
+        row = self._connection.execute(query).one_or_none()
+        return None if row is None else (int(row[0]), int(row[1]))
+
+    def add_commit(self, epoch: int, proxy: str, chunks: int, reports: int) -> None:
+        """This proxy is done."""
+        row = {"epoch": epoch, "proxy": proxy, "chunks": chunks, "reports": reports}
+        self._connection.execute(commits.insert().values(**row))
+
+    def all_committed(self, epoch: int, proxies: Iterable[str]) -> bool:
+        """Whether none of these is waited for."""
+        query = select(commits.c.proxy).where(commits.c.epoch == epoch)
+        return set(proxies) <= set(self._connection.scalars(query))
+
+    def set_waiting(self, epoch: int, proxy: str, batches: int) -> None:
+        """The epoch must be locked."""
+        same = (waiting.c.epoch == epoch) & (waiting.c.proxy == proxy)
+        self._connection.execute(waiting.delete().where(same))
+        row = {"epoch": epoch, "proxy": proxy, "batches": batches}
+        self._connection.execute(waiting.insert().values(**row))
+
+    def total_waiting(self, epoch: int) -> int:
+        """Batches at all proxies."""
+        query = select(func.sum(waiting.c.batches)).where(waiting.c.epoch == epoch)
+        return int(self._connection.scalar(query) or 0)
+
+    def file(self, sha256: bytes, kind: FileKind) -> bytes | None:
+        """By its hash."""
+        query = select(files.c.content).where(files.c.sha256 == sha256, files.c.kind == kind)
+        return self._connection.scalar(query)
+
+    def add_file(self, sha256: bytes, kind: FileKind, content: bytes) -> None:
+        """Kept for good; known already is well."""
+        if self.file(sha256, kind) is None:
+            row = {"sha256": sha256, "kind": kind, "content": content}
+            self._connection.execute(files.insert().values(**row))

@@ -1,0 +1,239 @@
+"""`sottovoce server`: set up, run, look, stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import IO
+
+import httpx
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from sottovoce.cli.server import app
+from sottovoce.errors import SettingsError
+from sottovoce.protocol import Catalogue, Chunk, Item, SignedManifest, seal_reports
+from sottovoce.server import InProcess, Keys, Server, ServerSettings, Store
+
+RUNNER = CliRunner()
+
+
+def call(*arguments: object) -> str:
+    result = RUNNER.invoke(app, [str(argument) for argument in arguments])
+    if result.exception is not None:
+        raise result.exception
+    return result.stdout
+
+
+@pytest.fixture
+def catalogue(tmp_path: Path) -> Path:
+    path = tmp_path / "films.json"
+    path.write_bytes(Catalogue.of(Item(f"f{n}", f"Film {n}") for n in range(12)).raw)
+    return path
+
+
+def test_init_makes_everything_that_run_needs(tmp_path: Path, catalogue: Path) -> None:
+    folder = tmp_path / "new" / "server"
+    shown = call("init", folder, "--catalogue", catalogue, "--proxy", "east", "--proxy", "west")
+    settings = ServerSettings.read(folder / "server.toml")
+    keys = Keys.read(settings.keys)
+    assert shown.strip() == keys.verification_key.hex()
+    assert list(settings.proxies) == ["east", "west"]
+    for name in settings.proxies:
+        secret = folder / f"{name}.secret"
+        assert secret.stat().st_mode & 0o777 == 0o600
+        assert settings.proxy_of(secret.read_text().strip()) == name
+    assert settings.catalogue.read_bytes() == catalogue.read_bytes()
+    store = Store(settings.database)
+    Server(store, keys, settings, opener=InProcess()).tick()
+    store.close()
+
+
+def test_init_makes_a_catalogue_from_a_data_set(tmp_path: Path) -> None:
+    call("init", tmp_path / "s", "--data", "ml-latest-small", "--preset", "strong")
+    settings = ServerSettings.read(tmp_path / "s" / "server.toml")
+    items = Catalogue.decode(settings.catalogue.read_bytes()).items
+    assert len(items) > 9_000
+    first = next(item for item in items if item.title == "Toy Story (1995)")
+    assert first.id == "1"
+    assert "Comedy" in first.tags
+    assert settings.training.settings().reports == 1
+    assert list(settings.proxies) == ["proxy"]
+
+
+@pytest.mark.parametrize(
+    "name", ["server.toml", "keys.json", "catalogue.json", "proxy.secret", "server.sqlite"]
+)
+def test_init_overwrites_nothing_and_leaves_nothing_behind(
+    tmp_path: Path, catalogue: Path, name: str
+) -> None:
+    call("init", tmp_path / "first", "--catalogue", catalogue)
+    folder = tmp_path / "second"
+    folder.mkdir()
+    before = (tmp_path / "first" / name).read_bytes()
+    (folder / name).write_bytes(before)
+    with pytest.raises(SettingsError):
+        call("init", folder, "--catalogue", catalogue)
+    assert [path.name for path in folder.iterdir()] == [name]
+    assert (folder / name).read_bytes() == before
+
+
+def test_init_says_what_is_missing(tmp_path: Path, catalogue: Path) -> None:
+    with pytest.raises(SettingsError, match="--catalogue FILE or --data NAME"):
+        call("init", tmp_path / "s")
+    with pytest.raises(SettingsError, match="--catalogue FILE or --data NAME"):
+        call("init", tmp_path / "s", "--catalogue", catalogue, "--data", "ml-1m")
+    with pytest.raises(SettingsError, match="no preset 'quiet'"):
+        call("init", tmp_path / "s", "--catalogue", catalogue, "--preset", "quiet")
+    with pytest.raises(SettingsError, match="no catalogue"):
+        call("init", tmp_path / "s", "--catalogue", tmp_path / "none.json")
+    for name in ("a/b", "../up", "a b", ""):
+        with pytest.raises(SettingsError):
+            call("init", tmp_path / "s", "--catalogue", catalogue, "--proxy", name)
+    assert not (tmp_path / "s").exists() or not list((tmp_path / "s").iterdir())
+
+
+def test_epoch_shows_and_closes(tmp_path: Path, catalogue: Path) -> None:
+    call("init", tmp_path / "s", "--catalogue", catalogue)
+    config, report = tmp_path / "s" / "server.toml", tmp_path / "epochs.json"
+    assert "No epoch yet" in call("epoch", "--config", config)
+    settings = ServerSettings.read(config)
+    store = Store(settings.database)
+    Server(store, Keys.read(settings.keys), settings, opener=InProcess()).tick()
+    store.close()
+    assert "open" in call("epoch", "--config", config)
+    call("epoch", "--config", config, "--close", "--json", report)
+    (epoch,) = json.loads(report.read_text())["epochs"]
+    assert (epoch["epoch"], epoch["state"], epoch["reports"]) == (1, "closed", 0)
+    assert len(epoch["hash"]) == 64
+
+
+def test_help_has_examples() -> None:
+    for command in ("init", "run", "epoch"):
+        assert f"sottovoce server {command}" in call(command, "--help")
+
+
+def test_a_server_needs_no_simulator() -> None:
+    program = "import sys, sottovoce.cli.server; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert not {"polars", "numba", "safetensors", "matplotlib"} & set(
+        loaded.stdout.decode().split()
+    )
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_for(words: str, stream: IO[str]) -> None:
+    seen = []
+    for line in stream:
+        seen.append(line)
+        if words in line:
+            return
+    raise AssertionError("".join(seen))
+
+
+@contextmanager
+def running(config: Path) -> Iterator[subprocess.Popen[str]]:
+    """`sottovoce server run` as an operator starts it, in a process of its own."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sottovoce", "server", "run", "--config", str(config)],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    try:
+        wait_for("Uvicorn running", process.stderr)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+def openers(process: subprocess.Popen[str]) -> list[int]:
+    """Processes that the server started: there are none before its first chunk is being opened."""
+    threads = Path(f"/proc/{process.pid}/task").glob("*/children")
+    return [int(child) for listed in threads for child in listed.read_text().split()]
+
+
+class Operator:
+    """A server that was set up, and a proxy's view of it while it runs."""
+
+    def __init__(self, folder: Path, catalogue: Path):
+        port = free_port()
+        call("init", folder, "--catalogue", catalogue, "--port", port)
+        self.config = folder / "server.toml"
+        self._url = f"http://127.0.0.1:{port}"
+        self._key = Keys.read(folder / "keys.json").verification_key
+        secret = (folder / "proxy.secret").read_text().strip()
+        self._headers = {"Authorization": f"Bearer {secret}"}
+
+    def closed(self) -> SignedManifest:
+        """The manifest of the first epoch, which is closed by hand."""
+        signed = SignedManifest.open(httpx.get(f"{self._url}/v1/manifest").content, self._key)
+        call("epoch", "--config", self.config, "--close")
+        return signed
+
+    def put(self, chunk: Chunk) -> int:
+        path = f"{self._url}/v1/epochs/1/chunks/{chunk.name}"
+        answer = httpx.put(path, content=chunk.encode(), headers=self._headers, timeout=60)
+        return answer.status_code
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="watches processes in /proc")
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_cleanly_with_a_chunk_under_way(
+    tmp_path: Path, catalogue: Path, stop: signal.Signals
+) -> None:
+    operator = Operator(tmp_path, catalogue)
+    answers = []
+    with running(operator.config) as process:
+        signed = operator.closed()
+        assert signed.manifest.public_key is not None
+        reports = np.zeros(2000, np.uint32)
+        data = seal_reports(reports, signed.manifest.public_key, signed.hash)
+        chunk = Chunk(1, signed.hash, data)
+        sender = threading.Thread(target=lambda: answers.append(operator.put(chunk)))
+        sender.start()
+        while not openers(process):
+            assert process.poll() is None
+        os.kill(process.pid, stop)
+        assert process.wait(timeout=60) == 0
+        sender.join()
+    assert answers == [200]
+    with closing(sqlite3.connect(tmp_path / "server.sqlite")) as database:
+        assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        assert database.execute("SELECT chunks, reports FROM epochs").fetchone() == (1, 2000)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="watches processes as Linux does")
+def test_openers_do_not_outlive_a_server_that_was_killed(tmp_path: Path, catalogue: Path) -> None:
+    operator = Operator(tmp_path, catalogue)
+    with running(operator.config) as process:
+        chunk = Chunk(1, operator.closed().hash, bytes(52 * 500))
+        assert operator.put(chunk) == 200
+        watched = [os.pidfd_open(opener) for opener in openers(process)]
+        assert watched
+        process.kill()
+        for handle in watched:
+            ended, _, _ = select.select([handle], [], [], 30)
+            os.close(handle)
+            assert ended

@@ -1,0 +1,316 @@
+"""The contract of the server, on every database: each report counts once, each epoch is applied
+once, and what is over is over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from sottovoce.errors import (
+    ClosedError,
+    NotFoundError,
+    ProtocolError,
+    RefusedError,
+    SettingsError,
+    StoreError,
+    TooEarlyError,
+    UnavailableError,
+)
+from sottovoce.mechanism import first_items, next_items, sum_signs
+from sottovoce.protocol import (
+    SEALED,
+    decode_items,
+    encode_items,
+    new_epoch_key,
+    public_key_of,
+    seal_reports,
+)
+from sottovoce.server import Keys, Training
+from tests.server.world import ITEMS, TRAINING, World, chunk_of, chunks_of, make_settings, sealed
+
+if TYPE_CHECKING:
+    from tests.server.conftest import MakeWorld
+
+
+def test_the_first_epoch_is_opened_with_the_first_model(world: World) -> None:
+    with pytest.raises(StoreError):
+        world.signed()
+    world.server.prepare()
+    with pytest.raises(UnavailableError, match="no manifest yet"):
+        world.signed()
+    world.server.tick()
+    manifest = world.signed().manifest
+    assert (manifest.epoch, manifest.opens, manifest.closes) == (1, 1000, 1100)
+    assert manifest.previous_reports == 0
+    model = world.server.model(manifest.model)
+    assert model == encode_items(first_items(TRAINING.settings(), ITEMS))
+    assert world.server.catalogue(manifest.catalogue) == world.settings.catalogue.read_bytes()
+    assert world.server.catalogue(manifest.model) is None
+    before = world.signed().encode()
+    world.server.tick()
+    assert world.signed().encode() == before
+
+
+def test_sums_are_the_sums_of_signs(world: World) -> None:
+    signed = world.closed()
+    reports = world.reports(300)
+    for chunk in chunks_of(sealed(reports, signed), signed, 70):
+        assert world.send("east", chunk) is True
+    assert np.array_equal(world.sums(1), sum_signs(reports, world.n_directions()))
+    assert world.counts(1) == (5, 300, 0, 0)
+
+
+def test_a_chunk_counts_once_and_duplicates_once(world: World) -> None:
+    signed = world.closed()
+    reports = world.reports(60)
+    data = sealed(reports, signed)
+    first = chunk_of(data[: 40 * SEALED] + data[: 10 * SEALED], signed)  # ten twice in one chunk
+    second = chunk_of(data[20 * SEALED :], signed)  # twenty again in another
+    other_worker = world.another()
+    assert world.send("east", first) is True
+    assert world.send("east", first) is False
+    assert other_worker.send("west", second) is True
+    assert other_worker.send("east", first) is False
+    assert world.send("west", second) is False
+    assert np.array_equal(world.sums(1), sum_signs(reports, world.n_directions()))
+    assert world.counts(1) == (2, 60, 30, 0)
+    other_worker.close()
+
+
+def test_what_does_not_open_is_counted_and_does_no_harm(world: World) -> None:
+    """Another key, another epoch, a damaged byte, noise, a direction that is not there."""
+    signed = world.closed()
+    reports = world.reports(10)
+    good = sealed(reports, signed)
+    other_key = seal_reports(reports, public_key_of(new_epoch_key()), signed.hash)
+    assert signed.manifest.public_key is not None
+    other_epoch = seal_reports(reports, signed.manifest.public_key, bytes(32))
+    beyond = sealed(np.array([2 * world.n_directions()], np.uint32), signed)
+    damaged = bytearray(sealed(reports[:1], signed))
+    damaged[-1] ^= 1
+    noise = np.random.default_rng(0).bytes(5 * SEALED)
+    everything = other_key + good + other_epoch + bytes(damaged) + beyond + noise + bytes(SEALED)
+    assert world.send("east", chunk_of(everything, signed)) is True
+    assert world.counts(1) == (1, 10, 0, 28)
+    assert np.array_equal(world.sums(1), sum_signs(reports, world.n_directions()))
+
+
+def test_a_report_of_an_earlier_epoch_never_counts_again(world: World) -> None:
+    first = world.closed()
+    data = sealed(world.reports(5), first)
+    world.send("east", chunk_of(data, first))
+    world.commit("east", first, [chunk_of(data, first)])
+    world.commit("west", first)
+    second = world.closed()
+    assert second.manifest.epoch == 2
+    assert world.send("east", chunk_of(data, second)) is True
+    assert world.counts(2) == (1, 0, 0, 5)
+
+
+def test_chunks_are_refused_with_the_reason(world: World) -> None:
+    world.server.tick()
+    signed = world.signed()
+    chunk = chunk_of(sealed(world.reports(3), signed), signed)
+    with pytest.raises(TooEarlyError, match="epoch 1 is still open"):
+        world.send("east", chunk)
+    with pytest.raises(TooEarlyError):
+        world.commit("east", signed)
+    world.closed()
+    with pytest.raises(RefusedError, match="no proxy is called 'north'"):
+        world.send("north", chunk)
+    with pytest.raises(ProtocolError, match="name is not the SHA-256"):
+        world.server.take_chunk("east", 1, "0" * 64, chunk.encode())
+    with pytest.raises(ProtocolError, match="of epoch 1, sent to 2"):
+        world.server.take_chunk("east", 2, chunk.name, chunk.encode())
+    with pytest.raises(NotFoundError, match="no epoch 7"):
+        world.send("east", replace(chunk, epoch=7))
+    with pytest.raises(RefusedError, match="has the manifest"):
+        world.send("east", replace(chunk, manifest_hash=bytes(32)))
+    for broken in (b"", b"SVC1", chunk.encode()[:-1], chunk.encode() + b"x"):
+        with pytest.raises(ProtocolError):
+            world.server.take_chunk("east", 1, hashlib.sha256(broken).hexdigest(), broken)
+    assert world.counts(1) == (0, 0, 0, 0)
+    world.commit("east", signed)
+    world.commit("west", signed)
+    world.server.tick()
+    with pytest.raises(ClosedError, match="epoch 1 is over"):
+        world.send("east", chunk)
+    with pytest.raises(ClosedError):
+        world.server.commit("east", 1, signed.hash, 1, 3)
+
+
+def test_a_commit_must_name_what_was_received(world: World) -> None:
+    signed = world.closed()
+    chunks = chunks_of(sealed(world.reports(12), signed), signed, 6)
+    world.send("east", chunks[0])
+    with pytest.raises(RefusedError, match="received 1 chunks with 6 reports of epoch 1, not 2"):
+        world.commit("east", signed, chunks)
+    with pytest.raises(RefusedError, match="has the manifest"):
+        world.server.commit("east", 1, bytes(32), 1, 6)
+    with pytest.raises(NotFoundError):
+        world.server.commit("east", 5, signed.hash, 0, 0)
+    world.send("east", chunks[1])
+    world.commit("east", signed, chunks)
+    world.commit("east", signed, chunks)
+    assert world.send("east", chunks[0]) is False
+    late = chunk_of(sealed(world.reports(2, seed=9), signed), signed)
+    with pytest.raises(RefusedError, match="has committed"):
+        world.send("east", late)
+    world.server.tick()
+    assert world.signed().manifest.epoch == 1, "west is still waited for"
+    world.commit("west", signed)
+    world.server.tick()
+    assert world.signed().manifest.epoch == 2
+    world.commit("east", signed, chunks)  # the answer was lost: the same again is well
+
+
+def test_applying_is_the_papers_update_and_the_last_manifest_asks_for_nothing(
+    world: World,
+) -> None:
+    plan = TRAINING.settings()
+    V = first_items(plan, ITEMS)
+    for epoch in range(1, plan.epochs + 1):
+        signed = world.closed()
+        assert signed.manifest.epoch == epoch
+        reports = world.reports(200, seed=epoch)
+        chunk = chunk_of(sealed(reports, signed), signed)
+        world.send("east", chunk)
+        world.commit("east", signed, [chunk])
+        world.commit("west", signed)
+        world.server.tick()
+        mechanism = signed.manifest.build()
+        sums = sum_signs(reports, mechanism.n_directions)
+        V = next_items(V, sums, 200, epoch, plan, mechanism)
+        manifest = world.signed().manifest
+        assert manifest.previous_reports == 200
+        content = world.server.model(manifest.model)
+        assert content is not None
+        assert np.array_equal(decode_items(content, ITEMS, plan.factors), V)
+    assert world.signed().manifest.public_key is None
+    assert world.server.waiting("east", plan.epochs + 1, 3) == "applied"
+    last = world.signed().encode()
+    world.now += 10_000
+    world.server.tick()
+    assert world.signed().encode() == last
+    longer = world.another(training=replace(TRAINING, epochs=plan.epochs + 1))
+    longer.server.tick()
+    assert longer.signed().manifest.public_key is not None
+    assert longer.signed().manifest.epoch == plan.epochs + 2
+    longer.close()
+
+
+def test_an_epoch_without_reports_changes_nothing(world: World) -> None:
+    first = world.closed()
+    world.commit("east", first)
+    world.commit("west", first)
+    world.server.tick()
+    second = world.signed().manifest
+    assert (second.epoch, second.model, second.previous_reports) == (2, first.manifest.model, 0)
+    assert second.public_key not in (None, first.manifest.public_key)
+    assert world.server.epochs()[1].epochs_done == 0
+
+
+def test_slow_proxies_are_waited_for_until_grace_is_over(world: World) -> None:
+    signed = world.closed()
+    chunk = chunk_of(sealed(world.reports(9), signed), signed)
+    world.send("east", chunk)
+    world.commit("east", signed, [chunk])
+    world.now += world.settings.grace_seconds - 1
+    world.server.tick()
+    assert world.signed().manifest.epoch == 1
+    world.now += 1
+    world.server.tick()
+    assert world.signed().manifest.epoch == 2
+    assert world.signed().manifest.previous_reports == 9
+
+
+def test_an_epoch_closes_when_enough_batches_wait(world: World) -> None:
+    early = world.another(target_clients=10)
+    early.server.tick()
+    assert early.server.waiting("east", 1, 4) == "open"
+    assert early.server.waiting("west", 1, 5) == "open"
+    early.server.tick()
+    assert early.server.waiting("east", 1, 5) == "open"
+    early.server.tick()
+    assert early.server.waiting("west", 1, 9) == "closed"
+    with pytest.raises(NotFoundError):
+        early.server.waiting("east", 2, 0)
+    with pytest.raises(RefusedError, match="no proxy"):
+        early.server.waiting("north", 1, 0)
+    early.now += early.settings.grace_seconds
+    early.server.tick()
+    assert early.server.waiting("east", 1, 0) == "applied"
+    assert early.signed().manifest.epoch == 2, "counted from the real closing, not the planned one"
+    early.close()
+
+
+def test_an_epoch_is_closed_by_hand(world: World) -> None:
+    with pytest.raises(RefusedError, match="no epoch is open"):
+        world.server.close_epoch()
+    world.server.tick()
+    world.server.close_epoch()
+    assert world.server.waiting("east", 1, 0) == "closed"
+    with pytest.raises(RefusedError, match="no epoch is open"):
+        world.server.close_epoch()
+
+
+@pytest.mark.parametrize("name", ["epsilon", "reports", "factors", "seed", "learning_rate"])
+def test_a_running_training_does_not_silently_change(world: World, name: str) -> None:
+    world.server.tick()
+    changed = {"epsilon": 3.0, "reports": 6, "factors": 3, "seed": 1, "learning_rate": 7.0}
+    other = world.another(training=replace(TRAINING, **{name: changed[name]}))  # type: ignore[arg-type]
+    with pytest.raises(SettingsError, match=rf"training\.{name} was .* set it back"):
+        other.server.tick()
+    other.close()
+
+
+def test_keys_and_catalogue_belong_to_the_database(world: World) -> None:
+    world.server.tick()
+    stranger = World(world.settings, Keys.generate())
+    with pytest.raises(SettingsError, match="keys file is not the one"):
+        stranger.server.tick()
+    stranger.close()
+    folder = world.settings.catalogue.parent / "other"
+    folder.mkdir()
+    text = world.settings.catalogue.read_bytes().replace(b"Film 1", b"Movie 1")
+    (folder / "catalogue.json").write_bytes(text)
+    other = world.another(catalogue=make_settings(folder, world.settings.database).catalogue)
+    with pytest.raises(SettingsError, match="the catalogue is another one"):
+        other.server.tick()
+    other.close()
+
+
+def test_what_may_change_holds_from_the_next_epoch(world: World) -> None:
+    signed = world.closed()
+    other = world.another(epoch_seconds=7, least_clients=30, grace_seconds=0.0)
+    other.server.tick()
+    manifest = other.signed().manifest
+    assert signed.manifest.least_clients == 1
+    assert (manifest.epoch, manifest.least_clients) == (2, 30)
+    assert manifest.closes - manifest.opens == 7
+    other.close()
+
+
+def test_settings_that_no_device_could_use_are_refused(world: World) -> None:
+    other = world.another(training=Training(seed=2**60))
+    with pytest.raises(SettingsError, match="no device could take part: manifest: directions_seed"):
+        other.server.prepare()
+    other.close()
+    missing = world.another(catalogue=world.settings.catalogue.parent / "nowhere.json")
+    with pytest.raises(SettingsError, match=r"nowhere\.json: no catalogue"):
+        missing.server.prepare()
+    missing.close()
+
+
+@pytest.mark.parametrize("preset", ["coordinate", "hadamard", "strong"])
+def test_every_mechanism_is_served(make_world: MakeWorld, sqlite_url: str, preset: str) -> None:
+    world = make_world(sqlite_url, training=Training(preset=preset))
+    signed = world.closed()
+    chunk = chunk_of(sealed(world.reports(20), signed), signed)
+    assert world.send("east", chunk) is True
+    assert world.counts(1) == (1, 20, 0, 0)

@@ -1,0 +1,123 @@
+"""The operator's file: explained field by field, parsed once, refused with the reason."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from sottovoce.errors import SettingsError
+from sottovoce.mechanism import PRESETS, Settings
+from sottovoce.server import ServerSettings, Training
+from sottovoce.server.template import server_toml
+from sottovoce.service import Listen
+
+EXAMPLE = Path(__file__).parents[2] / "deploy" / "server.example.toml"
+DIGEST = hashlib.sha256(b"secret").hexdigest()
+
+
+def read(folder: Path, text: str) -> ServerSettings:
+    path = folder / "server.toml"
+    path.write_text(text)
+    return ServerSettings.read(path)
+
+
+def changed(line: str) -> str:
+    """The template with one line in the place of its namesake."""
+    text = server_toml(proxies={"east": DIGEST})
+    name = line.partition(" ")[0]
+    found, count = re.subn(rf"(?m)^(# )?{name} = .*$", line, text, count=1)
+    assert count == 1, line
+    return found
+
+
+def test_the_example_parses_and_is_what_init_writes() -> None:
+    settings = ServerSettings.read(EXAMPLE)
+    known = {name: access.secret_sha256 for name, access in settings.proxies.items()}
+    assert EXAMPLE.read_text() == server_toml(proxies=known)
+
+
+def test_the_example_explains_every_field() -> None:
+    text = EXAMPLE.read_text()
+    for field in fields(ServerSettings):
+        name = field.name
+        assert re.search(rf"^({name} = |\[{name}[].])", text, re.MULTILINE), name
+    for kind in (Training, Listen):
+        for field in fields(kind):
+            assert re.search(rf"^(# )?{field.name} = ", text, re.MULTILINE), field.name
+
+
+def test_the_example_shows_the_defaults() -> None:
+    settings = ServerSettings.read(EXAMPLE)
+    default = ServerSettings(settings.keys, settings.catalogue, settings.proxies)
+    for name in ("epoch_seconds", "grace_seconds", "target_clients", "least_clients", "listen"):
+        assert getattr(settings, name) == getattr(default, name)
+    assert settings.training.settings() == Settings()
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_commented_values_are_the_presets(tmp_path: Path, preset: str) -> None:
+    text = server_toml(proxies={"east": DIGEST}, preset=preset)
+    training = text[text.index("[training]") : text.index("# Where proxies")]
+    uncommented = re.sub(r"(?m)^# (\w+ = )", r"\1", training)
+    text = text.replace(training, uncommented)
+    settings = read(tmp_path, text)
+    assert settings.training.settings() == PRESETS[preset]
+    assert settings.training.epsilon is not None
+
+
+def test_a_training_may_change_every_field_of_its_preset() -> None:
+    names = {field.name for field in fields(Settings)}
+    assert {field.name for field in fields(Training)} == names | {"preset"}
+    settings = Training("hadamard", epsilon=1.5, rotate=False).settings()
+    assert (settings.mechanism, settings.epsilon, settings.rotate) == ("hadamard", 1.5, False)
+
+
+def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
+    settings = read(tmp_path, server_toml(proxies={"east": DIGEST}))
+    assert settings.keys == tmp_path / "keys.json"
+    assert settings.database == f"sqlite:///{tmp_path / 'server.sqlite'}"
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("epoch_seconds = 0", "epoch_seconds must be at least 1"),
+        ("epoch_seconds = 1.5", "epoch_seconds must be int"),
+        ("least_clients = 0", "least_clients must be at least 1"),
+        ("target_clients = -1", "target_clients must be at least 0"),
+        ("grace_seconds = -1", "grace_seconds must be at least 0"),
+        ("openers = -1", "openers must be at least 0"),
+        ("heartbeat = 0", "heartbeat must be a positive number"),
+        ('database = "mysql://x/y"', "database must be sqlite or postgresql"),
+        ('preset = "loud"', "no preset 'loud'"),
+        ("epsilon = -1.0", "epsilon"),
+        ('secret_sha256 = "abc"', "secret_sha256 must be 64"),
+        ("port = 99999", "port must lie in"),
+        ('[proxies.east] = "x"', "cannot be read as TOML"),
+    ],
+)
+def test_what_cannot_work_is_refused(tmp_path: Path, line: str, why: str) -> None:
+    text = changed(line) if line[0] != "[" else line
+    with pytest.raises(SettingsError, match=re.escape(why)):
+        read(tmp_path, text)
+
+
+def test_proxies_have_names_and_secrets_of_their_own(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="proxies"):
+        read(tmp_path, server_toml(proxies={}))
+    with pytest.raises(SettingsError, match="two proxies have the same secret"):
+        read(tmp_path, server_toml(proxies={"east": DIGEST, "west": DIGEST}))
+    with pytest.raises(SettingsError, match="a proxy's name"):
+        read(tmp_path, server_toml(proxies={"'a b'": DIGEST}))
+    with pytest.raises(SettingsError, match="at least one proxy"):
+        ServerSettings(tmp_path, tmp_path, {})
+
+
+def test_a_database_password_is_never_shown(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError) as refused:
+        read(tmp_path, changed('database = "postgresql//me:hunter2@host/name"'))
+    assert "hunter2" not in str(refused.value)

@@ -1,0 +1,264 @@
+"""The store: migrations, and what happens when a database cannot do what it should."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import numpy as np
+import pytest
+from sqlalchemy import Connection, event, inspect, make_url, text
+
+from sottovoce.errors import SettingsError, StoreError
+from sottovoce.mechanism import sum_signs
+from sottovoce.server import Store, build_app
+from sottovoce.server.store import Epoch, database_url
+from sottovoce.server.store.schema import MIGRATIONS, epochs
+from tests.server.world import World, ask, bearer, chunk_of, chunks_of, sealed
+
+if TYPE_CHECKING:
+    from sottovoce.protocol import Chunk, SignedManifest
+    from tests.server.conftest import MakeWorld, NewUrl
+
+VERSION_1 = Path(__file__).parent / "version-1.sql"
+
+
+def add_column(connection: Connection) -> None:
+    connection.execute(text("ALTER TABLE epochs ADD COLUMN remark TEXT"))
+
+
+def version(store: Store) -> int:
+    with store._engine.connect() as connection:
+        return int(connection.execute(text("SELECT version FROM schema_version")).scalar_one())
+
+
+def test_rows_and_columns_agree() -> None:
+    assert [column.name for column in epochs.columns] == [field.name for field in fields(Epoch)]
+
+
+def test_migrations_run_once_and_keep_what_is_there(world: World) -> None:
+    world.server.tick()
+    before = world.server.epochs()
+    longer = [*MIGRATIONS, add_column]
+    world.store.migrate()
+    assert version(world.store) == len(MIGRATIONS)
+    world.store.migrate(longer)
+    world.store.migrate(longer)
+    assert version(world.store) == len(longer)
+    columns = {column["name"] for column in inspect(world.store._engine).get_columns("epochs")}
+    assert "remark" in columns
+    assert world.server.epochs() == before
+    older = world.another()
+    with pytest.raises(StoreError, match=r"schema version 2, this program knows 1.*newer"):
+        older.server.tick()
+    older.close()
+
+
+def test_a_migration_that_fails_leaves_everything_as_it_was(url: str) -> None:
+    def fail(connection: Connection) -> None:
+        add_column(connection)
+        raise RuntimeError
+
+    store = Store(url)
+    store.migrate()
+    with pytest.raises(RuntimeError):
+        store.migrate([*MIGRATIONS, fail])
+    assert version(store) == len(MIGRATIONS)
+    columns = {column["name"] for column in inspect(store._engine).get_columns("epochs")}
+    assert "remark" not in columns
+    store.close()
+
+
+def test_workers_that_start_at_once_migrate_once(new_url: NewUrl) -> None:
+    for _ in range(10):
+        url = new_url()
+        stores = [Store(url) for _ in range(6)]
+        with ThreadPoolExecutor(6) as threads:
+            list(threads.map(Store.migrate, stores))
+        assert version(stores[0]) == len(MIGRATIONS)
+        for store in stores:
+            store.close()
+
+
+def test_a_database_of_version_1_is_still_read(tmp_path: Path) -> None:
+    """The fixture is a dump of a database that version 1 wrote. It must open for ever."""
+    path = tmp_path / "old.sqlite"
+    store = Store(f"sqlite:///{path}")
+    connection = store._engine.raw_connection()
+    connection.driver_connection.executescript(VERSION_1.read_text())  # type: ignore[union-attr]
+    connection.close()
+    store.migrate()
+    with store.read() as transaction:
+        found = transaction.all_epochs()
+        assert [(e.epoch, e.state, e.reports) for e in found] == [(1, "applied", 4), (2, "open", 0)]
+        assert transaction.sums(1).tolist() == [1, -1, 0, 2]
+        assert transaction.wrapped_key(1) is None
+        assert transaction.wrapped_key(2) == b"wrapped"
+        assert transaction.commit_of(1, "east") == (1, 4)
+        assert transaction.file(bytes(32), "model") == b"model"
+    store.close()
+
+
+def make_full(store: Store, pages: int) -> None:
+    """As if the disk had room for no more pages than now."""
+
+    def limit(connection: Any, _: object) -> None:
+        used = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count={used + pages}")
+
+    store.close()
+    event.listen(store._engine, "connect", limit)
+
+
+async def put(app: Any, chunk: Chunk) -> int:
+    path = f"/v1/epochs/{chunk.epoch}/chunks/{chunk.name}"
+    return (await ask(app, "PUT", path, chunk.encode(), bearer("east"))).status
+
+
+@pytest.mark.parametrize("pages", [0, 1])
+def test_a_full_disk_counts_nothing_by_halves(
+    make_world: MakeWorld, sqlite_url: str, pages: int
+) -> None:
+    world = make_world(sqlite_url)
+    signed = world.closed()
+    reports = world.reports(1100)
+    chunk = chunk_of(sealed(reports, signed), signed)  # its keys need three pages
+    full = world.another()
+    make_full(full.store, pages)
+    app = build_app(full.server, full.settings)
+    with pytest.raises(StoreError, match="the disk is full: make room"):
+        full.send("east", chunk)
+    assert anyio.run(put, app, chunk) == 503
+    assert world.counts(1) == (0, 0, 0, 0)
+    assert not world.sums(1).any()
+    full.close()
+    assert world.send("east", chunk) is True
+    assert np.array_equal(world.sums(1), sum_signs(reports, world.n_directions()))
+
+
+def read_only(url: str) -> str:
+    found = make_url(url)
+    if found.drivername == "sqlite":
+        return f"sqlite:///file:{found.database}?mode=ro&uri=true"
+    options = f"{found.query['options']} -c default_transaction_read_only=on"
+    return found.update_query_dict({"options": options}).render_as_string()
+
+
+def test_a_read_only_database_counts_nothing(world: World) -> None:
+    signed = world.closed()
+    chunk = chunk_of(sealed(world.reports(10), signed), signed)
+    frozen = world.another(database=read_only(world.settings.database))
+    app = build_app(frozen.server, frozen.settings)
+    frozen.server._ready = world.server._learning()  # set up while it could still be written
+    with pytest.raises(StoreError, match="read-only"):
+        frozen.send("east", chunk)
+    with pytest.raises(StoreError, match="read-only"):
+        frozen.server.check()
+    assert anyio.run(put, app, chunk) == 503
+    assert frozen.signed() == world.signed(), "what was published is still served"
+    assert world.counts(1) == (0, 0, 0, 0)
+    frozen.close()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "sqlite:////nowhere/at/all/server.sqlite",
+        "postgresql+psycopg://postgres@/postgres?host=/nowhere/at/all",
+    ],
+)
+def test_a_database_that_cannot_be_reached_is_a_store_error(url: str) -> None:
+    store = Store(url)
+    with pytest.raises(StoreError, match=r"cannot be (opened|reached)"):
+        store.migrate()
+    store.close()
+
+
+def test_a_file_that_is_no_database_is_a_store_error(tmp_path: Path) -> None:
+    path = tmp_path / "server.sqlite"
+    path.write_bytes(b"not a database, " * 100)
+    store = Store(f"sqlite:///{path}")
+    with pytest.raises(StoreError, match="not a database"):
+        store.migrate()
+    store.close()
+
+
+def test_urls(tmp_path: Path) -> None:
+    assert database_url("sqlite:///a.db", tmp_path) == f"sqlite:///{tmp_path / 'a.db'}"
+    assert database_url("sqlite:////a.db", tmp_path) == "sqlite:////a.db"
+    full = "postgresql+psycopg://me:word@host/name"
+    assert database_url("postgresql://me:word@host/name", tmp_path) == full
+    assert database_url(full, tmp_path) == full
+    for wrong in ("mysql://host/name", "sqlite://", "sqlite:///:memory:", "a file", "", "x://:y/"):
+        with pytest.raises(SettingsError, match="database"):
+            database_url(wrong, tmp_path)
+
+
+class Crash(BaseException):
+    """The power goes."""
+
+
+def crash_at(world: World, number: int, *, after: bool) -> Callable[[], bool]:
+    """From the commit of that number on nothing happens any more; whether it came to that."""
+    dialect: Any = world.store._engine.dialect
+    commit, seen = dialect.do_commit, [0]
+
+    def crashing(connection: Any) -> None:
+        seen[0] += 1
+        if seen[0] == number and after:
+            commit(connection)
+        if seen[0] >= number:
+            raise Crash
+        commit(connection)
+
+    dialect.do_commit = crashing
+    return lambda: seen[0] >= number
+
+
+def journey(world: World, made: list[tuple[SignedManifest, list[Chunk]]]) -> None:
+    """One epoch, begun, filled, committed and applied, by parties that repeat everything."""
+    world.server.tick()
+    if not made:
+        signed = world.signed()
+        made.append((signed, chunks_of(sealed(world.reports(40), signed), signed, 25)))
+    signed, chunks = made[0]
+    world.now = signed.manifest.closes
+    world.server.tick()
+    if world.signed().manifest.epoch == 1:
+        for chunk in chunks:
+            world.send("east", chunk)
+        world.commit("east", signed, chunks)
+        world.commit("west", signed)
+        world.server.tick()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [False, True])
+def test_a_crash_at_any_commit_counts_everything_once(
+    make_world: MakeWorld, new_url: NewUrl, after: bool
+) -> None:
+    number = 0
+    reached = True
+    while reached:
+        number += 1
+        world = make_world(new_url())
+        made: list[tuple[SignedManifest, list[Chunk]]] = []
+        came = crash_at(world, number, after=after)
+        try:
+            journey(world, made)
+        except Crash:
+            world.store.close()
+        reached = came()
+        again = world.another()
+        journey(again, made)
+        assert again.counts(1) == (2, 40, 0, 0), number
+        assert np.array_equal(again.sums(1), sum_signs(again.reports(40), again.n_directions()))
+        states = [(e.epoch, e.state, e.epochs_done) for e in again.server.epochs()]
+        assert states == [(1, "applied", 0), (2, "open", 1)], number
+        assert again.signed().manifest.previous_reports == 40
+        again.close()
+    assert number > 15, "so many commits were crashed at"

@@ -1,0 +1,198 @@
+"""A server with a clock in hand, and what people and proxies would send it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sottovoce.protocol import SEALED, Catalogue, Chunk, Item, SignedManifest, seal_reports
+from sottovoce.server import (
+    InProcess,
+    Keys,
+    Opener,
+    ProxyAccess,
+    Server,
+    ServerSettings,
+    Store,
+    Training,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+SECRETS = {"east": "the secret of east", "west": "the secret of west"}
+KEYS = Keys.generate()
+ITEMS = 20
+TRAINING = Training(preset="loudest", reports=5, epochs=3, factors=2)
+
+
+def make_settings(folder: Path, url: str, **changes: Any) -> ServerSettings:
+    """Small and quick."""
+    catalogue = folder / "catalogue.json"
+    if not catalogue.exists():
+        items = (Item(f"film-{number}", f"Film {number}") for number in range(ITEMS))
+        catalogue.write_bytes(Catalogue.of(items).raw)
+    settings = ServerSettings(
+        keys=folder / "keys.json",
+        catalogue=catalogue,
+        proxies={
+            name: ProxyAccess(hashlib.sha256(secret.encode()).hexdigest())
+            for name, secret in SECRETS.items()
+        },
+        database=url,
+        training=TRAINING,
+        epoch_seconds=100,
+        grace_seconds=50,
+        least_clients=1,
+    )
+    return replace(settings, **changes)
+
+
+@dataclass
+class World:
+    """One worker's view; `another` gives a further worker on the same database."""
+
+    settings: ServerSettings
+    keys: Keys = KEYS
+    opener: Opener = field(default_factory=InProcess)
+    now: float = 1_000.0
+
+    def __post_init__(self) -> None:
+        self.store = Store(self.settings.database)
+        self.server = Server(
+            self.store, self.keys, self.settings, clock=lambda: self.now, opener=self.opener
+        )
+
+    def another(self, **changes: Any) -> World:
+        """A further worker."""
+        settings = replace(self.settings, **changes)
+        return World(settings, self.keys, self.opener, self.now)
+
+    def close(self) -> None:
+        self.store.close()
+
+    def signed(self) -> SignedManifest:
+        return self.server.signed_manifest()
+
+    def n_directions(self) -> int:
+        return self.signed().manifest.build().n_directions
+
+    def closed(self) -> SignedManifest:
+        """Let the open epoch's time pass; its manifest."""
+        self.server.tick()
+        signed = self.signed()
+        self.now = signed.manifest.closes
+        self.server.tick()
+        return signed
+
+    def reports(self, number: int, seed: int = 0) -> NDArray[np.uint32]:
+        rng = np.random.default_rng(seed)
+        return rng.integers(0, 2 * self.n_directions(), number).astype(np.uint32)
+
+    def send(self, proxy: str, chunk: Chunk) -> bool:
+        return self.server.take_chunk(proxy, chunk.epoch, chunk.name, chunk.encode())
+
+    def commit(self, proxy: str, signed: SignedManifest, chunks: Iterable[Chunk] = ()) -> None:
+        given = list(chunks)
+        reports = sum(chunk.reports for chunk in given)
+        epoch = signed.manifest.epoch
+        self.server.commit(proxy, epoch, signed.hash, len(given), reports)
+
+    def sums(self, epoch: int) -> NDArray[np.int64]:
+        with self.store.read() as transaction:
+            return transaction.sums(epoch)
+
+    def counts(self, epoch: int) -> tuple[int, int, int, int]:
+        """Chunks, reports, duplicates, undecodable."""
+        with self.store.read() as transaction:
+            found = transaction.epoch(epoch)
+        assert found is not None
+        return found.chunks, found.reports, found.duplicates, found.undecodable
+
+
+def sealed(reports: NDArray[np.uint32], signed: SignedManifest) -> bytes:
+    """As devices seal them."""
+    assert signed.manifest.public_key is not None
+    return seal_reports(reports, signed.manifest.public_key, signed.hash)
+
+
+def chunk_of(data: bytes, signed: SignedManifest) -> Chunk:
+    return Chunk(signed.manifest.epoch, signed.hash, data)
+
+
+def chunks_of(data: bytes, signed: SignedManifest, reports: int) -> list[Chunk]:
+    """Cut into chunks of so many reports."""
+    size = SEALED * reports
+    return [chunk_of(data[at : at + size], signed) for at in range(0, len(data), size)]
+
+
+@dataclass
+class Answer:
+    """What an ASGI application answered."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+async def ask(
+    app: Any,
+    method: str,
+    path: str,
+    body: bytes | Iterable[bytes] = b"",
+    headers: Iterable[tuple[str | bytes, str | bytes]] = (),
+    raw_path: bytes | None = None,
+) -> Answer:
+    """One request, straight into the application, without a network."""
+    pieces = [body] if isinstance(body, bytes) else list(body)
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode("utf-8", "surrogatepass") if raw_path is None else raw_path,
+        "query_string": b"",
+        "root_path": "",
+        "headers": [(_bytes(name).lower(), _bytes(value)) for name, value in headers],
+        "client": ("192.0.2.1", 4711),
+        "server": ("testserver", 80),
+        "state": {},
+    }
+    events = [
+        {"type": "http.request", "body": piece, "more_body": number < len(pieces)}
+        for number, piece in enumerate(pieces, 1)
+    ] or [{"type": "http.request", "body": b"", "more_body": False}]
+    events.reverse()
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return events.pop() if events else {"type": "http.disconnect"}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    start = sent[0]
+    content = b"".join(message.get("body", b"") for message in sent[1:])
+    found = {name.decode("latin-1"): value.decode("latin-1") for name, value in start["headers"]}
+    return Answer(start["status"], found, content)
+
+
+def bearer(proxy: str) -> list[tuple[str | bytes, str | bytes]]:
+    """The header that says which proxy this is."""
+    return [("authorization", f"Bearer {SECRETS[proxy]}")]
+
+
+def _bytes(value: str | bytes) -> bytes:
+    return value.encode("latin-1", "replace") if isinstance(value, str) else value
