@@ -1,0 +1,155 @@
+"""Mutual TLS between proxy and server, for real: certificates, sockets, refusals."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from sottovoce.errors import UnavailableError
+from sottovoce.proxy import ProxySettings, connect
+from sottovoce.proxy.settings import Tls
+
+SERVER = """
+import sys
+from pathlib import Path
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Route
+from sottovoce.service import Listen, run
+
+async def manifest(request):
+    return Response(b"signed")
+
+folder = Path(sys.argv[1])
+listen = Listen(
+    port=0,
+    certificate=folder / "server.pem",
+    private_key=folder / "server.key",
+    client_authority=folder / "authority.pem",
+)
+run(Starlette(routes=[Route("/v1/manifest", manifest)]), listen)
+"""
+
+
+class Authority:
+    """Signs certificates into a folder."""
+
+    def __init__(self, folder: Path, name: str):
+        self._folder = folder
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        builder = self._builder(self._name, self._key).add_extension(
+            x509.BasicConstraints(ca=True, path_length=0), critical=True
+        )
+        usage = x509.KeyUsage(
+            digital_signature=True,
+            content_commitment=False,
+            key_encipherment=False,
+            data_encipherment=False,
+            key_agreement=False,
+            key_cert_sign=True,
+            crl_sign=True,
+            encipher_only=False,
+            decipher_only=False,
+        )
+        self._write(name, builder.add_extension(usage, critical=True), self._key)
+
+    def issue(self, name: str) -> None:
+        """For 127.0.0.1."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        here = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+        self._write(name, self._builder(subject, key).add_extension(here, critical=False), key)
+
+    def _builder(
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey
+    ) -> x509.CertificateBuilder:
+        now = datetime.now(UTC)
+        issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(hours=1))
+            .not_valid_after(now + timedelta(hours=1))
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False)
+            .add_extension(issuer_key, critical=False)
+        )
+
+    def _write(
+        self, name: str, builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey
+    ) -> None:
+        certificate = builder.sign(self._key, hashes.SHA256())
+        pem = serialization.Encoding.PEM
+        (self._folder / f"{name}.pem").write_bytes(certificate.public_bytes(pem))
+        (self._folder / f"{name}.key").write_bytes(
+            key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tls")
+    authority = Authority(folder, "authority")
+    authority.issue("server")
+    authority.issue("proxy")
+    Authority(folder, "stranger").issue("impostor")
+    (folder / "secret").write_text("known\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def address(folder: Path) -> Iterator[str]:
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVER, str(folder)], stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if found := re.search(r"running on (https://127\.0\.0\.1:\d+)", line):
+                yield found[1]
+                break
+        process.kill()
+        process.stderr.read()
+
+
+def asked(folder: Path, address: str, tls: Tls) -> bytes:
+    settings = ProxySettings(folder, address, folder / "secret", "00" * 32, tls=tls)
+    http, upstream = connect(settings)
+    with http:
+        return upstream.manifest()
+
+
+def shown(folder: Path, name: str) -> Tls:
+    return Tls(folder / "authority.pem", folder / f"{name}.pem", folder / f"{name}.key")
+
+
+def test_a_proxy_that_shows_a_certificate_is_let_in(folder: Path, address: str) -> None:
+    assert asked(folder, address, shown(folder, "proxy")) == b"signed"
+
+
+def test_one_without_a_certificate_is_not(folder: Path, address: str) -> None:
+    with pytest.raises(UnavailableError):
+        asked(folder, address, Tls(folder / "authority.pem"))
+
+
+def test_one_that_somebody_else_vouches_for_is_not(folder: Path, address: str) -> None:
+    with pytest.raises(UnavailableError):
+        asked(folder, address, shown(folder, "impostor"))
+
+
+def test_a_server_that_nobody_vouches_for_is_not_believed(folder: Path, address: str) -> None:
+    with pytest.raises(UnavailableError, match="CERTIFICATE_VERIFY_FAILED"):
+        asked(folder, address, Tls(folder / "stranger.pem"))
