@@ -4,11 +4,12 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo test nightly lint format bench clean
 
 help:
 	@echo "make demo    train on synthetic people, then recommend films to one of them"
 	@echo "make test    the whole test suite, with coverage"
+	@echo "make nightly play 50,000 lists of failures through client, proxy and server"
 	@echo "make lint    ruff, mypy --strict, import-linter"
 	@echo "make format  let ruff rewrite the sources"
 	@echo "make bench   a short side-by-side timing on synthetic people"
@@ -26,6 +27,9 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest --cov --cov-report=term -q
+
+nightly: $(READY)
+	SOTTOVOCE_LISTS=50000 $(BIN)/python -m pytest -q tests/live
 
 lint: $(READY)
 	$(BIN)/ruff check .

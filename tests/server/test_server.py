@@ -269,6 +269,18 @@ def test_a_running_training_does_not_silently_change(world: World, name: str) ->
     other.close()
 
 
+def test_until_the_first_epoch_the_training_may_be_chosen_anew(world: World) -> None:
+    world.server.prepare()
+    other = world.another(training=Training(preset="hadamard", factors=3))
+    other.server.tick()
+    assert (other.signed().manifest.mechanism, other.signed().manifest.factors) == ("hadamard", 3)
+    again = world.another()
+    with pytest.raises(SettingsError, match="set it back"):
+        again.server.tick()
+    again.close()
+    other.close()
+
+
 def test_keys_and_catalogue_belong_to_the_database(world: World) -> None:
     world.server.tick()
     stranger = World(world.settings, Keys.generate())

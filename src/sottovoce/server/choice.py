@@ -30,7 +30,10 @@ def read_catalogue(path: Path) -> Catalogue:
 
 
 def agree(transaction: Transaction, learning: Learning) -> None:
-    """A training that runs goes on as it was begun, or not at all."""
+    """A training that runs goes on as it was begun, or not at all.
+
+    Until its first epoch is published the operator may still change her mind.
+    """
     training = learning.training.as_dict()
     settings = json.dumps(training, sort_keys=True)
     wanted = Chosen(settings, learning.catalogue.hash, learning.keys.verification_key)
@@ -38,17 +41,22 @@ def agree(transaction: Transaction, learning: Learning) -> None:
     if chosen is None:
         transaction.choose(wanted)
     elif chosen != wanted:
-        _check_files(chosen, wanted)
-        _check_training(json.loads(chosen.settings), training)
-        transaction.keep_choice(settings)
+        _check_keys(chosen, wanted)
+        if transaction.latest() is not None:
+            _check_catalogue(chosen, wanted)
+            _check_training(json.loads(chosen.settings), training)
+        transaction.change_choice(wanted)
 
 
-def _check_files(chosen: Chosen, wanted: Chosen) -> None:
+def _check_keys(chosen: Chosen, wanted: Chosen) -> None:
     if chosen.verification_key != wanted.verification_key:
         raise SettingsError(
             "the keys file is not the one that this database was made with: devices know "
             f"{chosen.verification_key.hex()}; restore that file"
         )
+
+
+def _check_catalogue(chosen: Chosen, wanted: Chosen) -> None:
     if chosen.catalogue != wanted.catalogue:
         raise SettingsError(
             f"the catalogue is another one (SHA-256 {wanted.catalogue.hex()}, it was "

@@ -66,6 +66,7 @@ class Counter:
             with self._store.write() as transaction:
                 check_closed(transaction.epoch(chunk.epoch, lock=True), chunk.epoch)
                 if transaction.has_chunk(chunk.epoch, chunk.name):
+                    _note(transaction, proxy, chunk)
                     return False
                 check_not_committed(transaction, chunk.epoch, proxy)
                 self._catch_up(transaction, chunk.epoch)
@@ -83,6 +84,12 @@ class Counter:
             self._remember(chunk.name, keys)
         return True
 
+    def note(self, proxy: str, chunk: Chunk) -> None:
+        """A chunk that was counted before has come again."""
+        with self._store.write() as transaction:
+            check_closed(transaction.epoch(chunk.epoch, lock=True), chunk.epoch)
+            _note(transaction, proxy, chunk)
+
     def _catch_up(self, transaction: Transaction, epoch: int) -> None:
         """Know the keys of all chunks that are counted, whoever counted them."""
         if epoch != self._epoch:
@@ -98,6 +105,19 @@ class Counter:
         """Where the first of each key stands that was never counted."""
         _, first = np.unique(keys, return_index=True)
         return first[~self._seen.contains(keys[first])]
+
+
+def _note(transaction: Transaction, proxy: str, chunk: Chunk) -> None:
+    """One that another proxy handed in first counts no more, but this one did hand it in.
+
+    Otherwise its commit would name a chunk more than it is known for, for ever.
+    """
+    if transaction.sender_of(chunk.epoch, chunk.name) == proxy:
+        return
+    again = f"{chunk.name} {proxy}"
+    if not (transaction.has_chunk(chunk.epoch, again) or transaction.commit_of(chunk.epoch, proxy)):
+        no_keys = np.empty(0, np.uint64)
+        transaction.add_chunk(chunk.epoch, again, proxy, chunk.reports, no_keys)
 
 
 def _add(transaction: Transaction, epoch: int, signs: NDArray[np.int64]) -> None:

@@ -152,6 +152,7 @@ class Server:
         chunk = _decoded(epoch, name, data)
         private_key = self._key_for(proxy, chunk)
         if private_key is None:
+            self._counter.note(proxy, chunk)
             return False
         n_directions = self._learning().mechanism.n_directions
         with self.metrics.opening():

@@ -83,9 +83,9 @@ class Transaction:
         """For good."""
         self._connection.execute(training.insert().values(id=1, **asdict(chosen)))
 
-    def keep_choice(self, settings: str) -> None:
-        """The same training, continued with other settings."""
-        self._connection.execute(training.update().values(settings=settings))
+    def change_choice(self, chosen: Chosen) -> None:
+        """In so far as it may be changed."""
+        self._connection.execute(training.update().values(**asdict(chosen)))
 
     def epoch(self, number: int, *, lock: bool = False) -> Epoch | None:
         """The epoch of that number. Locked, nobody else counts in it."""
@@ -150,6 +150,11 @@ class Transaction:
         """Whether it is counted."""
         query = select(chunks.c.name).where(chunks.c.epoch == epoch, chunks.c.name == name)
         return self._connection.scalar(query) is not None
+
+    def sender_of(self, epoch: int, name: str) -> str | None:
+        """The proxy that handed it in first."""
+        query = select(chunks.c.proxy).where(chunks.c.epoch == epoch, chunks.c.name == name)
+        return self._connection.scalar(query)
 
     def chunk_names(self, epoch: int) -> set[str]:
         """Of all that are counted."""

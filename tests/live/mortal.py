@@ -1,0 +1,183 @@
+"""Parts that can die at any step, and live on from what their disk held at that moment.
+
+The disk is copied when the step is reached, before anything is unwound: whatever a dying program
+would still do in `finally` happens to files that nobody looks at any more.
+"""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sottovoce.client import Client
+from sottovoce.proxy import Proxy, ProxySettings, Upstream
+from sottovoce.server import InProcess, Server, ServerSettings
+from sottovoce.server import Store as ServerStore
+from tests.client.test_crash import FOREVER, Life, MortalDatabase, MortalDisk
+from tests.proxy.test_crash import FragileStore
+from tests.server.world import KEYS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sottovoce.client import ProxyApi, Synced
+    from sottovoce.client.reporting import Words
+    from sottovoce.proxy.shuffle import Entropy
+
+    Clock = Callable[[], float]
+
+
+class PowerCut(BaseException):
+    """The end of one part; nothing may catch it but whoever starts parts anew."""
+
+    def __init__(self, part: Part):
+        super().__init__(part.name)
+        self.part = part
+
+
+class Fuse(Life):
+    """Burns one step at every point at which its part could die."""
+
+    def __init__(self, part: Part):
+        super().__init__(FOREVER)
+        self._part = part
+
+    def step(self, *_: object) -> None:
+        self.left -= 1
+        if self.left < 0:
+            self.left = FOREVER
+            self._part.copy_disk()
+            raise PowerCut(self._part)
+
+
+class Part:
+    """Something with a folder that can be started again."""
+
+    def __init__(self, name: str, folder: Path):
+        self.name = name
+        self.folder = folder
+        self.fuse = Fuse(self)
+        self.lives = 1
+        self._opened = ExitStack()
+
+    def start(self) -> None:
+        """From what is in the folder."""
+        raise NotImplementedError
+
+    def copy_disk(self) -> None:
+        """As it is now, for the next life."""
+        shutil.copytree(self.folder, self._next_folder())
+
+    def revive(self) -> None:
+        """After a `PowerCut`."""
+        self.close()
+        self.folder = self._next_folder()
+        self.lives += 1
+        self.start()
+
+    def kill(self) -> None:
+        """While it does nothing."""
+        self.copy_disk()
+        self.revive()
+
+    def close(self) -> None:
+        """Let go of the files of this life."""
+        self._opened.close()
+
+    def _next_folder(self) -> Path:
+        return self.folder.parent / f"{self.name}-{self.lives + 1}"
+
+
+class Desk:
+    """The place where the server's database of the moment lies.
+
+    A store has no memory but its compiled statements, so one serves all lives: each begins with a
+    new `Server`, new connections and the files that the last one left.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.step: Callable[[], None] = lambda: None
+        self.store = ServerStore(f"sqlite:///{folder / 'server.sqlite'}")
+        dialect: Any = self.store._engine.dialect
+        commit = dialect.do_commit
+
+        def do_commit(connection: Any) -> None:
+            self.step()
+            commit(connection)
+            self.step()
+
+        dialect.do_commit = do_commit
+
+
+class MortalServer(Part):
+    """Dies before and after each commit."""
+
+    def __init__(self, desk: Desk, begin: Path, settings: ServerSettings, clock: Clock):
+        super().__init__("server", desk.folder)
+        self._desk, self.store = desk, desk.store
+        self._settings = settings
+        self._clock = clock
+        shutil.copytree(begin, self.folder)
+        self.start()
+
+    def start(self) -> None:
+        self._desk.step = self.fuse.step
+        self.server = Server(
+            self.store, KEYS, self._settings, clock=self._clock, opener=InProcess()
+        )
+
+    def revive(self) -> None:
+        self.close()
+        self._next_folder().rename(self.folder)
+        self.lives += 1
+        self.start()
+
+    def close(self) -> None:
+        self.store.close()
+        shutil.rmtree(self.folder)
+
+
+class MortalProxy(Part):
+    """Dies before and after each commit and each scrubbing."""
+
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        upstream: Upstream,
+        settings: ProxySettings,
+        clock: Clock,
+        entropy: Entropy,
+    ):
+        super().__init__(name, folder)
+        self._rest = upstream, settings
+        self._clock, self._entropy = clock, entropy
+        self.start()
+
+    def start(self) -> None:
+        self.store = self._opened.enter_context(FragileStore.open(self.folder))
+        self.store.step = self.fuse.step
+        self.proxy = Proxy(self.store, *self._rest, clock=self._clock, entropy=self._entropy)
+
+
+class MortalClient(Part):
+    """Dies around each commit and at everything that its ledger does to the disk."""
+
+    def __init__(self, name: str, folder: Path, clock: Clock):
+        super().__init__(name, folder)
+        self._clock = clock
+
+    def start(self) -> None:
+        """A client is opened for each sync."""
+
+    def sync(self, api: ProxyApi, words: Words) -> Synced:
+        MortalDatabase.life = self.fuse
+        try:
+            disk = MortalDisk(self.fuse)
+            with Client.open(self.folder, clock=self._clock, disk=disk) as client:
+                return client.sync(api, words=words)
+        finally:
+            MortalDatabase.life = Life(FOREVER)

@@ -1,0 +1,371 @@
+"""Lists of operations: everybody sends, loses, repeats, dies and comes back, on a fake clock."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sottovoce.client import Client
+from sottovoce.errors import RefusedError, UnavailableError
+from sottovoce.protocol import Batch, Catalogue, Item, SignedManifest, seal_reports
+from sottovoce.proxy import Store as ProxyStore
+from sottovoce.server import Training
+from sottovoce.server.store import OPEN
+from tests.client.test_crash import FOREVER
+from tests.client.world import FastDisk, charges
+from tests.live.lines import Line, ToProxy, ToServer
+from tests.live.mortal import Desk, MortalClient, MortalProxy, MortalServer, Part, PowerCut
+from tests.live.oracle import Oracle
+from tests.proxy.world import Randomness
+from tests.proxy.world import settings as proxy_settings
+from tests.server.world import KEYS, World, make_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from sottovoce.server.store import Epoch
+
+ITEMS, FACTORS, REPORTS = 80, 4, 2
+DIRECTIONS = ITEMS * FACTORS
+TRAINING = Training(preset="coordinate", reports=REPORTS, epochs=1000, factors=FACTORS)
+PROXIES = ("east", "west")
+BEGIN, EPOCH, GRACE, SHORT_GRACE = 1_000.0, 100, 1e9, 40.0
+
+
+class Templates:
+    """Folders of parts that were set up before: copying is quicker than making."""
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        items = (Item(f"film-{number}", "A film") for number in range(ITEMS))
+        (folder / "catalogue.json").write_bytes(Catalogue.of(items).raw)
+        self.settings = make_settings(folder, "sqlite://", training=TRAINING, epoch_seconds=EPOCH)
+        self.server = cache(self._server)
+        self.client = cache(self._client)
+        self.proxy = cache(self._proxy)
+        self.scratch = folder / "lists"
+        self.scratch.mkdir()
+        self.desk = Desk(self.scratch / "server")
+
+    def _server(self, least: int) -> Path:
+        """Epoch 1 is open."""
+        folder = self._folder / f"server-{least}"
+        folder.mkdir()
+        url = f"sqlite:///{folder / 'server.sqlite'}"
+        world = World(replace(self.settings, least_clients=least, database=url), now=BEGIN)
+        world.server.tick()
+        world.close()
+        return folder
+
+    def _proxy(self) -> Path:
+        ProxyStore.open(self._folder / "proxy").close()
+        return self._folder / "proxy"
+
+    def _client(self) -> Path:
+        folder = self._folder / "client"
+        with Client.create(
+            folder,
+            proxy_url="https://proxy.example",
+            verification_key=KEYS.verification_key,
+            limit=1e6,
+            disk=FastDisk(),
+        ) as client:
+            client.record(["film-1", "film-7", "film-9"])
+        return folder
+
+
+class Run:
+    """One list: `play` it, then `settle`, then ask whether all is well."""
+
+    def __init__(self, seed: int, templates: Templates):
+        self.rng = rng = Random(seed)
+        self.now = BEGIN
+        self.story: list[str] = []
+        self.epochs, self.late = 0, 0
+        self._templates = templates
+        self._folder = templates.scratch / str(seed)
+        least = rng.choice((1, 1, 2, 3))
+        self.patient = rng.random() < 0.85
+        self._settings = replace(
+            templates.settings,
+            least_clients=least,
+            grace_seconds=GRACE if self.patient else SHORT_GRACE,
+            proxies={
+                name: templates.settings.proxies[name] for name in PROXIES[: rng.choice((1, 1, 2))]
+            },
+        )
+        self.oracle = Oracle(least)
+        self.line = Line(rng, rng.choice((0.0, 0.1, 0.3)))
+        self.server = MortalServer(
+            templates.desk,
+            templates.server(least),
+            self._settings,
+            self._clock,
+        )
+        self.upstreams = {
+            name: ToServer(name, self.server, self.line) for name in self._settings.proxies
+        }
+        self.proxies = [self._proxy(name) for name in self._settings.proxies]
+        self.clients: dict[str, MortalClient] = {}
+        self.batches: list[tuple[MortalProxy, Batch]] = []
+        self._free = iter(rng.sample(range(DIRECTIONS), DIRECTIONS))
+        self._made: dict[tuple[str, int], bytes] = {}
+        self._drawn: list[int] = []
+
+    def play(self, length: int) -> None:
+        """The list itself; errors of the system are part of it."""
+        self._beat_proxies()
+        names, weights = zip(*OPERATIONS.items(), strict=True)
+        for operation in self.rng.choices(names, weights, k=length):
+            self._attempt(operation.__name__, lambda do=operation: do(self))  # type: ignore[misc]
+
+    def settle(self) -> None:
+        """No more faults: an epoch with reports in it must now come to its end."""
+        self.line.faults = 0.0
+        for part in self.parts():
+            part.fuse.left = FOREVER
+        last = self._latest()
+        if last.state == OPEN and not self.oracle.has_any(last.epoch):
+            return
+        for _ in range(10):
+            self.now = max(self.now, self._latest().closes)
+            self._beat_all()
+            if self._latest().epoch > last.epoch:
+                return
+        raise AssertionError("the system is stuck: the epoch is never applied")
+
+    def check(self) -> None:
+        """Nothing lost, nothing twice; at most one batch and one charge a client and epoch."""
+        names = list(self._settings.proxies)
+        self.epochs = self._latest().epoch - 1
+        with self.server.store.read() as transaction:
+            for epoch in range(1, self.epochs + 1):
+                done = [name for name in names if transaction.commit_of(epoch, name) is not None]
+                late = set(names) - set(done)
+                self.late += len(late)
+                assert not (late and self.patient), f"epoch {epoch} was applied without {late}"
+                self.oracle.check(epoch, transaction.sums(epoch), names, late)
+        for name, client in self.clients.items():
+            spent = [charge.epoch for charge in charges(client.folder)]
+            assert len(spent) == len(set(spent)), f"{name} was charged twice in an epoch"
+            sent = {epoch for who, epoch in self._made if who == name}
+            assert sent <= set(spent), f"{name} sent what it did not charge"
+
+    def close(self) -> None:
+        with ExitStack() as closing:
+            closing.callback(shutil.rmtree, self._folder)
+            for part in self.parts():
+                closing.callback(part.close)
+
+    def parts(self) -> list[Part]:
+        return [self.server, *self.proxies, *self.clients.values()]
+
+    # Operations
+
+    def send(self) -> None:
+        """Somebody new reports."""
+        part = self.rng.choice(self.proxies)
+        signed = part.proxy.manifest()
+        if signed is not None and signed.manifest.public_key is not None:
+            directions = self._directions()
+            batch = self._sealed(signed, directions)
+            self.oracle.made(batch.encode(), directions)
+            self.batches.append((part, batch))
+            self._api(part).send(batch.encode())
+
+    def crowd(self) -> None:
+        """Some report at once, as when an epoch opens."""
+        for _ in range(3):
+            self._attempt("send", self.send)
+
+    def send_again(self) -> None:
+        """The same bytes: in time, too late, an epoch later, now and then to another proxy."""
+        if self.batches:
+            part, batch = self.rng.choice(self.batches)
+            if self.rng.random() < 0.4:
+                part = self.rng.choice(self.proxies)
+            self._api(part).send(batch.encode())
+
+    def forge(self) -> None:
+        """An old batch under the present header, or one whose header is of no epoch there is."""
+        if not self.batches:
+            return
+        part, batch = self.rng.choice(self.batches)
+        signed = part.proxy.manifest()
+        assert signed is not None
+        name = self.rng.randbytes(16)
+        forged = replace(batch, id=name, epoch=batch.epoch + 1)
+        if batch.epoch != signed.manifest.epoch and self.rng.random() < 0.5:
+            forged = replace(batch, id=name, epoch=signed.manifest.epoch, manifest_hash=signed.hash)
+        self.oracle.made(forged.encode(), ())
+        self._api(part).send(forged.encode())
+
+    def sync(self) -> None:
+        """A real client takes part, or brings what it has left to an end."""
+        name = f"client-{self.rng.randrange(2)}"
+        if name not in self.clients:
+            folder = shutil.copytree(self._templates.client(), self._folder / name)
+            self.clients[name] = MortalClient(name, folder, self._clock)
+        part = self.proxies[int(name[-1]) % len(self.proxies)]
+        self.clients[name].sync(_Watched(self, name, self._api(part)), self._words)
+
+    def beat_proxy(self) -> None:
+        self.rng.choice(self.proxies).proxy.tick()
+
+    def beat_server(self) -> None:
+        self.server.server.tick()
+
+    def pass_time(self) -> None:
+        self.now += self.rng.choice((1, 30, EPOCH))
+
+    def turn(self) -> None:
+        """The epoch ends, and everybody does what is to be done then, or dies of it."""
+        if self.rng.random() < 0.7:
+            self.light_fuse()
+        self.now = max(self.now, self._latest().closes)
+        self._beat_all()
+        self._beat_proxies()
+
+    def close_early(self) -> None:
+        self.server.server.close_epoch()
+
+    def kill(self) -> None:
+        """While it does nothing."""
+        part = self.rng.choice(self.parts())
+        self.story[-1] += f" {part.name}"
+        part.kill()
+
+    def light_fuse(self) -> None:
+        """It will die so many steps from now."""
+        part = self.rng.choice([*self.parts(), *self.proxies])
+        part.fuse.left = self.rng.randrange(8)
+        self.story[-1] += f" {part.name} {part.fuse.left}"
+
+    def hand_in_again(self) -> None:
+        """A chunk or a commit that was handed in before, on a line that repeats old things."""
+        said = [call for upstream in self.upstreams.values() for call in upstream.said]
+        if said:
+            self.line.carry(self.server, self.rng.choice(said))
+
+    # Everything that these need
+
+    def _attempt(self, name: str, operation: Callable[[], None]) -> None:
+        self.story.append(name)
+        try:
+            operation()
+        except PowerCut as cut:
+            self.story[-1] += f": {cut.part.name} died"
+            cut.part.revive()
+        except (RefusedError, UnavailableError) as error:
+            self.story[-1] += f": {error}"
+
+    def _beat_all(self) -> None:
+        self._attempt("close", lambda: self.server.server.tick())
+        self._beat_proxies()
+        self._attempt("apply", lambda: self.server.server.tick())
+
+    def _beat_proxies(self) -> None:
+        for part in self.proxies:
+            self._attempt(part.name, lambda part=part: part.proxy.tick())  # type: ignore[misc]
+
+    def _sealed(self, signed: SignedManifest, directions: list[int]) -> Batch:
+        assert signed.manifest.public_key is not None
+        reports = [direction << 1 | self.rng.getrandbits(1) for direction in directions]
+        sealed = seal_reports(np.array(reports, np.uint32), signed.manifest.public_key, signed.hash)
+        return Batch(signed.manifest.epoch, signed.hash, self.rng.randbytes(16), sealed)
+
+    def _directions(self) -> list[int]:
+        return [next(self._free) for _ in range(REPORTS)]
+
+    def _words(self, n_users: int, reports: int) -> NDArray[np.uint64]:
+        """Coins that fall so that each report has a direction of its own."""
+        self._drawn = self._directions()
+        words = np.zeros((n_users, reports + 1, 4), np.uint64)
+        stream = np.random.default_rng(self.rng.getrandbits(32))
+        words[:] = stream.integers(0, 2**64, words.shape, dtype=np.uint64)
+        for place, direction in enumerate(self._drawn):
+            words[0, place, 0] = (direction << 64) // DIRECTIONS + 1
+        return words
+
+    def came(self, client: str, batch: bytes) -> None:
+        """A client sends: the same bytes as ever in this epoch, or else it has drawn anew."""
+        known = self._made.setdefault((client, int.from_bytes(batch[4:8], "little")), batch)
+        assert known == batch, f"{client} made two batches in one epoch"
+        if batch not in self.oracle:
+            self.oracle.made(batch, self._drawn)
+
+    def _proxy(self, name: str) -> MortalProxy:
+        folder = shutil.copytree(self._templates.proxy(), self._folder / name)
+        settings = proxy_settings(
+            folder,
+            verification_key=KEYS.verification_key.hex(),
+            chunk_reports=self.rng.choice((3, 5, 8)),
+        )
+        entropy = Randomness(self.rng.getrandbits(32))
+        return MortalProxy(name, folder, self.upstreams[name], settings, self._clock, entropy)
+
+    def _api(self, part: MortalProxy) -> ToProxy:
+        return ToProxy(part, self.line, self.oracle)
+
+    def _latest(self) -> Epoch:
+        with self.server.store.read() as transaction:
+            latest = transaction.latest()
+        assert latest is not None
+        return latest
+
+    def _clock(self) -> float:
+        return self.now
+
+
+class _Watched:
+    """A client's line to its proxy, with somebody who looks at every batch that leaves."""
+
+    def __init__(self, run: Run, client: str, api: ToProxy):
+        self._run, self._client, self._api = run, client, api
+        self.manifest, self.model, self.catalogue = api.manifest, api.model, api.catalogue
+
+    def send(self, batch: bytes) -> None:
+        self._run.came(self._client, batch)
+        self._api.send(batch)
+
+
+OPERATIONS: dict[Callable[[Run], None], int] = {
+    Run.send: 4,
+    Run.crowd: 4,
+    Run.send_again: 4,
+    Run.sync: 4,
+    Run.beat_proxy: 6,
+    Run.beat_server: 3,
+    Run.turn: 4,
+    Run.pass_time: 2,
+    Run.close_early: 1,
+    Run.light_fuse: 3,
+    Run.kill: 1,
+    Run.hand_in_again: 2,
+    Run.forge: 1,
+}
+"""How often each is done."""
+
+
+def run_list(seed: int, templates: Templates) -> Run:
+    """Play one list to its end; what goes wrong is told with the list."""
+    run = Run(seed, templates)
+    try:
+        run.play(run.rng.randint(4, 10))
+        run.settle()
+        run.check()
+    except Exception as error:
+        told = "\n  ".join(run.story)
+        raise AssertionError(f"list {seed}: {error!r}\n  {told}") from error
+    finally:
+        run.close()
+    return run

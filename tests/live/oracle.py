@@ -1,0 +1,84 @@
+"""What must be true of the sums at the end, from what the senders know alone.
+
+Every report of a test has a direction of its own. So a sum is 0 or one sign: a report that was lost
+shows as a 0, one that was counted twice as a 2, one from nowhere as a sign that nobody sent.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Oracle:
+    """Remembers batches by their bytes, for each proxy."""
+
+    def __init__(self, least: int):
+        self._least = least
+        self._directions: dict[bytes, frozenset[int]] = {}
+        self._tried: dict[tuple[int, str], set[bytes]] = defaultdict(set)
+        self._thanked: dict[tuple[int, str], set[bytes]] = defaultdict(set)
+
+    def made(self, batch: bytes, directions: Iterable[int]) -> None:
+        """Sealed; nobody has it yet. A batch whose reports cannot open has no directions."""
+        self._directions[batch] = frozenset(directions)
+
+    def __contains__(self, batch: bytes) -> bool:
+        return batch in self._directions
+
+    def tried(self, proxy: str, batch: bytes) -> None:
+        """It may have reached the proxy."""
+        self._tried[epoch_of(batch), proxy].add(batch)
+
+    def thanked(self, proxy: str, batch: bytes) -> None:
+        """The proxy acknowledged it."""
+        self._thanked[epoch_of(batch), proxy].add(batch)
+
+    def acknowledged(self) -> int:
+        """Batches, over all proxies and epochs."""
+        return sum(map(len, self._thanked.values()))
+
+    def has_any(self, epoch: int) -> bool:
+        """Whether somebody has tried to report in it."""
+        return any(tried for (number, _), tried in self._tried.items() if number == epoch)
+
+    def check(
+        self, epoch: int, sums: NDArray[np.int64], proxies: Collection[str], late: Collection[str]
+    ) -> None:
+        """`late` proxies are those without whom the server went on: what they had may be lost."""
+        twice = np.flatnonzero(np.abs(sums) > 1)
+        assert not len(twice), f"epoch {epoch}: counted twice: directions {twice.tolist()}"
+        counted = set(np.flatnonzero(sums).tolist())
+        crowds = [self._tried[epoch, proxy] for proxy in proxies]
+        allowed = [self._all(crowd) for crowd in crowds if len(crowd) >= self._least]
+        extra = counted.difference(*allowed)
+        assert not extra, f"epoch {epoch}: from nowhere or from too few: directions {sorted(extra)}"
+        for proxy in set(proxies) - set(late):
+            self._check_proxy(epoch, proxy, proxies, counted)
+
+    def _check_proxy(
+        self, epoch: int, proxy: str, proxies: Collection[str], counted: set[int]
+    ) -> None:
+        """All that it acknowledged or nothing; nothing only if it was too little."""
+        tried, thanked = self._tried[epoch, proxy], self._thanked[epoch, proxy]
+        others = set().union(*(self._tried[epoch, other] for other in proxies if other != proxy))
+        forwarded = len(thanked) >= self._least or counted & self._all(tried - others)
+        lost = self._all(thanked) - counted if forwarded else set()
+        assert not lost, f"epoch {epoch}: {proxy} lost what it acknowledged: {sorted(lost)}"
+        for batch in tried:
+            arrived = self._directions[batch] & counted
+            assert arrived in (set(), self._directions[batch]), f"epoch {epoch}: half a batch"
+
+    def _all(self, batches: Collection[bytes]) -> set[int]:
+        return set().union(*(self._directions[batch] for batch in batches))
+
+
+def epoch_of(batch: bytes) -> int:
+    """As its header says."""
+    return int.from_bytes(batch[4:8], "little")

@@ -1,0 +1,231 @@
+"""A server and a proxy as real processes on this machine, and somebody who sends to them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import cycle
+from pathlib import Path
+
+import httpx
+import numpy as np
+
+from sottovoce.protocol import Batch, Catalogue, Item, SignedManifest, seal_reports
+from sottovoce.server import Keys
+from sottovoce.server import Store as ServerStore
+from tests.cli.test_proxy import run as call_proxy
+from tests.cli.test_server import call as call_server
+from tests.cli.test_server import free_port
+from tests.live.oracle import Oracle
+
+ROOT = Path(__file__).parents[2]
+ITEMS, FACTORS, REPORTS = 20, 16, 2
+CROWD, LEAST = 4, 2
+"""An epoch closes when so many have reported."""
+PATIENCE = 60.0
+
+
+class Site:
+    """Two folders with settings, as two operators made them."""
+
+    def __init__(self, folder: Path, *, chunk_reports: int = 3):
+        catalogue = folder / "films.json"
+        catalogue.write_bytes(Catalogue.of(Item(f"f{n}", f"Film {n}") for n in range(ITEMS)).raw)
+        ports = {"server": free_port(), "proxy": free_port()}
+        self.folder = folder
+        self.proxy_url = f"http://127.0.0.1:{ports['proxy']}"
+        self.configs = {
+            "server": folder / "server" / "server.toml",
+            "proxy": folder / "proxy" / "proxy.toml",
+        }
+        call_server(
+            "init", folder / "server", "--catalogue", catalogue, "--port", ports["server"],
+            "--preset", "coordinate", "--least-clients", LEAST,
+        )  # fmt: skip
+        self.key = Keys.read(folder / "server" / "keys.json").verification_key
+        call_proxy(
+            "init", str(folder / "proxy"), "--server", f"http://127.0.0.1:{ports['server']}",
+            "--key", self.key.hex(), "--secret-file", str(folder / "server" / "proxy.secret"),
+        )  # fmt: skip
+        training = f"reports = {REPORTS}\nfactors = {FACTORS}\nepochs = 1000\n"
+        self._change(
+            "server",
+            ("heartbeat = 5", "heartbeat = 0.02"),
+            ("target_clients = 0", f"target_clients = {CROWD}"),
+            ("openers = 0", "openers = 1"),
+            ('preset = "coordinate"\n', f'preset = "coordinate"\n{training}'),
+        )
+        self._change(
+            "proxy",
+            ("poll_seconds = 5.0", "poll_seconds = 0.02"),
+            ("least_clients = 100", "least_clients = 1"),
+            ("chunk_reports = 20000", f"chunk_reports = {chunk_reports}"),
+            ("batches_per_minute = 60.0", "batches_per_minute = 0"),
+            ("port = 8080", f"port = {ports['proxy']}"),
+        )
+
+    def _change(self, part: str, *changes: tuple[str, str]) -> None:
+        text = self.configs[part].read_text()
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        self.configs[part].write_text(text)
+
+    def logs(self) -> str:
+        """What both said."""
+        return "".join(path.read_text() for path in sorted(self.folder.glob("*.log")))
+
+    def check(self, oracle: Oracle) -> int:
+        """Nothing lost, nothing twice, in every epoch that is over; how many there are."""
+        store = ServerStore(f"sqlite:///{self.folder / 'server' / 'server.sqlite'}")
+        try:
+            with store.read() as transaction:
+                over = [e.epoch for e in transaction.all_epochs() if e.state == "applied"]
+                for epoch in over:
+                    oracle.check(epoch, transaction.sums(epoch), ["proxy"], [])
+        finally:
+            store.close()
+        return len(over)
+
+
+class Nursery:
+    """Starts parts, and knows which live."""
+
+    def __init__(self, site: Site, process: subprocess.Popen[str]):
+        self._site = site
+        self._process = process
+        self._living: dict[str, int] = {}
+
+    def start(
+        self, part: str, kind: str | None = None, number: int = 1, *, after: bool = False
+    ) -> None:
+        order = {
+            "part": part,
+            "config": str(self._site.configs[part]),
+            "log": str(self._site.folder / f"{part}.log"),
+            "kind": kind,
+            "number": number,
+            "after": after,
+        }
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        self._living[part] = int(self._process.stdout.readline())
+
+    def is_dead(self, part: str) -> bool:
+        try:
+            os.kill(self._living[part], 0)
+        except ProcessLookupError:
+            return True
+        return False
+
+    def kill(self, part: str, how: signal.Signals = signal.SIGKILL) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self._living[part], how)
+        wait_until(lambda: self.is_dead(part), f"the {part} to end")
+
+    def close(self) -> None:
+        for part in self._living:
+            self.kill(part)
+
+
+@contextmanager
+def nursery(site: Site) -> Iterator[Nursery]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.live.nursery"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    found = Nursery(site, process)
+    with process:
+        try:
+            yield found
+        finally:
+            found.close()
+
+
+class Sender:
+    """Sends batches until the proxy says thank you; each has directions of its own."""
+
+    def __init__(self, site: Site, http: httpx.Client):
+        self._site = site
+        self._http = http
+        self._free = cycle(range(ITEMS * FACTORS))
+        self._sent: dict[int, int] = {}
+        self.oracle = Oracle(LEAST)
+        self.waiting: list[bytes] = []
+
+    def try_once(self) -> None:
+        """Look what is open, make what its crowd lacks, send what nobody has thanked for."""
+        signed = self.manifest()
+        if signed is None:
+            return
+        self.waiting = [b for b in self.waiting if b[8:40] == signed.hash]
+        made = self._sent.setdefault(signed.manifest.epoch, 0)
+        for _ in range(made, CROWD):
+            self.waiting.append(self.batch(signed))
+            self._sent[signed.manifest.epoch] += 1
+        self.waiting = [batch for batch in self.waiting if not self.post(batch)]
+
+    def manifest(self) -> SignedManifest | None:
+        with suppress(httpx.TransportError):
+            answer = self._http.get(f"{self._site.proxy_url}/v1/manifest")
+            if answer.status_code == 200:
+                return SignedManifest.open(answer.content, self._site.key)
+        return None
+
+    def batch(self, signed: SignedManifest) -> bytes:
+        assert signed.manifest.public_key is not None
+        directions = [next(self._free) for _ in range(REPORTS)]
+        reports = np.array([direction << 1 | 1 for direction in directions], np.uint32)
+        sealed = seal_reports(reports, signed.manifest.public_key, signed.hash)
+        data = Batch(signed.manifest.epoch, signed.hash, os.urandom(16), sealed).encode()
+        self.oracle.made(data, directions)
+        return data
+
+    def post(self, batch: bytes) -> bool:
+        """Whether there is no more to do: it was acknowledged, or came too late."""
+        self.oracle.tried("proxy", batch)
+        try:
+            answer = self._http.post(f"{self._site.proxy_url}/v1/batches", content=batch)
+        except httpx.TransportError:
+            return False
+        if answer.status_code == 202:
+            self.oracle.thanked("proxy", batch)
+        assert answer.status_code in (202, 409, 410, 503), answer.text
+        return answer.status_code != 503
+
+    def until(self, done: Callable[[], bool], what: str) -> None:
+        def sent_all() -> bool:
+            self.try_once()
+            return done()
+
+        wait_until(sent_all, what)
+
+    def go_on(self, epochs: int) -> None:
+        """Until so many more epochs have begun."""
+        begun = len(self._sent)
+        self.until(lambda: len(self._sent) >= begun + epochs, f"{epochs} more epochs")
+
+
+@contextmanager
+def sender(site: Site) -> Iterator[Sender]:
+    with httpx.Client(trust_env=False, timeout=10) as http:
+        yield Sender(site, http)
+
+
+def wait_until(done: Callable[[], bool], what: str) -> None:
+    """Real processes take real time; nothing tells when one is done but to look."""
+    give_up = time.monotonic() + PATIENCE
+    while not done():
+        assert time.monotonic() < give_up, f"waited too long for {what}"
+        time.sleep(0.005)

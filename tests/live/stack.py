@@ -1,0 +1,251 @@
+"""The whole system in one process: real parts over real HTTP, no sockets, beats by hand."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import numpy as np
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
+from sottovoce import proxy as proxies
+from sottovoce import server as servers
+from sottovoce.client import Client, HttpProxy
+from sottovoce.protocol import Batch, SignedManifest, decode_items, seal_reports
+from sottovoce.proxy import HttpUpstream, Proxy
+from sottovoce.server import ProxyAccess
+from tests.client.world import FastDisk
+from tests.proxy.world import Randomness
+from tests.proxy.world import settings as proxy_settings
+from tests.server.world import ITEMS, SECRETS, World, make_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+    from starlette.applications import Starlette
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+PROXY_URL, SERVER_URL = "https://proxy.example", "https://server.example"
+
+
+@dataclass
+class Heard:
+    """One request, as the application got it."""
+
+    method: str
+    path: str
+    query: bytes
+    headers: list[tuple[bytes, bytes]]
+    body: bytes = b""
+
+    def everything(self) -> bytes:
+        """All of its bytes."""
+        lines = [b"%s: %s" % header for header in self.headers]
+        return b"\n".join([self.method.encode(), self.path.encode(), self.query, *lines, self.body])
+
+
+class Ear:
+    """Hears every request on its way into an application; `lie` may answer in its place."""
+
+    def __init__(self, app: ASGIApp):
+        self._app = app
+        self.heard: list[Heard] = []
+        self.lie: Callable[[Heard], bytes | None] = lambda _: None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Heard(
+            scope["method"], scope["path"], scope["query_string"], list(scope["headers"])
+        )
+        self.heard.append(request)
+
+        async def heard() -> Message:
+            message = await receive()
+            request.body += message.get("body", b"")
+            return message
+
+        lie = self.lie(request)
+        if lie is None:
+            await self._app(scope, heard, send)
+        else:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": lie})
+
+    def paths(self, method: str) -> list[str]:
+        """Of all requests of this kind."""
+        return [request.path for request in self.heard if request.method == method]
+
+
+class InProcess(httpx.BaseTransport):
+    """From a plain `httpx.Client` straight into an application, which runs in a loop's thread."""
+
+    def __init__(self, app: ASGIApp, portal: BlockingPortal, source: tuple[str, int]):
+        self._portal = portal
+        self._inner = httpx.ASGITransport(app, raise_app_exceptions=False, client=source)
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        return self._portal.call(self._handle, request)
+
+    async def _handle(self, request: httpx.Request) -> httpx.Response:
+        response = await self._inner.handle_async_request(request)
+        body = httpx.ByteStream(await response.aread())
+        return httpx.Response(response.status_code, headers=response.headers, stream=body)
+
+
+@dataclass
+class Gate:
+    """One proxy, its database, and the way in."""
+
+    name: str
+    store: proxies.Store
+    proxy: Proxy
+    ear: Ear
+    http: httpx.Client
+    beat: Callable[[], None]
+
+    def api(self) -> HttpProxy:
+        return HttpProxy(self.http, PROXY_URL)
+
+    def post(self, data: bytes, headers: dict[str, str] | None = None) -> int:
+        """A batch as anybody could send it; the status."""
+        return self.http.post(f"{PROXY_URL}/v1/batches", content=data, headers=headers).status_code
+
+    def signed(self) -> SignedManifest:
+        signed = self.proxy.manifest()
+        assert signed is not None
+        return signed
+
+
+class Stack:
+    """A server, its proxies, and one clock for all of them."""
+
+    def __init__(self, folder: Path, opened: ExitStack, names: tuple[str, ...], **changes: Any):
+        known = {name: ProxyAccess(_digest(name)) for name in names}
+        url = f"sqlite:///{folder / 'server.sqlite'}"
+        proxy_changes = {
+            name: changes.pop(name)
+            for name in ("chunk_reports", "seed", "source")
+            if name in changes
+        }
+        self.folder = folder
+        self._opened = opened
+        self.world = World(make_settings(folder, url, proxies=known, **changes))
+        opened.callback(self.world.close)
+        self.beat = self._by_hand(self.world.server)
+        self.beat()
+        self._portal = opened.enter_context(start_blocking_portal())
+        app = servers.build_app(self.world.server, self.world.settings)
+        self.ear, self.http = self._served(app, ("192.0.2.2", 50_001))
+        self.gates = {name: self._gate(name, **proxy_changes) for name in names}
+
+    def clock(self) -> float:
+        return self.world.now
+
+    def client(self, name: str, items: list[str]) -> Client:
+        """A device of its own; closed with the stack."""
+        made = Client.create(
+            self.folder / "clients" / name,
+            proxy_url=PROXY_URL,
+            verification_key=self.world.keys.verification_key,
+            limit=1e6,
+            clock=self.clock,
+            disk=FastDisk(),
+        )
+        made.record(items)
+        return self._opened.enter_context(made)
+
+    def turn(self) -> int:
+        """To the end of the open epoch and into the next; which one ended."""
+        signed = self.world.signed()
+        self.world.now = signed.manifest.closes
+        self.hand_in()
+        assert self.world.signed().manifest.epoch == signed.manifest.epoch + 1
+        return signed.manifest.epoch
+
+    def hand_in(self) -> None:
+        """Everybody does what is to be done now."""
+        self.beat()
+        for gate in self.gates.values():
+            gate.beat()
+        self.beat()
+        for gate in self.gates.values():
+            gate.beat()
+
+    def model(self) -> NDArray[np.float32]:
+        """V as it is published."""
+        manifest = self.world.signed().manifest
+        content = self.world.server.model(manifest.model)
+        assert content is not None
+        return decode_items(content, ITEMS, manifest.factors)
+
+    def batch(self, gate: Gate, reports: NDArray[np.uint32], name: bytes) -> Batch:
+        """Sealed as a device would, under what this proxy shows."""
+        signed = gate.signed()
+        assert signed.manifest.public_key is not None
+        data = seal_reports(reports, signed.manifest.public_key, signed.hash)
+        return Batch(signed.manifest.epoch, signed.hash, name, data)
+
+    def random_batch(self, gate: Gate, seed: int) -> Batch:
+        rng = np.random.default_rng(seed)
+        manifest = gate.signed().manifest
+        reports = rng.integers(0, 2 * manifest.build().n_directions, manifest.reports)
+        return self.batch(gate, reports.astype(np.uint32), rng.bytes(16))
+
+    def _gate(
+        self,
+        name: str,
+        *,
+        chunk_reports: int = 97,
+        seed: int | None = None,
+        source: tuple[str, int] = ("192.0.2.1", 50_000),
+    ) -> Gate:
+        folder = self.folder / name
+        settings = proxy_settings(
+            folder,
+            verification_key=self.world.keys.verification_key.hex(),
+            chunk_reports=chunk_reports,
+        )
+        store = self._opened.enter_context(proxies.Store.open(folder))
+        upstream = HttpUpstream(self.http, SERVER_URL, SECRETS[name])
+        entropy = os.urandom if seed is None else Randomness(seed)
+        proxy = Proxy(store, upstream, settings, clock=self.clock, entropy=entropy)
+        beat = self._by_hand(proxy)
+        ear, http = self._served(proxies.build_app(proxy, settings), source)
+        beat()
+        return Gate(name, store, proxy, ear, http, beat)
+
+    def _served(self, app: Starlette, source: tuple[str, int]) -> tuple[Ear, httpx.Client]:
+        """An application with its writer and heartbeat, and a client that reaches it."""
+        lifespan = app.router.lifespan_context(app)
+        self._opened.enter_context(self._portal.wrap_async_context_manager(lifespan))
+        ear = Ear(app)
+        http = httpx.Client(transport=InProcess(ear, self._portal, source))
+        return ear, self._opened.enter_context(http)
+
+    @staticmethod
+    def _by_hand(part: Any) -> Callable[[], None]:
+        """The heartbeat of the application does nothing: tests say when a part beats."""
+        beat: Callable[[], None] = part.tick
+        part.tick = lambda: None
+        return beat
+
+
+@contextmanager
+def running(folder: Path, *names: str, **changes: Any) -> Iterator[Stack]:
+    """A stack with these proxies, closed at the end."""
+    folder.mkdir(exist_ok=True)
+    with ExitStack() as opened:
+        yield Stack(folder, opened, names or ("east",), **changes)
+
+
+def _digest(name: str) -> str:
+    return sha256(SECRETS[name].encode()).hexdigest()

@@ -1,0 +1,184 @@
+"""Nothing lost, nothing twice: thousands of lists of operations; and proof that they would tell."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sottovoce.client.store import Store as ClientStore
+from sottovoce.client.syncing import Syncing
+from sottovoce.protocol import Batch
+from sottovoce.proxy import Proxy
+from sottovoce.proxy.intake import Intake
+from sottovoce.proxy.tables import Tables
+from sottovoce.server import Server
+from sottovoce.server.counting import Seen
+from sottovoce.server.store import Transaction
+from tests.client.test_crash import MortalDatabase
+from tests.live.conftest import quick_folder
+from tests.live.operations import Templates, run_list
+
+LISTS = int(os.environ.get("SOTTOVOCE_LISTS", "2000"))
+"""How many are played; `make nightly` plays more of the same sequence."""
+AT_ONCE = 100
+ENOUGH = 120
+"""Lists within which each planted bug must be found."""
+
+
+def play(seeds: range) -> Counter[str]:
+    """In a process of its own; what happened how often."""
+    logging.disable()
+    seen: Counter[str] = Counter()
+    with pytest.MonkeyPatch.context() as patch, quick_folder() as folder:
+        patch.setattr("sottovoce.client.store.Database", MortalDatabase)
+        templates = Templates(folder)
+        for seed in seeds:
+            run = run_list(seed, templates)
+            seen["acknowledged"] += run.oracle.acknowledged()
+            seen["deaths"] += sum(part.lives - 1 for part in run.parts())
+            seen["epochs"] += run.epochs
+            seen["late"] += run.late
+            seen["synced"] += len(run.clients)
+    return seen
+
+
+@pytest.mark.slow
+def test_nothing_lost_and_nothing_twice() -> None:
+    shares = [range(at, min(at + AT_ONCE, LISTS)) for at in range(0, LISTS, AT_ONCE)]
+    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as workers:
+        seen = sum(workers.map(play, shares), Counter[str]())
+    # Not one of the lists may be empty words: all this must have happened, and often.
+    assert seen["acknowledged"] > LISTS
+    assert seen["deaths"] > LISTS / 3
+    assert seen["epochs"] > LISTS
+    assert seen["synced"] > LISTS / 3
+    assert seen["late"] > LISTS / 100
+
+
+# Bugs that the lists must find
+
+
+def forgetful_proxy(patch: pytest.MonkeyPatch) -> None:
+    """A batch that comes again is a new one: two people make a crowd of three."""
+    add = Tables.add_batch
+    numbers = itertools.count()
+
+    def anew(self: Tables, batch: Batch) -> bool:
+        name = next(numbers).to_bytes(16, "little")
+        return add(self, Batch(batch.epoch, batch.manifest_hash, name, batch.sealed))
+
+    patch.setattr(Tables, "add_batch", anew)
+
+
+def hasty_proxy(patch: pytest.MonkeyPatch) -> None:
+    """It says thank you first, and writes at its next beat."""
+    keep, tick = Intake.keep, Proxy.tick
+    later: dict[int, list[Batch]] = {}
+
+    def promise(self: Intake, batches: list[Batch]) -> list[None]:
+        later.setdefault(id(self), []).extend(batches)
+        return [None] * len(batches)
+
+    def write_then_tick(self: Proxy) -> None:
+        if waiting := later.pop(id(self.intake), []):
+            keep(self.intake, waiting)
+        tick(self)
+
+    patch.setattr(Intake, "keep", promise)
+    patch.setattr(Proxy, "tick", write_then_tick)
+
+
+def torn_flush(patch: pytest.MonkeyPatch) -> None:
+    """Batches are deleted in a transaction of their own, before there are chunks."""
+    batches = Tables.batches
+
+    def first_delete(self: Tables) -> Iterator[bytes]:
+        taken = list(batches(self))
+        self.delete_batches()
+        self._db.execute("COMMIT")
+        self._db.execute("BEGIN IMMEDIATE")
+        yield from taken
+
+    patch.setattr(Tables, "batches", first_delete)
+
+
+def small_crowds(patch: pytest.MonkeyPatch) -> None:
+    """The threshold is not looked at."""
+    patch.setattr("sottovoce.proxy.proxy.max", lambda *_: 1, raising=False)
+
+
+def counts_again(patch: pytest.MonkeyPatch) -> None:
+    """The server knows neither a chunk nor a report that it has counted."""
+    add, numbers = Transaction.add_chunk, itertools.count()
+
+    def under_another_name(self: Transaction, epoch: int, name: str, *rest: Any) -> None:
+        add(self, epoch, f"{next(numbers)}-{name}", *rest)
+
+    patch.setattr(Transaction, "has_chunk", lambda *_: False)
+    patch.setattr(Transaction, "add_chunk", under_another_name)
+    patch.setattr(Seen, "contains", lambda _, keys: np.zeros(len(keys), bool))
+
+
+def knows_chunks_alone(patch: pytest.MonkeyPatch) -> None:
+    """A report that comes through two proxies is in two chunks."""
+    patch.setattr(Seen, "contains", lambda _, keys: np.zeros(len(keys), bool))
+
+
+def impatient_server(patch: pytest.MonkeyPatch) -> None:
+    """An epoch is applied as soon as it is closed."""
+    patch.setattr(Server, "_is_complete", lambda *_: True)
+
+
+def client_without_memory(patch: pytest.MonkeyPatch) -> None:
+    """What it makes it does not keep, and its ledger it does not ask."""
+    patch.setattr(ClientStore, "keep", lambda *_: None)
+    patch.setattr(Syncing, "_charges", lambda _: [])
+
+
+STUCK = "the system is stuck"
+TWICE = "counted twice"
+LOST = "lost what it acknowledged"
+TOO_FEW = "from nowhere or from too few"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("bug", "verdict"),
+    [
+        (forgetful_proxy, f"{TOO_FEW}|{STUCK}"),  # stuck: two equal chunks are one to the server
+        (hasty_proxy, LOST),
+        (torn_flush, LOST),
+        (small_crowds, TOO_FEW),
+        (counts_again, f"{TWICE}|{STUCK}"),  # stuck: more chunks than the proxy says there are
+        (knows_chunks_alone, TWICE),
+        (impatient_server, "was applied without"),
+        (client_without_memory, "made two batches in one epoch|charged twice"),
+    ],
+)
+def test_the_lists_find(
+    bug: Callable[[pytest.MonkeyPatch], None],
+    verdict: str,
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+) -> None:
+    monkeypatch.setattr("sottovoce.client.store.Database", MortalDatabase)
+    bug(monkeypatch)
+    templates = Templates(folder)
+    with pytest.raises(AssertionError, match=rf"^list \d+: AssertionError.*({verdict})") as found:
+        play_some(templates)
+    assert "\n  east" in str(found.value), "the list is told"
+
+
+def play_some(templates: Templates) -> None:
+    for seed in range(ENOUGH):
+        run_list(seed, templates)
