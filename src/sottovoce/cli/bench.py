@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from sottovoce.cli import output
+from sottovoce.cli.bench_live import live
 from sottovoce.data import load
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.bench import BenchResult, Plan, run_bench
@@ -112,6 +113,9 @@ def bench(
         output.write_json(json_file, result.as_dict())
     if plot:
         draw_growth(result, plot)
+
+
+app.command("live")(live)
 
 
 def show(result: BenchResult, console: Console) -> None:

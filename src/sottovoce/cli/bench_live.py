@@ -1,0 +1,158 @@
+"""`sottovoce bench live`: how fast the live system is, beside what its cores can do at most."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path  # noqa: TC003 -- typer reads the annotations
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from sottovoce.cli import output
+from sottovoce.experiments.live.bench.running import LiveResult, Plan, run_live
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from sottovoce.experiments.bench import Spread
+    from sottovoce.experiments.live.bench.process import Memory
+
+QUICK = Plan(repeats=2, chunk=5_000, batches=1_000)
+
+
+def live(
+    *,
+    repeats: Annotated[int, typer.Option(help="Rounds.", min=1)] = Plan.repeats,
+    processes: Annotated[
+        int, typer.Option(help="That open reports, beside 1; 0: all cores.", min=0)
+    ] = 0,
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full", help="Seal and open the server's million reports for real: minutes."
+        ),
+    ] = False,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick",
+            help=f"{QUICK.repeats} rounds, chunks of {QUICK.chunk:,}, {QUICK.batches:,} batches.",
+        ),
+    ] = False,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write every number to this file as well.")
+    ] = None,
+) -> None:
+    """Measure opening, the proxy's intake and the memory of both, on this machine alone.
+
+    Opening: raw X25519, `Suite.decrypt` and the server's own work (open and count a chunk, SQLite
+    synced) take turns; each is shown as a part of the raw rate in the same round. Intake: a real
+    proxy process under load over loopback. Memory: an epoch of 10,000 batches, a million reports.
+
+    Example: sottovoce bench live --quick
+
+    Example: sottovoce bench live --full --json live.json
+    """
+    plan = replace(
+        QUICK if quick else Plan(),
+        repeats=min(repeats, QUICK.repeats) if quick else repeats,
+        processes=processes,
+        full=full,
+    )
+    with output.messages.status("starting") as status:
+        result = run_live(plan, lambda what: status.update(escape(what)))
+    show(result, output.results)
+    if json_file:
+        output.write_json(json_file, result.as_dict())
+
+
+def show(result: LiveResult, console: Console) -> None:
+    """The result as tables."""
+    plan, intake, counting = result.plan, result.intake, result.counting
+    console.print(
+        f"{result.cores} cores, {plan.repeats} rounds: median (least..most). Chunks of "
+        f"{plan.chunk:,} reports, batches of {plan.reports}.",
+        highlight=False,
+    )
+    console.print(_opening(result))
+    console.print(
+        "X25519: an exchange with a key that is ready, the most a core can do; from bytes: with "
+        "one that is read first. Suite.decrypt: HPKE alone. Server: open, check, count, sync.",
+        highlight=False,
+    )
+    console.print(_intake(result))
+    console.print(
+        f"{intake.batches:,} batches of {intake.reports_each} reports over 64 kept connections, "
+        "each acknowledged after a sync. A core: by CPU time of the proxy's process. Sender busy: "
+        "part of the time that it was on a core; at 1 it would be what was measured.",
+        highlight=False,
+    )
+    console.print(_memory(result))
+    how = "opened for real" if counting.opened_for_real else "opening stubbed"
+    console.print(
+        f"Resident memory over an epoch of {counting.reports:,} reports at the server ({how}) and "
+        f"{intake.batches * intake.reports_each:,} at the proxy, from batches to chunks."
+        + ("" if counting.opener is None else f" One opener: {_megabytes(counting.opener)}."),
+        highlight=False,
+    )
+
+
+def _opening(result: LiveResult) -> Table:
+    table = _table("Opening, in P processes", "what", "P", "reports / s", "of X25519")
+    for rate in result.opening:
+        table.add_row(
+            rate.what,
+            str(rate.processes),
+            _spread(rate.per_second),
+            _spread(rate.of_raw),
+        )
+    return table
+
+
+def _intake(result: LiveResult) -> Table:
+    intake = result.intake
+    table = _table("Intake of the proxy", "", "")
+    table.show_header = False
+    for label, spread in (
+        ("batches / s of a core", intake.per_cpu_second),
+        ("batches / s by the clock", intake.per_second),
+        ("batches that share a sync", intake.per_sync),
+        ("sender busy", intake.sender_busy),
+    ):
+        table.add_row(label, _spread(spread))
+    return table
+
+
+def _memory(result: LiveResult) -> Table:
+    table = _table("Memory", "process", "when ready", "at most", "grown by")
+    largest = max(result.intake.memory, key=lambda memory: memory.most)
+    for name, memory in (("proxy", largest), ("server", result.counting.memory)):
+        table.add_row(name, *_sizes(memory))
+    return table
+
+
+def _sizes(memory: Memory) -> tuple[str, str, str]:
+    grown = memory.most - memory.start
+    return _megabytes(memory.start), _megabytes(memory.most), _megabytes(grown)
+
+
+def _table(title: str, *headings: str) -> Table:
+    table = Table(title=title, title_justify="left")
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if place else "left")
+    return table
+
+
+def _spread(spread: Spread) -> str:
+    return f"{_short(spread.median)} ({_short(spread.low)}..{_short(spread.high)})"
+
+
+def _short(value: float) -> str:
+    """Three digits, but never an exponent."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:,.0f} MB"

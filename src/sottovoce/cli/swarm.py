@@ -1,0 +1,251 @@
+"""`sottovoce swarm`: live clients over HTTP, and whether the model is what the simulator says."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from sottovoce.cli import output
+from sottovoce.cli.simulate import SplitOption
+from sottovoce.errors import ProtocolError, SettingsError
+from sottovoce.experiments.live.people import read_people
+from sottovoce.experiments.live.standing import Standing
+from sottovoce.experiments.live.swarm import Plan, SwarmResult, run_swarm
+from sottovoce.protocol.strict import hexadecimal
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from sottovoce.experiments.live.simulated import Noise
+    from sottovoce.experiments.live.swarm import Round
+
+SHOWN = "hr@10"
+
+
+def swarm(
+    *,
+    clients: Annotated[int, typer.Option(min=1, help="How many people take part.")],
+    up: Annotated[
+        Path | None,
+        typer.Option(help="A folder of `sottovoce up`: proxy, key and data are those in it."),
+    ] = None,
+    proxy: Annotated[str | None, typer.Option(help="The proxy's address, without --up.")] = None,
+    key: Annotated[
+        str | None, typer.Option(help="The server's verification key, without --up.")
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(help="Whose histories: a name or a path; items are matched by their ids."),
+    ] = None,
+    min_interactions: Annotated[
+        int | None, typer.Option(min=0, help="Leave out users and items with fewer; 0.")
+    ] = None,
+    epochs: Annotated[int, typer.Option(min=1, help="Stop when so many epochs were applied.")] = 3,
+    split: Annotated[
+        SplitOption, typer.Option(help="Which item the devices are not told of.")
+    ] = SplitOption.random,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Of who takes part and what is left out; never of a report.")
+    ] = 0,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="That clients run in; two for each core.")
+    ] = None,
+    wait: Annotated[
+        float, typer.Option(min=1, help="Seconds that an epoch may take after all have sent.")
+    ] = 600.0,
+    compare: Annotated[
+        bool, typer.Option("--compare/--no-compare", help="Run the simulator as well.")
+    ] = True,
+    compare_seeds: Annotated[
+        int, typer.Option(min=1, help="Its runs, which differ in their reports' words alone.")
+    ] = 20,
+    keep: Annotated[
+        Path | None, typer.Option(help="Keep the clients' folders, in this new folder.")
+    ] = None,
+    json: Annotated[Path | None, typer.Option(help="Write everything to this file.")] = None,
+) -> None:
+    """Drive many real clients against a proxy, epoch by epoch, and test what the server learns.
+
+    Each client has a database and a ledger of its own, draws its noise from the operating system,
+    and seals each report. Clients of one process share its connection and the public files that it
+    fetched. One item of each history is left out and ranked among 99 that the person never touched.
+
+    How many reports are asked for, and when an epoch is over, is for the server to say: let its
+    target_clients be the number of clients (`sottovoce up --target-clients N`).
+
+    \b
+    Examples:
+      sottovoce swarm --up here --clients 100
+      sottovoce swarm --up here --clients 2000 --epochs 3 --compare-seeds 50 --json swarm.json
+      sottovoce swarm --proxy http://127.0.0.1:8080 --key 3b6a27bc...29 --data ml-latest-small \
+--clients 600 --no-compare
+    """  # noqa: D301 - typer reads \b
+    standing = _standing(up, proxy, key)
+    source = data or standing.data
+    if source is None:
+        raise SettingsError("say whose histories to use: --data NAME or PATH")
+    if min_interactions is None:
+        min_interactions = standing.min_interactions if data is None else 0
+    _check_target(standing, clients)
+    plan = Plan(
+        proxy=standing.proxy,
+        key=standing.key,
+        clients=clients,
+        epochs=epochs,
+        processes=processes or 2 * (os.cpu_count() or 1),
+        seed=seed,
+        split=split.value,
+        wait=wait,
+        compare_runs=compare_seeds if compare else 0,
+        training=standing.training,
+        keep=keep,
+    )
+    with output.messages.status(f"reading {escape(source)}"):
+        people = read_people(source, min_interactions)
+    with Bars() as bars:
+        result = run_swarm(people, plan, bars)
+    show(result)
+    if json is not None:
+        output.write_json(json, result.as_dict())
+
+
+def _standing(up: Path | None, proxy: str | None, key: str | None) -> Standing:
+    if up is not None and proxy is None and key is None:
+        return Standing.read(up)
+    if up is None and proxy is not None and key is not None:
+        try:
+            return Standing(proxy, hexadecimal(key, what="--key"))
+        except ProtocolError as error:
+            raise SettingsError(str(error)) from error
+    raise SettingsError("say where the proxy is: --up FOLDER, or --proxy URL and --key HEX")
+
+
+def _check_target(standing: Standing, clients: int) -> None:
+    """Fewer than the target end no epoch before its time, and of more some come too late."""
+    if standing.target_clients not in (0, clients):
+        output.messages.print(
+            f"Note: the server ends an epoch at {standing.target_clients:,} batches, and there "
+            f"will be {clients:,}; to change that: sottovoce up ... --target-clients {clients}",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+class Bars:
+    """Progress on stderr: one bar after the other, with the time left and reports a second."""
+
+    def __init__(self) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[rate]}"),
+            console=output.messages,
+        )
+        self._task: TaskID | None = None
+        self._reports = 0
+
+    def begin(self, what: str, total: int, reports_each: int = 0) -> None:
+        """A new bar."""
+        self._reports = reports_each
+        self._task = self._progress.add_task(what, total=total, rate="")
+
+    def step(self, steps: int = 1) -> None:
+        """Further along."""
+        assert self._task is not None, "a bar is begun before it moves"
+        self._progress.advance(self._task, steps)
+        task = next(task for task in self._progress.tasks if task.id == self._task)
+        if self._reports and task.elapsed:
+            rate = f"{task.completed * self._reports / task.elapsed:,.0f} reports/s"
+            self._progress.update(self._task, rate=rate)
+
+    def end(self) -> None:
+        """It stays as it is."""
+        if self._task is not None:
+            self._progress.stop_task(self._task)
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+
+def show(result: SwarmResult) -> None:
+    """The epochs as a table, and what they cost everybody."""
+    histories, settings = result.people.data.histories, result.settings
+    _say(
+        f"{result.people.data.name}: {histories.n_users:,} live clients x {histories.n_items:,} "
+        f"items; {settings.mechanism}, epsilon {settings.epsilon:g}, {settings.reports} reports "
+        f"an epoch; {result.plan.split} split against 99 negatives"
+    )
+    output.results.print(_table(result))
+    if result.plan.compare_runs:
+        _say(
+            f"Simulated: mean and standard deviation (sd) of HR@10 over {result.plan.compare_runs} "
+            "runs of the simulator, from the same first model with the same people and epochs."
+        )
+    _say(f"Popularity alone: HR@10 {result.popularity[SHOWN]:.4f}.")
+    for each in result.rounds:
+        if missing := _not_sent(each):
+            _say(f"Epoch {each.epoch}, not sent: {missing}.")
+    for problem in result.problems[:5]:
+        _say(f"Problem: {escape(problem)}")
+    seconds = result.seconds
+    _say(
+        f"{seconds['make']:.0f} s to make the clients, {seconds['drive']:.0f} s for the epochs, in "
+        f"{result.plan.processes} processes. No ledger has more than epsilon {result.spent:g}."
+    )
+    _say(result.account.statement())
+
+
+def _say(text: str) -> None:
+    output.results.print(text, highlight=False, soft_wrap=True)
+
+
+def _table(result: SwarmResult) -> Table:
+    runs = result.plan.compare_runs
+    table = Table()
+    headings = ["epoch", "sent", "counted", "reports/s", "HR@10"]
+    if runs:
+        headings += ["simulated", "off by"]
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for each in result.rounds:
+        noise = each.simulated.get(SHOWN)
+        table.add_row(
+            str(each.epoch),
+            f"{each.sent:,}",
+            f"{each.counted:,}",
+            f"{each.sent * result.settings.reports / each.seconds['sync']:,.0f}",
+            f"{each.metrics[SHOWN]:.4f}",
+            *([] if noise is None else _compared(noise, each.metrics[SHOWN])),
+        )
+    return table
+
+
+def _not_sent(each: Round) -> str:
+    """What became of those who did not send."""
+    others = [f"{number:,} {what}" for what, number in each.outcomes.items() if what != "sent"]
+    return ", ".join(others)
+
+
+def _compared(noise: Noise, live: float) -> tuple[str, str]:
+    distance = noise.distance(live)
+    shown = "" if distance is None else f"{distance:+.1f} sd"
+    return f"{noise.mean:.4f} ± {noise.sd:.4f}", shown

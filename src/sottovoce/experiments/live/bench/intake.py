@@ -1,0 +1,144 @@
+"""The proxy's intake: a real process on loopback, its disk synced, under more load than it takes.
+
+The proxy is the real one, with its real application, web server and store; only the server behind
+it is a stand-in, which says that the epoch is over when all batches have come and throws the chunks
+away. So an epoch runs from the first batch through shuffling to the last chunk handed over.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import TYPE_CHECKING
+
+from sottovoce.errors import UnavailableError
+from sottovoce.experiments.bench.timing import Spread
+from sottovoce.experiments.live.bench.load import Load, send
+from sottovoce.experiments.live.bench.process import (
+    Memory,
+    cpu_seconds,
+    most_resident,
+    resident,
+)
+from sottovoce.experiments.live.bench.proxied import Standin, serve_proxy
+from sottovoce.experiments.live.children import is_ready
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from multiprocessing.context import SpawnProcess
+    from pathlib import Path
+
+    from sottovoce.experiments.bench.timing import Watch
+    from sottovoce.experiments.live.bench.proxied import Count
+    from sottovoce.experiments.live.bench.world import World
+
+CONNECTIONS = 64
+PATIENCE = 120.0
+"""Seconds for a proxy to be ready, or to hand its epoch over."""
+
+
+@dataclass(frozen=True)
+class Intake:
+    """Batches on disk, acknowledged."""
+
+    batches: int
+    reports_each: int
+    rounds: int
+    per_cpu_second: Spread
+    """By CPU time of the proxy's process: what one core takes."""
+    per_second: Spread
+    """By the clock, proxy and sender on the same machine."""
+    per_sync: Spread
+    """Batches that share one synced transaction."""
+    sender_busy: Spread
+    """Part of the time that the sender's process was on a core; at 1 it is what was measured."""
+    memory: list[Memory]
+    """Of the proxy over the whole epoch, round by round."""
+
+
+@dataclass(frozen=True)
+class _Round:
+    per_cpu_second: float
+    per_second: float
+    per_sync: float
+    sender_busy: float
+    memory: Memory
+
+
+def measure_intake(
+    world: World, folder: Path, *, batches: int, rounds: int, watch: Watch
+) -> Intake:
+    """An epoch of so many batches in each round, each at a proxy of its own."""
+    found = []
+    with ProcessPoolExecutor(1, get_context("spawn")) as sender:
+        for number in range(rounds):
+            watch(f"round {number + 1} of {rounds}: {batches:,} batches to a proxy")
+            found.append(_round(world, folder / f"proxy-{number}", sender, batches))
+    return Intake(
+        batches,
+        world.signed.manifest.reports,
+        rounds,
+        Spread.of([each.per_cpu_second for each in found]),
+        Spread.of([each.per_second for each in found]),
+        Spread.of([each.per_sync for each in found]),
+        Spread.of([each.sender_busy for each in found]),
+        [each.memory for each in found],
+    )
+
+
+def _round(world: World, folder: Path, sender: ProcessPoolExecutor, batches: int) -> _Round:
+    commits, handed_over = get_context("spawn").Value("q", 0), get_context("spawn").Value("q", 0)
+    with _proxy(world, folder, batches, commits, handed_over) as (process, port):
+        pid = process.pid
+        assert pid is not None, "it was started"
+        start, cpu, synced = resident(pid), cpu_seconds(pid), commits.value
+        manifest = world.signed.manifest
+        load = Load(port, batches, CONNECTIONS, manifest.epoch, world.signed.hash, manifest.reports)
+        sent = sender.submit(send, load).result()
+        cpu, synced = cpu_seconds(pid) - cpu, commits.value - synced
+        if sent.accepted != batches:
+            raise UnavailableError(f"the proxy took {sent.accepted} of {batches} batches")
+        _until(lambda: handed_over.value > 0, process)
+        return _Round(
+            batches / cpu,
+            batches / sent.seconds,
+            batches / synced,
+            sent.cpu_seconds / sent.seconds,
+            Memory(start, most_resident(pid)),
+        )
+
+
+@contextmanager
+def _proxy(
+    world: World, folder: Path, batches: int, commits: Count, handed_over: Count
+) -> Iterator[tuple[SpawnProcess, int]]:
+    port = _free_port()
+    shown = Standin(world, batches, handed_over)
+    process = get_context("spawn").Process(
+        target=serve_proxy, args=(folder, port, shown, commits), daemon=True
+    )
+    process.start()
+    try:
+        _until(lambda: is_ready(f"http://127.0.0.1:{port}"), process)
+        yield process, port
+    finally:
+        process.terminate()
+        process.join()
+
+
+def _until(there: Callable[[], bool], process: SpawnProcess) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not there():
+        if not process.is_alive() or time.monotonic() > deadline:
+            raise UnavailableError("the measured proxy ended, or does not go on")
+        time.sleep(0.02)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

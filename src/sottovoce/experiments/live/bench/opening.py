@@ -1,0 +1,119 @@
+"""Opening: what the server does end to end, beside X25519 alone on the same cores."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import cycle, pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sottovoce.experiments.bench.timing import Contender, Spread, ratio, take_turns
+from sottovoce.experiments.live.bench.team import Team, decrypt, exchange, exchange_from_bytes
+from sottovoce.experiments.live.bench.world import PROXY
+from sottovoce.protocol import SEALED
+from sottovoce.server import Pool
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from sottovoce.experiments.bench.timing import Watch
+    from sottovoce.experiments.live.bench.world import World
+    from sottovoce.protocol import Chunk
+
+RAW = "X25519"
+PARSED = "X25519 from bytes"
+DECRYPT = "Suite.decrypt"
+SERVER = "server, all of it"
+WARM_UP = 512
+"""Reports that start the server's processes."""
+
+
+@dataclass(frozen=True)
+class Rate:
+    """One contender on so many processes."""
+
+    what: str
+    processes: int
+    seconds: list[float]
+    """Round by round."""
+    per_second: Spread
+    of_raw: Spread
+    """Part of the raw X25519 rate of the same processes in the same round."""
+
+
+def measure_opening(
+    world: World, folder: Path, *, processes: list[int], reports: int, rounds: int, watch: Watch
+) -> list[Rate]:
+    """Every contender on each number of processes, all taking turns."""
+    watch(f"sealing {rounds} x {reports:,} reports")
+    chunks = list(world.sealed_chunks(rounds, reports, max(processes)))
+    with ExitStack() as open_things:
+        contenders = []
+        for number in processes:
+            team = open_things.enter_context(Team(number))
+            pool = Pool(number)
+            open_things.callback(pool.close)
+            contenders += _contenders(world, folder, team, pool, number, chunks)
+        seconds = take_turns(contenders, rounds, watch)
+    return [
+        Rate(
+            what,
+            number,
+            seconds[_name(what, number)],
+            Spread.of(reports / np.asarray(seconds[_name(what, number)])),
+            ratio(seconds, _name(RAW, number), _name(what, number)),
+        )
+        for number in processes
+        for what in (RAW, PARSED, DECRYPT, SERVER)
+    ]
+
+
+def _name(what: str, processes: int) -> str:
+    return f"{what}, {processes} processes"
+
+
+def _contenders(
+    world: World, folder: Path, team: Team, pool: Pool, number: int, chunks: list[Chunk]
+) -> list[Contender]:
+    """Each does one chunk's worth of work; every round has a chunk of its own."""
+    reports = chunks[0].reports
+    shares = [(len(part),) for part in np.array_split(np.arange(reports), number)]
+    to_decrypt, to_count = cycle(chunks), cycle(chunks)
+    pool.open(
+        chunks[0].sealed[: WARM_UP * number * SEALED],
+        world.private_key,
+        world.signed.hash,
+        world.signed.manifest.build().n_directions,
+    )
+
+    def decrypt_all() -> float:
+        parts = _split(next(to_decrypt).sealed, number)
+        return team.time(decrypt, [(part, world.private_key, world.signed.hash) for part in parts])
+
+    def serve() -> float:
+        chunk = next(to_count)
+        data, name = chunk.encode(), chunk.name
+        with world.fresh_server(folder / f"served-by-{number}", pool) as server:
+            began = time.perf_counter()
+            counted = server.take_chunk(PROXY, chunk.epoch, name, data)
+            seconds = time.perf_counter() - began
+            assert counted, "a fresh database knows no chunk"
+        return seconds
+
+    return [
+        Contender(_name(RAW, number), lambda: team.time(exchange, shares)),
+        Contender(_name(PARSED, number), lambda: team.time(exchange_from_bytes, shares)),
+        Contender(_name(DECRYPT, number), decrypt_all),
+        Contender(_name(SERVER, number), serve),
+    ]
+
+
+def _split(sealed: bytes, parts: int) -> Iterator[bytes]:
+    """In as many runs of whole reports."""
+    edges = np.linspace(0, len(sealed) // SEALED, parts + 1).astype(int) * SEALED
+    for begin, end in pairwise(edges):
+        yield sealed[begin:end]

@@ -1,0 +1,82 @@
+"""The proxy that is measured, in a process that holds nothing but what a real one holds."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from sottovoce.proxy import Proxy, ProxySettings, Rate, Store, build_app
+from sottovoce.service import Listen, run
+
+if TYPE_CHECKING:
+    from multiprocessing.sharedctypes import Synchronized
+    from pathlib import Path
+
+    from sottovoce.experiments.live.bench.world import World
+    from sottovoce.protocol import Chunk
+
+    Count = Synchronized[int]
+    """A number that two processes see."""
+
+
+class Standin:
+    """An `Upstream` that has one epoch, and closes it when so many batches wait."""
+
+    def __init__(self, world: World, batches: int, handed_over: Count):
+        self.key = world.keys.verification_key
+        self._signed = world.signed.encode()
+        self._catalogue = world.catalogue.raw
+        self._model = world.model
+        self._batches = batches
+        self._handed_over = handed_over
+
+    def manifest(self) -> bytes:
+        """See `Upstream`."""
+        return self._signed
+
+    def model(self, sha256: bytes, most: int) -> bytes:  # noqa: ARG002 - there is one
+        """See `Upstream`."""
+        return self._model
+
+    def catalogue(self, sha256: bytes) -> bytes:  # noqa: ARG002 - there is one
+        """See `Upstream`."""
+        return self._catalogue
+
+    def waiting(self, epoch: int, batches: int) -> str:  # noqa: ARG002 - there is one
+        """See `Upstream`."""
+        return "closed" if batches >= self._batches else "open"
+
+    def put_chunk(self, chunk: Chunk) -> None:
+        """Thrown away."""
+
+    def commit(self, epoch: int, manifest_hash: bytes, chunks: int, reports: int) -> None:  # noqa: ARG002 - only counted
+        """The epoch is over."""
+        self._handed_over.value = reports
+
+
+class CountingStore(Store):
+    """Counts its transactions: each is one sync of the disk."""
+
+    commits: Count
+
+    def _commit(self) -> None:
+        super()._commit()
+        self.commits.value += 1
+
+
+def serve_proxy(folder: Path, port: int, shown: Standin, commits: Count) -> None:
+    """In a process of its own: as `sottovoce proxy run` does it, but quietly."""
+    logging.disable(logging.INFO)
+    settings = ProxySettings(
+        folder=folder,
+        server="http://127.0.0.1",
+        secret_file=folder / "none",
+        verification_key=shown.key.hex(),
+        least_clients=1,
+        poll_seconds=0.1,
+        rate=Rate(batches_per_minute=0),
+        listen=Listen(port=port),
+    )
+    with CountingStore.open(folder) as store:
+        store.commits = commits
+        run(build_app(Proxy(store, shown, settings), settings), settings.listen)

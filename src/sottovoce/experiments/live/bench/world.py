@@ -1,0 +1,115 @@
+"""A server in a folder, with one epoch that is closed and waits for its reports."""
+
+from __future__ import annotations
+
+import shutil
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from multiprocessing import get_context
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sottovoce.protocol import Catalogue, Chunk, Item, SignedManifest, seal_reports
+from sottovoce.server import InProcess, Keys, ProxyAccess, Server, ServerSettings, Store, Training
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from sottovoce.server import Opener
+
+PROXY = "bench"
+PIECES = 8
+"""Parts in which a chunk's reports are sealed."""
+
+
+@dataclass(frozen=True)
+class World:
+    """What every measurement of the server begins with."""
+
+    folder: Path
+    settings: ServerSettings
+    secrets: tuple[bytes, bytes]
+    """The server's keys as bytes: a world goes to other processes."""
+    signed: SignedManifest
+    private_key: bytes
+    """Of the epoch."""
+    catalogue: Catalogue
+    model: bytes
+    """The file of the first item matrix."""
+
+    @classmethod
+    def make(cls, folder: Path, *, items: int, reports: int) -> World:
+        """For a catalogue of so many items and batches of so many reports."""
+        folder.mkdir(parents=True, exist_ok=True)
+        catalogue = Catalogue.of(Item(f"item-{n}", f"Item {n}") for n in range(items))
+        (folder / "catalogue.json").write_bytes(catalogue.raw)
+        settings = ServerSettings(
+            keys=folder / "keys.json",
+            catalogue=folder / "catalogue.json",
+            proxies={PROXY: ProxyAccess(sha256(b"bench").hexdigest())},
+            database=_url(folder),
+            training=Training(reports=reports),
+            least_clients=1,
+        )
+        keys = Keys.generate()
+        store = Store(settings.database)
+        server = Server(store, keys, settings, opener=InProcess())
+        server.tick()
+        signed = server.signed_manifest()
+        server.close_epoch()
+        with store.read() as transaction:
+            wrapped = transaction.wrapped_key(signed.manifest.epoch)
+        model = server.model(signed.manifest.model)
+        store.close()
+        assert wrapped is not None, "a closed epoch has its key"
+        assert model is not None, "a published model is kept"
+        private_key = keys.unwrap(signed.manifest.epoch, wrapped)
+        secrets = keys.signing, keys.wrapping
+        return cls(folder, settings, secrets, signed, private_key, catalogue, model)
+
+    @property
+    def keys(self) -> Keys:
+        """The server's own."""
+        return Keys(*self.secrets)
+
+    @contextmanager
+    def fresh_server(self, folder: Path, opener: Opener) -> Iterator[Server]:
+        """The same epoch with nothing counted, in a database of its own."""
+        folder.mkdir(parents=True)
+        shutil.copy(self.folder / "server.sqlite", folder)
+        settings = replace(self.settings, database=_url(folder))
+        store = Store(settings.database)
+        try:
+            server = Server(store, self.keys, settings, opener=opener)
+            server.prepare()
+            yield server
+        finally:
+            store.close()
+            shutil.rmtree(folder)
+
+    def chunk(self, sealed: bytes) -> Chunk:
+        """Of this epoch."""
+        return Chunk(self.signed.manifest.epoch, self.signed.hash, sealed)
+
+    def sealed_chunks(self, number: int, reports: int, processes: int) -> Iterator[Chunk]:
+        """Really sealed, no two alike; sealing takes about as long as opening."""
+        directions = self.signed.manifest.build().n_directions
+        rng = np.random.default_rng(0)
+        public_key, manifest_hash = self.signed.manifest.public_key, self.signed.hash
+        assert public_key is not None, "this epoch asks for reports"
+        with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+            for _ in range(number):
+                drawn = rng.integers(0, 2 * directions, reports).astype(np.uint32)
+                parts = [
+                    pool.submit(seal_reports, part, public_key, manifest_hash)
+                    for part in np.array_split(drawn, PIECES)
+                ]
+                yield self.chunk(b"".join(part.result() for part in parts))
+
+
+def _url(folder: Path) -> str:
+    return f"sqlite:///{folder / 'server.sqlite'}"

@@ -1,0 +1,113 @@
+"""Services as child processes: started, watched, their words passed on, and ended together."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import threading
+import time
+from typing import IO, TYPE_CHECKING
+
+import httpx
+
+from sottovoce.errors import UnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+READY_SECONDS = 60.0
+STOP_SECONDS = 40.0
+"""Services give requests under way thirty seconds."""
+_LOOK_SECONDS = 0.1
+
+
+class Child:
+    """One `sottovoce ...` process. Its output goes to our stderr, each line under its name."""
+
+    def __init__(self, name: str, arguments: Sequence[str]):
+        self.name = name
+        # A group of its own: Ctrl-C in a terminal is for us, and we tell it to stop.
+        self.process = subprocess.Popen(  # noqa: S603 - our own program
+            [sys.executable, "-m", "sottovoce", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            process_group=0,
+        )
+        assert self.process.stdout is not None
+        self._reader = threading.Thread(
+            target=_pass_on, args=(name, self.process.stdout), daemon=True
+        )
+        self._reader.start()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self.process.poll() is None
+
+    def wait_until_ready(self, url: str, stopping: Callable[[], bool]) -> None:
+        """Until `/readyz` says yes; an error if it ends first or takes too long."""
+        deadline = time.monotonic() + READY_SECONDS
+        while not stopping() and not is_ready(url):
+            self.check()
+            if time.monotonic() > deadline:
+                raise UnavailableError(
+                    f"the {self.name} is not ready after {READY_SECONDS:g} seconds: {url}/readyz"
+                )
+            time.sleep(_LOOK_SECONDS)
+
+    def check(self) -> None:
+        """An error if it has ended by itself."""
+        if not self.is_running:
+            self._reader.join(1.0)
+            raise UnavailableError(
+                f"the {self.name} ended by itself with code {self.process.returncode}; what it "
+                "said last is above. Everything else was stopped"
+            )
+
+    def stop(self) -> None:
+        """Ask it to end, and wait; a process that does not listen is killed."""
+        if self.is_running:
+            self.process.terminate()
+        try:
+            self.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._reader.join(1.0)
+
+
+@contextlib.contextmanager
+def running(name: str, arguments: Sequence[str]) -> Iterator[Child]:
+    """A child for the length of a block."""
+    child = Child(name, arguments)
+    try:
+        yield child
+    finally:
+        child.stop()
+
+
+def watch(children: Sequence[Child], stopping: Callable[[], bool]) -> None:
+    """Returns when told to stop; an error as soon as one of them ends by itself."""
+    while not stopping():
+        for child in children:
+            child.check()
+        time.sleep(_LOOK_SECONDS)
+
+
+def is_ready(url: str) -> bool:
+    """Whether a service there can do its work."""
+    try:
+        return httpx.get(f"{url}/readyz", timeout=5.0, trust_env=False).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def _pass_on(name: str, stream: IO[str]) -> None:
+    for line in stream:
+        sys.stderr.write(f"{name} | {line}")
+        sys.stderr.flush()
+    stream.close()

@@ -1,0 +1,189 @@
+"""Many real clients on one machine: each a folder of its own, synced by a pool of processes.
+
+Processes and not threads, because sealing holds the interpreter's lock. A process shares its
+connection and the public files that it has fetched among its clients; everything else (database,
+ledger, entropy, sealing, the manifest asked for anew and checked) is each client's own.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import get_context, parent_process
+from pathlib import Path  # noqa: TC003 - unpickled in other processes
+from typing import TYPE_CHECKING, TypeVar
+
+import httpx
+
+from sottovoce.client import Client, HttpProxy
+from sottovoce.errors import SottovoceError, UnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Self
+
+    from sottovoce.client import ProxyApi
+
+T = TypeVar("T")
+
+AT_ONCE = 4
+"""Clients that a process is given at a time."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+"""Seconds before the second try, doubled from try to try."""
+MOST_FILES = 8
+
+
+@dataclass(frozen=True)
+class Member:
+    """A client to be made."""
+
+    folder: Path
+    items: list[str]
+    """What its owner touched."""
+
+
+@dataclass(frozen=True)
+class Took:
+    """What one client's sync came to."""
+
+    outcome: str
+    """As in `sottovoce.client.Synced`, or `unavailable`, or `failed`."""
+    tries: int
+    spent: float
+    """Of the lifetime budget, so far."""
+    problem: str = ""
+    """The error's own words."""
+
+
+class SharedDownloads:
+    """A `ProxyApi` that fetches each public file once, however many clients ask."""
+
+    def __init__(self, api: ProxyApi):
+        self._api = api
+        self._files: dict[bytes, bytes] = {}
+
+    def manifest(self) -> bytes:
+        """Asked for anew by every client."""
+        return self._api.manifest()
+
+    def model(self, sha256: bytes, most: int) -> bytes:
+        """See `ProxyApi`."""
+        return self._once(sha256, lambda: self._api.model(sha256, most))
+
+    def catalogue(self, sha256: bytes) -> bytes:
+        """See `ProxyApi`."""
+        return self._once(sha256, lambda: self._api.catalogue(sha256))
+
+    def send(self, batch: bytes) -> None:
+        """See `ProxyApi`."""
+        self._api.send(batch)
+
+    def _once(self, sha256: bytes, fetch: Callable[[], bytes]) -> bytes:
+        if sha256 not in self._files:
+            if len(self._files) == MOST_FILES:
+                self._files.clear()
+            self._files[sha256] = fetch()
+        return self._files[sha256]
+
+
+class Crew:
+    """The processes. Use it in a `with`."""
+
+    def __init__(self, url: str, processes: int):
+        self._pool = ProcessPoolExecutor(
+            processes, get_context("spawn"), initializer=_begin, initargs=(url,)
+        )
+
+    def make(self, members: Sequence[Member], url: str, key: bytes, limit: float) -> Iterator[int]:
+        """Begin these clients; yields how many were made, again and again."""
+        some = [self._pool.submit(make, each, url, key, limit) for each in _groups(members)]
+        yield from _results(some)
+
+    def sync(self, folders: Sequence[Path], patience: float) -> Iterator[list[Took]]:
+        """Every client once, each tried for at most so many seconds; in any order."""
+        some = [self._pool.submit(sync, each, patience) for each in _groups(folders)]
+        yield from _results(some)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+
+def make(members: Sequence[Member], url: str, key: bytes, limit: float) -> int:
+    """In a process of the crew: new clients that know what their owners touched."""
+    for member in members:
+        with Client.create(
+            member.folder, proxy_url=url, verification_key=key, limit=limit
+        ) as client:
+            client.record(member.items)
+    return len(members)
+
+
+def sync(folders: Iterable[Path], patience: float) -> list[Took]:
+    """In a process of the crew: these clients, one after the other."""
+    assert _api is not None, "the crew's processes begin with an address"
+    return [sync_one(folder, _api, patience) for folder in folders]
+
+
+def sync_one(
+    folder: Path,
+    api: ProxyApi,
+    patience: float,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Took:
+    """Until it works, is refused, or time is up; a batch that was made is only ever resent."""
+    deadline = clock() + patience
+    tries, pause = 1, FIRST_PAUSE
+    with Client.open(folder) as client:
+        while True:
+            try:
+                synced = client.sync(api)
+                return Took(synced.outcome, tries, synced.spent)
+            except UnavailableError as error:
+                if clock() + pause > deadline:
+                    return Took("unavailable", tries, client.status().spent or 0.0, str(error))
+            except SottovoceError as error:
+                told = f"{type(error).__name__}: {error}"
+                return Took("failed", tries, client.status().spent or 0.0, told)
+            sleep(pause)
+            tries, pause = tries + 1, min(2 * pause, LONGEST_PAUSE)
+
+
+_api: ProxyApi | None = None
+"""Of this process."""
+
+
+def _begin(url: str) -> None:
+    """In a new process: Ctrl-C is for the parent to handle, and nobody outlives it."""
+    global _api
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _api = SharedDownloads(HttpProxy(httpx.Client(trust_env=False), url))
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _results(futures: Sequence[Future[T]]) -> Iterator[T]:
+    """As they come."""
+    try:
+        for done in as_completed(futures):
+            yield done.result()
+    except BrokenExecutor as error:
+        raise UnavailableError("a process that clients run in has ended; begin again") from error
+
+
+def _groups(things: Sequence[T]) -> list[Sequence[T]]:
+    return [things[at : at + AT_ONCE] for at in range(0, len(things), AT_ONCE)]

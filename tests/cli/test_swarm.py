@@ -1,0 +1,104 @@
+"""The command's own part: what it refuses, and how a result is shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from sottovoce.cli.app import app
+from sottovoce.cli.swarm import show
+from sottovoce.data import synthetic_people
+from sottovoce.errors import SettingsError, UnavailableError
+from sottovoce.experiments.live.people import choose_people
+from sottovoce.experiments.live.simulated import Noise
+from sottovoce.experiments.live.swarm import Plan, Round, SwarmResult
+from sottovoce.mechanism import Settings
+from sottovoce.privacy import Crowd, account
+from sottovoce.protocol import Catalogue, Item
+
+RUNNER = CliRunner()
+KEY = "ab" * 32
+
+
+def call(*arguments: object) -> None:
+    result = RUNNER.invoke(app, ["swarm", *(str(argument) for argument in arguments)])
+    if result.exception is not None:
+        raise result.exception
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "say where the proxy is"),
+        (("--proxy", "http://127.0.0.1:1"), "say where the proxy is"),
+        (("--up", ".", "--key", KEY), "say where the proxy is"),
+        (("--proxy", "http://127.0.0.1:1", "--key", KEY), "whose histories"),
+        (("--proxy", "http://127.0.0.1:1", "--key", "12"), "64 lower-case hexadecimal"),
+        (("--up", "nowhere"), "nothing is there yet"),
+        (
+            ("--proxy", "http://proxy.example", "--key", KEY, "--data", "synthetic:N=30,M=20"),
+            "not encrypted",
+        ),
+    ],
+)
+def test_what_cannot_work_is_refused_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SettingsError, match=words):
+        call("--clients", 3, *arguments)
+
+
+def test_a_proxy_that_is_not_there_is_named() -> None:
+    address = ("--proxy", "http://127.0.0.1:1", "--key", KEY)
+    with pytest.raises(UnavailableError, match=r"127\.0\.0\.1:1"):
+        call("--clients", 3, *address, "--data", "synthetic:N=30,M=20")
+
+
+def make_result(compare_runs: int) -> SwarmResult:
+    data = synthetic_people(n_users=30, n_items=20)
+    catalogue = Catalogue.of(Item(str(number), "A film") for number in data.item_ids)
+    people = choose_people(data, catalogue, 10, split="random", seed=0)
+    settings = Settings(epochs=1)
+    noise = {"hr@10": Noise.of([0.3, 0.4, 0.5])} if compare_runs else {}
+    outcomes = {"sent": 9, "too late": 1}
+    seconds = {"sync": 2.0, "wait": 1.0}
+    return SwarmResult(
+        plan=Plan("http://127.0.0.1:1", bytes(32), 10, 1, 2, compare_runs=compare_runs),
+        people=people,
+        settings=settings,
+        rounds=[Round(4, outcomes, 0, 900, seconds, {"hr@10": 0.55}, noise)],
+        popularity={"hr@10": 0.25},
+        spent=250.0,
+        problems=["the proxy was away"],
+        account=account(settings.event(20), Crowd.of(9)),
+        seconds={"make": 1.0, "drive": 3.0, "compare": 0.0},
+    )
+
+
+def test_a_result_shows_both_sides_and_what_went_wrong(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    show(make_result(compare_runs=3))
+    shown = " ".join(capsys.readouterr().out.split())
+    for words in (
+        "0.5500",
+        "0.4000 ± 0.1000",
+        "+1.5 sd",
+        "Epoch 4, not sent: 1 too late",
+        "the proxy was away",
+    ):
+        assert words in shown
+    assert "Popularity alone: HR@10 0.2500" in shown
+    assert "Not promised" in shown
+
+
+def test_without_a_comparison_there_is_no_column_for_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    show(make_result(compare_runs=0))
+    shown = capsys.readouterr().out
+    assert "simulated" not in shown
+    assert "0.5500" in shown

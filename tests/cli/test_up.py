@@ -1,0 +1,222 @@
+"""`sottovoce up` and `sottovoce swarm` as a person tries them: real processes, real sockets."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+from typer.testing import CliRunner
+
+from sottovoce.cli.app import app
+from sottovoce.errors import SettingsError
+from sottovoce.experiments.live.standing import Standing, proxy_toml, server_toml, with_value
+from sottovoce.proxy import ProxySettings
+from sottovoce.server import Keys, ServerSettings
+from sottovoce.service import read_settings
+
+CLIENTS, EPOCHS, REPORTS = 20, 2, 100
+DATA = "synthetic:N=60,M=30,seed=0"
+
+
+def free_ports(number: int) -> list[int]:
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
+    ports = [probe.getsockname()[1] for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "sottovoce", *map(str, arguments)]
+
+
+def read_until(words: str, stream: IO[str]) -> list[str]:
+    seen = []
+    for line in stream:
+        seen.append(line)
+        if words in line:
+            return seen
+    raise AssertionError("".join(seen))
+
+
+@contextmanager
+def running(*arguments: object) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    """`sottovoce up ...` until it says that it runs; what it said on stdout."""
+    process = subprocess.Popen(
+        command("up", *arguments), stdout=subprocess.PIPE, stderr=sys.stderr, text=True
+    )
+    assert process.stdout is not None
+    try:
+        yield process, read_until("Ctrl-C", process.stdout)
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            process.wait(timeout=60)
+        process.stdout.close()
+
+
+def swarm(*arguments: object) -> str:
+    done = subprocess.run(
+        command("swarm", *arguments), check=True, capture_output=True, text=True, timeout=120
+    )
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_up_and_a_swarm_from_first_start_to_restart(tmp_path: Path) -> None:
+    folder, report = tmp_path / "here", tmp_path / "swarm.json"
+    port, server_port = free_ports(2)
+    options: tuple[object, ...] = ("--port", port, "--server-port", server_port)
+    options += ("--epoch-seconds", 600)
+    options += ("--target-clients", CLIENTS, "--least-clients", 5, "--epochs", EPOCHS + 1)
+    with running(folder, "--data", DATA, *options) as (process, said):
+        key = Keys.read(folder / "server" / "keys.json").verification_key.hex()
+        told = "".join(said)
+        assert f"http://127.0.0.1:{port}" in told
+        assert "only the local guarantee holds" in told
+        assert f"client init --proxy http://127.0.0.1:{port} --key {key} --limit 750" in told
+        assert f"sottovoce swarm --up {folder} --clients {CLIENTS}" in told
+        size = ("--clients", CLIENTS, "--epochs", EPOCHS, "--processes", 2)
+        shown = swarm("--up", folder, *size, "--compare-seeds", 3, "--json", report)
+        assert "by itself it protects nobody" in " ".join(shown.split())
+        check_report(json.loads(report.read_text()))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=60) == 0
+    with running(folder) as (process, said):
+        assert f"Verification key: {key}\n" in said
+        address = ("--proxy", f"http://127.0.0.1:{port}", "--key", key, "--data", DATA)
+        arguments = ("--clients", CLIENTS, "--epochs", 5, "--processes", 1, "--no-compare")
+        kept = tmp_path / "kept"
+        swarm(*address, *arguments, "--keep", kept, "--json", report)
+        # The training had one epoch left: it went on where it was, and then it was finished.
+        (only,) = json.loads(report.read_text())["epochs"]
+        assert (only["epoch"], only["sent"], only["simulated"]) == (3, CLIENTS, {})
+        assert len(list(kept.glob("*/ledger"))) == CLIENTS
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 0
+
+
+def check_report(found: dict[str, Any]) -> None:
+    assert [each["epoch"] for each in found["epochs"]] == [1, 2]
+    for each in found["epochs"]:
+        assert each["outcomes"] == {"sent": CLIENTS}
+        assert each["counted"] == CLIENTS * REPORTS
+        assert each["simulated"]["hr@10"]["runs"] == 3
+        assert 0 <= each["metrics"]["hr@10"] <= 1
+    assert found["ledgers_spent_at_most"] == EPOCHS * REPORTS * 2.5
+    assert found["privacy"]["spans"][-1]["pure"] == EPOCHS * REPORTS * 2.5
+    assert found["problems"] == []
+
+
+@pytest.mark.slow
+def test_if_one_ends_the_other_is_stopped_and_it_is_said(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        (server_port,) = free_ports(1)
+        ports = ("--port", taken.getsockname()[1], "--server-port", server_port)
+        done = subprocess.run(
+            command("up", tmp_path / "here", "--data", DATA, *ports),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert "sottovoce: the proxy ended by itself with code" in done.stderr
+    assert "proxy | " in done.stderr
+    with socket.create_server(("127.0.0.1", server_port)):
+        pass  # the server is gone as well
+
+
+RUNNER = CliRunner()
+
+
+def call(*arguments: object) -> None:
+    result = RUNNER.invoke(app, [str(argument) for argument in arguments])
+    if result.exception is not None:
+        raise result.exception
+
+
+def made(folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
+    """Set up and changed, but not run."""
+    monkeypatch.setattr("sottovoce.cli.up._run", lambda *_: None)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    call("up", folder, *arguments)
+
+
+def test_options_are_written_to_the_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "here"
+    made(folder, monkeypatch, "--data", DATA, "--preset", "strong", "--port", 20_001)
+    server = ServerSettings.read(server_toml(folder))
+    proxy = read_settings(proxy_toml(folder), ProxySettings)
+    keys = server.keys.read_bytes()
+    assert (proxy.listen.port, proxy.rate.batches_per_minute) == (20_001, 0)
+    assert proxy.server == f"http://127.0.0.1:{server.listen.port}"
+    assert max(server.heartbeat, proxy.poll_seconds) <= 1
+    assert (server.target_clients, server.least_clients, proxy.least_clients) == (0, 10, 10)
+    assert server.training.settings().epochs == 2
+    made(folder, monkeypatch, "--epochs", 7, "--target-clients", 33, "--server-port", 20_002)
+    server = ServerSettings.read(server_toml(folder))
+    proxy = read_settings(proxy_toml(folder), ProxySettings)
+    assert server.training.settings().epochs == 7
+    assert (server.target_clients, server.least_clients) == (33, 10)
+    assert proxy.server == "http://127.0.0.1:20002"
+    assert server.keys.read_bytes() == keys
+    standing = Standing.read(folder)
+    assert standing.proxy == "http://127.0.0.1:20001"
+    assert standing.data == DATA
+    with pytest.raises(SettingsError, match="in another folder"):
+        made(folder, monkeypatch, "--preset", "loudest")
+
+
+def test_a_first_start_that_was_cut_short_is_begun_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "here"
+    (folder / "unfinished" / "server").mkdir(parents=True)
+    (folder / "server").mkdir()
+    (folder / "up.json").touch()
+    made(folder, monkeypatch, "--data", DATA, "--min-interactions", 2)
+    assert not (folder / "unfinished").exists()
+    assert Standing.read(folder).min_interactions == 2
+
+
+def test_a_first_start_that_fails_can_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "here"
+    with pytest.raises(SettingsError, match="no preset"):
+        made(folder, monkeypatch, "--data", DATA, "--preset", "quiet")
+    with pytest.raises(SettingsError, match="nothing is there yet"):
+        Standing.read(folder)
+    made(folder, monkeypatch, "--data", DATA)
+    assert sorted(path.name for path in folder.iterdir()) == ["proxy", "server", "up.json"]
+
+
+def test_a_folder_of_somebody_else_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = tmp_path / "server" / "keys.json"
+    keys.parent.mkdir()
+    keys.write_text("precious")
+    with pytest.raises(SettingsError, match="server is in there; name a new or an empty folder"):
+        made(tmp_path, monkeypatch, "--data", DATA)
+    assert [path.name for path in tmp_path.iterdir()] == ["server"]
+    assert keys.read_text() == "precious"
+
+
+def test_with_value_prefers_the_line_that_counts() -> None:
+    text = "# a = 1\na = 2\n[t]\n# b = 3\n"
+    assert with_value(text, "", "a", 5) == "# a = 1\na = 5\n[t]\n# b = 3\n"
+    assert with_value(text, "t", "b", "x") == '# a = 1\na = 2\n[t]\nb = "x"\n'
+    with pytest.raises(SettingsError, match="no line for b"):
+        with_value(text, "", "b", 1)

@@ -1,0 +1,307 @@
+"""The swarm's parts and the benchmark of the live system, small and real."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from sottovoce.cli.app import app
+from sottovoce.cli.bench_live import show
+from sottovoce.data import Interactions, synthetic_people
+from sottovoce.errors import DataError, SettingsError, UnavailableError, UntrustedError
+from sottovoce.experiments.live.bench.counting import TakesAnything, measure_counting
+from sottovoce.experiments.live.bench.opening import DECRYPT, PARSED, RAW, SERVER
+from sottovoce.experiments.live.bench.process import cpu_seconds, most_resident, resident
+from sottovoce.experiments.live.bench.running import LiveResult, Plan, run_live
+from sottovoce.experiments.live.bench.world import PROXY, World
+from sottovoce.experiments.live.devices import SharedDownloads, sync_one
+from sottovoce.experiments.live.people import choose_people, on_catalogue, read_people
+from sottovoce.experiments.live.published import Published
+from sottovoce.experiments.live.simulated import Noise, simulate_from, training_of
+from sottovoce.experiments.live.swarm import Plan as SwarmPlan
+from sottovoce.mechanism import PRESETS, Settings, first_items
+from sottovoce.protocol import Catalogue, Item
+from sottovoce.server import InProcess
+from sottovoce.simulation import Plan as SimulationPlan
+from sottovoce.simulation import simulate
+from tests.client.world import ITEMS, FakeProxy, item
+from tests.client.world import World as ClientWorld
+
+PROC = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc, as on Linux")
+
+
+def catalogue_of(*ids: str) -> Catalogue:
+    return Catalogue.of(Item(name, "A film") for name in ids)
+
+
+def test_people_are_numbered_by_the_catalogue() -> None:
+    data = Interactions.from_lists("tiny", [[0, 1, 2], [2], [1, 3]], n_items=4)
+    data = Interactions(
+        "tiny", data.histories, data.user_ids, data.item_ids, timestamps=np.arange(6) * 10
+    )
+    found = on_catalogue(data, catalogue_of("9", "2", "1", "0"))
+    assert [found.histories[user].tolist() for user in range(3)] == [[1, 2, 3], [1], [2]]
+    assert found.timestamps is not None
+    assert found.timestamps.tolist() == [20, 10, 0, 30, 40]
+    assert found.histories.n_items == 4
+    assert found.item_ids.tolist() == ["9", "2", "1", "0"]
+
+
+def test_a_catalogue_of_other_things_is_refused() -> None:
+    data = Interactions.from_lists("tiny", [[0, 1]], n_items=2)
+    with pytest.raises(DataError, match="none of its 2 items is in the catalogue"):
+        on_catalogue(data, catalogue_of("a", "b"))
+
+
+def test_devices_are_not_told_what_their_owners_are_tested_on() -> None:
+    data = synthetic_people(n_users=40, n_items=30)
+    catalogue = catalogue_of(*(str(number) for number in data.item_ids))
+    people = choose_people(data, catalogue, 12, split="latest", seed=1)
+    test = people.candidates.split.test
+    assert people.train.n_users == 12
+    for user in range(12):
+        known = people.items_of(user)
+        whole = people.data.histories[user]
+        assert len(known) == len(whole) - 1
+        assert catalogue.items[test[user]].id not in known
+        assert {catalogue.numbers[name] for name in known} | {test[user]} == set(whole)
+
+
+def test_people_of_a_file_are_filtered() -> None:
+    assert read_people("ml-latest-small", 20).histories.n_items < 2_000
+    assert read_people("synthetic:N=10,M=20", 0).histories.n_users == 10
+
+
+def test_the_simulator_beside_a_swarm_is_the_simulator() -> None:
+    data = synthetic_people(n_users=60, n_items=30)
+    settings = Settings.preset("loudest", reports=5, epochs=2, factors=2, seed=3)
+    expected = simulate(data, SimulationPlan(settings)).epochs
+    catalogue = catalogue_of(*(str(number) for number in data.item_ids))
+    people = choose_people(data, catalogue, 60, split="random", seed=3)
+    same, other = simulate_from(first_items(settings, 30), 0, settings, people, 2)
+    assert [each["hr@10"] for each in same] == [each["hr@10"] for each in expected]
+    assert same != other
+
+
+def test_noise_of_one_run_has_no_distance() -> None:
+    assert Noise.of([0.5]).distance(0.7) is None
+    assert Noise.of([1.0, 2.0, 3.0]).distance(4.0) == 2.0
+
+
+@pytest.mark.parametrize("preset", ["paper", "hadamard", "loudest", "strong"])
+def test_settings_come_back_from_a_manifest(tmp_path: Path, preset: str) -> None:
+    world = World.make(tmp_path, items=30, reports=7)
+    manifest = world.signed.manifest
+    assert training_of(manifest, 3) == training_of(manifest, 3, Settings(reports=7))
+    known = training_of(manifest, 3, PRESETS[preset])
+    assert (known.reports, known.epochs, known.learning_rate) == (
+        7,
+        3,
+        PRESETS[preset].learning_rate,
+    )
+    assert known.build(30) == Settings(reports=7).build(30)
+
+
+@pytest.mark.parametrize("name", ["clients", "epochs", "processes"])
+def test_a_swarm_of_nothing_is_refused(name: str) -> None:
+    plan = SwarmPlan("http://127.0.0.1:1", bytes(32), clients=1, epochs=1, processes=1)
+    nothing: dict[str, Any] = {name: 0}
+    with pytest.raises(SettingsError, match=f"{name} must be at least 1, not 0"):
+        replace(plan, **nothing)
+
+
+class Time:
+    """Passes when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.slept: list[float] = []
+
+    def clock(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+def open_now() -> ClientWorld:
+    now = int(time.time())
+    return ClientWorld(opens=now - 100, closes=now + 1000)
+
+
+def test_a_busy_proxy_is_tried_again_and_the_batch_is_made_once(tmp_path: Path) -> None:
+    world, passing = open_now(), Time()
+    proxy = FakeProxy(world)
+    busy = iter([True, True, False])
+
+    def refuse(call: str) -> None:
+        if call == "send" and next(busy):
+            raise UnavailableError("429")
+
+    proxy.before = refuse
+    world.create(tmp_path / "c").close()
+    took = sync_one(tmp_path / "c", proxy, 10.0, clock=passing.clock, sleep=passing.sleep)
+    assert (took.outcome, took.tries, took.spent) == ("sent", 3, 10.0)
+    assert passing.slept == [0.1, 0.2]
+    assert len(proxy.received) == 1
+
+
+def test_a_proxy_that_stays_away_is_given_up(tmp_path: Path) -> None:
+    world, passing = open_now(), Time()
+    proxy = FakeProxy(world)
+
+    def refuse(call: str) -> None:
+        raise UnavailableError(f"no {call}")
+
+    proxy.before = refuse
+    world.create(tmp_path / "c").close()
+    took = sync_one(tmp_path / "c", proxy, 10.0, clock=passing.clock, sleep=passing.sleep)
+    assert (took.outcome, took.spent, took.problem) == ("unavailable", 0.0, "no manifest")
+    assert sum(passing.slept) <= 10.0
+    assert took.tries > 5
+
+
+def test_what_no_retry_mends_is_counted_as_failed(tmp_path: Path) -> None:
+    world = open_now()
+    other = FakeProxy(open_now())
+    world.create(tmp_path / "c").close()
+    took = sync_one(tmp_path / "c", other, 10.0)
+    assert (took.outcome, took.tries) == ("failed", 1)
+    assert took.problem.startswith("UntrustedError: ")
+
+
+def test_public_files_are_fetched_once_for_all(tmp_path: Path) -> None:
+    world = open_now()
+    proxy = FakeProxy(world)
+    shared = SharedDownloads(proxy)
+    for number in range(3):
+        with world.create(tmp_path / str(number)) as client:
+            client.record([item(number)])
+        assert sync_one(tmp_path / str(number), shared, 1.0).outcome == "sent"
+    counts = {call: proxy.calls.count(call) for call in proxy.calls}
+    assert counts == {"manifest": 3, "model": 1, "catalogue": 1, "send": 3}
+
+
+def test_the_next_epoch_is_waited_for() -> None:
+    world, passing = ClientWorld(), Time()
+    proxy = FakeProxy(world)
+    published = Published(proxy, world.verification_key, clock=passing.clock, sleep=passing.sleep)
+    assert len(published.catalogue(published.manifest()).items) == ITEMS
+    assert np.array_equal(published.items(published.manifest()), world.items(1))
+
+    def move_on(_: str) -> None:
+        if passing.now > 5:
+            proxy.publish(world.signed(2))
+
+    proxy.before = move_on
+    assert published.after(1, 10.0).manifest.epoch == 2
+    with pytest.raises(UnavailableError, match="epoch 2 was not applied within 7 seconds"):
+        published.after(2, 7.0)
+
+
+def test_a_manifest_of_somebody_else_is_not_believed() -> None:
+    with pytest.raises(UntrustedError):
+        Published(FakeProxy(ClientWorld()), bytes(range(32))).manifest()
+
+
+TINY = Plan(repeats=2, processes=2, chunk=300, batches=40, reports=10, items=20)
+
+
+@pytest.fixture(scope="module")
+def measured() -> LiveResult:
+    return run_live(TINY)
+
+
+@PROC
+@pytest.mark.slow
+def test_everything_is_measured(measured: LiveResult) -> None:
+    found = {(rate.what, rate.processes) for rate in measured.opening}
+    assert found == {(what, p) for what in (RAW, PARSED, DECRYPT, SERVER) for p in (1, 2)}
+    for rate in measured.opening:
+        assert len(rate.seconds) == TINY.repeats
+        assert 0 < rate.per_second.low <= rate.per_second.high
+        assert rate.of_raw.median == 1.0 or rate.what != RAW
+    intake = measured.intake
+    assert (intake.batches, intake.reports_each) == (40, 10)
+    assert 0 < intake.per_second.median < 1e6
+    assert 1 <= intake.per_sync.median <= 40
+    for memory in (*intake.memory, measured.counting.memory):
+        assert 1e6 < memory.start <= memory.most < 1e9
+    assert (measured.counting.reports, measured.counting.opened_for_real) == (600, False)
+
+
+@PROC
+@pytest.mark.slow
+def test_measurements_are_shown_and_written(
+    measured: LiveResult, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from sottovoce.cli import output
+
+    show(measured, output.results)
+    shown = capsys.readouterr().out
+    assert "opening stubbed" in shown
+    assert "Suite.decrypt" in shown
+    content = measured.as_dict()
+    assert json.loads(json.dumps(content)) == content
+
+
+@PROC
+@pytest.mark.slow
+def test_a_full_epoch_is_sealed_and_opened(tmp_path: Path) -> None:
+    world = World.make(tmp_path / "world", items=20, reports=10)
+    found = measure_counting(
+        world,
+        tmp_path,
+        reports=250,
+        chunk_reports=100,
+        processes=1,
+        for_real=True,
+        watch=lambda _: None,
+    )
+    assert (found.reports, found.opened_for_real) == (300, True)
+    assert found.opener is not None
+    assert found.opener > 1e6
+
+
+@pytest.mark.parametrize("for_real", [True, False])
+def test_what_is_counted_is_what_was_made(tmp_path: Path, for_real: bool) -> None:
+    world = World.make(tmp_path / "world", items=20, reports=10)
+    chunk = world.chunk(os.urandom(52 * 30))
+    if for_real:
+        (chunk,) = world.sealed_chunks(1, 30, 1)
+    opener = InProcess() if for_real else TakesAnything()
+    for name in ("first", "second"):
+        with world.fresh_server(tmp_path / name, opener) as server:
+            assert server.take_chunk(PROXY, chunk.epoch, chunk.name, chunk.encode())
+            (epoch,) = server.epochs()
+            assert (epoch.reports, epoch.undecodable) == (30, 0)
+
+
+@PROC
+def test_a_process_is_read_from_proc() -> None:
+    me = os.getpid()
+    assert abs(cpu_seconds(me) - time.process_time()) < 1.0
+    assert 1e6 < resident(me) <= most_resident(me)
+    with pytest.raises(SettingsError, match="/proc"):
+        cpu_seconds(2**30)
+
+
+@pytest.mark.parametrize("changes", [{"repeats": 0}, {"batches": 0}, {"chunk": 20_001}])
+def test_a_plan_that_measures_nothing_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(SettingsError):
+        Plan(**changes)
+
+
+def test_the_command_is_there() -> None:
+    shown = CliRunner().invoke(app, ["bench", "live", "--help"])
+    assert shown.exit_code == 0
+    assert "sottovoce bench live --quick" in shown.stdout
