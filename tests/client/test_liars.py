@@ -11,7 +11,6 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sottovoce.client import Client, Terms
-from sottovoce.client import learning as learning_module
 from sottovoce.errors import ProtocolError, UntrustedError
 from sottovoce.protocol import Catalogue, Item, SignedManifest, encode_items
 from tests.client.world import DAY, FACTORS, ITEMS, FakeProxy, World, charges, item
@@ -196,17 +195,6 @@ def test_terms_of_the_owner_bind_from_the_first_manifest_on(
 def test_all_that_changed_is_said_at_once() -> None:
     worse = Terms("loudest", 1.0, 1, 10).broken_by(Terms("coordinate", 2.0, 2, 9))
     assert len(worse) == 4
-
-
-def test_a_model_beyond_all_measure_is_not_even_asked_for(
-    told: Client, proxy: FakeProxy, world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(learning_module, "MAX_MODEL", 1000)
-    proxy.publish(world.signed(3))
-    before = len(proxy.calls)
-    with pytest.raises(ProtocolError, match="1000 at most"):
-        told.sync(proxy)
-    assert proxy.calls[before:] == ["manifest"]
 
 
 @pytest.mark.parametrize("key", [bytes(32), bytes([1]) + bytes(31)])

@@ -160,7 +160,7 @@ def test_the_json_has_the_fields_of_the_class_in_their_order() -> None:
         ({"loud": 9}, "loud must lie in 1..8"),
         ({"mechanism": "hadamard"}, "loud is a setting of 'loudest'"),
         ({"mechanism": "coordinate", "loud": 0}, "coordinate has no seed"),
-        ({"items": 2**24, "factors": 2**10}, "four-byte report"),
+        ({"items": 2**24, "factors": 8}, "its model may be"),
     ],
 )
 def test_what_no_device_could_work_with_is_refused(changes: dict[str, Any], words: str) -> None:

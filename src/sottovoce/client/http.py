@@ -22,15 +22,11 @@ from sottovoce.errors import (
 )
 from sottovoce.protocol.catalogue import MAX_CATALOGUE
 from sottovoce.protocol.manifest import MAX_SIGNED_MANIFEST
+from sottovoce.protocol.transfer import WRONG_EPOCH, is_for_later, read_capped
 
 HEADERS = {"User-Agent": "sottovoce", "Accept": "*/*", "Accept-Encoding": "identity"}
 TIMEOUT = httpx.Timeout(30.0, connect=10.0)
-WRONG_EPOCH = "urn:sottovoce:wrong-epoch"
-"""The `type` of the proxy's answer to a batch of an epoch that is not the present one."""
 MAX_PROBLEM = 16 * 1024
-_LATER = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS}
-_LONGEST_LENGTH = 18
-"""Digits of a body's announced length: Python refuses to convert thousands of them."""
 
 
 class HttpProxy:
@@ -79,7 +75,7 @@ class HttpProxy:
             try:
                 if response.status_code != wanted:
                     _refuse(response)
-                return _read(response, most) if most else b""
+                return read_capped(response, most) if most else b""
             finally:
                 response.close()
         except httpx.HTTPError as error:
@@ -93,7 +89,7 @@ def _refuse(response: httpx.Response) -> NoReturn:
     """Say what the status means for whoever sent this."""
     code = response.status_code
     told = f"{response.url}: the proxy answered {code}"
-    if code in _LATER or code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+    if is_for_later(code):
         raise UnavailableError(f"{told}; try again later")
     if code == HTTPStatus.GONE:
         raise ClosedError(f"{told}: the epoch is over")
@@ -106,22 +102,7 @@ def _refuse(response: httpx.Response) -> NoReturn:
 
 def _problem_type(response: httpx.Response) -> object:
     try:
-        problem = json.loads(_read(response, MAX_PROBLEM))
+        problem = json.loads(read_capped(response, MAX_PROBLEM))
     except (ProtocolError, ValueError, RecursionError):
         return None
     return problem.get("type") if isinstance(problem, dict) else None
-
-
-def _read(response: httpx.Response, most: int) -> bytes:
-    """The body as it came, given up as soon as it is longer: it is never held in memory."""
-    too_long = ProtocolError(f"{response.url}: longer than {most} bytes; it was not read")
-    announced = response.headers.get("content-length", "0")
-    if len(announced) > _LONGEST_LENGTH or (announced.isdecimal() and int(announced) > most):
-        raise too_long
-    body = bytearray()
-    # Raw: we asked for nothing compressed, and what is small on the way may be huge inside.
-    for piece in response.iter_raw():
-        if len(body) + len(piece) > most:
-            raise too_long
-        body += piece
-    return bytes(body)

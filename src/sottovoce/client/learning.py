@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from sottovoce.client.store import Store
     from sottovoce.protocol import Manifest
 
-MAX_MODEL = 512 * 1024 * 1024
-"""What a device will take in, whatever a server signs."""
-
 
 @dataclass(frozen=True, eq=False)
 class Edition:
@@ -87,10 +84,7 @@ def _check_order(newest: tuple[int, bytes] | None, signed: SignedManifest) -> No
 
 
 def _fetch_model(api: ProxyApi, signed: SignedManifest, sha256: bytes) -> bytes:
-    most = model_size(signed.manifest.items, signed.manifest.factors)
-    if most > MAX_MODEL:
-        raise ProtocolError(f"the model may be {most} bytes; a device takes {MAX_MODEL} at most")
-    return api.model(sha256, most)
+    return api.model(sha256, model_size(signed.manifest.items, signed.manifest.factors))
 
 
 def _fetched(store: Store, sha256: bytes, fetch: Callable[[bytes], bytes]) -> bytes:

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from sottovoce.errors import ProtocolError, SettingsError, UntrustedError
 from sottovoce.mechanism import MECHANISMS, Mechanism, MechanismName, Settings
 from sottovoce.protocol import strict
+from sottovoce.protocol.model import MAX_MODEL, model_size
 
 if TYPE_CHECKING:
     from typing import Any, Self
@@ -115,6 +116,9 @@ class Manifest:
         manifest = cls(**_checked(given))
         if manifest.opens >= manifest.closes:
             raise ProtocolError("manifest: the epoch closes before it opens")
+        largest = model_size(manifest.items, manifest.factors)
+        if largest > MAX_MODEL:
+            raise ProtocolError(f"manifest: its model may be {largest} bytes, beyond {MAX_MODEL}")
         _check_mechanism(manifest)
         return manifest
 

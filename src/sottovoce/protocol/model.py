@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 NAME = "item_matrix"
 _LONGEST_HEADER = 4096
+MAX_MODEL = 512 * 1024 * 1024
+"""Bytes: a manifest with a larger model is refused by every device and proxy alike."""
 _ALIGNED = 8
 """The numbers begin at a multiple of this: the header is padded with spaces."""
 

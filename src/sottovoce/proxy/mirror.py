@@ -12,16 +12,13 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sottovoce.errors import ProtocolError, UntrustedError
+from sottovoce.errors import UntrustedError
 from sottovoce.protocol import Catalogue, SignedManifest, decode_items, model_size
 
 if TYPE_CHECKING:
     from sottovoce.protocol import Manifest
     from sottovoce.proxy.store import Store
     from sottovoce.proxy.upstream import Upstream
-
-MAX_MODEL = 512 * 1024 * 1024
-"""The current model is held in memory."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +103,6 @@ class Mirror:
 
     def _model(self, manifest: Manifest) -> bytes:
         most = model_size(manifest.items, manifest.factors)
-        if most > MAX_MODEL:
-            raise ProtocolError(f"a model of {most} bytes; this proxy holds at most {MAX_MODEL}")
         data = self.model(manifest.model) or self._upstream.model(manifest.model, most)
         _check_hash(data, manifest.model, "model")
         decode_items(data, manifest.items, manifest.factors)

@@ -62,8 +62,10 @@ class Store:
         path = folder / NAME
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # SQLite gives its log the same rights as the database.
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            # SQLite gives its log the same rights as the database. One that is there is not
+            # opened: closing it would end the locks that SQLite has on it in this process.
+            with suppress(FileExistsError):
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         except OSError as error:
             raise StoreError(f"{path}: {error}; let the proxy write to its folder") from error
         with _as_store_errors(path), ExitStack() as opened:

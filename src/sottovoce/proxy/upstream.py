@@ -20,6 +20,7 @@ from sottovoce.errors import (
 )
 from sottovoce.protocol import MAX_SIGNED_MANIFEST, strict
 from sottovoce.protocol.catalogue import MAX_CATALOGUE
+from sottovoce.protocol.transfer import is_for_later, read_capped
 
 if TYPE_CHECKING:
     from sottovoce.protocol import Chunk
@@ -30,7 +31,6 @@ log = logging.getLogger("sottovoce")
 STATES = ("open", "closed", "applied")
 MAX_ANSWER = 4096
 """Bytes of an answer that is not a file."""
-_LATER = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS)
 
 
 class Upstream(Protocol):
@@ -114,7 +114,7 @@ class HttpUpstream:
                 method, self._url + path, headers=headers, content=content, follow_redirects=False
             ) as response:
                 _check_status(response, f"{method} {path}")
-                return _body(response, most)
+                return read_capped(response, most)
         except httpx.HTTPError as error:
             raise UnavailableError(
                 f"{self._url} cannot be reached: {type(error).__name__}: {error}"
@@ -128,21 +128,11 @@ def _check_status(response: httpx.Response, request: str) -> None:
         return
     if status == HTTPStatus.GONE:
         raise ClosedError(told)
-    if status in _LATER or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+    if is_for_later(status):
         raise UnavailableError(told)
     if status == HTTPStatus.UNAUTHORIZED:
         told += "; is this proxy's secret the one that the server knows?"
     raise RefusedError(told)
-
-
-def _body(response: httpx.Response, most: int) -> bytes:
-    """At most so many bytes, counted while they come, and never unpacked."""
-    body = bytearray()
-    for piece in response.iter_raw():
-        if len(body) + len(piece) > most:
-            raise ProtocolError(f"the server's answer is longer than {most} bytes")
-        body += piece
-    return bytes(body)
 
 
 def connect(settings: ProxySettings) -> tuple[httpx.Client, HttpUpstream]:

@@ -25,6 +25,7 @@ from sottovoce.errors import (
     UnavailableError,
     WrongEpochError,
 )
+from sottovoce.protocol.transfer import CLOSED, WRONG_EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -44,8 +45,8 @@ STATUS_OF = {
 }
 BLANK = "about:blank"
 KIND_OF = {
-    ClosedError: "urn:sottovoce:closed",
-    WrongEpochError: "urn:sottovoce:wrong-epoch",
+    ClosedError: CLOSED,
+    WrongEpochError: WRONG_EPOCH,
 }
 """The `type` of a problem, where its status alone does not say what to do."""
 _DIGITS = re.compile("[0-9]+")

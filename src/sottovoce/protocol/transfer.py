@@ -1,0 +1,40 @@
+"""What HTTP adds to the bytes: names of refusals, and bodies that are never longer than allowed."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from sottovoce.errors import ProtocolError
+
+if TYPE_CHECKING:
+    import httpx
+
+CLOSED = "urn:sottovoce:closed"
+"""The `type` of a problem: the epoch is over."""
+WRONG_EPOCH = "urn:sottovoce:wrong-epoch"
+"""The `type` of a problem: a batch of an epoch that is not the present one."""
+LATER = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS)
+"""What, beside every 5xx, means: the same again later."""
+_LONGEST_LENGTH = 18
+"""Digits of a body's announced length: Python refuses to convert thousands of them."""
+
+
+def is_for_later(status: int) -> bool:
+    """Whether the same request may succeed another time."""
+    return status in LATER or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+def read_capped(response: httpx.Response, most: int) -> bytes:
+    """The body as it came, given up as soon as it is longer: it is never held in memory."""
+    too_long = ProtocolError(f"{response.url}: longer than {most} bytes; it was not read")
+    announced = response.headers.get("content-length", "0")
+    if len(announced) > _LONGEST_LENGTH or (announced.isdecimal() and int(announced) > most):
+        raise too_long
+    body = bytearray()
+    # Raw: nothing compressed was asked for, and what is small on the way may be huge inside.
+    for piece in response.iter_raw():
+        if len(body) + len(piece) > most:
+            raise too_long
+        body += piece
+    return bytes(body)
