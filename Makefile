@@ -26,7 +26,7 @@ demo: $(READY)
 	$(BIN)/sottovoce demo
 
 test: $(READY)
-	$(BIN)/python -m pytest --cov --cov-report=term -q
+	$(BIN)/python -m pytest -n auto --dist loadfile --cov --cov-report=term -q
 
 nightly: $(READY)
 	SOTTOVOCE_LISTS=50000 $(BIN)/python -m pytest -q tests/live

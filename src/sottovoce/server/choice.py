@@ -37,6 +37,7 @@ def agree(transaction: Transaction, learning: Learning) -> None:
     training = learning.training.as_dict()
     settings = json.dumps(training, sort_keys=True)
     wanted = Chosen(settings, learning.catalogue.hash, learning.keys.verification_key)
+    transaction.one_at_a_time()
     chosen = transaction.chosen(lock=True)
     if chosen is None:
         transaction.choose(wanted)

@@ -133,13 +133,21 @@ MIGRATIONS: Sequence[Migration] = (_first,)
 """Number i brings a database of version i to version i + 1. Append; never change one."""
 
 _LOCK = 0x736F74746F
-"""Of PostgreSQL's advisory lock: workers that start at once migrate one after the other."""
+"""Of PostgreSQL's advisory lock."""
+
+
+def one_at_a_time(connection: Connection) -> None:
+    """Until this transaction ends no other worker passes here: they may all start at once.
+
+    SQLite has one writer anyway; on PostgreSQL a row that is not there yet cannot be locked.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
 
 
 def migrate(connection: Connection, migrations: Sequence[Migration] = MIGRATIONS) -> None:
     """Bring the database up to date, within the caller's transaction: all of it or nothing."""
-    if connection.dialect.name == "postgresql":
-        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
+    one_at_a_time(connection)
     version = _version(connection)
     if version > len(migrations):
         raise StoreError(

@@ -14,6 +14,7 @@ from sottovoce.server.store.schema import (
     epoch_keys,
     epochs,
     files,
+    one_at_a_time,
     sums,
     training,
     waiting,
@@ -71,6 +72,10 @@ class Transaction:
 
     def __init__(self, connection: Connection):
         self._connection = connection
+
+    def one_at_a_time(self) -> None:
+        """No other worker passes here until this transaction ends."""
+        one_at_a_time(self._connection)
 
     def chosen(self, *, lock: bool = False) -> Chosen | None:
         """What is trained. Locked, nobody else moves the epochs on."""
