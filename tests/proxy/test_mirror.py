@@ -45,10 +45,6 @@ def model_of_another_size(world: World) -> None:
     lie(world, signed(6, factors=3))
 
 
-def model_beyond_all_measure(world: World) -> None:
-    lie(world, signed(6, items=2**22, factors=2**8))
-
-
 def other_catalogue(world: World) -> None:
     other = Catalogue.of(Item(f"book-{number}", "Book") for number in range(3))
     lie(world, signed(6, catalogue=other.hash))
@@ -65,7 +61,7 @@ def rubbish(world: World) -> None:
 
 LIES = [
     forged, tampered, older, second_for_the_same_epoch, other_model, model_of_another_size,
-    model_beyond_all_measure, other_catalogue, catalogue_of_another_size, rubbish,
+    other_catalogue, catalogue_of_another_size, rubbish,
 ]  # fmt: skip
 
 
