@@ -1,5 +1,18 @@
 """What every result must be read against."""
 
+from sottovoce.baselines.als import MatrixFactorization
+from sottovoce.baselines.federated import Federated
+from sottovoce.baselines.neighbours import DPLCF
+from sottovoce.baselines.private_popularity import PrivatePopularity
+from sottovoce.baselines.ranking import rank
 from sottovoce.baselines.simple import Popularity, Random
 
-__all__ = ["Popularity", "Random"]
+__all__ = [
+    "DPLCF",
+    "Federated",
+    "MatrixFactorization",
+    "Popularity",
+    "PrivatePopularity",
+    "Random",
+    "rank",
+]

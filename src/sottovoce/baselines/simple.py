@@ -18,15 +18,20 @@ class Popularity:
     """Scores an item by how many people touched it: hard to beat, and it knows nobody."""
 
     counts: NDArray[np.float32]
+    n_users: int
 
     @classmethod
     def fit(cls, train: Histories) -> Popularity:
         """From the training histories alone."""
-        return cls(train.popularity().astype(np.float32))
+        return cls(train.popularity().astype(np.float32), train.n_users)
 
     def scores(self, users: NDArray[np.int64]) -> NDArray[np.float32]:
         """The same for everybody."""
         return np.broadcast_to(self.counts, (len(users), len(self.counts)))
+
+    def factors(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """One factor: everybody has 1 of it."""
+        return np.ones((self.n_users, 1), np.float32), self.counts[:, None]
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,7 @@ COMMANDS = {
     "audit": Lazy("audit", "sim"),
     "bench": Lazy("bench", "all"),
     "data": Lazy("data", "sim"),
+    "paper": Lazy("paper", "all"),
     "up": Lazy("up", "all"),
     "swarm": Lazy("swarm", "all"),
     "server": Lazy("server", "server"),

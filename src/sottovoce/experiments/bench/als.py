@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sottovoce.errors import MissingExtraError
+from sottovoce.baselines.als import als_class, implicit_alpha, one_blas_thread
 from sottovoce.experiments.bench.timing import Contender
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from sottovoce.mechanism import Settings
     from sottovoce.model import Histories
+
+__all__ = ["ALS", "als", "als_solver", "one_blas_thread"]
 
 ALS = "als"
 
 
 def als(histories: Histories, settings: Settings, threads: int) -> Contender:
-    """One iteration, users and then items, with its default solver; setup is not counted.
-
-    implicit's confidence is `alpha r` where the paper has `1 + alpha r`.
-    """
-    model = _als_class()(
+    """One iteration, users and then items, with its default solver; setup is not counted."""
+    model = als_class()(
         factors=settings.factors,
         regularization=settings.regularization,
-        alpha=1 + settings.alpha,
+        alpha=implicit_alpha(settings.alpha),
         iterations=1,
         num_threads=threads,
         random_state=settings.seed,
@@ -47,30 +44,5 @@ def als(histories: Histories, settings: Settings, threads: int) -> Contender:
 
 def als_solver() -> str:
     """How implicit solves by default, in words."""
-    model = _als_class()()
+    model = als_class()()
     return f"conjugate gradient, {model.cg_steps} steps" if model.use_cg else "Cholesky"
-
-
-def one_blas_thread() -> AbstractContextManager[Any]:
-    """For ALS, which has threads of its own: OpenBLAS beside them would only stand in their way."""
-    _als_class()  # loads every copy of OpenBLAS that there is to be limited
-    try:
-        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-    except ImportError as missing:
-        raise _missing("threadpoolctl") from missing
-    limits: AbstractContextManager[Any] = threadpool_limits(1, user_api="blas")
-    return limits
-
-
-def _als_class() -> Any:
-    try:
-        from implicit.cpu.als import AlternatingLeastSquares
-    except ImportError as missing:
-        raise _missing("implicit") from missing
-    return AlternatingLeastSquares
-
-
-def _missing(package: str) -> MissingExtraError:
-    return MissingExtraError(
-        f"the benchmark needs {package}, which is not installed: pip install 'sottovoce[bench]'"
-    )

@@ -1,0 +1,39 @@
+"""Everybody's vector in closed form, as each device solves it for itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sottovoce.model import user_vectors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from sottovoce.model import Histories
+
+USERS_PER_BLOCK = 8192
+"""Enough for whole-array arithmetic, few enough to fit beside the data."""
+
+
+def blocks_of(train: Histories) -> Iterator[Histories]:
+    """The same people in their order, some thousands at a time."""
+    for first in range(0, train.n_users, USERS_PER_BLOCK):
+        yield train.take(np.arange(first, min(first + USERS_PER_BLOCK, train.n_users)))
+
+
+def device_vectors(
+    V: NDArray[np.float32], train: Histories, *, alpha: float, regularization: float
+) -> NDArray[np.float32]:
+    """`model.user_vectors` for any number of people: the same bits, in bounded memory."""
+    X = np.empty((train.n_users, V.shape[1]), np.float32)
+    first = 0
+    for some in blocks_of(train):
+        X[first : first + some.n_users] = user_vectors(
+            V, some, alpha=alpha, regularization=regularization
+        )
+        first += some.n_users
+    return X

@@ -1,0 +1,129 @@
+"""The loops over bits, neighbours and Walsh rows, compiled."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import njit, prange, types
+from numba.extending import intrinsic
+
+from sottovoce.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+
+@contextmanager
+def threads_of(n: int | None) -> Iterator[None]:
+    """Run compiled loops on `n` threads; None: all that numba has."""
+    most = int(numba.config.NUMBA_NUM_THREADS)
+    if n is not None and not 1 <= n <= most:
+        raise SettingsError(f"threads must lie in 1..{most} on this machine, got {n}")
+    before = numba.get_num_threads()
+    numba.set_num_threads(n or most)
+    try:
+        yield
+    finally:
+        numba.set_num_threads(before)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def count_bits(typing_context: Any, word: Any) -> Any:  # noqa: ARG001 - numba's signature
+    """How many bits are set: one instruction, which numba has no name for."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
+        function = builder.module.declare_intrinsic("llvm.ctpop", [ir.IntType(64)])
+        return builder.call(function, arguments)
+
+    return types.int64(types.uint64), generate
+
+
+@njit(parallel=True, cache=True)  # type: ignore[untyped-decorator]
+def both_set(columns: NDArray[np.uint64], first: int, out: NDArray[np.int32]) -> None:
+    """`out[i, j]`: how many bits are set in both of the columns `first + i` and `j`."""
+    n, words = columns.shape
+    for j in prange(n):
+        b = columns[j]
+        for i in range(out.shape[0]):
+            a = columns[first + i]
+            total = 0
+            for w in range(words):
+                total += count_bits(a[w] & b[w])
+            out[i, j] = total
+
+
+@njit(parallel=True, cache=True)  # type: ignore[untyped-decorator]
+def sum_similarities(
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    users: NDArray[np.int64],
+    items: NDArray[np.int32],
+    similarity: NDArray[np.float32],
+    out: NDArray[np.float32],
+) -> None:
+    """`out[n, m]`: the similarities of item `items[n, m]` to those of user `users[n]`, summed.
+
+    In the order of the user's items, so that neither threads nor the other candidates matter.
+    A candidate of -1 is none.
+    """
+    for n in prange(users.shape[0]):
+        own = indices[indptr[users[n]] : indptr[users[n] + 1]]
+        for m in range(items.shape[1]):
+            total = np.float32(0)
+            if items[n, m] >= 0:
+                row = similarity[items[n, m]]
+                for j in own:
+                    total += row[j]
+            out[n, m] = total
+
+
+@njit(parallel=True, cache=True)  # type: ignore[untyped-decorator]
+def walsh_rows(
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    signs: NDArray[np.int32],
+    block: NDArray[np.int32],
+    out: NDArray[np.int32],
+) -> None:
+    """`out[u, r]`: row r of a Hadamard matrix times user u's items, each with its sign."""
+    for u in prange(out.shape[0]):
+        _walsh_row(indices[indptr[u] : indptr[u + 1]], signs, block, out[u])
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def _walsh_row(
+    items: NDArray[np.int32],
+    signs: NDArray[np.int32],
+    block: NDArray[np.int32],
+    row: NDArray[np.int32],
+) -> None:
+    """`block` is the matrix of a smaller size: an item adds one row of it, butterflies the rest."""
+    row[:] = 0
+    half = block.shape[0]
+    for i in items:
+        column = i & (half - 1)
+        _add(signs[i], block[column], row[i - column : i - column + half])
+    while half < row.shape[0]:
+        for low in range(0, row.shape[0], 2 * half):
+            _butterfly(row[low : low + half], row[low + half : low + 2 * half])
+        half *= 2
+
+
+# Functions of their own, on slices: so LLVM sees that these loops can be vectorised.
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def _add(sign: np.int32, values: NDArray[np.int32], out: NDArray[np.int32]) -> None:
+    for c in range(out.shape[0]):
+        out[c] += sign * values[c]
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def _butterfly(first: NDArray[np.int32], second: NDArray[np.int32]) -> None:
+    for c in range(first.shape[0]):
+        low, high = first[c], second[c]
+        first[c], second[c] = low + high, low - high

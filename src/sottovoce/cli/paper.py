@@ -1,0 +1,204 @@
+"""`sottovoce paper`: the paper's figures and tables run again, beside its numbers and ours."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table as RichTable
+
+from sottovoce.cli import output
+from sottovoce.data import load
+from sottovoce.errors import SettingsError
+from sottovoce.experiments.figures import figure_class
+from sottovoce.experiments.paper import (
+    EXPERIMENTS,
+    METHODS,
+    About,
+    Cell,
+    Runner,
+    Scale,
+    Store,
+    Table,
+    compute,
+    write_all,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Self
+
+    from sottovoce.data import Interactions
+
+app = typer.Typer(
+    name="paper",
+    help="The paper's figures and tables run again, beside its numbers and ours.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+QUICK_DATA = "synthetic:N=400,M=150,seed=0"
+WIDEST = 400
+"""Of a table, in characters."""
+INTERRUPTED = 130
+"""What a shell says of a program that was stopped by Ctrl-C."""
+
+WHAT = {
+    "fig2": "HR@10 by budget of a report and number of reports, for three crowds.",
+    "fig3": "Learning curves over 30 epochs.",
+    "table4": "HR@10 for three numbers of users and three of items.",
+    "table5": "Every method on the full set, with what it costs a person.",
+    "cost": "Bytes of one client in one epoch, counted on the real encodings.",
+    "frontier": "The least lifetime budget that reaches a quality, local and central.",
+    "all": "Everything.",
+}
+MORE = """
+
+    Every result is kept in DIR/cells as soon as it is known: stopped and started again, the same
+    command goes on where it was, and commands share what they have in common. Tables go to stdout
+    and, with pictures, to DIR; DIR/report.html shows everything that DIR holds.
+
+    \b
+    Examples:
+      sottovoce paper {name} --quick --out /tmp/quick
+      sottovoce paper {name} --data netflix-75k.parquet --out results
+      sottovoce paper {name} --data ml-20m --min-interactions 60 --out results --seeds 5
+"""
+
+
+class Bar:
+    """Progress over the work, not over the number of cells: some take a thousand times longer."""
+
+    def __init__(self, work: float):
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f}%"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=output.messages,
+            # Speed over all that was done: the last minute may have been one unusual method.
+            speed_estimate_period=24 * 3600,
+        )
+        self._task = self._progress.add_task("starting", total=work)
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def begin(self, cell: Cell) -> None:
+        """Says which."""
+        self._progress.update(self._task, description=escape(str(cell)))
+
+    def advance(self, work: float) -> None:
+        """Moves on."""
+        self._progress.advance(self._task, work)
+
+
+def _command(name: str) -> Callable[..., None]:
+    def run(
+        *,
+        out: Annotated[Path, typer.Option(help="Folder for results; continued if it is there.")],
+        data: Annotated[
+            str | None, typer.Option(help="A name from `sottovoce data list`, or a path.")
+        ] = None,
+        seeds: Annotated[int, typer.Option(min=1, help="Random splits: 0, 1, 2, ...")] = 3,
+        methods: Annotated[
+            list[str] | None,
+            typer.Option(help=f"Compute these alone; may be repeated. {', '.join(METHODS)}."),
+        ] = None,
+        min_interactions: Annotated[
+            int, typer.Option(min=0, help="Of users and items; the paper has 60 of ML-20M.")
+        ] = 0,
+        threads: Annotated[int | None, typer.Option(min=1, help="Default: all cores.")] = None,
+        quick: Annotated[
+            bool, typer.Option("--quick", help="Tiny subsets, two epochs: does everything run?")
+        ] = False,
+    ) -> None:
+        unknown = set(methods or ()) - set(METHODS)
+        if unknown:
+            raise SettingsError(
+                f"--methods: no {', '.join(sorted(unknown))}; there are {', '.join(METHODS)}"
+            )
+        source = data or (QUICK_DATA if quick else None)
+        if source is None:
+            raise SettingsError("--data: name the data to run on, or ask for --quick")
+        figure_class()
+        people = _read(source, min_interactions)
+        about = About.of(
+            people, source, min_interactions=min_interactions, quick=quick, seeds=seeds
+        )
+        store = Store.start(out, about)
+        runner = Runner(people, store, threads)
+        names = list(EXPERIMENTS) if name == "all" else [name]
+        _compute(names, runner, Scale.of(store.about, seeds=seeds), methods or [])
+        _show(store, names)
+
+    run.__doc__ = WHAT[name] + MORE.format(name=name)
+    return run
+
+
+for _name in WHAT:
+    app.command(_name)(_command(_name))
+
+
+@app.command()
+def report(
+    *, out: Annotated[Path, typer.Option(help="A folder with results of the other commands.")]
+) -> None:
+    """Write tables, pictures and report.html of a folder again, without computing anything.
+
+    \b
+    Example:
+      sottovoce paper report --out results
+    """  # noqa: D301 - typer reads \b
+    figure_class()
+    _show(Store.open(out), list(EXPERIMENTS))
+
+
+def _read(source: str, min_interactions: int) -> Interactions:
+    with output.messages.status(f"reading {escape(source)}"):
+        data = load(source)
+        return data.filter(min_interactions) if min_interactions else data
+
+
+def _compute(names: list[str], runner: Runner, scale: Scale, methods: list[str]) -> None:
+    experiments = [EXPERIMENTS[name] for name in names]
+    try:
+        compute(experiments, scale, runner, methods, Bar)
+    except KeyboardInterrupt:
+        output.messages.print(
+            "Stopped. What was computed is kept: the same command goes on from here."
+        )
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _show(store: Store, names: list[str]) -> None:
+    scale = Scale.of(store.about)
+    for name in names:
+        for table in EXPERIMENTS[name].tables(scale, store):
+            if table.filled:
+                _print(table)
+    output.results.print(escape(store.about.sentence()), highlight=False, soft_wrap=True)
+    write_all(store)
+    where = store.folder / "report.html"
+    output.messages.print(f"written: {escape(str(where))}", highlight=False, soft_wrap=True)
+
+
+def _print(table: Table) -> None:
+    shown = RichTable(title=escape(table.title), title_justify="left")
+    for place, heading in enumerate(table.headings):
+        shown.add_column(escape(heading), justify="right" if place else "left", overflow="fold")
+    for row in table.rows:
+        shown.add_row(*(escape(cell) for cell in row))
+    # Into a file or a pipe a table goes whole; only a terminal has an edge to fold it at.
+    console = output.results if output.results.is_terminal else Console(width=WIDEST)
+    console.print(shown)
+    for note in table.notes:
+        output.results.print(escape(note), highlight=False, soft_wrap=True)

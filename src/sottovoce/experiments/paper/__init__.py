@@ -1,0 +1,25 @@
+"""The paper's experiments run again: every figure and table, beside its numbers and ours."""
+
+from sottovoce.experiments.paper.cells import METHODS, Cell, Size
+from sottovoce.experiments.paper.experiments import EXPERIMENTS, Experiment, compute
+from sottovoce.experiments.paper.report import write_all
+from sottovoce.experiments.paper.running import Runner, Watch
+from sottovoce.experiments.paper.scale import Scale
+from sottovoce.experiments.paper.store import About, Store
+from sottovoce.experiments.paper.tables import Table
+
+__all__ = [
+    "EXPERIMENTS",
+    "METHODS",
+    "About",
+    "Cell",
+    "Experiment",
+    "Runner",
+    "Scale",
+    "Size",
+    "Store",
+    "Table",
+    "Watch",
+    "compute",
+    "write_all",
+]

@@ -1,0 +1,118 @@
+"""A cell: one number's whole origin. Equal cells have equal keys, whichever table asks for them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+from sottovoce.errors import SettingsError
+from sottovoce.mechanism import Settings
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from sottovoce.data.split import SplitRule
+
+Trained = Literal["paper", "hadamard", "loudest"]
+Method = Literal[
+    "paper", "hadamard", "loudest", "random", "popularity", "private-popularity", "mf", "fcf",
+    "dplcf", "cost",
+]  # fmt: skip
+TRAINED: tuple[Trained, ...] = get_args(Trained)
+"""The paper's system as it describes it, and our two mechanisms."""
+OURS: tuple[Trained, ...] = ("hadamard", "loudest")
+METHODS: tuple[Method, ...] = get_args(Method)
+VERSION = 1
+"""To be raised when a method changes so that old results no longer stand for it."""
+
+Value = float | int | bool | str
+
+
+@dataclass(frozen=True)
+class Size:
+    """How many users and items are drawn from the data; None takes all."""
+
+    users: int | None = None
+    items: int | None = None
+
+    def __str__(self) -> str:
+        return f"{_number(self.users)} users x {_number(self.items)} items"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is trained, on whom, and how it is tested."""
+
+    method: Method
+    size: Size
+    seed: int
+    """Of the split, the negatives and whatever the method draws."""
+    parameters: tuple[tuple[str, Value], ...] = ()
+    """The method's own, by name and in this order; of a training all its settings but the seed."""
+    draw: int = 0
+    """Seed of the subset: the paper draws its nine subsets once and splits them several times."""
+    split: SplitRule = "random"
+    negatives: int = 99
+    curve: bool = False
+    """Whether every epoch is evaluated, or the last alone."""
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise SettingsError(f"no method {self.method!r}; there are {', '.join(METHODS)}")
+
+    @classmethod
+    def make(cls, method: Method, size: Size, seed: int, **given: Any) -> Cell:
+        """A cell of a method that is not a training of ours, from its parameters by name."""
+        fixed = {name: given.pop(name) for name in ("draw", "split", "curve") if name in given}
+        return cls(method, size, seed, tuple(sorted(given.items())), **fixed)
+
+    @classmethod
+    def training(
+        cls,
+        method: Method,
+        size: Size,
+        settings: Settings,
+        seed: int,
+        *,
+        draw: int = 0,
+        split: SplitRule = "random",
+        curve: bool = False,
+    ) -> Cell:
+        """A cell of a training: whatever its settings' own seed is, the cell's one counts."""
+        parameters = tuple((k, v) for k, v in sorted(settings.as_dict().items()) if k != "seed")
+        return cls(method, size, seed, parameters, draw, split, curve=curve)
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """The parameters by name."""
+        return dict(self.parameters)
+
+    @property
+    def settings(self) -> Settings:
+        """Of a training."""
+        return Settings(**self.named, seed=self.seed)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**asdict(self), "parameters": self.named}
+
+    @property
+    def key(self) -> str:
+        """The same in every process and on every machine: 32 hexadecimal digits of a hash."""
+        written = json.dumps({"version": VERSION, **self.as_dict()}, sort_keys=True)
+        return hashlib.sha256(written.encode()).hexdigest()[:32]
+
+    def __str__(self) -> str:
+        named = self.named
+        how = "".join(
+            f", {short} {named[name]:g}"
+            for name, short in (("epsilon", "eps"), ("reports", "k"))
+            if name in named
+        )
+        return f"{self.method}{how}, {self.size}, seed {self.seed}"
+
+
+def _number(count: int | None) -> str:
+    return "all" if count is None else f"{count:,}"

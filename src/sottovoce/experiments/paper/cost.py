@@ -1,0 +1,85 @@
+"""What travels between one client and the proxy in one epoch: the bytes of the real encodings."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from sottovoce.mechanism import Settings, first_items
+from sottovoce.protocol import (
+    Batch,
+    Catalogue,
+    Item,
+    Manifest,
+    SignedManifest,
+    encode_items,
+    new_epoch_key,
+    public_key_of,
+    seal_reports,
+)
+
+if TYPE_CHECKING:
+    from sottovoce.data import Interactions
+
+UNSEALED = 4
+"""Bytes of one report before it is sealed."""
+_OPENS, _DAY = 1_800_000_000, 86_400
+
+
+def count_bytes(data: Interactions, reports: int, factors: int) -> dict[str, Any]:
+    """Encode one epoch of this catalogue for one client and measure it.
+
+    HTTP's headers are not counted. The catalogue travels once, not every epoch.
+    """
+    settings = Settings.preset("loudest", reports=reports, factors=factors)
+    catalogue = Catalogue.of(items_of(data))
+    model = encode_items(first_items(settings, len(catalogue.items)))
+    signed = _signed(settings, catalogue, sha256(model).digest())
+    assert signed.manifest.public_key is not None
+    plain = np.zeros(reports, np.uint32)
+    sealed = seal_reports(plain, signed.manifest.public_key, signed.hash)
+    batch = Batch(signed.manifest.epoch, signed.hash, bytes(16), sealed).encode()
+    return {
+        "items": len(catalogue.items),
+        "reports": reports,
+        "factors": factors,
+        "model": len(model),
+        "manifest": len(signed.encode()),
+        "catalogue_once": len(catalogue.raw),
+        "batch_sealed": len(batch),
+        "reports_unsealed": UNSEALED * reports,
+    }
+
+
+def items_of(data: Interactions) -> list[Item]:
+    """The data's items; where they have no titles, their ids."""
+    ids = [str(number) for number in data.item_ids.tolist()]
+    titles = ids if data.titles is None else [str(title) for title in data.titles]
+    return [Item(number, title or number) for number, title in zip(ids, titles, strict=True)]
+
+
+def _signed(settings: Settings, catalogue: Catalogue, model: bytes) -> SignedManifest:
+    """A manifest in the middle of a training; keys of this moment, sizes of any."""
+    manifest = Manifest(
+        epoch=10,
+        items=len(catalogue.items),
+        factors=settings.factors,
+        mechanism=settings.mechanism,
+        directions_seed=settings.seed,
+        loud=getattr(settings.build(len(catalogue.items)), "loud", 0),
+        epsilon=settings.epsilon,
+        reports=settings.reports,
+        alpha=settings.alpha,
+        regularization=settings.regularization,
+        model=model,
+        catalogue=catalogue.hash,
+        public_key=public_key_of(new_epoch_key()),
+        least_clients=1000,
+        opens=_OPENS,
+        closes=_OPENS + _DAY,
+        previous_reports=50_000 * settings.reports,
+    )
+    return SignedManifest.make(manifest, Ed25519PrivateKey.generate())

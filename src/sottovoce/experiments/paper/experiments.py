@@ -1,0 +1,90 @@
+"""The list of experiments, and how they are run: cells first, then everything that shows them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sottovoce.experiments.paper import (
+    benchmarks,
+    curves,
+    frontier,
+    sizes,
+    trade_off,
+    traffic,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+    from contextlib import AbstractContextManager
+
+    from matplotlib.figure import Figure
+
+    from sottovoce.experiments.paper.cells import Cell
+    from sottovoce.experiments.paper.running import Runner, Watch
+    from sottovoce.experiments.paper.scale import Scale
+    from sottovoce.experiments.paper.store import Store
+    from sottovoce.experiments.paper.tables import Table
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One figure or table of the paper, or one of ours."""
+
+    name: str
+    title: str
+    cells: Callable[[Scale], list[Cell]]
+    tables: Callable[[Scale, Store], list[Table]]
+    draw: Callable[[Scale, Store, Figure], None]
+    picture: tuple[float, float]
+    """In inches."""
+    then: Callable[[Scale, Store], list[Cell]] = lambda _scale, _store: []
+    """Cells that are only known once the others are."""
+
+
+EXPERIMENTS = {
+    each.NAME: Experiment(
+        each.NAME,
+        each.TITLE,
+        each.cells,
+        each.tables,
+        each.draw,
+        picture,
+        getattr(each, "reported", lambda _scale, _store: []),
+    )
+    for each, picture in (
+        (trade_off, (10.0, 10.0)),
+        (curves, (9.0, 6.5)),
+        (sizes, (8.0, 7.0)),
+        (benchmarks, (8.0, 6.5)),
+        (traffic, (8.0, 3.5)),
+        (frontier, (10.0, 4.6)),
+    )
+}
+
+
+def compute(
+    experiments: Iterable[Experiment],
+    scale: Scale,
+    runner: Runner,
+    methods: Collection[str],
+    watch: Callable[[float], AbstractContextManager[Watch]],
+) -> int:
+    """Everything that is missing; a watch is made for each of the two stages, from its work."""
+    chosen = list(experiments)
+    done = _stage([cell for each in chosen for cell in each.cells(scale)], runner, methods, watch)
+    later = [cell for each in chosen for cell in each.then(scale, runner.store)]
+    return done + _stage(later, runner, methods, watch)
+
+
+def _stage(
+    cells: list[Cell],
+    runner: Runner,
+    methods: Collection[str],
+    watch: Callable[[float], AbstractContextManager[Watch]],
+) -> int:
+    missing = runner.missing(cell for cell in cells if not methods or cell.method in methods)
+    if not missing:
+        return 0
+    with watch(sum(map(runner.work_of, missing))) as looking_on:
+        return runner.run(missing, looking_on)

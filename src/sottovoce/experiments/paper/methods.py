@@ -1,0 +1,123 @@
+"""From a cell to its result: each method trained, ranked and accounted for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sottovoce.data import leave_one_out
+from sottovoce.evaluation import rank_factors, sample_candidates, summary
+from sottovoce.experiments.paper.cells import TRAINED
+from sottovoce.experiments.paper.cost import count_bytes
+from sottovoce.privacy import Crowd, Reporting, central_epsilon
+from sottovoce.privacy.account import DELTA
+from sottovoce.simulation import Plan, simulate
+from sottovoce.simulation.run import evaluate_popularity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sottovoce.data import Interactions
+    from sottovoce.evaluation import Candidates
+    from sottovoce.experiments.paper.cells import Cell
+    from sottovoce.mechanism import Settings
+
+MARKS = (1, 2, 5, 10, 20)
+"""The epochs of a curve at which its budget is accounted for, beside the last."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What a method is given beside its cell."""
+
+    data: Interactions
+    """The subset."""
+    threads: int | None = None
+    on_part: Callable[[float], None] = lambda _: None
+    """Told which part of the cell is done, 0 to 1."""
+
+
+def run_cell(cell: Cell, bench: Bench) -> dict[str, Any]:
+    """Metrics, and for private methods the lifetime budget: ready for JSON."""
+    if cell.method == "cost":
+        return count_bytes(bench.data, cell.named["reports"], cell.named["factors"])
+    if cell.method in TRAINED:
+        return _trained(cell, bench)
+    split = leave_one_out(bench.data, cell.split, cell.seed)
+    candidates = sample_candidates(split, cell.negatives, cell.seed)
+    return {"final": _baseline(cell, candidates, bench.threads), **_fixed_budget(cell, bench)}
+
+
+def _trained(cell: Cell, bench: Bench) -> dict[str, Any]:
+    settings = cell.settings
+    plan = Plan(
+        settings,
+        cell.split,
+        cell.negatives,
+        threads=bench.threads,
+        evaluate_every=1 if cell.curve else 0,
+    )
+    run = simulate(
+        bench.data,
+        plan,
+        on_epoch=lambda record: bench.on_part(record["epoch"] / settings.epochs),
+    )
+    marks = [mark for mark in MARKS if mark < settings.epochs] if cell.curve else []
+    budgets = {str(T): budget_of(settings, T, bench.data) for T in [*marks, settings.epochs]}
+    result: dict[str, Any] = {"final": run.final, "popularity": run.popularity, "budgets": budgets}
+    if cell.curve:
+        result["curve"] = [
+            {name: value for name, value in record.items() if name != "seconds"}
+            for record in run.epochs
+        ]
+    return result
+
+
+def budget_of(settings: Settings, epochs: int, data: Interactions) -> dict[str, float | None]:
+    """Lifetime, of somebody who took part in every epoch, alone and hidden in the crowd."""
+    return _spent(replace(settings, epochs=epochs).event(data.histories.n_items), data)
+
+
+def _spent(event: Reporting, data: Interactions) -> dict[str, float | None]:
+    crowd = Crowd.of(data.histories.n_users)
+    central = None if crowd is None else central_epsilon(event, crowd, DELTA)
+    return {"local": event.pure, "central": central}
+
+
+def _fixed_budget(cell: Cell, bench: Bench) -> dict[str, Any]:
+    """Of the private baselines. A whole randomised row is no report of ours: no central figure."""
+    named = cell.named
+    if cell.method == "private-popularity":
+        # Its report is a sign through the coin, as the accountant knows it.
+        spent = _spent(Reporting(named["epsilon"], named["reports"], 1), bench.data)
+    elif cell.method == "dplcf":
+        spent = {"local": named["epsilon"] * bench.data.histories.n_items, "central": None}
+    else:
+        return {}
+    return {"budgets": {"1": spent}}
+
+
+def _baseline(cell: Cell, candidates: Candidates, threads: int | None) -> dict[str, float]:
+    train = candidates.split.train
+    if cell.method == "popularity":
+        return evaluate_popularity(candidates)
+    if cell.method == "random":
+        # All scores alike: ties are broken by a fair coin, so this is chance to the last digit.
+        alike = np.zeros((train.n_users, 1), np.float32), np.zeros((train.n_items, 1), np.float32)
+        return summary(rank_factors(*alike, candidates))
+    # Here and not above: the cells that need no such library must run without it.
+    from sottovoce import baselines
+
+    named = cell.named
+    model: Any
+    if cell.method == "private-popularity":
+        model = baselines.PrivatePopularity.fit(train, **named, seed=cell.seed)
+    elif cell.method == "mf":
+        model = baselines.MatrixFactorization.fit(train, **named, seed=cell.seed, threads=threads)
+    elif cell.method == "fcf":
+        model = baselines.Federated.fit(train, cell.settings, threads=threads)
+    else:
+        model = baselines.DPLCF.fit(train, **named, seed=cell.seed, threads=threads)
+    return summary(baselines.rank(model, candidates))

@@ -1,0 +1,167 @@
+"""Ways to spend a budget: which are tried, which of them are worth showing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import TYPE_CHECKING, Literal
+
+from sottovoce.experiments.paper.cells import TRAINED, Cell, Size
+from sottovoce.experiments.paper.scale import CHOOSING, drawn_with
+from sottovoce.experiments.paper.tables import METRIC, budget_in, metric_of
+from sottovoce.mechanism import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
+    from sottovoce.experiments.paper.cells import Method
+    from sottovoce.experiments.paper.scale import Scale
+    from sottovoce.experiments.paper.store import Store
+
+View = Literal["local", "central"]
+VIEWS: tuple[View, ...] = ("local", "central")
+SMALL_FACTORS, SMALL_ALPHAS = (1, 5), (1.0, 4.0)
+COUNTED: Method = "private-popularity"
+COUNTED_MOST = 100
+"""Reports of a person, at most, that only count."""
+SHOWN: tuple[Method, ...] = (*TRAINED, COUNTED)
+
+
+@dataclass(frozen=True)
+class Option:
+    """One way to spend a budget: a method at some setting, stopped after some epoch."""
+
+    chosen_by: Cell
+    """On the split for choosing."""
+    epoch: int | None = None
+    """Of a curve; None is the end."""
+
+    @property
+    def method(self) -> Method:
+        """Whose."""
+        return self.chosen_by.method
+
+    def cell(self, seed: int) -> Cell:
+        """The same on another split."""
+        return replace(self.chosen_by, seed=seed, draw=drawn_with(seed))
+
+    def about(self) -> dict[str, float]:
+        """Its setting in the paper's letters; popularity has no factors and no epochs."""
+        named = self.chosen_by.named
+        return {
+            "epsilon": named["epsilon"],
+            "reports": named["reports"],
+            "epochs": self.epoch or named.get("epochs", 1),
+            "factors": named.get("factors", 0),
+            "alpha": named.get("alpha", 0.0),
+        }
+
+
+@dataclass(frozen=True)
+class Point:
+    """What an option costs and what it is worth."""
+
+    option: Option
+    local: float
+    central: float
+    quality: float
+
+    def cost(self, view: View) -> float:
+        """In one of the two views."""
+        return self.local if view == "local" else self.central
+
+
+def best(points: Iterable[Point], view: View) -> list[Point]:
+    """Those that nothing cheaper, or as cheap, is as good as: dearer and better step by step."""
+    kept: list[Point] = []
+    for point in sorted(points, key=lambda point: (point.cost(view), -point.quality)):
+        if not kept or point.quality > kept[-1].quality:
+            kept.append(point)
+    return kept
+
+
+def options(scale: Scale) -> list[Option]:
+    """Figure 2's trainings on its largest crowd, a grid of trainings with one report, counting."""
+    return [*_large(scale), *_small(scale), *_counting(scale)]
+
+
+def choose(scale: Scale, store: Store) -> list[Option]:
+    """For each mechanism, what is on either frontier on the splits for choosing."""
+    chosen: list[Option] = []
+    for method in SHOWN:
+        points = [
+            point
+            for option in options(scale)
+            if option.method == method and (point := tried(option, store))
+        ]
+        kept = [point for view in VIEWS for point in best(points, view)]
+        chosen += dict.fromkeys(point.option for point in kept)
+    return chosen
+
+
+def least_budget(
+    points: Iterable[Point], method: Method, view: View, target: float
+) -> float | None:
+    """Of one mechanism's points that are good enough; None where none is."""
+    enough = [
+        point.cost(view)
+        for point in points
+        if point.option.method == method and point.quality >= target
+    ]
+    return min(enough, default=None)
+
+
+def _large(scale: Scale) -> Iterator[Option]:
+    for method, epsilon, k in product(TRAINED, scale.epsilons, scale.reports):
+        if k > 1:
+            yield Option(scale.trained(method, largest(scale), epsilon, k)(CHOOSING))
+
+
+def _small(scale: Scale) -> Iterator[Option]:
+    """One training with every epoch evaluated stands for all that stop earlier."""
+    epochs = scale.marks[-1]
+    for method, epsilon in product(TRAINED, scale.small_epsilons):
+        common: dict[str, Any] = {"epsilon": epsilon, "reports": 1, "epochs": epochs}
+        some = [Settings.preset("paper", **common)]
+        if method != "paper":
+            some = [
+                Settings.preset(method, factors=factors, alpha=alpha, **common)
+                for factors, alpha in product(SMALL_FACTORS, SMALL_ALPHAS)
+            ]
+        for settings, mark in product(some, scale.marks):
+            cell = Cell.training(
+                method, largest(scale), settings, CHOOSING, draw=CHOOSING, curve=True
+            )
+            yield Option(cell, None if mark == epochs else mark)
+
+
+def _counting(scale: Scale) -> Iterator[Option]:
+    """Popularity under the same kind of budget: what knowing nobody's taste would cost."""
+    for epsilon, reports in product(scale.small_epsilons, (*scale.marks, COUNTED_MOST)):
+        yield Option(
+            Cell.make(
+                COUNTED, largest(scale), CHOOSING, draw=CHOOSING, epsilon=epsilon, reports=reports
+            )
+        )
+
+
+def largest(scale: Scale) -> Size:
+    """The largest crowd of figure 2."""
+    return Size(scale.users[-1], scale.smallest_items)
+
+
+def tried(option: Option, store: Store) -> Point | None:
+    """What an option came to on the split for choosing, if it has been computed."""
+    result = store.get(option.chosen_by)
+    if result is None:
+        return None
+    spent = budget_in(result, option.epoch)
+    return point_of(option, spent, metric_of(result, METRIC, option.epoch))
+
+
+def point_of(option: Option, spent: dict[str, float | None], quality: float) -> Point:
+    """An option with its budgets; somebody without a crowd has the local one alone."""
+    local, central = spent["local"], spent["central"]
+    assert local is not None
+    return Point(option, local, local if central is None else central, quality)

@@ -1,0 +1,127 @@
+"""How large the experiments are: the paper's sizes, or tiny ones to see that everything runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sottovoce.experiments.paper.cells import Cell
+from sottovoce.experiments.paper.rules import MF, settings_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from sottovoce.data.split import SplitRule
+    from sottovoce.experiments.paper.cells import Size, Trained
+    from sottovoce.experiments.paper.store import About
+
+    Family = Callable[[int], Cell]
+
+CHOOSING = 1000
+"""The seed on which settings are chosen; from here on nothing is ever reported."""
+EPSILON = 2.5
+"""The paper's budget of one report, where it is not what is varied."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The grid of every experiment; a `Family` below gives the cell of each seed."""
+
+    about: About
+    seeds: range
+    """Of the splits that are reported."""
+    users: tuple[int, ...] = (1_000, 10_000, 50_000)
+    items: tuple[int | None, ...] = (1_000, 5_000, None)
+    curve_users: tuple[int, ...] = (10_000, 50_000)
+    epsilons: tuple[float, ...] = (0.5, 1.0, 2.5, 6.0)
+    reports: tuple[int, ...] = (1, 50, 100, 250)
+    curve_reports: tuple[int, ...] = (50, 100)
+    full_reports: tuple[int, ...] = (100, 250)
+    table4_reports: int = 100
+    epochs: int = 20
+    curve_epochs: int = 30
+    marks: tuple[int, ...] = (1, 2, 5, 10, 20)
+    """Epochs after which a training with one report may stop, for the frontier."""
+    small_epsilons: tuple[float, ...] = (0.5, 1.0, 2.5, 5.0, 10.0)
+    iterations: int = MF["iterations"]
+
+    @classmethod
+    def of(cls, about: About, seeds: int | None = None) -> Scale:
+        """What this data is large enough for; as many splits as there are, or only the first."""
+        splits = range(about.seeds if seeds is None else seeds)
+        if about.quick:
+            return _quick(about, splits)
+        users = tuple(n for n in cls.users if n <= about.users) or (about.users,)
+        items = (*(m for m in cls.items if m is not None and m < about.items), None)
+        curve_users = tuple(n for n in cls.curve_users if n <= about.users) or users[-1:]
+        return cls(about, splits, users=users, items=items, curve_users=curve_users)
+
+    @property
+    def smallest_items(self) -> int | None:
+        """Figures 2 and 3 use the small item set."""
+        return self.items[0]
+
+    def trained(
+        self,
+        method: Trained,
+        size: Size,
+        epsilon: float,
+        reports: int,
+        *,
+        epochs: int | None = None,
+        curve: bool = False,
+        split: SplitRule = "random",
+    ) -> Family:
+        """One training of each seed, set by the fixed rules."""
+        settings = settings_of(
+            method,
+            epsilon,
+            reports,
+            epochs or self.epochs,
+            users=size.users or self.about.users,
+        )
+        return lambda seed: Cell.training(
+            method, size, settings, seed, draw=drawn_with(seed), split=split, curve=curve
+        )
+
+    def ceiling(self, size: Size, split: SplitRule = "random") -> Family:
+        """MF-NP."""
+        parameters = {**MF, "iterations": self.iterations}
+        return lambda seed: Cell.make(
+            "mf", size, seed, draw=drawn_with(seed), split=split, **parameters
+        )
+
+    def popularity(self, size: Size, split: SplitRule = "random") -> Family:
+        """What everybody touches."""
+        return lambda seed: Cell.make("popularity", size, seed, draw=drawn_with(seed), split=split)
+
+    def all_of(self, families: Iterable[Family]) -> list[Cell]:
+        """Every reported cell of these."""
+        return [family(seed) for family in families for seed in self.seeds]
+
+
+def drawn_with(seed: int) -> int:
+    """Reported splits are of one subset, as in the paper; settings are chosen on another one."""
+    return 0 if seed < CHOOSING else seed
+
+
+def _quick(about: About, splits: range) -> Scale:
+    few, items = min(150, about.users), min(60, about.items - 1)
+    users = (few, min(300, about.users)) if about.users > few else (few,)
+    return Scale(
+        about,
+        splits,
+        users=users,
+        items=(items, None),
+        curve_users=users[-1:],
+        epsilons=(1.0, 6.0),
+        reports=(1, 20),
+        curve_reports=(20,),
+        full_reports=(20,),
+        table4_reports=20,
+        epochs=2,
+        curve_epochs=3,
+        marks=(1, 2),
+        small_epsilons=(1.0, 10.0),
+        iterations=2,
+    )

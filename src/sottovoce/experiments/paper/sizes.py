@@ -1,0 +1,90 @@
+"""Table 4: nine subsets, three numbers of users and three of items."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sottovoce.experiments.paper import published
+from sottovoce.experiments.paper.cells import OURS, TRAINED, Size
+from sottovoce.experiments.paper.scale import EPSILON
+from sottovoce.experiments.paper.style import COLOURS, bars
+from sottovoce.experiments.paper.tables import (
+    NAMES,
+    Reader,
+    Table,
+    number,
+    record,
+    shown,
+    signed,
+    verdict,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from sottovoce.experiments.paper.cells import Cell
+    from sottovoce.experiments.paper.scale import Family, Scale
+    from sottovoce.experiments.paper.store import Store
+
+NAME = "table4"
+TITLE = "Table 4: users and items"
+
+
+def cells(scale: Scale) -> list[Cell]:
+    """Trainings, the ceiling and popularity of each subset."""
+    return scale.all_of(
+        family for size in _sizes(scale) for family in _families(scale, size).values()
+    )
+
+
+def tables(scale: Scale, store: Store) -> list[Table]:
+    """A row for each subset."""
+    reader = Reader(store, scale)
+    rows, records, gains = [], [], []
+    for size in _sizes(scale):
+        family = _families(scale, size)
+        found = {name: reader.interval(each) for name, each in family.items()}
+        items = size.items or scale.about.items
+        for name, interval in found.items():
+            records += record(interval, users=size.users, items=items, method=name)
+        gain = {method: reader.gain(family[method], family["paper"]) for method in OURS}
+        gains += [(method, f"{size.users:,} x {items:,}", gain[method]) for method in OURS]
+        said = published.TABLE4.get((size.users or 0, size.items))
+        rows.append(
+            (
+                f"{size.users:,}", f"{items:,}", number(said),
+                *(shown(found[method]) for method in TRAINED), signed(gain["loudest"]),
+                shown(found["mf"]), shown(found["popularity"]),
+            )
+        )  # fmt: skip
+    headings = (
+        "users", "items", "paper", *(NAMES[method] for method in TRAINED),
+        "loudest - preset paper", "MF-NP", "popularity",
+    )  # fmt: skip
+    how = f"eps {EPSILON:g}, k {scale.table4_reports}, {scale.epochs} epochs"
+    return [Table(NAME, f"{TITLE}: HR@10, {how}", headings, rows, records, verdict(gains))]
+
+
+def draw(scale: Scale, store: Store, figure: Figure) -> None:
+    """Bars for each subset."""
+    reader, sizes = Reader(store, scale), _sizes(scale)
+    series = {}
+    for name in (*TRAINED, "mf", "popularity"):
+        found = [reader.interval(_families(scale, size)[name]) for size in sizes]
+        series[NAMES[name]] = [None if each is None else each.mean for each in found]
+    axes = figure.subplots()
+    labels = [f"{size.users:,} x {size.items or scale.about.items:,}" for size in sizes]
+    bars(axes, labels, series, [COLOURS[name] for name in (*TRAINED, "mf", "popularity")])
+    axes.set(xlabel="HR@10", ylabel="users x items")
+    axes.legend(loc="lower right", fontsize=8)
+
+
+def _sizes(scale: Scale) -> list[Size]:
+    return [Size(users, items) for users in scale.users for items in scale.items]
+
+
+def _families(scale: Scale, size: Size) -> dict[str, Family]:
+    trained: dict[str, Family] = {
+        method: scale.trained(method, size, EPSILON, scale.table4_reports) for method in TRAINED
+    }
+    return {**trained, "mf": scale.ceiling(size), "popularity": scale.popularity(size)}

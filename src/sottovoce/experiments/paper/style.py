@@ -1,0 +1,60 @@
+"""What the pictures share: colours, curves with their intervals, horizontal lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sottovoce.evaluation import Interval
+
+COLOURS = {
+    "paper": "#b3402a",
+    "hadamard": "#4f9d69",
+    "loudest": "#1b6ca8",
+    "private-popularity": "#8a6fb0",
+    "mf": "#222222",
+    "popularity": "#888888",
+}
+
+
+def lines(
+    axes: Any, points: Sequence[tuple[float, Interval | None]], label: str, colour: str
+) -> None:
+    """A curve through the points that are known, with their 95% intervals as a band."""
+    known = [(x, interval) for x, interval in points if interval is not None]
+    if not known:
+        return
+    xs = [x for x, _ in known]
+    means = [interval.mean for _, interval in known]
+    widths = [interval.half_width or 0.0 for _, interval in known]
+    marker = "o" if len(xs) < 12 else None
+    axes.plot(xs, means, marker=marker, markersize=3, color=colour, label=label)
+    low = [mean - width for mean, width in zip(means, widths, strict=True)]
+    high = [mean + width for mean, width in zip(means, widths, strict=True)]
+    axes.fill_between(xs, low, high, alpha=0.2, color=colour, linewidth=0)
+
+
+def level(axes: Any, interval: Interval | None, label: str) -> None:
+    """Something that does not depend on what the axis varies."""
+    if interval is not None:
+        colour = COLOURS["mf" if label == "MF-NP" else "popularity"]
+        axes.axhline(interval.mean, linestyle="--", linewidth=1, color=colour, label=label)
+
+
+def bars(
+    axes: Any,
+    labels: Sequence[str],
+    series: Mapping[str, Sequence[float | None]],
+    colours: Sequence[str],
+) -> None:
+    """Horizontal, a group for each label, from the top down; what is not known leaves a gap."""
+    height = 0.8 / len(series)
+    for place, (name, values) in enumerate(series.items()):
+        at = [row - 0.4 + (place + 0.5) * height for row in range(len(labels))]
+        lengths = [0.0 if value is None else value for value in values]
+        axes.barh(at, lengths, height=height, label=name, color=colours[place % len(colours)])
+    axes.set_yticks(range(len(labels)), labels)
+    axes.invert_yaxis()
+    axes.grid(axis="x", alpha=0.3)

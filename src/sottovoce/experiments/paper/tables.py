@@ -1,0 +1,172 @@
+"""Tables as data, the same for a terminal, CSV, JSON and HTML; and means over the splits."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sottovoce.evaluation import Interval
+from sottovoce.experiments.paper.cells import OURS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from sottovoce.experiments.paper.cells import Cell
+    from sottovoce.experiments.paper.scale import Scale
+    from sottovoce.experiments.paper.store import Store
+
+    Family = Callable[[int], Cell]
+
+METRIC = "hr@10"
+NOTHING = "-"
+NAMES = {
+    "paper": "preset paper",
+    "hadamard": "hadamard",
+    "loudest": "loudest",
+    "private-popularity": "private popularity",
+    "mf": "MF-NP",
+    "popularity": "popularity",
+}
+"""What the columns are called."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """What is shown, and every number behind it."""
+
+    name: str
+    """Also of its files."""
+    title: str
+    headings: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    records: list[dict[str, Any]]
+    """One for each number, unrounded."""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def filled(self) -> bool:
+        """Whether anything has been computed for it."""
+        return bool(self.records)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"title": self.title, "notes": self.notes, "numbers": self.records}
+
+    def as_csv(self) -> str:
+        """One line for each number."""
+        names = list(dict.fromkeys(name for record in self.records for name in record))
+        out = io.StringIO()
+        writer = csv.DictWriter(out, names, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self.records)
+        return out.getvalue()
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Means over the splits that have been computed."""
+
+    store: Store
+    scale: Scale
+
+    def values(
+        self, family: Family, metric: str = METRIC, epoch: int | None = None
+    ) -> dict[int, float]:
+        """By seed; after some epoch of a curve, or in the end."""
+        found: dict[int, float] = {}
+        for seed in self.scale.seeds:
+            result = self.store.get(family(seed))
+            if result is not None:
+                found[seed] = metric_of(result, metric, epoch)
+        return found
+
+    def interval(
+        self, family: Family, metric: str = METRIC, epoch: int | None = None
+    ) -> Interval | None:
+        """Mean and 95% interval; None where nothing has been computed."""
+        found = self.values(family, metric, epoch)
+        return Interval.of(list(found.values())) if found else None
+
+    def gain(self, ours: Family, theirs: Family) -> Interval | None:
+        """Of the differences split by split: both saw the same split and the same negatives."""
+        mine, other = self.values(ours), self.values(theirs)
+        both = [mine[seed] - other[seed] for seed in mine if seed in other]
+        return Interval.of(both) if both else None
+
+    def budget(self, family: Family, epoch: int | None = None) -> dict[str, float | None]:
+        """Lifetime, local and central, the same for every seed."""
+        for seed in self.scale.seeds:
+            result = self.store.get(family(seed))
+            if result is not None and "budgets" in result:
+                return budget_in(result, epoch)
+        return {"local": None, "central": None}
+
+
+def metric_of(result: dict[str, Any], metric: str = METRIC, epoch: int | None = None) -> float:
+    """One number of one result."""
+    where = result["final"] if epoch is None else result["curve"][epoch - 1]
+    return float(where[metric])
+
+
+def budget_in(result: dict[str, Any], epoch: int | None) -> dict[str, float | None]:
+    """After some epoch, or in the end."""
+    budgets: dict[str, dict[str, float | None]] = result["budgets"]
+    return list(budgets.values())[-1] if epoch is None else budgets[str(epoch)]
+
+
+def shown(interval: Interval | None) -> str:
+    """In a table."""
+    return NOTHING if interval is None else str(interval)
+
+
+def signed(interval: Interval | None) -> str:
+    """A difference, in a table."""
+    return NOTHING if interval is None else f"{'+' if interval.mean >= 0 else ''}{interval}"
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """A number of the paper's or a budget, in a table."""
+    return NOTHING if value is None else f"{value:,.{digits}f}"
+
+
+def budget(value: float | None) -> str:
+    """A budget, in a table: three digits that mean something."""
+    if value is None:
+        return NOTHING
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def record(interval: Interval | None, **about: Any) -> list[dict[str, Any]]:
+    """One number for CSV and JSON, or none."""
+    if interval is None:
+        return []
+    return [
+        {**about, "mean": interval.mean, "half_width95": interval.half_width, "runs": interval.runs}
+    ]
+
+
+def verdict(gains: Iterable[tuple[str, str, Interval | None]]) -> list[str]:
+    """Where ours beats the preset: (mechanism, cell, difference) of every cell."""
+    known = [(method, where, gain) for method, where, gain in gains if gain is not None]
+    notes = []
+    for method in OURS:
+        mine = [(where, gain) for each, where, gain in known if each == method]
+        not_won = [f"{where} ({signed(gain)})" for where, gain in mine if not beats(gain)]
+        if mine:
+            won = f"{method} beats preset paper in {len(mine) - len(not_won)} of {len(mine)} cells"
+            but = f"; not in: {'; '.join(not_won)}" if not_won else ""
+            notes.append(f"{won} {_how_surely(gain for _, gain in mine)}{but}.")
+    return notes
+
+
+def _how_surely(gains: Iterable[Interval]) -> str:
+    if any(gain.half_width is None for gain in gains):
+        return "(cells with a single split count whatever the distance)"
+    return "by more than the 95% interval of the differences, split by split"
+
+
+def beats(gain: Interval) -> bool:
+    """Better, and not by chance as far as the splits tell; with one split: better."""
+    return gain.mean > (gain.half_width or 0.0)

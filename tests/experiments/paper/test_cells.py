@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sottovoce.data import synthetic_people
+from sottovoce.errors import SettingsError
+from sottovoce.experiments.paper import EXPERIMENTS, About, Cell, Scale, Size
+from sottovoce.experiments.paper.rules import settings_of
+from sottovoce.experiments.paper.scale import CHOOSING
+from sottovoce.mechanism import Settings
+
+SIZE = Size(1000, 500)
+CELL = Cell.training("loudest", SIZE, Settings.preset("loudest", epsilon=2.5, reports=100), 0)
+ABOUT = About("f" * 64, "x.csv", "x", 75_040, 9_781, 10**7, True, 0, quick=False, seeds=3)
+
+
+def test_the_key_of_a_cell_never_changes() -> None:
+    """Results of earlier versions stay valid; whoever changes a method raises `VERSION`."""
+    assert Cell.make("popularity", SIZE, 3).key == "53e952f67b16f912f1d593bbc53cbb7e"
+    assert Cell.make("dplcf", SIZE, 0, neighbours=9, epsilon=2.5, split="latest").key == (
+        Cell.make("dplcf", SIZE, 0, epsilon=2.5, split="latest", neighbours=9).key
+    )
+
+
+def test_keys_are_distinct() -> None:
+    settings = CELL.settings
+    others = [
+        replace(CELL, method="hadamard"),
+        replace(CELL, size=Size(1000)),
+        replace(CELL, size=Size(None, 500)),
+        replace(CELL, seed=1),
+        replace(CELL, draw=1),
+        replace(CELL, split="latest"),
+        replace(CELL, negatives=0),
+        replace(CELL, curve=True),
+        Cell.training("loudest", SIZE, replace(settings, epsilon=1.0), 0),
+        Cell.training("loudest", SIZE, replace(settings, alpha=2.0), 0),
+        Cell.training("loudest", SIZE, replace(settings, epochs=19), 0),
+    ]
+    assert len({cell.key for cell in [CELL, *others]}) == 1 + len(others)
+
+
+def test_the_settings_own_seed_does_not_count() -> None:
+    seeded = Cell.training("loudest", SIZE, replace(CELL.settings, seed=8), 0)
+    assert seeded == CELL
+    assert seeded.settings.seed == 0
+
+
+def test_settings_survive() -> None:
+    settings = Settings.preset("paper", epsilon=1.0, reports=50, seed=4)
+    assert Cell.training("paper", SIZE, settings, 4).settings == settings
+
+
+def test_unknown_method() -> None:
+    with pytest.raises(SettingsError, match="louder"):
+        Cell("louder", SIZE, 0)  # type: ignore[arg-type]
+
+
+def test_figures_and_tables_share_cells() -> None:
+    scale = Scale.of(ABOUT)
+    cells = {name: set(each.cells(scale)) for name, each in EXPERIMENTS.items()}
+    first_column = [
+        scale.trained(method, Size(users, 1000), 2.5, 100)(seed)
+        for users in (1000, 10_000, 50_000)
+        for method in ("paper", "hadamard", "loudest")
+        for seed in (0, 1, 2)
+    ]
+    assert set(first_column) <= cells["fig2"] & cells["table4"]
+    assert len(cells["fig2"]) == 3 * (3 * 4 * 4 * 3 + 3)
+    assert len(cells["table4"]) == 3 * 9 * 5
+
+
+def test_what_is_chosen_is_never_chosen_on_what_is_reported() -> None:
+    scale = Scale.of(ABOUT)
+    for name, experiment in EXPERIMENTS.items():
+        for cell in experiment.cells(scale):
+            if name == "frontier":
+                assert (cell.seed, cell.draw) == (CHOOSING, CHOOSING)
+            else:
+                assert cell.seed in (0, 1, 2)
+                assert cell.draw == 0
+
+
+def test_small_data_has_fewer_sizes() -> None:
+    scale = Scale.of(replace(ABOUT, users=3_894, items=2_338))
+    assert (scale.users, scale.items, scale.curve_users) == ((1000,), (1000, None), (1000,))
+    tiny = Scale.of(replace(ABOUT, users=50, items=40))
+    assert (tiny.users, tiny.items) == ((50,), (None,))
+
+
+def test_one_factor_where_there_is_little_to_learn_from() -> None:
+    few = settings_of("loudest", 2.5, 1, 20, users=50_000)
+    many = settings_of("loudest", 2.5, 100, 20, users=50_000)
+    assert (few.factors, many.factors) == (1, 5)
+    paper = settings_of("paper", 1, 1, 20, users=1000)
+    assert paper == Settings.preset("paper", epsilon=1.0, reports=1, epochs=20)
+
+
+def test_about_knows_other_data() -> None:
+    some = synthetic_people(n_users=30, n_items=20, seed=0)
+    later = replace(some, timestamps=None)
+    both = [About.of(d, "s", min_interactions=0, quick=False, seeds=1) for d in (some, later)]
+    assert both[0].data != both[1].data
+    assert both[0] == About.of(some, "s", min_interactions=0, quick=False, seeds=1)

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sottovoce.data import synthetic_people
+from sottovoce.errors import CheckpointError, SettingsError
+from sottovoce.experiments.paper import About, Cell, Runner, Size, Store
+from sottovoce.experiments.paper.methods import Bench, run_cell
+from sottovoce.mechanism import Settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sottovoce.data import Interactions
+
+
+class Watched:
+    """Remembers what it saw."""
+
+    def __init__(self) -> None:
+        self.begun: list[Cell] = []
+        self.work = 0.0
+
+    def begin(self, cell: Cell) -> None:
+        self.begun.append(cell)
+
+    def advance(self, work: float) -> None:
+        self.work += work
+
+
+@pytest.fixture(scope="module")
+def people() -> Interactions:
+    return synthetic_people(n_users=80, n_items=50, seed=0)
+
+
+def store_of(folder: Path, people: Interactions, *, quick: bool = True) -> Store:
+    about = About.of(people, "synthetic", min_interactions=0, quick=quick, seeds=2)
+    return Store.start(folder, about)
+
+
+def some_cells() -> list[Cell]:
+    cells = []
+    for seed in (0, 1):
+        for users in (40, None):
+            size = Size(users, 30)
+            for mechanism in ("paper", "loudest"):
+                settings = Settings.preset(mechanism, epochs=2, reports=5)
+                cells.append(Cell.training(mechanism, size, settings, seed, curve=seed == 0))
+            cells.append(Cell.make("popularity", size, seed))
+    return cells
+
+
+def results(folder: Path) -> dict[str, Any]:
+    contents = {path.name: json.loads(path.read_text()) for path in (folder / "cells").iterdir()}
+    return {name: content["result"] for name, content in contents.items()}
+
+
+def test_stopped_and_started_again_it_goes_on(tmp_path: Path, people: Interactions) -> None:
+    cells = some_cells()
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    Runner(people, store_of(whole, people), 1).run(cells, Watched())
+    computed: list[Cell] = []
+
+    def dies(cell: Cell, bench: Bench) -> dict[str, Any]:
+        if len(computed) == 5:
+            raise KeyboardInterrupt
+        computed.append(cell)
+        return run_cell(cell, bench)
+
+    with pytest.raises(KeyboardInterrupt):
+        Runner(people, store_of(parts, people), 1, dies).run(cells, Watched())
+    assert len(results(parts)) == 5
+    again = Watched()
+    assert Runner(people, store_of(parts, people), 1).run(cells, again) == len(cells) - 5
+    assert not set(again.begun) & set(computed)
+    assert results(parts) == results(whole)
+    assert Runner(people, store_of(parts, people), 1).run(cells, Watched()) == 0
+
+
+def test_a_cell_is_computed_once_and_all_work_is_told(tmp_path: Path, people: Interactions) -> None:
+    cells, watched = some_cells(), Watched()
+    runner = Runner(people, store_of(tmp_path, people), 1)
+    assert runner.run([*cells, *cells], watched) == len(cells)
+    assert watched.work == pytest.approx(sum(map(runner.work_of, cells)))
+
+
+def test_those_of_one_subset_come_together(tmp_path: Path, people: Interactions) -> None:
+    ordered = Runner(people, store_of(tmp_path, people), 1).missing(some_cells())
+    sizes = [cell.size for cell in ordered]
+    assert len(sizes) == 12
+    assert sum(a != b for a, b in pairwise(sizes)) == 1
+
+
+def test_a_result_of_other_data_is_computed_anew(tmp_path: Path, people: Interactions) -> None:
+    cell = some_cells()[0]
+    store = store_of(tmp_path, people)
+    store.put(cell, {"final": {"hr@10": 0.5}}, 1.0)
+    path = tmp_path / "cells" / f"{cell.key}.json"
+    foreign = json.loads(path.read_text()) | {"data": "0" * 64}
+    path.write_text(json.dumps(foreign))
+    assert store_of(tmp_path, people).get(cell) is None
+    path.write_text("{ not json")
+    fresh = store_of(tmp_path, people)
+    assert fresh.get(cell) is None
+    Runner(people, fresh, 1).run([cell], Watched())
+    found = store_of(tmp_path, people).get(cell)
+    assert found is not None
+    assert len(found["curve"]) == 2
+
+
+def test_a_folder_of_other_data_or_scale_is_refused(tmp_path: Path, people: Interactions) -> None:
+    store_of(tmp_path, people)
+    with pytest.raises(SettingsError, match="another --out"):
+        store_of(tmp_path, synthetic_people(n_users=80, n_items=50, seed=1))
+    with pytest.raises(SettingsError, match="another --out"):
+        store_of(tmp_path, people, quick=False)
+
+
+def test_a_folder_without_results(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="compute some first"):
+        Store.open(tmp_path)
+
+
+def test_more_splits_are_remembered(tmp_path: Path, people: Interactions) -> None:
+    about = store_of(tmp_path, people).about
+    assert Store.start(tmp_path, replace(about, seeds=5)).about.seeds == 5
+    assert Store.start(tmp_path, replace(about, seeds=1)).about.seeds == 5
+
+
+def test_budgets_of_a_curve(people: Interactions) -> None:
+    settings = Settings.preset("loudest", epsilon=1.0, epochs=3, reports=2, factors=1)
+    cell = Cell.training("loudest", Size(), settings, 0, curve=True)
+    result = run_cell(cell, Bench(people, 1))
+    locals_ = {epoch: budget["local"] for epoch, budget in result["budgets"].items()}
+    assert locals_ == {"1": 2.0, "2": 4.0, "3": 6.0}
+    assert 0 < result["budgets"]["1"]["central"] < result["budgets"]["3"]["central"] <= 6.0
+    assert result["curve"][-1]["hr@10"] == result["final"]["hr@10"]
+
+
+def test_random_is_chance(people: Interactions) -> None:
+    result = run_cell(Cell.make("random", Size(), 0), Bench(people, 1))
+    # Of 50 items nobody has 99 untouched ones, so chance is above a tenth, and the same for all.
+    assert 0.1 < result["final"]["hr@10"] < 1
+    assert result["final"]["hr@10"] == pytest.approx(5 * result["final"]["hr@2"])
