@@ -33,7 +33,7 @@ def threads_of(n: int | None) -> Iterator[None]:
         numba.set_num_threads(before)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def count_bits(typing_context: Any, word: Any) -> Any:  # noqa: ARG001 - numba's signature
     """How many bits are set: one instruction, which numba has no name for."""
 
@@ -44,7 +44,7 @@ def count_bits(typing_context: Any, word: Any) -> Any:  # noqa: ARG001 - numba's
     return types.int64(types.uint64), generate
 
 
-@njit(parallel=True, cache=True)  # type: ignore[untyped-decorator]
+@njit(parallel=True, cache=True)
 def both_set(columns: NDArray[np.uint64], first: int, out: NDArray[np.int32]) -> None:
     """`out[i, j]`: how many bits are set in both of the columns `first + i` and `j`."""
     n, words = columns.shape
@@ -58,7 +58,7 @@ def both_set(columns: NDArray[np.uint64], first: int, out: NDArray[np.int32]) ->
             out[i, j] = total
 
 
-@njit(parallel=True, cache=True)  # type: ignore[untyped-decorator]
+@njit(parallel=True, cache=True)
 def sum_similarities(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
@@ -83,7 +83,7 @@ def sum_similarities(
             out[n, m] = total
 
 
-@njit(parallel=True, cache=True)  # type: ignore[untyped-decorator]
+@njit(parallel=True, cache=True)
 def walsh_rows(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
@@ -96,7 +96,7 @@ def walsh_rows(
         _walsh_row(indices[indptr[u] : indptr[u + 1]], signs, block, out[u])
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _walsh_row(
     items: NDArray[np.int32],
     signs: NDArray[np.int32],
@@ -116,13 +116,13 @@ def _walsh_row(
 
 
 # Functions of their own, on slices: so LLVM sees that these loops can be vectorised.
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _add(sign: np.int32, values: NDArray[np.int32], out: NDArray[np.int32]) -> None:
     for c in range(out.shape[0]):
         out[c] += sign * values[c]
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _butterfly(first: NDArray[np.int32], second: NDArray[np.int32]) -> None:
     for c in range(first.shape[0]):
         low, high = first[c], second[c]
