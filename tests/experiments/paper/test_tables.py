@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from sottovoce.data import synthetic_people
 from sottovoce.evaluation import Interval
 from sottovoce.experiments.paper import published
 from sottovoce.experiments.paper.cost import count_bytes, items_of
-from sottovoce.experiments.paper.tables import Table, beats, record, signed, verdict
+from sottovoce.experiments.paper.tables import Contest, Table, beats, record, signed, verdict
 from sottovoce.protocol import SEALED, Catalogue, batch_size, encode_items
 
 PAPER = Path(__file__).parents[4] / "shared" / "paper" / "minto2021.tex"
@@ -72,11 +73,24 @@ def test_verdict_names_what_is_not_won() -> None:
     assert beats(clear)
     assert not beats(unclear)
     assert not beats(Interval.of([-0.1]))
-    notes = verdict([("loudest", "here", clear), ("loudest", "there", unclear)])
+    contest = partial(Contest, "loudest", "paper")
+    notes = verdict([contest("here", clear), contest("there", unclear)])
     assert len(notes) == 1
     assert "loudest beats preset paper in 1 of 2 cells" in notes[0]
     assert f"there ({signed(unclear)})" in notes[0]
     assert "here (" not in notes[0].replace("there (", "")
     assert "95% interval" in notes[0]
-    assert "single split" in verdict([("loudest", "here", Interval.of([0.1]))])[0]
-    assert verdict([("loudest", "here", None)]) == []
+    assert "single split" in verdict([contest("here", Interval.of([0.1]))])[0]
+    assert verdict([contest("here", None)]) == []
+
+
+def test_verdict_keeps_the_opponents_apart() -> None:
+    won, lost = Interval.of([0.1, 0.11]), Interval.of([-0.1, -0.11])
+    notes = verdict(
+        [
+            Contest("loudest", "paper", "here", won),
+            Contest("loudest", "paper-alpha", "here", lost),
+        ]
+    )
+    assert notes[0].startswith("loudest beats preset paper in 1 of 1 cells")
+    assert notes[1].startswith("loudest beats preset paper, alpha 4 in 0 of 1 cells")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sottovoce.experiments.paper import published
-from sottovoce.experiments.paper.cells import TRAINED, Cell, Size
+from sottovoce.experiments.paper.cells import THEIRS, TRAINED, Cell, Size
 from sottovoce.experiments.paper.rules import NEIGHBOURS
 from sottovoce.experiments.paper.scale import EPSILON
 from sottovoce.experiments.paper.style import bars
@@ -15,6 +15,7 @@ from sottovoce.experiments.paper.tables import (
     Reader,
     Table,
     budget,
+    contests,
     number,
     record,
     shown,
@@ -113,7 +114,7 @@ def _rows(scale: Scale) -> list[Row]:
         for method in TRAINED:
             family = scale.trained(method, full, EPSILON, k, split=split)
             said = f"FMF-LDP-{k}" if method == "paper" else None
-            name = "FMF-LDP (preset paper)" if method == "paper" else NAMES[method]
+            name = f"FMF-LDP ({NAMES[method]})" if method in THEIRS else NAMES[method]
             said = said if said in published.TABLE5 else None
             rows.append(Row(f"{name}, k {k}", family, said, private=True, method=method, reports=k))
     return rows
@@ -156,10 +157,8 @@ def _notes(scale: Scale) -> list[str]:
 
 
 def _verdict(scale: Scale, reader: Reader) -> list[str]:
-    rows = [row for row in _rows(scale) if row.method]
-    theirs = {row.reports: row.family for row in rows if row.method == "paper"}
-    return verdict(
-        (row.method, f"k {row.reports}", reader.gain(row.family, theirs[row.reports]))
-        for row in rows
-        if row.method is not None and row.method != "paper"
-    )
+    found = []
+    for k in scale.full_reports:
+        mine = {row.method: row.family for row in _rows(scale) if row.method and row.reports == k}
+        found += contests(reader, mine, f"k {k}")
+    return verdict(found)

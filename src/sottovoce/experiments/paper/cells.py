@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 
     from sottovoce.data.split import SplitRule
 
-Trained = Literal["paper", "hadamard", "loudest"]
+Trained = Literal["paper", "paper-alpha", "hadamard", "loudest"]
 Method = Literal[
-    "paper", "hadamard", "loudest", "random", "popularity", "private-popularity", "mf", "fcf",
-    "dplcf", "cost",
+    "paper", "paper-alpha", "hadamard", "loudest", "random", "popularity", "private-popularity",
+    "mf", "fcf", "dplcf", "cost",
 ]  # fmt: skip
 TRAINED: tuple[Trained, ...] = get_args(Trained)
-"""The paper's system as it describes it, and our two mechanisms."""
+"""The paper's system as it describes it, the same with our alpha, and our two mechanisms."""
+THEIRS: tuple[Trained, ...] = ("paper", "paper-alpha")
 OURS: tuple[Trained, ...] = ("hadamard", "loudest")
 METHODS: tuple[Method, ...] = get_args(Method)
 VERSION = 1

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Literal
 
-from sottovoce.experiments.paper.cells import TRAINED, Cell, Size
+from sottovoce.experiments.paper.cells import THEIRS, TRAINED, Cell, Size
+from sottovoce.experiments.paper.rules import settings_of
 from sottovoce.experiments.paper.scale import CHOOSING, drawn_with
 from sottovoce.experiments.paper.tables import METRIC, budget_in, metric_of
 from sottovoce.mechanism import Settings
@@ -123,8 +124,9 @@ def _small(scale: Scale) -> Iterator[Option]:
     epochs = scale.marks[-1]
     for method, epsilon in product(TRAINED, scale.small_epsilons):
         common: dict[str, Any] = {"epsilon": epsilon, "reports": 1, "epochs": epochs}
-        some = [Settings.preset("paper", **common)]
-        if method != "paper":
+        if method in THEIRS:
+            some = [settings_of(method, users=scale.users[-1], **common)]
+        else:
             some = [
                 Settings.preset(method, factors=factors, alpha=alpha, **common)
                 for factors, alpha in product(SMALL_FACTORS, SMALL_ALPHAS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sottovoce.mechanism import Settings
@@ -10,6 +11,8 @@ from sottovoce.mechanism.planning import report_gain
 if TYPE_CHECKING:
     from sottovoce.experiments.paper.cells import Trained
 
+ALPHA = 4.0
+"""What a touched item weighs more than another, in ours; the paper says nothing, its preset: 1."""
 ONE_FACTOR_BELOW = 800_000.0
 """Signal of all reports together below which one factor is all that can be learnt."""
 MF: dict[str, Any] = {"factors": 16, "alpha": 10.0, "regularization": 10.0, "iterations": 15}
@@ -22,7 +25,7 @@ NEIGHBOURS = 50
 def settings_of(
     method: Trained, epsilon: float, reports: int, epochs: int, *, users: int
 ) -> Settings:
-    """The paper's system as the paper sets it; ours by one rule.
+    """The paper's system as the paper sets it, or with alpha alone as in ours; ours by one rule.
 
     Ours: five factors as in the paper and alpha 4, but a single factor where the reports of all
     people, weighed by what each carries, are too few for more. `reports * gain^2` is what the
@@ -38,6 +41,8 @@ def settings_of(
     """
     if method == "paper":
         return Settings.preset("paper", epsilon=float(epsilon), reports=reports, epochs=epochs)
+    if method == "paper-alpha":
+        return replace(settings_of("paper", epsilon, reports, epochs, users=users), alpha=ALPHA)
     signal = users * reports * epochs * report_gain("hadamard", epsilon) ** 2
     return Settings.preset(
         method,
@@ -45,5 +50,5 @@ def settings_of(
         reports=reports,
         epochs=epochs,
         factors=1 if signal < ONE_FACTOR_BELOW else 5,
-        alpha=4.0,
+        alpha=ALPHA,
     )

@@ -94,6 +94,7 @@ def _seconds_per_user(cell: Cell, items: int) -> float:
     if cell.method in TRAINED:
         fixed, per_report = {
             "paper": (1e-6, 5e-8),
+            "paper-alpha": (1e-6, 5e-8),
             "hadamard": (2e-6 + 2e-10 * items, 8e-8 + 7e-12 * items),
             "loudest": (4.5e-9 * items, 5e-8),
         }[cell.method]

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sottovoce.experiments.paper import published
-from sottovoce.experiments.paper.cells import OURS, TRAINED, Size
+from sottovoce.experiments.paper.cells import TRAINED, Size
 from sottovoce.experiments.paper.scale import EPSILON
 from sottovoce.experiments.paper.style import COLOURS, bars
 from sottovoce.experiments.paper.tables import (
     NAMES,
     Reader,
     Table,
+    contests,
     number,
     record,
     shown,
@@ -40,20 +41,21 @@ def cells(scale: Scale) -> list[Cell]:
 def tables(scale: Scale, store: Store) -> list[Table]:
     """A row for each subset."""
     reader = Reader(store, scale)
-    rows, records, gains = [], [], []
+    rows, records, won = [], [], []
     for size in _sizes(scale):
         family = _families(scale, size)
         found = {name: reader.interval(each) for name, each in family.items()}
         items = size.items or scale.about.items
         for name, interval in found.items():
             records += record(interval, users=size.users, items=items, method=name)
-        gain = {method: reader.gain(family[method], family["paper"]) for method in OURS}
-        gains += [(method, f"{size.users:,} x {items:,}", gain[method]) for method in OURS]
+        trained = {method: family[method] for method in TRAINED}
+        won += contests(reader, trained, f"{size.users:,} x {items:,}")
+        gain = reader.gain(family["loudest"], family["paper"])
         said = published.TABLE4.get((size.users or 0, size.items))
         rows.append(
             (
                 f"{size.users:,}", f"{items:,}", number(said),
-                *(shown(found[method]) for method in TRAINED), signed(gain["loudest"]),
+                *(shown(found[method]) for method in TRAINED), signed(gain),
                 shown(found["mf"]), shown(found["popularity"]),
             )
         )  # fmt: skip
@@ -62,7 +64,7 @@ def tables(scale: Scale, store: Store) -> list[Table]:
         "loudest - preset paper", "MF-NP", "popularity",
     )  # fmt: skip
     how = f"eps {EPSILON:g}, k {scale.table4_reports}, {scale.epochs} epochs"
-    return [Table(NAME, f"{TITLE}: HR@10, {how}", headings, rows, records, verdict(gains))]
+    return [Table(NAME, f"{TITLE}: HR@10, {how}", headings, rows, records, verdict(won))]
 
 
 def draw(scale: Scale, store: Store, figure: Figure) -> None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import dataclass, field
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from sottovoce.evaluation import Interval
-from sottovoce.experiments.paper.cells import OURS
+from sottovoce.experiments.paper.cells import OURS, THEIRS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from sottovoce.experiments.paper.cells import Cell
+    from sottovoce.experiments.paper.cells import Cell, Trained
     from sottovoce.experiments.paper.scale import Scale
     from sottovoce.experiments.paper.store import Store
 
@@ -23,6 +24,7 @@ METRIC = "hr@10"
 NOTHING = "-"
 NAMES = {
     "paper": "preset paper",
+    "paper-alpha": "preset paper, alpha 4",
     "hadamard": "hadamard",
     "loudest": "loudest",
     "private-popularity": "private popularity",
@@ -147,15 +149,37 @@ def record(interval: Interval | None, **about: Any) -> list[dict[str, Any]]:
     ]
 
 
-def verdict(gains: Iterable[tuple[str, str, Interval | None]]) -> list[str]:
-    """Where ours beats the preset: (mechanism, cell, difference) of every cell."""
-    known = [(method, where, gain) for method, where, gain in gains if gain is not None]
+@dataclass(frozen=True)
+class Contest:
+    """One of ours against one of theirs in one cell."""
+
+    ours: Trained
+    theirs: Trained
+    where: str
+    gain: Interval | None
+
+
+def contests(reader: Reader, families: Mapping[Trained, Family], where: str) -> list[Contest]:
+    """Each of ours against each of theirs."""
+    return [
+        Contest(ours, theirs, where, reader.gain(families[ours], families[theirs]))
+        for theirs, ours in product(THEIRS, OURS)
+    ]
+
+
+def verdict(found: Iterable[Contest]) -> list[str]:
+    """Where ours beats theirs, a sentence for each pair, and where it does not."""
+    known = list(found)
     notes = []
-    for method in OURS:
-        mine = [(where, gain) for each, where, gain in known if each == method]
+    for theirs, ours in product(THEIRS, OURS):
+        mine = [
+            (contest.where, contest.gain)
+            for contest in known
+            if (contest.ours, contest.theirs) == (ours, theirs) and contest.gain is not None
+        ]
         not_won = [f"{where} ({signed(gain)})" for where, gain in mine if not beats(gain)]
         if mine:
-            won = f"{method} beats preset paper in {len(mine) - len(not_won)} of {len(mine)} cells"
+            won = f"{ours} beats {NAMES[theirs]} in {len(mine) - len(not_won)} of {len(mine)} cells"
             but = f"; not in: {'; '.join(not_won)}" if not_won else ""
             notes.append(f"{won} {_how_surely(gain for _, gain in mine)}{but}.")
     return notes

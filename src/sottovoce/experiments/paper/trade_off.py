@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sottovoce.experiments.paper import published
-from sottovoce.experiments.paper.cells import OURS, TRAINED, Size
+from sottovoce.experiments.paper.cells import TRAINED, Size
 from sottovoce.experiments.paper.style import COLOURS, level, lines
 from sottovoce.experiments.paper.tables import (
     NAMES,
     Reader,
     Table,
     budget,
+    contests,
     number,
     record,
     shown,
@@ -46,23 +47,22 @@ def cells(scale: Scale) -> list[Cell]:
 def tables(scale: Scale, store: Store) -> list[Table]:
     """A row for each crowd, epsilon and k."""
     reader = Reader(store, scale)
-    rows, records, gains = [], [], []
+    rows, records, won = [], [], []
     for size, epsilon, k in _grid(scale):
         family = {method: scale.trained(method, size, epsilon, k) for method in TRAINED}
         found = {method: reader.interval(family[method]) for method in TRAINED}
         where = {"users": size.users, "items": size.items, "epsilon": epsilon, "reports": k}
         for method in TRAINED:
             records += record(found[method], **where, method=method)
-        label = f"{size.users:,} users, eps {epsilon:g}, k {k}"
-        gain = {method: reader.gain(family[method], family["paper"]) for method in OURS}
-        gains += [(method, label, gain[method]) for method in OURS]
+        won += contests(reader, family, f"{size.users:,} users, eps {epsilon:g}, k {k}")
+        gain = reader.gain(family["loudest"], family["paper"])
         known = (epsilon, k, scale.epochs) == (2.5, 100, 20)
         said = published.TABLE4.get((size.users or 0, size.items)) if known else None
         rows.append(
             (
                 f"{size.users:,}", f"{epsilon:g}", str(k), budget(epsilon * k * scale.epochs),
                 number(said), *(shown(found[method]) for method in TRAINED),
-                signed(gain["loudest"]), shown(reader.interval(scale.popularity(size))),
+                signed(gain), shown(reader.interval(scale.popularity(size))),
             )
         )  # fmt: skip
     headings = (
@@ -70,7 +70,7 @@ def tables(scale: Scale, store: Store) -> list[Table]:
         "loudest - preset paper", "popularity",
     )  # fmt: skip
     title = f"{TITLE}: HR@10 after {scale.epochs} epochs, {_items(scale)}"
-    return [Table(NAME, title, headings, rows, records, [published.FIG2_WORDS, *verdict(gains)])]
+    return [Table(NAME, title, headings, rows, records, [published.FIG2_WORDS, *verdict(won)])]
 
 
 def draw(scale: Scale, store: Store, figure: Figure) -> None:
