@@ -2,35 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import numba
 import numpy as np
 from llvmlite import ir
 from numba import njit, prange, types
 from numba.extending import intrinsic
 
-from sottovoce.errors import SettingsError
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
-
-
-@contextmanager
-def threads_of(n: int | None) -> Iterator[None]:
-    """Run compiled loops on `n` threads; None: all that numba has."""
-    most = int(numba.config.NUMBA_NUM_THREADS)
-    if n is not None and not 1 <= n <= most:
-        raise SettingsError(f"threads must lie in 1..{most} on this machine, got {n}")
-    before = numba.get_num_threads()
-    numba.set_num_threads(n or most)
-    try:
-        yield
-    finally:
-        numba.set_num_threads(before)
 
 
 @intrinsic

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sottovoce.baselines.kernels import both_set, sum_similarities, threads_of
+from sottovoce.baselines.kernels import both_set, sum_similarities
 from sottovoce.baselines.randomised import packed_columns, randomise
 from sottovoce.errors import SettingsError
+from sottovoce.evaluation.threads import checked_threads, on_threads
 from sottovoce.mechanism import coin
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class DPLCF:
         columns = packed_columns(train)
         if flip_below:
             randomise(columns, train.n_users, flip_below, seed)
-        with threads_of(threads):
+        with on_threads(checked_threads(threads)):
             debias = Debias(train.n_users, flip_below / coin.WORD)
             similarity = similarities(columns, debias, neighbours)
         return cls(similarity, train, threads)
@@ -111,7 +112,7 @@ class DPLCF:
     def scores_of(self, users: NDArray[np.int64], items: NDArray[np.int32]) -> Float32:
         """Of some items for each user: similarities to her own items, summed; -1 is no item."""
         out = np.empty(items.shape, np.float32)
-        with threads_of(self.threads):
+        with on_threads(checked_threads(self.threads)):
             sum_similarities(
                 self.histories.indptr, self.histories.indices, users, items, self.similarity, out
             )

@@ -196,13 +196,7 @@ def _catalogue_of(source: str) -> Catalogue:
 
 def items_of(data: Interactions) -> list[Item]:
     """A data set's items as a catalogue has them."""
-    ids = [str(number) for number in data.item_ids.tolist()]
-    titles = ids if data.titles is None else [str(title) for title in data.titles]
-    genres = [""] * len(ids) if data.genres is None else [str(joined) for joined in data.genres]
-    return [
-        Item(number, (title or number)[:MAX_TEXT], tuple(tag for tag in joined.split("|") if tag))
-        for number, title, joined in zip(ids, titles, genres, strict=True)
-    ]
+    return [Item(number, title[:MAX_TEXT], tags) for number, title, tags in data.described()]
 
 
 def _print(epochs: list[Epoch]) -> None:

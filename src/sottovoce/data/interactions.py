@@ -71,6 +71,16 @@ class Interactions:
         histories = Histories.from_lists(lists, n_items)
         return cls(name, histories, np.arange(histories.n_users), np.arange(n_items))
 
+    def described(self) -> list[tuple[str, str, tuple[str, ...]]]:
+        """Of each item its id, its title (where it has none: the id), and its genres."""
+        ids = [str(number) for number in self.item_ids.tolist()]
+        titles = ids if self.titles is None else [str(title) for title in self.titles]
+        genres = [""] * len(ids) if self.genres is None else [str(each) for each in self.genres]
+        return [
+            (number, title or number, tuple(genre for genre in joined.split("|") if genre))
+            for number, title, joined in zip(ids, titles, genres, strict=True)
+        ]
+
     def summary(self) -> dict[str, Any]:
         """The data set in numbers, ready for JSON."""
         histories = self.histories

@@ -12,9 +12,9 @@ import pytest
 from sottovoce.data import synthetic_people
 from sottovoce.evaluation import Interval
 from sottovoce.experiments.paper import published
-from sottovoce.experiments.paper.cost import count_bytes, items_of
+from sottovoce.experiments.paper.cost import count_bytes
 from sottovoce.experiments.paper.tables import Contest, Table, beats, record, signed, verdict
-from sottovoce.protocol import SEALED, Catalogue, batch_size, encode_items
+from sottovoce.protocol import SEALED, Catalogue, Item, batch_size, encode_items
 
 PAPER = Path(__file__).parents[4] / "shared" / "paper" / "minto2021.tex"
 MACROS4 = ("smsm", "sm", "smla", "ms", "mm", "ml", "ls", "lm", "lala")
@@ -51,7 +51,9 @@ def test_bytes_are_those_of_the_encodings() -> None:
     assert counted["reports_unsealed"] == 28
     assert counted["model"] == len(encode_items(np.ones((30, 5), np.float32)))
     assert counted["model"] > 4 * 30 * 5
-    assert counted["catalogue_once"] == len(Catalogue.of(items_of(people)).raw)
+    items = [Item(*each) for each in people.described()]
+    assert any(item.tags for item in items)
+    assert counted["catalogue_once"] == len(Catalogue.of(items).raw)
     assert 64 < counted["manifest"] < 2000
 
 

@@ -35,7 +35,7 @@ def count_bytes(data: Interactions, reports: int, factors: int) -> dict[str, Any
     HTTP's headers are not counted. The catalogue travels once, not every epoch.
     """
     settings = Settings.preset("loudest", reports=reports, factors=factors)
-    catalogue = Catalogue.of(items_of(data))
+    catalogue = Catalogue.of(Item(*each) for each in data.described())
     model = encode_items(first_items(settings, len(catalogue.items)))
     signed = _signed(settings, catalogue, sha256(model).digest())
     assert signed.manifest.public_key is not None
@@ -52,13 +52,6 @@ def count_bytes(data: Interactions, reports: int, factors: int) -> dict[str, Any
         "batch_sealed": len(batch),
         "reports_unsealed": UNSEALED * reports,
     }
-
-
-def items_of(data: Interactions) -> list[Item]:
-    """The data's items; where they have no titles, their ids."""
-    ids = [str(number) for number in data.item_ids.tolist()]
-    titles = ids if data.titles is None else [str(title) for title in data.titles]
-    return [Item(number, title or number) for number, title in zip(ids, titles, strict=True)]
 
 
 def _signed(settings: Settings, catalogue: Catalogue, model: bytes) -> SignedManifest:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numba
 import numpy as np
 
-from sottovoce.errors import NotFiniteError, SettingsError
+from sottovoce.errors import NotFiniteError
+from sottovoce.evaluation.threads import checked_threads, on_threads
 from sottovoce.simulation.cpu.epoch import run_epoch
 from sottovoce.simulation.cpu.prepared import prepare
 from sottovoce.simulation.cpu.solve import normal_equations, solve_users
 from sottovoce.simulation.interface import Collected
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from sottovoce.mechanism import Settings
@@ -36,13 +34,10 @@ class CpuEngine:
         threads: int | None = None,
         first_user: int = 0,
     ):
-        most = int(numba.config.NUMBA_NUM_THREADS)
-        if threads is not None and not 1 <= threads <= most:
-            raise SettingsError(f"threads must lie in 1..{most} on this machine, got {threads}")
         self.histories = histories
         self.settings = settings
         self.mechanism = settings.build(histories.n_items)
-        self.threads = threads or most
+        self.threads = checked_threads(threads)
         self.first_user = first_user
 
     def collect(self, V: NDArray[np.float32], epoch: int) -> Collected:
@@ -60,7 +55,7 @@ class CpuEngine:
         """See `Engine.user_vectors`."""
         G, table = normal_equations(V)
         X = np.empty((self.histories.n_users, V.shape[1]), np.float32)
-        with _threads(self.threads):
+        with on_threads(self.threads):
             solve_users(
                 self.histories.indptr,
                 self.histories.indices,
@@ -88,7 +83,7 @@ class CpuEngine:
         sums = np.zeros(
             (int(numba.config.NUMBA_NUM_THREADS), self.mechanism.n_directions), np.int32
         )
-        with _threads(self.threads):
+        with on_threads(self.threads):
             broken = run_epoch(
                 self.histories.indptr,
                 self.histories.indices,
@@ -100,13 +95,3 @@ class CpuEngine:
         if broken:
             raise NotFiniteError(f"{broken} users have values that are not finite; nothing is sent")
         return sums.sum(axis=0, dtype=np.int64)
-
-
-@contextmanager
-def _threads(n: int) -> Iterator[None]:
-    before = numba.get_num_threads()
-    numba.set_num_threads(n)
-    try:
-        yield
-    finally:
-        numba.set_num_threads(before)
