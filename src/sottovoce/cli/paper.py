@@ -84,6 +84,7 @@ class Bar:
             speed_estimate_period=24 * 3600,
         )
         self._task = self._progress.add_task("starting", total=work)
+        self._lines = 0
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -97,8 +98,19 @@ class Bar:
         self._progress.update(self._task, description=escape(str(cell)))
 
     def advance(self, work: float) -> None:
-        """Moves on."""
+        """Moves on; into a file or a pipe, where no bar can move, goes a line every minute."""
         self._progress.advance(self._task, work)
+        minutes = int(self._progress.tasks[0].elapsed or 0.0) // 60
+        if not output.messages.is_terminal and minutes >= self._lines:
+            self._lines = minutes + 1
+            self._print_line()
+
+    def _print_line(self) -> None:
+        task = self._progress.tasks[0]
+        left = task.time_remaining
+        when = "" if left is None else f", about {left / 60:.0f} min left"
+        said = f"{task.percentage:.0f}% after {(task.elapsed or 0.0) / 60:.0f} min{when}"
+        output.messages.print(f"{said}: {task.description}", highlight=False, soft_wrap=True)
 
 
 def _command(name: str) -> Callable[..., None]:
