@@ -1,0 +1,347 @@
+"""The Python and the browser client agree, whatever is drawn: the same words, the same bits.
+
+`web/client/test/agree.ts` runs the browser client's own parts under node and answers line by line.
+Everything is compared exactly; user vectors too, where the protocol's order of operations leaves no
+last bit open.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from sottovoce.client.syncing import rounded_down
+from sottovoce.errors import BudgetExceededError, LedgerError, NotFiniteError, ProtocolError
+from sottovoce.mechanism import MECHANISMS
+from sottovoce.mechanism.base import Shape
+from sottovoce.mechanism.rotation import Rotation
+from sottovoce.model import Histories, user_vectors
+from sottovoce.privacy.ledger import Charge, Disk, Ledger, rounded_up
+from sottovoce.protocol import (
+    Batch,
+    Catalogue,
+    Manifest,
+    SignedManifest,
+    decode_items,
+    encode_items,
+    open_reports,
+    public_key_of,
+    seal_reports,
+)
+from sottovoce.protocol.manifest import SIGNED
+from tests.protocol.examples import EPOCH_KEY, catalogue, manifest, signing_key
+
+WEB = Path(__file__).parents[3] / "web"
+ESBUILD = WEB / "node_modules" / ".bin" / "esbuild"
+BUNDLED = ("--bundle", "--platform=node", "--format=esm", "--target=node20", "--log-level=error")
+VERIFICATION_KEY = signing_key().public_key().public_bytes_raw().hex()
+PLAIN = manifest(epsilon=2, alpha=1, regularization=0)
+"""No fraction in it: a reader may take 3.0 for 3, and that is not what is compared here."""
+
+if shutil.which("node") is None or not ESBUILD.exists():
+    left_out = "left out: Python and JavaScript agree (needs node, and `npm ci` in web/)"
+    pytest.skip(left_out, allow_module_level=True)
+
+
+class Browser:
+    """The browser client's parts, one question at a time."""
+
+    def __init__(self, program: Path):
+        self._process = subprocess.Popen(
+            ["node", "--no-warnings", program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def ask(self, do: str, **asked: object) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"do": do, **asked}) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        # JavaScript has one kind of number and writes large floats without a point.
+        answer: dict[str, Any] = json.loads(line, parse_int=float)
+        return answer
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    program = tmp_path_factory.mktemp("agree") / "agree.mjs"
+    source = WEB / "client" / "test" / "agree.ts"
+    subprocess.run([ESBUILD, source, *BUNDLED, f"--outfile={program}"], check=True)
+    running = Browser(program)
+    yield running
+    running.close()
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> dict[str, Any]:
+    """A manifest, an item matrix, one person's items, and her words."""
+    mechanism = draw(st.sampled_from(sorted(MECHANISMS)))
+    items, factors = draw(st.integers(1, 300)), draw(st.integers(1, 9))
+    rows = 1 << (items - 1).bit_length()
+    stream = np.random.default_rng(draw(st.integers(0, 2**32)))
+    V = stream.normal(0, draw(st.sampled_from([1e-3, 0.3, 20.0])), (items, factors))
+    V[stream.random(V.shape) < draw(st.sampled_from([0.0, 0.5, 1.0]))] = 0
+    reports = draw(st.integers(1, 12))
+    words = stream.integers(0, 2**64, (reports + 1, 4), dtype=np.uint64)
+    for word in draw(st.lists(st.sampled_from([0, 1, 2**63, 2**64 - 1]), max_size=4)):
+        words[stream.integers(reports + 1), stream.integers(4)] = word
+    changes = {
+        "mechanism": mechanism,
+        "items": items,
+        "factors": factors,
+        "reports": reports,
+        "directions_seed": 0 if mechanism == "coordinate" else draw(st.integers(0, 2**53 - 1)),
+        "loud": draw(st.integers(1, rows)) if mechanism == "loudest" else 0,
+        "epsilon": draw(st.floats(1e-6, 40)),
+        "alpha": draw(st.floats(0, 100) | st.sampled_from([0.0, 1e39])),
+        "regularization": draw(st.floats(0, 10) | st.sampled_from([0.0, 1e-6])),
+    }
+    own = draw(st.lists(st.integers(0, items - 1), max_size=40))
+    return {"changes": changes, "V": V.astype(np.float32), "own": own, "words": words}
+
+
+def hexadecimal(words: np.ndarray) -> list[str]:
+    return [f"{int(word):016x}" for word in words.ravel()]
+
+
+def reports_here(one: Manifest, world: dict[str, Any]) -> list[int]:
+    """As the Python client makes them."""
+    V, h = world["V"], Histories.from_lists([world["own"]], one.items)
+    with np.errstate(all="ignore"):
+        X = user_vectors(V, h, alpha=one.alpha, regularization=one.regularization)
+        made = one.build().reports(V, X, h, world["words"][None])
+    return [int(report) for report in made.ravel()]
+
+
+@settings(max_examples=150)
+@given(world=worlds(), name=st.binary(min_size=16, max_size=16))
+def test_the_same_words_give_the_same_reports_which_open_here(
+    browser: Browser, world: dict[str, Any], name: bytes
+) -> None:
+    signed = SignedManifest.make(manifest(**world["changes"]), signing_key())
+    asked = {
+        "signed": signed.encode().hex(),
+        "key": VERIFICATION_KEY,
+        "model": encode_items(world["V"]).hex(),
+        "own": world["own"],
+        "words": hexadecimal(world["words"]),
+        "id": name.hex(),
+    }
+    answer = browser.ask("batch", **asked)
+    try:
+        wanted = reports_here(signed.manifest, world)
+    except NotFiniteError:
+        assert answer["error"] == "NotFiniteError"
+        return
+    assert answer["reports"] == wanted
+    assert [2 * told["index"] + told["bit"] for told in answer["told"]] == wanted
+    batch = Batch.decode(bytes.fromhex(answer["batch"]), signed.manifest.reports)
+    assert (batch.epoch, batch.manifest_hash, batch.id) == (3, signed.hash, name)
+    directions = signed.manifest.build().n_directions
+    opened = open_reports(batch.sealed, EPOCH_KEY, signed.hash, directions)
+    assert (opened.reports.tolist(), opened.undecodable) == (wanted, 0)
+
+
+@settings(max_examples=200)
+@given(world=worlds())
+def test_user_vectors_are_equal_to_the_last_bit(browser: Browser, world: dict[str, Any]) -> None:
+    one = manifest(**world["changes"])
+    h = Histories.from_lists([world["own"]], one.items)
+    asked = {"V": world["V"].ravel().tolist(), "items": one.items, "factors": one.factors}
+    terms = {"alpha": one.alpha, "regularization": one.regularization}
+    answer = browser.ask("vector", **asked, own=world["own"], **terms)
+    try:
+        with np.errstate(all="ignore"):
+            [x] = user_vectors(world["V"], h, **terms)
+    except NotFiniteError:
+        assert answer["error"] == "NotFiniteError"
+    else:
+        assert answer["x"] == x.tolist()
+
+
+@settings(max_examples=100)
+@given(world=worlds())
+def test_rotated_gradients_are_equal_to_the_last_bit(
+    browser: Browser, world: dict[str, Any]
+) -> None:
+    changes = {**world["changes"], "mechanism": "hadamard", "loud": 0, "directions_seed": 7}
+    signed = SignedManifest.make(manifest(**changes), signing_key())
+    one, V = signed.manifest, world["V"]
+    asked = {"signed": signed.encode().hex(), "key": VERIFICATION_KEY}
+    answer = browser.ask("rotation", **asked, model=encode_items(V).hex(), own=world["own"])
+    h = Histories.from_lists([world["own"]], one.items)
+    rotation = Rotation(Shape(one.items, one.factors, one.alpha), one.directions_seed)
+    try:
+        with np.errstate(all="ignore"):
+            X = user_vectors(V, h, alpha=one.alpha, regularization=one.regularization)
+            b, every = rotation.user_columns(X), rotation.all_rows(V, X, h)
+            each = rotation.some_rows(V, X, h, np.arange(rotation.rows)[None])
+    except NotFiniteError:
+        assert answer["error"] == "NotFiniteError"
+    else:
+        assert answer["b"] == b.ravel().tolist()
+        assert answer["all"] == every.ravel().tolist()
+        assert answer["one"] == each.ravel().tolist()
+
+
+@settings(max_examples=30)
+@given(
+    reports=st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=5),
+    key=st.binary(min_size=32, max_size=32),
+    name=st.binary(min_size=32, max_size=32),
+)
+def test_what_either_seals_the_other_opens(
+    browser: Browser, reports: list[int], key: bytes, name: bytes
+) -> None:
+    public = public_key_of(key)
+    ours = seal_reports(np.array(reports, np.uint32), public, name)
+    opened = browser.ask("open", sealed=ours.hex(), privateKey=key.hex(), hash=name.hex())
+    assert opened == {"reports": reports}
+    theirs = browser.ask("seal", reports=reports, publicKey=public.hex(), hash=name.hex())
+    found = open_reports(bytes.fromhex(theirs["sealed"]), key, name, 2**31)
+    assert (found.reports.tolist(), found.undecodable) == (reports, 0)
+
+
+AMOUNTS = st.sampled_from([0.1, 0.2, 0.3, 2.5, 1.0, 5e-324, 1e-6, 1e300]) | st.floats(
+    0, exclude_min=True, allow_infinity=False
+)
+CHARGES = st.fixed_dictionaries(
+    {
+        "epoch": st.integers(0, 3),
+        "purpose": st.integers(0, 5).map(lambda number: f"{number:064x}"),
+        "mechanism": st.sampled_from(["loudest", "hadamard"]),
+        "epsilon": AMOUNTS,
+        "reports": st.integers(1, 10) | st.integers(1, 2**53 - 1),
+    }
+)
+LIMITS = st.fixed_dictionaries({"limit": st.sampled_from([0.0, 1.0]) | AMOUNTS})
+STEPS = st.lists(LIMITS | st.fixed_dictionaries({"charge": CHARGES}), max_size=15)
+
+
+class UnsyncedDisk(Disk):
+    """No power is cut here."""
+
+    def sync(self, file: Any) -> None:
+        pass
+
+    def sync_folder(self, folder: Path) -> None:
+        pass
+
+
+def decision(ledger: Ledger, step: dict[str, Any]) -> str | None:
+    if "limit" in step:
+        ledger.set_limit(step["limit"])
+        return None
+    before = len(ledger.entries)
+    fields = step["charge"]
+    try:
+        ledger.charge(Charge(**{**fields, "purpose": bytes.fromhex(fields["purpose"])}))
+    except BudgetExceededError:
+        return "refused"
+    except LedgerError:
+        return "contradicted"
+    return "charged" if len(ledger.entries) > before else "known"
+
+
+@settings(max_examples=150)
+@given(first=LIMITS, steps=STEPS)
+def test_both_ledgers_decide_alike(
+    browser: Browser, first: dict[str, float], steps: list[dict[str, Any]]
+) -> None:
+    wanted = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "ledger"
+        with Ledger.create(path, first["limit"], disk=UnsyncedDisk()) as ledger:
+            for step in [first, *steps]:
+                decided = decision(ledger, step)
+                spent = f"{(ledger.spent * Fraction(2) ** 1074).numerator:x}"
+                shown = [rounded_up(ledger.spent), rounded_down(ledger.remaining)]
+                wanted.append({"decision": decided, "spent": spent, "shown": shown})
+    assert browser.ask("ledger", steps=[first, *steps])["answers"] == wanted
+
+
+@st.composite
+def damaged(draw: st.DrawFn, raw: bytes) -> bytes:
+    """A few bytes taken out, and others put in: often still JSON, seldom still a file of ours."""
+    for _ in range(draw(st.integers(0, 2))):
+        at = draw(st.integers(0, len(raw)))
+        out = draw(st.integers(0, 3))
+        put = draw(st.sampled_from([b"", b"0", b"9", b"-", b" ", b'"', b",", b"\\u0031", b"\xff"]))
+        raw = raw[:at] + put + raw[at + out :]
+    return raw
+
+
+def agree(answer: dict[str, Any], here: object | None) -> bool:
+    """Both read it or both refuse; returns whether there is something to compare."""
+    if here is not None:
+        assert "error" not in answer, answer
+        return True
+    assert answer.get("error") == "ProtocolError", answer
+    return False
+
+
+def read_here(read: Any, raw: bytes) -> Any:
+    try:
+        return read(raw)
+    except ProtocolError:
+        return None
+
+
+@settings(max_examples=300)
+@given(raw=damaged(PLAIN.encode()))
+def test_both_read_and_refuse_the_same_manifests(browser: Browser, raw: bytes) -> None:
+    assume(raw)
+    signature = signing_key().sign(SIGNED + raw)
+    answer = browser.ask("manifest", signed=(signature + raw).hex(), key=VERIFICATION_KEY)
+    here = read_here(Manifest.decode, raw)
+    if agree(answer, here):
+        fields = [here.epoch, here.epsilon, here.reports]
+        assert answer["fields"] == [*fields, here.alpha, here.regularization, here.closes]
+
+
+@settings(max_examples=300)
+@given(raw=damaged(catalogue().raw))
+def test_both_read_and_refuse_the_same_catalogues(browser: Browser, raw: bytes) -> None:
+    answer = browser.ask("catalogue", bytes=raw.hex())
+    here = read_here(Catalogue.decode, raw)
+    if agree(answer, here):
+        assert answer["items"] == [[i.id, i.title, [*i.tags]] for i in here.items]
+
+
+MODEL = encode_items(np.array([[0.5, -0.25], [0.1, 3e38], [-0.0, 1e-45]], np.float32))
+
+
+@settings(max_examples=300)
+@given(raw=damaged(MODEL))
+def test_both_read_and_refuse_the_same_models(browser: Browser, raw: bytes) -> None:
+    answer = browser.ask("model", bytes=raw.hex(), items=3, factors=2)
+    here = read_here(lambda data: decode_items(data, 3, 2), raw)
+    if agree(answer, here):
+        assert answer["values"] == here.ravel().tolist()
+
+
+def test_an_undamaged_file_of_each_kind_is_read(browser: Browser) -> None:
+    """The three tests above would hold of two clients that refuse everything."""
+    signed = SignedManifest.make(replace(manifest(), epoch=9), signing_key())
+    answer = browser.ask("manifest", signed=signed.encode().hex(), key=VERIFICATION_KEY)
+    assert (answer["hash"], answer["fields"][0]) == (signed.hash.hex(), 9)
+    assert browser.ask("catalogue", bytes=catalogue().raw.hex())["items"]
+    assert browser.ask("model", bytes=MODEL.hex(), items=3, factors=2)["values"][0] == 0.5

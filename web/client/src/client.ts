@@ -1,0 +1,192 @@
+/** The client itself: what an application in a browser calls. */
+
+import type { Item } from "./catalogue.js";
+import { Database } from "./database.js";
+import { SettingsError, StoreError } from "./errors.js";
+import { type Edition, Learning } from "./learning.js";
+import { type Budget, budgetOf } from "./ledger.js";
+import { alone } from "./locking.js";
+import type { Manifest } from "./manifest.js";
+import {
+  beginningOf,
+  type ClientOptions,
+  checkedItems,
+  checkedLimit,
+  now,
+  sleepFor,
+} from "./options.js";
+import { type LeftDevice, Outbox } from "./outbox.js";
+import { HttpProxy } from "./proxy.js";
+import { type Recommendation, recommendations } from "./recommending.js";
+import type { State } from "./rows.js";
+import { Store } from "./store.js";
+import { type Synced, Syncing, type Tools } from "./syncing.js";
+import type { Terms } from "./terms.js";
+import type { Matrix } from "./user.js";
+import { systemEntropy, systemWords } from "./words.js";
+
+/** Where a client stands. */
+export interface Status extends Budget {
+  proxy: string;
+  /** Of the last manifest accepted; null before the first. */
+  epoch: number | null;
+  /** What its owner agreed to. */
+  terms: Terms | null;
+  paused: boolean;
+  /** How many, by what became of them. */
+  batches: Record<State, number>;
+  /** How many items she touched. */
+  touched: number;
+  /** How many of them are in the catalogue. */
+  known: number;
+  /** The others: kept, since a later catalogue may know them. */
+  unknown: string[];
+  /** The one that holds; null before the first and after `forget`. */
+  manifest: Manifest | null;
+}
+
+/** One database of this browser, opened. Every tab may have one of its own. */
+export class Client {
+  private constructor(
+    private readonly database: Database,
+    private readonly tools: Tools,
+    private readonly lock: <Result>(work: () => Promise<Result>) => Promise<Result>,
+  ) {}
+
+  /** Begin a client in this browser, or take it up where it was; asks nobody. */
+  static async open(options: ClientOptions): Promise<Client> {
+    const { name = "sottovoce", fetch, clock = now, entropy = systemEntropy } = options;
+    const beginning = beginningOf(options, clock());
+    const database = await Database.open(name, options.indexedDB ?? globalThis.indexedDB);
+    const store = new Store(database);
+    try {
+      await store.enrol(beginning);
+    } catch (error) {
+      database.close();
+      throw error;
+    }
+    const proxy = new HttpProxy(beginning.proxy, { clock, fetch });
+    const learning = new Learning(store, proxy);
+    const { words = systemWords, sleep = sleepFor } = options;
+    const outbox = new Outbox(database);
+    const tools = { store, outbox, learning, proxy, clock, entropy, words, sleep };
+    return new Client(database, tools, alone(name, options.locks));
+  }
+
+  /** Remember what the owner touched, all of it or nothing; how many were new. */
+  async record(ids: readonly string[]): Promise<number> {
+    return this.tools.store.add(checkedItems(ids));
+  }
+
+  /** Forget some of what she touched; how many were there. */
+  async remove(ids: readonly string[]): Promise<number> {
+    return this.tools.store.remove(checkedItems(ids));
+  }
+
+  /** What she touched, in the order of recording. */
+  touched(): Promise<string[]> {
+    return this.tools.store.touched();
+  }
+
+  /** Fetch what is current, believe it only if everything holds, and keep it; sends nothing. */
+  async learn(options: { acceptNewTerms?: boolean } = {}): Promise<Manifest> {
+    const edition = await this.tools.learning.learn(options.acceptNewTerms ?? false);
+    return edition.signed.manifest;
+  }
+
+  /**
+   * Learn what the server published and take part in the epoch, at most once.
+   *
+   * After an `UnavailableError` do it again later (not before its `retryAfter` seconds): a batch
+   * that was made is kept and sent again byte for byte. `jitter` is the longest random pause before
+   * sending, in seconds; give one in a page that syncs by itself.
+   */
+  async sync(options: { acceptNewTerms?: boolean; jitter?: number } = {}): Promise<Synced> {
+    const { acceptNewTerms = false, jitter = 0 } = options;
+    if (!(Number.isFinite(jitter) && jitter >= 0)) {
+      throw new SettingsError(`jitter must be a number of seconds from 0, not ${jitter}`);
+    }
+    return this.lock(() => new Syncing(this.tools, jitter).run(acceptNewTerms));
+  }
+
+  /** The n best items that the owner has not touched, each with its reasons; asks nobody. */
+  async recommend(n = 10): Promise<Recommendation[]> {
+    if (!(Number.isSafeInteger(n) && n >= 1)) {
+      throw new SettingsError(`at least one item must be asked for, not ${n}`);
+    }
+    return recommendations(await this.#held(), await this.touched(), n);
+  }
+
+  /** Everything that there is, in the order of the model's rows; asks nobody. */
+  async catalogue(): Promise<readonly Item[]> {
+    return (await this.#held()).catalogue.items;
+  }
+
+  /** Where it stands; asks nobody. */
+  async status(): Promise<Status> {
+    const { store, outbox, learning } = this.tools;
+    const [settings, touched, edition] = [
+      await store.settings(),
+      await store.touched(),
+      await learning.held(),
+    ];
+    const numbers = edition?.catalogue.numbers;
+    const unknown = touched.filter((id) => !numbers?.has(id));
+    return {
+      ...budgetOf(settings.limit, await outbox.charges()),
+      proxy: settings.proxy,
+      epoch: settings.newest?.epoch ?? null,
+      terms: settings.terms,
+      paused: settings.paused,
+      batches: await outbox.counts(),
+      touched: touched.length,
+      known: touched.length - unknown.length,
+      unknown,
+      manifest: edition?.signed.manifest ?? null,
+    };
+  }
+
+  /** From now on nothing leaves, not even a batch that waits; `pause(false)` goes on. */
+  pause(on: boolean): Promise<void> {
+    return this.tools.store.choose({ paused: on });
+  }
+
+  /** Another lifetime limit; what was spent stays spent. */
+  async setLimit(limit: number): Promise<void> {
+    await this.tools.store.choose({ limit: checkedLimit(limit) });
+  }
+
+  /**
+   * Delete what the owner touched, the batch on its way, what was shown of it, and the model.
+   *
+   * The ledger stays, because what was spent stays spent: reports that left cannot be called back.
+   * It holds no item. Who wants that gone too deletes the site's data in the browser.
+   */
+  async forget(): Promise<void> {
+    await this.tools.store.forget();
+    this.tools.learning.forget();
+  }
+
+  /** The last batch that was made, bit for bit, as the owner may see it; null if there is none. */
+  lastBatch(): Promise<LeftDevice | null> {
+    return this.tools.outbox.lastBatch();
+  }
+
+  /** The model of any epoch, as signed; null if the proxy has it no more. It is not stored. */
+  edition(epoch: number): Promise<{ manifest: Manifest; V: Matrix } | null> {
+    return this.tools.learning.edition(epoch);
+  }
+
+  /** Let go of the database. */
+  close(): void {
+    this.database.close();
+  }
+
+  async #held(): Promise<Edition> {
+    const edition = await this.tools.learning.held();
+    if (edition === null) {
+      throw new StoreError("There is no model in this browser yet; sync first.");
+    }
+    return edition;
+  }
+}

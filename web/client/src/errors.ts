@@ -1,0 +1,79 @@
+/**
+ * Every error that the client throws on purpose.
+ *
+ *     SottovoceError
+ *     ├── SettingsError        a setting or an argument has a value that cannot work
+ *     ├── NotFiniteError       a NaN or an infinity would have become a report
+ *     ├── LedgerError          the record of spent budget contradicts itself
+ *     │   └── BudgetExceededError  a charge would go beyond the lifetime limit
+ *     ├── UntrustedError       a signature, a hash, an epoch or the terms do not hold: nothing is sent
+ *     │   └── ProtocolError    bytes are not what the protocol says they must be
+ *     ├── UnavailableError     the proxy cannot be reached now, or is busy: the same again later
+ *     ├── RefusedError         the proxy understood and said no: the same again is no use
+ *     │   └── ClosedError      because the epoch is over
+ *     └── StoreError           the browser's storage cannot be read or written
+ *
+ * Names are set by hand: a minifier may rename classes, and what a person is told must not change.
+ */
+
+/** The root: catch this to catch everything of ours. */
+export class SottovoceError extends Error {
+  override name = "SottovoceError";
+}
+
+/** A setting or an argument has a value that cannot work. */
+export class SettingsError extends SottovoceError {
+  override name = "SettingsError";
+}
+
+/** A NaN or an infinity would have become a report: nothing leaves. */
+export class NotFiniteError extends SottovoceError {
+  override name = "NotFiniteError";
+}
+
+/** The record of spent budget cannot be trusted: nothing may be reported. */
+export class LedgerError extends SottovoceError {
+  override name = "LedgerError";
+}
+
+/** A charge would go beyond the lifetime limit: reporting stops, recommending goes on. */
+export class BudgetExceededError extends LedgerError {
+  override name = "BudgetExceededError";
+}
+
+/** A signature, a hash, an epoch or the terms do not hold: nothing is sent. */
+export class UntrustedError extends SottovoceError {
+  override name = "UntrustedError";
+}
+
+/** Bytes are not what docs/protocol.md says they must be. */
+export class ProtocolError extends UntrustedError {
+  override name = "ProtocolError";
+}
+
+/** The proxy cannot be reached now, or is busy: the same again later. */
+export class UnavailableError extends SottovoceError {
+  override name = "UnavailableError";
+  /** Seconds that it asked to be left alone for, if it said so. */
+  readonly retryAfter: number | undefined;
+
+  constructor(message: string, retryAfter?: number, options?: ErrorOptions) {
+    super(message, options);
+    this.retryAfter = retryAfter;
+  }
+}
+
+/** The proxy understood and said no: the same again is no use. */
+export class RefusedError extends SottovoceError {
+  override name = "RefusedError";
+}
+
+/** The epoch is over: what belongs to it can no longer be handed in. */
+export class ClosedError extends RefusedError {
+  override name = "ClosedError";
+}
+
+/** The browser's storage cannot be read or written; nothing was acknowledged. */
+export class StoreError extends SottovoceError {
+  override name = "StoreError";
+}

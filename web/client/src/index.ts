@@ -1,0 +1,29 @@
+/** `sottovoce-client`: learn from everybody's taste, recommend on the device, let noise alone leave. */
+
+export type { Charge } from "./amount.js";
+export type { Catalogue, Item } from "./catalogue.js";
+export { Client, type Status } from "./client.js";
+export {
+  BudgetExceededError,
+  ClosedError,
+  LedgerError,
+  NotFiniteError,
+  ProtocolError,
+  RefusedError,
+  SettingsError,
+  SottovoceError,
+  StoreError,
+  UnavailableError,
+  UntrustedError,
+} from "./errors.js";
+export type { Manifest } from "./manifest.js";
+export type { Told } from "./mechanism/index.js";
+export type { ClientOptions } from "./options.js";
+export type { LeftDevice } from "./outbox.js";
+export type { Outcome } from "./outcome.js";
+export type { Reason, Recommendation } from "./recommending.js";
+export type { State } from "./rows.js";
+export type { Synced } from "./syncing.js";
+export type { Terms } from "./terms.js";
+export { type Matrix, scores, userVector } from "./user.js";
+export type { Entropy, Words } from "./words.js";

@@ -1,0 +1,41 @@
+/** `coordinate`: the paper's Algorithm 1, one clipped gradient entry rounded to one bit. */
+
+import { flipThreshold, pick } from "../coin.js";
+import { dot } from "../user.js";
+import { type Draw, finite, type Person, type Told, tossed } from "./draws.js";
+
+const { fround } = Math;
+
+/**
+ * A uniformly drawn entry (i, f) of the gradient, index `i * F + f`.
+ *
+ * The clipped value v is rounded to a sign with P[+] = (1 + v) / 2, and the sign passes the coin.
+ * Only that last coin carries epsilon, so it can be exact and blind to the data.
+ */
+export function coordinate(person: Person, draws: readonly Draw[]): Told[] {
+  const { rows, columns } = person.V;
+  const flipBelow = flipThreshold(person.manifest.epsilon);
+  const touched = new Set(person.own);
+  return draws.map((draw) => {
+    const index = pick(draw.direction, rows * columns);
+    const [row, column] = [Math.floor(index / columns), index % columns];
+    const value = gradientEntry(person, row, column, touched.has(row));
+    const plus = unit(draw.choice) < (1 + value) / 2;
+    return { index, row, column, ...tossed(plus, draw.coin, flipBelow) };
+  });
+}
+
+/** `clip(-2 c_i (p_i - x.v_i) x_f)`, float32. */
+function gradientEntry(person: Person, row: number, column: number, touched: boolean): number {
+  const { V, x, manifest } = person;
+  const p = touched ? 1 : 0;
+  const c = fround(1 + fround(fround(manifest.alpha) * p));
+  const e = fround(c * fround(p - dot(x, V.values, row * V.columns)));
+  const g = finite(fround(fround(-2 * e) * (x[column] as number)), "a gradient entry");
+  return Math.min(Math.max(g, -1), 1);
+}
+
+/** A float64 in [0, 1) from the word's upper 53 bits; for rounding, which carries no epsilon. */
+function unit(word: bigint): number {
+  return Number(word >> 11n) * 2 ** -53;
+}

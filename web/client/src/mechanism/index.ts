@@ -1,0 +1,51 @@
+/**
+ * How one person's gradient becomes k reports of four bytes: docs/mechanisms.md.
+ *
+ * A report names a public direction in the space of gradients and a sign. Each is epsilon-LDP by
+ * itself, whatever the history behind it. Randomness is an input: the same words give the same
+ * reports, here and in the Python client.
+ */
+
+import { SettingsError } from "../errors.js";
+import type { Manifest } from "../manifest.js";
+import { ascending, type Matrix, userVector } from "../user.js";
+import { coordinate } from "./coordinate.js";
+import { drawsOf, type Person, type Told } from "./draws.js";
+import { hadamard } from "./hadamard.js";
+import { loudest } from "./loudest.js";
+
+export type { Told } from "./draws.js";
+
+/** The reports of a batch, as they will be sealed and as they can be shown to their owner. */
+export interface Made {
+  readonly reports: Uint32Array;
+  readonly told: readonly Told[];
+}
+
+/** The k reports of somebody who touched the rows `own`, from (k + 1) x 4 random words. */
+export async function makeReports(
+  manifest: Manifest,
+  V: Matrix,
+  own: readonly number[],
+  words: BigUint64Array,
+): Promise<Made> {
+  if (V.rows !== manifest.items || V.columns !== manifest.factors) {
+    throw new SettingsError(`the item matrix is ${V.rows} x ${V.columns}, not the manifest's`);
+  }
+  const x = userVector(V, own, manifest.alpha, manifest.regularization);
+  const told = await toldBy({ manifest, V, own: ascending(own, V.rows), x }, words);
+  // Doubled, not shifted: an index may have 31 bits, and a shift would make it negative.
+  return { reports: Uint32Array.from(told, ({ index, bit }) => 2 * index + bit), told };
+}
+
+async function toldBy(person: Person, words: BigUint64Array): Promise<Told[]> {
+  const { draws, ties } = drawsOf(words, person.manifest.reports);
+  switch (person.manifest.mechanism) {
+    case "coordinate":
+      return coordinate(person, draws);
+    case "hadamard":
+      return hadamard(person, draws);
+    case "loudest":
+      return loudest(person, draws, ties);
+  }
+}

@@ -1,0 +1,69 @@
+/**
+ * `loudest`: name, most of the time, one of the directions that agree with the gradient most.
+ *
+ * The client looks at all 2R signed rows for one uniformly drawn column q, ranks them by agreement
+ * with its gradient and calls the top L of them loud. Below the threshold it names a uniform signed
+ * row, else a uniform loud one. L is the same for everybody, so whatever the history there are two
+ * output probabilities, and the threshold makes their ratio e^epsilon.
+ */
+
+import { pick, uniformThreshold } from "../coin.js";
+import type { Draw, Person, Told } from "./draws.js";
+import { allRows, rotated } from "./rotation.js";
+
+/** A signed row is `row << 1 | bit`. `ties` is the word that settles equal agreements. */
+export async function loudest(
+  person: Person,
+  draws: readonly Draw[],
+  ties: bigint,
+): Promise<Told[]> {
+  const rotation = await rotated(person);
+  const { loud: count, epsilon } = person.manifest;
+  const signedRows = 2 * rotation.rows;
+  const uniformBelow = uniformThreshold(epsilon, count, rotation.rows);
+  const mask = pick(ties, signedRows);
+  const loud = loudRows(allRows(person, rotation), count, mask);
+  return draws.map((draw) => {
+    const column = pick(draw.direction, rotation.columns);
+    const isRandom = draw.coin < uniformBelow;
+    const signedRow = isRandom
+      ? pick(draw.choice, signedRows)
+      : named(loud, pick(draw.choice, count), rotation.b[column] as number, mask);
+    const [row, bit] = [signedRow >> 1, (signedRow & 1) as 0 | 1];
+    const index = row * rotation.columns + column;
+    return { index, bit, row, column, coin: isRandom ? "random" : "kept" };
+  });
+}
+
+/**
+ * A loud row agrees with a; the gradient is -a b, so a positive b turns its sign. Without a b there
+ * is no gradient: all rows tie, and the mask alone says which are loud.
+ */
+function named(loud: Uint32Array, rank: number, b: number, mask: number): number {
+  if (b === 0) return rank ^ mask;
+  const row = loud[rank] as number;
+  return b > 0 ? row ^ 1 : row;
+}
+
+/**
+ * The `count` signed rows, ascending, that agree with `a` most.
+ *
+ * Of equal ones the lowest `signedRow ^ mask`: with a random mask every tied row has the same
+ * chance, and the set has exactly `count` members whatever `a` is.
+ */
+export function loudRows(a: Float32Array, count: number, mask: number): Uint32Array {
+  const agreement = new Float32Array(2 * a.length);
+  a.forEach((value, row) => {
+    agreement[2 * row] = -value;
+    agreement[2 * row + 1] = value;
+  });
+  const least = agreement.slice().sort()[agreement.length - count] as number;
+  const above: number[] = [];
+  const tied: number[] = [];
+  agreement.forEach((value, signedRow) => {
+    if (value > least) above.push(signedRow);
+    else if (value === least) tied.push(signedRow);
+  });
+  tied.sort((one, other) => (one ^ mask) - (other ^ mask));
+  return Uint32Array.from([...above, ...tied.slice(0, count - above.length)]).sort();
+}

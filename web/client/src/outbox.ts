@@ -1,0 +1,161 @@
+/**
+ * The batch on its way, its charge, and what is shown of it.
+ *
+ * Charged before it is sent, sealed once, resent byte for byte, at most one for each epoch: all of
+ * that rests on `keep`, the only transaction that makes a batch or a charge.
+ */
+
+import type { Database, Transaction } from "./database.js";
+import { allows, type Charge } from "./ledger.js";
+import type { BatchRow, Settings, ShownRow, State } from "./rows.js";
+import { settingsIn, touchedIn } from "./store.js";
+
+/** A batch, its price, what is shown of it, and what it was made of. Nothing of it is kept yet. */
+export interface MadeBatch {
+  batch: BatchRow;
+  charge: Charge;
+  shown: ShownRow;
+  touched: readonly string[];
+}
+
+/** All that decides whether an epoch may have a batch, as of one moment. */
+export interface Standing {
+  settings: Settings;
+  /** The epoch's batch, if it ever had one. */
+  batch: BatchRow | undefined;
+  charges: readonly Charge[];
+  /** A batch of any epoch that has neither arrived nor been given up; there is one at most. */
+  waiting: BatchRow | undefined;
+  touched: readonly string[];
+}
+
+/** The two ways in which a batch ends. */
+export type End = Exclude<State, "charged">;
+
+/** A batch that may be sent. */
+export type Waiting = BatchRow & { bytes: Uint8Array };
+
+/** The last batch, for its owner's eyes. */
+export interface LeftDevice extends Omit<ShownRow, "only" | "purpose"> {
+  state: State;
+  /** SHA-256 of the bytes, in hexadecimal: its name in the ledger. */
+  hash: string;
+}
+
+const STANDING = ["settings", "batches", "charges", "items"] as const;
+
+/** What leaves, and what it cost. */
+export class Outbox {
+  constructor(private readonly database: Database) {}
+
+  /** Where an epoch stands. */
+  standing(epoch: number): Promise<Standing> {
+    return this.database.read(STANDING, (transaction) => standingIn(transaction, epoch));
+  }
+
+  /**
+   * Keep a batch and charge for it, or neither; whether it was kept. It may leave when this has
+   * returned true, not before.
+   *
+   * One transaction looks and writes, and the browser runs one writer at a time: whatever two tabs
+   * do, and wherever a crash falls, an epoch has both a batch and its charge, or none of them. So
+   * there is never a second batch, nor one that was sent and not paid for. `stands` sees what holds
+   * inside the transaction: a pause, a charge or a batch that came while this one was being sealed
+   * ends it, and so does a change of what she touched (she may have forgotten everything).
+   *
+   * Sealing takes other promises than the database's, so it must be done before. A batch that is
+   * not kept was sealed for nothing and is thrown away, and that is sound: no byte of it was stored
+   * or sent, so nobody learns anything from its coins and nothing was spent. Nor does throwing away
+   * favour some reports over others: what decides knows nothing of what the coins said.
+   */
+  keep(made: MadeBatch, stands: (standing: Standing) => boolean): Promise<boolean> {
+    return this.database.write([...STANDING, "shown"], async (transaction) => {
+      const standing = await standingIn(transaction, made.batch.epoch);
+      if (!stands(standing) || !sameItems(standing.touched, made.touched)) {
+        return false;
+      }
+      if (!allows(standing.settings.limit, standing.charges, made.charge)) {
+        await transaction.rows("batches").add({ ...made.batch, state: "dropped", bytes: null });
+        return false;
+      }
+      await transaction.rows("charges").add(made.charge);
+      await transaction.rows("batches").add(made.batch);
+      await transaction.rows("shown").put(made.shown);
+      return true;
+    });
+  }
+
+  /** The batch that has neither arrived nor been given up. */
+  waiting(): Promise<BatchRow | undefined> {
+    return this.database.read(["batches"], waitingIn);
+  }
+
+  /** It arrived or was given up: its bytes are of no use any more. What became of it in the end. */
+  finish(epoch: number, state: End): Promise<End> {
+    return this.database.write(["batches"], async (transaction) => {
+      const row = await transaction.rows("batches").get(epoch);
+      if (row === undefined) {
+        return state; // she has forgotten it in the meantime
+      }
+      const end = row.state === "sent" ? "sent" : state; // another tab may have had the better luck
+      await transaction.rows("batches").put({ ...row, state: end, bytes: null });
+      return end;
+    });
+  }
+
+  /** Not to be sent before that moment: the proxy asked for it. */
+  postpone(epoch: number, notBefore: number): Promise<void> {
+    return this.database.write(["batches"], async (transaction) => {
+      const row = await transaction.rows("batches").get(epoch);
+      if (row !== undefined) {
+        await transaction.rows("batches").put({ ...row, notBefore });
+      }
+    });
+  }
+
+  /** How many batches there are in each state. */
+  async counts(): Promise<Record<State, number>> {
+    const rows = await this.database.read(["batches"], (open) => open.rows("batches").all());
+    const counts = { charged: 0, sent: 0, dropped: 0 };
+    for (const row of rows) {
+      counts[row.state] += 1;
+    }
+    return counts;
+  }
+
+  /** Everything that was ever charged. */
+  charges(): Promise<Charge[]> {
+    return this.database.read(["charges"], (open) => open.rows("charges").all());
+  }
+
+  /** The last batch in readable form. */
+  lastBatch(): Promise<LeftDevice | null> {
+    return this.database.read(["batches", "shown"], async (transaction) => {
+      const shown = await transaction.rows("shown").get(1);
+      const batch = shown && (await transaction.rows("batches").get(shown.epoch));
+      if (shown === undefined || batch === undefined) {
+        return null;
+      }
+      const { only: _, purpose: hash, ...rest } = shown;
+      return { ...rest, hash, state: batch.state };
+    });
+  }
+}
+
+async function standingIn(transaction: Transaction, epoch: number): Promise<Standing> {
+  return {
+    settings: await settingsIn(transaction),
+    batch: await transaction.rows("batches").get(epoch),
+    charges: await transaction.rows("charges").all(),
+    waiting: await waitingIn(transaction),
+    touched: await touchedIn(transaction),
+  };
+}
+
+async function waitingIn(transaction: Transaction): Promise<BatchRow | undefined> {
+  return (await transaction.rows("batches").where("state", "charged"))[0];
+}
+
+function sameItems(some: readonly string[], others: readonly string[]): boolean {
+  return some.length === others.length && some.every((item, place) => item === others[place]);
+}

@@ -1,0 +1,155 @@
+/**
+ * The proxy over HTTP: all that a device ever asks of it. Nothing in any request says who asks, but
+ * the batch, which says it in noise.
+ */
+
+import { toHex } from "./bytes.js";
+import { MAX_CATALOGUE } from "./catalogue.js";
+import { ClosedError, RefusedError, SottovoceError, UnavailableError } from "./errors.js";
+import { MAX_SIGNED_MANIFEST } from "./manifest.js";
+import type { Arriving } from "./transfer.js";
+import { isForLater, problemType, readCapped, secondsToWait, Watch } from "./transfer.js";
+
+const WRONG_EPOCH = "urn:sottovoce:wrong-epoch";
+/** Seconds without a single byte after which an answer is given up. */
+const PATIENCE = 30;
+
+/**
+ * Every device's requests look the same, as far as a browser lets a page decide: no cookie, no
+ * address of the page, nothing from a cache (`If-None-Match` would tell what was seen last), and not
+ * her languages. Redirects are not followed: "manual" and not "error", so that one can be told from
+ * a network that is away; the browser follows neither.
+ */
+const HYGIENE = {
+  credentials: "omit",
+  referrerPolicy: "no-referrer",
+  cache: "no-store",
+  redirect: "manual",
+} as const satisfies RequestInit;
+
+const HEADERS = { "accept-language": "*" };
+
+/** How a proxy is spoken to. */
+export interface ProxyOptions {
+  /** Unix seconds. */
+  clock: () => number;
+  fetch?: typeof fetch | undefined;
+  /** Seconds without a byte after which an answer is given up. */
+  patience?: number;
+}
+
+/** A proxy at an address. `UnavailableError`: the same may work later; `RefusedError`: it will not. */
+export class HttpProxy {
+  readonly #fetch: typeof fetch;
+
+  constructor(
+    private readonly address: string,
+    private readonly options: ProxyOptions,
+  ) {
+    this.#fetch = options.fetch ?? ((input, init) => globalThis.fetch(input, init));
+  }
+
+  /** The signed manifest of the epoch, as everybody gets it. */
+  manifest(): Promise<Uint8Array> {
+    return this.#get("/v1/manifest", MAX_SIGNED_MANIFEST);
+  }
+
+  /** That of any epoch; null if the proxy has it no more. */
+  manifestOf(epoch: number): Promise<Uint8Array | null> {
+    return this.#find(`/v1/manifests/${epoch}`, MAX_SIGNED_MANIFEST);
+  }
+
+  /** The model file with this hash; a longer one than `most` is a `ProtocolError`. */
+  model(hash: Uint8Array, most: number): Promise<Uint8Array> {
+    return this.#get(`/v1/models/${toHex(hash)}`, most);
+  }
+
+  /** The model file of any epoch; null if the proxy has it no more. */
+  modelOf(hash: Uint8Array, most: number): Promise<Uint8Array | null> {
+    return this.#find(`/v1/models/${toHex(hash)}`, most);
+  }
+
+  /** The catalogue file with this hash. */
+  catalogue(hash: Uint8Array): Promise<Uint8Array> {
+    return this.#get(`/v1/catalogues/${toHex(hash)}`, MAX_CATALOGUE);
+  }
+
+  /**
+   * Returns when the proxy has it for certain; `ClosedError` when its epoch is over. Only 202 means
+   * accepted: a hotel's log-in page also answers 200.
+   */
+  send(batch: Uint8Array): Promise<void> {
+    const headers = { ...HEADERS, "content-type": "application/octet-stream" };
+    const init = { method: "POST", headers, body: new Uint8Array(batch) };
+    return this.#exchange("/v1/batches", init, async (arriving) => {
+      if (arriving.response.status !== 202) {
+        await this.#refuse(arriving);
+      }
+    });
+  }
+
+  #get(path: string, most: number): Promise<Uint8Array> {
+    return this.#exchange(path, { headers: HEADERS }, (arriving) => this.#body(arriving, most));
+  }
+
+  #find(path: string, most: number): Promise<Uint8Array | null> {
+    return this.#exchange(path, { headers: HEADERS }, async (arriving) =>
+      arriving.response.status === 404 ? null : this.#body(arriving, most),
+    );
+  }
+
+  async #body(arriving: Arriving, most: number): Promise<Uint8Array> {
+    if (arriving.response.status !== 200) {
+      await this.#refuse(arriving);
+    }
+    return readCapped(arriving, most);
+  }
+
+  async #exchange<Result>(
+    path: string,
+    init: RequestInit,
+    work: (arriving: Arriving) => Promise<Result>,
+  ): Promise<Result> {
+    const watch = new Watch(this.options.patience ?? PATIENCE);
+    const url = this.address + path;
+    try {
+      const response = await this.#fetch(url, { ...HYGIENE, ...init, signal: watch.signal });
+      watch.alive();
+      return await work({ response, url, alive: () => watch.alive() });
+    } catch (error) {
+      throw error instanceof SottovoceError ? error : unreachable(url, error);
+    } finally {
+      watch.end();
+    }
+  }
+
+  /** Say what the status means for whoever sent this. */
+  async #refuse(arriving: Arriving): Promise<never> {
+    const { response, url } = arriving;
+    if (isRedirect(response)) {
+      throw new RefusedError(`${url}: the proxy sends us elsewhere; redirects are not followed`);
+    }
+    const told = `${url}: the proxy answered ${response.status}`;
+    if (isForLater(response.status)) {
+      const wait = secondsToWait(response.headers.get("retry-after"), this.options.clock());
+      throw new UnavailableError(`${told}; try again later`, wait);
+    }
+    if (response.status === 410) {
+      throw new ClosedError(`${told}: the epoch is over`);
+    }
+    if (response.status === 409 && (await problemType(arriving)) === WRONG_EPOCH) {
+      throw new ClosedError(`${told}: it is at another epoch`);
+    }
+    throw new RefusedError(told);
+  }
+}
+
+/** Browsers show of a redirect that it is one, as status 0; node shows its status. */
+function isRedirect(response: Response): boolean {
+  return response.type === "opaqueredirect" || (response.status >= 300 && response.status < 400);
+}
+
+function unreachable(url: string, error: unknown): UnavailableError {
+  const why = error instanceof Error ? error.message || error.name : String(error);
+  return new UnavailableError(`${url}: the proxy cannot be reached (${why}); try again later`);
+}

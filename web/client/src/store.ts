@@ -1,0 +1,173 @@
+/** What a client remembers of its owner and of what was published; `outbox` has what leaves. */
+
+import { equal, sha256, toHex } from "./bytes.js";
+import type { Database, Transaction } from "./database.js";
+import { StoreError, UntrustedError } from "./errors.js";
+import type { SignedManifest } from "./manifest.js";
+import type { Settings } from "./rows.js";
+
+/** The name of the row with the signed manifest; the other files are named by their hashes. */
+const MANIFEST = "manifest";
+
+/** What a client begins with. */
+export type Beginning = Pick<Settings, "proxy" | "key" | "since" | "limit" | "paused">;
+
+/** The client's memory. Nothing of it is kept in variables: another tab may have changed it. */
+export class Store {
+  constructor(private readonly database: Database) {}
+
+  // Whom she trusts and what she chose.
+
+  /** Begin, or take up where it was; another key or proxy than the pinned one is refused. */
+  enrol(beginning: Beginning): Promise<void> {
+    return this.database.write(["settings"], async (transaction) => {
+      const known = await transaction.rows("settings").get(1);
+      if (known === undefined) {
+        const fresh: Settings = { only: 1, ...beginning, terms: null, newest: null };
+        await transaction.rows("settings").add(fresh);
+      } else {
+        checkPinned(known, beginning);
+      }
+    });
+  }
+
+  settings(): Promise<Settings> {
+    return this.database.read(["settings"], settingsIn);
+  }
+
+  /** Another choice of hers. */
+  choose(choice: Partial<Pick<Settings, "limit" | "paused">>): Promise<void> {
+    return this.database.write(["settings"], async (transaction) => {
+      await transaction.rows("settings").put({ ...(await settingsIn(transaction)), ...choice });
+    });
+  }
+
+  // What she touched.
+
+  /** How many of them are new. */
+  add(ids: readonly string[]): Promise<number> {
+    return this.database.write(["items"], async (transaction) => {
+      const rows = await transaction.rows("items").all();
+      const known = new Set(rows.map((row) => row.id));
+      const fresh = [...new Set(ids)].filter((id) => !known.has(id));
+      // Not a counter of the database's: that would still tell how many there were after `forget`.
+      let place = rows.at(-1)?.place ?? 0;
+      for (const id of fresh) {
+        place += 1;
+        await transaction.rows("items").add({ place, id });
+      }
+      return fresh.length;
+    });
+  }
+
+  /** How many of them were there. */
+  remove(ids: readonly string[]): Promise<number> {
+    return this.database.write(["items"], async (transaction) => {
+      const unwanted = new Set(ids);
+      const rows = (await transaction.rows("items").all()).filter((row) => unwanted.has(row.id));
+      for (const row of rows) {
+        await transaction.rows("items").delete(row.place);
+      }
+      return rows.length;
+    });
+  }
+
+  /** All of them, in the order in which they were recorded. */
+  touched(): Promise<string[]> {
+    return this.database.read(["items"], touchedIn);
+  }
+
+  // What the server published.
+
+  /** The last manifest accepted, as it was signed. */
+  async signedManifest(): Promise<Uint8Array | null> {
+    const row = await this.database.read(["files"], (open) => open.rows("files").get(MANIFEST));
+    return row?.content ?? null;
+  }
+
+  /** The hashes of the files that are here. */
+  async fileNames(): Promise<string[]> {
+    const names = await this.database.read(["files"], (open) => open.rows("files").keys());
+    return names.map(String);
+  }
+
+  /** A model or catalogue; one that the disk has spoilt is as good as none. */
+  async file(hash: Uint8Array): Promise<Uint8Array | null> {
+    const name = toHex(hash);
+    const row = await this.database.read(["files"], (open) => open.rows("files").get(name));
+    return row !== undefined && equal(await sha256(row.content), hash) ? row.content : null;
+  }
+
+  /**
+   * A manifest and its files in the place of the last ones, in one step. `fresh` are those that
+   * were not here. `agree` says what the settings become, or refuses: it is asked again here,
+   * inside the transaction, because another tab may have gone further in the meantime.
+   */
+  accept(
+    signed: SignedManifest,
+    fresh: ReadonlyMap<string, Uint8Array>,
+    agree: (settings: Settings) => Settings,
+  ): Promise<void> {
+    const wanted = [MANIFEST, toHex(signed.manifest.model), toHex(signed.manifest.catalogue)];
+    return this.database.write(["settings", "files"], async (transaction) => {
+      const rows = transaction.rows("files");
+      await transaction.rows("settings").put(agree(await settingsIn(transaction)));
+      for (const [name, content] of [...fresh, [MANIFEST, signed.raw] as const]) {
+        await rows.put({ name, content });
+      }
+      const names = await rows.keys();
+      if (!wanted.every((name) => names.includes(name))) {
+        throw new StoreError("What was learnt was forgotten in the meantime; learn it again.");
+      }
+      for (const name of names) {
+        await (wanted.includes(String(name)) ? undefined : rows.delete(name));
+      }
+    });
+  }
+
+  /**
+   * Everything about her, and all that could be worked out from it. The charges stay, because what
+   * left cannot be called back, and they hold no item; so do her choices and the newest epoch.
+   */
+  forget(): Promise<void> {
+    const tables = ["items", "files", "batches", "shown"] as const;
+    return this.database.write(tables, async (transaction) => {
+      for (const table of tables) {
+        await transaction.rows(table).clear();
+      }
+    });
+  }
+}
+
+/** The settings, inside a transaction. */
+export async function settingsIn(transaction: Transaction): Promise<Settings> {
+  const settings = await transaction.rows("settings").get(1);
+  if (settings === undefined) {
+    throw new StoreError("This browser's data was deleted while it was in use. Reload the page.");
+  }
+  return settings;
+}
+
+/** What she touched, inside a transaction. */
+export async function touchedIn(transaction: Transaction): Promise<string[]> {
+  return (await transaction.rows("items").all()).map((row) => row.id);
+}
+
+function checkPinned(known: Settings, named: Beginning): void {
+  if (known.key !== named.key) {
+    throw new UntrustedError(
+      "This address now names another key than the one this browser has trusted since " +
+        `${known.since}. Somebody may be pretending to be the server you know, so nothing was ` +
+        "fetched and nothing was sent. If you know that the key was changed for a good reason, " +
+        "delete this site's data in your browser and begin anew; the record of what was spent goes " +
+        "with it.",
+    );
+  }
+  if (known.proxy !== named.proxy) {
+    throw new UntrustedError(
+      `This browser's data belongs to the proxy ${known.proxy}, but now ${named.proxy} is named. ` +
+        "Nothing was fetched and nothing was sent. Go back to the first address, or delete this " +
+        "site's data in your browser and begin anew.",
+    );
+  }
+}

@@ -1,0 +1,167 @@
+/**
+ * The user vector in closed form, and what follows from it. It never leaves the device.
+ *
+ * The order of every sum is that of docs/protocol.md (items ascending, factors ascending, one
+ * rounding for each operation), so that every client gets the same bits. Plain arithmetic is
+ * float64; `Math.fround` marks where it is float32.
+ */
+
+import { NotFiniteError, SettingsError } from "./errors.js";
+
+/** Row by row. */
+export interface Matrix {
+  readonly values: Float32Array;
+  readonly rows: number;
+  readonly columns: number;
+}
+
+const { fround } = Math;
+
+/** The rows that somebody touched: ascending, each once, all of them in the matrix. */
+export function ascending(own: readonly number[], rows: number): number[] {
+  if (!own.every((item) => Number.isInteger(item) && item >= 0 && item < rows)) {
+    throw new SettingsError(`item numbers must lie in 0..${rows - 1}`);
+  }
+  return [...new Set(own)].sort((a, b) => a - b);
+}
+
+/** `x = (V^T V + alpha sum v v^T + lambda I)^-1 (1 + alpha) sum v`, sums over her own items. */
+export function userVector(
+  V: Matrix,
+  own: readonly number[],
+  alpha: number,
+  regularization: number,
+): Float32Array {
+  const items = ascending(own, V.rows);
+  const right = sumOfRows(V, items).map((z) => (1 + alpha) * z);
+  const x = Float32Array.from(solve(normalFactor(V, items, alpha, regularization), right));
+  if (!x.every(Number.isFinite)) {
+    throw new NotFiniteError(
+      "the user vector is not finite: the model does not allow one; nothing is reported",
+    );
+  }
+  return x;
+}
+
+/** `x.v` in float32, factor after factor, with the row of `values` that begins at `start`. */
+export function dot(x: Float32Array, values: Float32Array, start: number): number {
+  let total = fround((x[0] as number) * (values[start] as number));
+  for (let f = 1; f < x.length; f++) {
+    total = fround(total + fround((x[f] as number) * (values[start + f] as number)));
+  }
+  return total;
+}
+
+/** How well each item fits: `x.v` for every row. */
+export function scores(V: Matrix, x: Float32Array): Float32Array {
+  return new Float32Array(V.rows).map((_, row) => dot(x, V.values, row * V.columns));
+}
+
+/**
+ * What each of her own items adds to the score of `item`: `(1 + alpha) v_j^T A^-1 v_item`.
+ *
+ * In the order of `own`. They sum to the score, since x is a sum over her items too.
+ */
+export function contributions(
+  V: Matrix,
+  own: readonly number[],
+  item: number,
+  alpha: number,
+  regularization: number,
+): Float64Array {
+  const factor = normalFactor(V, ascending(own, V.rows), alpha, regularization);
+  const y = solve(factor, sumOfRows(V, ascending([item], V.rows)));
+  const shares = own.map((row) => {
+    let share = 0;
+    y.forEach((value, f) => {
+      share += value * entry(V, row, f);
+    });
+    return (1 + alpha) * share;
+  });
+  return Float64Array.from(shares);
+}
+
+function entry(V: Matrix, row: number, column: number): number {
+  return V.values[row * V.columns + column] as number;
+}
+
+function sumOfRows(V: Matrix, items: readonly number[]): Float64Array {
+  const sum = new Float64Array(V.columns);
+  for (const item of items) {
+    for (let f = 0; f < V.columns; f++) sum[f] = (sum[f] as number) + entry(V, item, f);
+  }
+  return sum;
+}
+
+/** The lower triangle of the sum of `v v^T` over some rows, F x F. */
+function sumOfSquares(V: Matrix, items: Iterable<number>): Float64Array {
+  const { values, columns } = V;
+  const sum = new Float64Array(columns * columns);
+  for (const item of items) {
+    const start = item * columns;
+    for (let i = 0; i < columns; i++) {
+      const v = values[start + i] as number;
+      for (let j = 0; j <= i; j++) {
+        const at = i * columns + j;
+        sum[at] = (sum[at] as number) + v * (values[start + j] as number);
+      }
+    }
+  }
+  return sum;
+}
+
+function* allRows(rows: number): Generator<number> {
+  for (let row = 0; row < rows; row++) yield row;
+}
+
+/** Of the whole matrix: the same for everybody and every question, so it is worked out once. */
+function sumOfAllSquares(V: Matrix): Float64Array {
+  const known = squares.get(V) ?? sumOfSquares(V, allRows(V.rows));
+  squares.set(V, known);
+  return known;
+}
+
+const squares = new WeakMap<Matrix, Float64Array>();
+
+/** The Cholesky factor of her normal equations, lower triangle. */
+function normalFactor(V: Matrix, items: number[], alpha: number, lambda: number): Float64Array {
+  const own = sumOfSquares(V, items);
+  const system = sumOfAllSquares(V).map((g, at) => g + alpha * (own[at] as number));
+  for (let f = 0; f < V.columns; f++) {
+    const at = f * V.columns + f;
+    system[at] = (system[at] as number) + lambda;
+  }
+  return factorized(system, V.columns);
+}
+
+/** Cholesky by columns, in place. */
+function factorized(lower: Float64Array, size: number): Float64Array {
+  const at = (i: number, j: number) => lower[i * size + j] as number;
+  for (let j = 0; j < size; j++) {
+    for (let i = j; i < size; i++) {
+      let value = at(i, j);
+      for (let m = 0; m < j; m++) value -= at(i, m) * at(j, m);
+      lower[i * size + j] = i === j ? Math.sqrt(value) : value / at(j, j);
+    }
+  }
+  return lower;
+}
+
+/** Forward, then back substitution. */
+function solve(lower: Float64Array, right: Float64Array): Float64Array {
+  const size = right.length;
+  const x = right.slice();
+  const at = (i: number, j: number) => lower[i * size + j] as number;
+  const reduce = (i: number, m: number, factor: number) => {
+    x[i] = (x[i] as number) - factor * (x[m] as number);
+  };
+  for (let i = 0; i < size; i++) {
+    for (let m = 0; m < i; m++) reduce(i, m, at(i, m));
+    x[i] = (x[i] as number) / at(i, i);
+  }
+  for (let i = size - 1; i >= 0; i--) {
+    for (let m = i + 1; m < size; m++) reduce(i, m, at(m, i));
+    x[i] = (x[i] as number) / at(i, i);
+  }
+  return x;
+}

@@ -1,0 +1,135 @@
+/**
+ * The client's parts on a line: another implementation asks, and compares with its own answers.
+ *
+ * Each line of standard input is a JSON object whose `do` names one of the commands below; each is
+ * answered by one line: what it gave, or `{"error": name, "message": text}`.
+ */
+
+import { createInterface } from "node:readline";
+import { type Charge, decide, remaining, roundedDown, roundedUp, spent } from "../src/amount.js";
+import { encodeBatch } from "../src/batch.js";
+import { fromHex, toHex } from "../src/bytes.js";
+import { decodeCatalogue } from "../src/catalogue.js";
+import { LedgerError } from "../src/errors.js";
+import { openManifest } from "../src/manifest.js";
+import { makeReports } from "../src/mechanism/index.js";
+import { allRows, oneRow, rotated } from "../src/mechanism/rotation.js";
+import { decodeItems } from "../src/model.js";
+import { sealReports } from "../src/sealing.js";
+import { ascending, userVector } from "../src/user.js";
+import { openSealed } from "./opening.js";
+import { fromWords } from "./vectors.js";
+
+interface Step {
+  limit?: number;
+  charge?: Charge;
+}
+
+/** Bytes travel as hexadecimal, words as hexadecimal without a prefix, floats as JSON numbers. */
+interface Asked {
+  seal: { reports: number[]; publicKey: string; hash: string };
+  open: { sealed: string; privateKey: string; hash: string };
+  batch: { signed: string; key: string; model: string; own: number[]; words: string[]; id: string };
+  vector: {
+    V: number[];
+    items: number;
+    factors: number;
+    own: number[];
+    alpha: number;
+    regularization: number;
+  };
+  rotation: { signed: string; key: string; model: string; own: number[] };
+  ledger: { steps: Step[] };
+  manifest: { signed: string; key: string };
+  catalogue: { bytes: string };
+  model: { bytes: string; items: number; factors: number };
+}
+
+type Commands = { [name in keyof Asked]: (asked: Asked[name]) => Promise<object> };
+
+const commands: Commands = {
+  async seal({ reports, publicKey, hash }) {
+    const sealed = await sealReports(Uint32Array.from(reports), fromHex(publicKey), fromHex(hash));
+    return { sealed: toHex(sealed) };
+  },
+  async open({ sealed, privateKey, hash }) {
+    return { reports: await openSealed(fromHex(sealed), fromHex(privateKey), fromHex(hash)) };
+  },
+  async batch({ signed, key, model, own, words, id }) {
+    const { manifest, hash } = await openManifest(fromHex(signed), fromHex(key));
+    const { items: rows, factors: columns, epoch, publicKey } = manifest;
+    const values = decodeItems(fromHex(model), rows, columns);
+    const made = await makeReports(manifest, { values, rows, columns }, own, fromWords(words));
+    if (publicKey === null) throw new Error("this manifest asks for no reports");
+    const sealed = await sealReports(made.reports, publicKey, hash);
+    const batch = encodeBatch({ epoch, manifestHash: hash, id: fromHex(id), sealed });
+    return { batch: toHex(batch), reports: [...made.reports], told: made.told };
+  },
+  async vector({ V, items, factors, own, alpha, regularization }) {
+    const matrix = { values: Float32Array.from(V), rows: items, columns: factors };
+    return { x: [...userVector(matrix, own, alpha, regularization)] };
+  },
+  async rotation({ signed, key, model, own: touched }) {
+    const { manifest } = await openManifest(fromHex(signed), fromHex(key));
+    const { items: rows, factors: columns, alpha, regularization } = manifest;
+    const V = { values: decodeItems(fromHex(model), rows, columns), rows, columns };
+    const own = ascending(touched, rows);
+    const person = { manifest, V, own, x: userVector(V, own, alpha, regularization) };
+    const rotation = await rotated(person);
+    const one = rotation.W.subarray(0, rotation.rows).map((_, row) =>
+      oneRow(person, rotation, row),
+    );
+    return { b: [...rotation.b], all: [...allRows(person, rotation)], one: [...one] };
+  },
+  async ledger({ steps }) {
+    return { answers: played(steps) };
+  },
+  async manifest({ signed, key }) {
+    const { manifest, hash } = await openManifest(fromHex(signed), fromHex(key));
+    const { epoch, epsilon, reports, alpha, regularization, closes } = manifest;
+    return { hash: toHex(hash), fields: [epoch, epsilon, reports, alpha, regularization, closes] };
+  },
+  async catalogue({ bytes }) {
+    const { items } = decodeCatalogue(fromHex(bytes));
+    return { items: items.map(({ id, title, tags }) => [id, title, tags]) };
+  },
+  async model({ bytes, items, factors }) {
+    return { values: [...decodeItems(fromHex(bytes), items, factors)] };
+  },
+};
+
+/** What the ledger says to each step, and what it shows then. */
+function played(steps: readonly Step[]): object[] {
+  let limit = 0;
+  const charges: Charge[] = [];
+  return steps.map((step) => {
+    limit = step.limit ?? limit;
+    const decision = step.charge === undefined ? null : decided(limit, charges, step.charge);
+    if (decision === "charged" && step.charge !== undefined) charges.push(step.charge);
+    const shown = [roundedUp(spent(charges)), roundedDown(remaining(limit, charges))];
+    return { decision, spent: spent(charges).toString(16), shown };
+  });
+}
+
+function decided(limit: number, charges: readonly Charge[], next: Charge): string {
+  try {
+    return decide(limit, charges, next);
+  } catch (error) {
+    if (error instanceof LedgerError) return "contradicted";
+    throw error;
+  }
+}
+
+async function answer(line: string): Promise<object> {
+  try {
+    const { do: name, ...asked } = JSON.parse(line);
+    return await commands[name as keyof Commands](asked);
+  } catch (error) {
+    const { name, message } = error instanceof Error ? error : new Error(String(error));
+    return { error: name, message };
+  }
+}
+
+for await (const line of createInterface({ input: process.stdin })) {
+  process.stdout.write(`${JSON.stringify(await answer(line))}\n`);
+}

@@ -1,0 +1,131 @@
+/** What an application sees of a client. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import * as exported from "../src/index.js";
+import { ITEMS, item } from "./published.js";
+import { COST, DAY, EPSILON, hashOf, REPORTS, sameWords, TERMS, World } from "./world.js";
+
+test("status before and after a sync", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client();
+  await client.record(["unheard of", item(3)]);
+  const before = await client.status();
+  assert.deepEqual(
+    [before.epoch, before.terms, before.known, before.manifest],
+    [null, null, 0, null],
+  );
+  assert.deepEqual([before.spent, before.remaining, before.limit], [0, 100, 100]);
+  await client.sync();
+  const after = await client.status();
+  assert.deepEqual([after.touched, after.known, after.unknown], [4, 3, ["unheard of"]]);
+  assert.deepEqual([after.epoch, after.terms, after.manifest?.epoch], [1, TERMS, 1]);
+  assert.deepEqual([after.spent, after.remaining, after.proxy], [COST, 100 - COST, world.url]);
+  assert.deepEqual([after.paused, after.batches.sent], [false, 1]);
+});
+
+test("status and sync round what is spent up and what is left down", async (t) => {
+  const world = await World.begin(t, { epsilon: 0.1, reports: 10 });
+  const client = await world.client({ limit: 1.5 });
+  const { spent, remaining } = await client.sync();
+  assert.equal(spent, 1.0000000000000002); // ten times the float 0.1 is more than 1
+  assert.equal(remaining, 0.49999999999999994);
+});
+
+test("the catalogue, once there is one", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client();
+  await assert.rejects(client.catalogue(), { name: "StoreError", message: /sync first/ });
+  await client.learn();
+  const items = await client.catalogue();
+  assert.equal(items.length, ITEMS);
+  assert.deepEqual(items[4], { id: item(4), title: "Title 4", tags: ["x".repeat(100)] });
+});
+
+test("learning sends nothing and says what was published", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client();
+  const manifest = await client.learn();
+  assert.deepEqual([manifest.epoch, manifest.reports, manifest.closes], [1, REPORTS, 2 * DAY]);
+  assert.deepEqual(world.calls(), ["manifest", "models", "catalogues"]);
+  assert.deepEqual((await client.status()).batches, { charged: 0, sent: 0, dropped: 0 });
+});
+
+test("files that are the same are not fetched again, nor decoded again", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client();
+  await client.learn();
+  const [before, V] = [await client.catalogue(), (await client.edition(1))?.V];
+  await client.learn();
+  await (await world.open()).learn();
+  assert.equal(await client.catalogue(), before); // the very same object
+  await world.publish(2);
+  await client.learn();
+  assert.equal(await client.catalogue(), before);
+  assert.notDeepEqual((await client.edition(2))?.V, V);
+  const calls = world.requests.filter(({ path }) => path.startsWith("/v1/catalogues/"));
+  assert.equal(calls.length, 1);
+  const models = world.calls().filter((call) => call === "models");
+  assert.equal(models.length, 2 + 2); // two epochs learnt, and two looked at
+});
+
+test("a reload finds everything again, without a network", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client();
+  await client.sync();
+  const [status, recommended] = [await client.status(), await client.recommend(5)];
+  const [shown, items] = [await client.lastBatch(), await client.catalogue()];
+  client.close();
+  await world.stop();
+  const reloaded = await world.open();
+  assert.deepEqual(await reloaded.status(), status);
+  assert.deepEqual(await reloaded.recommend(5), recommended);
+  assert.deepEqual(await reloaded.lastBatch(), shown);
+  assert.deepEqual(await reloaded.catalogue(), items);
+});
+
+test("the last batch is shown bit for bit", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client({ words: sameWords });
+  assert.equal(await client.lastBatch(), null);
+  await client.sync();
+  const shown = await client.lastBatch();
+  assert.ok(shown);
+  assert.deepEqual(Object.keys(shown).sort(), [
+    ...["bytes", "epoch", "epsilon", "hash", "mechanism", "state", "told"],
+  ]);
+  assert.deepEqual([shown.epoch, shown.state, shown.mechanism], [1, "sent", "loudest"]);
+  assert.equal(shown.epsilon, EPSILON);
+  assert.deepEqual(shown.bytes, world.received[0]);
+  assert.equal(shown.hash, await hashOf(shown.bytes));
+  const opened = await world.opened(shown.bytes);
+  assert.deepEqual(
+    shown.told.map(({ index, bit }) => index * 2 + bit),
+    opened,
+  );
+  assert.ok(shown.told.every(({ coin }) => ["kept", "turned", "random"].includes(coin)));
+});
+
+test("nothing private is in any request", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client();
+  await client.sync();
+  await client.recommend(10);
+  await client.edition(1);
+  assert.ok(world.requests.length > 4);
+  for (const { method, path, headers, body } of world.requests) {
+    assert.doesNotMatch(
+      `${method} ${path} ${JSON.stringify(headers)}`,
+      /secret-item|cookie|referer/,
+    );
+    assert.ok(!Buffer.from(body).includes("secret-item"));
+  }
+});
+
+test("every name that is exported is there", () => {
+  assert.deepEqual(Object.keys(exported).sort(), [
+    ...["BudgetExceededError", "Client", "ClosedError", "LedgerError", "NotFiniteError"],
+    ...["ProtocolError", "RefusedError", "SettingsError", "SottovoceError", "StoreError"],
+    ...["UnavailableError", "UntrustedError", "scores", "userVector"],
+  ]);
+});

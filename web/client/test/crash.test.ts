@@ -1,0 +1,205 @@
+/** A crash anywhere: one batch an epoch, charged once, sent again byte for byte. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { IDBFactory } from "fake-indexeddb";
+import { fromHex } from "../src/bytes.js";
+import { SottovoceError, StoreError } from "../src/errors.js";
+import { ended, Life, mortal, onTransaction, PowerCut } from "./mortal.js";
+import { item, numbers } from "./published.js";
+import { charges } from "./stored.js";
+import { DAY, distinct, epochOf, hashOf, toBatches, World } from "./world.js";
+
+const FOREVER = 1e9;
+
+/** One run of the program that ends, one way or the other; its outcome if it had one. */
+async function syncFor(world: World, steps: number, turns = 0): Promise<string | null> {
+  const life = new Life(steps, turns);
+  try {
+    const client = await world.open(mortal(life, world.factory));
+    return (await client.sync({ jitter: 60 })).outcome;
+  } catch (error) {
+    assert.ok(error instanceof PowerCut || error instanceof SottovoceError, String(error));
+    assert.equal(life.left, 0, String(error));
+    return null;
+  }
+}
+
+async function anew(world: World): Promise<void> {
+  world.factory = new IDBFactory();
+  world.received.length = 0;
+  world.now = 1.5 * DAY;
+  await world.publish(1);
+  const client = await world.open();
+  await client.record([item(1), item(2)]);
+  client.close();
+}
+
+/** What left was charged; one batch and one charge an epoch. */
+async function check(world: World): Promise<void> {
+  const left = distinct(world.received);
+  const purposes = new Set((await charges(world)).map((charge) => charge.purpose));
+  for (const batch of left) {
+    assert.ok(purposes.has(await hashOf(fromHex(batch))), "something left that was not paid for");
+  }
+  const epochs = left.map(epochOf);
+  assert.equal(new Set(epochs).size, epochs.length, "two batches in one epoch");
+  assert.equal(new Set((await charges(world)).map((charge) => charge.epoch)).size, purposes.size);
+}
+
+for (const turns of [0, 4, 8]) {
+  test(`a crash after every step of a sync, ${turns} turns into a transaction`, async (t) => {
+    const world = await World.begin(t);
+    let [steps, diedSent, outcome]: [number, number, string | null] = [0, 0, null];
+    for (; outcome === null; steps += 1) {
+      await anew(world);
+      outcome = await syncFor(world, steps, turns);
+      await check(world);
+      diedSent += outcome === null && world.received.length === 1 ? 1 : 0;
+      const second = await syncFor(world, FOREVER);
+      assert.equal(second, outcome === null && second === "sent" ? "sent" : "already sent");
+      assert.equal(distinct(world.received).length, 1);
+      const purpose = await hashOf(world.received[0] as Uint8Array);
+      const purposes = (await charges(world)).map((charge) => charge.purpose);
+      assert.deepEqual(purposes, [purpose]);
+    }
+    assert.equal(outcome, "sent");
+    assert.ok(steps > 20, `${steps} steps`);
+    assert.ok(diedSent >= 2, "after the batch arrived, before that was noted");
+  });
+}
+
+test("a crash after every step and then the next epoch", async (t) => {
+  const world = await World.begin(t);
+  let outcome: string | null = null;
+  for (let steps = 0; outcome === null; steps += 1) {
+    await anew(world);
+    outcome = await syncFor(world, steps);
+    world.now += DAY;
+    await world.publish(2);
+    assert.equal(await syncFor(world, FOREVER), "sent");
+    await check(world);
+    assert.equal((await charges(world)).at(-1)?.epoch, 2);
+    assert.equal((await (await world.open()).status()).batches.charged, 0);
+  }
+});
+
+test("any number of crashes", async (t) => {
+  const world = await World.begin(t);
+  const random = numbers(1);
+  for (let round = 0; round < 30; round += 1) {
+    await anew(world);
+    for (let life = 0; life < 1 + random() * 7; life += 1) {
+      await syncFor(world, Math.floor(random() * 40), Math.floor(random() * 9));
+      await check(world);
+    }
+    assert.match((await syncFor(world, FOREVER)) ?? "", /^(already )?sent$/);
+    assert.deepEqual([distinct(world.received).length, (await charges(world)).length], [1, 1]);
+  }
+});
+
+test("epochs, crashes, silence, refusals, pauses, forgetting, in any order", async (t) => {
+  const world = await World.begin(t);
+  const random = numbers(2);
+  const lost = (response: { destroy(): void }, call: string, body: Uint8Array) => {
+    if (call === "batches") {
+      world.received.push(body);
+      response.destroy();
+    }
+    return call === "batches";
+  };
+  const rules: (() => Promise<unknown>)[] = [
+    () => syncFor(world, Math.floor(random() * 40)),
+    () => syncFor(world, FOREVER),
+    () => failing(world, toBatches(503)),
+    () => failing(world, toBatches(410)),
+    () => failing(world, lost),
+    () => timePasses(world, random() < 0.5 ? DAY / 2 : DAY),
+    async () => (await world.open()).pause(random() < 0.4),
+    async () => (await world.open()).forget(),
+  ];
+  for (let round = 0; round < 15; round += 1) {
+    await anew(world);
+    for (let step = 0; step < 15; step += 1) {
+      await rules[Math.floor(random() * rules.length)]?.();
+      await check(world);
+    }
+  }
+});
+
+async function failing(world: World, answer: World["answer"]): Promise<void> {
+  world.answer = answer;
+  await (await world.open()).sync().catch((error) => assert.ok(error instanceof SottovoceError));
+  world.answer = () => false;
+}
+
+async function timePasses(world: World, seconds: number): Promise<void> {
+  world.now += seconds;
+  await world.publish(Math.min(Math.floor(world.now / DAY), 8));
+}
+
+test("a disk that is full at any write sends nothing that it could not note", async (t) => {
+  const world = await World.begin(t);
+  const full = [0, 0, 0];
+  for (const [write] of full.entries()) {
+    for (let turns = 0; turns < 12; turns += 1) {
+      await anew(world);
+      const said = await syncWithout(world, write, turns);
+      await check(world);
+      const arrived = distinct(world.received);
+      assert.match((await (await world.open()).sync()).outcome, /^(already )?sent$/);
+      assert.deepEqual([distinct(world.received).length, (await charges(world)).length], [1, 1]);
+      assert.deepEqual(arrived, distinct(world.received).slice(0, arrived.length));
+      full[write] = (full[write] ?? 0) + (said === "full" ? 1 : 0);
+    }
+  }
+  // Learning, keeping, finishing: each was cut short, and at more than one place.
+  assert.ok(
+    full.every((times) => times >= 2),
+    String(full),
+  );
+});
+
+/** A sync whose write of this number finds no room. */
+async function syncWithout(world: World, write: number, turns: number): Promise<string> {
+  let writes = -2; // opening is the first
+  const indexedDB = onTransaction(world.factory, (begin, mode) => {
+    writes += mode === "readwrite" ? 1 : 0;
+    const cut = mode === "readwrite" && writes === write;
+    return cut ? ended(begin(), turns, "QuotaExceededError") : begin();
+  });
+  try {
+    return (await (await world.open({ indexedDB })).sync()).outcome;
+  } catch (error) {
+    assert.ok(error instanceof StoreError, String(error));
+    assert.match(error.message, /QuotaExceededError/);
+    return "full";
+  }
+}
+
+test("a proxy that never answers does not keep another tab from sending the same", async (t) => {
+  const world = await World.begin(t);
+  let [release, asked] = [() => {}, () => {}];
+  const hanging = new Promise<void>((done) => {
+    asked = done;
+  });
+  world.answer = (response, call, body) => {
+    if (call === "batches") {
+      world.received.push(body);
+      release = () => response.destroy();
+      asked();
+    }
+    return call === "batches";
+  };
+  const abandoned = (await world.client()).sync();
+  abandoned.catch(() => undefined);
+  await hanging;
+  world.answer = () => false;
+  const other = await world.open();
+  assert.equal((await other.sync()).outcome, "sent");
+  release();
+  await assert.rejects(abandoned, { name: "UnavailableError" });
+  assert.equal((await other.lastBatch())?.state, "sent");
+  assert.equal(world.received.length, 2);
+  await check(world);
+});

@@ -1,0 +1,53 @@
+/** Epochs of the past: believed no more than the present one. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { MAX_SIGNED_MANIFEST } from "../src/manifest.js";
+import { encodeModel, FACTORS, ITEMS, itemMatrix } from "./published.js";
+import { dump } from "./stored.js";
+import { newSigningKey, told } from "./world.js";
+
+test("the model of an earlier epoch, as signed, and nothing of it stored", async (t) => {
+  const [world, client] = await told(t);
+  const before = await dump(world.factory);
+  const edition = await client.edition(1);
+  assert.equal(edition?.manifest.epoch, 1);
+  assert.deepEqual(edition?.V.values, itemMatrix(1));
+  assert.deepEqual(world.calls(), ["manifests", "models"]);
+  assert.deepEqual(await dump(world.factory), before);
+});
+
+test("an epoch that the proxy has no more is null", async (t) => {
+  const [world, client] = await told(t);
+  assert.equal(await client.edition(7), null);
+  const { model } = (await world.signed(1)).fields;
+  world.files.delete(String(model));
+  assert.equal(await client.edition(1), null);
+});
+
+test("an earlier epoch is believed no more than the present one", async (t) => {
+  const [world, client] = await told(t);
+  const other = await world.signed(1, {}, await newSigningKey());
+  world.earlier.set(1, other.raw);
+  await assert.rejects(client.edition(1), /not signed by the server/);
+  world.earlier.set(1, (await world.signed(2)).raw);
+  await assert.rejects(client.edition(1), /epoch 1 was asked for, and that of epoch 2 came/);
+  world.earlier.set(2, (await world.signed(2, { previous_reports: 1 })).raw);
+  await assert.rejects(client.edition(2), /two different manifests of epoch 2/);
+  const { raw, fields } = await world.signed(1);
+  world.earlier.set(1, raw);
+  world.files.set(String(fields.model), encodeModel(itemMatrix(5), ITEMS, FACTORS));
+  await assert.rejects(client.edition(1), /other bytes/);
+  world.files.set(String(fields.model), new Uint8Array(5000));
+  await assert.rejects(client.edition(1), /longer than 4704 bytes/);
+  world.earlier.set(1, new Uint8Array(MAX_SIGNED_MANIFEST + 1));
+  await assert.rejects(client.edition(1), /longer than 16384 bytes/);
+});
+
+test("what is no epoch is not asked for", async (t) => {
+  const [world, client] = await told(t);
+  for (const epoch of [0, -1, 1.5, Number.NaN, "1/../../v1/batches" as unknown as number]) {
+    await assert.rejects(client.edition(epoch), { name: "SettingsError" });
+  }
+  assert.deepEqual(world.requests, []);
+});

@@ -1,0 +1,110 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { concat, fromHex, toHex, utf8 } from "../src/bytes.js";
+import { ProtocolError, UntrustedError } from "../src/errors.js";
+import {
+  asksForReports,
+  batchSize,
+  decodeManifest,
+  directions,
+  openManifest,
+} from "../src/manifest.js";
+import { manifestWith, protocol } from "./vectors.js";
+
+const key = fromHex(protocol.verification_key);
+
+test("the signed manifest opens, and says what it says", async () => {
+  const signed = fromHex(protocol.manifest.signed);
+  const opened = await openManifest(signed, key);
+  const { fields } = protocol.manifest;
+  assert.equal(toHex(opened.hash), protocol.manifest.hash);
+  assert.deepEqual(opened.raw, signed);
+  assert.deepEqual(opened.manifest, {
+    version: fields.version,
+    suite: fields.suite,
+    epoch: fields.epoch,
+    items: fields.items,
+    factors: fields.factors,
+    mechanism: fields.mechanism,
+    directionsSeed: fields.directions_seed,
+    loud: fields.loud,
+    epsilon: fields.epsilon,
+    reports: fields.reports,
+    alpha: fields.alpha,
+    regularization: fields.regularization,
+    model: fromHex(fields.model),
+    catalogue: fromHex(fields.catalogue),
+    publicKey: fromHex(fields.public_key),
+    leastClients: fields.least_clients,
+    opens: fields.opens,
+    closes: fields.closes,
+    previousReports: fields.previous_reports,
+  });
+  assert.equal(directions(opened.manifest), protocol.manifest.directions);
+  assert.equal(batchSize(opened.manifest), protocol.manifest.batch_size);
+});
+
+test("a finished model asks for nothing", async () => {
+  const opened = await openManifest(fromHex(protocol.finished_manifest.signed), key);
+  assert.equal(toHex(opened.hash), protocol.finished_manifest.hash);
+  assert.equal(opened.manifest.publicKey, null);
+  assert.ok(!asksForReports(opened.manifest, opened.manifest.opens));
+});
+
+test("reports are asked for from the second it opens to the second before it closes", () => {
+  const manifest = manifestWith({});
+  const { opens, closes } = manifest;
+  const asks = [opens - 0.001, opens, closes - 0.001, closes].map((now) =>
+    asksForReports(manifest, now),
+  );
+  assert.deepEqual(asks, [false, true, true, false]);
+});
+
+test("every malformed manifest is refused", () => {
+  assert.ok(protocol.refused.manifest.length > 50);
+  for (const { label, bytes } of protocol.refused.manifest) {
+    assert.throws(() => decodeManifest(fromHex(bytes)), ProtocolError, label);
+  }
+});
+
+test("every manifest that is not signed, or signed and malformed, is refused", async () => {
+  assert.ok(protocol.refused.signed_manifest.length > 10);
+  for (const { label, bytes } of protocol.refused.signed_manifest) {
+    await assert.rejects(openManifest(fromHex(bytes), key), UntrustedError, label);
+  }
+});
+
+test("no bit of a signed manifest can be turned", async () => {
+  const signed = fromHex(protocol.manifest.signed);
+  for (let at = 0; at < signed.length; at++) {
+    const damaged = signed.slice();
+    damaged[at] = (damaged[at] as number) ^ (1 << (at % 8));
+    await assert.rejects(openManifest(damaged, key), UntrustedError, `byte ${at}`);
+  }
+});
+
+test("another key, and a key that is none, open nothing", async () => {
+  const signed = fromHex(protocol.manifest.signed);
+  for (const wrong of [fromHex(protocol.sealing.public_key), key.subarray(1), concat(key, key)]) {
+    await assert.rejects(openManifest(signed, wrong), UntrustedError);
+  }
+});
+
+test("an unsigned manifest is not parsed", async () => {
+  const unreadable = concat(new Uint8Array(64), utf8("{"));
+  await assert.rejects(openManifest(unreadable, key), /not signed by the server/);
+});
+
+test("a written 3.0 reads as 3, as the protocol allows, and numbers keep all of their bits", () => {
+  const text = protocol.manifest.text;
+  const read = (from: string, to: string) => decodeManifest(utf8(text.replace(from, to)));
+  assert.equal(read('"epoch":3', '"epoch":3.0').epoch, 3);
+  assert.equal(read('"epsilon":2.5', '"epsilon":2.5000000000000004').epsilon, 2.5000000000000004);
+  assert.equal(read('"alpha":1.5', '"alpha":-0.0').alpha, 0);
+});
+
+test("directions of each mechanism", () => {
+  assert.equal(directions(manifestWith({ mechanism: "coordinate", items: 5, factors: 3 })), 15);
+  assert.equal(directions(manifestWith({ mechanism: "hadamard", items: 5, factors: 3 })), 32);
+  assert.equal(directions(manifestWith({ mechanism: "loudest", items: 1, factors: 1 })), 1);
+});

@@ -1,0 +1,216 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { fromHex, toHex } from "../src/bytes.js";
+import { flipThreshold, uniformThreshold } from "../src/coin.js";
+import { NotFiniteError, SettingsError } from "../src/errors.js";
+import { directions, type Manifest, MECHANISMS, type MechanismName } from "../src/manifest.js";
+import { makeReports } from "../src/mechanism/index.js";
+import { loudRows } from "../src/mechanism/loudest.js";
+import { hadamardSign, nextPowerOfTwo, publicSigns, transform } from "../src/mechanism/walsh.js";
+import { decodeItems } from "../src/model.js";
+import type { Matrix } from "../src/user.js";
+import {
+  fromFloatHex,
+  fromWords,
+  manifestWith,
+  mechanisms,
+  protocol,
+  seeded,
+  wordFrom,
+} from "./vectors.js";
+
+/** L of the default settings by the number of items: the vectors leave it to the default. */
+const LOUD: Record<number, number> = { 5: 3, 150: 84 };
+
+function example(mechanism: MechanismName, items: number, factors: number, seed: number) {
+  const random = seeded(seed);
+  const values = Float32Array.from({ length: items * factors }, () => random() - 0.5);
+  const V: Matrix = { values, rows: items, columns: factors };
+  const loud = mechanism === "loudest" ? Math.max(1, Math.floor(items / 4)) : 0;
+  const directionsSeed = mechanism === "coordinate" ? 0 : 7;
+  const changes = { mechanism, items, factors, loud, directionsSeed, reports: 50 };
+  const words = BigUint64Array.from({ length: 51 * 4 }, () => wordFrom(random));
+  return { manifest: manifestWith(changes), V, words };
+}
+
+test("the same words give the same reports as in the other implementation", async () => {
+  for (const case_ of mechanisms) {
+    const { settings, n_items, histories, item_matrix, words, reports } = case_;
+    const mechanism = settings.mechanism as MechanismName;
+    const manifest = manifestWith({
+      mechanism,
+      items: n_items,
+      factors: settings.factors,
+      reports: settings.reports,
+      directionsSeed: mechanism === "coordinate" ? 0 : settings.seed,
+      loud: mechanism === "loudest" ? (LOUD[n_items] as number) : 0,
+      alpha: settings.alpha,
+    });
+    const V = {
+      values: Float32Array.from(item_matrix, fromFloatHex),
+      rows: n_items,
+      columns: settings.factors,
+    };
+    const size = 4 * (settings.reports + 1);
+    for (const [user, own] of histories.entries()) {
+      const hers = fromWords(words.slice(size * user, size * (user + 1)));
+      const made = await makeReports(manifest, V, own, hers);
+      assert.deepEqual([...made.reports], reports[user], `${mechanism}, ${n_items}, ${user}`);
+    }
+  }
+});
+
+test("the epoch of the protocol's example", async () => {
+  const { items, factors } = protocol.manifest.fields;
+  const values = decodeItems(fromHex(protocol.model.bytes), items, factors);
+  const words = fromWords(protocol.reports.words);
+  const V = { values, rows: items, columns: factors };
+  const made = await makeReports(manifestWith({}), V, protocol.reports.history, words);
+  assert.deepEqual([...made.reports], protocol.reports.values);
+  assert.deepEqual(made.told, [
+    { index: 2, bit: 0, row: 1, column: 0, coin: "kept" },
+    { index: 11, bit: 1, row: 5, column: 1, coin: "random" },
+    { index: 4, bit: 0, row: 2, column: 0, coin: "kept" },
+    { index: 8, bit: 1, row: 4, column: 0, coin: "kept" },
+  ]);
+});
+
+for (const mechanism of MECHANISMS) {
+  test(`${mechanism}: what is told is what is reported`, async () => {
+    const { manifest, V, words } = example(mechanism, 20, 3, 1);
+    const { reports, told } = await makeReports(manifest, V, [3, 4, 17], words);
+    const columns = mechanism === "coordinate" ? 3 : 4;
+    assert.equal(reports.length, 50);
+    told.forEach(({ index, bit, row, column }, number) => {
+      assert.equal(reports[number], index * 2 + bit);
+      assert.equal(index, row * columns + column);
+      assert.ok(index < directions(manifest));
+    });
+    const coins = new Set(told.map(({ coin }) => coin));
+    const other = mechanism === "loudest" ? "random" : "turned";
+    assert.deepEqual(coins, new Set(["kept", other]));
+  });
+
+  test(`${mechanism}: somebody who touched nothing reports as much as everybody`, async () => {
+    const { manifest, V, words } = example(mechanism, 20, 3, 2);
+    const { reports } = await makeReports(manifest, V, [], words);
+    assert.equal(reports.length, 50);
+  });
+
+  test(`${mechanism}: the coin alone decides between the two signs`, async () => {
+    const { manifest, V, words } = example(mechanism, 20, 3, 3);
+    const made = async (coin: bigint) => {
+      const tossed = words.map((word, at) => (at % 4 === 2 ? coin : word));
+      return (await makeReports(manifest, V, [3, 4, 17], tossed)).told;
+    };
+    const [truth, other] = [await made(2n ** 64n - 1n), await made(0n)];
+    assert.ok(truth.every(({ coin }) => coin === "kept"));
+    assert.ok(other.every(({ coin }) => coin !== "kept"));
+    if (mechanism === "loudest") return;
+    assert.deepEqual(
+      other,
+      truth.map((one) => ({ ...one, bit: 1 - one.bit, coin: "turned" })),
+    );
+  });
+
+  test(`${mechanism}: the word below the threshold turns, the threshold itself does not`, async () => {
+    const { manifest, V, words } = example(mechanism, 20, 3, 6);
+    const { epsilon, loud } = manifest;
+    const below = loud > 0 ? uniformThreshold(epsilon, loud, 32) : flipThreshold(epsilon);
+    for (const [coin, isKept] of [
+      [below, true],
+      [below - 1n, false],
+    ] as const) {
+      const tossed = words.map((word, at) => (at % 4 === 2 ? coin : word));
+      const { told } = await makeReports(manifest, V, [3, 4, 17], tossed);
+      assert.ok(told.every((one) => (one.coin === "kept") === isKept));
+    }
+  });
+
+  test(`${mechanism}: a gradient that is not finite ends it`, async () => {
+    const { manifest, V, words } = example(mechanism, 20, 3, 4);
+    const beyond: Manifest = { ...manifest, alpha: 1e39 };
+    await assert.rejects(makeReports(beyond, V, [3, 4, 17], words), NotFiniteError);
+  });
+
+  test(`${mechanism}: other sizes than the manifest's are refused`, async () => {
+    const { manifest, V, words } = example(mechanism, 20, 3, 5);
+    for (const wrong of [words.subarray(1), words.subarray(4), new BigUint64Array(51 * 4 + 4)]) {
+      await assert.rejects(makeReports(manifest, V, [], wrong), SettingsError);
+    }
+    await assert.rejects(makeReports(manifest, { ...V, rows: 19 }, [], words), SettingsError);
+    await assert.rejects(makeReports(manifest, V, [20], words), SettingsError);
+  });
+}
+
+test("loud rows are the largest agreements; ties go by the mask", () => {
+  const a = Float32Array.of(0.5, -2, 0, 1);
+  assert.deepEqual([...loudRows(a, 2, 0)], [2, 7]); // -(-2) and 1
+  assert.deepEqual([...loudRows(a, 4, 0)], [1, 2, 4, 7]); // 0.5, and the tie of 0 at 4 and 5
+  assert.deepEqual([...loudRows(a, 4, 1)], [1, 2, 5, 7]);
+  for (const mask of [0, 5, 7]) {
+    const wanted = [0, 1, 2].map((rank) => rank ^ mask).sort((one, other) => one - other);
+    assert.deepEqual([...loudRows(new Float32Array(4), 3, mask)], wanted);
+  }
+  assert.deepEqual([...loudRows(Float32Array.of(-0, 0), 2, 3)], [2, 3]);
+});
+
+test("loud rows are those of a full sort", () => {
+  const random = seeded(8);
+  for (let round = 0; round < 100; round++) {
+    const a = Float32Array.from({ length: 32 }, () => Math.floor(random() * 7) - 3);
+    const mask = Math.floor(random() * 64);
+    const count = 1 + Math.floor(random() * 32);
+    const agreement = (row: number) => (row & 1 ? 1 : -1) * (a[row >> 1] as number);
+    const order = Array.from({ length: 64 }, (_, row) => row).sort(
+      (one, other) => agreement(other) - agreement(one) || (one ^ mask) - (other ^ mask),
+    );
+    const wanted = order.slice(0, count).sort((one, other) => one - other);
+    assert.deepEqual([...loudRows(a, count, mask)], wanted);
+  }
+});
+
+test("the transform is the matrix of signs, and twice it is n times the same", () => {
+  const values = Float64Array.from({ length: 16 }, (_, at) => at * at - 5);
+  const once = values.slice();
+  transform(once);
+  const wanted = values.map((_, row) =>
+    values.reduce((sum, value, column) => sum + hadamardSign(row, column) * value, 0),
+  );
+  assert.deepEqual(once, wanted);
+  transform(once);
+  assert.deepEqual(
+    once,
+    values.map((value) => 16 * value),
+  );
+});
+
+test("a transform of columns is that of each column", () => {
+  const wide = Float64Array.from({ length: 24 }, (_, at) => (at * 7) % 11);
+  const columns = [0, 1, 2].map((f) => wide.filter((_, at) => at % 3 === f));
+  transform(wide, 3);
+  columns.forEach((column, f) => {
+    transform(column);
+    assert.deepEqual(
+      wide.filter((_, at) => at % 3 === f),
+      column,
+    );
+  });
+});
+
+test("powers of two, and signs with all of 24 bits", () => {
+  assert.deepEqual([1, 2, 3, 9781, 2 ** 24].map(nextPowerOfTwo), [1, 2, 4, 16384, 2 ** 24]);
+  assert.equal(hadamardSign(2 ** 24 - 1, 2 ** 24 - 1), 1);
+  assert.equal(hadamardSign(2 ** 24 - 1, 2 ** 23 - 1), -1);
+  assert.equal(hadamardSign(5, 2), 1);
+});
+
+test("public signs are those of the example and take every bit of a seed", async () => {
+  assert.deepEqual([...(await publicSigns(7, "items", 5))], [-1, -1, -1, -1, 1]);
+  assert.deepEqual([...(await publicSigns(7, "factors", 2))], [1, 1]);
+  const long = await publicSigns(2 ** 53 - 1, "items", 600);
+  const other = await publicSigns(2 ** 52 - 1, "items", 600);
+  assert.notEqual(toHex(new Uint8Array(long)), toHex(new Uint8Array(other)));
+  const minus = long.filter((sign) => sign === -1).length;
+  assert.ok(minus > 230 && minus < 370, `${minus} of 600`);
+});

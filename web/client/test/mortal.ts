@@ -1,0 +1,83 @@
+/** Power cuts: after so many steps nothing works any more, and what was not committed is gone. */
+
+import type { ClientOptions } from "../src/options.js";
+import { systemEntropy, systemWords } from "../src/words.js";
+
+/** No error of the program: its end. */
+export class PowerCut extends Error {}
+
+/** So many things are done, and nothing ever after. */
+export class Life {
+  constructor(
+    public left: number,
+    /** Turns of the event loop that its last transaction is given. */
+    readonly turns = 0,
+  ) {}
+
+  step(): void {
+    if (this.left <= 0) {
+      throw new PowerCut("the lights went out");
+    }
+    this.left -= 1;
+  }
+}
+
+/** Everything that a client does passes through its life; its last transaction may be cut in two. */
+export function mortal(life: Life, factory: IDBFactory): Partial<ClientOptions> {
+  return {
+    indexedDB: onTransaction(factory, (begin) => {
+      life.step();
+      return life.left === 0 ? ended(begin(), life.turns, "AbortError") : begin();
+    }),
+    fetch: async (input, init) => {
+      life.step();
+      const response = await fetch(input, init);
+      life.step();
+      return response;
+    },
+    words: (reports) => {
+      life.step();
+      return systemWords(reports);
+    },
+    entropy: (size) => {
+      life.step();
+      return systemEntropy(size);
+    },
+    sleep: async () => life.step(),
+  };
+}
+
+/** A browser's storage that asks before every transaction. */
+export function onTransaction(
+  factory: IDBFactory,
+  ask: (begin: () => IDBTransaction, mode: string, options: unknown) => IDBTransaction,
+): globalThis.IDBFactory {
+  const open = (name: string, version?: number) => {
+    const request = factory.open(name, version);
+    request.addEventListener("success", () => {
+      const { result: database } = request;
+      const begin = database.transaction.bind(database);
+      database.transaction = (stores, mode = "readonly", options) =>
+        ask(() => begin(stores, mode, options), mode, options);
+    });
+    return request;
+  };
+  return { open } as unknown as globalThis.IDBFactory;
+}
+
+/** A transaction that the browser gives up after so many turns, unless it is complete by then. */
+export function ended(transaction: IDBTransaction, turns: number, name: string): IDBTransaction {
+  const inside = transaction as unknown as { _state: string; _abort(name: string): void };
+  const turn = (left: number) => {
+    if (inside._state === "finished") {
+      return;
+    }
+    if (left === 0) {
+      inside._abort(name);
+    } else {
+      setImmediate(turn, left - 1);
+    }
+  };
+  setImmediate(turn, turns);
+  return transaction;
+}

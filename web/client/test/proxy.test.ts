@@ -1,0 +1,250 @@
+/** The proxy over real sockets: what a request carries, what an answer means, what is not read. */
+
+import assert from "node:assert/strict";
+import { type TestContext, test } from "node:test";
+import { gzipSync } from "node:zlib";
+import { toHex, utf8 } from "../src/bytes.js";
+import { ProtocolError, UnavailableError } from "../src/errors.js";
+import { HttpProxy, type ProxyOptions } from "../src/proxy.js";
+import { type Answer, reply, World } from "./world.js";
+
+const HASH = Uint8Array.from({ length: 32 }, (_, at) => at);
+const HELLO = utf8("hello");
+const NOW = 1_700_000_000;
+
+async function ask(
+  t: TestContext,
+  answer: Answer,
+  options: Partial<ProxyOptions> = {},
+): Promise<[World, HttpProxy]> {
+  const world = await World.begin(t);
+  world.answer = answer;
+  return [world, new HttpProxy(world.url, { clock: () => NOW, ...options })];
+}
+
+const hello: Answer = (response, call) =>
+  call === "batches" ? reply(response, 202) : reply(response, 200, "hello");
+
+test("paths and bodies", async (t) => {
+  const [world, proxy] = await ask(t, hello);
+  assert.deepEqual(await proxy.manifest(), HELLO);
+  assert.deepEqual(await proxy.manifestOf(7), HELLO);
+  assert.deepEqual(await proxy.model(HASH, 5), HELLO);
+  assert.deepEqual(await proxy.modelOf(HASH, 5), HELLO);
+  assert.deepEqual(await proxy.catalogue(HASH), HELLO);
+  await proxy.send(utf8("batch"));
+  assert.deepEqual(
+    world.requests.map(({ method, path, body }) => [method, path, Buffer.from(body).toString()]),
+    [
+      ["GET", "/v1/manifest", ""],
+      ["GET", "/v1/manifests/7", ""],
+      ["GET", `/v1/models/${toHex(HASH)}`, ""],
+      ["GET", `/v1/models/${toHex(HASH)}`, ""],
+      ["GET", `/v1/catalogues/${toHex(HASH)}`, ""],
+      ["POST", "/v1/batches", "batch"],
+    ],
+  );
+});
+
+test("a request carries what everybody's does", async (t) => {
+  const cookie = { "set-cookie": "id=1; Path=/", etag: '"abc"', "last-modified": "yesterday" };
+  const [world, proxy] = await ask(t, (response, call) =>
+    reply(response, call === "batches" ? 202 : 200, "", cookie),
+  );
+  await proxy.manifest();
+  await proxy.manifest();
+  await proxy.send(utf8("batch"));
+  // All but the last two are node's own, the same for every program; a browser has its own.
+  const common = {
+    host: world.url.replace("http://", ""),
+    connection: "keep-alive",
+    accept: "*/*",
+    "sec-fetch-mode": "cors",
+    "user-agent": "node",
+    "accept-encoding": "gzip, deflate",
+    pragma: "no-cache",
+    "cache-control": "no-cache",
+    "accept-language": "*",
+  };
+  const batch = { "content-type": "application/octet-stream", "content-length": "5" };
+  const carried = world.requests.map((request) => request.headers);
+  assert.deepEqual(carried, [common, common, { ...common, ...batch }]);
+});
+
+test("fetch is told to send nothing of hers", async (t) => {
+  const asked: RequestInit[] = [];
+  const [, proxy] = await ask(t, hello, {
+    fetch: (input, init) => {
+      asked.push(init ?? {});
+      return fetch(input, init);
+    },
+  });
+  await proxy.manifest();
+  await proxy.send(HELLO);
+  for (const { credentials, referrerPolicy, cache, redirect } of asked) {
+    assert.deepEqual(
+      [credentials, referrerPolicy, cache, redirect],
+      ["omit", "no-referrer", "no-store", "manual"],
+    );
+  }
+  assert.equal(asked.length, 2);
+});
+
+for (const status of [301, 302, 303, 307, 308]) {
+  test(`a redirect (${status}) is not followed`, async (t) => {
+    const [world, proxy] = await ask(t, (response) =>
+      reply(response, status, "", { location: "/elsewhere" }),
+    );
+    const refused = { name: "RefusedError", message: /redirects are not followed/ };
+    await assert.rejects(proxy.manifest(), refused);
+    await assert.rejects(proxy.send(HELLO), refused);
+    assert.deepEqual(
+      world.requests.map((request) => request.path),
+      ["/v1/manifest", "/v1/batches"],
+    );
+  });
+}
+
+test("a redirect as browsers show it is told from silence", async () => {
+  const opaque = { type: "opaqueredirect", status: 0, headers: new Headers(), body: null };
+  const proxy = new HttpProxy("https://proxy.example", {
+    clock: () => NOW,
+    fetch: async () => opaque as unknown as Response,
+  });
+  await assert.rejects(proxy.send(HELLO), { name: "RefusedError" });
+});
+
+test("an announced length beyond the cap is not read", async (t) => {
+  const [world, proxy] = await ask(t, hello);
+  assert.deepEqual(await proxy.model(HASH, 5), HELLO);
+  await assert.rejects(proxy.model(HASH, 4), /longer than 4 bytes/);
+  world.answer = (response) => reply(response, 200, new Uint8Array(16 * 1024 + 1));
+  await assert.rejects(proxy.manifest(), /longer than 16384 bytes/);
+});
+
+test("a body without end is given up", async (t) => {
+  let written = 0;
+  const [, proxy] = await ask(t, (response) => {
+    response.writeHead(200);
+    const more = () => {
+      while (!response.destroyed && written < 200e6) {
+        written += 100_000;
+        if (!response.write(new Uint8Array(100_000))) {
+          response.once("drain", more);
+          return;
+        }
+      }
+    };
+    more();
+    return true;
+  });
+  await assert.rejects(proxy.model(HASH, 1000), ProtocolError);
+  assert.ok(written < 20e6, `${written} bytes were sent`);
+});
+
+test("what is small on the way and huge inside is given up as well", async (t) => {
+  const packed = gzipSync(new Uint8Array(1_000_000));
+  const [, proxy] = await ask(t, (response) =>
+    reply(response, 200, packed, { "content-encoding": "gzip" }),
+  );
+  await assert.rejects(proxy.model(HASH, 5000), /longer than 5000 bytes/);
+});
+
+test("a body that ends early can be had later", async (t) => {
+  const [, proxy] = await ask(t, (response) => {
+    response.writeHead(200, { "content-length": 100 });
+    response.write("half");
+    setImmediate(() => response.destroy());
+    return true;
+  });
+  await assert.rejects(proxy.manifest(), UnavailableError);
+});
+
+const problem = (type: string) => JSON.stringify({ type, status: 409 });
+
+for (const [status, body, name] of [
+  [200, "Welcome to the hotel", "RefusedError"],
+  [204, "", "RefusedError"],
+  [400, "", "RefusedError"],
+  [401, "", "RefusedError"],
+  [404, "", "RefusedError"],
+  [413, "", "RefusedError"],
+  [409, problem("about:blank"), "RefusedError"],
+  [409, "[]", "RefusedError"],
+  [409, "null", "RefusedError"],
+  [409, Uint8Array.of(255), "RefusedError"],
+  [409, "[".repeat(10_000), "RefusedError"],
+  [409, new Uint8Array(20_000), "RefusedError"],
+  [409, problem("urn:sottovoce:wrong-epoch"), "ClosedError"],
+  [410, "", "ClosedError"],
+  [408, "", "UnavailableError"],
+  [425, "", "UnavailableError"],
+  [429, "", "UnavailableError"],
+  [500, "", "UnavailableError"],
+  [503, "", "UnavailableError"],
+  [599, "", "UnavailableError"],
+] as const) {
+  test(`${status} ${body.slice(0, 8)} to a batch: ${name}`, async (t) => {
+    const [, proxy] = await ask(t, (response) => reply(response, status, body));
+    await assert.rejects(proxy.send(HELLO), { name, message: new RegExp(String(status)) });
+  });
+}
+
+for (const [header, wait] of [
+  ["5", 5],
+  ["0", undefined],
+  ["-3", undefined],
+  ["soon", undefined],
+  ["", undefined],
+  ["1e3", undefined],
+  [new Date((NOW + 60) * 1000).toUTCString(), 60],
+  [new Date((NOW - 60) * 1000).toUTCString(), undefined],
+] as const) {
+  test(`Retry-After: ${header}`, async (t) => {
+    const [, proxy] = await ask(t, (response) =>
+      reply(response, 503, "", { "retry-after": header }),
+    );
+    await assert.rejects(proxy.send(HELLO), { name: "UnavailableError", retryAfter: wait });
+  });
+}
+
+test("nobody there is unavailable", async (t) => {
+  const [world, proxy] = await ask(t, hello);
+  await world.stop();
+  await assert.rejects(proxy.manifest(), { name: "UnavailableError", message: /try again later/ });
+});
+
+for (const [what, answer] of [
+  ["nothing", () => true],
+  [
+    "half of it",
+    (response) => {
+      response.writeHead(200, { "content-length": 10 });
+      response.write("half");
+      return true;
+    },
+  ],
+] as const satisfies (readonly [string, Answer])[]) {
+  test(`a proxy that says ${what} and then falls silent is given up`, async (t) => {
+    const [, proxy] = await ask(t, answer, { patience: 0.1 });
+    await assert.rejects(proxy.manifest(), {
+      name: "UnavailableError",
+      message: /no answer for 0.1 seconds/,
+    });
+  });
+}
+
+test("a slow body is read for as long as it comes", async (t) => {
+  const [, proxy] = await ask(
+    t,
+    (response) => {
+      response.writeHead(200, { "content-length": 5 });
+      [..."hello"].forEach((letter, at) => {
+        setTimeout(() => response.write(letter), 60 * at);
+      });
+      return true;
+    },
+    { patience: 0.2 },
+  );
+  assert.deepEqual(await proxy.manifest(), HELLO);
+});

@@ -1,0 +1,49 @@
+/** The README: its example runs, and it names every call. */
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import { Client } from "../src/index.js";
+import { REPORTS, World } from "./world.js";
+
+const README = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
+
+test("the example has about ten lines and runs", async (t) => {
+  const world = await World.begin(t);
+  const now = Math.floor(Date.now() / 1000);
+  await world.publish(1, { opens: now - 60, closes: now + 3600 });
+  const code = /```ts\n([\s\S]*?)```/.exec(README)?.[1] ?? "";
+  const body = code
+    .replace(/^import .*$/m, "")
+    .replace("https://proxy.example", world.url)
+    .replace(/(?<=key: ")[0-9a-f]{64}/, world.key)
+    .replace("jitter: 20", "jitter: 0.01");
+  assert.ok(code.split("\n").filter((line) => line.trim()).length <= 13);
+  const said: string[] = [];
+  const console = { log: (...words: string[]) => said.push(words.join(" ")) };
+  const globals = globalThis as { indexedDB?: IDBFactory };
+  globals.indexedDB = world.factory;
+  t.after(() => delete globals.indexedDB);
+  const AsyncFunction = (async () => {}).constructor as FunctionConstructor;
+  await AsyncFunction("Client", "console", body)(Client, console);
+  assert.equal(said.length, 6);
+  assert.equal(said[5], "The batch of epoch 1 was sent.");
+  assert.equal(world.received[0]?.length, 56 + 52 * REPORTS);
+});
+
+test("every call is in the table", () => {
+  const table = README.slice(README.indexOf("## API"));
+  for (const name of Object.getOwnPropertyNames(Client.prototype)) {
+    assert.ok(name === "constructor" || table.includes(`\`${name}(`), name);
+  }
+});
+
+test("every outcome is named", () => {
+  const sentence = README.slice(README.indexOf("Outcomes of a sync"));
+  for (const outcome of ["sent", "already sent", "already charged", "not open", "paused"]) {
+    assert.ok(sentence.includes(`\`${outcome}\``), outcome);
+  }
+  for (const outcome of ["limit reached", "too late", "nothing asked"]) {
+    assert.ok(sentence.includes(`\`${outcome}\``), outcome);
+  }
+});

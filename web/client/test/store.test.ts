@@ -1,0 +1,194 @@
+/** The database: durable, private to its origin, refused when it is not what it must be. */
+
+import assert from "node:assert/strict";
+import { type TestContext, test } from "node:test";
+import type { Client } from "../src/client.js";
+import { Database } from "../src/database.js";
+import { SettingsError, StoreError } from "../src/errors.js";
+import type { ClientOptions } from "../src/options.js";
+import { Outbox } from "../src/outbox.js";
+import { onTransaction } from "./mortal.js";
+import { item } from "./published.js";
+import { dump, meddle } from "./stored.js";
+import { DAY, hashOf, World } from "./world.js";
+
+async function begun(t: TestContext): Promise<[World, Client]> {
+  const world = await World.begin(t);
+  return [world, await world.client()];
+}
+
+test("every write is durable before it is acknowledged", async (t) => {
+  const world = await World.begin(t);
+  const asked: [string, unknown][] = [];
+  const indexedDB = onTransaction(world.factory, (begin, mode, options) => {
+    asked.push([mode, options]);
+    return begin();
+  });
+  const client = await world.client({ indexedDB });
+  await client.sync();
+  await client.pause(true);
+  await client.setLimit(7);
+  await client.remove([item(3)]);
+  await client.forget();
+  const writes = asked.filter(([mode]) => mode === "readwrite");
+  assert.ok(writes.length >= 8);
+  for (const [, options] of writes) {
+    assert.deepEqual(options, { durability: "strict" });
+  }
+});
+
+test("an item is kept, with its place and nothing else about it", async (t) => {
+  const [world] = await begun(t);
+  assert.deepEqual((await dump(world.factory)).items, [
+    { place: 1, id: item(3) },
+    { place: 2, id: item(7) },
+    { place: 3, id: item(20) },
+  ]);
+});
+
+test("recording counts what is new and keeps the order", async (t) => {
+  const [, client] = await begun(t);
+  assert.equal(await client.record(["b", "a", "b"]), 2);
+  assert.equal(await client.record(["a", "c"]), 1);
+  assert.equal(await client.record([]), 0);
+  assert.equal(await client.remove([item(7), "unheard of"]), 1);
+  assert.equal(await client.record([item(7)]), 1);
+  assert.deepEqual(await client.touched(), [item(3), item(20), "b", "a", "c", item(7)]);
+});
+
+for (const bad of ["", "x".repeat(513), "\ud800", 7, null]) {
+  test(`one bad name (${String(bad).slice(0, 4)}) and nothing is recorded`, async (t) => {
+    const [, client] = await begun(t);
+    await assert.rejects(client.record(["good", bad as string]), (error) => {
+      assert.ok(error instanceof SettingsError);
+      assert.match(error.message, /item/);
+      return true;
+    });
+    assert.equal((await client.status()).touched, 3);
+  });
+}
+
+test("one string is not a list", async (t) => {
+  const [, client] = await begun(t);
+  await assert.rejects(client.record("abc" as unknown as string[]), /one string/);
+});
+
+for (const [what, change] of Object.entries({
+  "a short key": { key: "abcd" },
+  "a key in capitals": { key: "AB".repeat(32) },
+  "a limit below nothing": { limit: -1 },
+  "a limit that is no number": { limit: Number.NaN },
+  "an address that is not encrypted": { proxy: "http://proxy.example" },
+} satisfies Record<string, Partial<ClientOptions>>)) {
+  test(`${what} is refused at the start, and nothing is made`, async (t) => {
+    const world = await World.begin(t);
+    await assert.rejects(world.open(change), SettingsError);
+    assert.deepEqual(await world.factory.databases(), []);
+  });
+}
+
+test("limit and pause count at the first open only", async (t) => {
+  const world = await World.begin(t);
+  (await world.open({ limit: 5, paused: true })).close();
+  const status = await (await world.open({ limit: 50, paused: false })).status();
+  assert.deepEqual([status.limit, status.paused], [5, true]);
+});
+
+test("a database of a newer program is refused", async (t) => {
+  const [world, client] = await begun(t);
+  client.close();
+  await new Promise((done) => {
+    const request = world.factory.open("sottovoce", 99);
+    request.onsuccess = () => done(request.result.close());
+  });
+  await assert.rejects(world.open(), (error) => {
+    assert.ok(error instanceof StoreError);
+    assert.match(error.message, /newer version/);
+    return true;
+  });
+});
+
+test("a browser that deletes the data is not held up, and the client says so", async (t) => {
+  const [world, client] = await begun(t);
+  await new Promise((done, fail) => {
+    const request = world.factory.deleteDatabase("sottovoce");
+    request.onsuccess = done;
+    request.onblocked = fail;
+  });
+  await assert.rejects(client.sync(), StoreError);
+  assert.deepEqual(world.requests, []);
+});
+
+test("a spoilt file is fetched again", async (t) => {
+  const [world, client] = await begun(t);
+  const { fields } = await world.publish(1);
+  await client.sync();
+  const spoilt = { name: String(fields.model), content: new Uint8Array(9) };
+  await meddle(world.factory, "files", (files) => files.put(spoilt));
+  const reloaded = await world.open();
+  await assert.rejects(reloaded.recommend(), /sync first/);
+  await reloaded.sync();
+  assert.equal((await reloaded.recommend(4)).length, 4);
+});
+
+test("the database itself refuses a second batch and a second charge for an epoch", async (t) => {
+  const [world, client] = await begun(t);
+  await client.sync();
+  const before = await dump(world.factory);
+  const purpose = "11".repeat(32);
+  const charge = { epoch: 1, purpose, mechanism: "loudest", epsilon: 1, reports: 1 };
+  await assert.rejects(
+    meddle(world.factory, "charges", (rows) => rows.add(charge)),
+    /Constraint/,
+  );
+  const outbox = new Outbox(await Database.open("sottovoce", world.factory));
+  const bytes = new Uint8Array(4);
+  const batch = {
+    epoch: 1,
+    purpose,
+    state: "charged",
+    closes: 2 * DAY,
+    notBefore: 0,
+    bytes,
+  } as const;
+  const shown = { only: 1, epoch: 1, bytes, told: [], mechanism: "", epsilon: 1, purpose } as const;
+  const touched = await client.touched();
+  // Whatever a careless caller lets pass, the rows have their keys.
+  await assert.rejects(
+    outbox.keep({ batch, charge, shown, touched }, () => true),
+    StoreError,
+  );
+  assert.deepEqual(await dump(world.factory), before);
+});
+
+test("a batch without its charge, or a charge without its batch, is never kept", async (t) => {
+  const [world, client] = await begun(t);
+  await client.sync();
+  const outbox = new Outbox(await Database.open("sottovoce", world.factory));
+  const before = await dump(world.factory);
+  const bytes = new Uint8Array(4);
+  const touched = await client.touched();
+  for (const [batchEpoch, chargeEpoch] of [
+    [1, 2],
+    [2, 1],
+  ] as const) {
+    const purpose = await hashOf(bytes);
+    const state = "charged" as const;
+    const batch = { epoch: batchEpoch, purpose, state, closes: 9 * DAY, notBefore: 0, bytes };
+    const charge = { epoch: chargeEpoch, purpose, mechanism: "loudest", epsilon: 1, reports: 1 };
+    const shown = {
+      only: 1,
+      epoch: 2,
+      bytes,
+      told: [],
+      mechanism: "",
+      epsilon: 1,
+      purpose,
+    } as const;
+    await assert.rejects(
+      outbox.keep({ batch, charge, shown, touched }, () => true),
+      StoreError,
+    );
+    assert.deepEqual(await dump(world.factory), before);
+  }
+});

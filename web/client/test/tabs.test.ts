@@ -1,0 +1,185 @@
+/** Two tabs at once, with the browser's locks and without: one batch, one charge. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { ClientOptions } from "../src/options.js";
+import { systemWords } from "../src/words.js";
+import { item, itemMatrix, numbers } from "./published.js";
+import { charges } from "./stored.js";
+import { COST, DAY, distinct, hashOf, reply, toBatches, World } from "./world.js";
+
+/** As `navigator.locks`, for one name after the other. */
+class Locks {
+  #last: Promise<unknown> = Promise.resolve();
+
+  request(_: string, work: () => Promise<unknown>): Promise<unknown> {
+    const mine = this.#last.then(work);
+    this.#last = mine.catch(() => undefined);
+    return mine;
+  }
+}
+
+function newLocks(): LockManager {
+  return new Locks() as unknown as LockManager;
+}
+
+async function ticks(count: number): Promise<void> {
+  for (let tick = 0; tick < count; tick += 1) {
+    await new Promise((done) => setImmediate(done));
+  }
+}
+
+/** A fetch that takes its time before and after. */
+function hesitant(random: () => number): typeof fetch {
+  return async (input, init) => {
+    await ticks(random() * 12);
+    const response = await fetch(input, init);
+    await ticks(random() * 12);
+    return response;
+  };
+}
+
+for (const locked of [false, true]) {
+  test(`tabs that sync at once, ${locked ? "with" : "without"} locks`, async (t) => {
+    const world = await World.begin(t);
+    const random = numbers(locked ? 3 : 4);
+    let racing = 0;
+    for (let round = 0; round < 40; round += 1) {
+      const name = `round-${round}`;
+      let sealed = 0;
+      const options: Partial<ClientOptions> = {
+        name,
+        locks: locked ? newLocks() : null,
+        fetch: hesitant(random),
+        sleep: () => ticks(random() * 12),
+        words: (reports) => {
+          sealed += 1;
+          return systemWords(reports);
+        },
+      };
+      world.received.length = 0;
+      const tabs = await Promise.all([1, 2, 3].map(() => world.open(options)));
+      await tabs[0]?.record([item(round % 50)]);
+      const outcomes = await Promise.all(
+        tabs.map(async (tab) => {
+          await ticks(random() * 12);
+          return (await tab.sync({ jitter: 1 })).outcome;
+        }),
+      );
+      assert.equal(distinct(world.received).length, 1);
+      const [charge, ...more] = await charges(world, name);
+      assert.deepEqual(more, []);
+      assert.equal(charge?.purpose, await hashOf(world.received[0] as Uint8Array));
+      assert.ok(outcomes.includes("sent"));
+      assert.ok(outcomes.every((outcome) => ["sent", "already sent"].includes(outcome)));
+      const status = await tabs[0]?.status();
+      assert.deepEqual(
+        [status?.spent, status?.batches],
+        [COST, { charged: 0, sent: 1, dropped: 0 }],
+      );
+      racing += sealed > 1 ? 1 : 0;
+      if (locked) {
+        assert.deepEqual([world.received.length, sealed], [1, 1]);
+      }
+    }
+    // Without locks the race is a real one: more than one tab sealed a batch, and one was kept.
+    assert.ok(locked ? racing === 0 : racing >= 10, `${racing} races`);
+  });
+}
+
+test("tabs that find an old batch at once", async (t) => {
+  const world = await World.begin(t);
+  const first = await world.client();
+  world.answer = toBatches(503);
+  await assert.rejects(first.sync());
+  world.answer = () => false;
+  const tabs = await Promise.all([world.open(), world.open()]);
+  const outcomes = (await Promise.all(tabs.map((tab) => tab.sync()))).map(({ outcome }) => outcome);
+  assert.ok(outcomes.includes("sent"));
+  assert.deepEqual([distinct(world.received).length, (await charges(world)).length], [1, 1]);
+});
+
+test("what one tab has sent is not too late because another one was", async (t) => {
+  const world = await World.begin(t);
+  const [slow, fast] = [await world.client(), await world.open()];
+  let [late, asked] = [() => {}, () => {}];
+  const hanging = new Promise<void>((done) => {
+    asked = done;
+  });
+  world.answer = (response, call) => {
+    if (call === "batches") {
+      late = () => reply(response, 410);
+      asked();
+    }
+    return call === "batches";
+  };
+  const syncing = slow.sync();
+  await hanging;
+  world.answer = () => false;
+  assert.equal((await fast.sync()).outcome, "sent");
+  late();
+  assert.equal((await syncing).outcome, "sent");
+  assert.equal((await fast.lastBatch())?.state, "sent");
+});
+
+test("two tabs that begin at once are one client", async (t) => {
+  const world = await World.begin(t);
+  const limits = [5, 7, 9];
+  const tabs = await Promise.all(limits.map((limit) => world.open({ limit })));
+  const seen = await Promise.all(tabs.map(async (tab) => (await tab.status()).limit));
+  assert.equal(new Set(seen).size, 1);
+});
+
+test("a tab that is slow does not set the others back", async (t) => {
+  const world = await World.begin(t);
+  const [slow, fast] = [await world.open(), await world.open()];
+  await world.publish(2);
+  const old = world.manifest;
+  let asked = () => {};
+  const waiting = new Promise<void>((done) => {
+    asked = done;
+  });
+  let go = () => {};
+  const gate = new Promise<void>((done) => {
+    go = done;
+  });
+  world.answer = async (_, call) => {
+    if (call === "models" && world.manifest === old) {
+      asked();
+      await gate;
+    }
+    return false;
+  };
+  const learning = slow.learn();
+  learning.catch(() => undefined);
+  await waiting;
+  await world.publish(3);
+  await fast.learn();
+  go();
+  await assert.rejects(learning, /epoch 3 was seen already/);
+  const { epoch, manifest } = await slow.status();
+  assert.deepEqual([epoch, manifest?.epoch], [3, 3]);
+});
+
+test("forgetting in one tab holds in the other", async (t) => {
+  const world = await World.begin(t);
+  const [one, other] = [await world.client(), await world.open()];
+  await one.sync();
+  await other.learn();
+  assert.equal((await other.recommend(1)).length, 1);
+  await one.forget();
+  await assert.rejects(other.recommend(1), { name: "StoreError" });
+  assert.deepEqual(await other.touched(), []);
+  await other.learn();
+  assert.equal((await one.recommend(1)).length, 1);
+  assert.equal((await one.edition(1))?.V.values[0], itemMatrix(1)[0]);
+});
+
+test("a pause in one tab stops the other", async (t) => {
+  const world = await World.begin(t);
+  const [one, other] = [await world.client(), await world.open()];
+  await one.pause(true);
+  assert.equal((await other.sync()).outcome, "paused");
+  world.now += DAY;
+  assert.deepEqual(world.received, []);
+});

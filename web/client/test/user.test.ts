@@ -1,0 +1,87 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { NotFiniteError, SettingsError } from "../src/errors.js";
+import { ascending, contributions, type Matrix, scores, userVector } from "../src/user.js";
+import { fromFloatHex, mechanisms, seeded } from "./vectors.js";
+
+const LAMBDA = 1e-6;
+
+function matrixOf(rows: number, columns: number, random: () => number): Matrix {
+  const values = Float32Array.from({ length: rows * columns }, () => random() - 0.5);
+  return { values, rows, columns };
+}
+
+test("user vectors are the other implementation's, bit for bit", () => {
+  for (const { settings, n_items, histories, item_matrix, user_vectors } of mechanisms) {
+    const values = Float32Array.from(item_matrix, fromFloatHex);
+    const V = { values, rows: n_items, columns: settings.factors };
+    const found = histories.flatMap((own) => [...userVector(V, own, settings.alpha, LAMBDA)]);
+    assert.deepEqual(found, user_vectors.map(fromFloatHex));
+  }
+});
+
+test("it solves her normal equations", () => {
+  const random = seeded(3);
+  for (let round = 0; round < 20; round++) {
+    const V = matrixOf(30, 4, random);
+    const own = [2, 7, 11, 29];
+    const x = userVector(V, own, 1.5, 0.1);
+    const row = (item: number) => V.values.subarray(4 * item, 4 * item + 4);
+    const times = (item: number) => row(item).reduce((sum, v, f) => sum + v * (x[f] as number), 0);
+    for (let f = 0; f < 4; f++) {
+      let left = 0.1 * (x[f] as number);
+      for (let item = 0; item < 30; item++) {
+        const weight = own.includes(item) ? 2.5 : 1;
+        left += weight * (row(item)[f] as number) * times(item);
+      }
+      const right = own.reduce((sum, item) => sum + 2.5 * (row(item)[f] as number), 0);
+      assert.ok(Math.abs(left - right) < 1e-5, `${left} and ${right}`);
+    }
+  }
+});
+
+test("order and repeats of her items do not matter, items beyond the model are refused", () => {
+  const V = matrixOf(20, 3, seeded(4));
+  assert.deepEqual(userVector(V, [9, 1, 9, 4], 1, 1), userVector(V, [1, 4, 9], 1, 1));
+  assert.deepEqual(ascending([10, 9, 9, 0], 11), [0, 9, 10]);
+  for (const wrong of [[20], [-1], [1.5], [NaN]]) {
+    assert.throws(() => userVector(V, wrong, 1, 1), SettingsError);
+  }
+});
+
+test("nobody's history is the zero vector", () => {
+  const V = matrixOf(20, 3, seeded(5));
+  assert.ok(userVector(V, [], 1, 1).every((value) => value === 0));
+});
+
+test("a model that allows no user vector gives none", () => {
+  const V = { values: new Float32Array(6), rows: 3, columns: 2 };
+  assert.throws(() => userVector(V, [0], 1, 0), NotFiniteError);
+  const huge = { values: new Float32Array(6).fill(3e38), rows: 3, columns: 2 };
+  assert.throws(() => userVector(huge, [0], 1e300, 0), NotFiniteError);
+});
+
+test("scores are products in float32, factor after factor", () => {
+  const V = { values: Float32Array.of(1, 2 ** -24, 2 ** -24, 0.1, 0.2, 0.3), rows: 2, columns: 3 };
+  const x = Float32Array.of(1, 1, 1);
+  // Each 2^-24 is rounded away by itself; together they would not be.
+  assert.equal(scores(V, x)[0], 1);
+  const f = Math.fround;
+  assert.equal(scores(V, x)[1], f(f(f(0.1) + f(0.2)) + f(0.3)));
+});
+
+test("what her items add sums to the score, in the order in which they were given", () => {
+  const random = seeded(6);
+  for (let round = 0; round < 20; round++) {
+    const V = matrixOf(40, 5, random);
+    const own = [30, 3, 17];
+    const x = userVector(V, own, 2, 0.5);
+    const item = Math.floor(random() * 40);
+    const shares = contributions(V, own, item, 2, 0.5);
+    const sum = shares.reduce((total, share) => total + share, 0);
+    assert.ok(Math.abs(sum - (scores(V, x)[item] as number)) < 1e-5);
+    const turned = contributions(V, [...own].reverse(), item, 2, 0.5);
+    assert.deepEqual([...turned].reverse(), [...shares]);
+  }
+  assert.equal(contributions(matrixOf(4, 2, random), [], 1, 1, 1).length, 0);
+});

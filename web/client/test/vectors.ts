@@ -1,0 +1,46 @@
+/** The vectors that every implementation shares, and ways to read them. */
+
+import ledger from "../../../tests/vectors/ledger.json" with { type: "json" };
+import mechanisms from "../../../tests/vectors/mechanisms.json" with { type: "json" };
+import protocol from "../../../tests/vectors/protocol.json" with { type: "json" };
+import thresholds from "../../../tests/vectors/thresholds.json" with { type: "json" };
+import { decodeManifest, type Manifest } from "../src/manifest.js";
+
+export { ledger, mechanisms, protocol, thresholds };
+
+const FLOAT = /^(-?)0x([01])\.([0-9a-f]+)p([+-]\d+)$/;
+
+/** A float as Python's `float.hex` writes it. */
+export function fromFloatHex(text: string): number {
+  const [, sign, first, rest, exponent] = FLOAT.exec(text) ?? [];
+  if (rest === undefined) throw new Error(`no float: ${text}`);
+  const size = Number.parseInt(`${first}${rest}`, 16) * 2 ** (Number(exponent) - 4 * rest.length);
+  return sign === "-" ? -size : size;
+}
+
+/** Words as the vectors have them: hexadecimal, without a prefix. */
+export function fromWords(words: readonly string[]): BigUint64Array {
+  return BigUint64Array.from(words, (word) => BigInt(`0x${word}`));
+}
+
+/** The vectors' manifest with some fields changed. */
+export function manifestWith(changes: Partial<Manifest>): Manifest {
+  return { ...decodeManifest(new TextEncoder().encode(protocol.manifest.text)), ...changes };
+}
+
+/** Numbers in [0, 1) that are the same in every run (mulberry32). */
+export function seeded(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** A 64-bit word from such numbers. */
+export function wordFrom(random: () => number): bigint {
+  const half = () => BigInt(Math.floor(random() * 2 ** 32));
+  return (half() << 32n) | half();
+}

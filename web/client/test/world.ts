@@ -1,0 +1,270 @@
+/** A server's keys and files, a proxy behind a real socket, and a browser's storage in memory. */
+
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import type { TestContext } from "node:test";
+import { IDBFactory } from "fake-indexeddb";
+import { concat, fromHex, sha256, toHex, utf8 } from "../src/bytes.js";
+import { Client } from "../src/client.js";
+import { SUITE } from "../src/manifest.js";
+import type { ClientOptions } from "../src/options.js";
+import { INFO, SEALED, suite } from "../src/sealing.js";
+import {
+  encodeCatalogue,
+  encodeModel,
+  FACTORS,
+  ITEMS,
+  item,
+  itemMatrix,
+  numbers,
+} from "./published.js";
+
+export { item } from "./published.js";
+
+export const REPORTS = 4;
+export const EPSILON = 2.5;
+export const COST = REPORTS * EPSILON;
+export const DAY = 86_400;
+export const TERMS = {
+  mechanism: "loudest",
+  epsilon: EPSILON,
+  reports: REPORTS,
+  leastClients: 100,
+};
+
+/** Fields of a manifest, as they are written. */
+export type Changes = Record<string, unknown>;
+export type Call = "manifest" | "manifests" | "models" | "catalogues" | "batches";
+
+export interface Signed {
+  raw: Uint8Array;
+  hash: Uint8Array;
+  fields: Changes;
+}
+
+export interface Recorded {
+  method: string;
+  path: string;
+  headers: Record<string, string>;
+  body: Uint8Array;
+}
+
+/** Answers in the proxy's place; false: the proxy answers itself. */
+export type Answer = (
+  response: ServerResponse,
+  call: Call,
+  body: Uint8Array,
+) => boolean | Promise<boolean>;
+
+const ITSELF: Answer = () => false;
+
+/** The same words every time: tests can make the same reports once more. */
+export function sameWords(reports: number): BigUint64Array {
+  const random = numbers(7);
+  return BigUint64Array.from(
+    { length: (reports + 1) * 4 },
+    () =>
+      BigInt(Math.floor(random() * 2 ** 32)) * 2n ** 32n + BigInt(Math.floor(random() * 2 ** 32)),
+  );
+}
+
+/** Epoch e is open during day e. */
+export class World {
+  now = 1.5 * DAY;
+  factory = new IDBFactory();
+  readonly files = new Map<string, Uint8Array>();
+  readonly earlier = new Map<number, Uint8Array>();
+  readonly requests: Recorded[] = [];
+  readonly received: Uint8Array[] = [];
+  readonly #epochKeys = new Map<number, CryptoKeyPair>();
+  readonly #server: Server;
+  manifest = new Uint8Array();
+  answer = ITSELF;
+  url = "";
+
+  private constructor(
+    private readonly signing: CryptoKeyPair,
+    readonly key: string,
+    private readonly changes: Changes,
+  ) {
+    this.#server = createServer((request, response) => {
+      this.#serve(request, response).catch(() => response.destroy());
+    });
+  }
+
+  static async begin(test: TestContext, changes: Changes = {}): Promise<World> {
+    const signing = await newSigningKey();
+    const key = new Uint8Array(await crypto.subtle.exportKey("raw", signing.publicKey));
+    const world = new World(signing, toHex(key), changes);
+    await new Promise<void>((done) => world.#server.listen(0, "127.0.0.1", done));
+    world.url = `http://127.0.0.1:${(world.#server.address() as AddressInfo).port}`;
+    test.after(() => world.stop());
+    await world.publish(1);
+    return world;
+  }
+
+  stop(): Promise<void> {
+    const closed = new Promise<void>((done) => this.#server.close(() => done()));
+    this.#server.closeAllConnections();
+    return closed;
+  }
+
+  open(options: Partial<ClientOptions> = {}): Promise<Client> {
+    return Client.open({
+      proxy: this.url,
+      key: this.key,
+      limit: 100,
+      clock: () => this.now,
+      indexedDB: this.factory,
+      locks: null,
+      ...options,
+    });
+  }
+
+  /** A client of somebody who touched three items. */
+  async client(options: Partial<ClientOptions> = {}): Promise<Client> {
+    const client = await this.open(options);
+    await client.record([item(3), item(7), item(20)]);
+    return client;
+  }
+
+  /** Serve an epoch from now on. */
+  async publish(epoch: number, changes: Changes = {}): Promise<Signed> {
+    const signed = await this.signed(epoch, changes);
+    this.manifest = new Uint8Array(signed.raw);
+    this.earlier.set(epoch, signed.raw);
+    return signed;
+  }
+
+  async signed(epoch: number, changes: Changes = {}, by = this.signing): Promise<Signed> {
+    const fields = { ...(await this.#fields(epoch)), ...this.changes, ...changes };
+    const text = utf8(JSON.stringify(fields));
+    const message = concat(utf8("sottovoce manifest 1\0"), text);
+    const signature = new Uint8Array(await crypto.subtle.sign("Ed25519", by.privateKey, message));
+    return { raw: concat(signature, text), hash: await sha256(text), fields };
+  }
+
+  /** Serve a file; its hash. */
+  async add(content: Uint8Array): Promise<string> {
+    const hash = toHex(await sha256(content));
+    this.files.set(hash, content);
+    return hash;
+  }
+
+  calls(): string[] {
+    return this.requests.map((request) => callOf(request.path));
+  }
+
+  /** What the server finds in a sealed batch. */
+  async opened(batch: Uint8Array): Promise<number[]> {
+    const view = new DataView(batch.buffer, batch.byteOffset);
+    const info = concat(INFO, batch.subarray(8, 40));
+    const recipientKey = (await this.#epochKey(view.getUint32(4, true))).privateKey;
+    const reports: number[] = [];
+    for (let at = 56; at < batch.length; at += SEALED) {
+      const [enc, ct] = [batch.slice(at, at + 32), batch.slice(at + 32, at + SEALED)];
+      const plain = await suite.open({ recipientKey, enc: enc.buffer, info }, ct.buffer);
+      reports.push(new DataView(plain).getUint32(0, true));
+    }
+    return reports;
+  }
+
+  async #fields(epoch: number): Promise<Changes> {
+    const key = await this.#epochKey(epoch);
+    return {
+      ...{ version: 1, suite: SUITE, epoch, items: ITEMS, factors: FACTORS },
+      ...{ mechanism: "loudest", directions_seed: 3, loud: 10, epsilon: EPSILON },
+      ...{ reports: REPORTS, alpha: 1.5, regularization: 0.01 },
+      model: await this.add(encodeModel(itemMatrix(epoch), ITEMS, FACTORS)),
+      catalogue: await this.add(encodeCatalogue(ITEMS)),
+      public_key: toHex(new Uint8Array(await suite.kem.serializePublicKey(key.publicKey))),
+      ...{ least_clients: 100, opens: epoch * DAY, closes: (epoch + 1) * DAY },
+      previous_reports: 0,
+    };
+  }
+
+  async #epochKey(epoch: number): Promise<CryptoKeyPair> {
+    const key = this.#epochKeys.get(epoch) ?? (await suite.kem.generateKeyPair());
+    this.#epochKeys.set(epoch, key);
+    return key;
+  }
+
+  async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const pieces: Uint8Array[] = [];
+    for await (const piece of request) {
+      pieces.push(piece);
+    }
+    const [path, method, body] = [request.url ?? "", request.method ?? "", concat(...pieces)];
+    const headers = Object.fromEntries(
+      Object.entries(request.headers).map(([name, value]) => [name, String(value)]),
+    );
+    this.requests.push({ method, path, headers, body });
+    const call = callOf(path);
+    if (!(await this.answer(response, call, body))) {
+      this.#answer(response, call, path.split("/").at(-1) ?? "", body);
+    }
+  }
+
+  #answer(response: ServerResponse, call: Call, last: string, body: Uint8Array): void {
+    if (call === "batches") {
+      this.received.push(body);
+      reply(response, 202);
+      return;
+    }
+    const found = {
+      manifest: this.manifest,
+      manifests: this.earlier.get(Number(last)),
+      models: this.files.get(last),
+      catalogues: this.files.get(last),
+    }[call];
+    reply(response, found === undefined ? 404 : 200, found);
+  }
+}
+
+/** A client that has seen epoch 2 and could report in epoch 3. */
+export async function told(test: TestContext): Promise<[World, Client]> {
+  const world = await World.begin(test);
+  await world.publish(2);
+  const client = await world.client();
+  await client.learn();
+  world.now = 3.5 * DAY;
+  world.requests.length = 0;
+  return [world, client];
+}
+
+export function reply(
+  response: ServerResponse,
+  status: number,
+  body: Uint8Array | string = "",
+  headers: Record<string, string> = {},
+): true {
+  response.writeHead(status, { "content-length": Buffer.byteLength(body), ...headers });
+  response.end(body);
+  return true;
+}
+
+/** Answers batches so, and leaves the rest to the proxy. */
+export function toBatches(status: number, body = "", headers = {}): Answer {
+  return (response, call) => call === "batches" && reply(response, status, body, headers);
+}
+
+export async function newSigningKey(): Promise<CryptoKeyPair> {
+  return (await crypto.subtle.generateKey("Ed25519", true, ["sign", "verify"])) as CryptoKeyPair;
+}
+
+export async function hashOf(content: Uint8Array): Promise<string> {
+  return toHex(await sha256(content));
+}
+
+/** Different batches among those that arrived. */
+export function distinct(batches: readonly Uint8Array[]): string[] {
+  return [...new Set(batches.map(toHex))];
+}
+
+export function epochOf(batch: string): number {
+  return new DataView(fromHex(batch).buffer).getUint32(4, true);
+}
+
+function callOf(path: string): Call {
+  return path.split("/")[2] as Call;
+}
