@@ -2,40 +2,66 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+MADE := $(VENV)/.made
+DEMO := $(VENV)/.demo
 READY := $(VENV)/.ready
+MODULES := web/node_modules/.package-lock.json
+# Where Node is too old or missing, the page is as it was built, and nothing of web/ is checked.
+NODE_20 := node -e 'process.exit(Number(process.versions.node.split(".")[0] < 20))' 2>/dev/null
+WEB := $(if $(shell $(NODE_20) && command -v npm),$(MODULES))
 
-.PHONY: help demo test nightly lint format bench clean
+.PHONY: help demo web test nightly lint format bench clean
 
 help:
-	@echo "make demo    train on synthetic people, then recommend films to one of them"
-	@echo "make test    the whole test suite, with coverage"
+	@echo "make demo    server, proxy, invented people who report live, and a page to take part in"
+	@echo "make web     build the page from web/ into the package (needs Node 20 or later)"
+	@echo "make test    the whole test suite, with coverage; says what it left out for want of Node"
+	@echo "             or Chromium"
 	@echo "make nightly play 50,000 lists of failures through client, proxy and server"
-	@echo "make lint    ruff, mypy --strict, import-linter"
+	@echo "make lint    ruff, mypy --strict, import-linter; tsc and Biome too where Node is"
 	@echo "make format  let ruff rewrite the sources"
 	@echo "make bench   a short side-by-side timing on synthetic people"
 	@echo "make clean   remove what these targets made"
 
-$(READY): pyproject.toml
+$(MADE):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "sottovoce needs Python 3.11 or later; name one: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable . --group dev
-	@touch $(READY)
+	@touch $(MADE)
 
-demo: $(READY)
+# The demo waits for what it needs alone.
+$(DEMO): pyproject.toml | $(MADE)
+	$(BIN)/python -m pip install --quiet --editable '.[sim,server]'
+	@touch $(DEMO)
+
+$(READY): pyproject.toml | $(MADE)
+	$(BIN)/python -m pip install --quiet --editable . --group dev
+	@touch $(READY) $(DEMO)
+
+demo: $(DEMO)
 	$(BIN)/sottovoce demo
 
-test: $(READY)
+# What npm installed, as the lock file has it.
+$(MODULES): web/package-lock.json
+	@$(NODE_20) || { echo "web/ needs Node 20 or later"; exit 1; }
+	npm --prefix web ci --no-audit --no-fund
+	@touch $(MODULES)
+
+web: $(MODULES)
+	npm --prefix web run build
+
+test: $(READY) $(WEB)
 	$(BIN)/python -m pytest -n auto --dist loadfile --cov --cov-report=term -q
 
 nightly: $(READY)
 	SOTTOVOCE_LISTS=50000 $(BIN)/python -m pytest -q tests/live
 
-lint: $(READY)
+lint: $(READY) $(WEB)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(if $(WEB),npm --prefix web run check,@echo "no Node 20 here: web/ was not checked")
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
@@ -46,4 +72,5 @@ bench: $(READY)
 
 clean:
 	rm -rf $(VENV) .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf web/node_modules web/*/node_modules web/*/build web/*/dist web/build
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

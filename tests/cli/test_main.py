@@ -63,11 +63,15 @@ def run_without(packages: tuple[str, ...], command: str) -> subprocess.Completed
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
 
 
-def test_a_command_without_its_extra_names_it() -> None:
-    ended = run_without(("numba",), "simulate")
+@pytest.mark.parametrize(
+    ("command", "package", "extra"),
+    [("simulate", "numba", "sim"), ("demo", "httpx", "sim,server")],
+)
+def test_a_command_without_its_extra_names_it(command: str, package: str, extra: str) -> None:
+    ended = run_without((package,), command)
     assert (ended.returncode, ended.stdout) == (2, "")
-    install = "pip install 'sottovoce[sim]'"
-    assert ended.stderr == f"sottovoce: this command needs numba: {install}\n"
+    install = f"pip install 'sottovoce[{extra}]'"
+    assert ended.stderr == f"sottovoce: this command needs {package}: {install}\n"
 
 
 def test_help_works_without_any_extra_but_its_own() -> None:

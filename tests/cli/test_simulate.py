@@ -74,7 +74,6 @@ def test_an_engine_that_is_not_there() -> None:
     [
         (["simulate", "--epsilon", "0"], "epsilon must lie in"),
         (["simulate", "--data", "nowhere.csv"], "nowhere.csv"),
-        (["demo", "--people", "10", "--viewer", "10"], "no viewer 10"),
         (["simulate", "--data", "ml-latest-small"], "nothing is left"),
     ],
 )
@@ -85,13 +84,6 @@ def test_errors_are_one_line_and_code_2(arguments: list[str], says: str) -> None
     assert done.returncode == 2
     assert says in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_demo() -> None:
-    result = runner.invoke(app, ["demo", "--people", "400", "--films", "100", "--viewer", "3"])
-    assert result.exit_code == 0, result.output
-    assert "is recommended" in result.stdout
-    assert "for the whole training" in result.stdout
 
 
 @pytest.mark.parametrize("command", ["simulate", "demo", "bench", "data"])

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from sottovoce.cli.app import app
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.live.standing import Standing, proxy_toml, server_toml, with_value
+from sottovoce.protocol.panel import Panel
 from sottovoce.proxy import ProxySettings
 from sottovoce.server import Keys, ServerSettings
 from sottovoce.service import read_settings
@@ -171,11 +172,39 @@ def test_options_are_written_to_the_settings(
     assert (server.target_clients, server.least_clients) == (33, 10)
     assert proxy.server == "http://127.0.0.1:20002"
     assert server.keys.read_bytes() == keys
+    assert "in each of 7 epochs" in proxy.page.statement
     standing = Standing.read(folder)
     assert standing.proxy == "http://127.0.0.1:20001"
     assert standing.data == DATA
     with pytest.raises(SettingsError, match="in another folder"):
         made(folder, monkeypatch, "--preset", "loudest")
+
+
+@pytest.mark.parametrize(("data", "on_panel"), [(DATA, 300), ("ml-latest-small", 0)])
+def test_there_is_a_page_and_invented_people_on_its_panel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: str, on_panel: int
+) -> None:
+    made(tmp_path / "here", monkeypatch, "--data", data, "--min-interactions", 5)
+    page = read_settings(proxy_toml(tmp_path / "here"), ProxySettings).page
+    assert page.serve
+    assert "the size of the crowd is not known" in page.statement
+    assert page.statement.endswith("so only the local guarantee holds.")
+    if not on_panel:
+        assert page.panel is None
+        return
+    assert page.panel == tmp_path / "here" / "proxy" / "panel.json"
+    assert len(Panel.decode(page.panel.read_bytes()).people) == on_panel
+
+
+def test_a_folder_from_before_there_was_a_page_still_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "here"
+    made(folder, monkeypatch, "--data", DATA)
+    text, _, _ = proxy_toml(folder).read_text().partition("# The page for browsers")
+    proxy_toml(folder).write_text(text)
+    made(folder, monkeypatch, "--epochs", 9)
+    assert not read_settings(proxy_toml(folder), ProxySettings).page.serve
 
 
 def test_a_first_start_that_was_cut_short_is_begun_again(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 from starlette.applications import Starlette
 
-from sottovoce.proxy import Rate
+from sottovoce.proxy import Page, Rate
 from tests.proxy.asgi import Answer, ask, post, serving
 from tests.proxy.world import CATALOGUE, CLOSES, OPENS, Clock, World, model_of, signed
 
@@ -193,6 +194,63 @@ def test_files_for_ever(world: World, name: str) -> None:
     assert (head.status, head.body, head.headers["content-length"]) == (200, b"", str(len(content)))
 
 
+@pytest.mark.parametrize("accepted", ["gzip", "gzip;q=0", "identity", ""])
+def test_a_catalogue_is_compressed_for_whoever_takes_it(world: World, accepted: str) -> None:
+    path = f"/v1/catalogues/{CATALOGUE.hash.hex()}"
+    answer = get(world, path, accept_encoding=accepted)
+    compressed = accepted == "gzip"
+    assert (answer.headers.get("content-encoding") == "gzip") is compressed
+    assert (gzip.decompress(answer.body) if compressed else answer.body) == CATALOGUE.raw
+    assert answer.headers["vary"] == "Accept-Encoding"
+    assert answer.headers["etag"] == f'"{CATALOGUE.hash.hex()}{"-gzip" * compressed}"'
+    again = get(world, path, accept_encoding=accepted, if_none_match=answer.headers["etag"])
+    assert (again.status, again.body) == (304, b"")
+    head = get(world, path, "HEAD", accept_encoding=accepted)
+    assert head.headers["content-length"] == str(len(answer.body))
+
+
+@pytest.mark.parametrize("name", ["manifest", "models"])
+def test_manifests_and_models_are_never_compressed(world: World, name: str) -> None:
+    rest = f"/{world.now.manifest.model.hex()}" if name == "models" else ""
+    answer = get(world, f"/v1/{name}{rest}", accept_encoding="gzip")
+    assert answer.status == 200
+    assert not {"content-encoding", "vary"} & set(answer.headers)
+
+
+def test_a_catalogue_is_compressed_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[bytes] = []
+
+    def compress(content: bytes) -> bytes:
+        made.append(content)
+        return b"z"
+
+    monkeypatch.setattr("sottovoce.proxy.compressed.compress", compress)
+    path = f"/v1/catalogues/{CATALOGUE.hash.hex()}"
+
+    async def work(app: Starlette) -> list[Answer]:
+        accepts = [(b"accept-encoding", b"gzip")]
+        return await asyncio.gather(*(ask(app, "GET", path, headers=accepts) for _ in range(9)))
+
+    assert {answer.body for answer in within(world, work)} == {b"z"}
+    assert made == [CATALOGUE.raw]
+
+
+def test_the_page_is_served_where_the_operator_wants_it(tmp_path: Path) -> None:
+    world = World(tmp_path, page=Page(serve=True, statement="We <promise> little."))
+    world.proxy.tick()
+    index = get(world, "/")
+    assert index.status == 200
+    assert world.settings.verification_key in index.body.decode()
+    assert "We &lt;promise&gt; little." in index.body.decode()
+    assert "default-src 'none'" in index.headers["content-security-policy"]
+    assert not {name for name in index.headers if name.startswith("access-control")}
+    assert get(world, "/page/page.js").status == 200
+    assert get(world, "/sw.js").status == 200
+    assert get(world, "/page/panel.json").problem()["title"] == "Not Found"
+    assert get(world, "/v1/manifest").body == world.now.encode()
+    world.store.close()
+
+
 def test_manifests_of_earlier_epochs(world: World) -> None:
     first = world.now
     world.server.go_on(signed(2))
@@ -206,7 +264,8 @@ def test_manifests_of_earlier_epochs(world: World) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/", "/v1", "/v1/manifest/", "/v1/manifests/", "/v1/manifests/0", "/v1/manifests/01",
+        "/", "/sw.js", "/page/page.js", "/v1", "/v1/manifest/",
+        "/v1/manifests/", "/v1/manifests/0", "/v1/manifests/01",
         "/v1/manifests/3", "/v1/manifests/-1", "/v1/manifests/1e3", "/v1/manifests/9999999999",
         "/v1/manifests/" + "9" * 5000, "/v1/manifests/\N{ARABIC-INDIC DIGIT ONE}",
         "/v1/models/", "/v1/models/00", "/v1/models/" + "0" * 64, "/v1/models/" + "G" * 64,

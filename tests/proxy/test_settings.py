@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sottovoce.errors import SettingsError
-from sottovoce.proxy import ProxySettings, Rate, Tls
+from sottovoce.proxy import Page, ProxySettings, Rate, Tls
 from sottovoce.proxy.template import settings_file
 from sottovoce.service import Listen, read_settings
 from tests.proxy.world import settings
@@ -41,7 +41,7 @@ def names(kind: Any) -> set[str]:
     return {field.name for field in fields(kind)}
 
 
-@pytest.mark.parametrize("kind", [ProxySettings, Rate, Tls, Listen])
+@pytest.mark.parametrize("kind", [ProxySettings, Rate, Tls, Listen, Page])
 def test_every_field_is_in_the_example(kind: type) -> None:
     assert is_dataclass(kind)
     text = EXAMPLE.read_text()
@@ -56,6 +56,7 @@ def test_every_line_of_the_example_that_is_switched_off_works(tmp_path: Path) ->
         tmp_path / "server-authority.pem", tmp_path / "proxy.pem", tmp_path / "proxy-key.pem"
     )
     assert known.listen.client_authority == tmp_path / "relay-authority.pem"
+    assert known.page == Page(panel=tmp_path / "panel.json")
 
 
 @pytest.mark.parametrize("odd", ['a "b" \\ c', "naïve\ttab", "a\nb = 1"])
@@ -97,3 +98,18 @@ def test_a_rate_that_cannot_work(per_minute: float, burst: int) -> None:
 def test_a_certificate_needs_its_key(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="belong together"):
         Tls(certificate=tmp_path)
+
+
+def test_a_statement_that_nobody_would_read() -> None:
+    with pytest.raises(SettingsError, match="at most 8000"):
+        Page(statement="x" * 8_001)
+
+
+@pytest.mark.parametrize(
+    "line", ["serve = 1", 'serve = "yes"', "statement = 1", "panel = 1", "a = 1"]
+)
+def test_a_page_table_that_cannot_be_meant(tmp_path: Path, line: str) -> None:
+    text = EXAMPLE.read_text().replace("serve = false", line).replace('statement = ""\n', "")
+    (tmp_path / "p.toml").write_text(text)
+    with pytest.raises(SettingsError, match=r"page\."):
+        read_settings(tmp_path / "p.toml", ProxySettings)

@@ -50,7 +50,7 @@ class Lazy:
 
 
 COMMANDS = {
-    "demo": Lazy("demo", "sim"),
+    "demo": Lazy("demo", "sim,server"),
     "simulate": Lazy("simulate", "sim"),
     "privacy": Lazy("privacy", "sim"),
     "audit": Lazy("audit", "sim"),

@@ -2,12 +2,13 @@
 
 from sottovoce.proxy.app import build_app
 from sottovoce.proxy.proxy import Proxy
-from sottovoce.proxy.settings import ProxySettings, Rate, Tls
+from sottovoce.proxy.settings import Page, ProxySettings, Rate, Tls
 from sottovoce.proxy.store import Store
 from sottovoce.proxy.upstream import HttpUpstream, Upstream, connect
 
 __all__ = [
     "HttpUpstream",
+    "Page",
     "Proxy",
     "ProxySettings",
     "Rate",

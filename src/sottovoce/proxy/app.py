@@ -23,9 +23,12 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from sottovoce.errors import SottovoceError, StoreError, UnavailableError
+from sottovoce.page import Content, page_routes
+from sottovoce.proxy.compressed import Compressed
 from sottovoce.proxy.limit import RateLimit
 from sottovoce.proxy.writer import GroupCommit
 from sottovoce.service import Heartbeat, errors_as_problems, problem, read_body
+from sottovoce.service.files import File, accepts_gzip
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -36,7 +39,6 @@ if TYPE_CHECKING:
     from sottovoce.proxy.proxy import Proxy
     from sottovoce.proxy.settings import ProxySettings
 
-BYTES = "application/octet-stream"
 NOW = "public, max-age=10"
 FOR_EVER = "public, max-age=31536000, immutable"
 _SHA256 = re.compile("[0-9a-f]{64}")
@@ -58,6 +60,7 @@ def build_app(
             Route("/healthz", api.healthz),
             Route("/readyz", api.readyz),
             Route("/metrics", api.metrics),
+            *_page(settings),
         ],
         middleware=[Middleware(NoSniff)],
         exception_handlers={
@@ -79,6 +82,7 @@ class Api:
         self._limit = RateLimit(settings.rate, clock)
         self._writer = GroupCommit(proxy.intake.keep)
         self._heartbeat = Heartbeat(proxy.tick, settings.poll_seconds)
+        self._compressed = Compressed()
         proxy.metrics.watch(
             "beat_failures", "Beats in a row that failed", lambda: self._heartbeat.failures
         )
@@ -126,10 +130,14 @@ class Api:
         return _served(request, _found(data), name, FOR_EVER)
 
     async def catalogue(self, request: Request) -> Response:
-        """A catalogue by its hash."""
+        """A catalogue by its hash; names compress well, the numbers of a model do not."""
         name = _matched(request.path_params["sha256"], _SHA256)
-        data = await run_in_threadpool(self._proxy.catalogue, bytes.fromhex(name))
-        return _served(request, _found(data), name, FOR_EVER)
+        data = _found(await run_in_threadpool(self._proxy.catalogue, bytes.fromhex(name)))
+        compressed = b""  # sent to nobody: only who accepts it gets any
+        if accepts_gzip(request):
+            compressed = await run_in_threadpool(self._compressed.of, name, data)
+        file = File(data, name, compressed=compressed)
+        return file.respond(request, {"Cache-Control": FOR_EVER})
 
     async def healthz(self, _: Request) -> Response:
         """The process lives."""
@@ -173,19 +181,16 @@ class NoSniff:
         await self._app(scope, receive, with_header)
 
 
+def _page(settings: ProxySettings) -> list[Route]:
+    """For browsers, if the operator wants it."""
+    page = settings.page
+    if not page.serve:
+        return []
+    return page_routes(Content(settings.key, page.statement, page.panel))
+
+
 def _served(request: Request, data: bytes, tag: str, caching: str) -> Response:
-    """The bytes, or 304 to whoever has them."""
-    headers = {"ETag": f'"{tag}"', "Cache-Control": caching}
-    known = [held.strip().removeprefix("W/") for held in _held_tags(request)]
-    if "*" in known or headers["ETag"] in known:
-        return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
-    if request.method == "HEAD":
-        return Response(headers=headers | {"Content-Length": str(len(data))}, media_type=BYTES)
-    return Response(data, headers=headers, media_type=BYTES)
-
-
-def _held_tags(request: Request) -> list[str]:
-    return request.headers.get("if-none-match", "").split(",")
+    return File(data, tag).respond(request, {"Cache-Control": caching})
 
 
 def _matched(given: str, pattern: re.Pattern[str]) -> str:

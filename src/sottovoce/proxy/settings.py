@@ -11,6 +11,9 @@ from sottovoce.protocol import MAX_CHUNK_REPORTS
 from sottovoce.protocol.strict import hexadecimal
 from sottovoce.service import Listen
 
+MAX_STATEMENT = 8_000
+"""Characters: several screens of a phone."""
+
 
 @dataclass(frozen=True)
 class Rate:
@@ -46,6 +49,25 @@ class Tls:
 
 
 @dataclass(frozen=True)
+class Page:
+    """The page for browsers, at the proxy's own address: see `sottovoce.page`."""
+
+    serve: bool = False
+    """Whether there is one. Browsers need TLS for it, or localhost."""
+    statement: str = ""
+    """What the page says about privacy, in plain text; `sottovoce privacy` writes one."""
+    panel: Path | None = None
+    """Public test people, on whom the page measures every epoch's model; none: no curve."""
+
+    def __post_init__(self) -> None:
+        if len(self.statement) > MAX_STATEMENT:
+            raise SettingsError(
+                f"page.statement has {len(self.statement)} characters, "
+                f"at most {MAX_STATEMENT} are shown"
+            )
+
+
+@dataclass(frozen=True)
 class ProxySettings:
     """Everything that an operator decides."""
 
@@ -62,12 +84,13 @@ class ProxySettings:
     poll_seconds: float = 5.0
     """Between two beats: ask the server, tell how many wait, flush, forward."""
     keep_models: int = 10
-    """So many epochs' model files are kept for clients that come late."""
+    """So many epochs' model files are kept: for clients that come late, for the page's curve."""
     chunk_reports: int = MAX_CHUNK_REPORTS
     """Reports in one request to the server."""
     rate: Rate = field(default_factory=Rate)
     tls: Tls = field(default_factory=Tls)
     listen: Listen = field(default_factory=Listen)
+    page: Page = field(default_factory=Page)
 
     def __post_init__(self) -> None:
         if not _is_address(self.server):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from typing import IO, TYPE_CHECKING
 
 import httpx
@@ -20,13 +22,20 @@ READY_SECONDS = 60.0
 STOP_SECONDS = 40.0
 """Services give requests under way thirty seconds."""
 _LOOK_SECONDS = 0.1
+_LAST_LINES = 20
+_LOWER = 5
+"""Steps of niceness below everybody else."""
 
 
 class Child:
-    """One `sottovoce ...` process. Its output goes to our stderr, each line under its name."""
+    """One `sottovoce ...` process. Its output goes to our stderr, each line under its name.
 
-    def __init__(self, name: str, arguments: Sequence[str]):
+    A quiet one's goes nowhere, but for the last lines if it ends by itself.
+    """
+
+    def __init__(self, name: str, arguments: Sequence[str], *, quiet: bool = False):
         self.name = name
+        self._unsaid: deque[str] = deque(maxlen=_LAST_LINES)
         # A group of its own: Ctrl-C in a terminal is for us, and we tell it to stop.
         self.process = subprocess.Popen(  # noqa: S603 - our own program
             [sys.executable, "-m", "sottovoce", *arguments],
@@ -39,7 +48,9 @@ class Child:
         )
         assert self.process.stdout is not None
         self._reader = threading.Thread(
-            target=_pass_on, args=(name, self.process.stdout), daemon=True
+            target=self._listen,
+            args=(self.process.stdout, self._unsaid.append if quiet else _say),
+            daemon=True,
         )
         self._reader.start()
 
@@ -63,15 +74,26 @@ class Child:
         """An error if it has ended by itself."""
         if not self.is_running:
             self._reader.join(1.0)
+            for line in self._unsaid:
+                _say(line)
             raise UnavailableError(
                 f"the {self.name} ended by itself with code {self.process.returncode}; what it "
                 "said last is above. Everything else was stopped"
             )
 
-    def stop(self) -> None:
-        """Ask it to end, and wait; a process that does not listen is killed."""
+    def lower_priority(self) -> None:
+        """Others first, on a machine that somebody is working at."""
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, self.process.pid, _LOWER)
+
+    def terminate(self) -> None:
+        """Ask it to end."""
         if self.is_running:
             self.process.terminate()
+
+    def stop(self) -> None:
+        """Ask it to end, and wait; a process that does not listen is killed."""
+        self.terminate()
         try:
             self.process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
@@ -79,11 +101,16 @@ class Child:
             self.process.wait()
         self._reader.join(1.0)
 
+    def _listen(self, stream: IO[str], hear: Callable[[str], None]) -> None:
+        for line in stream:
+            hear(f"{self.name} | {line}")
+        stream.close()
+
 
 @contextlib.contextmanager
-def running(name: str, arguments: Sequence[str]) -> Iterator[Child]:
+def running(name: str, arguments: Sequence[str], *, quiet: bool = False) -> Iterator[Child]:
     """A child for the length of a block."""
-    child = Child(name, arguments)
+    child = Child(name, arguments, quiet=quiet)
     try:
         yield child
     finally:
@@ -106,8 +133,6 @@ def is_ready(url: str) -> bool:
         return False
 
 
-def _pass_on(name: str, stream: IO[str]) -> None:
-    for line in stream:
-        sys.stderr.write(f"{name} | {line}")
-        sys.stderr.flush()
-    stream.close()
+def _say(line: str) -> None:
+    sys.stderr.write(line)
+    sys.stderr.flush()

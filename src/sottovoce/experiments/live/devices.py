@@ -165,11 +165,16 @@ def _begin(url: str) -> None:
     """In a new process: Ctrl-C is for the parent to handle, and nobody outlives it."""
     global _api
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     _api = SharedDownloads(HttpProxy(httpx.Client(trust_env=False), url))
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
+    """From now on: a process whose parent is gone has nobody left to work for."""
+    threading.Thread(target=_wait_for_parent, daemon=True).start()
+
+
+def _wait_for_parent() -> None:
     parent = parent_process()
     if parent is not None:
         parent.join()

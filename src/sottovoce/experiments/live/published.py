@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from typing import TYPE_CHECKING
 
-from sottovoce.errors import UnavailableError
+from sottovoce.client.learning import Edition
+from sottovoce.errors import UnavailableError, UntrustedError
 from sottovoce.protocol import Catalogue, SignedManifest, decode_items, model_size
 
 if TYPE_CHECKING:
@@ -41,14 +43,19 @@ class Published:
 
     def catalogue(self, signed: SignedManifest) -> Catalogue:
         """What is item number i."""
-        return Catalogue.decode(self._api.catalogue(signed.manifest.catalogue))
+        wanted = signed.manifest.catalogue
+        return Catalogue.decode(_checked(self._api.catalogue(wanted), wanted))
 
     def items(self, signed: SignedManifest) -> NDArray[np.float32]:
         """V."""
         manifest = signed.manifest
         most = model_size(manifest.items, manifest.factors)
-        content = self._api.model(manifest.model, most)
+        content = _checked(self._api.model(manifest.model, most), manifest.model)
         return decode_items(content, manifest.items, manifest.factors)
+
+    def edition(self, signed: SignedManifest) -> Edition:
+        """All of an epoch."""
+        return Edition(signed, self.items(signed), self.catalogue(signed))
 
     def after(self, epoch: int, patience: float) -> SignedManifest:
         """The first manifest of a later epoch; `UnavailableError` if there is none in time."""
@@ -67,3 +74,9 @@ class Published:
             "closes an epoch when its time is over or its target_clients are reached: set them to "
             "the number of clients here, or wait longer (--wait)"
         )
+
+
+def _checked(content: bytes, sha256: bytes) -> bytes:
+    if hashlib.sha256(content).digest() != sha256:
+        raise UntrustedError(f"the proxy gave other bytes than the file {sha256.hex()}")
+    return content

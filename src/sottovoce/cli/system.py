@@ -1,0 +1,188 @@
+"""A whole system on one machine, as `up` and `demo` have it: made, started, stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sottovoce.atomic import write_atomically
+from sottovoce.cli import output
+from sottovoce.cli import proxy as proxy_commands
+from sottovoce.cli import server as server_commands
+from sottovoce.errors import SettingsError
+from sottovoce.experiments.live.children import running
+from sottovoce.experiments.live.panel import invented_panel
+from sottovoce.experiments.live.people import read_people
+from sottovoce.experiments.live.standing import ABOUT, change, proxy_toml, server_toml
+from sottovoce.privacy import Crowd, account
+from sottovoce.protocol import Catalogue
+from sottovoce.server import Keys, ServerSettings
+from sottovoce.server.choice import read_catalogue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sottovoce.experiments.live.children import Child
+    from sottovoce.experiments.live.standing import Standing
+
+HOST = "127.0.0.1"
+PORT = 8080
+BEAT_SECONDS = 0.5
+"""Between two looks of either service: epochs go on at once."""
+KEEP_MODELS = 61
+"""The page's curve looks back over sixty epochs."""
+PANEL = "panel.json"
+ONE_OPERATOR = "Proxy and server are at one operator here, so only the local guarantee holds"
+
+
+@dataclass(frozen=True)
+class Source:
+    """What the catalogue is made from, and how it is trained."""
+
+    data: str
+    min_interactions: int = 0
+    preset: str = "loudest"
+
+
+class Stop:
+    """Whether we were told to: by Ctrl-C or SIGTERM, from here on."""
+
+    def __init__(self) -> None:
+        self.told = False
+        for sign in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(sign, self._hear)
+
+    def __call__(self) -> bool:
+        """So far."""
+        return self.told
+
+    def _hear(self, *_: object) -> None:
+        self.told = True
+
+
+def make(folder: Path, source: Source, settle: Callable[[Path], None]) -> None:
+    """What `server init` and `proxy init` do, made aside and put in place when it is whole.
+
+    `settle` writes what is special about this system to the settings of both.
+    """
+    unfinished = folder / "unfinished"
+    try:
+        _check_ours(folder)
+        about = {"data": source.data, "min_interactions": source.min_interactions}
+        write_atomically(folder / ABOUT, (json.dumps(about, indent=2) + "\n").encode())
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(mode=0o700)
+        with output.messages.status("making keys, catalogue and settings"), _silence():
+            _make_both(unfinished, source)
+            settle(unfinished)
+        # The proxy last: without its settings nothing counts as made.
+        for name in ("server", "proxy"):
+            shutil.rmtree(folder / name, ignore_errors=True)
+            (unfinished / name).rename(folder / name)
+    except OSError as error:
+        raise SettingsError(f"{folder}: cannot be set up: {error}") from error
+    shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def write_statement(folder: Path, people: int | None = None) -> None:
+    """What the page says about privacy; a central figure only for a crowd of known size."""
+    server = ServerSettings.read(server_toml(folder))
+    event = server.training.settings().event(len(read_catalogue(server.catalogue).items))
+    promised = account(event, None if people is None else Crowd.of(people))
+    change(proxy_toml(folder), {("page", "statement"): f"{promised.statement()} {ONE_OPERATOR}."})
+
+
+@contextmanager
+def both_running(
+    folder: Path, standing: Standing, stop: Stop, *, quiet: bool = False
+) -> Iterator[list[Child]]:
+    """The server first: a proxy is ready when it has a manifest. Fewer, if told to stop."""
+    with ExitStack() as stack:
+        children: list[Child] = []
+        for name, url, path in (
+            ("server", standing.server, server_toml(folder)),
+            ("proxy", standing.proxy, proxy_toml(folder)),
+        ):
+            if stop():
+                break
+            arguments = [name, "run", "--config", str(path)]
+            children.append(stack.enter_context(running(name, arguments, quiet=quiet)))
+            children[-1].wait_until_ready(url, stop)
+        # All are told before any is waited for, so that they end at the same time.
+        for child in children:
+            stack.callback(child.terminate)
+        yield children
+
+
+def free_port(first: int) -> int:
+    """The first at which nobody listens, from this one on."""
+    for port in range(first, 65_536):
+        if is_free(port):
+            return port
+    raise SettingsError(f"no port from {first} on is free: name a lower one")
+
+
+def is_free(port: int) -> bool:
+    """Whether nobody listens there."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+        return True
+
+
+def _check_ours(folder: Path) -> None:
+    """A folder with anything in it is ours or left alone: what a cut start left is replaced."""
+    held = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    if held and ABOUT not in held:
+        raise SettingsError(f"{folder}: {min(held)} is in there; name a new or an empty folder")
+
+
+def _make_both(unfinished: Path, source: Source) -> None:
+    """Beats are short here, everybody comes from one address, and there is a page."""
+    path = unfinished / "catalogue.json"
+    people = read_people(source.data, source.min_interactions)
+    catalogue = Catalogue.of(server_commands.items_of(people))
+    path.write_bytes(catalogue.raw)
+    server_commands.init(unfinished / "server", catalogue=path, preset=source.preset)
+    change(server_toml(unfinished), {("", "heartbeat"): BEAT_SECONDS})
+    _make_proxy(unfinished)
+    panel = invented_panel(source.data, catalogue)
+    if panel is not None:
+        (unfinished / "proxy" / PANEL).write_bytes(panel.encode())
+    change(
+        proxy_toml(unfinished),
+        {
+            ("", "poll_seconds"): BEAT_SECONDS,
+            ("", "keep_models"): KEEP_MODELS,
+            ("rate", "batches_per_minute"): 0,
+            ("page", "serve"): True,
+            ("page", "panel"): panel and PANEL,
+        },
+    )
+
+
+def _make_proxy(unfinished: Path) -> None:
+    settings = ServerSettings.read(server_toml(unfinished))
+    proxy_commands.init(
+        unfinished / "proxy",
+        server=f"http://{HOST}:{settings.listen.port}",
+        key=Keys.read(settings.keys).verification_key.hex(),
+        secret_file=unfinished / "server" / "proxy.secret",
+    )
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """What `init` says is for operators of one of the two."""
+    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
+        yield

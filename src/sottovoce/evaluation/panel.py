@@ -1,0 +1,83 @@
+"""How good a published model is, measured by anybody: HR@10 on a panel of public test people."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sottovoce.data import Split, leave_one_out
+from sottovoce.errors import DataError
+from sottovoce.evaluation.metrics import hit_ratio
+from sottovoce.evaluation.ranking import Candidates, rank_scores, sample_candidates
+from sottovoce.model import Histories, predictions, user_vectors
+from sottovoce.protocol.panel import Panel, Panellist
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sottovoce.data import Interactions
+
+OTHERS = 99
+"""As in the paper: the item that was left out competes with so many."""
+CUTOFF = 10
+
+
+def make_panel(data: Interactions, catalogue: bytes, seed: int = 0) -> Panel:
+    """One item of everybody left out, and others that she never touched, all by the seed.
+
+    The data's items must be the catalogue's, in its order. Who cannot be tested is not on it.
+    """
+    split = leave_one_out(data, "random", seed)
+    others = sample_candidates(split, OTHERS, seed).items
+    people = [
+        Panellist(tuple(split.train[user].tolist()), int(left), tuple(competing.tolist()))
+        for user, left in enumerate(split.test)
+        if left >= 0 and len(competing := others[user][others[user] >= 0])
+    ]
+    return Panel(catalogue, tuple(people))
+
+
+def panel_quality(
+    V: NDArray[np.float32], panel: Panel, alpha: float, regularization: float
+) -> float:
+    """HR@10 of a model. Ties count by a fair coin in expectation, as in every evaluation here.
+
+    In numpy alone, so that nothing has to be compiled for a few hundred people.
+    """
+    candidates = _candidates(panel, len(V))
+    X = user_vectors(V, candidates.split.train, alpha=alpha, regularization=regularization)
+    return hit_ratio(rank_scores(_Factors(X, V), candidates), CUTOFF)
+
+
+def panel_popularity(histories: Histories, panel: Panel) -> float:
+    """The same of recommending what most of these people have touched: a reader must see it."""
+    counts = histories.popularity().astype(np.float32)[:, None]
+    ones = np.ones((len(panel.people), 1), np.float32)
+    return hit_ratio(rank_scores(_Factors(ones, counts), _candidates(panel, len(counts))), CUTOFF)
+
+
+@dataclass(frozen=True, eq=False)
+class _Factors:
+    """A `Scorer`."""
+
+    X: NDArray[np.float32]
+    V: NDArray[np.float32]
+
+    def scores(self, users: NDArray[np.int64]) -> NDArray[np.float32]:
+        """In the order of sums that every implementation keeps to."""
+        return predictions(self.X[users][:, None, :], self.V[None, :, :])
+
+
+def _candidates(panel: Panel, n_items: int) -> Candidates:
+    rows = [row for each in panel.people for row in (*each.seen, each.left, *each.others)]
+    if max(rows) >= n_items:
+        raise DataError(f"panel: row {max(rows)} of a model that has {n_items}")
+    most = max(len(each.others) for each in panel.people)
+    items = np.full((len(panel.people), most), -1, np.int32)
+    for row, each in zip(items, panel.people, strict=True):
+        row[: len(each.others)] = each.others
+    train = Histories.from_lists([each.seen for each in panel.people], n_items)
+    test = np.array([each.left for each in panel.people], np.int32)
+    return Candidates(items, Split(train, test, "random", 0))

@@ -1,0 +1,112 @@
+"""How the published model gets better, epoch by epoch, as anybody could measure it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sottovoce.errors import UnavailableError
+from sottovoce.evaluation.panel import panel_popularity, panel_quality
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from sottovoce.experiments.live.published import Published
+    from sottovoce.model import Histories
+    from sottovoce.protocol import SignedManifest
+    from sottovoce.protocol.panel import Panel
+
+LOOK_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Point:
+    """What one epoch came to."""
+
+    epoch: int
+    learnt: int
+    """Epochs that the model has learnt from by now; those with too few people are discarded."""
+    people: int
+    """Whose reports are in the new model; 0 if there were too few of them, and it is the old."""
+    quality: float
+    """HR@10 of the new model."""
+    popularity: float
+    """HR@10 of recommending what most people touched."""
+    seconds: float
+    """How long an epoch has taken so far, on average, from the first on."""
+    finished: bool
+    """Whether it was the last."""
+
+
+class Curve:
+    """Looks at a proxy's public files, and at nothing else but who reports: for comparison."""
+
+    def __init__(
+        self,
+        published: Published,
+        panel: Panel,
+        reporting: Histories,
+        *,
+        clock: Callable[[], float] = time.time,
+    ):
+        self._published = published
+        self._panel = panel
+        self._popularity = panel_popularity(reporting, panel)
+        self._clock = clock
+        self._began = 0.0
+        self._learnt = 0
+        self._known: SignedManifest | None = None
+
+    def look(self) -> Point | None:
+        """The epoch before, if there is a later one than at the last look."""
+        signed, known = self._published.manifest(), self._known
+        if known is not None and signed.manifest.epoch == known.manifest.epoch:
+            return None
+        point = None if known is None else self._point(known, signed)
+        if known is None:
+            self._began = signed.manifest.opens
+        # Only now: if the model could not be fetched, the next look tries again.
+        self._known = signed
+        return point
+
+    @property
+    def finished(self) -> bool:
+        """Whether no more reports are asked for."""
+        return self._known is not None and self._known.manifest.public_key is None
+
+    def _point(self, before: SignedManifest, after: SignedManifest) -> Point:
+        manifest = after.manifest
+        V = self._published.items(after)
+        quality = panel_quality(V, self._panel, manifest.alpha, manifest.regularization)
+        people, finished = 0, manifest.public_key is None
+        if manifest.model != before.manifest.model:
+            people = manifest.previous_reports // manifest.reports
+            self._learnt += 1
+        epoch = manifest.epoch - 1
+        seconds = (self._clock() - self._began) / epoch
+        return Point(epoch, self._learnt, people, quality, self._popularity, seconds, finished)
+
+
+def follow(
+    curve: Curve,
+    checks: Sequence[Callable[[], None]],
+    stopping: Callable[[], bool],
+    *,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[Point]:
+    """Every epoch as it comes, until told to stop; an error as soon as a check raises one."""
+    while not stopping():
+        for check in checks:
+            check()
+        point = None if curve.finished else _looked(curve)
+        if point is not None:
+            yield point
+        sleep(LOOK_SECONDS)
+
+
+def _looked(curve: Curve) -> Point | None:
+    try:
+        return curve.look()
+    except UnavailableError:
+        return None

@@ -1,0 +1,28 @@
+"""Whom the page of a trial measures its models on: invented people who take no part in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sottovoce.data import synthetic_people
+from sottovoce.data.synthetic import SYNTHETIC, parse_synthetic
+from sottovoce.evaluation.panel import make_panel
+from sottovoce.experiments.live.people import on_catalogue
+
+if TYPE_CHECKING:
+    from sottovoce.protocol import Catalogue
+    from sottovoce.protocol.panel import Panel
+
+PEOPLE = 300
+_APART = 1 << 63
+"""Seeds of panels and seeds of people who report differ in their highest bit."""
+
+
+def invented_panel(source: str, catalogue: Catalogue) -> Panel | None:
+    """For a system of synthetic people; None for any other: real people are on nobody's panel."""
+    if source.partition(":")[0] != SYNTHETIC:
+        return None
+    asked = parse_synthetic(source)
+    seed = asked.get("seed", 0) ^ _APART
+    people = synthetic_people(**{**asked, "n_users": PEOPLE, "seed": seed})
+    return make_panel(on_catalogue(people, catalogue), catalogue.hash, seed)

@@ -1,0 +1,108 @@
+"""The panel, and `tests/vectors/panel.json`: what the page must compute from it as well.
+
+To write the file anew: `python -m tests.evaluation.test_panel`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sottovoce.data import leave_one_out, synthetic_people
+from sottovoce.errors import DataError
+from sottovoce.evaluation import rank_factors, sample_candidates, summary
+from sottovoce.evaluation.panel import OTHERS, make_panel, panel_popularity, panel_quality
+from sottovoce.model import initial_items, user_vectors
+from sottovoce.protocol.panel import Panel
+
+FILE = Path(__file__).parents[1] / "vectors" / "panel.json"
+HASH = bytes(range(32))
+ITEMS = 130
+PEOPLE = synthetic_people(12, ITEMS, seed=5)
+
+
+def item_matrix(kind: str) -> np.ndarray:
+    """`plain`: all different; `ties`: many rows alike, so that ranks share places; `zero`."""
+    V = initial_items(ITEMS, 3, 0.5, 11, head_start=1.0)
+    if kind == "ties":
+        V = V[np.arange(ITEMS) // 26]
+    return np.zeros_like(V) if kind == "zero" else V
+
+
+def make(kind: str) -> dict[str, Any]:
+    """Without the answer; in the last case competitors are few and of different number."""
+    panel = json.loads(make_panel(PEOPLE, HASH, seed=3).encode())
+    if kind == "few":
+        for number, person in enumerate(panel["people"]):
+            del person["others"][1 + number :]
+    V = item_matrix(kind)
+    return {
+        "kind": kind,
+        "alpha": 1.5,
+        "regularization": 0.01,
+        "items": ITEMS,
+        "factors": V.shape[1],
+        "item_matrix": [float(v).hex() for v in V.ravel()],
+        "panel": panel,
+    }
+
+
+def answer(case: dict[str, Any]) -> float:
+    V = np.array([float.fromhex(v) for v in case["item_matrix"]], np.float32)
+    V = V.reshape(case["items"], case["factors"])
+    panel = Panel.decode(json.dumps(case["panel"]).encode())
+    return panel_quality(V, panel, case["alpha"], case["regularization"])
+
+
+@pytest.mark.parametrize("case", json.loads(FILE.read_text()), ids=lambda case: case["kind"])
+def test_vectors(case: dict[str, Any]) -> None:
+    assert answer(case) == case["hr@10"]
+    assert make(case["kind"]) == {name: case[name] for name in case if name != "hr@10"}
+
+
+def test_a_model_that_scores_everything_alike_scores_chance() -> None:
+    case = make("zero")
+    chances = [min(1, 10 / (len(person["others"]) + 1)) for person in case["panel"]["people"]]
+    assert answer(case) == pytest.approx(sum(chances) / len(chances))
+
+
+def test_the_numbers_are_those_of_every_other_evaluation() -> None:
+    V = item_matrix("ties")
+    candidates = sample_candidates(leave_one_out(PEOPLE, "random", 3), OTHERS, 3)
+    X = user_vectors(V, candidates.split.train, alpha=2.0, regularization=0.1)
+    known = summary(rank_factors(X, V, candidates))["hr@10"]
+    assert panel_quality(V, make_panel(PEOPLE, HASH, seed=3), 2.0, 0.1) == known
+
+
+def test_popularity_is_that_of_others() -> None:
+    crowd = synthetic_people(500, ITEMS, seed=6).histories
+    assert 0.1 < panel_popularity(crowd, make_panel(PEOPLE, HASH)) < 0.9
+
+
+def test_what_is_left_out_is_not_seen_and_the_others_never_were() -> None:
+    people = make_panel(PEOPLE, HASH).people
+    assert len(people) == PEOPLE.histories.n_users
+    for user, person in enumerate(people):
+        own = set(PEOPLE.histories[user].tolist())
+        assert {*person.seen, person.left} == own
+        assert len(person.others) == min(OTHERS, ITEMS - len(own))
+        assert not own & set(person.others)
+
+
+def test_a_model_of_another_size() -> None:
+    with pytest.raises(DataError, match="of a model that has 5"):
+        panel_quality(item_matrix("plain")[:5], make_panel(PEOPLE, HASH), 1.0, 0.1)
+
+
+def main() -> None:
+    cases = [make(kind) for kind in ("plain", "ties", "zero", "few")]
+    cases = [{**case, "hr@10": answer(case)} for case in cases]
+    FILE.write_text("[\n" + ",\n".join(json.dumps(case) for case in cases) + "\n]\n")
+
+
+if __name__ == "__main__":
+    main()

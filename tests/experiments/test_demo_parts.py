@@ -1,0 +1,263 @@
+"""Invented people who report, whom they are tested on, and how their curve is followed."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+
+import pytest
+
+from sottovoce.cli.server import items_of
+from sottovoce.data import synthetic_people
+from sottovoce.errors import UnavailableError, UntrustedError
+from sottovoce.evaluation.panel import panel_quality
+from sottovoce.experiments.live.children import Child
+from sottovoce.experiments.live.learning_curve import Curve, follow
+from sottovoce.experiments.live.panel import PEOPLE, invented_panel
+from sottovoce.experiments.live.published import Published
+from sottovoce.experiments.live.reporters import (
+    SPREAD,
+    Group,
+    Reporters,
+    epoch_length,
+    take_part,
+)
+from sottovoce.mechanism import Settings
+from sottovoce.model import Histories
+from sottovoce.protocol import Batch, Catalogue, open_reports
+from sottovoce.protocol.panel import Panel, Panellist
+from tests.client.world import ITEMS, REPORTS, FakeProxy, World
+
+OPENS, LENGTH = 1000, 100
+"""Seconds: epoch e opens e - 1 lengths after the first."""
+
+
+def times(epoch: int) -> dict[str, int]:
+    opens = OPENS + (epoch - 1) * LENGTH
+    return {"opens": opens, "closes": opens + LENGTH}
+
+
+def proxy_of(world: World) -> FakeProxy:
+    return FakeProxy(world, **times(1))
+
+
+class Time:
+    """Passes when somebody sleeps; at given moments something happens."""
+
+    def __init__(self, now: float = OPENS) -> None:
+        self.now = now
+        self.events: list[tuple[float, object]] = []
+
+    def clock(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds >= 0
+        self.now += seconds + 1e-6
+        while self.events and self.events[0][0] <= self.now:
+            _, event = self.events.pop(0)
+            assert callable(event)
+            event()
+
+
+def played(world: World, rows: list[list[int]], time: Time, proxy: FakeProxy) -> list[Batch]:
+    """What a group sent until the training was finished."""
+    group = Group("http://proxy.example", world.verification_key, rows)
+    take_part(group, proxy, clock=time.clock, sleep=time.sleep)
+    return [Batch.decode(data, REPORTS) for data in proxy.received]
+
+
+def finish_at(proxy: FakeProxy, moment: float, epoch: int) -> tuple[float, object]:
+    return moment, lambda: proxy.publish(proxy.world.signed(epoch, public_key=None, **times(epoch)))
+
+
+def test_everybody_reports_once_in_every_epoch_evenly() -> None:
+    world, time = World(), Time()
+    proxy = proxy_of(world)
+    moments: list[float] = []
+    proxy.after = lambda call: moments.append(time.now) if call == "send" else None
+    time.events = [
+        (OPENS + LENGTH, lambda: proxy.publish(world.signed(2, **times(2)))),
+        finish_at(proxy, OPENS + 2 * LENGTH, 3),
+    ]
+    sent = played(world, [[1, 2], [3], [], [0, 7]], time, proxy)
+    assert Counter(batch.epoch for batch in sent) == {1: 4, 2: 4}
+    assert len({batch.id for batch in sent}) == 8
+    assert moments[:4] == pytest.approx(
+        [OPENS + LENGTH * SPREAD * n / 4 for n in range(4)], abs=0.1
+    )
+    counts = Counter(proxy.calls)
+    assert (counts["model"], counts["catalogue"], counts["send"]) == (2, 2, 8)
+
+
+def test_what_they_send_can_be_opened() -> None:
+    world, time = World(), Time()
+    proxy = proxy_of(world)
+    time.events = [finish_at(proxy, OPENS + LENGTH, 2)]
+    signed = proxy.signed
+    (batch,) = played(world, [[1, 2]], time, proxy)
+    assert batch.manifest_hash == signed.hash
+    every = signed.manifest.build().n_directions
+    opened = open_reports(batch.sealed, world.epoch_keys[1], signed.hash, every)
+    assert len(opened.reports) == REPORTS
+
+
+def test_a_busy_proxy_is_asked_again_with_the_same_bytes() -> None:
+    world, time = World(), Time()
+    proxy = proxy_of(world)
+    refusals = itertools.chain([True, True], itertools.repeat(False))
+    seen: list[str] = []
+
+    def refuse(call: str) -> None:
+        seen.append(call)
+        if call == "send" and next(refusals):
+            raise UnavailableError("429")
+
+    proxy.before = refuse
+    time.events = [finish_at(proxy, OPENS + LENGTH, 2)]
+    assert len(played(world, [[1], [2]], time, proxy)) == 2
+    assert seen.count("send") == 4
+
+
+@pytest.mark.parametrize("how", ["by the proxy", "by the clock"])
+def test_an_epoch_that_is_over_is_left(how: str) -> None:
+    world, time = World(), Time()
+    proxy = proxy_of(world)
+    proxy.closed = how == "by the proxy"
+    if not proxy.closed:
+        time.now = OPENS + LENGTH + 1.0
+    time.events = [finish_at(proxy, OPENS + LENGTH + 2.0, 2)]
+    assert played(world, [[1], [2], [3]], time, proxy) == []
+    assert proxy.calls.count("send") == (1 if proxy.closed else 0)
+
+
+def test_a_model_that_the_manifest_does_not_name_is_not_believed() -> None:
+    world = World()
+    proxy = proxy_of(world)
+    signed = proxy.signed
+    world.files[signed.manifest.model] = world.files[signed.manifest.model][:-1] + b"\0"
+    with pytest.raises(UntrustedError, match="other bytes"):
+        Published(proxy, world.verification_key).edition(signed)
+
+
+def test_processes_that_fail_are_noticed() -> None:
+    """A key that signed nothing: their first look at the proxy is an error."""
+    with Reporters("not an address", bytes(32), [[1], [2]]) as reporters:
+        for process in reporters._processes:
+            process.join(60)
+        with pytest.raises(UnavailableError, match="ended by itself with code 1"):
+            reporters.check()
+    assert not any(process.is_alive() for process in reporters._processes)
+
+
+def test_an_epoch_is_longer_for_more_people() -> None:
+    settings = Settings.preset("loudest", reports=2)
+    few = epoch_length([[1, 2]] * 20, 30, settings)
+    assert 0 < few < 5
+    assert epoch_length([[1, 2]] * 2000, 30, settings) > 10 * few
+
+
+def catalogue_of(source: str) -> Catalogue:
+    from sottovoce.data import load
+
+    return Catalogue.of(items_of(load(source)))
+
+
+def test_the_panel_is_of_other_people_than_those_who_report() -> None:
+    source = "synthetic:N=400,M=60,seed=7"
+    catalogue = catalogue_of(source)
+    panel = invented_panel(source, catalogue)
+    assert panel is not None
+    assert (panel.catalogue, len(panel.people)) == (catalogue.hash, PEOPLE)
+    reporting = synthetic_people(400, 60, 7).histories
+    known = {tuple(reporting[user].tolist()) for user in range(400)}
+    tested = {tuple(sorted((*each.seen, each.left))) for each in panel.people}
+    assert len(tested - known) > 0.9 * len(tested)
+    assert invented_panel(source, catalogue) == panel
+    other = invented_panel("synthetic:N=400,M=60,seed=8", catalogue)
+    assert other != panel
+
+
+def test_real_people_are_on_no_panel() -> None:
+    assert invented_panel("ml-latest-small", catalogue_of("synthetic:N=20,M=30")) is None
+
+
+TESTED = Panel(bytes(32), tuple(Panellist((n,), n + 1, tuple(range(20, 40))) for n in range(9)))
+REPORTING = Histories.from_lists([[0, 1], [1, 2]], ITEMS)
+
+
+def test_the_curve_is_what_the_panel_says_of_each_epoch() -> None:
+    world, time = World(), Time(OPENS + 1.5 * LENGTH)
+    proxy = proxy_of(world)
+    curve = Curve(Published(proxy, world.verification_key), TESTED, REPORTING, clock=time.clock)
+    assert curve.look() is None
+    assert curve.look() is None
+    same = world.manifest(1, **times(1)).model
+    proxy.publish(world.signed(2, model=same, **times(2)))
+    discarded = curve.look()
+    proxy.publish(world.signed(3, previous_reports=7 * REPORTS, public_key=None, **times(3)))
+    last = curve.look()
+    assert discarded is not None
+    assert last is not None
+    assert (discarded.epoch, discarded.learnt, discarded.people) == (1, 0, 0)
+    assert (last.epoch, last.learnt, last.people) == (2, 1, 7)
+    assert (discarded.finished, last.finished, curve.finished) == (False, True, True)
+    assert discarded.seconds == pytest.approx(1.5 * LENGTH)
+    manifest = proxy.signed.manifest
+    known = panel_quality(world.items(3), TESTED, manifest.alpha, manifest.regularization)
+    assert last.quality == known
+    assert 0 < last.popularity < 1
+
+
+def test_following_ends_when_told_and_survives_a_busy_proxy() -> None:
+    world, time = World(), Time()
+    proxy = proxy_of(world)
+    busy = itertools.cycle([True, False, False])
+
+    def refuse(_: str) -> None:
+        if next(busy):
+            raise UnavailableError("503")
+
+    proxy.before = refuse
+    curve = Curve(Published(proxy, world.verification_key), TESTED, REPORTING, clock=time.clock)
+    time.events = [
+        (OPENS + 5, lambda: proxy.publish(world.signed(2, previous_reports=REPORTS, **times(2)))),
+        finish_at(proxy, OPENS + 9, 3),
+    ]
+    checked: list[int] = []
+    points = list(
+        follow(curve, [lambda: checked.append(1)], lambda: time.now > OPENS + 20, sleep=time.sleep)
+    )
+    assert [point.epoch for point in points] == [1, 2]
+    assert len(checked) > 20
+
+
+def test_following_ends_with_an_error_of_a_check() -> None:
+    world = World()
+    curve = Curve(Published(FakeProxy(world), world.verification_key), TESTED, REPORTING)
+
+    def fail() -> None:
+        raise UnavailableError("the proxy ended by itself")
+
+    with pytest.raises(UnavailableError, match="ended by itself"):
+        list(follow(curve, [fail], lambda: False))
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+def test_what_a_child_said_last_is_shown_when_it_ends(
+    capfd: pytest.CaptureFixture[str], quiet: bool
+) -> None:
+    child = Child("proxy", ["proxy", "run", "--config", "nowhere.toml"], quiet=quiet)
+    child.process.wait(60)
+    with pytest.raises(UnavailableError, match="ended by itself with code 2"):
+        child.check()
+    assert capfd.readouterr().err.count("proxy | sottovoce: nowhere.toml") == 1
+
+
+def test_a_panel_in_json_is_small() -> None:
+    catalogue = catalogue_of("synthetic:N=20,M=1000")
+    panel = invented_panel("synthetic:N=20,M=1000", catalogue)
+    assert panel is not None
+    assert len(panel.encode()) < 300_000
+    assert json.loads(panel.encode())["version"] == 1

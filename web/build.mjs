@@ -1,0 +1,114 @@
+/**
+ * Bundles the page into the Python package, so that nobody needs Node to run it.
+ *
+ *     node build.mjs            writes ../src/sottovoce/page/assets
+ *     node build.mjs --check    builds elsewhere and fails if the committed files differ
+ *
+ * The same sources give the same bytes on every machine: no times, no paths, no source maps.
+ */
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+
+const here = fileURLToPath(new URL(".", import.meta.url));
+const page = join(here, "page");
+const assets = join(here, "..", "src", "sottovoce", "page", "assets");
+
+/** What each bundle is made of, and how the browser loads it. */
+const bundles = [
+  { source: "src/main.ts", file: "page.js", format: "esm" },
+  { source: "src/worker.ts", file: "worker.js", format: "esm" },
+  { source: "src/service-worker.ts", file: "sw.js", format: "iife" },
+  { source: "style.css", file: "style.css" },
+];
+
+/** Every package whose code is in the bundles, beside our own. */
+const packages = ["@hpke/core", "@hpke/common"];
+
+async function bundle(folder, { source, file, format }) {
+  await build({
+    absWorkingDir: page,
+    entryPoints: [source],
+    outfile: join(folder, file),
+    bundle: true,
+    minify: true,
+    target: "es2022",
+    charset: "utf8",
+    legalComments: "none",
+    conditions: ["sottovoce-source"],
+    logLevel: "warning",
+    ...(format ? { format } : {}),
+  });
+}
+
+async function copy(folder, file, changed = (text) => text) {
+  const text = await readFile(join(page, file), "utf8");
+  await writeFile(join(folder, file), changed(text));
+}
+
+/** White space between lines says nothing in these files: no element of theirs is preformatted. */
+const squeezed = (text) =>
+  `${text
+    .replace(/<!--.*?-->/gs, "")
+    .replace(/\s*\n\s*/g, "\n")
+    .trim()}\n`;
+
+/** The MIT licence asks for its text wherever the code goes. */
+async function licences(folder) {
+  const notices = await Promise.all(packages.map(notice));
+  await writeFile(join(folder, "LICENSES.txt"), notices.join("\n"));
+}
+
+async function notice(name) {
+  const root = join(here, "node_modules", name);
+  const { version, license } = JSON.parse(await readFile(join(root, "package.json"), "utf8"));
+  const text = await readFile(join(root, "LICENSE"), "utf8");
+  return `worker.js contains ${name} ${version} (${license}):\n\n${text.trim()}\n`;
+}
+
+async function buildInto(folder) {
+  await mkdir(folder, { recursive: true });
+  await Promise.all(bundles.map((each) => bundle(folder, each)));
+  await copy(folder, "index.html", squeezed);
+  await copy(folder, "icon.svg", squeezed);
+  await licences(folder);
+}
+
+/** Names of files that differ between two folders, or that only one of them has. */
+async function differences(one, other) {
+  const names = new Set([...(await listed(one)), ...(await listed(other))]);
+  const same = await Promise.all([...names].map((name) => sameFile(name, one, other)));
+  return [...names].filter((_, at) => !same[at]).sort();
+}
+
+async function listed(folder) {
+  return (await readdir(folder).catch(() => [])).filter((name) => !name.startsWith("."));
+}
+
+async function sameFile(name, one, other) {
+  const read = (folder) => readFile(join(folder, name)).catch(() => null);
+  const [left, right] = await Promise.all([read(one), read(other)]);
+  return left !== null && right !== null && left.equals(right);
+}
+
+async function check() {
+  const folder = await mkdtemp(join(tmpdir(), "sottovoce-page-"));
+  try {
+    await buildInto(folder);
+    return await differences(folder, assets);
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+}
+
+if (process.argv.includes("--check")) {
+  const differing = await check();
+  for (const name of differing) {
+    console.error(`src/sottovoce/page/assets/${name} is not what web/ builds: npm run build`);
+  }
+  process.exitCode = differing.length === 0 ? 0 : 1;
+} else {
+  await buildInto(assets);
+}

@@ -1,0 +1,96 @@
+/** Elements, made by hand: attributes and text only, so that nothing is ever parsed as markup. */
+
+/** What may stand inside an element. */
+export type Child = Node | string | null | false;
+
+type Value = string | number | boolean | null | ((event: never) => void);
+
+/** Attributes; a function under `onclick` listens to `click`. */
+export type Attributes = Readonly<Record<string, Value>>;
+
+/** An HTML element. */
+export function h<K extends keyof HTMLElementTagNameMap>(
+  tag: K,
+  attributes: Attributes = {},
+  ...children: Child[]
+): HTMLElementTagNameMap[K] {
+  return filled(document.createElement(tag), attributes, children);
+}
+
+/** An SVG element. */
+export function svg<K extends keyof SVGElementTagNameMap>(
+  tag: K,
+  attributes: Attributes = {},
+  ...children: Child[]
+): SVGElementTagNameMap[K] {
+  return filled(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+}
+
+function filled<E extends Element>(element: E, attributes: Attributes, children: Child[]): E {
+  for (const [name, value] of Object.entries(attributes)) set(element, name, value);
+  element.append(...children.filter((child) => child !== null && child !== false));
+  return element;
+}
+
+function set(element: Element, name: string, value: Value): void {
+  if (typeof value === "function") {
+    element.addEventListener(name.slice(2), value as (event: Event) => void);
+  } else if (value !== null && value !== false) {
+    element.setAttribute(name, value === true ? "" : String(value));
+  }
+}
+
+/** Sets the text only if it is another one: screen readers hear nothing twice. */
+export function say(element: Element, text: string): void {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+/** Shows or hides. */
+export function show(element: HTMLElement, shown: boolean): void {
+  if (element.hidden === shown) element.hidden = !shown;
+}
+
+const versions = new WeakMap<Element, string>();
+
+/**
+ * Makes a parent's children those of a list. What did not change stays the same element, and where
+ * the focused one had to be made anew, the focus goes to its successor.
+ */
+export function list<T extends { id: string }>(
+  parent: HTMLElement,
+  items: readonly T[],
+  make: (item: T) => HTMLElement,
+): void {
+  const focused = focusedIn(parent);
+  const present = new Map([...parent.children].map((child) => [versions.get(child), child]));
+  const wanted = items.map((item) => present.get(JSON.stringify(item)) ?? versioned(item, make));
+  for (const child of [...parent.children]) if (!wanted.includes(child)) child.remove();
+  wanted.forEach((child, at) => {
+    if (parent.children[at] !== child) parent.insertBefore(child, parent.children[at] ?? null);
+  });
+  if (focused !== null && focusedIn(parent) === null) focusIn(parent, focused);
+}
+
+function versioned<T extends { id: string }>(item: T, make: (item: T) => HTMLElement): Element {
+  const element = make(item);
+  element.dataset.id = item.id;
+  versions.set(element, JSON.stringify(item));
+  return element;
+}
+
+function focusedIn(parent: HTMLElement): string | null {
+  const active = document.activeElement;
+  if (active === null || !parent.contains(active)) return null;
+  return active.closest<HTMLElement>("[data-id]")?.dataset.id ?? null;
+}
+
+function focusIn(parent: HTMLElement, id: string): void {
+  const same = [...parent.children].find((child) => (child as HTMLElement).dataset.id === id);
+  same?.querySelector("button")?.focus();
+}
+
+/** Focuses the button at a place in a list, or the last one before it, or something else. */
+export function focusAt(parent: HTMLElement, at: number, otherwise: HTMLElement): void {
+  const buttons = parent.querySelectorAll<HTMLElement>("li > button, li .seen");
+  (buttons[Math.min(at, buttons.length - 1)] ?? otherwise).focus();
+}

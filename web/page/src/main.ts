@@ -1,0 +1,85 @@
+/** Begins: looks what this browser can do, starts the worker, and shows the page. */
+import { connect, Failed, type Line } from "./connection.js";
+import type { Ask } from "./messages.js";
+import { missing } from "./needs.js";
+import { recall, remember } from "./remembered.js";
+import { script } from "./scripts.js";
+import { type Page, showPage, showSentence } from "./view/page.js";
+import { applyTheme } from "./view/theme.js";
+
+const KEY = /^[0-9a-f]{64}$/u;
+
+function meta(name: string): string {
+  return document.querySelector<HTMLMetaElement>(`meta[name="${name}"]`)?.content.trim() ?? "";
+}
+
+/** The key that this browser began with; the page's own word counts at the first visit only. */
+function pinnedKey(named: string): string {
+  const kept = recall("key");
+  if (kept !== null && KEY.test(kept)) return kept;
+  remember("key", named);
+  return named;
+}
+
+async function start(): Promise<void> {
+  applyTheme();
+  const lacking = await missing();
+  if (lacking !== null) return showSentence(lacking);
+  const named = meta("sottovoce-key");
+  if (!KEY.test(named))
+    return showSentence(
+      "This page does not say whose word it trusts: its server is not set up yet. Nothing was sent.",
+    );
+  await begin(named, pinnedKey(named));
+}
+
+async function begin(named: string, key: string): Promise<void> {
+  const worker: Line = new Worker(script("/page/worker.js"), { type: "module" });
+  const ask = connect(worker, (event) => page.hear(event));
+  const page: Page = showPage({
+    ask,
+    statement: meta("sottovoce-statement"),
+    otherKey: named !== key,
+    begun: () => void navigator.storage?.persist?.(),
+    beginAnew: () => void beginAnew(ask, named),
+  });
+  try {
+    // A database for each server: what is for one can never be sent to another.
+    await ask({ kind: "open", proxy: location.origin, key, name: `sottovoce-${key.slice(0, 16)}` });
+  } catch (error) {
+    return showSentence(error instanceof Failed ? error.trouble.text : String(error));
+  }
+  follow(ask, page);
+  keepForOffline();
+}
+
+/** Tells worker and page what the world is like. */
+function follow(ask: Ask, page: Page): void {
+  const tell = () => {
+    const online = navigator.onLine;
+    page.online(online);
+    void ask({ kind: "conditions", visible: document.visibilityState === "visible", online });
+  };
+  for (const event of ["online", "offline"]) window.addEventListener(event, tell);
+  document.addEventListener("visibilitychange", tell);
+  tell();
+  setInterval(() => page.tick(Date.now() / 1000), 1000);
+}
+
+async function beginAnew(ask: Ask, named: string): Promise<void> {
+  await ask({ kind: "forget" });
+  remember("key", named);
+  location.reload();
+}
+
+function keepForOffline(): void {
+  navigator.serviceWorker?.register(script("/sw.js")).catch((error: unknown) => {
+    console.warn("The page cannot be kept for use offline:", error);
+  });
+}
+
+// What failed is on the page already.
+window.addEventListener("unhandledrejection", (event) => {
+  if (event.reason instanceof Failed) event.preventDefault();
+});
+void start();

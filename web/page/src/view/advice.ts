@@ -1,0 +1,76 @@
+/** Ten films for her, worked out here, each with its reasons. */
+import { focusAt, h, list, say, show } from "../dom.js";
+import type { Advice, Ask, State } from "../messages.js";
+import { label } from "../titles.js";
+import { genres, otherName, section, titleOf, type View } from "./view.js";
+
+/** What the section can do beside asking. */
+export interface AdviceOptions {
+  ask: Ask;
+  /** Tells a screen reader what her action did. */
+  announce(text: string): void;
+}
+
+/** The second section. */
+export function adviceView({ ask, announce }: AdviceOptions): View {
+  const films = h("ol", { id: "recommendations", class: "advice" });
+  const empty = h("p", { id: "no-recommendations", class: "empty" });
+  const model = h("p", { id: "model", class: "note" });
+  const element = section(
+    "for-you",
+    "For you",
+    "Worked out on this device, from your films.",
+    empty,
+    films,
+    model,
+  );
+  const seen = async (film: Advice, at: number) => {
+    await ask({ kind: "add", id: film.id });
+    announce(`${label(film)} marked as seen.`);
+    focusAt(films, at, element);
+  };
+  return {
+    element,
+    update({ advice, manifest, films: chosen }: State) {
+      list(films, advice, (film) => item(film, films, seen));
+      say(empty, emptyText(manifest !== null, chosen.length > 0));
+      show(empty, advice.length === 0);
+      show(films, advice.length > 0);
+      say(model, manifest === null ? "" : modelText(manifest.epoch));
+    },
+  };
+}
+
+type Handler = (film: Advice, at: number) => Promise<void>;
+
+function item(film: Advice, parent: HTMLElement, seen: Handler): HTMLElement {
+  const button = h(
+    "button",
+    { type: "button", class: "button small seen", "aria-label": `I have seen ${label(film)}` },
+    "Seen",
+  );
+  const details = h("div", { class: "details" }, otherName(film), genres(film), reason(film));
+  const element = h("li", {}, titleOf(film), details, button);
+  button.addEventListener("click", () => void seen(film, [...parent.children].indexOf(element)));
+  return element;
+}
+
+function reason({ because }: Advice): HTMLElement | null {
+  if (because.length === 0) return null;
+  const names = because.map((film) => h("cite", {}, film.name));
+  const joined = names.flatMap((name, at) => (at === 0 ? [name] : [" and ", name]));
+  return h("span", { class: "reason" }, "because you saw ", ...joined);
+}
+
+function emptyText(model: boolean, chosen: boolean): string {
+  if (!model) return "The model is on its way.";
+  return chosen
+    ? "This model knows none of your films yet."
+    : "Choose a film or two that you have seen, and ten for you appear here.";
+}
+
+function modelText(epoch: number): string {
+  return epoch === 1
+    ? "Epoch 1: nobody has taught this model yet, so it can only guess."
+    : `From the model of epoch ${epoch}, checked against the server's signature.`;
+}

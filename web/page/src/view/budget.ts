@@ -1,0 +1,97 @@
+/** What was spent of a lifetime's budget, and the limit, which she can change. */
+import { h, say, show } from "../dom.js";
+import { epochsWithin, type Price } from "../limits.js";
+import type { Ask } from "../messages.js";
+import { amountText } from "../odds.js";
+import { epochsText } from "../sentences.js";
+import { limitField } from "./limit.js";
+import type { View } from "./view.js";
+
+/** What the part can do beside asking. */
+export interface BudgetOptions {
+  ask: Ask;
+  /** Tells a screen reader what her action did. */
+  announce(text: string): void;
+}
+
+/** A meter, a sentence, and a field behind a fold. */
+export function budgetView(options: BudgetOptions): View {
+  const text = h("p", { id: "budget-text", class: "note" });
+  const meter = h("div", {
+    id: "budget",
+    class: "meter",
+    role: "meter",
+    "aria-label": "Budget spent",
+    "aria-valuemin": 0,
+  });
+  const change = limitChange(options);
+  const element = h("div", {}, h("h3", {}, "Budget"), meter, text, change.element);
+  return {
+    element,
+    update(state) {
+      const { agreed, spent, limit, manifest } = state;
+      show(element, agreed);
+      if (!agreed || manifest === null) return;
+      fillMeter(meter, spent, limit);
+      say(text, budgetText(spent, limit, manifest));
+      change.update(state);
+    },
+  };
+}
+
+function fillMeter(meter: HTMLElement, spent: number, limit: number): void {
+  const share = Math.min(1, spent / limit);
+  meter.style.setProperty("--share", String(share));
+  meter.setAttribute("aria-valuemax", String(Math.max(limit, spent)));
+  meter.setAttribute("aria-valuenow", String(spent));
+  meter.setAttribute("aria-valuetext", `${amountText(spent)} of ${amountText(limit)}`);
+  meter.classList.toggle("full", share >= 1);
+}
+
+/** What was spent, and how long the rest lasts. */
+export function budgetText(spent: number, limit: number, price: Price): string {
+  const left = epochsWithin(limit, spent, price);
+  const more = epochsText(left).replace(" ", " more ");
+  const rest = left === 0 ? "not enough for another epoch" : `enough for ${more}`;
+  return `Spent ${amountText(spent)} of ${amountText(limit)}: ${rest}.`;
+}
+
+/** The field is left alone while it is open: nothing may change under her hands. */
+function limitChange({ ask, announce }: BudgetOptions): View {
+  const summary = h("summary", {}, "Change the limit");
+  const form = h("div", {});
+  const element = h("details", { id: "limit-change" }, summary, form);
+  const set = async (limit: number) => {
+    await ask({ kind: "setLimit", limit });
+    element.open = false;
+    summary.focus();
+    announce(`The lifetime limit is ${amountText(limit)} now.`);
+  };
+  let shown = "";
+  return {
+    element,
+    update({ limit, spent, manifest }) {
+      const now = `${limit} ${spent} ${manifest?.epsilon} ${manifest?.reports}`;
+      if (manifest === null || now === shown || element.open) return;
+      shown = now;
+      form.replaceChildren(...limitForm({ value: limit, spent, price: manifest }, set));
+    },
+  };
+}
+
+function limitForm(
+  from: { value: number; spent: number; price: Price },
+  set: (limit: number) => Promise<void>,
+): Node[] {
+  const field = limitField({ id: "limit", ...from });
+  const save = () => {
+    const limit = field.read();
+    if (limit !== null) void set(limit);
+  };
+  const button = h(
+    "button",
+    { type: "button", id: "limit-save", class: "button small", onclick: save },
+    "Set the limit",
+  );
+  return [field.element, button];
+}

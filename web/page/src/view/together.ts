@@ -1,0 +1,238 @@
+/** What everybody has taught the model together, and what everybody is promised. */
+import type { Manifest } from "sottovoce-client";
+import { h, say, show } from "../dom.js";
+import type { Curve, Point, State } from "../messages.js";
+import { amountText, oddsSentence, ratioSentence, togetherSentence } from "../odds.js";
+import { countdownText, mechanismSentence, sentencesOf } from "../sentences.js";
+import { chart } from "./chart.js";
+import { crowdSentence } from "./terms.js";
+import { section, type View } from "./view.js";
+
+/** So often blind chance puts a film among the first ten of a hundred. */
+const CHANCE = 0.1;
+
+/** The section, which is told of the curve and of the time too. */
+export interface TogetherView extends View {
+  showCurve(curve: Curve): void;
+  /** Unix seconds. */
+  tick(now: number): void;
+}
+
+/** The fourth section. */
+export function togetherView(operatorStatement: string): TogetherView {
+  const facts = factsView();
+  const learning = h(
+    "div",
+    { id: "learning" },
+    h("p", { class: "empty" }, "The history is on its way."),
+  );
+  const statement = statementView(operatorStatement);
+  let shown = "";
+  return {
+    element: section(
+      "together",
+      "Together",
+      "One model, taught by everybody's whispers.",
+      facts.element,
+      learning,
+      h("h3", {}, "What is promised"),
+      statement.element,
+    ),
+    update(state) {
+      facts.update(state);
+      statement.update(state);
+    },
+    showCurve(curve) {
+      const now = JSON.stringify(curve);
+      if (now === shown) return;
+      shown = now;
+      const open = learning.querySelector("details")?.open ?? false;
+      const focused = learning.contains(document.activeElement);
+      learning.replaceChildren(...curveParts(curve, open));
+      if (focused) learning.querySelector("summary")?.focus();
+    },
+    tick: facts.tick,
+  };
+}
+
+/** In plain words from the signed terms; the operator's own words, with the numbers, on demand. */
+function statementView(operatorStatement: string): View {
+  const plain = h("ul", { id: "statement", class: "terms" });
+  let shown = "";
+  return {
+    element: h("div", {}, plain, ...(operatorStatement ? [inNumbers(operatorStatement)] : [])),
+    update({ manifest }) {
+      const text = manifest === null ? "" : statementOf(manifest);
+      if (text === shown) return;
+      shown = text;
+      plain.replaceChildren(...listed(text));
+    },
+  };
+}
+
+function inNumbers(statement: string): HTMLElement {
+  return h(
+    "details",
+    { id: "operator-statement" },
+    h("summary", {}, "The operator's statement, in numbers"),
+    h("ul", { class: "terms" }, ...listed(statement)),
+  );
+}
+
+function listed(text: string): HTMLElement[] {
+  return sentencesOf(text).map((sentence) => h("li", {}, sentence));
+}
+
+function factsView(): View & { tick(now: number): void } {
+  const epoch = h("dd", { id: "epoch" });
+  const closes = h("span", { id: "countdown", role: "timer", "aria-live": "off" });
+  const closesName = h("dt", {});
+  const people = h("dd", { id: "people" });
+  const mechanism = h("p", { id: "mechanism", class: "note" });
+  const list = h(
+    "dl",
+    { class: "facts" },
+    h("div", {}, h("dt", {}, "Epoch"), epoch),
+    h("div", {}, h("dt", {}, "People in the last"), people),
+    h("div", {}, closesName, h("dd", {}, closes)),
+  );
+  const element = h("div", { hidden: true }, list, mechanism);
+  let manifest: Manifest | null = null;
+  return {
+    element,
+    update(state: State) {
+      manifest = state.manifest;
+      show(element, manifest !== null);
+      if (manifest === null) return;
+      say(epoch, amountText(manifest.epoch));
+      say(people, amountText(Math.round(manifest.previousReports / manifest.reports)));
+      say(mechanism, `Reports are made by ${mechanismSentence(manifest.mechanism)}`);
+    },
+    tick(now) {
+      if (manifest === null) return;
+      const { name, value } = closing(manifest, now);
+      say(closesName, name);
+      say(closes, value);
+    },
+  };
+}
+
+/** What comes next for an epoch, and when. */
+export function closing(
+  { publicKey, opens, closes }: Pick<Manifest, "publicKey" | "opens" | "closes">,
+  now: number,
+): { name: string; value: string } {
+  if (publicKey === null) return { name: "Training", value: "finished" };
+  if (now < opens) return { name: "Opens in", value: countdownText(opens - now) };
+  if (now < closes) return { name: "Closes in", value: countdownText(closes - now) };
+  return { name: "Closed", value: "counting" };
+}
+
+function curveParts(curve: Curve, open: boolean): Node[] {
+  const { points } = curve;
+  if (points.length === 0) return [h("p", { class: "empty" }, "There is no history yet.")];
+  return curve.panel === null
+    ? [
+        h("h3", {}, "People who took part"),
+        peopleChart(points),
+        h("p", { class: "note" }, "How good the model is, is not published here."),
+        table(points, open),
+      ]
+    : [
+        h("h3", {}, "How good the model is"),
+        qualityChart(points),
+        h("p", { class: "note" }, measured(curve.panel)),
+        table(points, open),
+      ];
+}
+
+function measured(people: number): string {
+  return (
+    `HR@10: how often a film that was held back is among the first ten of a hundred, for ` +
+    `${amountText(people)} public test people. Worked out on this device, from the signed models.`
+  );
+}
+
+function qualityChart(points: readonly Point[]): Node {
+  const values = points.flatMap(({ epoch, quality }) =>
+    quality === null ? [] : [{ epoch, value: quality }],
+  );
+  return chart({
+    id: "curve",
+    title: "How good the model is, by epoch",
+    description: trend(values, percent),
+    values,
+    least: 0.4,
+    write: percent,
+    level: { value: CHANCE, name: "chance" },
+  });
+}
+
+function peopleChart(points: readonly Point[]): Node {
+  const values = points.flatMap(({ epoch, people }) =>
+    people === null ? [] : [{ epoch, value: people }],
+  );
+  if (values.length === 0) return h("p", { class: "empty" }, "No epoch is over yet.");
+  return chart({
+    id: "curve",
+    title: "People who took part, by epoch",
+    description: trend(values, amountText),
+    values,
+    least: 4,
+    write: amountText,
+  });
+}
+
+/** A curve in one sentence. */
+export function trend(
+  values: readonly { epoch: number; value: number }[],
+  write: (value: number) => string,
+): string {
+  const [first, last] = [values[0], values.at(-1)];
+  if (first === undefined || last === undefined) return "";
+  if (first === last) return `${write(first.value)} in epoch ${first.epoch}.`;
+  return `From ${write(first.value)} in epoch ${first.epoch} to ${write(last.value)} in epoch ${last.epoch}.`;
+}
+
+function percent(value: number): string {
+  return `${(value * 100).toFixed(0)}%`;
+}
+
+function table(points: readonly Point[], open: boolean): HTMLElement {
+  const rows = points.map(({ epoch, quality, people }) =>
+    h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, String(epoch)),
+      quality === null ? null : h("td", {}, `${(quality * 100).toFixed(1)}%`),
+      h("td", {}, people === null ? "not over" : amountText(people)),
+    ),
+  );
+  const measured = points.some(({ quality }) => quality !== null);
+  const names = ["Epoch", ...(measured ? ["HR@10"] : []), "People"];
+  return h(
+    "details",
+    { id: "curve-table", open },
+    h("summary", {}, "The same as a table"),
+    h(
+      "table",
+      {},
+      h("caption", { class: "visually-hidden" }, "Every epoch so far"),
+      h("thead", {}, h("tr", {}, ...names.map((name) => h("th", { scope: "col" }, name)))),
+      h("tbody", {}, ...rows),
+    ),
+  );
+}
+
+/** What holds for everybody, from the signed terms alone. */
+export function statementOf(manifest: Manifest): string {
+  const { epsilon, reports, leastClients } = manifest;
+  const parts = [
+    oddsSentence(manifest),
+    ratioSentence(epsilon),
+    crowdSentence(leastClients),
+    togetherSentence(epsilon, reports),
+    "Not hidden: that you take part.",
+  ];
+  return parts.filter((part) => part !== null).join(" ");
+}

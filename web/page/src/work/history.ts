@@ -1,0 +1,117 @@
+/**
+ * The learning curve: every epoch's model, as it was published and signed, measured on the public
+ * panel. Anybody can work it out; this device does so by itself and trusts nobody's number.
+ */
+import type { Client, Manifest, Matrix } from "sottovoce-client";
+import { hex } from "../hex.js";
+import type { Curve, Point } from "../messages.js";
+import { fits, hitRatio, type Panel, readPanel, type Solving, type Tested } from "./quality.js";
+
+const LONGEST = 60;
+const HEAVIEST = 4 * 2 ** 20;
+
+/** How many epochs to look back: sixty, but no more than four megabytes of models, for phones. */
+export function lookBack({ items, factors }: Pick<Manifest, "items" | "factors">): number {
+  return Math.max(1, Math.min(LONGEST, Math.floor(HEAVIEST / (4 * items * factors))));
+}
+
+/** Test people who are measured in one go. */
+const PORTION = 30;
+
+interface Measured {
+  quality: number | null;
+  reports: number;
+  previousReports: number;
+}
+
+/** What the history needs from a client. */
+export type Editions = Pick<Client, "edition">;
+
+/** Where the panel comes from: null where there is none, an error where that is not known yet. */
+export type FetchPanel = () => Promise<unknown>;
+
+/** Asks the page's own server; the panel is public and the same for everybody. */
+export const fetchPanel: FetchPanel = async () => {
+  const answer = await fetch("/page/panel.json", { credentials: "omit" });
+  if (answer.status === 404) return null;
+  if (!answer.ok) throw new Error(`the panel was answered with ${answer.status}`);
+  return answer.json();
+};
+
+/** Grows by an epoch whenever there is a new one. */
+export class History {
+  readonly #editions: Editions;
+  readonly #fetchPanel: FetchPanel;
+  readonly #tell: (curve: Curve) => void;
+  readonly #measured = new Map<number, Measured | null>();
+  #panel: Panel | null | undefined;
+  #busy = false;
+
+  constructor(editions: Editions, tell: (curve: Curve) => void, panel: FetchPanel = fetchPanel) {
+    this.#editions = editions;
+    this.#tell = tell;
+    this.#fetchPanel = panel;
+  }
+
+  /** Measures what is missing, the newest first; what fails now is tried at the next news. */
+  async extend(newest: Manifest): Promise<void> {
+    if (this.#busy) return;
+    this.#busy = true;
+    try {
+      await this.#measureMissing(newest);
+    } catch {
+      // The curve is a courtesy: whatever it fails at, the loop meets as well, and tells her.
+    } finally {
+      this.#busy = false;
+    }
+  }
+
+  async #measureMissing(newest: Manifest): Promise<void> {
+    await this.#readPanel(newest);
+    const first = Math.max(1, newest.epoch - lookBack(newest) + 1);
+    for (let epoch = newest.epoch; epoch >= first; epoch -= 1) {
+      if (this.#measured.has(epoch)) continue;
+      this.#measured.set(epoch, await this.#measure(epoch));
+      this.#tell(curveOf(this.#panel ?? null, this.#measured));
+    }
+  }
+
+  async #readPanel(newest: Manifest): Promise<void> {
+    if (this.#panel !== undefined) return;
+    const panel = readPanel(await this.#fetchPanel());
+    const ours = panel !== null && panel.catalogue === hex(newest.catalogue);
+    this.#panel = ours && fits(panel, newest.items) ? panel : null;
+  }
+
+  async #measure(epoch: number): Promise<Measured | null> {
+    const edition = await this.#editions.edition(epoch);
+    if (edition === null) return null;
+    const { manifest, V } = edition;
+    const people = this.#panel?.people;
+    const quality = people === undefined ? null : await inPortions(V, people, manifest);
+    return { quality, reports: manifest.reports, previousReports: manifest.previousReports };
+  }
+}
+
+/** Lets the worker answer questions in between: she may be searching. */
+async function inPortions(V: Matrix, people: readonly Tested[], solving: Solving): Promise<number> {
+  let hits = 0;
+  for (let from = 0; from < people.length; from += PORTION) {
+    const portion = people.slice(from, from + PORTION);
+    hits += hitRatio(V, portion, solving) * portion.length;
+    await new Promise((resolve) => setTimeout(resolve));
+  }
+  return hits / people.length;
+}
+
+/** An epoch's manifest tells how many reports the epoch *before* counted. */
+function curveOf(panel: Panel | null, measured: ReadonlyMap<number, Measured | null>): Curve {
+  const points: Point[] = [];
+  for (const [epoch, own] of [...measured].sort(([a], [b]) => a - b)) {
+    if (own === null) continue;
+    const next = measured.get(epoch + 1) ?? null;
+    const people = next === null ? null : Math.round(next.previousReports / own.reports);
+    points.push({ epoch, quality: own.quality, people });
+  }
+  return { panel: panel?.people.length ?? null, points };
+}

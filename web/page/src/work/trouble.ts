@@ -1,0 +1,50 @@
+/** From what the client threw to what she is told. */
+import { RefusedError, StoreError, UnavailableError, UntrustedError } from "sottovoce-client";
+import type { Trouble } from "../messages.js";
+
+const CHANGED_TERMS = /^the server changed its terms: (.+)\. Nothing is sent\./u;
+const GOES_ON = "Recommendations go on with the last model that could be trusted.";
+
+/** Every error has words; which ones depends on what it means for her data. */
+export function troubleOf(error: unknown): Trouble {
+  const said = error instanceof Error ? error.message : String(error);
+  if (error instanceof UntrustedError) return untrusted(said);
+  if (error instanceof UnavailableError) return trouble("unavailable", unavailable(said));
+  if (error instanceof RefusedError) {
+    return trouble("refused", `${sentence(said)} Nothing of yours was lost; what waits is kept.`);
+  }
+  if (error instanceof StoreError) return trouble("storage", sentence(said));
+  return trouble("storage", `Something went wrong on this device: ${sentence(said)}`);
+}
+
+/** Seconds that the proxy asked to be left alone for. */
+export function retryAfterOf(error: unknown): number | null {
+  return error instanceof UnavailableError ? (error.retryAfter ?? null) : null;
+}
+
+function untrusted(said: string): Trouble {
+  const worse = CHANGED_TERMS.exec(said)?.[1]?.split("; ") ?? [];
+  if (worse.length > 0) {
+    const text = `They are not those that you agreed to. Nothing was sent. ${GOES_ON}`;
+    return { kind: "terms", text, worse: worse.map(sentence) };
+  }
+  const nothing = /nothing (?:is|was)\s+sent/iu.test(said) ? "" : " Nothing was sent.";
+  return trouble("untrusted", `${sentence(said)}${nothing} ${GOES_ON}`);
+}
+
+/** The page tries again by itself, and the browser's own words for it help nobody. */
+function unavailable(said: string): string {
+  const what = said.replace(/ \([^()]*\)|; try again later/gu, "");
+  return `${sentence(what)} Recommendations go on, nothing is sent meanwhile.`;
+}
+
+function trouble(kind: Trouble["kind"], text: string): Trouble {
+  return { kind, text, worse: [] };
+}
+
+/** With a capital in front and a full stop behind, and without the address that was asked. */
+export function sentence(said: string): string {
+  const text = said.trim().replace(/^https?:\S+: /u, "");
+  const capital = text.charAt(0).toUpperCase() + text.slice(1);
+  return /[.!?]$/u.test(capital) ? capital : `${capital}.`;
+}

@@ -1,0 +1,49 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import vectors from "../../../tests/vectors/panel.json" with { type: "json" };
+import { fromFloatHex } from "../../client/test/vectors.js";
+import { lookBack } from "../src/work/history.js";
+import { fits, hitRatio, readPanel } from "../src/work/quality.js";
+
+for (const vector of vectors) {
+  test(`HR@10 is the Python side's: ${vector.kind}`, () => {
+    const panel = readPanel(vector.panel);
+    assert.ok(panel !== null && fits(panel, vector.items));
+    const values = Float32Array.from(vector.item_matrix, fromFloatHex);
+    const V = { values, rows: vector.items, columns: vector.factors };
+    const quality = hitRatio(V, panel.people, vector);
+    assert.ok(Math.abs(quality - vector["hr@10"]) < 1e-12, `${quality}`);
+  });
+}
+
+const PERSON = { seen: [0], left: 1, others: [2] };
+const PANEL = { version: 1, catalogue: "ab", people: [PERSON] };
+
+test("a panel is read, and nothing else", () => {
+  assert.deepEqual(readPanel(PANEL)?.people, [PERSON]);
+  assert.ok(readPanel({ ...PANEL, people: [{ ...PERSON, seen: [] }] }));
+  for (const broken of [
+    null,
+    [],
+    { ...PANEL, version: 2 },
+    { ...PANEL, catalogue: 3 },
+    { ...PANEL, people: [] },
+    { ...PANEL, people: [{ ...PERSON, left: -1 }] },
+    { ...PANEL, people: [{ ...PERSON, seen: ["0"] }] },
+    { ...PANEL, people: [{ ...PERSON, others: [] }] },
+    { ...PANEL, people: [{ ...PERSON, others: [0.5] }] },
+  ]) {
+    assert.equal(readPanel(broken), null);
+  }
+});
+
+test("a panel of another catalogue does not fit", () => {
+  assert.ok(fits(PANEL, 3));
+  assert.ok(!fits(PANEL, 2));
+});
+
+test("the history is as long as a phone can bear", () => {
+  assert.equal(lookBack({ items: 1000, factors: 8 }), 60);
+  assert.equal(lookBack({ items: 9724, factors: 5 }), 21);
+  assert.equal(lookBack({ items: 2 ** 24, factors: 8 }), 1);
+});

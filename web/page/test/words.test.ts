@@ -1,0 +1,170 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { RefusedError, StoreError, UnavailableError, UntrustedError } from "sottovoce-client";
+import { agreed } from "../../client/src/terms.js";
+import { manifestWith } from "../../client/test/vectors.js";
+import { epochsWithin, limitFor } from "../src/limits.js";
+import { countdownText, type Standing, sentencesOf, stateLine } from "../src/sentences.js";
+import { budgetText } from "../src/view/budget.js";
+import { meaningText } from "../src/view/limit.js";
+import { sealedAt, sizeText } from "../src/view/reports.js";
+import { placeAfter } from "../src/view/search.js";
+import { crowdSentence } from "../src/view/terms.js";
+import { closing, statementOf, trend } from "../src/view/together.js";
+import { retryAfterOf, sentence, troubleOf } from "../src/work/trouble.js";
+
+const told = Array.from({ length: 50 }, () => ({
+  ...{ index: 1, bit: 1 as const, row: 0, column: 1, coin: "kept" as const },
+}));
+const MANIFEST = { epoch: 4, publicKey: new Uint8Array(32) };
+const STANDING: Standing = {
+  ...{ manifest: MANIFEST, agreed: true, takingPart: true },
+  ...{ batch: null, synced: null, sentAt: null },
+};
+const line = (changes: Partial<Standing>) => stateLine({ ...STANDING, ...changes });
+
+test("the state line says what became of this epoch's reports", () => {
+  const batch = { epoch: 4, state: "sent" as const, told };
+  assert.match(line({ agreed: false }), /Nothing leaves this device/u);
+  assert.match(line({ takingPart: false }), /^Paused\./u);
+  assert.match(line({ manifest: null }), /first word/u);
+  assert.match(
+    line({ batch: { ...batch, state: "charged" } }),
+    /your 50 reports .* wait to be sent/u,
+  );
+  assert.equal(line({ batch }), "Epoch 4: your 50 reports left.");
+  assert.match(line({ batch, sentAt: { epoch: 4, time: 0 } }), /^Epoch 4: .* left at .*\d\d/u);
+  assert.equal(line({ batch, sentAt: { epoch: 3, time: 0 } }), "Epoch 4: your 50 reports left.");
+  assert.match(line({ batch, takingPart: false }), /left\. Paused: nothing more leaves/u);
+});
+
+test("the state line repeats the client's sentence for this epoch only", () => {
+  const synced = { epoch: 4, outcome: "limit reached" as const, sentence: "The limit." };
+  assert.equal(line({ synced }), "The limit.");
+  assert.match(line({ synced: { ...synced, epoch: 3 } }), /being made/u);
+  assert.match(line({ manifest: { ...MANIFEST, publicKey: null } }), /model is finished/u);
+  assert.match(line({ batch: { epoch: 3, state: "sent", told } }), /Epoch 4: .* being made/u);
+});
+
+test("limits are counted in epochs, exactly", () => {
+  const price = { epsilon: 0.1, reports: 10 };
+  assert.equal(epochsWithin(1, 0, price), 0); // the float 0.1 is more than a tenth
+  assert.equal(epochsWithin(limitFor(1, price), 0, price), 1);
+  assert.equal(limitFor(10, { epsilon: 2.5, reports: 100 }), 2500);
+  assert.equal(epochsWithin(2500, 2250, { epsilon: 2.5, reports: 100 }), 1);
+  assert.equal(epochsWithin(2499.9, 2250, { epsilon: 2.5, reports: 100 }), 0);
+  assert.equal(epochsWithin(100, 200, price), 0);
+  assert.match(
+    meaningText(500, 0, { epsilon: 2.5, reports: 20 }),
+    /^Enough for 10 epochs: .* 50\./u,
+  );
+  assert.match(meaningText(500, 450, { epsilon: 2.5, reports: 20 }), /^Enough for 1 more epoch:/u);
+  assert.match(meaningText(10, 0, { epsilon: 2.5, reports: 20 }), /^Not enough for one epoch/u);
+  assert.match(meaningText(Number.NaN, 0, price), /number above 0/u);
+  assert.match(
+    budgetText(450, 500, { epsilon: 2.5, reports: 20 }),
+    /450 of 500: enough for 1 more epoch/u,
+  );
+  assert.match(
+    budgetText(500, 500, { epsilon: 2.5, reports: 20 }),
+    /not enough for another epoch/u,
+  );
+});
+
+test("each error is told by what it means for her", () => {
+  const kinds = [
+    new UntrustedError("x"),
+    new UnavailableError("x"),
+    new RefusedError("x"),
+    new StoreError("x"),
+    new TypeError("x"),
+  ].map((error) => troubleOf(error).kind);
+  assert.deepEqual(kinds, ["untrusted", "unavailable", "refused", "storage", "storage"]);
+  const { text } = troubleOf(new UntrustedError("the signature does not fit"));
+  assert.match(text, /^The signature does not fit\. Nothing was sent\. Recommendations go on/u);
+  assert.doesNotMatch(
+    troubleOf(new UntrustedError("a; nothing is sent")).text,
+    /Nothing was sent/u,
+  );
+  assert.equal(retryAfterOf(new UnavailableError("later", 7)), 7);
+  assert.equal(retryAfterOf(new RefusedError("no")), null);
+  const away = new UnavailableError("http://a/b: the proxy cannot be reached (x); try again later");
+  assert.match(troubleOf(away).text, /^The proxy cannot be reached\. Recommendations go on/u);
+  assert.equal(sentence("http://a/b: the proxy answered 404"), "The proxy answered 404.");
+});
+
+test("a change of terms is known by the client's own words, and listed", () => {
+  const terms = { mechanism: "loudest", epsilon: 2.5, reports: 4, leastClients: 100 };
+  const worse = { ...terms, epsilon: 5, leastClients: 10 };
+  assert.throws(
+    () => agreed(terms, worse, false),
+    (error) => {
+      const trouble = troubleOf(error);
+      assert.equal(trouble.kind, "terms");
+      assert.equal(trouble.worse.length, 2);
+      assert.match(trouble.worse[0] ?? "", /^The budget of one report .* 2\.5 to 5\.$/u);
+      return true;
+    },
+  );
+});
+
+test("time, sentences, curves", () => {
+  assert.deepEqual([-3, 0.2, 42, 65, 3900].map(countdownText), [
+    "0:00",
+    "0:01",
+    "0:42",
+    "1:05",
+    "1:05:00",
+  ]);
+  assert.deepEqual(sentencesOf("One is e^19.1 (1e-06). Two! And three"), [
+    "One is e^19.1 (1e-06).",
+    "Two!",
+    "And three",
+  ]);
+  const window = { publicKey: new Uint8Array(32), opens: 10, closes: 70 };
+  assert.deepEqual(closing(window, 5), { name: "Opens in", value: "0:05" });
+  assert.deepEqual(closing(window, 28), { name: "Closes in", value: "0:42" });
+  assert.equal(closing(window, 70).name, "Closed");
+  assert.equal(closing({ ...window, publicKey: null }, 28).value, "finished");
+  const values = [
+    { epoch: 1, value: 0.1 },
+    { epoch: 3, value: 0.5 },
+  ];
+  assert.equal(trend(values, String), "From 0.1 in epoch 1 to 0.5 in epoch 3.");
+  assert.equal(trend(values.slice(0, 1), String), "0.1 in epoch 1.");
+});
+
+test("the statement from the terms says what protects and what does not", () => {
+  const statement = statementOf(manifestWith({ leastClients: 300, reports: 20, epsilon: 2.5 }));
+  assert.match(statement, /at least 300 people/u);
+  assert.match(statement, /budget of 50\. By itself that protects nobody/u);
+  assert.match(crowdSentence(1), /^Nobody for certain/u);
+});
+
+test("a batch is shown by its bytes", () => {
+  const bytes = Uint8Array.from({ length: 56 + 104 }, (_, at) => at);
+  assert.deepEqual([sealedAt(bytes, 1)[0], sealedAt(bytes, 1).length], [108, 52]);
+  const batch = {
+    epoch: 4,
+    told: told.slice(0, 2),
+    bytes,
+    mechanism: "loudest",
+    epsilon: 2.5,
+    hash: "",
+  };
+  assert.match(
+    sizeText({ ...batch, state: "sent" }),
+    /^Epoch 4: 160 bytes, .* 2 × 52 .* has left\.$/u,
+  );
+  assert.match(sizeText({ ...batch, state: "dropped" }), /not counted/u);
+});
+
+test("keys lead through the list and around it", () => {
+  assert.equal(placeAfter("ArrowDown", -1, 3), 0);
+  assert.equal(placeAfter("ArrowDown", 2, 3), 0);
+  assert.equal(placeAfter("ArrowUp", -1, 3), 2);
+  assert.equal(placeAfter("ArrowUp", 1, 3), 0);
+  assert.equal(placeAfter("Home", 2, 3), 0);
+  assert.equal(placeAfter("End", 0, 3), 2);
+  assert.equal(placeAfter("a", 0, 3), null);
+});
