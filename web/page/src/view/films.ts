@@ -50,7 +50,8 @@ export function filmsView({ ask, announce }: FilmsOptions): View {
       chosen,
       offer,
     ),
-    update({ films, suggestions }: State) {
+    update({ films, suggestions, manifest }: State) {
+      search.catalogueIsHere(manifest !== null);
       say(count, countText(films.length));
       show(count, films.length > 0);
       list(chosen, films, (film) => chip(film, chosen, remove));

@@ -65,6 +65,8 @@ function switchView({ ask, begun }: LeavingOptions): View {
       type: "button",
       role: "switch",
       class: "switch",
+      "aria-checked": "false",
+      disabled: true,
       onclick: () => void change(),
     },
     "Take part",

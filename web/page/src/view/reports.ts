@@ -38,16 +38,20 @@ export function reportsView(): ReportsView {
       show(all, false);
     };
   };
+  const empty = () => {
+    for (const part of [rows, marks, size]) part.replaceChildren();
+    all.onclick = null;
+  };
   let filled = "";
   return {
     element: h("div", { id: "batch" }, h("h3", {}, "The last batch, bit by bit"), none, shown),
     showBatch(batch) {
       show(none, batch === null);
       show(shown, batch !== null);
-      if (batch === null) return;
-      if (batch.hash !== filled) fill(batch);
-      filled = batch.hash;
-      say(size, sizeText(batch));
+      if (batch === null) empty();
+      else if (batch.hash !== filled) fill(batch);
+      filled = batch?.hash ?? "";
+      if (batch !== null) say(size, sizeText(batch));
     },
   };
 }

@@ -23,6 +23,7 @@ export class SearchBox {
   #found: readonly Found[] = [];
   #active = -1;
   #asked = 0;
+  #hasCatalogue = false;
   #telling: number | undefined;
 
   constructor(options: SearchOptions) {
@@ -37,6 +38,13 @@ export class SearchBox {
     this.#count = h("p", { class: "visually-hidden", role: "status" });
     const name = h("label", { for: "search" }, "Search by title");
     this.element = h("div", { class: "search" }, name, this.input, this.#list, this.#count);
+  }
+
+  /** Whether there are films to search; what she typed before they came is looked up then. */
+  catalogueIsHere(here: boolean): void {
+    const came = here && !this.#hasCatalogue;
+    this.#hasCatalogue = here;
+    if (came && this.input.value !== "") void this.#search();
   }
 
   #makeInput(): HTMLInputElement {
@@ -150,7 +158,8 @@ export class SearchBox {
     clearTimeout(this.#telling);
     const [first] = this.#found;
     const count = this.#found.length;
-    const told = first === undefined ? "No film found." : `${count} found, first ${label(first)}.`;
+    const none = this.#hasCatalogue ? "No film found." : "The list of films is still on its way.";
+    const told = first === undefined ? none : `${count} found, first ${label(first)}.`;
     const text = this.input.value.trim() === "" ? "" : told;
     this.#telling = window.setTimeout(() => say(this.#count, text), QUIET);
   }
