@@ -49,16 +49,19 @@ async function begin(named: string, key: string): Promise<void> {
   } catch (error) {
     return showSentence(error instanceof Failed ? error.trouble.text : String(error));
   }
-  follow(ask, page);
+  follow(ask, page, named === key);
   keepForOffline();
 }
 
-/** Tells worker and page what the world is like. */
-function follow(ask: Ask, page: Page): void {
+/**
+ * Tells worker and page what the world is like. Where the address names another server than the one
+ * that this browser began with, there is nobody to ask: nothing is fetched and nothing is sent.
+ */
+function follow(ask: Ask, page: Page, sameServer: boolean): void {
   const tell = () => {
-    const online = navigator.onLine;
-    page.online(online);
-    void ask({ kind: "conditions", visible: document.visibilityState === "visible", online });
+    page.online(navigator.onLine);
+    const visible = document.visibilityState === "visible";
+    void ask({ kind: "conditions", visible, online: navigator.onLine && sameServer });
   };
   for (const event of ["online", "offline"]) window.addEventListener(event, tell);
   document.addEventListener("visibilitychange", tell);

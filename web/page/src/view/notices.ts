@@ -77,7 +77,7 @@ function otherKey({ beginAnew }: NoticesOptions): HTMLElement {
     "div",
     { id: "other-key", class: "notice alert", role: "alert" },
     h("strong", {}, "This address now names another server."),
-    " Its key is not the one that this browser began with, so somebody may be pretending to be the server you know. Nothing was sent. Recommendations go on with the last model that could be trusted. ",
+    " Its key is not the one that this browser began with, so somebody may be pretending to be the server you know. Nothing is fetched from it and nothing is sent. Recommendations go on with the last model that could be trusted. ",
     h(
       "button",
       { id: "begin-anew", type: "button", class: "button small", onclick: () => void begin() },

@@ -3,6 +3,7 @@ import { RefusedError, StoreError, UnavailableError, UntrustedError } from "sott
 import type { Trouble } from "../messages.js";
 
 const CHANGED_TERMS = /^the server changed its terms: (.+)\. Nothing is sent\./u;
+const ADVICE = "The page looks again by itself; if this stays, tell whoever runs this address.";
 const GOES_ON = "Recommendations go on with the last model that could be trusted.";
 
 /** Every error has words; which ones depends on what it means for her data. */
@@ -29,7 +30,7 @@ function untrusted(said: string): Trouble {
     return { kind: "terms", text, worse: worse.map(sentence) };
   }
   const nothing = /nothing (?:is|was)\s+sent/iu.test(said) ? "" : " Nothing was sent.";
-  return trouble("untrusted", `${sentence(said)}${nothing} ${GOES_ON}`);
+  return trouble("untrusted", `${sentence(said)}${nothing} ${GOES_ON} ${ADVICE}`);
 }
 
 /** The page tries again by itself, and the browser's own words for it help nobody. */
