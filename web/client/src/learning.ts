@@ -61,10 +61,14 @@ export class Learning {
     return V === null || catalogue === null ? null : { signed, V, catalogue };
   }
 
-  /** The model of any epoch, as signed; null if the proxy has it no more. It is not stored. */
+  /** The model of any epoch, as signed; null if the proxy has it no more. An old one is not stored. */
   async edition(epoch: number): Promise<{ manifest: Manifest; V: Matrix } | null> {
     if (!Number.isSafeInteger(epoch) || epoch < 1) {
       throw new SettingsError(`an epoch is a whole number from 1, not ${epoch}`);
+    }
+    const held = await this.held();
+    if (held?.signed.manifest.epoch === epoch) {
+      return { manifest: held.signed.manifest, V: held.V };
     }
     const raw = await this.proxy.manifestOf(epoch);
     if (raw === null) {

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sottovoce.protocol import Catalogue
     from sottovoce.protocol.panel import Panel
 
-PEOPLE = 300
+PEOPLE = 200
 _APART = 1 << 63
 """Seeds of panels and seeds of people who report differ in their highest bit."""
 
