@@ -146,6 +146,15 @@ export class Client {
     };
   }
 
+  /**
+   * She was shown these terms and said yes: nothing worse is accepted from now on, whatever the
+   * manifests of other epochs said before. Ask her before `pause(false)`.
+   */
+  agree(terms: Terms): Promise<void> {
+    const { mechanism, epsilon, reports, leastClients } = terms;
+    return this.tools.store.choose({ terms: { mechanism, epsilon, reports, leastClients } });
+  }
+
   /** From now on nothing leaves, not even a batch that waits; `pause(false)` goes on. */
   pause(on: boolean): Promise<void> {
     return this.tools.store.choose({ paused: on });

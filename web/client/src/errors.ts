@@ -7,7 +7,8 @@
  *     ├── LedgerError          the record of spent budget contradicts itself
  *     │   └── BudgetExceededError  a charge would go beyond the lifetime limit
  *     ├── UntrustedError       a signature, a hash, an epoch or the terms do not hold: nothing is sent
- *     │   └── ProtocolError    bytes are not what the protocol says they must be
+ *     │   ├── ProtocolError    bytes are not what the protocol says they must be
+ *     │   └── TermsError       the server wants more than was agreed to (in `terms`)
  *     ├── UnavailableError     the proxy cannot be reached now, or is busy: the same again later
  *     ├── RefusedError         the proxy understood and said no: the same again is no use
  *     │   └── ClosedError      because the epoch is over

@@ -24,6 +24,6 @@ export type { Outcome } from "./outcome.js";
 export type { Reason, Recommendation } from "./recommending.js";
 export type { State } from "./rows.js";
 export type { Synced } from "./syncing.js";
-export type { Terms } from "./terms.js";
+export { type Terms, TermsError, termsOf } from "./terms.js";
 export { type Matrix, scores, userVector } from "./user.js";
 export type { Entropy, Words } from "./words.js";

@@ -36,7 +36,7 @@ export class Store {
   }
 
   /** Another choice of hers. */
-  choose(choice: Partial<Pick<Settings, "limit" | "paused">>): Promise<void> {
+  choose(choice: Partial<Pick<Settings, "limit" | "paused" | "terms">>): Promise<void> {
     return this.database.write(["settings"], async (transaction) => {
       await transaction.rows("settings").put({ ...(await settingsIn(transaction)), ...choice });
     });

@@ -24,6 +24,7 @@ import type { HttpProxy } from "./proxy.js";
 import { makeBatch, pauseBeforeSending } from "./reporting.js";
 import type { BatchRow } from "./rows.js";
 import type { Store } from "./store.js";
+import { brokenBy, termsOf } from "./terms.js";
 import type { Entropy, Words } from "./words.js";
 
 /** What a sync came to. */
@@ -187,6 +188,9 @@ function judged(
   }
   if (settings.paused || waiting !== undefined) {
     return "paused"; // a batch of another epoch still waits only if its owner said so
+  }
+  if (settings.terms !== null && brokenBy(settings.terms, termsOf(manifest)).length > 0) {
+    return "paused"; // she agreed to better ones while this was learnt: the next sync tells her
   }
   if (!asksForReports(manifest, now)) {
     return "not open";

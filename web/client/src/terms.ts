@@ -3,7 +3,7 @@
 import { UntrustedError } from "./errors.js";
 import type { Manifest } from "./manifest.js";
 
-/** Pinned from the first manifest that the client accepts. */
+/** What `agree` was given, else those of the first manifest that the client accepts. */
 export interface Terms {
   /** How reports are made; another one promises something else. */
   readonly mechanism: string;
@@ -50,8 +50,23 @@ export function agreed(pinned: Terms | null, asked: Terms, acceptNew: boolean): 
   const worse = brokenBy(pinned, asked);
   if (worse.length === 0) return pinned;
   if (acceptNew) return asked;
-  throw new UntrustedError(
-    `the server changed its terms: ${worse.join("; ")}. Nothing is sent. ` +
-      "If you agree, accept the new terms",
-  );
+  throw new TermsError(worse, asked);
+}
+
+/** The server wants more than the owner agreed to. Nothing is sent; only she can change that. */
+export class TermsError extends UntrustedError {
+  override name = "TermsError";
+  /** In plain words, everything that would be worse. */
+  readonly worse: readonly string[];
+  /** What `agree` must be given if she says yes: these very terms, and no later ones. */
+  readonly asked: Terms;
+
+  constructor(worse: readonly string[], asked: Terms) {
+    super(
+      `the server changed its terms: ${worse.join("; ")}. Nothing is sent. ` +
+        "If you agree, accept the new terms",
+    );
+    this.worse = worse;
+    this.asked = asked;
+  }
 }

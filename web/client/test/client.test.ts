@@ -128,6 +128,6 @@ test("every name that is exported is there", () => {
   assert.deepEqual(Object.keys(exported).sort(), [
     ...["BudgetExceededError", "Client", "ClosedError", "LedgerError", "NotFiniteError"],
     ...["ProtocolError", "RefusedError", "SettingsError", "SottovoceError", "StoreError"],
-    ...["UnavailableError", "UntrustedError", "scores", "userVector"],
+    ...["TermsError", "UnavailableError", "UntrustedError", "scores", "termsOf", "userVector"],
   ]);
 });

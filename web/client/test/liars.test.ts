@@ -5,6 +5,8 @@ import { test } from "node:test";
 import { toHex, utf8 } from "../src/bytes.js";
 import { ProtocolError, UntrustedError } from "../src/errors.js";
 import { MAX_SIGNED_MANIFEST } from "../src/manifest.js";
+import { TermsError } from "../src/terms.js";
+import { systemWords } from "../src/words.js";
 import { encodeCatalogue, encodeModel, FACTORS, ITEMS, item, itemMatrix } from "./published.js";
 import { charges, dump } from "./stored.js";
 import { DAY, hashOf, newSigningKey, reply, TERMS, told, World } from "./world.js";
@@ -170,6 +172,32 @@ test("new terms hold once they are accepted", async (t) => {
   world.now += DAY;
   await world.publish(4, { epsilon: 5, reports: 3, least_clients: 50 });
   await assert.rejects(client.sync(), /3 reports, not 2/);
+});
+
+test("what she agreed to is the bound, whatever manifests said before", async (t) => {
+  const [world, client] = await told(t);
+  await client.agree({ ...TERMS, epsilon: 1 });
+  await assert.rejects(client.sync(), (error) => {
+    assert.ok(error instanceof TermsError);
+    assert.deepEqual(error.asked, TERMS);
+    assert.equal(error.worse.length, 1);
+    return true;
+  });
+  assert.deepEqual(world.received, []);
+});
+
+test("better terms that she agrees to while a batch is made hold for it", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.open({
+    words: (reports) => {
+      void client.agree({ ...TERMS, reports: 1 });
+      return systemWords(reports);
+    },
+  });
+  t.after(() => client.close());
+  assert.equal((await client.sync()).outcome, "paused");
+  assert.deepEqual([world.received, (await client.status()).spent], [[], 0]);
+  await assert.rejects(client.sync(), TermsError);
 });
 
 test("better terms are taken and do not become the bound", async (t) => {

@@ -2,7 +2,7 @@
  * What the page and its worker say to each other. The page asks, the worker answers each question
  * once, and tells of its own accord what has changed.
  */
-import type { LeftDevice, Manifest } from "sottovoce-client";
+import type { LeftDevice, Manifest, Terms } from "sottovoce-client";
 
 /** A film, ready to be shown. */
 export interface Film {
@@ -30,8 +30,8 @@ export interface Trouble {
   kind: "untrusted" | "terms" | "storage" | "refused" | "unavailable";
   /** What happened, in a sentence or two. */
   text: string;
-  /** For `terms`: everything that would be worse. */
-  worse: readonly string[];
+  /** For `terms`: everything that would be worse, and what she would agree to. */
+  terms: { worse: readonly string[]; asked: Terms } | null;
 }
 
 /** All that the page shows, but for the batch and the curve. */
@@ -74,10 +74,10 @@ export type Request =
   | { kind: "search"; text: string }
   | { kind: "add"; id: string }
   | { kind: "remove"; id: string }
-  | { kind: "agree"; limit: number }
+  | { kind: "agree"; terms: Terms; limit: number }
   | { kind: "takePart"; on: boolean }
   | { kind: "setLimit"; limit: number }
-  | { kind: "acceptTerms" }
+  | { kind: "acceptTerms"; terms: Terms }
   | { kind: "forget" };
 
 /** What each question is answered with. */

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import test, { type TestContext } from "node:test";
+import { type Terms, termsOf } from "../../client/src/terms.js";
 import { item } from "../../client/test/published.js";
 import { COST, DAY, World } from "../../client/test/world.js";
 import { connect, Failed } from "../src/connection.js";
@@ -24,6 +25,12 @@ async function begin(context: TestContext, panel: unknown = null) {
     return last?.kind === "curve" ? last.curve : undefined;
   };
   return { world, session, events, state, curve };
+}
+
+/** The terms that the question shows her. */
+function shown({ manifest }: State): Terms {
+  assert.ok(manifest);
+  return termsOf(manifest);
 }
 
 test("before she says yes nothing is sent, and suggestions are there", async (context) => {
@@ -54,7 +61,7 @@ test("a yes is one batch for an epoch, and a pause stops the next", async (conte
   const { world, session, state, events } = await begin(context);
   await session.look();
   await session.add(item(3));
-  await session.agree(COST * 2);
+  await session.agree(shown(state()), COST * 2);
   await session.look();
   await session.look();
   assert.equal(world.received.length, 1);
@@ -73,7 +80,7 @@ test("a yes is one batch for an epoch, and a pause stops the next", async (conte
 test("the limit stops reporting in the client's words, and a new one counts from the next epoch", async (context) => {
   const { world, session, state } = await begin(context);
   await session.look();
-  await session.agree(COST / 2);
+  await session.agree(shown(state()), COST / 2);
   await session.look();
   assert.match(state().line, /lifetime limit does not allow another batch/u);
   assert.equal(world.received.length, 0);
@@ -89,17 +96,40 @@ test("worse terms are told, refused, and taken only when she agrees", async (con
   const { world, session, state } = await begin(context);
   await session.look();
   await session.add(item(3));
-  await session.agree(COST * 10);
+  await session.agree(shown(state()), COST * 10);
   await world.publish(2, { epsilon: 5, opens: 0, closes: 4_000_000 });
   const looked = await session.look();
   assert.equal(looked.failures, 1);
   assert.equal(state().trouble?.kind, "terms");
-  assert.match(state().trouble?.worse[0] ?? "", /2\.5 to 5/u);
+  assert.match(state().trouble?.terms?.worse[0] ?? "", /2\.5 to 5/u);
   assert.equal(state().advice.length, 10);
   assert.equal(world.received.length, 0);
-  await session.acceptTerms();
+  const terms = state().trouble?.terms;
+  assert.ok(terms);
+  await session.acceptTerms(terms.asked);
   await session.look();
   assert.equal(state().trouble, null);
+  assert.equal(world.received.length, 1);
+});
+
+test("what she agrees to is what she was shown, not what was asked before or since", async (context) => {
+  const { world, session, state } = await begin(context);
+  const dear = { epsilon: 5, opens: 0, closes: 4_000_000 };
+  await world.publish(2, dear);
+  await session.look(); // she only looks: that is no yes
+  await world.publish(3, { ...dear, epsilon: 2.5 });
+  await session.look();
+  const terms = shown(state());
+  assert.equal(terms.epsilon, 2.5);
+  await world.publish(4, dear); // while the question stands open
+  await session.look();
+  assert.equal(state().trouble, null); // whoever has agreed to nothing cannot be cheated
+  await session.agree(terms, COST * 10);
+  await session.look();
+  assert.equal(state().trouble?.kind, "terms");
+  assert.equal(world.received.length, 0);
+  await world.publish(5, { ...dear, epsilon: 2.5 });
+  await session.look();
   assert.equal(world.received.length, 1);
 });
 
@@ -107,7 +137,7 @@ test("a bad signature is told, nothing is sent, and advice goes on", async (cont
   const { world, session, state } = await begin(context);
   await session.look();
   await session.add(item(3));
-  await session.agree(COST * 10);
+  await session.agree(shown(state()), COST * 10);
   world.manifest = world.manifest.map((byte, at) => (at === 5 ? byte ^ 1 : byte));
   await session.look();
   assert.equal(state().trouble?.kind, "untrusted");
@@ -119,7 +149,7 @@ test("forgetting leaves the ledger and nothing else, and stops taking part", asy
   const { session, state, events } = await begin(context);
   await session.look();
   await session.add(item(3));
-  await session.agree(COST * 10);
+  await session.agree(shown(state()), COST * 10);
   await session.look();
   await session.forget();
   assert.deepEqual([state().films, state().manifest, state().takingPart], [[], null, false]);
@@ -180,7 +210,7 @@ test("answers come to whoever asked, in any order, and failures with their words
   const heard: Event[] = [];
   const ask = connect(line, (event) => heard.push(event));
   const [one, two] = [ask({ kind: "search", text: "a" }), ask({ kind: "forget" })];
-  const trouble = { kind: "storage" as const, text: "full", worse: [] };
+  const trouble = { kind: "storage" as const, text: "full", terms: null };
   hear({ data: { kind: "failed", number: 2, trouble } });
   hear({ data: { kind: "curve", curve: { panel: null, points: [] } } });
   hear({ data: { kind: "answer", number: 1, value: [] } });

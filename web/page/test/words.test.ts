@@ -93,7 +93,7 @@ test("each error is told by what it means for her", () => {
   assert.equal(sentence("http://a/b: the proxy answered 404"), "The proxy answered 404.");
 });
 
-test("a change of terms is known by the client's own words, and listed", () => {
+test("a change of terms is listed, with what she would agree to", () => {
   const terms = { mechanism: "loudest", epsilon: 2.5, reports: 4, leastClients: 100 };
   const worse = { ...terms, epsilon: 5, leastClients: 10 };
   assert.throws(
@@ -101,8 +101,9 @@ test("a change of terms is known by the client's own words, and listed", () => {
     (error) => {
       const trouble = troubleOf(error);
       assert.equal(trouble.kind, "terms");
-      assert.equal(trouble.worse.length, 2);
-      assert.match(trouble.worse[0] ?? "", /^The budget of one report .* 2\.5 to 5\.$/u);
+      assert.equal(trouble.terms?.worse.length, 2);
+      assert.deepEqual(trouble.terms?.asked, worse);
+      assert.match(trouble.terms?.worse[0] ?? "", /^The budget of one report .* 2\.5 to 5\.$/u);
       return true;
     },
   );

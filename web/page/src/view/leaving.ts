@@ -1,5 +1,5 @@
 /** What leaves this device: the switch, the budget, every report, and the way out. */
-import type { LeftDevice } from "sottovoce-client";
+import { type LeftDevice, termsOf } from "sottovoce-client";
 import { h, say } from "../dom.js";
 import type { Ask, State } from "../messages.js";
 import { budgetView } from "./budget.js";
@@ -53,10 +53,11 @@ function switchView({ ask, begun }: LeavingOptions): View {
   const change = async () => {
     if (now === null || now.manifest === null) return;
     if (now.agreed) return void (await ask({ kind: "takePart", on: !now.takingPart }));
-    const limit = await askForConsent(now.manifest, now.spent);
+    const shown = now.manifest; // the epoch may change while she reads
+    const limit = await askForConsent(shown, now.spent);
     if (limit === null) return;
     begun();
-    await ask({ kind: "agree", limit });
+    await ask({ kind: "agree", terms: termsOf(shown), limit });
   };
   const button = h(
     "button",

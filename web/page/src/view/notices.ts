@@ -32,8 +32,9 @@ const OFFLINE = "Offline: recommendations go on, nothing is sent.";
 export function notices(options: NoticesOptions): Notices {
   let trouble: Trouble | null = null;
   const agree = async () => {
-    if (trouble === null || !(await askForNewTerms(trouble))) return;
-    await options.ask({ kind: "acceptTerms" });
+    const terms = trouble?.terms ?? null; // those that she is shown, whatever comes meanwhile
+    if (terms === null || !(await askForNewTerms(terms.worse))) return;
+    await options.ask({ kind: "acceptTerms", terms: terms.asked });
   };
   const title = h("strong", {});
   const text = h("span", { id: "alert-text" });

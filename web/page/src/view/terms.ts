@@ -2,7 +2,6 @@
 import type { Manifest } from "sottovoce-client";
 import { h } from "../dom.js";
 import { DEFAULT_EPOCHS, limitFor } from "../limits.js";
-import type { Trouble } from "../messages.js";
 import { oddsSentence, ratioSentence, togetherSentence } from "../odds.js";
 import { reportsText } from "../sentences.js";
 import { asked } from "./dialog.js";
@@ -66,7 +65,7 @@ export function crowdSentence(least: number): string {
 }
 
 /** Whether she agrees to terms that are worse than those she agreed to. */
-export function askForNewTerms({ worse }: Trouble): Promise<boolean> {
+export function askForNewTerms(worse: readonly string[]): Promise<boolean> {
   return asked({
     id: "new-terms-dialog",
     title: "Agree to the new terms?",

@@ -53,13 +53,13 @@ export class Desk {
       case "remove":
         return session.remove(request.id);
       case "agree":
-        return session.agree(request.limit);
+        return session.agree(request.terms, request.limit);
       case "takePart":
         return session.takePart(request.on);
       case "setLimit":
         return session.setLimit(request.limit);
       case "acceptTerms":
-        return session.acceptTerms();
+        return session.acceptTerms(request.terms);
       case "forget":
         return session.forget();
     }

@@ -2,7 +2,7 @@
  * The learning curve: every epoch's model, as it was published and signed, measured on the public
  * panel. Anybody can work it out; this device does so by itself and trusts nobody's number.
  */
-import type { Client, Manifest, Matrix } from "sottovoce-client";
+import { type Client, type Manifest, type Matrix, UntrustedError } from "sottovoce-client";
 import { hex } from "../hex.js";
 import type { Curve, Point } from "../messages.js";
 import { fits, hitRatio, type Panel, readPanel, type Solving, type Tested } from "./quality.js";
@@ -84,13 +84,19 @@ export class History {
   }
 
   async #measure(epoch: number): Promise<Measured | null> {
-    const edition = await this.#editions.edition(epoch);
+    const edition = await this.#editions.edition(epoch).catch(unbelievable);
     if (edition === null) return null;
     const { manifest, V } = edition;
     const people = this.#panel?.people;
     const quality = people === undefined ? null : await inPortions(V, people, manifest);
     return { quality, reports: manifest.reports, previousReports: manifest.previousReports };
   }
+}
+
+/** A gap in the curve, as where an epoch is missing; whatever else fails is tried again later. */
+function unbelievable(error: unknown): null {
+  if (error instanceof UntrustedError) return null;
+  throw error;
 }
 
 /** Lets the worker answer questions in between: she may be searching. */

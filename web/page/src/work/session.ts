@@ -1,5 +1,12 @@
 /** One open client, and all that the page shows of it. */
-import { Client, type LeftDevice, type Manifest, type Status, type Synced } from "sottovoce-client";
+import {
+  Client,
+  type LeftDevice,
+  type Manifest,
+  type Status,
+  type Synced,
+  type Terms,
+} from "sottovoce-client";
 import type { Advice, Event, Film, Found, RequestOf, State, Trouble } from "../messages.js";
 import { stateLine } from "../sentences.js";
 import { FilmShelf } from "./films.js";
@@ -75,8 +82,9 @@ export class Session {
     await this.publish();
   }
 
-  /** She said yes: first how much, then the word to begin. */
-  async agree(limit: number): Promise<void> {
+  /** She said yes to what she was shown: to that and no more, up to a limit; then to begin. */
+  async agree(terms: Terms, limit: number): Promise<void> {
+    await this.#client.agree(terms);
     await this.#client.setLimit(limit);
     await this.takePart(true);
   }
@@ -95,9 +103,9 @@ export class Session {
     await this.publish();
   }
 
-  /** She agreed to terms that are worse than before. */
-  async acceptTerms(): Promise<void> {
-    await this.#client.learn({ acceptNewTerms: true });
+  /** She agreed to terms that are worse than before, those that she was shown. */
+  async acceptTerms(terms: Terms): Promise<void> {
+    await this.#client.agree(terms);
     this.#trouble = null;
     await this.publish();
   }
@@ -142,7 +150,9 @@ export class Session {
   }
 
   async #takeALook(): Promise<void> {
-    const manifest = await this.#client.learn();
+    const { limit } = await this.#client.status();
+    // Whoever has not said yes yet has no terms that could be broken, and sends nothing.
+    const manifest = await this.#client.learn({ acceptNewTerms: limit === 0 });
     void this.#history.extend(manifest);
     if ((await this.#client.status()).paused || this.#settled(manifest)) return;
     this.#trouble = null;

@@ -1,14 +1,20 @@
 /** From what the client threw to what she is told. */
-import { RefusedError, StoreError, UnavailableError, UntrustedError } from "sottovoce-client";
+import {
+  RefusedError,
+  StoreError,
+  TermsError,
+  UnavailableError,
+  UntrustedError,
+} from "sottovoce-client";
 import type { Trouble } from "../messages.js";
 
-const CHANGED_TERMS = /^the server changed its terms: (.+)\. Nothing is sent\./u;
 const ADVICE = "The page looks again by itself; if this stays, tell whoever runs this address.";
 const GOES_ON = "Recommendations go on with the last model that could be trusted.";
 
 /** Every error has words; which ones depends on what it means for her data. */
 export function troubleOf(error: unknown): Trouble {
   const said = error instanceof Error ? error.message : String(error);
+  if (error instanceof TermsError) return otherTerms(error);
   if (error instanceof UntrustedError) return untrusted(said);
   if (error instanceof UnavailableError) return trouble("unavailable", unavailable(said));
   if (error instanceof RefusedError) {
@@ -23,12 +29,12 @@ export function retryAfterOf(error: unknown): number | null {
   return error instanceof UnavailableError ? (error.retryAfter ?? null) : null;
 }
 
+function otherTerms({ worse, asked }: TermsError): Trouble {
+  const text = `They are not those that you agreed to. Nothing was sent. ${GOES_ON}`;
+  return { kind: "terms", text, terms: { worse: worse.map(sentence), asked } };
+}
+
 function untrusted(said: string): Trouble {
-  const worse = CHANGED_TERMS.exec(said)?.[1]?.split("; ") ?? [];
-  if (worse.length > 0) {
-    const text = `They are not those that you agreed to. Nothing was sent. ${GOES_ON}`;
-    return { kind: "terms", text, worse: worse.map(sentence) };
-  }
   const nothing = /nothing (?:is|was)\s+sent/iu.test(said) ? "" : " Nothing was sent.";
   return trouble("untrusted", `${sentence(said)}${nothing} ${GOES_ON} ${ADVICE}`);
 }
@@ -40,7 +46,7 @@ function unavailable(said: string): string {
 }
 
 function trouble(kind: Trouble["kind"], text: string): Trouble {
-  return { kind, text, worse: [] };
+  return { kind, text, terms: null };
 }
 
 /** With a capital in front and a full stop behind, and without the address that was asked. */
