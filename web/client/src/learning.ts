@@ -117,7 +117,11 @@ export class Learning {
 /** The settings with this manifest as the newest; refuses an older one, and worse terms. */
 function agreedTo(known: Settings, signed: SignedManifest, acceptNewTerms: boolean): Settings {
   checkOrder(known.newest, signed);
-  const terms = agreed(known.terms, termsOf(signed.manifest), acceptNewTerms);
+  const asked = termsOf(signed.manifest);
+  // Whoever has not been asked has no terms that could be broken. It is read here, in the transaction
+  // that stores: her yes may have come while this manifest was on its way.
+  const unasked = known.askFirst && known.terms === null;
+  const terms = unasked ? null : agreed(known.terms, asked, acceptNewTerms);
   return { ...known, terms, newest: { epoch: signed.manifest.epoch, hash: toHex(signed.hash) } };
 }
 

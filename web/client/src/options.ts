@@ -17,6 +17,11 @@ export interface ClientOptions {
   limit: number;
   /** Whether reporting is off; counts at the first open only, then `pause` does. Default: false. */
   paused?: boolean;
+  /**
+   * Whether terms are pinned by `agree` alone, and nothing is reported before; counts at the first
+   * open only. Default: false, the first manifest's terms are pinned.
+   */
+  askFirst?: boolean;
   /** Of the database. Default: "sottovoce". */
   name?: string;
   /** Unix seconds. */
@@ -50,6 +55,7 @@ export function beginningOf(options: ClientOptions, time: number): Beginning {
     since: new Date(time * 1000).toISOString().slice(0, 10),
     limit: checkedLimit(options.limit),
     paused: options.paused ?? false,
+    askFirst: options.askFirst ?? false,
   };
 }
 

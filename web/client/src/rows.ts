@@ -17,6 +17,8 @@ export interface Settings {
   limit: number;
   /** Whether nothing is to leave. */
   paused: boolean;
+  /** Whether only `agree` pins terms. */
+  askFirst: boolean;
   /** What she agreed to; null before the first manifest. */
   terms: Terms | null;
   /** The last manifest accepted; it is public and survives `forget`. */

@@ -10,7 +10,7 @@ import type { Settings } from "./rows.js";
 const MANIFEST = "manifest";
 
 /** What a client begins with. */
-export type Beginning = Pick<Settings, "proxy" | "key" | "since" | "limit" | "paused">;
+export type Beginning = Pick<Settings, "proxy" | "key" | "since" | "limit" | "paused" | "askFirst">;
 
 /** The client's memory. Nothing of it is kept in variables: another tab may have changed it. */
 export class Store {

@@ -189,8 +189,8 @@ function judged(
   if (settings.paused || waiting !== undefined) {
     return "paused"; // a batch of another epoch still waits only if its owner said so
   }
-  if (settings.terms !== null && brokenBy(settings.terms, termsOf(manifest)).length > 0) {
-    return "paused"; // she agreed to better ones while this was learnt: the next sync tells her
+  if (settings.terms === null || brokenBy(settings.terms, termsOf(manifest)).length > 0) {
+    return "paused"; // she was not asked yet, or agreed to better terms while this was learnt
   }
   if (!asksForReports(manifest, now)) {
     return "not open";

@@ -26,7 +26,7 @@ test("forgetting leaves settings and charges, and no trace of an item", async (t
   assert.deepEqual(paid, before.charges);
   assert.deepEqual(settings, before.settings);
   assert.deepEqual(Object.keys(settings?.[0] as object).sort(), [
-    ...["key", "limit", "newest", "only", "paused", "proxy", "since", "terms"],
+    ...["askFirst", "key", "limit", "newest", "only", "paused", "proxy", "since", "terms"],
   ]);
   await client.record([item(9)]);
   // Nor of how much there was.

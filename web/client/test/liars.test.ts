@@ -186,6 +186,22 @@ test("what she agreed to is the bound, whatever manifests said before", async (t
   assert.deepEqual(world.received, []);
 });
 
+test("whoever is asked first is bound by her yes alone, also to what was on its way then", async (t) => {
+  const world = await World.begin(t);
+  const dear = { epsilon: 5, opens: 0, closes: 4_000_000 };
+  await world.publish(2, dear);
+  const client = await world.open({ askFirst: true });
+  t.after(() => client.close());
+  assert.equal((await client.sync()).outcome, "paused");
+  assert.equal((await client.status()).terms, null);
+  await world.publish(3, dear);
+  const learning = client.learn();
+  await client.agree(TERMS);
+  await assert.rejects(learning, TermsError);
+  await assert.rejects(client.sync(), TermsError);
+  assert.deepEqual([world.received, (await client.status()).terms], [[], TERMS]);
+});
+
 test("better terms that she agrees to while a batch is made hold for it", async (t) => {
   const world = await World.begin(t);
   const client = await world.open({

@@ -11,7 +11,12 @@ import { Session } from "../src/work/session.js";
 async function begin(context: TestContext, panel: unknown = null) {
   const world = await World.begin(context);
   const events: Event[] = [];
-  const client = await world.open({ limit: 0, paused: true, sleep: async () => {} });
+  const client = await world.open({
+    limit: 0,
+    paused: true,
+    askFirst: true,
+    sleep: async () => {},
+  });
   context.after(() => client.close());
   const tools = { clock: () => world.now, panel: async () => panel };
   const session = new Session(client, (event) => events.push(event), tools);

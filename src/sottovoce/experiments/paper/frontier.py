@@ -75,7 +75,7 @@ def draw(scale: Scale, store: Store, figure: Figure) -> None:
         axes.grid(alpha=0.3)
     panels[0].set_ylabel("HR@10")
     handles = panels[0].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside lower center", ncols=6)
+    figure.legend(*handles, loc="outside lower center", ncols=4)
 
 
 def _points(scale: Scale, reader: Reader) -> list[Point]:

@@ -55,7 +55,7 @@ export class Session {
     this.#history = new History(client, (curve) => tell({ kind: "curve", curve }), tools.panel);
   }
 
-  /** Until she says yes, a limit of 0 and a pause both stand before the first report. */
+  /** Until she says yes there are no terms to report on, a limit of 0, and a pause. */
   static async open(request: RequestOf<"open">, tell: (event: Event) => void): Promise<Session> {
     const { proxy, key, name } = request;
     let session: Session | null = null;
@@ -64,7 +64,7 @@ export class Session {
       await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
     };
     session = new Session(
-      await Client.open({ proxy, key, name, limit: 0, paused: true, sleep }),
+      await Client.open({ proxy, key, name, limit: 0, paused: true, askFirst: true, sleep }),
       tell,
     );
     return session;
@@ -150,9 +150,7 @@ export class Session {
   }
 
   async #takeALook(): Promise<void> {
-    const { limit } = await this.#client.status();
-    // Whoever has not said yes yet has no terms that could be broken, and sends nothing.
-    const manifest = await this.#client.learn({ acceptNewTerms: limit === 0 });
+    const manifest = await this.#client.learn();
     void this.#history.extend(manifest);
     if ((await this.#client.status()).paused || this.#settled(manifest)) return;
     this.#trouble = null;
@@ -231,6 +229,6 @@ export class Session {
   }
 }
 
-function standingOf({ manifest, limit, paused }: Status) {
-  return { manifest, agreed: limit > 0, takingPart: !paused };
+function standingOf({ manifest, terms, paused }: Status) {
+  return { manifest, agreed: terms !== null, takingPart: !paused };
 }
