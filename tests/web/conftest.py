@@ -1,0 +1,108 @@
+"""A browser and a system for every module; tests that need a browser are left out without one."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.web import chromium
+from tests.web.system import System, running
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Playwright
+
+    from tests.web.chromium import Trap
+    from tests.web.visitor import Visitor
+
+    Visit = Callable[..., Visitor]
+
+REQUIRED = "SOTTOVOCE_REQUIRE_BROWSER"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """All tests that are left out for one reason are left out here: one line in the summary."""
+    report = yield
+    if report.skipped and isinstance(report.longrepr, tuple):
+        reason = report.longrepr[2]
+        report.longrepr = (str(Path(__file__).parent), 1, reason)
+    return report
+
+
+@pytest.fixture(scope="module")
+def playwright() -> Iterator[Playwright]:
+    """Not for a whole session: while it runs, no other test of this process can run a loop."""
+    lacking = chromium.missing()
+    if lacking is not None:
+        left_out = f"left out: every test of the page in a real browser ({lacking})"
+        (pytest.fail if os.environ.get(REQUIRED) == "1" else pytest.skip)(left_out)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def trap() -> Iterator[Trap]:
+    with chromium.trap() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def browser(playwright: Playwright) -> Iterator[Browser]:
+    browser = chromium.launch(playwright.chromium)
+    yield browser
+    browser.close()
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    """In memory where there is any: databases here sync thousands of small files."""
+    memory = Path("/dev/shm")
+    base = memory if os.access(memory, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="sottovoce-web-", dir=base) as made:
+        yield Path(made)
+
+
+@pytest.fixture(scope="module")
+def whole_system(browser: Browser, folder: Path) -> Iterator[System]:
+    """After the browser: without one there is nothing to start."""
+    with running(folder) as system:
+        yield system
+
+
+@pytest.fixture
+def system(whole_system: System) -> System:
+    """Honest, and with nothing heard yet."""
+    whole_system.front.begin()
+    return whole_system
+
+
+@pytest.fixture
+def visit(browser: Browser, system: System, trap: Trap) -> Iterator[Visit]:
+    """Makes visitors with fresh profiles; whatever a test is about, their browsers kept quiet."""
+    from tests.web.visitor import Visitor
+
+    with ExitStack() as opened:
+
+        def make(**options: Any) -> Visitor:
+            context = opened.enter_context(chromium.fresh_profile(browser, trap, **options))
+            visitors.append(Visitor(context, system.front, trap))
+            return visitors[-1]
+
+        visitors: list[Visitor] = []
+        yield make
+        for each in visitors:
+            each.check()
+
+
+@pytest.fixture
+def visitor(visit: Visit) -> Visitor:
+    """One of them."""
+    return visit()

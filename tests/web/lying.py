@@ -1,0 +1,37 @@
+"""Where lies begin, and what must be true after any of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.web.front import instead
+
+if TYPE_CHECKING:
+    from sottovoce.protocol import SignedManifest
+    from tests.web.system import System
+    from tests.web.visitor import Visitor
+
+MANIFEST, MODELS, CATALOGUES = "/v1/manifest", "/v1/models/", "/v1/catalogues/"
+
+
+def in_a_new_epoch(visitor: Visitor, system: System) -> SignedManifest:
+    """She took part in the epoch before; in this one her reports are due, but not seen yet."""
+    before = system.signed()
+    visitor.taking_part(before.manifest.epoch, "toy story", "fargo")
+    system.front.lies[MANIFEST] = instead(before.encode())
+    system.turn()
+    return before
+
+
+def unmoved(visitor: Visitor, system: System, before: SignedManifest, advice: list[str]) -> None:
+    """One batch, one charge, and recommendations from the last model that could be trusted."""
+    visitor.looks_again()
+    assert len(system.front.batches()) == 1
+    assert len(visitor.charges()) == 1
+    assert visitor.spent() == before.manifest.epsilon * before.manifest.reports
+    assert visitor.advice() == advice
+    visitor.choose("inception")
+    visitor.until(lambda: visitor.advice() != advice, "recommendations go on")
+    assert len(visitor.advice()) == 10
+    (settings,) = visitor.stored()["settings"]
+    assert settings["terms"]["reports"] == before.manifest.reports

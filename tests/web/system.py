@@ -1,0 +1,211 @@
+"""A real server and a real proxy over real HTTP; beats by hand: epochs turn when told to."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from sottovoce import proxy as proxies
+from sottovoce import server as servers
+from sottovoce.cli.server import items_of
+from sottovoce.client.learning import Edition
+from sottovoce.client.recommending import recommendations
+from sottovoce.client.reporting import make_batch
+from sottovoce.data import synthetic_people
+from sottovoce.experiments.live.panel import invented_panel
+from sottovoce.mechanism import os_words
+from sottovoce.protocol import (
+    Catalogue,
+    Manifest,
+    SignedManifest,
+    decode_items,
+    open_reports,
+    public_key_of,
+)
+from sottovoce.proxy import HttpUpstream, Page, Proxy
+from sottovoce.server import InProcess, Server, Training
+from tests.proxy.world import settings as proxy_settings
+from tests.server.world import KEYS, SECRETS, make_settings
+from tests.web.front import Front, served
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sottovoce.protocol.panel import Panel
+    from sottovoce.server.store import Epoch
+
+PROXY = "east"
+HOUR = 3_600
+LEAST = 3
+
+
+class System:
+    """One training on invented people. `turn` ends an epoch and opens the next."""
+
+    def __init__(
+        self, folder: Path, opened: ExitStack, *, films: int = 120, reports: int = 20, people: int
+    ):
+        self._opened = opened
+        self.rows = _histories(people, films)
+        self.catalogue = _write_catalogue(folder, people, films)
+        self.panel = _write_panel(folder, people, films, self.catalogue)
+        training = Training(preset="loudest", reports=reports, epochs=1000)
+        settings = make_settings(
+            folder,
+            f"sqlite:///{folder / 'server.sqlite'}",
+            training=training,
+            epoch_seconds=HOUR,
+            least_clients=LEAST,
+        )
+        settings = replace(settings, proxies={PROXY: settings.proxies[PROXY]})
+        self.store = servers.Store(settings.database)
+        opened.callback(self.store.close)
+        self.server = Server(self.store, KEYS, settings, clock=time.time, opener=InProcess())
+        self._beat_server = _by_hand(self.server)
+        self._beat_server()
+        self.server_url = opened.enter_context(served(servers.build_app(self.server, settings)))
+        self.front = self._proxy(folder / "proxy", folder / "panel.json")
+
+    def _proxy(self, folder: Path, panel: Path) -> Front:
+        settings = proxy_settings(
+            folder,
+            verification_key=KEYS.verification_key.hex(),
+            chunk_reports=1000,
+            keep_models=61,
+            page=Page(serve=True, panel=panel),
+        )
+        store = self._opened.enter_context(proxies.Store.open(folder))
+        http = self._opened.enter_context(httpx.Client(trust_env=False))
+        self.proxy = Proxy(store, HttpUpstream(http, self.server_url, SECRETS[PROXY]), settings)
+        self._beat_proxy = _by_hand(self.proxy)
+        front = Front(proxies.build_app(self.proxy, settings))
+        front.url = self._opened.enter_context(served(front))
+        self._beat_proxy()
+        return front
+
+    @property
+    def url(self) -> str:
+        return self.front.url
+
+    def signed(self) -> SignedManifest:
+        """What the proxy shows, as the server signed it."""
+        signed = self.proxy.manifest()
+        assert signed is not None
+        return signed
+
+    def published_of(self, epoch: int) -> bytes:
+        """The signed manifest of this or an earlier epoch."""
+        found = self.proxy.manifest_of(epoch)
+        assert found is not None
+        return found
+
+    def _edition(self, signed: SignedManifest) -> Edition:
+        """As a Python client holds it."""
+        manifest = signed.manifest
+        model = self.proxy.model(manifest.model)
+        assert model is not None
+        V = decode_items(model, manifest.items, manifest.factors)
+        return Edition(signed, V, self.catalogue)
+
+    def cost(self) -> float:
+        """Of one epoch."""
+        manifest = self.signed().manifest
+        return manifest.epsilon * manifest.reports
+
+    def turn(self, *, report: bool = True) -> Epoch:
+        """Everybody reports, the epoch ends, is counted and applied; how it ended."""
+        epoch = self.signed().manifest.epoch
+        if report:
+            edition = self._edition(self.signed())
+            for rows in self.rows:
+                self.proxy.accept(make_batch(edition, rows, os_words, os.urandom).batch)
+        self.server.close_epoch()
+        self._beat_proxy()
+        self._beat_server()
+        self._beat_proxy()
+        assert self.signed().manifest.epoch == epoch + 1
+        with self.store.read() as transaction:
+            over = transaction.epoch(epoch)
+        assert over is not None
+        assert over.state == "applied"
+        return over
+
+    def private_key(self, epoch: int) -> bytes:
+        """Of an epoch that is still open: afterwards it is gone."""
+        with self.store.read() as transaction:
+            wrapped = transaction.wrapped_key(epoch)
+        assert wrapped is not None
+        key = KEYS.unwrap(epoch, wrapped)
+        assert public_key_of(key) == self.signed().manifest.public_key
+        return key
+
+    def opened(self, batch: bytes) -> list[int]:
+        """The plain reports of a batch of the open epoch, in its order."""
+        signed = self.signed()
+        assert batch[:4] == b"SVB1"
+        assert int.from_bytes(batch[4:8], "little") == signed.manifest.epoch
+        assert batch[8:40] == signed.hash
+        key = self.private_key(signed.manifest.epoch)
+        directions = signed.manifest.build().n_directions
+        opened = open_reports(batch[56:], key, signed.hash, directions)
+        assert opened.undecodable == 0
+        return [int(report) for report in opened.reports]
+
+    def recommended(self, films: list[str]) -> list[tuple[str, str | None]]:
+        """What the Python client recommends, and the film that speaks for it most."""
+        return self.recommended_by(self.signed(), films)
+
+    def recommended_by(
+        self, signed: SignedManifest, films: list[str]
+    ) -> list[tuple[str, str | None]]:
+        """The same from an earlier model."""
+        edition = self._edition(signed)
+        found = recommendations(edition, edition.rows_of(films), 10)
+        return [(each.id, each.because.id if each.because else None) for each in found]
+
+    def signed_with(self, **changes: Any) -> bytes:
+        """Another manifest than the present one, signed with the server's true key."""
+        manifest: Manifest = replace(self.signed().manifest, **changes)
+        return SignedManifest.make(manifest, KEYS.signer).encode()
+
+
+def _by_hand(part: Any) -> Callable[[], None]:
+    """The heartbeat of the application does nothing: tests say when a part beats."""
+    beat: Callable[[], None] = part.tick
+    part.tick = lambda: None
+    return beat
+
+
+def _histories(people: int, films: int) -> list[list[int]]:
+    histories = synthetic_people(people, films, 0).histories
+    return [histories[person].tolist() for person in range(people)]
+
+
+def _write_catalogue(folder: Path, people: int, films: int) -> Catalogue:
+    catalogue = Catalogue.of(items_of(synthetic_people(people, films, 0)))
+    (folder / "catalogue.json").write_bytes(catalogue.raw)
+    return catalogue
+
+
+def _write_panel(folder: Path, people: int, films: int, catalogue: Catalogue) -> Panel:
+    panel = invented_panel(f"synthetic:N={people},M={films},seed=0", catalogue)
+    assert panel is not None
+    (folder / "panel.json").write_bytes(panel.encode())
+    return panel
+
+
+@contextmanager
+def running(folder: Path, *, people: int = 24, **changes: Any) -> Iterator[System]:
+    """A system in which one epoch is over already, so that the model has learnt something."""
+    with ExitStack() as opened:
+        system = System(folder, opened, people=people, **changes)
+        system.turn()
+        system.front.begin()
+        yield system

@@ -1,0 +1,202 @@
+"""For everybody: axe-core finds nothing; small screens, large letters and keys alone will do."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.web.front import instead
+
+if TYPE_CHECKING:
+    from tests.web.conftest import Visit
+    from tests.web.system import System
+    from tests.web.visitor import Visitor
+
+AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
+WIDE, PHONE, NARROW = (1280, 800), (390, 844), (320, 640)
+ZOOMED = (WIDE[0] // 2, WIDE[1] // 2)
+"""At 200% a window has room for half as much."""
+VIEWS = [
+    pytest.param(WIDE, "light", id="wide light"),
+    pytest.param(WIDE, "dark", id="wide dark"),
+    pytest.param(PHONE, "light", id="phone light"),
+    pytest.param(NARROW, "dark", id="narrow dark"),
+]
+STOPS = """
+() => {
+  const wanted = "button, input, summary, a[href], [tabindex='0']";
+  const found = [...document.querySelectorAll(wanted)].filter((each) =>
+    !each.disabled && each.checkVisibility() && (each.type !== "radio" || each.checked));
+  found.forEach((each, at) => { each.dataset.stop = String(at); });
+  return found.length;
+}
+"""
+FOCUSED = """
+() => {
+  const active = document.activeElement;
+  const drawn = [active, active.nextElementSibling].filter((each) => each !== null);
+  return {
+    stop: active.dataset.stop ?? null,
+    outlined: drawn.some((each) => {
+      const { outlineStyle, outlineWidth } = getComputedStyle(each);
+      return outlineStyle !== "none" && Number.parseFloat(outlineWidth) >= 2;
+    }),
+    inside: active.closest("dialog")?.id ?? null,
+    what: active.outerHTML.slice(0, 120),
+  };
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def axe(playwright: object) -> str:
+    if not AXE.exists():
+        if os.environ.get("SOTTOVOCE_REQUIRE_BROWSER") == "1":
+            pytest.fail("axe-core is missing: npm ci in web/")
+        pytest.skip("left out: axe-core on the page (needs `npm ci` in web/)")
+    return AXE.read_text()
+
+
+def violations(visitor: Visitor, axe: str) -> list[str]:
+    """What axe-core finds, each with the elements."""
+    visitor.page.evaluate(f"() => {{ {axe} }}")
+    found: list[dict[str, Any]] = visitor.page.evaluate(
+        "async () => (await axe.run({ resultTypes: ['violations'] })).violations"
+    )
+    return [f"{each['id']}: {[node['target'] for node in each['nodes']]}" for each in found]
+
+
+def sized(visit: Visit, size: tuple[int, int], scheme: str = "light") -> Visitor:
+    return visit(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
+
+
+@pytest.mark.parametrize(("size", "scheme"), VIEWS)
+def test_axe_finds_no_violation(
+    size: tuple[int, int], scheme: str, visit: Visit, system: System, axe: str
+) -> None:
+    visitor = sized(visit, size, scheme).open()
+    visitor.says("#learning", "How good the model is")
+    assert violations(visitor, axe) == []
+    visitor.choose("toy story", "fargo")
+    visitor.until(lambda: len(visitor.advice()) == 10, "ten films")
+    visitor.at("#search").focus()
+    visitor.page.keyboard.type("star")
+    visitor.page.keyboard.press("ArrowDown")
+    visitor.expect("#search-results").to_be_visible()
+    assert violations(visitor, axe) == []
+    visitor.page.keyboard.press("Escape")
+    visitor.at("#take-part").click()
+    visitor.expect("#terms-dialog").to_be_visible()
+    assert violations(visitor, axe) == []
+    visitor.at("#terms-dialog-yes").click()
+    visitor.sees_left(system.signed().manifest.epoch)
+    visitor.at("#reports tbody button").first.click()
+    visitor.at("#limit-change summary").click()
+    visitor.at("#curve-table summary").click()
+    assert violations(visitor, axe) == []
+    visitor.at("#forget").click()
+    visitor.expect("#forget-dialog").to_be_visible()
+    assert violations(visitor, axe) == []
+
+
+def test_axe_finds_no_violation_in_bad_news(visit: Visit, system: System, axe: str) -> None:
+    visitor = sized(visit, PHONE)
+    visitor.taking_part(system.signed().manifest.epoch, "fargo")
+    worse = system.signed_with(epoch=system.signed().manifest.epoch + 1, reports=21)
+    system.front.lies = {"/v1/manifest": instead(worse)}
+    visitor.says("#alert", "The server wants other terms.")
+    assert violations(visitor, axe) == []
+    visitor.at("#accept-terms").click()
+    visitor.expect("#new-terms-dialog").to_be_visible()
+    assert violations(visitor, axe) == []
+    visitor.page.keyboard.press("Escape")
+    visitor.context.set_offline(True)
+    visitor.says("#status", "Offline")
+    assert violations(visitor, axe) == []
+
+
+@pytest.mark.parametrize("size", [NARROW, PHONE, ZOOMED], ids=["320", "phone", "200%"])
+def test_nothing_is_cut_off_or_scrolls_sideways(
+    size: tuple[int, int], visit: Visit, system: System
+) -> None:
+    visitor = sized(visit, size)
+
+    def fits() -> None:
+        wide = visitor.page.evaluate(
+            "() => { const { scrollWidth, clientWidth } = document.documentElement;"
+            " return [scrollWidth, clientWidth]; }"
+        )
+        assert wide[0] <= wide[1] == size[0]
+
+    visitor.open()
+    fits()
+    visitor.choose("harry potter", "raiders")
+    visitor.at("#take-part").click()
+    fits()
+    box = visitor.at("#terms-dialog-yes").bounding_box()
+    assert box is not None
+    visitor.at("#terms-dialog-yes").click()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= size[0]
+    visitor.sees_left(system.signed().manifest.epoch)
+    visitor.at("#reports tbody button").first.click()
+    visitor.at("#curve-table summary").click()
+    visitor.expect("#reports tr.whole").to_have_count(1)
+    fits()
+
+
+def test_tab_reaches_every_control_and_shows_where_it_is(visitor: Visitor, system: System) -> None:
+    visitor.taking_part(system.signed().manifest.epoch, "toy story", "fargo")
+    visitor.expect("#reports tbody tr").to_have_count(20)
+    visitor.switch()  # nothing moves from here on
+    visitor.is_on(on=False)
+    visitor.until(lambda: len(visitor.advice()) == 10, "ten films")
+    stops = visitor.page.evaluate(STOPS)
+    assert stops > 20 + 10 + 2 + 5
+    visitor.page.evaluate("document.activeElement.blur()")
+    reached = []
+    for _ in range(stops + 2):  # once round, over the end of the page
+        visitor.page.keyboard.press("Tab")
+        focused = visitor.page.evaluate(FOCUSED)
+        assert focused["outlined"] or focused["what"].startswith("<body"), focused["what"]
+        reached.append(focused["stop"])
+    missed = set(map(str, range(stops))) - set(reached)
+    assert not missed, visitor.page.evaluate(
+        "(missed) => missed.map((at) => document.querySelector(`[data-stop='${at}']`).outerHTML)",
+        sorted(missed),
+    )
+
+
+@pytest.mark.parametrize("opener", ["take-part", "forget"])
+def test_a_dialog_takes_the_focus_keeps_it_and_gives_it_back(
+    opener: str, visitor: Visitor, system: System
+) -> None:
+    dialog = {"take-part": "terms-dialog", "forget": "forget-dialog"}[opener]
+    visitor.open()
+    visitor.at(f"#{opener}").focus()
+    visitor.page.keyboard.press("Enter")
+    visitor.expect(f"#{dialog}").to_be_visible()
+    assert visitor.page.evaluate(FOCUSED)["inside"] == dialog
+    for _ in range(8):
+        visitor.page.keyboard.press("Tab")
+        focused = visitor.page.evaluate(FOCUSED)
+        assert focused["inside"] == dialog or "<body" in focused["what"], focused
+    visitor.page.keyboard.press("Escape")
+    visitor.expect(f"#{dialog}").to_have_count(0)
+    visitor.expect(f"#{opener}").to_be_focused()
+    visitor.is_on(on=False)
+
+
+def test_focus_stays_near_when_what_had_it_goes(visitor: Visitor, system: System) -> None:
+    visitor.open()
+    visitor.choose("toy story", "fargo", "inception")
+    visitor.at("#films > li[data-id='608'] button").press("Enter")
+    visitor.expect("#films > li").to_have_count(2)
+    visitor.expect("#films > li[data-id='79132'] button").to_be_focused()
+    visitor.page.keyboard.press("Enter")
+    visitor.expect("#films > li[data-id='1'] button").to_be_focused()
+    visitor.page.keyboard.press("Enter")
+    visitor.expect("#search").to_be_focused()

@@ -1,0 +1,47 @@
+"""What is checked with Node: the unit tests of `web/`, and that the built page is of its sources.
+
+In one file, because both work in `web/`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+WEB = Path(__file__).parents[2] / "web"
+SECONDS = 600
+
+
+@pytest.fixture(autouse=True)
+def node() -> None:
+    """Left out where there is none."""
+    if shutil.which("npm") is None or not (WEB / "node_modules").exists():
+        left_out = "left out: the tests of web/, and whether the page is built from it (needs Node)"
+        (pytest.fail if os.environ.get("SOTTOVOCE_REQUIRE_BROWSER") == "1" else pytest.skip)(
+            left_out
+        )
+
+
+def run(*command: str) -> None:
+    done = subprocess.run(
+        command,
+        cwd=WEB,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-8000:]
+
+
+def test_the_page_in_the_package_is_what_web_builds() -> None:
+    run("node", "build.mjs", "--check")
+
+
+def test_the_unit_tests_of_web_pass() -> None:
+    run("npm", "test")

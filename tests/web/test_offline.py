@@ -1,0 +1,91 @@
+"""Without a network: recommendations go on, nothing is sent; with it again, all goes on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.web.system import System
+    from tests.web.visitor import Visitor
+
+
+def kept_for_offline(visitor: Visitor) -> None:
+    """The service worker has what it needs."""
+    visitor.until(
+        lambda: visitor.page.evaluate(
+            "async () => { const kept = await caches.keys();"
+            " return kept.length > 0 && (await (await caches.open(kept[0])).keys()).length >= 5"
+            " && navigator.serviceWorker.controller !== null; }"
+        ),
+        "the page to be kept",
+    )
+
+
+def away(visitor: Visitor) -> None:
+    """Chromium forgets to be offline for a worker that is new: so the way is cut as well."""
+    visitor.context.set_offline(True)
+    visitor.context.route("**/v1/**", lambda route: route.abort("internetdisconnected"))
+
+
+def test_offline_the_page_recommends_and_sends_nothing(visitor: Visitor, system: System) -> None:
+    first = system.signed().manifest.epoch
+    visitor.taking_part(first, "toy story")
+    kept_for_offline(visitor)
+    before = system.signed()
+    away(visitor)
+    visitor.says("#status", "Offline: recommendations go on, nothing is sent.")
+    system.turn()
+    heard = len(system.front.heard)
+
+    def sees(*films: str) -> None:
+        wanted = [film for film, _ in system.recommended_by(before, list(films))]
+        visitor.until(lambda: visitor.advice() == wanted, "recommendations")
+
+    visitor.choose("fargo")
+    sees("1", "608")
+    visitor.reload()
+    visitor.says("#status", "recommendations go on, nothing is sent")
+    assert visitor.films() == ["1", "608"]
+    sees("1", "608")
+    visitor.choose("inception")
+    sees("1", "608", "79132")
+    visitor.at("#films > li[data-id='608'] button").click()
+    sees("1", "79132")
+    visitor.says("#epoch", str(first))
+    assert visitor.spent() == system.cost()
+    assert [each.path for each in system.front.heard[heard:]] == []
+    visitor.context.unroute_all()
+    visitor.context.set_offline(False)
+    visitor.sees_left(first + 1)
+    visitor.expect("#status").to_be_empty()
+    assert [batch[4] for batch in system.front.batches()] == [first, first + 1]
+
+
+def test_a_server_that_is_away_is_as_good_as_no_network(visitor: Visitor, system: System) -> None:
+    """The browser thinks that it is online: the page finds out by itself."""
+    visitor.open()
+    visitor.choose("toy story")
+    kept_for_offline(visitor)
+    wanted = visitor.advice()
+    visitor.context.route("**", lambda route: route.abort("connectionrefused"))
+    visitor.page.goto(system.url)
+    visitor.ready()
+    visitor.says("#status", "cannot be reached", "Recommendations go on")
+    visitor.until(lambda: visitor.advice() == wanted, "the same recommendations")
+    visitor.context.unroute_all()
+    visitor.expect("#status").to_be_empty()
+
+
+def test_the_service_worker_keeps_the_page_alone(visitor: Visitor, system: System) -> None:
+    """Neither what the client fetches nor an address that somebody made up."""
+    visitor.open()
+    kept_for_offline(visitor)
+    visitor.reload()
+    visitor.looks_again()
+    kept = visitor.page.evaluate(
+        "async () => { const found = []; for (const name of await caches.keys())"
+        " for (const { url } of await (await caches.open(name)).keys())"
+        " found.push(new URL(url).pathname); return found.sort(); }"
+    )
+    own = {"/", "/page/icon.svg", "/page/page.js", "/page/style.css", "/page/worker.js"}
+    assert set(kept) - {"/page/panel.json"} == own

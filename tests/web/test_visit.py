@@ -1,0 +1,182 @@
+"""A first visit: films chosen with the keyboard alone, recommendations worked out in the page."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+import httpx
+
+from tests.web.front import refuse
+
+if TYPE_CHECKING:
+    from tests.web.conftest import Visit
+    from tests.web.system import System
+    from tests.web.visitor import Visitor
+
+TOY_STORY, PULP_FICTION, FARGO, MATRIX = "1", "296", "608", "2571"
+
+
+def sees(visitor: Visitor, system: System, films: list[str]) -> None:
+    """Ten films, those of the Python client in its order, each with a reason that she gave."""
+    expected = system.recommended(films)
+    wanted = [film for film, _ in expected]
+    visitor.until(lambda: visitor.advice() == wanted, f"{wanted}, not {visitor.advice()}")
+    assert not set(wanted) & set(films)
+    titles = {item.id: words(item.title) for item in system.catalogue.items}
+    for (_, because), shown in zip(expected, visitor.reasons(), strict=True):
+        assert because is not None
+        assert words(shown[0]) <= titles[because]
+        assert all(any(words(name) <= titles[film] for film in films) for name in shown)
+
+
+def words(title: str) -> set[str]:
+    """The Matrix is Matrix, The."""
+    return set(re.findall(r"\w+", title))
+
+
+def test_recommendations_are_those_of_the_python_client_and_follow_her_films(
+    visitor: Visitor, system: System
+) -> None:
+    visitor.open()
+    assert visitor.advice() == []
+    visitor.choose("toy story")
+    sees(visitor, system, [TOY_STORY])
+    visitor.choose("pulp fict", "matrix the")
+    sees(visitor, system, [TOY_STORY, PULP_FICTION, MATRIX])
+    assert visitor.films() == [TOY_STORY, PULP_FICTION, MATRIX]
+    visitor.at("#films > li[data-id='296'] button").press("Enter")
+    visitor.expect("#films > li").to_have_count(2)
+    sees(visitor, system, [TOY_STORY, MATRIX])
+    visitor.at("#recommendations > li").first.locator("button").press("Enter")
+    visitor.expect("#films > li").to_have_count(3)
+    assert visitor.films()[2] == system.recommended([TOY_STORY, MATRIX])[0][0]
+    sees(visitor, system, visitor.films())
+
+
+def test_a_film_can_be_chosen_by_arrows_among_several(visitor: Visitor, system: System) -> None:
+    visitor.open()
+    visitor.at("#search").focus()
+    visitor.page.keyboard.type("star wars")
+    visitor.expect("#search-results [role=option]").to_have_count(4)
+    visitor.page.keyboard.press("ArrowDown")
+    visitor.page.keyboard.press("ArrowDown")
+    visitor.expect("#search").to_have_attribute("aria-activedescendant", "search-result-1")
+    second = visitor.at("#search-result-1").get_attribute("data-id")
+    visitor.page.keyboard.press("Enter")
+    visitor.expect("#films > li").to_have_count(1)
+    assert visitor.films() == [second]
+    visitor.page.keyboard.type("zzzz")
+    visitor.expect("#search-results").to_be_hidden()
+    visitor.page.keyboard.press("Enter")
+    visitor.expect("#films > li").to_have_count(1)
+    visitor.page.keyboard.press("Escape")
+    visitor.expect("#search").to_have_value("")
+
+
+def test_what_was_typed_before_the_films_came_is_found_when_they_come(
+    visitor: Visitor, system: System
+) -> None:
+    system.front.lies = {"/v1/manifest": refuse(503)}
+    visitor.page.goto(system.url)
+    visitor.expect("#take-part").to_be_disabled()
+    visitor.at("#search").focus()
+    visitor.page.keyboard.type("toy story")
+    visitor.looks_again()
+    visitor.expect("#search-results").to_be_hidden()
+    system.front.lies = {}
+    visitor.expect("#search-results [role=option]").to_have_count(1)
+    visitor.page.keyboard.press("Enter")
+    visitor.expect("#films > li").to_have_count(1)
+
+
+def test_a_new_epoch_brings_its_model_by_itself(visitor: Visitor, system: System) -> None:
+    visitor.open()
+    visitor.choose("fargo")
+    sees(visitor, system, [FARGO])
+    system.turn()
+    visitor.expect("#epoch").to_have_text(str(system.signed().manifest.epoch))
+    sees(visitor, system, [FARGO])
+
+
+def test_nothing_that_she_types_or_chooses_leaves_and_nothing_is_sent_before_she_agrees(
+    visitor: Visitor, system: System
+) -> None:
+    visitor.open()
+    visitor.choose("shawshank")
+    visitor.at("#search").focus()
+    visitor.page.keyboard.type("kubrick")
+    system.turn()
+    visitor.expect("#epoch").to_have_text(str(system.signed().manifest.epoch))
+    visitor.looks_again()
+    said = b"\n".join(each.everything().lower() for each in system.front.heard)
+    assert b"/v1/manifest" in said
+    for typed in (b"shaw", b"redemption", b"kubrick", b"kub"):
+        assert typed not in said
+    assert system.front.batches() == []
+    assert visitor.charges() == []
+    visitor.says("#report-state", "You do not take part. Nothing leaves this device.")
+
+
+def test_every_file_of_the_page_comes_with_the_policy(system: System) -> None:
+    for path in ("/", "/page/page.js", "/page/worker.js", "/sw.js", "/page/panel.json"):
+        headers = httpx.get(system.url + path, trust_env=False).headers
+        policy = headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
+        assert "unsafe" not in policy
+        assert "*" not in policy
+        assert "connect-src 'self'" in policy
+        assert "require-trusted-types-for 'script'" in policy
+        assert headers["referrer-policy"] == "no-referrer"
+
+
+def test_the_policy_stops_what_a_smuggled_script_would_try(visit: Visit, system: System) -> None:
+    """And what a test that fails on any other request would see: the trap is not blind."""
+    visitor = visit()
+    visitor.open()
+    tried = visitor.page.evaluate(
+        "() => fetch('http://127.0.0.1:9/steal').then(() => 'sent', (error) => error.name)"
+    )
+    assert tried == "TypeError"
+    violations = visitor.page.evaluate("window.violations")
+    assert [each.split()[0] for each in violations] == ["connect-src"]
+    visitor.page.evaluate("window.violations = []")
+    assert any("violates the following Content Security Policy" in e for e in visitor.errors)
+    visitor.errors.clear()
+    visitor.requests[:] = [each for each in visitor.requests if "127.0.0.1:9" not in each.url]
+
+
+def test_light_and_dark_follow_the_device_until_she_says_otherwise(visit: Visit) -> None:
+    def background(visitor: Visitor) -> str:
+        found: str = visitor.page.evaluate(
+            "getComputedStyle(document.documentElement).backgroundColor"
+        )
+        return found
+
+    light, dark = visit(color_scheme="light"), visit(color_scheme="dark")
+    by_day, by_night = background(light.open()), background(dark.open())
+    assert by_day != by_night
+    light.page.emulate_media(color_scheme="dark")
+    assert background(light) == by_night
+    light.page.emulate_media(color_scheme="light")
+    light.at("#theme input[value=dark]").focus()
+    light.page.keyboard.press("Space")
+    assert background(light) == by_night
+    light.reload()
+    assert background(light) == by_night
+    assert light.at("#theme input[value=dark]").is_checked()
+    light.at("#theme input[value=auto]").check()
+    assert background(light) == by_day
+
+
+def test_what_a_page_stores_before_she_takes_part(visitor: Visitor, system: System) -> None:
+    visitor.open()
+    visitor.choose("fargo")
+    stored = visitor.stored()
+    assert [row["id"] for row in stored["items"]] == [FARGO]
+    assert stored["batches"] == stored["charges"] == stored["shown"] == []
+    (settings,) = stored["settings"]
+    assert (settings["paused"], settings["limit"]) == (True, 0)
+    others = {name: rows for name, rows in stored.items() if name not in ("items", "files")}
+    assert "Fargo" not in json.dumps(others)

@@ -1,0 +1,254 @@
+"""Somebody who visits the page: what she does and sees, and what her browser asked for."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from playwright.sync_api import expect
+
+from tests.web.visitor_scripts import DUMP, VIOLATIONS
+
+if TYPE_CHECKING:
+    from playwright.sync_api import (
+        BrowserContext,
+        ConsoleMessage,
+        Locator,
+        Page,
+        Request,
+    )
+    from playwright.sync_api._generated import LocatorAssertions
+
+    from tests.web.chromium import Trap
+    from tests.web.front import Heard, Site
+
+SECONDS = 30.0
+"""Every wait: machines are busy."""
+expect.set_options(timeout=SECONDS * 1000)
+GETS = re.compile(
+    r"/|/sw\.js|/page/(page\.js|worker\.js|style\.css|icon\.svg|panel\.json)|/v1/manifest"
+    r"|/v1/manifests/[1-9][0-9]*|/v1/(models|catalogues)/[0-9a-f]{64}"
+)
+NETWORK = re.compile(r"Failed to load resource|net::ERR_")
+"""What Chromium itself writes to the console about a request that failed."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table of reports."""
+
+    row: int
+    column: int
+    bit: int
+    sealed: str
+    """The beginning of the bytes that left, in hexadecimal."""
+    coin: str
+
+
+class Visitor:
+    """One browser profile with a page."""
+
+    def __init__(self, context: BrowserContext, front: Site, trap: Trap | None = None):
+        self.context = context
+        self.front = front
+        self._trap = trap
+        self.requests: list[Request] = []
+        self.errors: list[str] = []
+        context.set_default_timeout(SECONDS * 1000)
+        context.add_init_script(VIOLATIONS)
+        context.on("request", lambda request: self.requests.append(request))
+        context.on("console", self._hear)
+        context.on("weberror", lambda error: self.errors.append(str(error.error)))
+        self.page: Page = context.pages[0] if context.pages else context.new_page()
+
+    # What she does
+
+    def open(self) -> Visitor:
+        """Visit, and wait until the model is there."""
+        self.page.goto(self.front.url)
+        return self.ready()
+
+    def reload(self) -> Visitor:
+        self.page.reload()
+        return self.ready()
+
+    def ready(self) -> Visitor:
+        expect(self.at("#epoch")).not_to_be_empty()
+        return self
+
+    def another_tab(self) -> None:
+        """Look at a second one; the first stays open."""
+        self.page = self.context.new_page()
+        self.open()
+
+    def choose(self, *titles: str) -> None:
+        """With the keyboard alone."""
+        for title in titles:
+            count = len(self.films())
+            self.at("#search").focus()
+            self.page.keyboard.type(title)
+            option = self.at("#search-results [role=option]").first
+            expect(option).to_contain_text(title.split()[0], ignore_case=True)
+            self.page.keyboard.press("ArrowDown")
+            self.page.keyboard.press("Enter")
+            expect(self.at("#films > li")).to_have_count(count + 1)
+
+    def take_part(self, limit: float | None = None) -> None:
+        """Read, and say yes."""
+        self.at("#take-part").click()
+        if limit is not None:
+            self.at("#terms-limit").fill(str(limit))
+        self.at("#terms-dialog-yes").click()
+        self.is_on()
+
+    def switch(self) -> None:
+        """On or off, once she has agreed."""
+        self.at("#take-part").click()
+
+    def forget(self) -> None:
+        self.at("#forget").click()
+        self.at("#forget-dialog-yes").click()
+        expect(self.at("#films > li")).to_have_count(0)
+
+    # What she sees
+
+    def at(self, selector: str) -> Locator:
+        return self.page.locator(selector)
+
+    def expect(self, selector: str) -> LocatorAssertions:
+        """What is to be seen there, sooner or later."""
+        return expect(self.at(selector))
+
+    def is_on(self, on: bool = True) -> None:
+        expect(self.at("#take-part")).to_have_attribute("aria-checked", str(on).lower())
+
+    def films(self) -> list[str]:
+        return self._ids("#films > li")
+
+    def advice(self) -> list[str]:
+        return self._ids("#recommendations > li")
+
+    def reasons(self) -> list[list[str]]:
+        """The names of the films that speak for each recommendation."""
+        found: list[list[str]] = self.page.evaluate(
+            "() => [...document.querySelectorAll('#recommendations > li')].map((each) =>"
+            " [...each.querySelectorAll('.reason cite')].map((name) => name.innerText))"
+        )
+        return found
+
+    def _ids(self, selector: str) -> list[str]:
+        found: list[str] = self.page.evaluate(
+            "(selector) => [...document.querySelectorAll(selector)].map((each) => each.dataset.id)",
+            selector,
+        )
+        return found
+
+    def spent(self) -> float:
+        """As the meter says."""
+        return float(self.at("#budget").get_attribute("aria-valuenow") or "nan")
+
+    def rows(self) -> list[Row]:
+        """The table of reports."""
+        cells: list[list[str]] = self.page.evaluate(
+            "() => [...document.querySelectorAll('#reports tbody tr:not(.whole)')]"
+            ".map((row) => [...row.cells].map((cell) => cell.innerText.trim()))"
+        )
+        return [_row(each) for each in cells]
+
+    def says(self, selector: str, *words: str) -> None:
+        """All of these words are to be read there, sooner or later."""
+        for each in words:
+            expect(self.at(selector)).to_contain_text(each, ignore_case=True)
+
+    def sees_left(self, epoch: int) -> None:
+        """The state line says that this epoch's reports have left."""
+        self.says("#report-state", f"Epoch {epoch}: your", "left")
+
+    def taking_part(self, epoch: int, *titles: str) -> Visitor:
+        """Choose films, agree, and see the reports of this epoch leave."""
+        self.open()
+        self.choose(*titles)
+        self.take_part()
+        self.sees_left(epoch)
+        return self
+
+    def stored(self) -> dict[str, list[Any]]:
+        """Everything in the page's database, by object store."""
+        whole: dict[str, dict[str, list[Any]]] = self.page.evaluate(DUMP)
+        (ours,) = (stores for stores in whole.values() if stores)
+        return ours
+
+    def charges(self) -> list[Any]:
+        """What the ledger holds, by epoch."""
+        return sorted(self.stored()["charges"], key=lambda charge: int(charge["epoch"]))
+
+    # Waiting
+
+    def until(self, done: Callable[[], object], what: str) -> None:
+        """Look again and again, while the browser goes on."""
+        give_up = time.monotonic() + SECONDS
+        while not done():
+            assert time.monotonic() < give_up, f"waited too long for {what}"
+            self.page.wait_for_timeout(25)
+
+    def looks_again(self, times: int = 2) -> None:
+        """Until the page has asked for the manifest so many times more, and was answered."""
+        asked = self.front.asked("/v1/manifest")
+        self.until(lambda: self.front.asked("/v1/manifest") >= asked + times, "another look")
+
+    def leaves(self) -> None:
+        """Go away from the page, and wait until its worker, which dies slowly, says no more."""
+        self.page.goto("about:blank")
+        self.until(lambda: time.time() - self.front.heard[-1].at > 1, "silence")
+
+    # What her browser did
+
+    def _hear(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning") and not NETWORK.search(message.text):
+            self.errors.append(message.text)
+
+    def check(self) -> None:
+        """Nobody else was asked for anything, and nothing went where it must not."""
+        assert self._trap is None or self._trap.caught == []
+        for request in self.requests:
+            _check_address(request.url, self.front.url)
+        for heard in self.front.heard:
+            _check_heard(heard)
+        for page in self.context.pages:
+            assert page.evaluate("window.violations ?? []") == []
+        assert self.errors == []
+        assert self.context.cookies() == []
+
+
+def _row(cells: list[str]) -> Row:
+    _, direction, sign, sealed, coin = cells
+    found = re.fullmatch(r"row (\d+),\s+column (\d+)", direction)
+    assert found, direction
+    assert sign in ("+", "−"), sign
+    return Row(int(found[1]), int(found[2]), int(sign == "+"), sealed.rstrip("…"), coin)
+
+
+def _check_address(url: str, origin: str) -> None:
+    parts = urlsplit(url)
+    assert f"{parts.scheme}://{parts.netloc}" == origin, url
+    assert parts.query == parts.fragment == "", url
+
+
+def _check_heard(heard: Heard) -> None:
+    """No name, no cookie, no address of another page, and a body in a batch alone."""
+    told = {"cookie", "referer", "authorization", "from", "x-requested-with"} & set(heard.headers)
+    if heard.path == "/sw.js":  # the browser's own look for a newer one
+        told -= {"referer"}
+    assert not told, (heard.path, told)
+    assert heard.query == b"", heard.path
+    if heard.method == "POST":
+        assert heard.path == "/v1/batches"
+        assert heard.body[:4] == b"SVB1"
+    else:
+        assert heard.method == "GET"
+        assert GETS.fullmatch(heard.path), heard.path
+        assert heard.body == b""

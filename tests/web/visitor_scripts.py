@@ -1,0 +1,42 @@
+"""Lines of JavaScript that look into a page."""
+
+VIOLATIONS = """
+window.violations = [];
+document.addEventListener("securitypolicyviolation", (event) => {
+  window.violations.push(`${event.violatedDirective} ${event.blockedURI}`);
+});
+"""
+LISTEN = """
+window.told = [];
+window.Worker = class extends Worker {
+  constructor(...given) {
+    super(...given);
+    this.addEventListener("message", ({ data }) => window.told.push({ at: Date.now(), ...data }));
+  }
+};
+"""
+"""Keeps all that the worker says."""
+DUMP = """
+async () => {
+  const whole = {};
+  for (const { name } of await indexedDB.databases()) {
+    const database = await new Promise((resolve, reject) => {
+      const opening = indexedDB.open(name);
+      opening.onsuccess = () => resolve(opening.result);
+      opening.onerror = () => reject(opening.error);
+    });
+    whole[name] = {};
+    for (const store of database.objectStoreNames) {
+      const rows = await new Promise((resolve, reject) => {
+        const asking = database.transaction(store).objectStore(store).getAll();
+        asking.onsuccess = () => resolve(asking.result);
+        asking.onerror = () => reject(asking.error);
+      });
+      whole[name][store] = rows.map((row) => JSON.parse(JSON.stringify(row, (_, value) =>
+        value instanceof Uint8Array ? Array.from(value) : value)));
+    }
+    database.close();
+  }
+  return whole;
+}
+"""
