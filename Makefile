@@ -51,7 +51,7 @@ web: $(MODULES)
 	npm --prefix web run build
 
 test: $(READY) $(WEB)
-	$(BIN)/python -m pytest -n auto --dist loadfile --cov --cov-report=term -q
+	$(BIN)/python -m pytest -n auto --dist loadfile --cov --cov-report=term -q -rs
 
 nightly: $(READY)
 	SOTTOVOCE_LISTS=50000 $(BIN)/python -m pytest -q tests/live

@@ -180,7 +180,7 @@ def test_options_are_written_to_the_settings(
         made(folder, monkeypatch, "--preset", "loudest")
 
 
-@pytest.mark.parametrize(("data", "on_panel"), [(DATA, 300), ("ml-latest-small", 0)])
+@pytest.mark.parametrize(("data", "on_panel"), [(DATA, 200), ("ml-latest-small", 0)])
 def test_there_is_a_page_and_invented_people_on_its_panel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: str, on_panel: int
 ) -> None:
