@@ -92,7 +92,11 @@ def _fetched(store: Store, sha256: bytes, fetch: Callable[[bytes], bytes]) -> by
     known = store.file(sha256)
     if known is not None:
         return known
-    content = fetch(sha256)
+    return genuine(fetch(sha256), sha256)
+
+
+def genuine(content: bytes, sha256: bytes) -> bytes:
+    """The bytes that a proxy gave, if they are the file that the manifest names."""
     if hashlib.sha256(content).digest() != sha256:
         raise UntrustedError(
             f"the proxy gave other bytes than the file {sha256.hex()} that the server signed; "
