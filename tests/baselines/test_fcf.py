@@ -12,8 +12,8 @@ from sottovoce.baselines.devices import device_vectors
 from sottovoce.baselines.federated import MeanGradient, mean_gradient
 from sottovoce.data import synthetic_people
 from sottovoce.errors import SettingsError
-from sottovoce.mechanism import Settings
 from sottovoce.model import Histories, gradients, initial_items, residuals, user_vectors
+from sottovoce.training import Settings
 from tests.baselines.blocks import own_block_first, two_blocks
 
 ALPHA, LAMBDA = 2.0, 0.05

@@ -19,8 +19,8 @@ from sottovoce.baselines import (
 from sottovoce.data import leave_one_out, synthetic_people
 from sottovoce.data.interactions import Interactions
 from sottovoce.evaluation import rank_scores, sample_candidates
-from sottovoce.mechanism import Settings
 from sottovoce.model import Histories
+from sottovoce.training import Settings
 
 if TYPE_CHECKING:
     from sottovoce.data import Split

@@ -14,9 +14,9 @@ from sottovoce.errors import SettingsError, UnavailableError
 from sottovoce.experiments.live.people import choose_people
 from sottovoce.experiments.live.simulated import Noise
 from sottovoce.experiments.live.swarm import Plan, Round, SwarmResult
-from sottovoce.mechanism import Settings
 from sottovoce.privacy import Crowd, account
 from sottovoce.protocol import Catalogue, Item
+from sottovoce.training import Settings
 
 RUNNER = CliRunner()
 KEY = "ab" * 32

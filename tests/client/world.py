@@ -14,7 +14,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sottovoce.client import Client
 from sottovoce.errors import ClosedError
-from sottovoce.mechanism import Settings
 from sottovoce.privacy import Charge, Ledger
 from sottovoce.privacy.ledger import Disk
 from sottovoce.protocol import (
@@ -26,6 +25,7 @@ from sottovoce.protocol import (
     new_epoch_key,
     public_key_of,
 )
+from sottovoce.training import Settings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -25,10 +25,11 @@ from sottovoce.experiments.audit.picture import draw_attacks
 from sottovoce.experiments.audit.roc import Auc, area
 from sottovoce.experiments.audit.running import attack_check
 from sottovoce.experiments.audit.worlds import Question, Trials, all_trials, choose_targets
-from sottovoce.mechanism import MECHANISMS, Settings
+from sottovoce.mechanism import MECHANISMS
 from sottovoce.model import Histories, user_vectors
 from sottovoce.simulation.engine import build_engine
 from sottovoce.simulation.words import report_words
+from sottovoce.training import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path

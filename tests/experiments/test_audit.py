@@ -40,11 +40,12 @@ from sottovoce.experiments.audit.sampling import (
     UNIFORM,
 )
 from sottovoce.experiments.audit.scenes import scenes
-from sottovoce.mechanism import MECHANISMS, Loudest, Settings, os_words
+from sottovoce.mechanism import MECHANISMS, Loudest, os_words
 from sottovoce.mechanism.base import COIN as COIN_WORD
 from sottovoce.mechanism.base import DIRECTION
 from sottovoce.mechanism.coin import WORD, flip_threshold
 from sottovoce.model import Histories
+from sottovoce.training import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -22,9 +22,10 @@ from sottovoce.experiments.bench.epoch import Epoch
 from sottovoce.experiments.bench.plain import PlainClient
 from sottovoce.experiments.bench.timing import Contender, peak_memory, ratio, slope, take_turns
 from sottovoce.experiments.bench.work import Work
-from sottovoce.mechanism import MECHANISMS, Settings
+from sottovoce.mechanism import MECHANISMS
 from sottovoce.model import Histories
 from sottovoce.simulation.words import report_words
+from sottovoce.training import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path

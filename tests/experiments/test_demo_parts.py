@@ -23,10 +23,10 @@ from sottovoce.experiments.live.reporters import (
     epoch_length,
     take_part,
 )
-from sottovoce.mechanism import Settings
 from sottovoce.model import Histories
 from sottovoce.protocol import Batch, Catalogue, open_reports
 from sottovoce.protocol.panel import Panel, Panellist
+from sottovoce.training import Settings
 from tests.client.world import ITEMS, REPORTS, FakeProxy, World
 
 OPENS, LENGTH = 1000, 100

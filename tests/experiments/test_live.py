@@ -27,11 +27,11 @@ from sottovoce.experiments.live.people import choose_people, on_catalogue, read_
 from sottovoce.experiments.live.published import Published
 from sottovoce.experiments.live.simulated import Noise, simulate_from, training_of
 from sottovoce.experiments.live.swarm import Plan as SwarmPlan
-from sottovoce.mechanism import PRESETS, Settings, first_items
 from sottovoce.protocol import Catalogue, Item
 from sottovoce.server import InProcess
 from sottovoce.simulation import Plan as SimulationPlan
 from sottovoce.simulation import simulate
+from sottovoce.training import PRESETS, Settings, first_items
 from tests.client.world import ITEMS, FakeProxy, item
 from tests.client.world import World as ClientWorld
 

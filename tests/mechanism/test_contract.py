@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sottovoce.errors import NotFiniteError, SettingsError
-from sottovoce.mechanism import MECHANISMS, Mechanism, Settings, Shape, sum_signs
+from sottovoce.mechanism import MECHANISMS, Mechanism, Shape, sum_signs
 from sottovoce.model import Histories, initial_items, user_vectors
+from sottovoce.training import Settings
 from tests.people import histories, random_people
 
 

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sottovoce.mechanism import MECHANISMS, Settings
+from sottovoce.mechanism import MECHANISMS
 from sottovoce.model import Histories, initial_items, user_vectors
+from sottovoce.training import Settings
 from tests.people import random_people
 
 FILE = Path(__file__).parents[1] / "vectors" / "mechanisms.json"

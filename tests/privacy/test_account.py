@@ -5,8 +5,8 @@ import json
 import pytest
 
 from sottovoce.errors import SettingsError
-from sottovoce.mechanism import PRESETS, Settings
 from sottovoce.privacy import Crowd, Reporting, account
+from sottovoce.training import PRESETS, Settings
 
 
 def test_all_spans_are_said_and_grow() -> None:

@@ -155,7 +155,7 @@ def test_impossible_deltas_are_refused(delta: float) -> None:
 
 def test_it_tends_to_the_gaussian() -> None:
     """With many people and reports the exact figure is that of mu, within 2%."""
-    from sottovoce.mechanism.planning import gaussian_mu_for
+    from sottovoce.training.planning import gaussian_mu_for
 
     event = Reporting(1.0, 500, 10, 0.345)
     found = central_epsilon(event, Crowd(100_000), 1e-6)

@@ -21,7 +21,7 @@ from sottovoce.errors import (
     TooEarlyError,
     UnavailableError,
 )
-from sottovoce.mechanism import first_items, next_items, sum_signs
+from sottovoce.mechanism import sum_signs
 from sottovoce.protocol import (
     SEALED,
     decode_items,
@@ -31,6 +31,7 @@ from sottovoce.protocol import (
     seal_reports,
 )
 from sottovoce.server import Keys, Training
+from sottovoce.training import first_items, next_items
 from tests.server.world import ITEMS, TRAINING, World, chunk_of, chunks_of, make_settings, sealed
 
 if TYPE_CHECKING:

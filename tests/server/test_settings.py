@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from sottovoce.errors import SettingsError
-from sottovoce.mechanism import PRESETS, Settings
 from sottovoce.server import ServerSettings, Training
 from sottovoce.server.template import server_toml
 from sottovoce.service import Listen
+from sottovoce.training import PRESETS, Settings
 
 EXAMPLE = Path(__file__).parents[2] / "deploy" / "server.example.toml"
 DIGEST = hashlib.sha256(b"secret").hexdigest()

@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sottovoce.errors import NotFiniteError, SettingsError
-from sottovoce.mechanism import MECHANISMS, Settings, sum_signs
+from sottovoce.mechanism import MECHANISMS, sum_signs
 from sottovoce.model import Histories, initial_items, user_vectors
 from sottovoce.simulation import ENGINES, build_engine
 from sottovoce.simulation.cpu.engine import CpuEngine
 from sottovoce.simulation.words import report_words
+from sottovoce.training import Settings
 from tests.people import histories, random_people
 
 engines = pytest.mark.parametrize("engine", ENGINES)

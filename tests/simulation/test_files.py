@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from sottovoce.errors import CheckpointError
-from sottovoce.mechanism import Settings
 from sottovoce.model import Histories
 from sottovoce.simulation.files import (
     ModelFile,
@@ -14,6 +13,7 @@ from sottovoce.simulation.files import (
     read_model,
     write_model,
 )
+from sottovoce.training import Settings
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:

@@ -12,10 +12,11 @@ from sottovoce.baselines import Popularity, Random
 from sottovoce.data import Interactions, Split, leave_one_out, synthetic_people
 from sottovoce.errors import CheckpointError, SettingsError
 from sottovoce.evaluation import hit_ratio, rank_factors, rank_scores, sample_candidates
-from sottovoce.mechanism import MECHANISMS, Settings
+from sottovoce.mechanism import MECHANISMS
 from sottovoce.model import Histories
 from sottovoce.simulation import FederatedMF, Plan, build_engine, simulate
 from sottovoce.simulation.training import begin, train
+from sottovoce.training import Settings
 
 
 @pytest.fixture(scope="module")

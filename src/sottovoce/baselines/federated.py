@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from scipy import sparse
 
-    from sottovoce.mechanism import Settings
     from sottovoce.model import Histories
+    from sottovoce.training import Settings
 
     Float32 = NDArray[np.float32]
     Float64 = NDArray[np.float64]

@@ -35,8 +35,8 @@ from sottovoce.experiments.live.learning_curve import Curve, follow
 from sottovoce.experiments.live.published import Published
 from sottovoce.experiments.live.reporters import Reporters, epoch_length
 from sottovoce.experiments.live.standing import Standing, change, proxy_toml, server_toml
-from sottovoce.mechanism import Settings
 from sottovoce.protocol.panel import Panel
+from sottovoce.training import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

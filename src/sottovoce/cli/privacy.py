@@ -14,10 +14,10 @@ from sottovoce.cli import output
 from sottovoce.cli.simulate import MechanismOption  # noqa: TC001 - typer reads the annotations
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.figures import save_figure
-from sottovoce.mechanism import PRESETS
-from sottovoce.mechanism.planning import Option, loud_fraction, options
 from sottovoce.privacy import Account, Crowd, Reporting, account, central_epsilon, local_epsilon
 from sottovoce.privacy.account import DELTA
+from sottovoce.training import PRESETS
+from sottovoce.training.planning import Option, loud_fraction, options
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,9 +15,9 @@ from sottovoce.data import Interactions, load, parse_columns
 from sottovoce.data.synthetic import SYNTHETIC
 from sottovoce.evaluation import CUTOFFS, Interval
 from sottovoce.experiments.figures import figure_class, save_figure
-from sottovoce.mechanism import Settings
 from sottovoce.simulation import Plan, Run, check_engine
 from sottovoce.simulation import simulate as run_simulation
+from sottovoce.training import Settings
 
 DEFAULT_MINIMUM = 60
 """The paper's filter."""

@@ -17,9 +17,10 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from sottovoce.errors import ProtocolError, SettingsError, UntrustedError
-from sottovoce.mechanism import MECHANISMS, Mechanism, MechanismName, Settings
+from sottovoce.mechanism import MECHANISMS, Mechanism
 from sottovoce.protocol import strict
 from sottovoce.protocol.model import MAX_MODEL, model_size
+from sottovoce.training import Settings
 
 if TYPE_CHECKING:
     from typing import Any, Self
@@ -49,7 +50,7 @@ class Manifest:
     """M."""
     factors: int
     """F."""
-    mechanism: MechanismName
+    mechanism: str
     directions_seed: int
     """Of the public signs of the rotation; `coordinate` has none and carries 0."""
     loud: int

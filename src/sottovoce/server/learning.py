@@ -10,7 +10,6 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from sottovoce.errors import ProtocolError, SettingsError
-from sottovoce.mechanism import first_items, next_items
 from sottovoce.protocol import (
     Manifest,
     SignedManifest,
@@ -20,13 +19,15 @@ from sottovoce.protocol import (
     public_key_of,
 )
 from sottovoce.server.store import APPLIED, OPEN, Epoch
+from sottovoce.training import first_items, next_items
 
 if TYPE_CHECKING:
-    from sottovoce.mechanism import Mechanism, Settings
+    from sottovoce.mechanism import Mechanism
     from sottovoce.protocol import Catalogue
     from sottovoce.server.keys import Keys
     from sottovoce.server.settings import ServerSettings
     from sottovoce.server.store import Transaction
+    from sottovoce.training import Settings
 
 
 @dataclass(frozen=True)

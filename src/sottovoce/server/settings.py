@@ -11,9 +11,9 @@ from pathlib import Path  # noqa: TC003 - read_settings reads the annotations
 from typing import TYPE_CHECKING
 
 from sottovoce.errors import SettingsError
-from sottovoce.mechanism import MechanismName, Settings
 from sottovoce.server.store.url import database_url
 from sottovoce.service import Listen, read_settings
+from sottovoce.training import Settings
 
 if TYPE_CHECKING:
     from typing import Self
@@ -24,11 +24,11 @@ _DIGEST = re.compile("[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Training:
-    """What is trained: a preset, and what differs from it. See `sottovoce.mechanism.Settings`."""
+    """What is trained: a preset, and what differs from it. See `sottovoce.training.Settings`."""
 
     preset: str = "loudest"
     """paper, coordinate, hadamard, loudest or strong; what is not named below is the preset's."""
-    mechanism: MechanismName | None = None
+    mechanism: str | None = None
     """How devices report."""
     epsilon: float | None = None
     """Budget of one report."""

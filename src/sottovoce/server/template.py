@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from sottovoce.mechanism import Settings
+from sottovoce.training import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

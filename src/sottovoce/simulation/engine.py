@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from sottovoce.errors import SettingsError
 
 if TYPE_CHECKING:
-    from sottovoce.mechanism import Settings
     from sottovoce.model import Histories
     from sottovoce.simulation.interface import Engine
+    from sottovoce.training import Settings
 
 ENGINES = ("cpu",)
 PLANNED = ("cuda", "ray")

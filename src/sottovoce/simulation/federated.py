@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sottovoce.errors import DataError, SettingsError
-from sottovoce.mechanism import Settings
 from sottovoce.model import Histories, predictions, user_vectors
 from sottovoce.privacy import Account, Crowd, account
 from sottovoce.privacy.account import DELTA
 from sottovoce.simulation.engine import build_engine
 from sottovoce.simulation.files import ModelFile, read_model, write_model
 from sottovoce.simulation.training import Trained, begin, train
+from sottovoce.training import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from safetensors.numpy import save
 
 from sottovoce.atomic import write_atomically
 from sottovoce.errors import CheckpointError, SettingsError
-from sottovoce.mechanism import Settings
+from sottovoce.training import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path

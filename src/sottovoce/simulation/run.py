@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from sottovoce.data import Interactions
     from sottovoce.data.split import SplitRule
-    from sottovoce.mechanism import Settings
     from sottovoce.simulation.interface import Engine
+    from sottovoce.training import Settings
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sottovoce.mechanism import first_items, next_items
+from sottovoce.training import first_items, next_items
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from sottovoce.mechanism import Settings
     from sottovoce.simulation.interface import Engine
+    from sottovoce.training import Settings
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from sottovoce.experiments.paper import EXPERIMENTS, About, Cell, Scale, Size
 from sottovoce.experiments.paper.cells import TRAINED
 from sottovoce.experiments.paper.rules import settings_of
 from sottovoce.experiments.paper.scale import CHOOSING
-from sottovoce.mechanism import Settings
+from sottovoce.training import Settings
 
 SIZE = Size(1000, 500)
 CELL = Cell.training("loudest", SIZE, Settings.preset("loudest", epsilon=2.5, reports=100), 0)

@@ -13,7 +13,7 @@ from sottovoce.experiments.paper.options import (
     options,
 )
 from sottovoce.experiments.paper.scale import CHOOSING
-from sottovoce.mechanism import Settings
+from sottovoce.training import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from sottovoce.data import synthetic_people
 from sottovoce.errors import CheckpointError, SettingsError
 from sottovoce.experiments.paper import About, Cell, Runner, Size, Store
 from sottovoce.experiments.paper.methods import Bench, run_cell
-from sottovoce.mechanism import Settings
+from sottovoce.training import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -34,9 +34,10 @@ if TYPE_CHECKING:
 
     from sottovoce.experiments.audit.roc import Auc
     from sottovoce.experiments.audit.worlds import Question, Trials
-    from sottovoce.mechanism import Mechanism, Settings
+    from sottovoce.mechanism import Mechanism
     from sottovoce.model import Histories
     from sottovoce.simulation.interface import Engine
+    from sottovoce.training import Settings
 
     Float64 = NDArray[np.float64]
 

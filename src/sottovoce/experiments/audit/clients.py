@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.mechanism import Settings, os_words
+from sottovoce.mechanism import os_words
 from sottovoce.model import Histories, user_vectors
+from sottovoce.training import Settings
 
 if TYPE_CHECKING:
     from sottovoce.mechanism import Mechanism

@@ -17,8 +17,9 @@ from sottovoce.model import gradients, residuals, user_vectors
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sottovoce.mechanism import Mechanism, Rotation, Settings
+    from sottovoce.mechanism import Mechanism, Rotation
     from sottovoce.model import Histories
+    from sottovoce.training import Settings
 
     Float32 = NDArray[np.float32]
     Float64 = NDArray[np.float64]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sottovoce.experiments.audit.clients import Client, Maker
-    from sottovoce.mechanism import Settings
+    from sottovoce.training import Settings
 
 FRESH, FORK, FINITE = "fresh clients differ", "forked clients differ", "nothing but numbers"
 N_ITEMS, LENGTH = 64, 256

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sottovoce.experiments.audit.worlds import Targets, Trials
-    from sottovoce.mechanism import Settings
     from sottovoce.model import Histories
     from sottovoce.simulation.interface import Engine
+    from sottovoce.training import Settings
 
     Float64 = NDArray[np.float64]
 

@@ -11,7 +11,8 @@ from sottovoce.experiments.audit.clients import live_client
 from sottovoce.experiments.audit.entropy import entropy_facts
 from sottovoce.experiments.audit.evidence import ALPHA, Check, judge
 from sottovoce.experiments.audit.sampling import gather
-from sottovoce.mechanism import MECHANISMS, Settings
+from sottovoce.mechanism import MECHANISMS
+from sottovoce.training import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from sottovoce.experiments.audit.clients import Client, Maker
     from sottovoce.experiments.audit.scenes import Scene
-    from sottovoce.mechanism import Settings
+    from sottovoce.training import Settings
 
     Ints = NDArray[np.int64]
     Event = NDArray[np.bool_]

@@ -13,7 +13,7 @@ from sottovoce.model import Histories
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sottovoce.mechanism import Settings
+    from sottovoce.training import Settings
 
 SCALE = 0.01
 """Of V. Small, so that user vectors are large and `coordinate`'s values are clipped to +-1."""

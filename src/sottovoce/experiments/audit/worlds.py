@@ -14,7 +14,8 @@ from sottovoce.simulation.words import report_words
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sottovoce.mechanism import Mechanism, Settings
+    from sottovoce.mechanism import Mechanism
+    from sottovoce.training import Settings
 
     Ints = NDArray[np.int64]
 

@@ -8,8 +8,8 @@ from sottovoce.baselines.als import als_class, implicit_alpha, one_blas_thread
 from sottovoce.experiments.bench.timing import Contender
 
 if TYPE_CHECKING:
-    from sottovoce.mechanism import Settings
     from sottovoce.model import Histories
+    from sottovoce.training import Settings
 
 __all__ = ["ALS", "als", "als_solver", "one_blas_thread"]
 

@@ -6,17 +6,18 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sottovoce.mechanism import next_items
 from sottovoce.simulation.engine import build_engine
 from sottovoce.simulation.training import begin, train
+from sottovoce.training import next_items
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from sottovoce.mechanism import Mechanism, Settings
+    from sottovoce.mechanism import Mechanism
     from sottovoce.model import Histories
     from sottovoce.simulation.interface import Engine
+    from sottovoce.training import Settings
 
 
 @dataclass(frozen=True, eq=False)

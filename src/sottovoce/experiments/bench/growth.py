@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from sottovoce.data import Interactions
     from sottovoce.experiments.bench.timing import Watch
-    from sottovoce.mechanism import Settings
     from sottovoce.model import Histories
+    from sottovoce.training import Settings
 
 Axis = Literal["users", "items", "reports"]
 AXES: tuple[Axis, ...] = ("users", "items", "reports")

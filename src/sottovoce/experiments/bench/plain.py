@@ -18,18 +18,19 @@ from sottovoce.mechanism import (
     Hadamard,
     Loudest,
     coin,
-    next_items,
     sum_signs,
     walsh,
 )
 from sottovoce.mechanism.base import CHOICE, COIN, DIRECTION, pack
+from sottovoce.training import next_items
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sottovoce.experiments.bench.epoch import Epoch
-    from sottovoce.mechanism import Mechanism, Rotation, Settings
+    from sottovoce.mechanism import Mechanism, Rotation
     from sottovoce.model import Histories
+    from sottovoce.training import Settings
 
     Float64 = NDArray[np.float64]
     Items = NDArray[np.int32]

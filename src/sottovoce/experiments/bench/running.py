@@ -14,7 +14,8 @@ from sottovoce.experiments.bench.growth import Growth, measure_growth
 from sottovoce.experiments.bench.plain import PlainLoop
 from sottovoce.experiments.bench.timing import Contender, Spread, peak_memory, ratio, take_turns
 from sottovoce.experiments.bench.work import Work, copy_bandwidth
-from sottovoce.mechanism import MECHANISMS, Settings
+from sottovoce.mechanism import MECHANISMS
+from sottovoce.training import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -17,8 +17,8 @@ from sottovoce.mechanism.rotation import BLOCK_BITS
 from sottovoce.mechanism.walsh import next_power_of_two
 
 if TYPE_CHECKING:
-    from sottovoce.mechanism import Settings
     from sottovoce.model import Histories
+    from sottovoce.training import Settings
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from sottovoce.client import ProxyApi
     from sottovoce.client.learning import Edition
-    from sottovoce.mechanism import Settings
+    from sottovoce.training import Settings
 
 PROCESSES = 2
 SPREAD = 0.8

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sottovoce.mechanism import Settings, next_items
 from sottovoce.simulation import build_engine
 from sottovoce.simulation.run import evaluate
+from sottovoce.training import Settings, next_items
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from sottovoce.mechanism import Settings
+    from sottovoce.training import Settings
 
 ABOUT = "up.json"
 """What the catalogue was made from."""

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from sottovoce.data import Interactions
     from sottovoce.data.split import SplitRule
     from sottovoce.experiments.live.people import People
-    from sottovoce.mechanism import Settings
     from sottovoce.protocol import SignedManifest
     from sottovoce.simulation import Engine
+    from sottovoce.training import Settings
 
 
 LEAST_TIME = 30.0

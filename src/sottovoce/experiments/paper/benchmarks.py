@@ -21,7 +21,7 @@ from sottovoce.experiments.paper.tables import (
     shown,
     verdict,
 )
-from sottovoce.mechanism import Settings
+from sottovoce.training import Settings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

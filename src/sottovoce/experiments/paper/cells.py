@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 from sottovoce.errors import SettingsError
-from sottovoce.mechanism import Settings
+from sottovoce.training import Settings
 
 if TYPE_CHECKING:
     from typing import Any

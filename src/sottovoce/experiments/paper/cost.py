@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from sottovoce.mechanism import Settings, first_items
 from sottovoce.protocol import (
     Batch,
     Catalogue,
@@ -20,6 +19,7 @@ from sottovoce.protocol import (
     public_key_of,
     seal_reports,
 )
+from sottovoce.training import Settings, first_items
 
 if TYPE_CHECKING:
     from sottovoce.data import Interactions

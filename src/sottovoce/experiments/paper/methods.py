@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sottovoce.data import Interactions
     from sottovoce.evaluation import Candidates
     from sottovoce.experiments.paper.cells import Cell
-    from sottovoce.mechanism import Settings
+    from sottovoce.training import Settings
 
 MARKS = (1, 2, 5, 10, 20)
 """The epochs of a curve at which its budget is accounted for, beside the last."""

@@ -10,7 +10,7 @@ from sottovoce.experiments.paper.cells import THEIRS, TRAINED, Cell, Size
 from sottovoce.experiments.paper.rules import settings_of
 from sottovoce.experiments.paper.scale import CHOOSING, drawn_with
 from sottovoce.experiments.paper.tables import METRIC, budget_in, metric_of
-from sottovoce.mechanism import Settings
+from sottovoce.training import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sottovoce.mechanism import Settings
-from sottovoce.mechanism.planning import report_gain
+from sottovoce.training import Settings
+from sottovoce.training.planning import report_gain
 
 if TYPE_CHECKING:
     from sottovoce.experiments.paper.cells import Trained
@@ -34,7 +34,7 @@ def settings_of(
 
     Ours: five factors as in the paper and alpha 4, but a single factor where the reports of all
     people, weighed by what each carries, are too few for more. `reports * gain^2` is what the
-    precision of an estimate grows with (see `mechanism.planning`). The number of items is not in
+    precision of an estimate grows with (see `training.planning`). The number of items is not in
     it: a few popular ones make most of the gradient however long the catalogue is.
 
     Chosen on the subset and split of seed 1000, which is not reported, with `loudest` at 1,000 and

@@ -17,8 +17,8 @@ from sottovoce.simulation.interface import Collected
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sottovoce.mechanism import Settings
     from sottovoce.model import Histories
+    from sottovoce.training import Settings
 
 _NOTHING_KEPT = np.empty((0, 0), np.uint32)
 

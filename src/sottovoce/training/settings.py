@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields, replace
 from math import isfinite
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING
 
 from sottovoce.errors import SettingsError
 from sottovoce.mechanism.base import Shape
@@ -12,6 +12,7 @@ from sottovoce.mechanism.coin import checked_epsilon
 from sottovoce.mechanism.coordinate import Coordinate
 from sottovoce.mechanism.hadamard import Hadamard
 from sottovoce.mechanism.loudest import Loudest
+from sottovoce.mechanism.registry import MECHANISMS
 from sottovoce.privacy import Reporting
 
 if TYPE_CHECKING:
@@ -19,15 +20,12 @@ if TYPE_CHECKING:
 
     from sottovoce.mechanism.base import Mechanism
 
-MechanismName = Literal["coordinate", "hadamard", "loudest"]
-MECHANISMS: tuple[MechanismName, ...] = get_args(MechanismName)
-
 
 @dataclass(frozen=True)
 class Settings:
     """One training. `Settings.preset(mechanism)` gives that mechanism's defaults."""
 
-    mechanism: MechanismName = "loudest"
+    mechanism: str = "loudest"
     epsilon: float = 2.5
     """Budget of one report."""
     reports: int = 100

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from sottovoce.errors import SettingsError
-from sottovoce.mechanism import PRESETS, Coordinate, Hadamard, Loudest, Settings
+from sottovoce.mechanism import Coordinate, Hadamard, Loudest
+from sottovoce.training import PRESETS, Settings
 
 
 def test_the_papers_preset() -> None:

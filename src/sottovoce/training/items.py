@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sottovoce.mechanism.base import Mechanism
-    from sottovoce.mechanism.settings import Settings
+    from sottovoce.training.settings import Settings
 
 
 def first_items(settings: Settings, n_items: int) -> NDArray[np.float32]:

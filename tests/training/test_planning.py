@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from sottovoce.errors import SettingsError
-from sottovoce.mechanism.planning import View, gaussian_mu_for, options
 from sottovoce.privacy import Crowd, Reporting, central_epsilon
+from sottovoce.training.planning import View, gaussian_mu_for, options
 
 
 def test_a_local_target_is_divided() -> None:
