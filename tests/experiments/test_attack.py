@@ -27,7 +27,7 @@ from sottovoce.experiments.audit.running import attack_check
 from sottovoce.experiments.audit.worlds import Question, Trials, all_trials, choose_targets
 from sottovoce.mechanism import MECHANISMS
 from sottovoce.model import Histories, user_vectors
-from sottovoce.simulation.engine import build_engine
+from sottovoce.simulation.engines import build_engine
 from sottovoce.simulation.words import report_words
 from sottovoce.training import Settings
 

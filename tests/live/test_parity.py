@@ -10,7 +10,7 @@ import pytest
 
 from sottovoce.server import Training
 from sottovoce.simulation import build_engine
-from sottovoce.simulation.training import begin, train
+from sottovoce.simulation.loop import begin, train
 from sottovoce.simulation.words import report_words
 from tests.live.stack import Stack, running
 from tests.people import random_people

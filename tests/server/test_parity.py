@@ -10,7 +10,7 @@ import pytest
 from sottovoce.protocol import decode_items
 from sottovoce.server import Training
 from sottovoce.simulation import build_engine
-from sottovoce.simulation.training import begin, train
+from sottovoce.simulation.loop import begin, train
 from sottovoce.training import Settings
 from tests.people import random_people
 from tests.server.world import ITEMS, World, chunks_of, sealed

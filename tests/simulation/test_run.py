@@ -15,7 +15,7 @@ from sottovoce.evaluation import hit_ratio, rank_factors, rank_scores, sample_ca
 from sottovoce.mechanism import MECHANISMS
 from sottovoce.model import Histories
 from sottovoce.simulation import FederatedMF, Plan, build_engine, simulate
-from sottovoce.simulation.training import begin, train
+from sottovoce.simulation.loop import begin, train
 from sottovoce.training import Settings
 
 

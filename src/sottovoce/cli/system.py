@@ -94,7 +94,7 @@ def make(folder: Path, source: Source, settle: Callable[[Path], None]) -> None:
 def write_statement(folder: Path, people: int | None = None) -> None:
     """What the page says about privacy; a central figure only for a crowd of known size."""
     server = ServerSettings.read(server_toml(folder))
-    event = server.training.settings().event(len(read_catalogue(server.catalogue).items))
+    event = server.training.event(len(read_catalogue(server.catalogue).items))
     promised = account(event, None if people is None else Crowd.of(people))
     change(proxy_toml(folder), {("page", "statement"): f"{promised.statement()} {ONE_OPERATOR}."})
 

@@ -5,7 +5,7 @@ from sottovoce.mechanism.coordinate import Coordinate
 from sottovoce.mechanism.entropy import os_words
 from sottovoce.mechanism.hadamard import Hadamard
 from sottovoce.mechanism.loudest import Loudest
-from sottovoce.mechanism.registry import MECHANISMS
+from sottovoce.mechanism.registry import MECHANISMS, mechanism_named
 from sottovoce.mechanism.rotation import Rotation
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Mechanism",
     "Rotation",
     "Shape",
+    "mechanism_named",
     "os_words",
     "sum_signs",
 ]

@@ -3,6 +3,10 @@
 A report names a public direction in the space of gradients and a sign: `index << 1 | bit`, bit 1
 for plus. A mechanism is eps-LDP for each report, by itself, whatever the history behind it.
 
+Everything that differs by mechanism hangs on its class, in one file: what the operator may set,
+what the manifest carries, the directions, the reports, the estimate, the privacy event, the gain
+and the constants that an engine's kernel needs. All other code asks the class and never its name.
+
 Randomness is an input. A client hands in `k + 1` draws of four 64-bit words: draw `j` makes report
 `j` (word 0 the direction, word 1 the rounding or the choice, word 2 the coin, word 3 unused), the
 last draw breaks ties. Live code takes them from the operating system, the simulator from a keyed
@@ -11,19 +15,26 @@ generator; the arithmetic is the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from sottovoce.errors import NotFiniteError, SettingsError
+from sottovoce.mechanism import coin
+from sottovoce.privacy import Reporting
+from sottovoce.settings import Setting, stated
 
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Mapping
+    from typing import Any, NamedTuple, Self
 
     from numpy.typing import NDArray
 
     from sottovoce.model import Histories
+
+    Float32 = NDArray[np.float32]
 
 WORDS_PER_DRAW = 4
 DIRECTION, CHOICE, COIN = 0, 1, 2
@@ -50,40 +61,110 @@ class Shape:
             raise SettingsError(f"alpha must be finite and not negative, got {self.alpha}")
 
 
-class Mechanism(Protocol):
-    """One way to report. Implementations are frozen and hold no data of anybody's."""
+@dataclass(frozen=True)
+class Mechanism(ABC):
+    """One way to report. Implementations are frozen and hold no data of anybody's.
+
+    A field that a subclass adds is a public parameter: it stands in the manifest. One made by
+    `setting` may be set by the operator; `directions_seed` is always the training's seed.
+    """
+
+    shape: Shape
+    epsilon: float
+    """The budget of one report."""
+
+    name: ClassVar[str]
+    """As on the command line and in the manifest."""
+    about: ClassVar[str]
+    """One line for people."""
+    kernel: ClassVar[str]
+    """The module, in an engine's folder `kernels`, that computes its reports fast."""
+    usual: ClassVar[Mapping[str, Any]] = {}
+    """Where the preset of this name differs from the defaults of `sottovoce.training.Settings`."""
+
+    def __post_init__(self) -> None:
+        coin.checked_epsilon(self.epsilon)
+        check_directions(self.n_directions)
+
+    @classmethod
+    def settings(cls) -> dict[str, Setting]:
+        """What the operator may set, beside what every training has."""
+        return stated(cls)
+
+    @classmethod
+    def public_names(cls) -> tuple[str, ...]:
+        """The parameters that the manifest carries."""
+        return tuple(each.name for each in fields(cls) if each.name not in ("shape", "epsilon"))
+
+    @classmethod
+    def build(cls, shape: Shape, epsilon: float, seed: int, own: Mapping[str, Any]) -> Self:
+        """From a training's settings: its seed, and those of `settings()`."""
+        seeded = {"directions_seed": seed} if "directions_seed" in cls.public_names() else {}
+        return cls(shape, epsilon, **seeded, **own)
+
+    @classmethod
+    def from_manifest(cls, shape: Shape, epsilon: float, public: Mapping[str, Any]) -> Self:
+        """From the parameters in a manifest, which leaves nothing for a device to choose."""
+        return cls(shape, epsilon, **public)
+
+    def published(self) -> dict[str, Any]:
+        """The parameters for the manifest."""
+        return {name: getattr(self, name) for name in self.public_names()}
 
     @property
-    def name(self) -> str:
-        """As on the command line and in the manifest."""
-
-    @property
-    def shape(self) -> Shape:
-        """The model it speaks about."""
-
-    @property
-    def epsilon(self) -> float:
-        """The budget of one report."""
-
-    @property
+    @abstractmethod
     def n_directions(self) -> int:
         """Indices lie below this."""
 
     @property
+    def blind_directions(self) -> int:
+        """`index % blind_directions` is drawn without looking at the data: all of it or a part."""
+        return self.n_directions
+
+    @property
+    @abstractmethod
     def loud_fraction(self) -> float:
         """rho, all that an accountant must know beside epsilon: see `sottovoce.privacy.events`."""
 
+    @classmethod
+    @abstractmethod
+    def usual_fraction(cls, epsilon: float) -> float:
+        """`loud_fraction` at the default settings, before there is a catalogue."""
+
+    @classmethod
+    @abstractmethod
+    def usual_gain(cls, epsilon: float) -> float:
+        """How much of a unit gradient one report carries at the default settings."""
+
+    @property
+    def gain(self) -> float:
+        """How much of a unit gradient one report carries."""
+        return self.usual_gain(self.epsilon)
+
+    def event(self, reports: int, epochs: int) -> Reporting:
+        """What so many reports in each of so many epochs do to a person, for the accountant."""
+        return Reporting(self.epsilon, reports, epochs, self.loud_fraction)
+
+    @abstractmethod
     def reports(
-        self,
-        V: NDArray[np.float32],
-        X: NDArray[np.float32],
-        histories: Histories,
-        words: NDArray[np.uint64],
+        self, V: Float32, X: Float32, histories: Histories, words: NDArray[np.uint64]
     ) -> NDArray[np.uint32]:
         """N x k reports of N users with vectors X, from N x (k + 1) x 4 random words."""
 
+    @abstractmethod
     def estimate(self, sums: NDArray[np.integer], n_reports: int) -> NDArray[np.float64]:
         """The server's M x F estimate of the mean gradient, from the sums of signs by index."""
+
+    @abstractmethod
+    def densities(self, V: Float32, X: Float32, histories: Histories) -> Float32:
+        """How likely each report is under each history, relative to a uniform one: N x 2D.
+
+        For audits and attacks. Ties are broken in a fixed order here, where a device draws one.
+        """
+
+    @abstractmethod
+    def constants(self, V: Float32) -> NamedTuple:
+        """What a kernel needs of an epoch, computed once; the type names the kernel's input."""
 
 
 def check_directions(n_directions: int) -> None:
@@ -104,6 +185,11 @@ def check_finite(values: NDArray[Any], what: str) -> None:
 def pack(index: NDArray[np.integer], plus: NDArray[np.bool_]) -> NDArray[np.uint32]:
     """`index << 1 | bit`."""
     return (index.astype(np.uint32) << np.uint32(1)) | plus.astype(np.uint32)
+
+
+def sign_densities(lean: Float32) -> Float32:
+    """Of minus and plus at each index, N x 2D, where a sign leans by so much (N x D, -1 to 1)."""
+    return np.stack([1 - lean, 1 + lean], axis=-1).reshape(len(lean), -1)
 
 
 def sum_signs(reports: NDArray[np.uint32], n_directions: int) -> NDArray[np.int64]:

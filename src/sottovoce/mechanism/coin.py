@@ -8,6 +8,7 @@ float touches the word: there is nothing for a floating-point attack to hold on 
 from __future__ import annotations
 
 from decimal import Decimal, localcontext
+from math import pi, sqrt, tanh
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,6 +52,11 @@ def flip_threshold(epsilon: float) -> int:
     with localcontext() as context:
         context.prec = 60
         return int((WORD / (1 + exp_epsilon(epsilon))).to_integral_value(rounding="ROUND_CEILING"))
+
+
+def sign_gain(epsilon: float) -> float:
+    """How much of a unit gradient a sign carries: E|z| of a normal, less what the coin takes."""
+    return sqrt(2 / pi) * tanh(epsilon / 2)
 
 
 def multiply_high(words: Words, factor: int) -> NDArray[np.int64]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import tanh
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -14,22 +14,32 @@ from sottovoce.mechanism.base import (
     CHOICE,
     COIN,
     DIRECTION,
-    Shape,
-    check_directions,
+    Mechanism,
     check_finite,
     pack,
+    sign_densities,
 )
-from sottovoce.model import predictions
+from sottovoce.model import gradients, predictions, residuals
 from sottovoce.privacy import SIGN
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
     from numpy.typing import NDArray
 
     from sottovoce.model import Histories
 
 
+class CoordinateConstants(NamedTuple):
+    """For the kernel."""
+
+    threshold: np.uint64
+    """Words below this flip the sign."""
+
+
 @dataclass(frozen=True)
-class Coordinate:
+class Coordinate(Mechanism):
     """A uniformly drawn entry (i, f) of the gradient, index `i * F + f`.
 
     The value `v`, clipped to [-1, 1], is rounded to a sign with P[+] = (1 + v) / 2, and the sign is
@@ -37,13 +47,18 @@ class Coordinate:
     the last coin carries epsilon, so it can be exact and blind to the data.
     """
 
-    shape: Shape
-    epsilon: float
-    name: str = "coordinate"
-
-    def __post_init__(self) -> None:
-        coin.checked_epsilon(self.epsilon)
-        check_directions(self.n_directions)
+    name: ClassVar[str] = "coordinate"
+    about: ClassVar[str] = "the paper's: one clipped entry of the gradient, rounded to a sign"
+    kernel: ClassVar[str] = "coordinate"
+    # The paper's system: gamma 1e-3, 20 steps an epoch over the same reports, lambda 1e-6, F 5.
+    usual: ClassVar[Mapping[str, Any]] = {
+        "learning_rate": 1e-3,
+        "steps": 20,
+        "rate_grows_with_reports": True,
+        "initial_scale": 0.01,
+        "head_start": 0.0,
+        "rotate": False,
+    }
 
     @property
     def n_directions(self) -> int:
@@ -54,6 +69,16 @@ class Coordinate:
     def loud_fraction(self) -> float:
         """One of the two signs at each index."""
         return SIGN
+
+    @classmethod
+    def usual_fraction(cls, epsilon: float) -> float:  # noqa: ARG003 - the same for all
+        """One of the two signs at each index."""
+        return SIGN
+
+    @classmethod
+    def usual_gain(cls, epsilon: float) -> float:
+        """An upper bound, that of a rotated sign: clipping and sampling cost more by the data."""
+        return coin.sign_gain(epsilon)
 
     @cached_property
     def flip_below(self) -> int:
@@ -96,6 +121,18 @@ class Coordinate:
         g = (np.float32(-2) * e) * X[users, factor]
         check_finite(g, "a gradient entry")
         return np.asarray(np.clip(g, -1, 1), dtype=np.float64)
+
+    def densities(
+        self, V: NDArray[np.float32], X: NDArray[np.float32], histories: Histories
+    ) -> NDArray[np.float32]:
+        """See `Mechanism.densities`."""
+        e = residuals(V, X, histories, alpha=self.shape.alpha)
+        values = np.clip(gradients(e, X), -1, 1).reshape(histories.n_users, -1)
+        return sign_densities(np.float32(tanh(self.epsilon / 2)) * values)
+
+    def constants(self, V: NDArray[np.float32]) -> CoordinateConstants:  # noqa: ARG002
+        """See `Mechanism.constants`."""
+        return CoordinateConstants(np.uint64(self.flip_below))
 
     def estimate(self, sums: NDArray[np.integer], n_reports: int) -> NDArray[np.float64]:
         """Unbiased for the mean clipped gradient: over *reports*, where the paper has users."""

@@ -17,19 +17,25 @@ from dataclasses import dataclass
 from decimal import localcontext
 from functools import cached_property
 from math import ceil, exp, pi, sqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from scipy import optimize, special
 
 from sottovoce.errors import SettingsError
 from sottovoce.mechanism import coin
-from sottovoce.mechanism.base import CHOICE, COIN, DIRECTION, Shape, pack
-from sottovoce.mechanism.rotation import Rotation
+from sottovoce.mechanism.base import CHOICE, COIN, DIRECTION, Mechanism, pack
+from sottovoce.mechanism.rotation import BLOCK_BITS, Rotation
+from sottovoce.mechanism.walsh import hadamard_signs
+from sottovoce.settings import setting
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, Self
+
     from numpy.typing import NDArray
 
+    from sottovoce.mechanism.base import Shape
     from sottovoce.model import Histories
 
 
@@ -59,19 +65,40 @@ def best_fraction(epsilon: float) -> float:
     return exp(float(found.x))
 
 
-@dataclass(frozen=True)
-class Loudest:
-    """Our default. `loud` is L; 0 means the best for this epsilon."""
+class LoudestConstants(NamedTuple):
+    """For the kernel."""
 
-    shape: Shape
-    epsilon: float
+    threshold: np.uint64
+    """Words below this name a uniform row."""
+    item_signs: NDArray[np.float32]
+    factor_signs: NDArray[np.float32]
+    rows: int
+    columns: int
+    item_rows_by_factor: NDArray[np.float32]
+    """F x R, so that a pass over all rows is contiguous."""
+    block_signs: NDArray[np.float32]
+    loud: int
+    guess: float
+    """Where the loud rows of normal values begin, in standard deviations: only to start looking."""
+    density: float
+
+
+@dataclass(frozen=True)
+class Loudest(Mechanism):
+    """Our default. `loud` is L; 0 becomes the best number for this epsilon."""
+
     directions_seed: int = 0
-    loud: int = 0
-    name: str = "loudest"
+    loud: int = setting(
+        0, "signed rows that are loud; 0: the best number for this epsilon", least=0
+    )
+
+    name: ClassVar[str] = "loudest"
+    about: ClassVar[str] = "one of the directions that agree with the gradient most, or any"
+    kernel: ClassVar[str] = "loudest"
 
     def __post_init__(self) -> None:
-        coin.checked_epsilon(self.epsilon)
-        rows = Rotation(self.shape, self.directions_seed).rows
+        super().__post_init__()
+        rows = self.rotation.rows
         if not 0 <= self.loud <= rows:
             raise SettingsError(
                 f"loud must lie in 1..{rows} (half of the signed rows), got {self.loud}"
@@ -79,6 +106,13 @@ class Loudest:
         if self.loud == 0:
             best = round(2 * rows * best_fraction(self.epsilon))
             object.__setattr__(self, "loud", min(max(best, 1), rows))
+
+    @classmethod
+    def from_manifest(cls, shape: Shape, epsilon: float, public: Mapping[str, Any]) -> Self:
+        """See `Mechanism.from_manifest`."""
+        if public["loud"] == 0:
+            raise SettingsError("loudest needs its number of loud directions")
+        return super().from_manifest(shape, epsilon, public)
 
     @cached_property
     def rotation(self) -> Rotation:
@@ -96,9 +130,29 @@ class Loudest:
         return 2 * self.rotation.rows
 
     @property
+    def blind_directions(self) -> int:
+        """Q: the column is drawn first, the row among those that are loud."""
+        return self.rotation.columns
+
+    @property
     def loud_fraction(self) -> float:
         """Rho = L / 2R."""
         return self.loud / self.n_signed_rows
+
+    @classmethod
+    def usual_fraction(cls, epsilon: float) -> float:
+        """The one with the largest gain."""
+        return best_fraction(epsilon)
+
+    @classmethod
+    def usual_gain(cls, epsilon: float) -> float:
+        """The largest."""
+        return normal_gain(epsilon, best_fraction(epsilon))
+
+    @property
+    def gain(self) -> float:
+        """That of this L."""
+        return normal_gain(self.epsilon, self.loud_fraction)
 
     @cached_property
     def blanket_below(self) -> int:
@@ -117,11 +171,6 @@ class Loudest:
     def gamma(self) -> float:
         """The chance of a row that does not depend on the data."""
         return self.blanket_below / coin.WORD
-
-    @property
-    def gain(self) -> float:
-        """How much of a unit gradient one report carries."""
-        return normal_gain(self.epsilon, self.loud_fraction)
 
     def reports(
         self,
@@ -155,6 +204,39 @@ class Loudest:
         tie_order = np.arange(self.n_signed_rows) ^ mask
         order = np.lexsort((tie_order, -agreement), axis=-1)
         return np.sort(order[:, : self.loud], axis=1)
+
+    def densities(
+        self, V: NDArray[np.float32], X: NDArray[np.float32], histories: Histories
+    ) -> NDArray[np.float32]:
+        """Loud rows have `gamma e^eps`, the others `gamma`."""
+        n, rotation = histories.n_users, self.rotation
+        a, b = rotation.all_rows(V, X, histories), rotation.user_columns(X)
+        loud = np.zeros((n, self.n_signed_rows), bool)
+        no_mask = np.zeros((n, 1), np.int64)
+        np.put_along_axis(loud, self.loud_rows(a, no_mask), values=True, axis=1)
+        signed = loud.reshape(n, rotation.rows, 1, 2)
+        by_column = b[:, None, :, None]
+        is_loud = np.where(by_column > 0, signed[..., ::-1], signed)
+        density = np.where(is_loud, self.gamma * exp(self.epsilon), self.gamma)
+        return np.where(by_column == 0, 1.0, density).astype(np.float32).reshape(n, -1)
+
+    def constants(self, V: NDArray[np.float32]) -> LoudestConstants:
+        """See `Mechanism.constants`."""
+        rotation = self.rotation
+        block = np.arange(min(1 << BLOCK_BITS, rotation.rows))
+        z = float(special.ndtri(1 - self.loud_fraction))
+        return LoudestConstants(
+            threshold=np.uint64(self.blanket_below),
+            item_signs=rotation.item_signs,
+            factor_signs=rotation.factor_signs,
+            rows=rotation.rows,
+            columns=rotation.columns,
+            item_rows_by_factor=np.ascontiguousarray(rotation.item_rows(V).T),
+            block_signs=hadamard_signs(block[:, None], block[None, :]),
+            loud=self.loud,
+            guess=z,
+            density=2 * exp(-z * z / 2) / sqrt(2 * pi),
+        )
 
     def estimate(self, sums: NDArray[np.integer], n_reports: int) -> NDArray[np.float64]:
         """See `Rotation.mean_direction`."""

@@ -1,5 +1,25 @@
-"""Which mechanisms there are."""
+"""Which mechanisms there are. A further one is a file beside this and a name in this list."""
 
 from __future__ import annotations
 
-MECHANISMS = ("coordinate", "hadamard", "loudest")
+from typing import TYPE_CHECKING
+
+from sottovoce.errors import SettingsError
+from sottovoce.mechanism.coordinate import Coordinate
+from sottovoce.mechanism.hadamard import Hadamard
+from sottovoce.mechanism.loudest import Loudest
+
+if TYPE_CHECKING:
+    from sottovoce.mechanism.base import Mechanism
+
+MECHANISMS: dict[str, type[Mechanism]] = {
+    kind.name: kind for kind in (Coordinate, Hadamard, Loudest)
+}
+
+
+def mechanism_named(name: str) -> type[Mechanism]:
+    """The mechanism of that name, or a `SettingsError`."""
+    if name not in MECHANISMS:
+        known = ", ".join(MECHANISMS)
+        raise SettingsError(f"mechanism must be one of {known}; got {name!r:.80}")
+    return MECHANISMS[name]

@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sottovoce.mechanism import walsh
-from sottovoce.mechanism.base import Shape, check_directions, check_finite
+from sottovoce.mechanism.base import check_finite
 from sottovoce.model import predictions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from sottovoce.mechanism.base import Shape
     from sottovoce.model import Histories
 
     Float32 = NDArray[np.float32]
@@ -39,9 +40,6 @@ class Rotation:
     shape: Shape
     seed: int
     """Public; it stands in the manifest."""
-
-    def __post_init__(self) -> None:
-        check_directions(self.n_directions)
 
     @property
     def rows(self) -> int:

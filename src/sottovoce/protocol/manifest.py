@@ -17,9 +17,10 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from sottovoce.errors import ProtocolError, SettingsError, UntrustedError
-from sottovoce.mechanism import MECHANISMS, Mechanism
+from sottovoce.mechanism import MECHANISMS, Mechanism, Shape
 from sottovoce.protocol import strict
 from sottovoce.protocol.model import MAX_MODEL, model_size
+from sottovoce.settings import stated
 from sottovoce.training import Settings
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ SIGNED = b"sottovoce manifest 1\x00"
 SIGNATURE = 64
 MAX_SIGNED_MANIFEST = 16 * 1024
 MAX_EPOCH = 2**32 - 1
+PARAMETERS = ("directions_seed", "loud")
+"""What a mechanism may carry in version 1; 0 for those that a mechanism does not have."""
 MAX_ITEMS, MAX_FACTORS, MAX_REPORTS = 2**24, 2**10, 10_000
 LEAST_EPSILON = 1e-6
 """Far below it the threshold of `loudest` would be 2^64, which is no 64-bit word."""
@@ -77,18 +80,31 @@ class Manifest:
     """How many reports the last epoch counted: what stands behind this model; 0 for the first."""
 
     def build(self) -> Mechanism:
-        """The mechanism that everybody reports with."""
-        settings = Settings(
-            mechanism=self.mechanism,
-            epsilon=self.epsilon,
-            reports=self.reports,
-            factors=self.factors,
-            alpha=self.alpha,
-            regularization=self.regularization,
-            loud=self.loud,
-            seed=self.directions_seed,
-        )
-        return settings.build(self.items)
+        """The mechanism that everybody reports with, or a `ProtocolError`."""
+        kind, public = MECHANISMS[self.mechanism], {}
+        for name in PARAMETERS:
+            if name in kind.public_names():
+                public[name] = getattr(self, name)
+            elif getattr(self, name):
+                raise ProtocolError(f"manifest: {self.mechanism} has no {name}; it must be 0")
+        try:
+            shape = Shape(self.items, self.factors, self.alpha)
+            return kind.from_manifest(shape, self.epsilon, public)
+        except SettingsError as error:
+            raise ProtocolError(f"manifest: {error}") from error
+
+    @classmethod
+    def for_training(cls, training: Settings, items: int, **epoch: Any) -> Self:
+        """What a training says in every epoch, with what this epoch adds."""
+        shared = {name: getattr(training, name) for name in _shared()}
+        own = dict.fromkeys(PARAMETERS, 0) | training.build(items).published()
+        return cls(items=items, **shared, **own, **epoch)
+
+    def training(self, known: Settings) -> Settings:
+        """The settings behind it; what it does not say is as in `known`."""
+        said = {name: getattr(self, name) for name in _shared()}
+        own = {name: getattr(self, name) for name in MECHANISMS[self.mechanism].settings()}
+        return known.changed(**said, **own, seed=self.directions_seed or known.seed)
 
     def asks_for_reports(self, now: float) -> bool:
         """Whether a device may report at this time."""
@@ -120,8 +136,13 @@ class Manifest:
         largest = model_size(manifest.items, manifest.factors)
         if largest > MAX_MODEL:
             raise ProtocolError(f"manifest: its model may be {largest} bytes, beyond {MAX_MODEL}")
-        _check_mechanism(manifest)
+        manifest.build()  # one that no device could report with is refused by all alike
         return manifest
+
+
+def _shared() -> list[str]:
+    """The settings of a training that devices must know."""
+    return [name for name in stated(Settings) if name in Manifest.__dataclass_fields__]
 
 
 def _checked(given: dict[str, Any]) -> dict[str, Any]:
@@ -154,18 +175,6 @@ def _checked(given: dict[str, Any]) -> dict[str, Any]:
         "closes": whole("closes", 0, strict.MOST),
         "previous_reports": whole("previous_reports", 0, strict.MOST),
     }
-
-
-def _check_mechanism(manifest: Manifest) -> None:
-    """A manifest that no device could report with is refused by all of them alike."""
-    if manifest.mechanism == "loudest" and manifest.loud == 0:
-        raise ProtocolError("manifest: loudest needs its number of loud directions")
-    if manifest.mechanism == "coordinate" and manifest.directions_seed:
-        raise ProtocolError("manifest: coordinate has no seed of directions")
-    try:
-        manifest.build()
-    except SettingsError as error:
-        raise ProtocolError(f"manifest: {error}") from error
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from sottovoce.server.app import build_app
 from sottovoce.server.keys import Keys
 from sottovoce.server.opening import InProcess, Opener, Pool
 from sottovoce.server.server import Server
-from sottovoce.server.settings import ProxyAccess, ServerSettings, Training
+from sottovoce.server.settings import ProxyAccess, ServerSettings
 from sottovoce.server.store import Store
 
 __all__ = [
@@ -21,6 +21,5 @@ __all__ = [
     "Server",
     "ServerSettings",
     "Store",
-    "Training",
     "build_app",
 ]

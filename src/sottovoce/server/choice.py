@@ -13,7 +13,7 @@ from sottovoce.server.store import Chosen
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sottovoce.server.learning import Learning
+    from sottovoce.server.publishing import Publisher
     from sottovoce.server.store import Transaction
 
 MAY_CHANGE = {"epochs"}
@@ -29,14 +29,14 @@ def read_catalogue(path: Path) -> Catalogue:
         raise SettingsError(f"{path}: no catalogue: {error}") from error
 
 
-def agree(transaction: Transaction, learning: Learning) -> None:
+def agree(transaction: Transaction, publisher: Publisher) -> None:
     """A training that runs goes on as it was begun, or not at all.
 
     Until its first epoch is published the operator may still change her mind.
     """
-    training = learning.training.as_dict()
+    training = publisher.training.as_dict()
     settings = json.dumps(training, sort_keys=True)
-    wanted = Chosen(settings, learning.catalogue.hash, learning.keys.verification_key)
+    wanted = Chosen(settings, publisher.catalogue.hash, publisher.keys.verification_key)
     transaction.one_at_a_time()
     chosen = transaction.chosen(lock=True)
     if chosen is None:

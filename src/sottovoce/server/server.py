@@ -11,8 +11,8 @@ from sottovoce.errors import ProtocolError, RefusedError, StoreError, Unavailabl
 from sottovoce.protocol import Chunk, SignedManifest
 from sottovoce.server.choice import agree, read_catalogue
 from sottovoce.server.counting import Counter
-from sottovoce.server.learning import Learning
 from sottovoce.server.metrics import Metrics
+from sottovoce.server.publishing import Publisher
 from sottovoce.server.state import check_closed, check_known, check_manifest, check_not_committed
 from sottovoce.server.store import APPLIED, CLOSED, OPEN
 
@@ -45,19 +45,19 @@ class Server:
         self._opener = opener
         self._counter = Counter(store)
         self._lock = threading.Lock()
-        self._ready: Learning | None = None
+        self._ready: Publisher | None = None
         self._scrubbed = False
 
     # What the server does by itself
 
     def prepare(self) -> None:
         """Set up the database, or check that it is of this training. Safe to repeat."""
-        self._learning()
+        self._publisher()
 
     def tick(self) -> None:
         """Move on as far as the clock and the proxies allow; any number of workers may."""
-        learning = self._learning()
-        while self._step(learning):
+        publisher = self._publisher()
+        while self._step(publisher):
             self._scrubbed = False
         if not self._scrubbed:
             # Again with the next beat if a reader was in the way, and once after every start.
@@ -65,7 +65,7 @@ class Server:
 
     def close_epoch(self) -> None:
         """Close the open epoch now: by hand, before its time."""
-        self._learning()
+        self._publisher()
         with self._store.write() as transaction:
             transaction.chosen(lock=True)
             latest = transaction.latest(lock=True)
@@ -73,20 +73,20 @@ class Server:
                 raise RefusedError("no epoch is open")
             transaction.close(latest.epoch, self._clock())
 
-    def _step(self, learning: Learning) -> bool:
+    def _step(self, publisher: Publisher) -> bool:
         """One step, in a transaction of its own; whether there was one to take."""
         now = self._clock()
         with self._store.write() as transaction:
             transaction.chosen(lock=True)
             latest = transaction.latest(lock=True)
             if latest is None:
-                learning.begin(transaction, now)
+                publisher.begin(transaction, now)
             elif latest.state == OPEN and self._is_full(transaction, latest, now):
                 transaction.close(latest.epoch, now)
             elif latest.state == CLOSED and self._is_complete(transaction, latest, now):
-                learning.apply(transaction, latest, now)
-            elif latest.state == APPLIED and learning.wants_more(latest.epochs_done):
-                learning.go_on(transaction, latest, now)
+                publisher.apply(transaction, latest, now)
+            elif latest.state == APPLIED and publisher.wants_more(latest.epochs_done):
+                publisher.go_on(transaction, latest, now)
             else:
                 return False
         return True
@@ -154,7 +154,7 @@ class Server:
         if private_key is None:
             self._counter.note(proxy, chunk)
             return False
-        n_directions = self._learning().mechanism.n_directions
+        n_directions = self._publisher().mechanism.n_directions
         with self.metrics.opening():
             opened = self._opener.open(chunk.sealed, private_key, chunk.manifest_hash, n_directions)
         counted = self._counter.count(proxy, chunk, opened, n_directions)
@@ -200,15 +200,15 @@ class Server:
 
     # What was chosen when the training began
 
-    def _learning(self) -> Learning:
+    def _publisher(self) -> Publisher:
         with self._lock:
             if self._ready is None:
                 catalogue = read_catalogue(self._settings.catalogue)
-                learning = Learning.of(self._settings, catalogue, self._keys)
+                publisher = Publisher.of(self._settings, catalogue, self._keys)
                 self._store.migrate()
                 with self._store.write() as transaction:
-                    agree(transaction, learning)
-                self._ready = learning
+                    agree(transaction, publisher)
+                self._ready = publisher
             return self._ready
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import re
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from math import isfinite
 from pathlib import Path  # noqa: TC003 - read_settings reads the annotations
@@ -13,56 +13,13 @@ from typing import TYPE_CHECKING
 from sottovoce.errors import SettingsError
 from sottovoce.server.store.url import database_url
 from sottovoce.service import Listen, read_settings
-from sottovoce.training import Settings
+from sottovoce.training import DEFAULT, Settings
 
 if TYPE_CHECKING:
     from typing import Self
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _DIGEST = re.compile("[0-9a-f]{64}")
-
-
-@dataclass(frozen=True)
-class Training:
-    """What is trained: a preset, and what differs from it. See `sottovoce.training.Settings`."""
-
-    preset: str = "loudest"
-    """paper, coordinate, hadamard, loudest or strong; what is not named below is the preset's."""
-    mechanism: str | None = None
-    """How devices report."""
-    epsilon: float | None = None
-    """Budget of one report."""
-    reports: int | None = None
-    """k: reports of one device in one epoch."""
-    epochs: int | None = None
-    """T: epochs with reports; afterwards a finished model is published."""
-    factors: int | None = None
-    """F."""
-    alpha: float | None = None
-    """Confidence in a touched item is 1 + alpha, in any other 1."""
-    regularization: float | None = None
-    """lambda."""
-    learning_rate: float | None = None
-    """Step on the estimate."""
-    steps: int | None = None
-    """Steps an epoch, all over the same reports."""
-    rate_grows_with_reports: bool | None = None
-    """The paper's step, which is k times larger."""
-    initial_scale: float | None = None
-    """Standard deviation of the first item matrix."""
-    head_start: float | None = None
-    """The first factor starts as this constant times initial_scale; 0: at random."""
-    rotate: bool | None = None
-    """Whether the factors are turned to a fresh basis after every epoch."""
-    loud: int | None = None
-    """`loudest`: how many signed rows are loud; 0: the best number."""
-    seed: int | None = None
-    """Of the first item matrix and the public directions; public itself."""
-
-    def settings(self) -> Settings:
-        """As the mechanism has them."""
-        given = {name: value for name, value in asdict(self).items() if value is not None}
-        return replace(Settings.preset(given.pop("preset")), **given)
 
 
 @dataclass(frozen=True)
@@ -92,7 +49,8 @@ class ServerSettings:
     """Who may hand in chunks, by name."""
     database: str = "sqlite:///server.sqlite"
     """SQLAlchemy's URL; SQLite or PostgreSQL."""
-    training: Training = Training()
+    training: Settings = Settings.preset(DEFAULT)
+    """What is trained: in the file the name of a preset, and what differs from it."""
     epoch_seconds: int = 86_400
     """How long devices may report in an epoch."""
     grace_seconds: float = 3_600.0
@@ -115,7 +73,6 @@ class ServerSettings:
         if not (isfinite(self.heartbeat) and self.heartbeat > 0):
             raise SettingsError(f"heartbeat must be a positive number, not {self.heartbeat}")
         _check_proxies(self.proxies)
-        self.training.settings()
 
     @classmethod
     def read(cls, path: Path) -> Self:

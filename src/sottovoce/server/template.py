@@ -5,28 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from sottovoce.training import Settings
+from sottovoce.training import DEFAULT, Settings, all_settings, presets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-TRAINING = {
-    "mechanism": "how devices report: coordinate (the paper's), hadamard or loudest",
-    "epsilon": "budget of one report",
-    "reports": "k: reports of one device in one epoch; an epoch costs a device k * epsilon",
-    "epochs": "T: epochs with reports, then the finished model is published; may be changed later",
-    "factors": "F: numbers for each item",
-    "alpha": "confidence in a touched item is 1 + alpha, in any other 1",
-    "regularization": "lambda",
-    "learning_rate": "step on the estimated gradient",
-    "steps": "steps an epoch, all over the same reports",
-    "rate_grows_with_reports": "the paper's step, k times larger",
-    "initial_scale": "standard deviation of the first item matrix",
-    "head_start": "the first factor starts as this constant times initial_scale; 0: at random",
-    "rotate": "turn the factors to a fresh basis after every epoch",
-    "loud": "loudest only: how many signed rows are loud; 0: the best number for this epsilon",
-    "seed": "of the first item matrix and of the public directions; not a secret",
-}
 
 TEXT = """\
 # A sottovoce server: it opens what proxies hand in, updates the model, publishes the next epoch.
@@ -66,7 +48,7 @@ heartbeat = 5
 
 # What is trained. This table may not change while a training runs, except for `epochs`.
 [training]
-# paper, coordinate, hadamard, loudest or strong: everything that is not set below comes from it.
+# {presets}: everything that is not set below comes from it.
 preset = {preset}
 {training}
 # Where proxies reach this server, and how.
@@ -88,7 +70,7 @@ port = {port}
 def server_toml(
     *,
     proxies: Mapping[str, str],
-    preset: str = "loudest",
+    preset: str = DEFAULT,
     database: str = "sqlite:///server.sqlite",
     epoch_seconds: int = 86_400,
     least_clients: int = 100,
@@ -102,6 +84,7 @@ def server_toml(
         epoch_seconds=epoch_seconds,
         least_clients=least_clients,
         port=port,
+        presets=", ".join(presets()),
         preset=_toml(preset),
         training=_training(Settings.preset(preset)),
         proxies="\n".join(
@@ -112,10 +95,10 @@ def server_toml(
 
 
 def _training(preset: Settings) -> str:
-    """Every field as a comment with the preset's value."""
+    """Every setting as a comment with the preset's value, but for those of other mechanisms."""
+    values, known = preset.as_dict(), all_settings()
     return "".join(
-        f"# {name} = {_toml(getattr(preset, name))}  # {about}\n"
-        for name, about in TRAINING.items()
+        f"# {name} = {_toml(value)}  # {known[name].help}\n" for name, value in values.items()
     )
 
 

@@ -52,6 +52,8 @@ def _value(value: object, kind: Any, name: str, base: Path) -> Any:
         return _named_tables(value, choices[1], name, base)
     if choices and NoneType in get_args(kind):
         return _value(value, choices[0], name, base)
+    if hasattr(kind, "from_table") and isinstance(value, dict):
+        return _read_by_itself(value, kind, name)
     if is_dataclass(kind) and isinstance(kind, type) and isinstance(value, dict):
         return _table(value, kind, f"{name}.", base)
     if kind is Path and isinstance(value, str) and value:
@@ -69,6 +71,14 @@ def _value(value: object, kind: Any, name: str, base: Path) -> Any:
         wanted = ", ".join(map(repr, choices)) or plain
         raise SettingsError(f"{name} must be {wanted}, not {shown(value)}")
     return value
+
+
+def _read_by_itself(value: dict[str, Any], kind: Any, name: str) -> Any:
+    """A table that knows best what may stand in it, as the settings of a training do."""
+    try:
+        return kind.from_table(value)
+    except SettingsError as error:
+        raise SettingsError(f"{name}: {error}") from error
 
 
 def _finite(value: float, name: str) -> float:

@@ -1,6 +1,6 @@
 """Everybody's devices on one machine: engines behind one interface, and what is built on them."""
 
-from sottovoce.simulation.engine import ENGINES, build_engine, check_engine
+from sottovoce.simulation.engines import ENGINES, build_engine
 from sottovoce.simulation.federated import FederatedMF
 from sottovoce.simulation.interface import Collected, Engine
 from sottovoce.simulation.run import Plan, Run, simulate
@@ -13,6 +13,5 @@ __all__ = [
     "Plan",
     "Run",
     "build_engine",
-    "check_engine",
     "simulate",
 ]

@@ -11,10 +11,10 @@ from sottovoce.errors import DataError, SettingsError
 from sottovoce.model import Histories, predictions, user_vectors
 from sottovoce.privacy import Account, Crowd, account
 from sottovoce.privacy.account import DELTA
-from sottovoce.simulation.engine import build_engine
+from sottovoce.simulation.engines import build_engine
 from sottovoce.simulation.files import ModelFile, read_model, write_model
-from sottovoce.simulation.training import Trained, begin, train
-from sottovoce.training import Settings
+from sottovoce.simulation.loop import Trained, begin, train
+from sottovoce.training import DEFAULT, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +51,7 @@ class FederatedMF:
         epochs: int | None = None,
         epsilon: float | None = None,
         reports: int | None = None,
-        mechanism: str = "loudest",
+        mechanism: str = DEFAULT,
         seed: int = 0,
         *,
         engine: str = "cpu",
@@ -81,12 +81,13 @@ class FederatedMF:
         `callback(epoch, seconds)` is called after every epoch.
         """
         histories = _histories(user_items)
-        engine = build_engine(self._engine, histories, self.settings, self._threads)
-        self._n_users = histories.n_users
-        for state in train(self.settings, engine, begin(self.settings, histories.n_items)):
-            self._state = state
-            if callback is not None:
-                callback(state.epochs_done, state.seconds)
+        start = begin(self.settings, histories.n_items)
+        with build_engine(self._engine, histories, self.settings, threads=self._threads) as engine:
+            self._n_users = histories.n_users
+            for state in train(self.settings, engine, start):
+                self._state = state
+                if callback is not None:
+                    callback(state.epochs_done, state.seconds)
         return self
 
     @property

@@ -61,7 +61,10 @@ def read_model(path: Path) -> ModelFile:
             V = file.get_tensor("item_matrix")
             about = json.loads(header["sottovoce"])
             model = ModelFile(
-                V, Settings(**about["settings"]), int(about["epochs_done"]), dict(about["extra"])
+                V,
+                Settings.from_dict(about["settings"]),
+                int(about["epochs_done"]),
+                dict(about["extra"]),
             )
     except (
         OSError,

@@ -13,9 +13,9 @@ from sottovoce.data import leave_one_out
 from sottovoce.errors import CheckpointError, SettingsError
 from sottovoce.evaluation import Candidates, rank_factors, sample_candidates, summary
 from sottovoce.privacy import Account, Crowd, account
-from sottovoce.simulation.engine import build_engine
+from sottovoce.simulation.engines import build_engine
 from sottovoce.simulation.files import ModelFile, fingerprint, read_model, write_model
-from sottovoce.simulation.training import Trained, begin, train
+from sottovoce.simulation.loop import Trained, begin, train
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,28 +87,27 @@ def simulate(
     began = time.perf_counter()
     split = leave_one_out(data, plan.split, plan.settings.seed)
     candidates = sample_candidates(split, plan.negatives, plan.settings.seed)
-    engine = build_engine(plan.engine, split.train, plan.settings, plan.threads)
     identity = _identity(plan, fingerprint(split.train)) if checkpoint else {}
     start, epochs = _resume(plan, checkpoint, identity, data.histories.n_items)
-    ready = time.perf_counter()
     for done in epochs:
         on_epoch(done)
-    evaluating = 0.0
-    state = start
-    for state in train(plan.settings, engine, start):
-        record: dict[str, Any] = {"epoch": state.epochs_done, "seconds": state.seconds}
-        if plan.due(state.epochs_done):
-            started = time.perf_counter()
-            record |= evaluate(engine, state.V, candidates)
-            evaluating += time.perf_counter() - started
-        epochs.append(record)
-        if checkpoint:
-            extra = {**identity, "epochs": epochs}
-            write_model(checkpoint, ModelFile(state.V, plan.settings, state.epochs_done, extra))
-        on_epoch(record)
-    final = {name: value for name, value in epochs[-1].items() if "@" in name}
-    if not final:
-        final = evaluate(engine, state.V, candidates)
+    state, evaluating = start, 0.0
+    with build_engine(plan.engine, split.train, plan.settings, threads=plan.threads) as engine:
+        ready = time.perf_counter()
+        for state in train(plan.settings, engine, start):
+            record: dict[str, Any] = {"epoch": state.epochs_done, "seconds": state.seconds}
+            if plan.due(state.epochs_done):
+                started = time.perf_counter()
+                record |= evaluate(engine, state.V, candidates)
+                evaluating += time.perf_counter() - started
+            epochs.append(record)
+            if checkpoint:
+                extra = {**identity, "epochs": epochs}
+                write_model(checkpoint, ModelFile(state.V, plan.settings, state.epochs_done, extra))
+            on_epoch(record)
+        final = {name: value for name, value in epochs[-1].items() if "@" in name}
+        if not final:
+            final = evaluate(engine, state.V, candidates)
     seconds = {
         "prepare": ready - began,
         "train": sum(record["seconds"] for record in epochs),

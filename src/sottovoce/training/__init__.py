@@ -1,6 +1,6 @@
 """One training: its settings, the first and the next item matrix, and how to spend a budget."""
 
 from sottovoce.training.items import first_items, next_items
-from sottovoce.training.settings import PAPER, PRESETS, Settings
+from sottovoce.training.settings import DEFAULT, Settings, all_settings, presets
 
-__all__ = ["PAPER", "PRESETS", "Settings", "first_items", "next_items"]
+__all__ = ["DEFAULT", "Settings", "all_settings", "first_items", "next_items", "presets"]

@@ -8,20 +8,14 @@ spend a budget, the one with the most `reports * gain^2` is the one to take.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, pi, sqrt, tanh
+from math import exp
 from typing import TYPE_CHECKING, Literal
 
 from scipy import optimize, special
 
 from sottovoce.errors import SettingsError
-from sottovoce.mechanism.loudest import best_fraction, normal_gain
-from sottovoce.privacy import (
-    SIGN,
-    Crowd,
-    Reporting,
-    central_epsilon,
-    gaussian_mu,
-)
+from sottovoce.mechanism import mechanism_named
+from sottovoce.privacy import Crowd, Reporting, central_epsilon, gaussian_mu
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,18 +43,6 @@ class Option:
         return self.reports * self.gain**2
 
 
-def report_gain(mechanism: str, epsilon: float) -> float:
-    """What one report carries of a unit gradient (`coordinate` has no such number of its own)."""
-    if mechanism == "loudest":
-        return normal_gain(epsilon, best_fraction(epsilon))
-    return sqrt(2 / pi) * tanh(epsilon / 2)
-
-
-def loud_fraction(mechanism: str, epsilon: float) -> float:
-    """What the accountant must know of a mechanism at its best setting."""
-    return best_fraction(epsilon) if mechanism == "loudest" else SIGN
-
-
 def options(
     mechanism: str,
     target: float,
@@ -75,14 +57,14 @@ def options(
     if view == "central" and clients is None:
         raise SettingsError("a central target needs the number of clients in an epoch")
     crowd = None if clients is None else Crowd(clients)
-    found = []
+    found, kind = [], mechanism_named(mechanism)
     for epsilon in epsilons:
-        rho = loud_fraction(mechanism, epsilon)
+        rho = kind.usual_fraction(epsilon)
         most = _most_reports(epsilon, rho, target, view, crowd, delta)
         if most:
             event = Reporting(epsilon, most, 1, rho)
             central = None if crowd is None else central_epsilon(event, crowd, delta)
-            gain = report_gain(mechanism, epsilon)
+            gain = kind.usual_gain(epsilon)
             found.append(Option(mechanism, epsilon, most, gain, event.pure, central))
     return sorted(found, key=lambda option: -option.signal)
 

@@ -1,95 +1,116 @@
-"""Everything that one training fixes: frozen, checked once, the same words on every surface."""
+"""Everything that one training fixes, stated once: frozen, checked, the same words on every surface.
+
+The command line, the server's settings file and its template, `FederatedMF` and the files of a
+simulation read this statement (`all_settings`) or go through `Settings.preset`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
-from math import isfinite
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sottovoce.errors import SettingsError
-from sottovoce.mechanism.base import Shape
-from sottovoce.mechanism.coin import checked_epsilon
-from sottovoce.mechanism.coordinate import Coordinate
-from sottovoce.mechanism.hadamard import Hadamard
-from sottovoce.mechanism.loudest import Loudest
-from sottovoce.mechanism.registry import MECHANISMS
-from sottovoce.privacy import Reporting
+from sottovoce.mechanism import MECHANISMS, Shape, mechanism_named
+from sottovoce.mechanism.coin import MAX_EPSILON
+from sottovoce.settings import Setting, check, setting, stated
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
-    from sottovoce.mechanism.base import Mechanism
+    from sottovoce.mechanism import Mechanism
+    from sottovoce.privacy import Reporting
 
 
 @dataclass(frozen=True)
 class Settings:
-    """One training. `Settings.preset(mechanism)` gives that mechanism's defaults."""
+    """One training. `Settings.preset(name)` gives a preset's values."""
 
-    mechanism: str = "loudest"
-    epsilon: float = 2.5
-    """Budget of one report."""
-    reports: int = 100
-    """k: reports of one person in one epoch."""
-    epochs: int = 20
-    """T."""
-    factors: int = 5
-    """F."""
-    alpha: float = 1.0
-    """Confidence in a touched item is 1 + alpha, in any other 1."""
-    regularization: float = 1e-6
-    """lambda."""
-    learning_rate: float = 100.0
-    """Step on the unbiased mean; see `rate`."""
-    steps: int = 1
-    """Steps an epoch, all over the same reports."""
-    rate_grows_with_reports: bool = False
-    """The paper averages over users where it should over reports: its step is k times larger."""
-    initial_scale: float = 1e-3
-    """Standard deviation of the first V."""
-    head_start: float = 1.0
-    """The first factor starts as this constant times `initial_scale`; 0 starts it at random."""
-    rotate: bool = True
-    """Whether the server turns V to a fresh basis of the factors after every epoch."""
-    loud: int = 0
-    """`loudest` only: how many signed rows are loud; 0 is the best number for this epsilon."""
-    seed: int = 0
-    """Of the first V, the public directions and, in a simulation, everybody's reports."""
+    mechanism: str = setting("loudest", "how devices report")
+    epsilon: float = setting(2.5, "budget of one report", above=0, most=MAX_EPSILON)
+    reports: int = setting(
+        100, "k: reports of one device in one epoch; an epoch costs k * epsilon", least=1
+    )
+    epochs: int = setting(20, "T: epochs with reports", least=1)
+    factors: int = setting(5, "F: numbers for each item", least=1)
+    alpha: float = setting(
+        1.0, "confidence in a touched item is 1 + alpha, in any other 1", least=0
+    )
+    regularization: float = setting(1e-6, "lambda", least=0)
+    learning_rate: float = setting(100.0, "step on the estimated gradient", above=0)
+    steps: int = setting(1, "steps an epoch, all over the same reports", least=1)
+    rate_grows_with_reports: bool = setting(
+        default=False,
+        # The paper averages over users where it should over reports.
+        help="multiply the step by k, as the paper does",
+    )
+    initial_scale: float = setting(1e-3, "standard deviation of the first item matrix", above=0)
+    head_start: float = setting(
+        1.0,
+        "the first factor starts as this constant times initial_scale; 0: at random",
+        least=0,
+    )
+    rotate: bool = setting(default=True, help="turn the factors to a fresh basis after every epoch")
+    seed: int = setting(
+        0,
+        "of the first item matrix, the public directions and, in a simulation, all reports",
+        least=0,
+    )
+    own: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """The mechanism's own settings, by name; what is not given is its default."""
 
     def __post_init__(self) -> None:
-        if self.mechanism not in MECHANISMS:
-            known = ", ".join(MECHANISMS)
-            raise SettingsError(f"mechanism must be one of {known}; got {self.mechanism!r}")
-        checked_epsilon(self.epsilon)
-        for name in ("reports", "epochs", "factors", "steps"):
-            _check_at_least(name, getattr(self, name), 1)
-        _check_at_least("loud", self.loud, 0)
-        _check_at_least("seed", self.seed, 0)
-        for name in ("alpha", "regularization", "head_start"):
-            value = getattr(self, name)
-            if not (isfinite(value) and value >= 0):
-                raise SettingsError(f"{name} must be finite and not negative, got {value}")
-        for name in ("learning_rate", "initial_scale"):
-            value = getattr(self, name)
-            if not (isfinite(value) and value > 0):
-                raise SettingsError(f"{name} must be finite and positive, got {value}")
-        if self.loud and self.mechanism != "loudest":
-            raise SettingsError(f"loud is a setting of 'loudest', not of {self.mechanism!r}")
+        check(self)
+        known = mechanism_named(self.mechanism).settings()
+        for name in self.own:
+            if name not in known:
+                raise SettingsError(f"{name} is not a setting of {self.mechanism!r}{_whose(name)}")
+        complete = {
+            name: each.checked(self.own.get(name, each.default)) for name, each in known.items()
+        }
+        object.__setattr__(self, "own", complete)
 
     @classmethod
-    def preset(cls, mechanism: str, **changes: Any) -> Settings:
-        """A mechanism's defaults with some fields changed; None leaves the default.
+    def preset(cls, preset: str, /, **changes: Any) -> Settings:
+        """A preset with some values changed, those of its mechanism included; None changes nothing.
 
-        >>> Settings.preset("coordinate").steps
+        >>> Settings.preset("paper").steps
         20
         """
-        if mechanism not in PRESETS:
-            raise SettingsError(f"no preset {mechanism!r}; there are {', '.join(PRESETS)}")
-        known = {field.name for field in fields(cls)}
-        unknown = set(changes) - known
+        known = presets()
+        if preset not in known:
+            raise SettingsError(f"no preset {preset!r:.80}; there are {', '.join(known)}")
+        return known[preset].changed(**changes)
+
+    def changed(self, **changes: Any) -> Settings:
+        """The same with other values, those of the mechanism included; None changes nothing."""
+        given = {name: value for name, value in changes.items() if value is not None}
+        unknown = set(given) - set(all_settings())
         if unknown:
             raise SettingsError(f"no such setting: {', '.join(sorted(unknown))}")
-        given = {name: value for name, value in changes.items() if value is not None}
-        return replace(PRESETS[mechanism], **given)
+        own = {name: given.pop(name) for name in list(given) if name not in stated(Settings)}
+        same = given.get("mechanism", self.mechanism) == self.mechanism
+        return replace(self, **given, own={**(self.own if same else {}), **own})
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> Settings:
+        """From a table of a settings file: the name of a preset, and what differs from it."""
+        given = dict(table)
+        return cls.preset(given.pop("preset", DEFAULT), **given)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON: one level, the mechanism's own settings among the others."""
+        content = asdict(self)
+        own = content.pop("own")
+        return {**content, **own}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Settings:
+        """What `as_dict` gave, whole."""
+        missing = set(stated(cls)) - set(content)
+        if missing:
+            raise SettingsError(f"missing settings: {', '.join(sorted(missing))}")
+        return cls().changed(**content)
 
     @property
     def rate(self) -> float:
@@ -99,43 +120,46 @@ class Settings:
     def build(self, n_items: int) -> Mechanism:
         """The mechanism, for a catalogue of this size."""
         shape = Shape(n_items, self.factors, self.alpha)
-        if self.mechanism == "coordinate":
-            return Coordinate(shape, self.epsilon)
-        if self.mechanism == "hadamard":
-            return Hadamard(shape, self.epsilon, self.seed)
-        return Loudest(shape, self.epsilon, self.seed, self.loud)
+        return mechanism_named(self.mechanism).build(shape, self.epsilon, self.seed, self.own)
 
     def event(self, n_items: int) -> Reporting:
         """What a training does to each person, for the accountant."""
-        rho = self.build(n_items).loud_fraction
-        return Reporting(self.epsilon, self.reports, self.epochs, rho)
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
+        return self.build(n_items).event(self.reports, self.epochs)
 
 
-def _check_at_least(name: str, value: object, least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise SettingsError(f"{name} must be a whole number of at least {least}, got {value!r}")
+def all_settings() -> dict[str, Setting]:
+    """Every setting of a training by name: those that all have, then those of single mechanisms."""
+    own = {
+        name: replace(each, stated=replace(each.stated, help=f"{kind.name} only: {each.help}"))
+        for kind in MECHANISMS.values()
+        for name, each in kind.settings().items()
+    }
+    return {**stated(Settings), "mechanism": _mechanism(), **own}
 
 
-PAPER = Settings(
-    mechanism="coordinate",
-    learning_rate=1e-3,
-    steps=20,
-    rate_grows_with_reports=True,
-    initial_scale=0.01,
-    head_start=0.0,
-    rotate=False,
-)
-"""The paper's system: gamma 1e-3, 20 steps an epoch over the same reports, lambda 1e-6, F 5."""
+def _mechanism() -> Setting:
+    """With the names that there are."""
+    each = stated(Settings)["mechanism"]
+    named = f"{each.help}: {', '.join(MECHANISMS)}"
+    return replace(each, stated=replace(each.stated, help=named))
 
-PRESETS = {
-    "paper": PAPER,
-    "coordinate": PAPER,
-    "hadamard": Settings(mechanism="hadamard"),
-    "loudest": Settings(mechanism="loudest"),
-    "strong": Settings(epsilon=5.0, reports=1, epochs=2, factors=1, alpha=4.0),
-}
-"""`strong`: two reports in a lifetime, a local budget of 10; see docs/privacy.md for the choice."""
+
+def _whose(name: str) -> str:
+    owners = [repr(kind.name) for kind in MECHANISMS.values() if name in kind.settings()]
+    return f"; it is one of {', '.join(owners)}" if owners else ""
+
+
+DEFAULT = "loudest"
+
+
+def presets() -> dict[str, Settings]:
+    """By name: one for each mechanism, and some that mean more than that.
+
+    `paper` is the paper's system. `strong` is two reports in a lifetime, a local budget of 10;
+    docs/privacy.md has the reasons.
+    """
+    by_mechanism = {
+        name: Settings(mechanism=name, **kind.usual) for name, kind in MECHANISMS.items()
+    }
+    strong = Settings(epsilon=5.0, reports=1, epochs=2, factors=1, alpha=4.0)
+    return {"paper": by_mechanism["coordinate"], **by_mechanism, "strong": strong}

@@ -24,8 +24,8 @@ from sottovoce.experiments.audit.knowledge import Knowledge
 from sottovoce.experiments.audit.roc import area
 from sottovoce.experiments.audit.worlds import all_trials, choose_targets
 from sottovoce.privacy import Reporting, gaussian_mu
-from sottovoce.simulation.engine import build_engine
-from sottovoce.simulation.training import begin, train
+from sottovoce.simulation.engines import build_engine
+from sottovoce.simulation.loop import begin, train
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sottovoce.simulation.engine import build_engine
-from sottovoce.simulation.training import begin, train
+from sottovoce.simulation.engines import build_engine
+from sottovoce.simulation.loop import begin, train
 from sottovoce.training import next_items
 
 if TYPE_CHECKING:

@@ -49,19 +49,7 @@ class Noise:
 def training_of(manifest: Manifest, epochs: int, known: Settings | None = None) -> Settings:
     """The settings behind a manifest; what it does not say is `known`, else the preset's."""
     base = known or Settings.preset(manifest.mechanism)
-    seed = base.seed if manifest.mechanism == "coordinate" else manifest.directions_seed
-    return replace(
-        base,
-        mechanism=manifest.mechanism,
-        epsilon=manifest.epsilon,
-        reports=manifest.reports,
-        epochs=epochs,
-        factors=manifest.factors,
-        alpha=manifest.alpha,
-        regularization=manifest.regularization,
-        loud=manifest.loud,
-        seed=seed,
-    )
+    return replace(manifest.training(base), epochs=epochs)
 
 
 def simulate_from(

@@ -67,7 +67,7 @@ class Standing:
             proxy.key,
             about["data"],
             about["min_interactions"],
-            server.training.settings(),
+            server.training,
             server.target_clients,
             proxy.server,
         )

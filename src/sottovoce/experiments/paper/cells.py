@@ -93,7 +93,7 @@ class Cell:
     @property
     def settings(self) -> Settings:
         """Of a training."""
-        return Settings(**self.named, seed=self.seed)
+        return Settings.from_dict({**self.named, "seed": self.seed})
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

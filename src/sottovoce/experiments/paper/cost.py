@@ -56,17 +56,10 @@ def count_bytes(data: Interactions, reports: int, factors: int) -> dict[str, Any
 
 def _signed(settings: Settings, catalogue: Catalogue, model: bytes) -> SignedManifest:
     """A manifest in the middle of a training; keys of this moment, sizes of any."""
-    manifest = Manifest(
+    manifest = Manifest.for_training(
+        settings,
+        len(catalogue.items),
         epoch=10,
-        items=len(catalogue.items),
-        factors=settings.factors,
-        mechanism=settings.mechanism,
-        directions_seed=settings.seed,
-        loud=getattr(settings.build(len(catalogue.items)), "loud", 0),
-        epsilon=settings.epsilon,
-        reports=settings.reports,
-        alpha=settings.alpha,
-        regularization=settings.regularization,
         model=model,
         catalogue=catalogue.hash,
         public_key=public_key_of(new_epoch_key()),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from sottovoce.mechanism.coin import sign_gain
 from sottovoce.training import Settings
-from sottovoce.training.planning import report_gain
 
 if TYPE_CHECKING:
     from sottovoce.experiments.paper.cells import Trained
@@ -48,7 +48,7 @@ def settings_of(
         return Settings.preset("paper", epsilon=float(epsilon), reports=reports, epochs=epochs)
     if method == "paper-alpha":
         return replace(settings_of("paper", epsilon, reports, epochs, users=users), alpha=ALPHA)
-    signal = users * reports * epochs * report_gain("hadamard", epsilon) ** 2
+    signal = users * reports * epochs * sign_gain(epsilon) ** 2
     return Settings.preset(
         method,
         epsilon=float(epsilon),

@@ -1,8 +1,8 @@
-"""The engine for one machine: compiled loops on all its cores."""
+"""The compiled loops behind the engine's interface."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numba
 import numpy as np
@@ -10,35 +10,30 @@ import numpy as np
 from sottovoce.errors import NotFiniteError
 from sottovoce.evaluation.threads import checked_threads, on_threads
 from sottovoce.simulation.cpu.epoch import run_epoch
-from sottovoce.simulation.cpu.prepared import prepare
-from sottovoce.simulation.cpu.solve import normal_equations, solve_users
-from sottovoce.simulation.interface import Collected
+from sottovoce.simulation.cpu.kernels import kernel_of
+from sottovoce.simulation.cpu.solve import solve_users
+from sottovoce.simulation.interface import Collected, Engine
+from sottovoce.simulation.preparation import normal_equations, prepare
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sottovoce.model import Histories
+    from sottovoce.simulation.cpu import Options
     from sottovoce.training import Settings
 
 _NOTHING_KEPT = np.empty((0, 0), np.uint32)
 
 
-class CpuEngine:
-    """`threads` None: all that numba has. `first_user` numbers a shard of a larger population."""
+class CpuEngine(Engine):
+    """numba on all cores, or on as many threads as the options say."""
 
-    def __init__(
-        self,
-        histories: Histories,
-        settings: Settings,
-        *,
-        threads: int | None = None,
-        first_user: int = 0,
-    ):
-        self.histories = histories
-        self.settings = settings
-        self.mechanism = settings.build(histories.n_items)
-        self.threads = checked_threads(threads)
-        self.first_user = first_user
+    name: ClassVar[str] = "cpu"
+
+    def __init__(self, histories: Histories, settings: Settings, options: Options, first_user: int):
+        super().__init__(histories, settings, first_user)
+        self.threads = checked_threads(options.threads)
+        kernel_of(self.mechanism)
 
     def collect(self, V: NDArray[np.float32], epoch: int) -> Collected:
         """See `Engine.collect`."""
@@ -72,23 +67,17 @@ class CpuEngine:
     def _run(
         self, V: NDArray[np.float32], epoch: int, kept: NDArray[np.uint32]
     ) -> NDArray[np.int64]:
-        prepared = prepare(
-            self.mechanism,
-            np.ascontiguousarray(V),
-            seed=self.settings.seed,
-            epoch=epoch,
-            reports=self.settings.reports,
-            regularization=self.settings.regularization,
-        )
-        sums = np.zeros(
-            (int(numba.config.NUMBA_NUM_THREADS), self.mechanism.n_directions), np.int32
-        )
+        V = np.ascontiguousarray(V)
+        constants = prepare(self.settings, self.mechanism, V, epoch)
+        threads = int(numba.config.NUMBA_NUM_THREADS)
+        sums = np.zeros((threads, self.mechanism.n_directions), np.int32)
         with on_threads(self.threads):
             broken = run_epoch(
                 self.histories.indptr,
                 self.histories.indices,
                 self.first_user,
-                prepared,
+                constants,
+                self.mechanism.constants(V),
                 sums,
                 kept,
             )

@@ -7,21 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numba import njit, prange
 
-from sottovoce.model import gram, outer_table
-
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 USERS_PER_BLOCK = 64
 """What one thread takes at a time: small enough to share out evenly, large enough to amortise."""
-_LANES = 8
-
-
-def normal_equations(V: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """`gram(V)` and `outer_table(V)`, the latter padded to whole SIMD registers."""
-    table = outer_table(V)
-    padding = -table.shape[1] % _LANES
-    return gram(V), np.pad(table, [(0, 0), (0, padding)])
 
 
 @njit(cache=True, error_model="numpy")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Learning:
+class Publisher:
     """One training: what it was set up with, and how it moves on."""
 
     settings: ServerSettings
@@ -41,16 +41,16 @@ class Learning:
     keys: Keys
 
     @classmethod
-    def of(cls, settings: ServerSettings, catalogue: Catalogue, keys: Keys) -> Learning:
+    def of(cls, settings: ServerSettings, catalogue: Catalogue, keys: Keys) -> Publisher:
         """Refuses what no manifest could say."""
-        training = settings.training.settings()
+        training = settings.training
         mechanism = training.build(len(catalogue.items))
-        learning = cls(settings, training, mechanism, catalogue, keys)
+        publisher = cls(settings, training, mechanism, catalogue, keys)
         try:
-            Manifest.decode(learning._manifest(1, bytes(32), bytes(32), 0, 0.0).encode())
+            Manifest.decode(publisher._manifest(1, bytes(32), bytes(32), 0, 0.0).encode())
         except ProtocolError as error:
             raise SettingsError(f"no device could take part: {error}") from error
-        return learning
+        return publisher
 
     def begin(self, transaction: Transaction, now: float) -> None:
         """The first epoch."""
@@ -123,18 +123,10 @@ class Learning:
     def _manifest(
         self, number: int, model: bytes, public: bytes | None, behind: int, now: float
     ) -> Manifest:
-        training = self.training
-        return Manifest(
+        return Manifest.for_training(
+            self.training,
+            len(self.catalogue.items),
             epoch=number,
-            items=len(self.catalogue.items),
-            factors=training.factors,
-            mechanism=training.mechanism,
-            directions_seed=0 if training.mechanism == "coordinate" else training.seed,
-            loud=getattr(self.mechanism, "loud", 0),
-            epsilon=training.epsilon,
-            reports=training.reports,
-            alpha=training.alpha,
-            regularization=training.regularization,
             model=model,
             catalogue=self.catalogue.hash,
             public_key=public,

@@ -1,0 +1,128 @@
+"""How a setting is stated: once, with its help text and its bounds.
+
+A settings class is a frozen dataclass whose fields are made by `setting`. The command line, the TOML
+files and their templates read the same statement, and `check` holds every value against it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import Field, dataclass, field, fields
+from functools import lru_cache
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from sottovoce.errors import SettingsError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+_KEY = "setting"
+
+
+@dataclass(frozen=True)
+class Stated:
+    """What is said about one field."""
+
+    help: str
+    """One line for the command line and for a settings file."""
+    least: float | None = None
+    """No smaller value works."""
+    above: float | None = None
+    """Only larger values work."""
+    most: float | None = None
+    """No larger value works."""
+
+    def allows(self, value: float) -> bool:
+        """Whether the value lies within the bounds."""
+        return (
+            (self.least is None or value >= self.least)
+            and (self.above is None or value > self.above)
+            and (self.most is None or value <= self.most)
+        )
+
+    def bounds(self) -> str:
+        """In words, to complete "must be a number"."""
+        stated = (("of at least", self.least), ("above", self.above), ("of at most", self.most))
+        return " and ".join(f"{word} {bound:g}" for word, bound in stated if bound is not None)
+
+
+def setting(
+    default: Any,
+    help: str,  # noqa: A002 - the word that command lines have for it
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+) -> Any:
+    """A field of a settings class, whose annotation says what kind of value it takes."""
+    return field(default=default, metadata={_KEY: Stated(help, least, above, most)})
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One stated field of a settings class."""
+
+    name: str
+    kind: type
+    """bool, int, float or str."""
+    optional: bool
+    """Whether None is a value too."""
+    default: Any
+    stated: Stated
+
+    @property
+    def help(self) -> str:
+        """One line."""
+        return self.stated.help
+
+    def checked(self, value: Any) -> Any:
+        """The value in its kind, or a `SettingsError` that names the setting.
+
+        A boolean is never a number, and a whole number will do for a float.
+        """
+        if value is None and self.optional:
+            return None
+        if self.kind in (int, float):
+            return self._number(value)
+        if type(value) is not self.kind:
+            raise SettingsError(f"{self.name} must be {_KINDS[self.kind]}, got {value!r:.80}")
+        return value
+
+    def _number(self, value: Any) -> float:
+        allowed = (int,) if self.kind is int else (int, float)
+        try:
+            fine = type(value) in allowed and isfinite(value) and self.stated.allows(value)
+            return self.kind(value) if fine else self._refuse(value)  # type: ignore[no-any-return]
+        except OverflowError:  # a whole number beyond any float
+            return self._refuse(value)
+
+    def _refuse(self, value: Any) -> Any:
+        wanted = f"{_KINDS[self.kind]} {self.stated.bounds()}".rstrip()
+        raise SettingsError(f"{self.name} must be {wanted}, got {value!r:.80}")
+
+
+_KINDS: dict[type, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a finite number",
+    str: "a text",
+}
+_BY_NAME = {kind.__name__: kind for kind in _KINDS}
+
+
+@lru_cache
+def stated(kind: type[DataclassInstance]) -> dict[str, Setting]:
+    """The stated fields of a settings class by name, in order."""
+    return {each.name: _setting(each) for each in fields(kind) if _KEY in each.metadata}
+
+
+def _setting(each: Field[Any]) -> Setting:
+    """Annotations are texts here: all our modules postpone their evaluation."""
+    kind, _, none = str(each.type).partition(" | ")
+    return Setting(each.name, _BY_NAME[kind], none == "None", each.default, each.metadata[_KEY])
+
+
+def check(settings: DataclassInstance) -> None:
+    """Hold every stated field against its statement; for `__post_init__` of a frozen class."""
+    for name, each in stated(type(settings)).items():
+        object.__setattr__(settings, name, each.checked(getattr(settings, name)))

@@ -1,0 +1,31 @@
+"""The engine for one machine: compiled loops on all its cores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sottovoce.settings import check, setting
+
+if TYPE_CHECKING:
+    from sottovoce.model import Histories
+    from sottovoce.simulation.interface import Engine
+    from sottovoce.training import Settings
+
+
+@dataclass(frozen=True)
+class Options:
+    """Of the cpu engine."""
+
+    threads: int | None = setting(None, "CPU threads (default: all)", least=1)
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+def build(histories: Histories, settings: Settings, options: Options, first_user: int) -> Engine:
+    """See `sottovoce.simulation.engines`."""
+    # Here and not above: numba takes a second to import, and only this needs it.
+    from sottovoce.simulation.cpu.engine import CpuEngine
+
+    return CpuEngine(histories, settings, options, first_user)

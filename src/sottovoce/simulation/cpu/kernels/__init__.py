@@ -1,0 +1,33 @@
+"""Compiled reports, a module for each mechanism; see `sottovoce.simulation.cpu.epoch.plug_in`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, cast
+
+from sottovoce.errors import SettingsError
+
+if TYPE_CHECKING:
+    from sottovoce.mechanism import Mechanism
+    from sottovoce.model import Histories
+    from sottovoce.simulation.cpu.work import Work
+
+
+class Kernel(Protocol):
+    """What a kernel's module has, beside what it plugs in when it is imported."""
+
+    def work(self, histories: Histories, mechanism: Mechanism, reports: int) -> Work:
+        """Its operations in one epoch, counted from the algorithm."""
+
+
+def kernel_of(mechanism: Mechanism) -> Kernel:
+    """The mechanism's kernel, plugged in; a name with a dot in it is a module elsewhere."""
+    name = mechanism.kernel if "." in mechanism.kernel else f"{__name__}.{mechanism.kernel}"
+    try:
+        return cast("Kernel", import_module(name))
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        raise SettingsError(
+            f"the cpu engine has no kernel for {mechanism.name!r}: use the reference engine"
+        ) from error

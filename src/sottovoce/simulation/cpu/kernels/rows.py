@@ -1,0 +1,142 @@
+"""Every rotated row of one user's residual: `Rotation.all_rows`, in the same order of operations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numba import njit
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_ZERO = np.float32(0)
+CACHED_ROWS = 4096
+
+
+@njit(cache=True, error_model="numpy")
+def all_rows(
+    items: NDArray[np.int32],
+    x: NDArray[np.float32],
+    weights: NDArray[np.float32],
+    block_signs: NDArray[np.float32],
+    item_rows: NDArray[np.float32],
+    some: NDArray[np.float32],
+    a: NDArray[np.float32],
+) -> None:
+    """`a`, every rotated row of the residual: `Rotation.all_rows` for one user."""
+    n_rows, block = a.shape[0], block_signs.shape[0]
+    a[:] = _ZERO
+    for t in range(items.shape[0]):
+        i, weight = items[t], weights[t]
+        column = i & (block - 1)
+        signs = block_signs[column]
+        part = a[i - column : i - column + block]
+        for r in range(block):
+            part[r] += weight * signs[r]
+    transform_blocks(block, a)
+    for start in range(0, n_rows, some.shape[0]):
+        stop = start + some.shape[0]
+        predict_rows(x, item_rows, start, some)
+        part = a[start:stop]
+        for r in range(part.shape[0]):
+            part[r] -= some[r]
+
+
+@njit(cache=True, error_model="numpy")
+def transform_blocks(block: int, a: NDArray[np.float32]) -> None:
+    """Butterflies between whole blocks; first within parts that fit the first-level cache."""
+    part = min(a.shape[0], CACHED_ROWS)
+    for start in range(0, a.shape[0], part):
+        transform_levels(block, a[start : start + part])
+    transform_levels(part, a)
+
+
+@njit(cache=True, error_model="numpy")
+def transform_levels(half: int, a: NDArray[np.float32]) -> None:
+    """Every level from `half` up, two in one pass over memory where there are two."""
+    n_rows = a.shape[0]
+    while 2 * half < n_rows:
+        for start in range(0, n_rows, 4 * half):
+            four = a[start : start + 4 * half]
+            butterflies(
+                four[:half], four[half : 2 * half], four[2 * half : 3 * half], four[3 * half :]
+            )
+        half *= 4
+    if half < n_rows:
+        butterfly(a[:half], a[half:])
+
+
+@njit(cache=True, error_model="numpy")
+def predict_rows(
+    x: NDArray[np.float32], item_rows: NDArray[np.float32], start: int, out: NDArray[np.float32]
+) -> None:
+    """`out = x . rows` from `start` on, factor after factor, four of them in one pass."""
+    # Sliced here: numba takes slices of a slice for strided, and then LLVM does not vectorise.
+    stop = start + out.shape[0]
+    scale_row(x[0], item_rows[0, start:stop], out)
+    f = 1
+    while f + 4 <= x.shape[0]:
+        add_four_rows(
+            x[f : f + 4],
+            item_rows[f, start:stop],
+            item_rows[f + 1, start:stop],
+            item_rows[f + 2, start:stop],
+            item_rows[f + 3, start:stop],
+            out,
+        )
+        f += 4
+    while f < x.shape[0]:
+        add_scaled_row(x[f], item_rows[f, start:stop], out)
+        f += 1
+
+
+@njit(cache=True)
+def add_four_rows(
+    c: NDArray[np.float32],
+    row0: NDArray[np.float32],
+    row1: NDArray[np.float32],
+    row2: NDArray[np.float32],
+    row3: NDArray[np.float32],
+    out: NDArray[np.float32],
+) -> None:
+    """`out += c[0] row0`, then `c[1] row1`, and so on: rounded after each."""
+    c0, c1, c2, c3 = c[0], c[1], c[2], c[3]
+    for r in range(out.shape[0]):
+        out[r] = (((out[r] + c0 * row0[r]) + c1 * row1[r]) + c2 * row2[r]) + c3 * row3[r]
+
+
+@njit(cache=True)
+def butterflies(
+    first: NDArray[np.float32],
+    second: NDArray[np.float32],
+    third: NDArray[np.float32],
+    fourth: NDArray[np.float32],
+) -> None:
+    """Two levels of `butterfly`: of neighbours, then of pairs."""
+    for r in range(first.shape[0]):
+        s, d = first[r] + second[r], first[r] - second[r]
+        t, e = third[r] + fourth[r], third[r] - fourth[r]
+        first[r], second[r], third[r], fourth[r] = s + t, d + e, s - t, d - e
+
+
+@njit(cache=True)
+def butterfly(first: NDArray[np.float32], second: NDArray[np.float32]) -> None:
+    """(u, v) -> (u + v, u - v)."""
+    for r in range(first.shape[0]):
+        low, high = first[r], second[r]
+        first[r], second[r] = low + high, low - high
+
+
+@njit(cache=True)
+def scale_row(c: np.float32, row: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+    """`out = c row`."""
+    for r in range(row.shape[0]):
+        out[r] = c * row[r]
+
+
+@njit(cache=True)
+def add_scaled_row(c: np.float32, row: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+    """`out += c row`."""
+    for r in range(row.shape[0]):
+        out[r] += c * row[r]

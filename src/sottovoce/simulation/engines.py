@@ -1,0 +1,62 @@
+"""Which engines there are. A further one is a folder beside this file and a line in this list.
+
+An engine's folder is a package with two names: `Options`, a settings class, and `build`, which
+makes the engine. It imports what it needs when it builds, so that listing engines costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, cast
+
+from sottovoce.errors import SettingsError
+from sottovoce.settings import stated
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from sottovoce.model import Histories
+    from sottovoce.settings import Setting
+    from sottovoce.simulation.interface import Engine
+    from sottovoce.training import Settings
+
+ENGINES = {
+    "cpu": "sottovoce.simulation.cpu",
+    "reference": "sottovoce.simulation.reference",
+}
+
+
+class EnginePackage(Protocol):
+    """What an engine's package has."""
+
+    Options: type[Any]
+    """Its own options: a frozen dataclass with stated fields."""
+
+    def build(
+        self, histories: Histories, settings: Settings, options: Any, first_user: int
+    ) -> Engine:
+        """The engine over these users, of whom the first has this number."""
+
+
+def engine_package(name: str) -> EnginePackage:
+    """The engine of that name, or a `SettingsError`."""
+    if name not in ENGINES:
+        raise SettingsError(f"no engine {name!r:.80}; there are {', '.join(ENGINES)}")
+    return cast("EnginePackage", import_module(ENGINES[name]))
+
+
+def engine_options() -> dict[str, dict[str, Setting]]:
+    """By engine, what may be said about it beside the training's settings."""
+    return {name: stated(engine_package(name).Options) for name in ENGINES}
+
+
+def build_engine(
+    name: str, histories: Histories, settings: Settings, *, first_user: int = 0, **options: Any
+) -> Engine:
+    """The engine of that name over these users; an option that is None keeps its default."""
+    package = engine_package(name)
+    given = {option: value for option, value in options.items() if value is not None}
+    unknown = set(given) - set(stated(package.Options))
+    if unknown:
+        raise SettingsError(f"the {name} engine has no option {', '.join(sorted(unknown))}")
+    return package.build(histories, settings, package.Options(**given), first_user)

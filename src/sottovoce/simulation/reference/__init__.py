@@ -1,0 +1,30 @@
+"""The reference as an engine: numpy, no compiler, slow; what all other engines must equal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sottovoce.settings import check, setting
+
+if TYPE_CHECKING:
+    from sottovoce.model import Histories
+    from sottovoce.simulation.interface import Engine
+    from sottovoce.training import Settings
+
+
+@dataclass(frozen=True)
+class Options:
+    """Of the reference engine."""
+
+    batch: int = setting(64, "people computed together", least=1)
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+def build(histories: Histories, settings: Settings, options: Options, first_user: int) -> Engine:
+    """See `sottovoce.simulation.engines`."""
+    from sottovoce.simulation.reference.engine import ReferenceEngine
+
+    return ReferenceEngine(histories, settings, options, first_user)

@@ -1,0 +1,61 @@
+"""`sottovoce.mechanism` itself, with the simulator's words, a batch of people at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from sottovoce.mechanism import sum_signs
+from sottovoce.model import user_vectors
+from sottovoce.simulation.interface import Collected, Engine
+from sottovoce.simulation.words import report_words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from sottovoce.model import Histories
+    from sottovoce.simulation.reference import Options
+    from sottovoce.training import Settings
+
+
+class ReferenceEngine(Engine):
+    """One process, one thread."""
+
+    name: ClassVar[str] = "reference"
+
+    def __init__(self, histories: Histories, settings: Settings, options: Options, first_user: int):
+        super().__init__(histories, settings, first_user)
+        self._batch = options.batch
+
+    def collect(self, V: NDArray[np.float32], epoch: int) -> Collected:
+        """See `Engine.collect`."""
+        n_directions = self.mechanism.n_directions
+        sums, n_reports = np.zeros(n_directions, np.int64), 0
+        for reports in self._batches(V, epoch):
+            sums += sum_signs(reports, n_directions)
+            n_reports += reports.size
+        return Collected(sums, n_reports)
+
+    def reports(self, V: NDArray[np.float32], epoch: int) -> NDArray[np.uint32]:
+        """See `Engine.reports`."""
+        nobody = np.empty((0, self.settings.reports), np.uint32)
+        return np.concatenate([nobody, *self._batches(V, epoch)])
+
+    def user_vectors(self, V: NDArray[np.float32]) -> NDArray[np.float32]:
+        """See `Engine.user_vectors`."""
+        return self._vectors(V, self.histories)
+
+    def _vectors(self, V: NDArray[np.float32], people: Histories) -> NDArray[np.float32]:
+        alpha, ridge = self.settings.alpha, self.settings.regularization
+        return user_vectors(V, people, alpha=alpha, regularization=ridge)
+
+    def _batches(self, V: NDArray[np.float32], epoch: int) -> Iterator[NDArray[np.uint32]]:
+        n, settings = self.histories.n_users, self.settings
+        for start in range(0, n, self._batch):
+            numbers = np.arange(start, min(start + self._batch, n))
+            people = self.histories.take(numbers)
+            words = report_words(settings.seed, epoch, self.first_user + numbers, settings.reports)
+            yield self.mechanism.reports(V, self._vectors(V, people), people, words)
