@@ -19,11 +19,11 @@ from sottovoce.data import Interactions, synthetic_people
 from sottovoce.errors import DataError, MissingExtraError, SettingsError
 from sottovoce.experiments.audit import Attack, AttackPlan, run_attack, sweep
 from sottovoce.experiments.audit.attack import Point, curve, published, shuffled_bound
+from sottovoce.experiments.audit.audit import attack_check
 from sottovoce.experiments.audit.densities import mean_density, report_densities
 from sottovoce.experiments.audit.knowledge import Knowledge
 from sottovoce.experiments.audit.picture import draw_attacks
 from sottovoce.experiments.audit.roc import Auc, area
-from sottovoce.experiments.audit.running import attack_check
 from sottovoce.experiments.audit.worlds import Question, Trials, all_trials, choose_targets
 from sottovoce.mechanism import MECHANISMS
 from sottovoce.model import Histories, user_vectors

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from sottovoce.cli.bench import bench
 from sottovoce.data import synthetic_people
 from sottovoce.errors import MissingExtraError, SettingsError
-from sottovoce.experiments.bench import Plan, Spread, run_bench
+from sottovoce.experiments.bench import BenchPlan, Spread, run_bench
 from sottovoce.experiments.bench.als import als_solver, one_blas_thread
 from sottovoce.experiments.bench.epoch import Epoch
 from sottovoce.experiments.bench.plain import PlainClient
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sottovoce.data import Interactions
     from sottovoce.experiments.bench import BenchResult
 
-PLAN = Plan(repeats=2, plain_users=5, reports=8, threads=1)
+PLAN = BenchPlan(repeats=2, plain_users=5, reports=8, threads=1)
 
 
 @pytest.fixture(scope="module")

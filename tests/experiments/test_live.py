@@ -18,19 +18,22 @@ from sottovoce.cli.bench_live import show
 from sottovoce.data import Interactions, synthetic_people
 from sottovoce.errors import DataError, SettingsError, UnavailableError, UntrustedError
 from sottovoce.experiments.live.bench.counting import TakesAnything, measure_counting
+from sottovoce.experiments.live.bench.live_bench import (
+    LiveBenchPlan,
+    LiveBenchResult,
+    run_live_bench,
+)
 from sottovoce.experiments.live.bench.opening import DECRYPT, PARSED, RAW, SERVER
 from sottovoce.experiments.live.bench.process import cpu_seconds, most_resident, resident
-from sottovoce.experiments.live.bench.running import LiveResult, Plan, run_live
 from sottovoce.experiments.live.bench.world import PROXY, World
 from sottovoce.experiments.live.devices import SharedDownloads, sync_one
 from sottovoce.experiments.live.people import choose_people, on_catalogue, read_people
 from sottovoce.experiments.live.published import Published
 from sottovoce.experiments.live.simulated import Noise, simulate_from, training_of
-from sottovoce.experiments.live.swarm import Plan as SwarmPlan
+from sottovoce.experiments.live.swarm import SwarmPlan
 from sottovoce.protocol import Catalogue, Item
 from sottovoce.server import InProcess
-from sottovoce.simulation import Plan as SimulationPlan
-from sottovoce.simulation import simulate
+from sottovoce.simulation import SimulationPlan, simulate
 from sottovoce.training import PRESETS, Settings, first_items
 from tests.client.world import ITEMS, FakeProxy, item
 from tests.client.world import World as ClientWorld
@@ -213,17 +216,17 @@ def test_a_manifest_of_somebody_else_is_not_believed() -> None:
         Published(FakeProxy(ClientWorld()), bytes(range(32))).manifest()
 
 
-TINY = Plan(repeats=2, processes=2, chunk=300, batches=40, reports=10, items=20)
+TINY = LiveBenchPlan(repeats=2, processes=2, chunk=300, batches=40, reports=10, items=20)
 
 
 @pytest.fixture(scope="module")
-def measured() -> LiveResult:
-    return run_live(TINY)
+def measured() -> LiveBenchResult:
+    return run_live_bench(TINY)
 
 
 @PROC
 @pytest.mark.slow
-def test_everything_is_measured(measured: LiveResult) -> None:
+def test_everything_is_measured(measured: LiveBenchResult) -> None:
     found = {(rate.what, rate.processes) for rate in measured.opening}
     assert found == {(what, p) for what in (RAW, PARSED, DECRYPT, SERVER) for p in (1, 2)}
     for rate in measured.opening:
@@ -242,7 +245,7 @@ def test_everything_is_measured(measured: LiveResult) -> None:
 @PROC
 @pytest.mark.slow
 def test_measurements_are_shown_and_written(
-    measured: LiveResult, capsys: pytest.CaptureFixture[str]
+    measured: LiveBenchResult, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from sottovoce.cli import output
 
@@ -298,7 +301,7 @@ def test_a_process_is_read_from_proc() -> None:
 @pytest.mark.parametrize("changes", [{"repeats": 0}, {"batches": 0}, {"chunk": 20_001}])
 def test_a_plan_that_measures_nothing_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(SettingsError):
-        Plan(**changes)
+        LiveBenchPlan(**changes)
 
 
 def test_the_command_is_there() -> None:

@@ -13,7 +13,7 @@ from sottovoce.cli import output
 from sottovoce.cli.bench_live import live
 from sottovoce.data import load
 from sottovoce.errors import SettingsError
-from sottovoce.experiments.bench import BenchResult, Plan, run_bench
+from sottovoce.experiments.bench import BenchPlan, BenchResult, run_bench
 from sottovoce.experiments.bench.picture import draw_growth
 from sottovoce.experiments.figures import figure_class
 from sottovoce.mechanism import MECHANISMS
@@ -94,8 +94,8 @@ def bench(
         raise SettingsError("--plot draws the growth curves: leave out --no-growth")
     if plot:
         figure_class()
-    plan = Plan(
-        mechanisms=tuple(mechanism) if mechanism else Plan.mechanisms,
+    plan = BenchPlan(
+        mechanisms=tuple(mechanism) if mechanism else BenchPlan.mechanisms,
         factors=factors,
         epsilon=epsilon,
         reports=reports,

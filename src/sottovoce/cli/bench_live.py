@@ -11,7 +11,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from sottovoce.cli import output
-from sottovoce.experiments.live.bench.running import LiveResult, Plan, run_live
+from sottovoce.experiments.live.bench.live_bench import (
+    LiveBenchPlan,
+    LiveBenchResult,
+    run_live_bench,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,12 +23,12 @@ if TYPE_CHECKING:
     from sottovoce.experiments.bench import Spread
     from sottovoce.experiments.live.bench.process import Memory
 
-QUICK = Plan(repeats=2, chunk=5_000, batches=1_000)
+QUICK = LiveBenchPlan(repeats=2, chunk=5_000, batches=1_000)
 
 
 def live(
     *,
-    repeats: Annotated[int, typer.Option(help="Rounds.", min=1)] = Plan.repeats,
+    repeats: Annotated[int, typer.Option(help="Rounds.", min=1)] = LiveBenchPlan.repeats,
     processes: Annotated[
         int, typer.Option(help="That open reports, beside 1; 0: all cores.", min=0)
     ] = 0,
@@ -56,19 +60,19 @@ def live(
     Example: sottovoce bench live --full --json live.json
     """
     plan = replace(
-        QUICK if quick else Plan(),
+        QUICK if quick else LiveBenchPlan(),
         repeats=min(repeats, QUICK.repeats) if quick else repeats,
         processes=processes,
         full=full,
     )
     with output.messages.status("starting") as status:
-        result = run_live(plan, lambda what: status.update(escape(what)))
+        result = run_live_bench(plan, lambda what: status.update(escape(what)))
     show(result, output.results)
     if json_file:
         output.write_json(json_file, result.as_dict())
 
 
-def show(result: LiveResult, console: Console) -> None:
+def show(result: LiveBenchResult, console: Console) -> None:
     """The result as tables."""
     plan, intake, counting = result.plan, result.intake, result.counting
     console.print(
@@ -99,7 +103,7 @@ def show(result: LiveResult, console: Console) -> None:
     )
 
 
-def _opening(result: LiveResult) -> Table:
+def _opening(result: LiveBenchResult) -> Table:
     table = _table("Opening, in P processes", "what", "P", "reports / s", "of X25519")
     for rate in result.opening:
         table.add_row(
@@ -111,7 +115,7 @@ def _opening(result: LiveResult) -> Table:
     return table
 
 
-def _intake(result: LiveResult) -> Table:
+def _intake(result: LiveBenchResult) -> Table:
     intake = result.intake
     table = _table("Intake of the proxy", "", "")
     table.show_header = False
@@ -125,7 +129,7 @@ def _intake(result: LiveResult) -> Table:
     return table
 
 
-def _memory(result: LiveResult) -> Table:
+def _memory(result: LiveBenchResult) -> Table:
     table = _table("Memory", "process", "when ready", "at most", "grown by")
     largest = max(result.intake.memory, key=lambda memory: memory.most)
     for name, memory in (("proxy", largest), ("server", result.counting.memory)):

@@ -23,7 +23,7 @@ from sottovoce.cli.simulate import SplitOption
 from sottovoce.errors import ProtocolError, SettingsError
 from sottovoce.experiments.live.people import read_people
 from sottovoce.experiments.live.standing import Standing
-from sottovoce.experiments.live.swarm import Plan, SwarmResult, run_swarm
+from sottovoce.experiments.live.swarm import SwarmPlan, SwarmResult, run_swarm
 from sottovoce.protocol.strict import hexadecimal
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def swarm(
     if min_interactions is None:
         min_interactions = standing.min_interactions if data is None else 0
     _check_target(standing, clients)
-    plan = Plan(
+    plan = SwarmPlan(
         proxy=standing.proxy,
         key=standing.key,
         clients=clients,

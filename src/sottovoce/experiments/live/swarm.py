@@ -58,7 +58,7 @@ class Watch(Protocol):
 
 
 @dataclass(frozen=True)
-class Plan:
+class SwarmPlan:
     """Whom to drive, against what."""
 
     proxy: str
@@ -114,7 +114,7 @@ class Round:
 class SwarmResult:
     """Everything that a swarm came to."""
 
-    plan: Plan
+    plan: SwarmPlan
     people: People
     settings: Settings
     rounds: list[Round]
@@ -146,7 +146,7 @@ class SwarmResult:
         }
 
 
-def run_swarm(data: Interactions, plan: Plan, watch: Watch) -> SwarmResult:
+def run_swarm(data: Interactions, plan: SwarmPlan, watch: Watch) -> SwarmResult:
     """Make the clients, drive them through the epochs, say how good the model got."""
     with httpx.Client(trust_env=False) as http:
         published = Published(HttpProxy(http, plan.proxy), plan.key)
@@ -187,7 +187,7 @@ class _Swarm:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: SwarmPlan,
         published: Published,
         people: People,
         crew: Crew,

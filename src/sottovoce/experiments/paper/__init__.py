@@ -3,7 +3,7 @@
 from sottovoce.experiments.paper.cells import METHODS, Cell, Size
 from sottovoce.experiments.paper.experiments import EXPERIMENTS, Experiment, compute
 from sottovoce.experiments.paper.report import write_all
-from sottovoce.experiments.paper.running import Runner, Watch
+from sottovoce.experiments.paper.runner import Runner, Watch
 from sottovoce.experiments.paper.scale import Scale
 from sottovoce.experiments.paper.store import About, Store
 from sottovoce.experiments.paper.tables import Table

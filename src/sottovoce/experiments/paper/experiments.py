@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from sottovoce.experiments.paper.cells import Cell
-    from sottovoce.experiments.paper.running import Runner, Watch
+    from sottovoce.experiments.paper.runner import Runner, Watch
     from sottovoce.experiments.paper.scale import Scale
     from sottovoce.experiments.paper.store import Store
     from sottovoce.experiments.paper.tables import Table

@@ -13,7 +13,7 @@ from sottovoce.experiments.paper.cells import TRAINED
 from sottovoce.experiments.paper.cost import count_bytes
 from sottovoce.privacy import Crowd, Reporting, central_epsilon
 from sottovoce.privacy.account import DELTA
-from sottovoce.simulation import Plan, simulate
+from sottovoce.simulation import SimulationPlan, simulate
 from sottovoce.simulation.run import evaluate_popularity
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def run_cell(cell: Cell, bench: Bench) -> dict[str, Any]:
 
 def _trained(cell: Cell, bench: Bench) -> dict[str, Any]:
     settings = cell.settings
-    plan = Plan(
+    plan = SimulationPlan(
         settings,
         cell.split,
         cell.negatives,

@@ -30,7 +30,7 @@ ERRORS = 6
 
 
 @dataclass(frozen=True)
-class Plan:
+class AuditPlan:
     """What to audit."""
 
     mechanisms: tuple[str, ...] = MECHANISMS
@@ -72,7 +72,7 @@ class Plan:
 class AuditResult:
     """Every verdict, and the attacks behind the last of them."""
 
-    plan: Plan
+    plan: AuditPlan
     checks: tuple[Check, ...]
     attacks: tuple[Attack, ...]
 
@@ -98,7 +98,7 @@ def examine(make: Maker, settings: Settings, samples: int) -> list[Evidence]:
 
 
 def run_audit(
-    plan: Plan, data: Interactions | None = None, watch: Watch = lambda _: None
+    plan: AuditPlan, data: Interactions | None = None, watch: Watch = lambda _: None
 ) -> AuditResult:
     """Audit the shipped client; with data and a plan for it, attack as well."""
     evidence: list[Evidence] = []

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Plan:
+class LiveBenchPlan:
     """How much to measure."""
 
     repeats: int = 5
@@ -46,10 +46,10 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class LiveResult:
+class LiveBenchResult:
     """Everything that was measured, in one run."""
 
-    plan: Plan
+    plan: LiveBenchPlan
     cores: int
     opening: list[Rate]
     intake: Intake
@@ -60,7 +60,7 @@ class LiveResult:
         return asdict(self)
 
 
-def run_live(plan: Plan, watch: Watch = lambda _what: None) -> LiveResult:
+def run_live_bench(plan: LiveBenchPlan, watch: Watch = lambda _what: None) -> LiveBenchResult:
     """Measure; databases lie in a temporary folder on a real disk (see TMPDIR)."""
     cores = os.cpu_count() or 1
     processes = sorted({1, plan.processes or cores})
@@ -87,4 +87,4 @@ def run_live(plan: Plan, watch: Watch = lambda _what: None) -> LiveResult:
             for_real=plan.full,
             watch=watch,
         )
-    return LiveResult(plan, cores, opening, intake, counting)
+    return LiveBenchResult(plan, cores, opening, intake, counting)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Plan:
+class BenchPlan:
     """What to time."""
 
     mechanisms: tuple[str, ...] = MECHANISMS
@@ -101,7 +101,7 @@ class BenchResult:
     """Everything that was measured."""
 
     data: dict[str, Any]
-    plan: Plan
+    plan: BenchPlan
     threads: int
     als_solver: str
     als_seconds: list[float]
@@ -117,7 +117,9 @@ class BenchResult:
         return content
 
 
-def run_bench(data: Interactions, plan: Plan, watch: Watch = lambda _what: None) -> BenchResult:
+def run_bench(
+    data: Interactions, plan: BenchPlan, watch: Watch = lambda _what: None
+) -> BenchResult:
     """Time every mechanism on this data; `watch` is told what is being done."""
     data = replace(data, timestamps=None, titles=None, genres=None)  # not needed, and large
     threads, settings = plan.threads or _all_threads(), plan.settings()
@@ -156,7 +158,7 @@ def _warm(data: Interactions, settings: Settings, threads: int, watch: Watch) ->
 
 
 def _contenders(
-    data: Interactions, plan: Plan, epochs: Sequence[Epoch], threads: int
+    data: Interactions, plan: BenchPlan, epochs: Sequence[Epoch], threads: int
 ) -> list[Contender]:
     histories = data.histories
     size = min(plan.plain_users, histories.n_users)
