@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from sottovoce.experiments.bench import Spread
-    from sottovoce.experiments.live.bench.process import Memory
+    from sottovoce.experiments.live.bench.process import ResidentMemory
 
 QUICK = LiveBenchPlan(repeats=2, chunk=5_000, batches=1_000)
 
@@ -137,7 +137,7 @@ def _memory(result: LiveBenchResult) -> Table:
     return table
 
 
-def _sizes(memory: Memory) -> tuple[str, str, str]:
+def _sizes(memory: ResidentMemory) -> tuple[str, str, str]:
     grown = memory.most - memory.start
     return _megabytes(memory.start), _megabytes(memory.most), _megabytes(grown)
 

@@ -31,7 +31,7 @@ from sottovoce.cli.system import (
 from sottovoce.client import HttpProxy
 from sottovoce.data import synthetic_people
 from sottovoce.errors import SettingsError
-from sottovoce.experiments.live.learning_curve import Curve, follow
+from sottovoce.experiments.live.learning_curve import LearningCurve, follow
 from sottovoce.experiments.live.published import Published
 from sottovoce.experiments.live.reporters import Reporters, epoch_length
 from sottovoce.experiments.live.standing import Standing, change, proxy_toml, server_toml
@@ -41,7 +41,7 @@ from sottovoce.training import Settings
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from sottovoce.experiments.live.learning_curve import Point
+    from sottovoce.experiments.live.learning_curve import CurvePoint
     from sottovoce.model import Histories
 
 PRESET = "loudest"
@@ -216,7 +216,7 @@ def _run(folder: Path, show: Show, stop: Stop, *, browser: bool) -> None:
         http = stack.enter_context(httpx.Client(trust_env=False))
         published = Published(HttpProxy(http, standing.proxy), standing.key)
         checks = [*(child.check for child in children), reporters.check]
-        for point in follow(Curve(published, panel, show.histories), checks, stop):
+        for point in follow(LearningCurve(published, panel, show.histories), checks, stop):
             _tell_point(point, show)
 
 
@@ -233,7 +233,7 @@ def _tell(address: str, show: Show) -> None:
     typer.echo("Ctrl-C stops all of it.")
 
 
-def _tell_point(point: Point, show: Show) -> None:
+def _tell_point(point: CurvePoint, show: Show) -> None:
     """One line for each epoch."""
     if not point.people:
         typer.echo(f"epoch {point.epoch} was discarded: too few came in time. {SLOW}")

@@ -20,9 +20,9 @@ from sottovoce.experiments.paper import (
     METHODS,
     About,
     Cell,
+    CellStore,
     Runner,
     Scale,
-    Store,
     Table,
     compute,
     write_all,
@@ -146,7 +146,7 @@ def _command(name: str) -> Callable[..., None]:
         about = About.of(
             people, source, min_interactions=min_interactions, quick=quick, seeds=seeds
         )
-        store = Store.start(out, about)
+        store = CellStore.start(out, about)
         runner = Runner(people, store, threads)
         names = list(EXPERIMENTS) if name == "all" else [name]
         _compute(names, runner, Scale.of(store.about, seeds=seeds), methods or [])
@@ -171,7 +171,7 @@ def report(
       sottovoce paper report --out results
     """  # noqa: D301 - typer reads \b
     figure_class()
-    _show(Store.open(out), list(EXPERIMENTS))
+    _show(CellStore.open(out), list(EXPERIMENTS))
 
 
 def _read(source: str, min_interactions: int) -> Interactions:
@@ -191,7 +191,7 @@ def _compute(names: list[str], runner: Runner, scale: Scale, methods: list[str])
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _show(store: Store, names: list[str]) -> None:
+def _show(store: CellStore, names: list[str]) -> None:
     scale = Scale.of(store.about)
     for name in names:
         for table in EXPERIMENTS[name].tables(scale, store):

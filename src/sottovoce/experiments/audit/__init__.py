@@ -1,6 +1,6 @@
 """Does the code keep its promise? Lower bounds on epsilon, and an attack on one person."""
 
-from sottovoce.experiments.audit.attack import Attack, AttackPlan, Point, run_attack, sweep
+from sottovoce.experiments.audit.attack import Attack, AttackPlan, AttackPoint, run_attack, sweep
 from sottovoce.experiments.audit.audit import AuditPlan, AuditResult, examine, run_audit
 from sottovoce.experiments.audit.clients import Client, Maker, live_client
 from sottovoce.experiments.audit.evidence import ALPHA, Check, judge
@@ -9,12 +9,12 @@ __all__ = [
     "ALPHA",
     "Attack",
     "AttackPlan",
+    "AttackPoint",
     "AuditPlan",
     "AuditResult",
     "Check",
     "Client",
     "Maker",
-    "Point",
     "examine",
     "judge",
     "live_client",

@@ -4,10 +4,10 @@ from sottovoce.experiments.bench.comparison import (
     BenchPlan,
     BenchResult,
     Comparison,
-    Memory,
+    PeakMemory,
     run_bench,
 )
-from sottovoce.experiments.bench.growth import Growth, Point
+from sottovoce.experiments.bench.growth import Growth, GrowthPoint
 from sottovoce.experiments.bench.timing import Spread
 
 __all__ = [
@@ -15,8 +15,8 @@ __all__ = [
     "BenchResult",
     "Comparison",
     "Growth",
-    "Memory",
-    "Point",
+    "GrowthPoint",
+    "PeakMemory",
     "Spread",
     "run_bench",
 ]

@@ -9,7 +9,7 @@ import numpy as np
 
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.bench.als import ALS, als, als_solver, one_blas_thread
-from sottovoce.experiments.bench.epoch import Epoch
+from sottovoce.experiments.bench.epoch import TimedEpoch
 from sottovoce.experiments.bench.growth import Growth, measure_growth
 from sottovoce.experiments.bench.plain import PlainLoop
 from sottovoce.experiments.bench.timing import Contender, Spread, peak_memory, ratio, take_turns
@@ -85,7 +85,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Memory:
+class PeakMemory:
     """Peak of the resident bytes of the process, so far, at three times."""
 
     loaded: int | None
@@ -108,7 +108,7 @@ class BenchResult:
     comparisons: list[Comparison]
     growth: list[Growth]
     copy_bytes_per_second: float
-    memory: Memory
+    memory: PeakMemory
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -137,7 +137,7 @@ def run_bench(
             growth = measure_growth(
                 data, settings, threads=threads, rounds=plan.repeats, seed=plan.seed, watch=watch
             )
-    memory = Memory(loaded, after_epochs, peak_memory())
+    memory = PeakMemory(loaded, after_epochs, peak_memory())
     bandwidth = copy_bandwidth()  # after the memory was read: its arrays are large
     return BenchResult(
         data={key: data.summary()[key] for key in ("name", "users", "items", "interactions")},
@@ -152,13 +152,13 @@ def run_bench(
     )
 
 
-def _warm(data: Interactions, settings: Settings, threads: int, watch: Watch) -> Epoch:
+def _warm(data: Interactions, settings: Settings, threads: int, watch: Watch) -> TimedEpoch:
     watch(f"warming up: {settings.mechanism} (compiles the first time)")
-    return Epoch.warmed_up(data.histories, settings, threads)
+    return TimedEpoch.warmed_up(data.histories, settings, threads)
 
 
 def _contenders(
-    data: Interactions, plan: BenchPlan, epochs: Sequence[Epoch], threads: int
+    data: Interactions, plan: BenchPlan, epochs: Sequence[TimedEpoch], threads: int
 ) -> list[Contender]:
     histories = data.histories
     size = min(plan.plain_users, histories.n_users)

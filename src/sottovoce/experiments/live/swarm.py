@@ -44,7 +44,7 @@ LEAST_TIME = 30.0
 """Seconds to an epoch's end: with less, the next one is waited for."""
 
 
-class Watch(Protocol):
+class SwarmProgress(Protocol):
     """Is told what is going on."""
 
     def begin(self, what: str, total: int, reports_each: int = 0) -> None:
@@ -146,7 +146,7 @@ class SwarmResult:
         }
 
 
-def run_swarm(data: Interactions, plan: SwarmPlan, watch: Watch) -> SwarmResult:
+def run_swarm(data: Interactions, plan: SwarmPlan, watch: SwarmProgress) -> SwarmResult:
     """Make the clients, drive them through the epochs, say how good the model got."""
     with httpx.Client(trust_env=False) as http:
         published = Published(HttpProxy(http, plan.proxy), plan.key)
@@ -191,7 +191,7 @@ class _Swarm:
         published: Published,
         people: People,
         crew: Crew,
-        watch: Watch,
+        watch: SwarmProgress,
         first: SignedManifest,
     ):
         self.settings = training_of(first.manifest, plan.epochs, plan.training)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from sottovoce.experiments.paper.cells import Cell, Trained
     from sottovoce.experiments.paper.scale import Family, Scale
-    from sottovoce.experiments.paper.store import Store
+    from sottovoce.experiments.paper.store import CellStore
 
 NAME = "fig3"
 TITLE = "Figure 3: learning curves"
@@ -36,7 +36,7 @@ def cells(scale: Scale) -> list[Cell]:
     return scale.all_of(families)
 
 
-def tables(scale: Scale, store: Store) -> list[Table]:
+def tables(scale: Scale, store: CellStore) -> list[Table]:
     """A row for each crowd, k and method; the paper's numbers are read off its description."""
     reader = Reader(store, scale)
     rows, records = [], []
@@ -65,7 +65,7 @@ def tables(scale: Scale, store: Store) -> list[Table]:
     return [Table(NAME, title, headings, rows, records, [note])]
 
 
-def draw(scale: Scale, store: Store, figure: Figure) -> None:
+def draw(scale: Scale, store: CellStore, figure: Figure) -> None:
     """A panel for each crowd and k."""
     reader = Reader(store, scale)
     grid: Any = figure.subplots(

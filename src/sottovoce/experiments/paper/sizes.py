@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from sottovoce.experiments.paper.cells import Cell
     from sottovoce.experiments.paper.scale import Family, Scale
-    from sottovoce.experiments.paper.store import Store
+    from sottovoce.experiments.paper.store import CellStore
 
 NAME = "table4"
 TITLE = "Table 4: users and items"
@@ -38,7 +38,7 @@ def cells(scale: Scale) -> list[Cell]:
     )
 
 
-def tables(scale: Scale, store: Store) -> list[Table]:
+def tables(scale: Scale, store: CellStore) -> list[Table]:
     """A row for each subset."""
     reader = Reader(store, scale)
     rows, records, won = [], [], []
@@ -67,7 +67,7 @@ def tables(scale: Scale, store: Store) -> list[Table]:
     return [Table(NAME, f"{TITLE}: HR@10, {how}", headings, rows, records, verdict(won))]
 
 
-def draw(scale: Scale, store: Store, figure: Figure) -> None:
+def draw(scale: Scale, store: CellStore, figure: Figure) -> None:
     """Bars for each subset."""
     reader, sizes = Reader(store, scale), _sizes(scale)
     series = {}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from sottovoce.experiments.paper.cells import Cell, Trained
     from sottovoce.experiments.paper.scale import Scale
-    from sottovoce.experiments.paper.store import Store
+    from sottovoce.experiments.paper.store import CellStore
 
     Family = Callable[[int], Cell]
 
@@ -70,7 +70,7 @@ class Table:
 class Reader:
     """Means over the splits that have been computed."""
 
-    store: Store
+    store: CellStore
     scale: Scale
 
     def values(

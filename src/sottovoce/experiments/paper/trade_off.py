@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from sottovoce.experiments.paper.cells import Cell
     from sottovoce.experiments.paper.scale import Scale
-    from sottovoce.experiments.paper.store import Store
+    from sottovoce.experiments.paper.store import CellStore
 
 NAME = "fig2"
 TITLE = "Figure 2: privacy and utility"
@@ -44,7 +44,7 @@ def cells(scale: Scale) -> list[Cell]:
     return scale.all_of(families)
 
 
-def tables(scale: Scale, store: Store) -> list[Table]:
+def tables(scale: Scale, store: CellStore) -> list[Table]:
     """A row for each crowd, epsilon and k."""
     reader = Reader(store, scale)
     rows, records, won = [], [], []
@@ -73,7 +73,7 @@ def tables(scale: Scale, store: Store) -> list[Table]:
     return [Table(NAME, title, headings, rows, records, [published.FIG2_WORDS, *verdict(won)])]
 
 
-def draw(scale: Scale, store: Store, figure: Figure) -> None:
+def draw(scale: Scale, store: CellStore, figure: Figure) -> None:
     """A panel for each crowd and k: HR@10 over epsilon."""
     reader = Reader(store, scale)
     panels: Any = figure.subplots(

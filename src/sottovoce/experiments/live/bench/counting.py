@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sottovoce.errors import UnavailableError
-from sottovoce.experiments.live.bench.process import Memory, most_resident, resident
+from sottovoce.experiments.live.bench.process import ResidentMemory, most_resident, resident
 from sottovoce.experiments.live.bench.world import PROXY, World
 from sottovoce.protocol import SEALED, Opened
 from sottovoce.server import Pool
@@ -30,7 +30,7 @@ class Counting:
     reports: int
     opened_for_real: bool
     """Whether reports were sealed and opened; else a stand-in takes their bytes as they are."""
-    memory: Memory
+    memory: ResidentMemory
     opener: int | None
     """Most resident bytes of a process that opens; None if there was none."""
 
@@ -95,7 +95,7 @@ def count_epoch(world: World, folder: Path, chunks: Path, processes: int, pipe: 
             data = path.read_bytes()
             server.take_chunk(PROXY, epoch, sha256(data).hexdigest(), data)
         openers = [most_resident(child.pid) for child in active_children() if child.pid]
-        memory = Memory(start, most_resident(os.getpid()))
+        memory = ResidentMemory(start, most_resident(os.getpid()))
     if pool is not None:
         pool.close()
     pipe.send((memory, max(openers, default=None)))

@@ -19,7 +19,7 @@ from sottovoce.errors import UnavailableError
 from sottovoce.experiments.bench.timing import Spread
 from sottovoce.experiments.live.bench.load import Load, send
 from sottovoce.experiments.live.bench.process import (
-    Memory,
+    ResidentMemory,
     cpu_seconds,
     most_resident,
     resident,
@@ -56,7 +56,7 @@ class Intake:
     """Batches that share one synced transaction."""
     sender_busy: Spread
     """Part of the time that the sender's process was on a core; at 1 it is what was measured."""
-    memory: list[Memory]
+    memory: list[ResidentMemory]
     """Of the proxy over the whole epoch, round by round."""
 
 
@@ -66,7 +66,7 @@ class _Round:
     per_second: float
     per_sync: float
     sender_busy: float
-    memory: Memory
+    memory: ResidentMemory
 
 
 def measure_intake(
@@ -108,7 +108,7 @@ def _round(world: World, folder: Path, sender: ProcessPoolExecutor, batches: int
             batches / sent.seconds,
             batches / synced,
             sent.cpu_seconds / sent.seconds,
-            Memory(start, most_resident(pid)),
+            ResidentMemory(start, most_resident(pid)),
         )
 
 
