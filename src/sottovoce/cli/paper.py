@@ -69,7 +69,7 @@ MORE = """
 """
 
 
-class Bar:
+class WorkBar:
     """Progress over the work, not over the number of cells: some take a thousand times longer."""
 
     def __init__(self, work: float):
@@ -183,7 +183,7 @@ def _read(source: str, min_interactions: int) -> Interactions:
 def _compute(names: list[str], runner: Runner, scale: Scale, methods: list[str]) -> None:
     experiments = [EXPERIMENTS[name] for name in names]
     try:
-        compute(experiments, scale, runner, methods, Bar)
+        compute(experiments, scale, runner, methods, WorkBar)
     except KeyboardInterrupt:
         output.messages.print(
             "Stopped. What was computed is kept: the same command goes on from here."

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.live.bench.counting import Counting, measure_counting
 from sottovoce.experiments.live.bench.intake import Intake, measure_intake
-from sottovoce.experiments.live.bench.opening import Rate, measure_opening
-from sottovoce.experiments.live.bench.world import World
+from sottovoce.experiments.live.bench.opening import OpeningRate, measure_opening
+from sottovoce.experiments.live.bench.prepared_server import PreparedServer
 from sottovoce.protocol import MAX_CHUNK_REPORTS
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class LiveBenchResult:
 
     plan: LiveBenchPlan
     cores: int
-    opening: list[Rate]
+    opening: list[OpeningRate]
     intake: Intake
     counting: Counting
 
@@ -66,9 +66,9 @@ def run_live_bench(plan: LiveBenchPlan, watch: Watch = lambda _what: None) -> Li
     processes = sorted({1, plan.processes or cores})
     with tempfile.TemporaryDirectory(prefix="sottovoce-bench-") as name:
         folder = Path(name)
-        world = World.make(folder / "world", items=plan.items, reports=plan.reports)
+        prepared = PreparedServer.make(folder / "prepared", items=plan.items, reports=plan.reports)
         opening = measure_opening(
-            world,
+            prepared,
             folder,
             processes=processes,
             reports=plan.chunk,
@@ -76,10 +76,10 @@ def run_live_bench(plan: LiveBenchPlan, watch: Watch = lambda _what: None) -> Li
             watch=watch,
         )
         intake = measure_intake(
-            world, folder, batches=plan.batches, rounds=plan.repeats, watch=watch
+            prepared, folder, batches=plan.batches, rounds=plan.repeats, watch=watch
         )
         counting = measure_counting(
-            world,
+            prepared,
             folder,
             reports=plan.batches * plan.reports,
             chunk_reports=plan.chunk,
