@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Literal
 
-from sottovoce.experiments.paper.cells import THEIRS, TRAINED, Cell, Size
+from sottovoce.experiments.paper.cells import THEIRS, TRAINED, Cell
 from sottovoce.experiments.paper.rules import settings_of
 from sottovoce.experiments.paper.scale import CHOOSING, drawn_with
 from sottovoce.experiments.paper.tables import METRIC, budget_in, metric_of
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
-    from sottovoce.experiments.paper.cells import Method
+    from sottovoce.experiments.paper.cells import Method, Size
     from sottovoce.experiments.paper.scale import Scale
     from sottovoce.experiments.paper.store import CellStore
 
@@ -150,7 +150,7 @@ def _counting(scale: Scale) -> Iterator[Option]:
 
 def largest(scale: Scale) -> Size:
     """The largest crowd of figure 2."""
-    return Size(scale.users[-1], scale.smallest_items)
+    return scale.small(scale.users[-1])
 
 
 def tried(option: Option, store: CellStore) -> BudgetPoint | None:
