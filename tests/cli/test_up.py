@@ -21,6 +21,7 @@ from sottovoce.experiments.live.system_folder import LiveSystem, proxy_toml, ser
 from sottovoce.protocol.panel import Panel
 from sottovoce.proxy import ProxySettings
 from sottovoce.server import Keys, ServerSettings
+from sottovoce.server.choice import read_catalogue
 from sottovoce.service import read_settings
 
 CLIENTS, EPOCHS, REPORTS = 20, 2, 100
@@ -190,6 +191,8 @@ def test_there_is_a_page_and_invented_people_on_its_panel(
     assert "the size of the crowd is not known" in page.statement
     assert page.statement.endswith("so only the local guarantee holds.")
     if not on_panel:
+        catalogue = read_catalogue(ServerSettings.read(server_toml(tmp_path / "here")).catalogue)
+        assert len(catalogue.items) < 4_000  # of 9,742
         assert page.panel is None
         return
     assert page.panel == tmp_path / "here" / "proxy" / "panel.json"

@@ -27,7 +27,7 @@ from sottovoce.experiments.live.bench.opening import DECRYPT, PARSED, RAW, SERVE
 from sottovoce.experiments.live.bench.prepared_server import PROXY, PreparedServer
 from sottovoce.experiments.live.bench.process import cpu_seconds, most_resident, resident
 from sottovoce.experiments.live.devices import SharedDownloads, sync_one
-from sottovoce.experiments.live.people import choose_people, on_catalogue, read_people
+from sottovoce.experiments.live.people import choose_people, on_catalogue
 from sottovoce.experiments.live.published import Published
 from sottovoce.experiments.live.simulated import Noise, simulate_from, training_of
 from sottovoce.experiments.live.swarm import SwarmPlan
@@ -75,11 +75,6 @@ def test_devices_are_not_told_what_their_owners_are_tested_on() -> None:
         assert len(known) == len(whole) - 1
         assert catalogue.items[test[user]].id not in known
         assert {catalogue.numbers[name] for name in known} | {test[user]} == set(whole)
-
-
-def test_people_of_a_file_are_filtered() -> None:
-    assert read_people("ml-latest-small", 20).histories.n_items < 2_000
-    assert read_people("synthetic:N=10,M=20", 0).histories.n_users == 10
 
 
 def test_the_simulator_beside_a_swarm_is_the_simulator() -> None:

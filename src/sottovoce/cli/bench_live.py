@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from sottovoce.cli import output
 from sottovoce.experiments.live.bench.live_bench import (
@@ -19,8 +18,8 @@ from sottovoce.experiments.live.bench.live_bench import (
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
-    from sottovoce.experiments.bench import Spread
     from sottovoce.experiments.live.bench.process import ResidentMemory
 
 QUICK = LiveBenchPlan(repeats=2, chunk=5_000, batches=1_000)
@@ -98,26 +97,26 @@ def show(result: LiveBenchResult, console: Console) -> None:
     console.print(
         f"Resident memory over an epoch of {counting.reports:,} reports at the server ({how}) and "
         f"{intake.batches * intake.reports_each:,} at the proxy, from batches to chunks."
-        + ("" if counting.opener is None else f" One opener: {_megabytes(counting.opener)}."),
+        + ("" if counting.opener is None else f" One opener: {output.megabytes(counting.opener)}."),
         highlight=False,
     )
 
 
 def _opening(result: LiveBenchResult) -> Table:
-    table = _table("Opening, in P processes", "what", "P", "reports / s", "of X25519")
+    table = output.table("Opening, in P processes", "what", "P", "reports / s", "of X25519")
     for rate in result.opening:
         table.add_row(
             rate.what,
             str(rate.processes),
-            _spread(rate.per_second),
-            _spread(rate.of_raw),
+            output.spread(rate.per_second),
+            output.spread(rate.of_raw),
         )
     return table
 
 
 def _intake(result: LiveBenchResult) -> Table:
     intake = result.intake
-    table = _table("Intake of the proxy", "", "")
+    table = output.table("Intake of the proxy", "", "")
     table.show_header = False
     for label, spread in (
         ("batches / s of a core", intake.per_cpu_second),
@@ -125,12 +124,12 @@ def _intake(result: LiveBenchResult) -> Table:
         ("batches that share a sync", intake.per_sync),
         ("sender busy", intake.sender_busy),
     ):
-        table.add_row(label, _spread(spread))
+        table.add_row(label, output.spread(spread))
     return table
 
 
 def _memory(result: LiveBenchResult) -> Table:
-    table = _table("Memory", "process", "when ready", "at most", "grown by")
+    table = output.table("Memory", "process", "when ready", "at most", "grown by")
     largest = max(result.intake.memory, key=lambda memory: memory.most)
     for name, memory in (("proxy", largest), ("server", result.counting.memory)):
         table.add_row(name, *_sizes(memory))
@@ -139,24 +138,4 @@ def _memory(result: LiveBenchResult) -> Table:
 
 def _sizes(memory: ResidentMemory) -> tuple[str, str, str]:
     grown = memory.most - memory.start
-    return _megabytes(memory.start), _megabytes(memory.most), _megabytes(grown)
-
-
-def _table(title: str, *headings: str) -> Table:
-    table = Table(title=title, title_justify="left")
-    for place, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if place else "left")
-    return table
-
-
-def _spread(spread: Spread) -> str:
-    return f"{_short(spread.median)} ({_short(spread.low)}..{_short(spread.high)})"
-
-
-def _short(value: float) -> str:
-    """Three digits, but never an exponent."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
-def _megabytes(count: int) -> str:
-    return f"{count / 1e6:,.0f} MB"
+    return output.megabytes(memory.start), output.megabytes(memory.most), output.megabytes(grown)

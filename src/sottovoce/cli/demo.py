@@ -22,10 +22,10 @@ from sottovoce.cli.system import (
     PORT,
     CatalogueSource,
     StopSignal,
-    both_running,
     free_port,
     is_free,
-    make,
+    make_system,
+    running_system,
     write_statement,
 )
 from sottovoce.client import HttpProxy
@@ -148,12 +148,12 @@ def demo(
     """  # noqa: D301 - typer reads \b
     stop = StopSignal()
     port = _port(port)
-    with _place(folder) as place:
+    with _demo_folder(folder) as place:
         histories = synthetic_people(people, films, seed).histories
         plan = DemoPlan(histories, epochs, epoch_seconds or EPOCH_SECONDS, seed)
         if epoch_seconds is None:
             plan = plan.with_enough_time()
-        make(
+        make_system(
             place,
             CatalogueSource(plan.data, preset=PRESET),
             lambda made: plan.configure(made, port),
@@ -185,7 +185,7 @@ def _port(wanted: int | None) -> int:
 
 
 @contextmanager
-def _place(folder: Path | None) -> Iterator[Path]:
+def _demo_folder(folder: Path | None) -> Iterator[Path]:
     """A temporary one is gone afterwards; one that was asked for must be new."""
     if folder is None:
         try:
@@ -209,7 +209,7 @@ def _run(folder: Path, plan: DemoPlan, stop: StopSignal, *, browser: bool) -> No
         # Their processes take a while to begin, too: they wait for the proxy meanwhile.
         reporters = Reporters(system.proxy, system.key, plan.rows)
         stack.enter_context(reporters)
-        children = stack.enter_context(both_running(folder, system, stop, quiet=True))
+        children = stack.enter_context(running_system(folder, system, stop, quiet=True))
         stack.callback(reporters.terminate)
         if stop():
             return

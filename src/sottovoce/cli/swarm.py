@@ -20,8 +20,8 @@ from rich.table import Table
 
 from sottovoce.cli import output
 from sottovoce.cli.simulate import SplitOption
+from sottovoce.data import load
 from sottovoce.errors import ProtocolError, SettingsError
-from sottovoce.experiments.live.people import read_people
 from sottovoce.experiments.live.swarm import SwarmPlan, SwarmResult, run_swarm
 from sottovoce.experiments.live.system_folder import LiveSystem
 from sottovoce.protocol.strict import hexadecimal
@@ -114,7 +114,7 @@ def swarm(
         keep=keep,
     )
     with output.messages.status(f"reading {escape(source)}"):
-        people = read_people(source, min_interactions)
+        people = load(source).filter(min_interactions)
     with SwarmBars() as bars:
         result = run_swarm(people, plan, bars)
     show(result)

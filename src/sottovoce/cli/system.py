@@ -16,10 +16,10 @@ from sottovoce.atomic import write_atomically
 from sottovoce.cli import output
 from sottovoce.cli import proxy as proxy_commands
 from sottovoce.cli import server as server_commands
+from sottovoce.data import load
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.live.children import running
 from sottovoce.experiments.live.panel import invented_panel
-from sottovoce.experiments.live.people import read_people
 from sottovoce.experiments.live.system_folder import ABOUT, proxy_toml, server_toml, set_values
 from sottovoce.privacy import Crowd, account
 from sottovoce.protocol import Catalogue
@@ -67,7 +67,7 @@ class StopSignal:
         self.received = True
 
 
-def make(folder: Path, source: CatalogueSource, configure: Callable[[Path], None]) -> None:
+def make_system(folder: Path, source: CatalogueSource, configure: Callable[[Path], None]) -> None:
     """What `server init` and `proxy init` do, made aside and put in place when it is whole.
 
     `configure` writes what is special about this system to the settings of both.
@@ -80,7 +80,7 @@ def make(folder: Path, source: CatalogueSource, configure: Callable[[Path], None
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(mode=0o700)
         with output.messages.status("making keys, catalogue and settings"), _without_output():
-            _make_both(unfinished, source)
+            _make_server_and_proxy(unfinished, source)
             configure(unfinished)
         # The proxy last: without its settings nothing counts as made.
         for name in ("server", "proxy"):
@@ -102,7 +102,7 @@ def write_statement(folder: Path, people: int | None = None) -> None:
 
 
 @contextmanager
-def both_running(
+def running_system(
     folder: Path, system: LiveSystem, stop: StopSignal, *, quiet: bool = False
 ) -> Iterator[list[Child]]:
     """The server first: a proxy is ready when it has a manifest. Fewer, if told to stop."""
@@ -149,10 +149,10 @@ def _check_ours(folder: Path) -> None:
         raise SettingsError(f"{folder}: {min(held)} is in there; name a new or an empty folder")
 
 
-def _make_both(unfinished: Path, source: CatalogueSource) -> None:
+def _make_server_and_proxy(unfinished: Path, source: CatalogueSource) -> None:
     """Beats are short here, everybody comes from one address, and there is a page."""
     path = unfinished / "catalogue.json"
-    people = read_people(source.data, source.min_interactions)
+    people = load(source.data).filter(source.min_interactions)
     catalogue = Catalogue.of(server_commands.items_of(people))
     path.write_bytes(catalogue.raw)
     server_commands.init(unfinished / "server", catalogue=path, preset=source.preset)

@@ -15,9 +15,9 @@ from sottovoce.cli.system import (
     PORT,
     CatalogueSource,
     StopSignal,
-    both_running,
     free_port,
-    make,
+    make_system,
+    running_system,
     write_statement,
 )
 from sottovoce.data.synthetic import SYNTHETIC
@@ -93,7 +93,7 @@ def up(
     given = StartOptions(port, server_port, epoch_seconds, target_clients, least_clients, epochs)
     if not is_made(folder):
         source = CatalogueSource(data or SYNTHETIC, min_interactions or 0, preset or "loudest")
-        make(folder, source, lambda made: _configure(made, given))
+        make_system(folder, source, lambda made: _configure(made, given))
     elif data is not None or preset is not None or min_interactions is not None:
         raise SettingsError(
             f"{folder}: a training runs there already, so --data, --min-interactions and "
@@ -114,7 +114,7 @@ class StartOptions:
     least_clients: int | None
     epochs: int | None
 
-    def for_the_first_start(self) -> StartOptions:
+    def with_defaults(self) -> StartOptions:
         """With our defaults for what was not given."""
         port = self.port or PORT
         return StartOptions(
@@ -152,12 +152,12 @@ class StartOptions:
 
 
 def _configure(folder: Path, given: StartOptions) -> None:
-    given.for_the_first_start().write(folder)
+    given.with_defaults().write(folder)
     write_statement(folder)
 
 
 def _run(folder: Path, system: LiveSystem, stop: StopSignal) -> None:
-    with both_running(folder, system, stop) as children:
+    with running_system(folder, system, stop) as children:
         if not stop():
             _print_start(folder, system)
         watch(children, stop)
