@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from sottovoce.cli.paper import app
 from sottovoce.errors import CheckpointError, SettingsError
-from sottovoce.experiments.paper import EXPERIMENTS, running
+from sottovoce.experiments.paper import EXPERIMENTS, Runner
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,7 +76,7 @@ def test_stopping_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(running.Runner, "_one", stop)
+    monkeypatch.setattr(Runner, "_one", stop)
     result = run("cost", "--quick", "--out", tmp_path)
     assert result.exit_code == 130
     assert "the same command goes on" in result.stderr

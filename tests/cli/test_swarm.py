@@ -13,7 +13,7 @@ from sottovoce.data import synthetic_people
 from sottovoce.errors import SettingsError, UnavailableError
 from sottovoce.experiments.live.people import choose_people
 from sottovoce.experiments.live.simulated import Noise
-from sottovoce.experiments.live.swarm import Plan, Round, SwarmResult
+from sottovoce.experiments.live.swarm import Round, SwarmPlan, SwarmResult
 from sottovoce.privacy import Crowd, account
 from sottovoce.protocol import Catalogue, Item
 from sottovoce.training import Settings
@@ -66,7 +66,7 @@ def make_result(compare_runs: int) -> SwarmResult:
     outcomes = {"sent": 9, "too late": 1}
     seconds = {"sync": 2.0, "wait": 1.0}
     return SwarmResult(
-        plan=Plan("http://127.0.0.1:1", bytes(32), 10, 1, 2, compare_runs=compare_runs),
+        plan=SwarmPlan("http://127.0.0.1:1", bytes(32), 10, 1, 2, compare_runs=compare_runs),
         people=people,
         settings=settings,
         rounds=[Round(4, outcomes, 0, 900, seconds, {"hr@10": 0.55}, noise)],

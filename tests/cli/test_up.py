@@ -17,10 +17,11 @@ from typer.testing import CliRunner
 
 from sottovoce.cli.app import app
 from sottovoce.errors import SettingsError
-from sottovoce.experiments.live.standing import Standing, proxy_toml, server_toml, with_value
+from sottovoce.experiments.live.system_folder import LiveSystem, proxy_toml, server_toml, with_value
 from sottovoce.protocol.panel import Panel
 from sottovoce.proxy import ProxySettings
 from sottovoce.server import Keys, ServerSettings
+from sottovoce.server.choice import read_catalogue
 from sottovoce.service import read_settings
 
 CLIENTS, EPOCHS, REPORTS = 20, 2, 100
@@ -173,9 +174,9 @@ def test_options_are_written_to_the_settings(
     assert proxy.server == "http://127.0.0.1:20002"
     assert server.keys.read_bytes() == keys
     assert "in each of 7 epochs" in proxy.page.statement
-    standing = Standing.read(folder)
-    assert standing.proxy == "http://127.0.0.1:20001"
-    assert standing.data == DATA
+    system = LiveSystem.read(folder)
+    assert system.proxy == "http://127.0.0.1:20001"
+    assert system.data == DATA
     with pytest.raises(SettingsError, match="in another folder"):
         made(folder, monkeypatch, "--preset", "loudest")
 
@@ -190,6 +191,8 @@ def test_there_is_a_page_and_invented_people_on_its_panel(
     assert "the size of the crowd is not known" in page.statement
     assert page.statement.endswith("so only the local guarantee holds.")
     if not on_panel:
+        catalogue = read_catalogue(ServerSettings.read(server_toml(tmp_path / "here")).catalogue)
+        assert len(catalogue.items) < 4_000  # of 9,742
         assert page.panel is None
         return
     assert page.panel == tmp_path / "here" / "proxy" / "panel.json"
@@ -216,7 +219,7 @@ def test_a_first_start_that_was_cut_short_is_begun_again(
     (folder / "up.json").touch()
     made(folder, monkeypatch, "--data", DATA, "--min-interactions", 2)
     assert not (folder / "unfinished").exists()
-    assert Standing.read(folder).min_interactions == 2
+    assert LiveSystem.read(folder).min_interactions == 2
 
 
 def test_a_first_start_that_fails_can_be_tried_again(
@@ -226,7 +229,7 @@ def test_a_first_start_that_fails_can_be_tried_again(
     with pytest.raises(SettingsError, match="no preset"):
         made(folder, monkeypatch, "--data", DATA, "--preset", "quiet")
     with pytest.raises(SettingsError, match="nothing is there yet"):
-        Standing.read(folder)
+        LiveSystem.read(folder)
     made(folder, monkeypatch, "--data", DATA)
     assert sorted(path.name for path in folder.iterdir()) == ["proxy", "server", "up.json"]
 

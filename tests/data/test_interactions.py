@@ -132,6 +132,7 @@ def test_filter_refuses_nonsense() -> None:
 def test_nothing_to_filter_is_free() -> None:
     data = stamped([list(range(N_ITEMS))])
     assert data.filter(1) is data
+    assert data.filter(0) is data
 
 
 def test_subset_has_the_size_asked_for_and_can_be_split() -> None:

@@ -18,12 +18,12 @@ from scipy import stats
 from sottovoce.data import Interactions, synthetic_people
 from sottovoce.errors import DataError, MissingExtraError, SettingsError
 from sottovoce.experiments.audit import Attack, AttackPlan, run_attack, sweep
-from sottovoce.experiments.audit.attack import Point, curve, published, shuffled_bound
+from sottovoce.experiments.audit.attack import AttackPoint, curve, published, shuffled_bound
+from sottovoce.experiments.audit.audit import attack_check
 from sottovoce.experiments.audit.densities import mean_density, report_densities
 from sottovoce.experiments.audit.knowledge import Knowledge
 from sottovoce.experiments.audit.picture import draw_attacks
 from sottovoce.experiments.audit.roc import Auc, area
-from sottovoce.experiments.audit.running import attack_check
 from sottovoce.experiments.audit.worlds import Question, Trials, all_trials, choose_targets
 from sottovoce.mechanism import MECHANISMS
 from sottovoce.model import Histories, user_vectors
@@ -270,7 +270,7 @@ def test_an_attack_beyond_its_bound_fails(
     attacks: dict[tuple[str, Question], Attack],
 ) -> None:
     found = attacks["loudest", "interaction"]
-    sharp = Point(1, 1, Auc(1.0, 0.0), Auc(0.9, 0.01), 0.6)
+    sharp = AttackPoint(1, 1, Auc(1.0, 0.0), Auc(0.9, 0.01), 0.6)
     check = attack_check(replace(found, points=(sharp, *found.points)))
     assert not check.passed
     assert "0.900" in check.measured

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 from sottovoce.cli.audit import audit
 from sottovoce.errors import SettingsError
-from sottovoce.experiments.audit import Check, Client, Plan, examine, judge, live_client, running
+from sottovoce.experiments.audit import AuditPlan, Check, Client, examine, judge, live_client
 from sottovoce.experiments.audit.bounds import Count, epsilon_at_least, related, surprise, uneven
 from sottovoce.experiments.audit.clients import answer
 from sottovoce.experiments.audit.entropy import FINITE, FORK, FRESH, in_fork
@@ -418,7 +418,9 @@ TINY += ["--samples", f"{HONEST_SAMPLES}"]
 def test_command_passes_and_writes_everything(
     app: typer.Typer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "judge", partial(judge, alpha=HONEST_ALPHA))
+    monkeypatch.setattr(
+        "sottovoce.experiments.audit.audit.judge", partial(judge, alpha=HONEST_ALPHA)
+    )
     files = ["--json", str(tmp_path / "a.json"), "--plot", str(tmp_path / "a.png")]
     result = CliRunner().invoke(app, [*TINY, *files])
     assert result.exit_code == 0, result.output
@@ -432,7 +434,7 @@ def test_command_passes_and_writes_everything(
 
 
 def test_command_fails_with_exit_code_1(app: typer.Typer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "live_client", seeded_when_made)
+    monkeypatch.setattr("sottovoce.experiments.audit.audit.live_client", seeded_when_made)
     arguments = ["--mechanism", "hadamard", "--no-attack", "--samples", "2000"]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 1
@@ -460,7 +462,7 @@ def test_command_refuses(app: typer.Typer, arguments: list[str], message: str) -
 
 
 def test_plan_names_every_training() -> None:
-    plan = Plan(epsilon=1.0, reports=3, epochs=2, alpha=4.0)
+    plan = AuditPlan(epsilon=1.0, reports=3, epochs=2, alpha=4.0)
     assert [settings.mechanism for settings in plan.settings()] == list(MECHANISMS)
     assert {(s.epsilon, s.reports, s.epochs, s.alpha) for s in plan.settings()} == {
         (1.0, 3, 2, 4.0)

@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 from sottovoce.cli.bench import bench
 from sottovoce.data import synthetic_people
 from sottovoce.errors import MissingExtraError, SettingsError
-from sottovoce.experiments.bench import Plan, Spread, run_bench
+from sottovoce.experiments.bench import BenchPlan, Spread, run_bench
 from sottovoce.experiments.bench.als import als_solver, one_blas_thread
-from sottovoce.experiments.bench.epoch import Epoch
+from sottovoce.experiments.bench.epoch import TimedEpoch
 from sottovoce.experiments.bench.plain import PlainClient
 from sottovoce.experiments.bench.timing import Contender, peak_memory, ratio, slope, take_turns
 from sottovoce.experiments.bench.work import Work
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sottovoce.data import Interactions
     from sottovoce.experiments.bench import BenchResult
 
-PLAN = Plan(repeats=2, plain_users=5, reports=8, threads=1)
+PLAN = BenchPlan(repeats=2, plain_users=5, reports=8, threads=1)
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ def test_plain_loop_gives_the_reports_of_the_engine(people: Interactions, mechan
     not ask for the same bits; a different mechanism would agree in about half of them at most.
     """
     settings = Settings.preset(mechanism, reports=50, seed=3)
-    epoch = Epoch.warmed_up(people.histories, settings, 1)
+    epoch = TimedEpoch.warmed_up(people.histories, settings, 1)
     users = np.arange(people.histories.n_users)
     words = report_words(settings.seed, 1, users, settings.reports)
     client = PlainClient.of(epoch.V, epoch.mechanism, settings)
@@ -136,7 +136,7 @@ def test_plain_loop_gives_the_reports_of_the_engine(people: Interactions, mechan
 def test_plain_loop_of_somebody_without_a_history() -> None:
     histories = Histories.from_lists([[0, 2], []], n_items=4)
     settings = Settings.preset("loudest", reports=20, factors=2)
-    epoch = Epoch.warmed_up(histories, settings, 1)
+    epoch = TimedEpoch.warmed_up(histories, settings, 1)
     words = report_words(settings.seed, 1, np.arange(2), settings.reports)
     client = PlainClient.of(epoch.V, epoch.mechanism, settings)
     assert np.array_equal(

@@ -13,7 +13,7 @@ from sottovoce.data import synthetic_people
 from sottovoce.errors import UnavailableError, UntrustedError
 from sottovoce.evaluation.panel import panel_quality
 from sottovoce.experiments.live.children import Child
-from sottovoce.experiments.live.learning_curve import Curve, follow
+from sottovoce.experiments.live.learning_curve import LearningCurve, follow
 from sottovoce.experiments.live.panel import PEOPLE, invented_panel
 from sottovoce.experiments.live.published import Published
 from sottovoce.experiments.live.reporters import (
@@ -190,7 +190,9 @@ REPORTING = Histories.from_lists([[0, 1], [1, 2]], ITEMS)
 def test_the_curve_is_what_the_panel_says_of_each_epoch() -> None:
     world, time = World(), Time(OPENS + 1.5 * LENGTH)
     proxy = proxy_of(world)
-    curve = Curve(Published(proxy, world.verification_key), TESTED, REPORTING, clock=time.clock)
+    curve = LearningCurve(
+        Published(proxy, world.verification_key), TESTED, REPORTING, clock=time.clock
+    )
     assert curve.look() is None
     assert curve.look() is None
     same = world.manifest(1, **times(1)).model
@@ -220,7 +222,9 @@ def test_following_ends_when_told_and_survives_a_busy_proxy() -> None:
             raise UnavailableError("503")
 
     proxy.before = refuse
-    curve = Curve(Published(proxy, world.verification_key), TESTED, REPORTING, clock=time.clock)
+    curve = LearningCurve(
+        Published(proxy, world.verification_key), TESTED, REPORTING, clock=time.clock
+    )
     time.events = [
         (OPENS + 5, lambda: proxy.publish(world.signed(2, previous_reports=REPORTS, **times(2)))),
         finish_at(proxy, OPENS + 9, 3),
@@ -235,7 +239,7 @@ def test_following_ends_when_told_and_survives_a_busy_proxy() -> None:
 
 def test_following_ends_with_an_error_of_a_check() -> None:
     world = World()
-    curve = Curve(Published(FakeProxy(world), world.verification_key), TESTED, REPORTING)
+    curve = LearningCurve(Published(FakeProxy(world), world.verification_key), TESTED, REPORTING)
 
     def fail() -> None:
         raise UnavailableError("the proxy ended by itself")

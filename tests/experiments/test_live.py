@@ -17,23 +17,25 @@ from sottovoce.cli.app import app
 from sottovoce.cli.bench_live import show
 from sottovoce.data import Interactions, synthetic_people
 from sottovoce.errors import DataError, SettingsError, UnavailableError, UntrustedError
-from sottovoce.experiments.live.bench.counting import TakesAnything, measure_counting
+from sottovoce.experiments.live.bench.counting import OpensNothing, measure_counting
+from sottovoce.experiments.live.bench.live_bench import (
+    LiveBenchPlan,
+    LiveBenchResult,
+    run_live_bench,
+)
 from sottovoce.experiments.live.bench.opening import DECRYPT, PARSED, RAW, SERVER
+from sottovoce.experiments.live.bench.prepared_server import PROXY, PreparedServer
 from sottovoce.experiments.live.bench.process import cpu_seconds, most_resident, resident
-from sottovoce.experiments.live.bench.running import LiveResult, Plan, run_live
-from sottovoce.experiments.live.bench.world import PROXY, World
 from sottovoce.experiments.live.devices import SharedDownloads, sync_one
-from sottovoce.experiments.live.people import choose_people, on_catalogue, read_people
+from sottovoce.experiments.live.people import choose_people, on_catalogue
 from sottovoce.experiments.live.published import Published
 from sottovoce.experiments.live.simulated import Noise, simulate_from, training_of
-from sottovoce.experiments.live.swarm import Plan as SwarmPlan
+from sottovoce.experiments.live.swarm import SwarmPlan
 from sottovoce.protocol import Catalogue, Item
 from sottovoce.server import InProcess
-from sottovoce.simulation import Plan as SimulationPlan
-from sottovoce.simulation import simulate
+from sottovoce.simulation import SimulationPlan, simulate
 from sottovoce.training import PRESETS, Settings, first_items
-from tests.client.world import ITEMS, FakeProxy, item
-from tests.client.world import World as ClientWorld
+from tests.client.world import ITEMS, FakeProxy, World, item
 
 PROC = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc, as on Linux")
 
@@ -75,11 +77,6 @@ def test_devices_are_not_told_what_their_owners_are_tested_on() -> None:
         assert {catalogue.numbers[name] for name in known} | {test[user]} == set(whole)
 
 
-def test_people_of_a_file_are_filtered() -> None:
-    assert read_people("ml-latest-small", 20).histories.n_items < 2_000
-    assert read_people("synthetic:N=10,M=20", 0).histories.n_users == 10
-
-
 def test_the_simulator_beside_a_swarm_is_the_simulator() -> None:
     data = synthetic_people(n_users=60, n_items=30)
     settings = Settings.preset("loudest", reports=5, epochs=2, factors=2, seed=3)
@@ -98,8 +95,8 @@ def test_noise_of_one_run_has_no_distance() -> None:
 
 @pytest.mark.parametrize("preset", ["paper", "hadamard", "loudest", "strong"])
 def test_settings_come_back_from_a_manifest(tmp_path: Path, preset: str) -> None:
-    world = World.make(tmp_path, items=30, reports=7)
-    manifest = world.signed.manifest
+    prepared = PreparedServer.make(tmp_path, items=30, reports=7)
+    manifest = prepared.signed.manifest
     assert training_of(manifest, 3) == training_of(manifest, 3, Settings(reports=7))
     known = training_of(manifest, 3, PRESETS[preset])
     assert (known.reports, known.epochs, known.learning_rate) == (
@@ -133,9 +130,9 @@ class Time:
         self.now += seconds
 
 
-def open_now() -> ClientWorld:
+def open_now() -> World:
     now = int(time.time())
-    return ClientWorld(opens=now - 100, closes=now + 1000)
+    return World(opens=now - 100, closes=now + 1000)
 
 
 def test_a_busy_proxy_is_tried_again_and_the_batch_is_made_once(tmp_path: Path) -> None:
@@ -149,8 +146,8 @@ def test_a_busy_proxy_is_tried_again_and_the_batch_is_made_once(tmp_path: Path) 
 
     proxy.before = refuse
     world.create(tmp_path / "c").close()
-    took = sync_one(tmp_path / "c", proxy, 10.0, clock=passing.clock, sleep=passing.sleep)
-    assert (took.outcome, took.tries, took.spent) == ("sent", 3, 10.0)
+    result = sync_one(tmp_path / "c", proxy, 10.0, clock=passing.clock, sleep=passing.sleep)
+    assert (result.outcome, result.tries, result.spent) == ("sent", 3, 10.0)
     assert passing.slept == [0.1, 0.2]
     assert len(proxy.received) == 1
 
@@ -164,19 +161,19 @@ def test_a_proxy_that_stays_away_is_given_up(tmp_path: Path) -> None:
 
     proxy.before = refuse
     world.create(tmp_path / "c").close()
-    took = sync_one(tmp_path / "c", proxy, 10.0, clock=passing.clock, sleep=passing.sleep)
-    assert (took.outcome, took.spent, took.problem) == ("unavailable", 0.0, "no manifest")
+    result = sync_one(tmp_path / "c", proxy, 10.0, clock=passing.clock, sleep=passing.sleep)
+    assert (result.outcome, result.spent, result.problem) == ("unavailable", 0.0, "no manifest")
     assert sum(passing.slept) <= 10.0
-    assert took.tries > 5
+    assert result.tries > 5
 
 
 def test_what_no_retry_mends_is_counted_as_failed(tmp_path: Path) -> None:
     world = open_now()
     other = FakeProxy(open_now())
     world.create(tmp_path / "c").close()
-    took = sync_one(tmp_path / "c", other, 10.0)
-    assert (took.outcome, took.tries) == ("failed", 1)
-    assert took.problem.startswith("UntrustedError: ")
+    result = sync_one(tmp_path / "c", other, 10.0)
+    assert (result.outcome, result.tries) == ("failed", 1)
+    assert result.problem.startswith("UntrustedError: ")
 
 
 def test_public_files_are_fetched_once_for_all(tmp_path: Path) -> None:
@@ -192,7 +189,7 @@ def test_public_files_are_fetched_once_for_all(tmp_path: Path) -> None:
 
 
 def test_the_next_epoch_is_waited_for() -> None:
-    world, passing = ClientWorld(), Time()
+    world, passing = World(), Time()
     proxy = FakeProxy(world)
     published = Published(proxy, world.verification_key, clock=passing.clock, sleep=passing.sleep)
     assert len(published.catalogue(published.manifest()).items) == ITEMS
@@ -210,20 +207,20 @@ def test_the_next_epoch_is_waited_for() -> None:
 
 def test_a_manifest_of_somebody_else_is_not_believed() -> None:
     with pytest.raises(UntrustedError):
-        Published(FakeProxy(ClientWorld()), bytes(range(32))).manifest()
+        Published(FakeProxy(World()), bytes(range(32))).manifest()
 
 
-TINY = Plan(repeats=2, processes=2, chunk=300, batches=40, reports=10, items=20)
+TINY = LiveBenchPlan(repeats=2, processes=2, chunk=300, batches=40, reports=10, items=20)
 
 
 @pytest.fixture(scope="module")
-def measured() -> LiveResult:
-    return run_live(TINY)
+def measured() -> LiveBenchResult:
+    return run_live_bench(TINY)
 
 
 @PROC
 @pytest.mark.slow
-def test_everything_is_measured(measured: LiveResult) -> None:
+def test_everything_is_measured(measured: LiveBenchResult) -> None:
     found = {(rate.what, rate.processes) for rate in measured.opening}
     assert found == {(what, p) for what in (RAW, PARSED, DECRYPT, SERVER) for p in (1, 2)}
     for rate in measured.opening:
@@ -242,7 +239,7 @@ def test_everything_is_measured(measured: LiveResult) -> None:
 @PROC
 @pytest.mark.slow
 def test_measurements_are_shown_and_written(
-    measured: LiveResult, capsys: pytest.CaptureFixture[str]
+    measured: LiveBenchResult, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from sottovoce.cli import output
 
@@ -257,9 +254,9 @@ def test_measurements_are_shown_and_written(
 @PROC
 @pytest.mark.slow
 def test_a_full_epoch_is_sealed_and_opened(tmp_path: Path) -> None:
-    world = World.make(tmp_path / "world", items=20, reports=10)
+    prepared = PreparedServer.make(tmp_path / "prepared", items=20, reports=10)
     found = measure_counting(
-        world,
+        prepared,
         tmp_path,
         reports=250,
         chunk_reports=100,
@@ -274,13 +271,13 @@ def test_a_full_epoch_is_sealed_and_opened(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("for_real", [True, False])
 def test_what_is_counted_is_what_was_made(tmp_path: Path, for_real: bool) -> None:
-    world = World.make(tmp_path / "world", items=20, reports=10)
-    chunk = world.chunk(os.urandom(52 * 30))
+    prepared = PreparedServer.make(tmp_path / "prepared", items=20, reports=10)
+    chunk = prepared.chunk(os.urandom(52 * 30))
     if for_real:
-        (chunk,) = world.sealed_chunks(1, 30, 1)
-    opener = InProcess() if for_real else TakesAnything()
+        (chunk,) = prepared.sealed_chunks(1, 30, 1)
+    opener = InProcess() if for_real else OpensNothing()
     for name in ("first", "second"):
-        with world.fresh_server(tmp_path / name, opener) as server:
+        with prepared.fresh_server(tmp_path / name, opener) as server:
             assert server.take_chunk(PROXY, chunk.epoch, chunk.name, chunk.encode())
             (epoch,) = server.epochs()
             assert (epoch.reports, epoch.undecodable) == (30, 0)
@@ -298,7 +295,7 @@ def test_a_process_is_read_from_proc() -> None:
 @pytest.mark.parametrize("changes", [{"repeats": 0}, {"batches": 0}, {"chunk": 20_001}])
 def test_a_plan_that_measures_nothing_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(SettingsError):
-        Plan(**changes)
+        LiveBenchPlan(**changes)
 
 
 def test_the_command_is_there() -> None:

@@ -14,7 +14,7 @@ from sottovoce.errors import CheckpointError, SettingsError
 from sottovoce.evaluation import hit_ratio, rank_factors, rank_scores, sample_candidates
 from sottovoce.mechanism import MECHANISMS
 from sottovoce.model import Histories
-from sottovoce.simulation import FederatedMF, Plan, build_engine, simulate
+from sottovoce.simulation import FederatedMF, SimulationPlan, build_engine, simulate
 from sottovoce.simulation.loop import begin, train
 from sottovoce.training import Settings
 
@@ -24,8 +24,8 @@ def people() -> Interactions:
     return synthetic_people(1500, 300, seed=5)
 
 
-def short_plan(mechanism: str = "loudest", **changes: Any) -> Plan:
-    return Plan(Settings.preset(mechanism, **{"epochs": 4, "reports": 40, **changes}))
+def short_plan(mechanism: str = "loudest", **changes: Any) -> SimulationPlan:
+    return SimulationPlan(Settings.preset(mechanism, **{"epochs": 4, "reports": 40, **changes}))
 
 
 class InterruptedRunError(Exception):
@@ -80,19 +80,21 @@ def test_another_runs_checkpoint_is_refused(
 
 
 def test_evaluation_can_be_left_to_the_end(people: Interactions) -> None:
-    plan = Plan(short_plan().settings, evaluate_every=0)
+    plan = SimulationPlan(short_plan().settings, evaluate_every=0)
     run = simulate(people, plan)
     assert [("hr@10" in record) for record in run.epochs] == [False, False, False, True]
     every = simulate(people, short_plan())
     assert run.final == every.final
     assert run.account.training == 4 * 40 * 2.5
     with pytest.raises(SettingsError, match="evaluate_every"):
-        Plan(Settings(), evaluate_every=-1)
+        SimulationPlan(Settings(), evaluate_every=-1)
 
 
 @pytest.mark.parametrize("mechanism", ["hadamard", "loudest"])
 def test_it_learns_and_beats_popularity(people: Interactions, mechanism: str) -> None:
-    run = simulate(people, Plan(Settings.preset(mechanism, reports=250), evaluate_every=0))
+    run = simulate(
+        people, SimulationPlan(Settings.preset(mechanism, reports=250), evaluate_every=0)
+    )
     split = leave_one_out(people, "random", 0)
     candidates = sample_candidates(split, 99, 0)
     popular = hit_ratio(rank_scores(Popularity.fit(split.train), candidates), 10)

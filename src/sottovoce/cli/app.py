@@ -18,7 +18,7 @@ from sottovoce.errors import MissingExtraError
 
 
 @dataclass(frozen=True)
-class Lazy:
+class LazyCommand:
     """Where a command is, and which extra brings what it needs."""
 
     module: str
@@ -35,9 +35,9 @@ class Lazy:
             found = self._missing(str(error.name))
         if isinstance(found, typer.Typer):
             return typer.main.get_command(found)
-        alone = typer.Typer(add_completion=False)
-        alone.command(name)(found)
-        return typer.main.get_command(alone)
+        single = typer.Typer(add_completion=False)
+        single.command(name)(found)
+        return typer.main.get_command(single)
 
     def _missing(self, package: str) -> Any:
         install = f"pip install 'sottovoce[{self.extra}]'"
@@ -50,22 +50,22 @@ class Lazy:
 
 
 COMMANDS = {
-    "demo": Lazy("demo", "sim,server"),
-    "simulate": Lazy("simulate", "sim"),
-    "privacy": Lazy("privacy", "sim"),
-    "audit": Lazy("audit", "sim"),
-    "bench": Lazy("bench", "all"),
-    "data": Lazy("data", "sim"),
-    "paper": Lazy("paper", "all"),
-    "up": Lazy("up", "all"),
-    "swarm": Lazy("swarm", "all"),
-    "server": Lazy("server", "server"),
-    "proxy": Lazy("proxy", "proxy"),
-    "client": Lazy("client", "client,cli"),
+    "demo": LazyCommand("demo", "sim,server"),
+    "simulate": LazyCommand("simulate", "sim"),
+    "privacy": LazyCommand("privacy", "sim"),
+    "audit": LazyCommand("audit", "sim"),
+    "bench": LazyCommand("bench", "all"),
+    "data": LazyCommand("data", "sim"),
+    "paper": LazyCommand("paper", "all"),
+    "up": LazyCommand("up", "all"),
+    "swarm": LazyCommand("swarm", "all"),
+    "server": LazyCommand("server", "server"),
+    "proxy": LazyCommand("proxy", "proxy"),
+    "client": LazyCommand("client", "client,cli"),
 }
 
 
-class Commands(TyperGroup):
+class LazyGroup(TyperGroup):
     """All of them, in this order."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - click's signature
@@ -79,7 +79,7 @@ class Commands(TyperGroup):
 
 app = typer.Typer(
     name="sottovoce",
-    cls=Commands,
+    cls=LazyGroup,
     help="The recommender that never learns what you did.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -13,7 +13,7 @@ from rich.table import Table
 from sottovoce.cli import output
 from sottovoce.data import load
 from sottovoce.errors import SettingsError
-from sottovoce.experiments.audit import ALPHA, AttackPlan, Plan, run_audit
+from sottovoce.experiments.audit import ALPHA, AttackPlan, AuditPlan, run_audit
 from sottovoce.experiments.audit.picture import draw_attacks
 from sottovoce.experiments.figures import figure_class
 from sottovoce.mechanism import MECHANISMS
@@ -89,8 +89,8 @@ def audit(
         raise SettingsError("--plot draws the attack: leave out --no-attack")
     if plot:
         figure_class()
-    plan = Plan(
-        mechanisms=tuple(mechanism) if mechanism else Plan.mechanisms,
+    plan = AuditPlan(
+        mechanisms=tuple(mechanism) if mechanism else AuditPlan.mechanisms,
         epsilon=epsilon,
         samples=samples,
         reports=reports,
@@ -158,7 +158,7 @@ def _attack_plan(trials: int, seed: int, *, history: bool) -> AttackPlan:
     return AttackPlan(trials=trials, crowds=crowds, question=question, seed=seed)
 
 
-def _quicker(plan: Plan) -> Plan:
+def _quicker(plan: AuditPlan) -> AuditPlan:
     attack = plan.attack and replace(plan.attack, trials=min(plan.attack.trials, QUICK_TRIALS))
     return replace(
         plan,

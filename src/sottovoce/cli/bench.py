@@ -7,22 +7,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from sottovoce.cli import output
 from sottovoce.cli.bench_live import live
 from sottovoce.data import load
 from sottovoce.errors import SettingsError
-from sottovoce.experiments.bench import BenchResult, Plan, run_bench
+from sottovoce.experiments.bench import BenchPlan, BenchResult, run_bench
 from sottovoce.experiments.bench.picture import draw_growth
 from sottovoce.experiments.figures import figure_class
 from sottovoce.mechanism import MECHANISMS
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from sottovoce.data import Interactions
-    from sottovoce.experiments.bench import Spread
 
 app = typer.Typer(
     name="bench",
@@ -94,8 +93,8 @@ def bench(
         raise SettingsError("--plot draws the growth curves: leave out --no-growth")
     if plot:
         figure_class()
-    plan = Plan(
-        mechanisms=tuple(mechanism) if mechanism else Plan.mechanisms,
+    plan = BenchPlan(
+        mechanisms=tuple(mechanism) if mechanism else BenchPlan.mechanisms,
         factors=factors,
         epsilon=epsilon,
         reports=reports,
@@ -146,29 +145,29 @@ def show(result: BenchResult, console: Console) -> None:
         console.print(_growth(result))
     memory = result.memory
     console.print(
-        f"Peak memory of the process: {_megabytes(memory.loaded)} with the data loaded, "
-        f"{_megabytes(memory.epochs)} after an epoch of each mechanism, "
-        f"{_megabytes(memory.all)} in the end, ALS and subsets included.",
+        f"Peak memory of the process: {output.megabytes(memory.loaded)} with the data loaded, "
+        f"{output.megabytes(memory.epochs)} after an epoch of each mechanism, "
+        f"{output.megabytes(memory.all)} in the end, ALS and subsets included.",
         highlight=False,
     )
 
 
 def _ratios(result: BenchResult) -> Table:
-    table = _table(
+    table = output.table(
         "One epoch", "mechanism", "epoch / ALS iteration", "plain loop / epoch", "client-epochs / s"
     )
     for each in result.comparisons:
         table.add_row(
             each.mechanism,
-            _spread(each.epoch_over_als),
-            _spread(each.plain_over_epoch),
-            _spread(each.client_epochs_per_second),
+            output.spread(each.epoch_over_als),
+            output.spread(each.plain_over_epoch),
+            output.spread(each.client_epochs_per_second),
         )
     return table
 
 
 def _work(result: BenchResult) -> Table:
-    table = _table(
+    table = output.table(
         "Work of one epoch", "mechanism", "index bytes", "table rows", "additions", "butterflies",
         "dense multiply-adds", "words", "operations / s", "reading",
     )  # fmt: skip
@@ -185,7 +184,7 @@ def _work(result: BenchResult) -> Table:
 
 
 def _growth(result: BenchResult) -> Table:
-    table = _table(
+    table = output.table(
         "Growth: exponent of the size, and of the interactions in it", "mechanism", "along",
         "sizes", "slope", "slope of interactions", "ns / interaction",
     )  # fmt: skip
@@ -195,37 +194,15 @@ def _growth(result: BenchResult) -> Table:
             each.mechanism,
             each.axis,
             ", ".join(f"{point.size:,}" for point in each.points),
-            _spread(each.slope),
-            _spread(by_interactions) if by_interactions else "",
+            output.spread(each.slope),
+            output.spread(by_interactions) if by_interactions else "",
             ", ".join(f"{point.nanoseconds_per_interaction:.3g}" for point in each.points),
         )
     return table
 
 
-def _table(title: str, *headings: str) -> Table:
-    table = Table(title=title, title_justify="left")
-    for place, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if place else "left", overflow="fold")
-    return table
-
-
-def _spread(spread: Spread) -> str:
-    return f"{_short(spread.median)} ({_short(spread.low)}..{_short(spread.high)})"
-
-
-def _short(value: float) -> str:
-    """Three digits, but never an exponent."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
-def _megabytes(count: int | None) -> str:
-    return "unknown" if count is None else f"{count / 1e6:,.0f} MB"
-
-
 def _people(source: str, min_interactions: int, seed: int, *, quick: bool) -> Interactions:
-    data = load(source)
-    if min_interactions:
-        data = data.filter(min_interactions)
+    data = load(source).filter(min_interactions)
     if quick and data.histories.n_users > QUICK_USERS:
         data = data.subset(users=QUICK_USERS, seed=seed)
     return data

@@ -8,23 +8,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from sottovoce.cli import output
-from sottovoce.experiments.live.bench.running import LiveResult, Plan, run_live
+from sottovoce.experiments.live.bench.live_bench import (
+    LiveBenchPlan,
+    LiveBenchResult,
+    run_live_bench,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
-    from sottovoce.experiments.bench import Spread
-    from sottovoce.experiments.live.bench.process import Memory
+    from sottovoce.experiments.live.bench.process import ResidentMemory
 
-QUICK = Plan(repeats=2, chunk=5_000, batches=1_000)
+QUICK = LiveBenchPlan(repeats=2, chunk=5_000, batches=1_000)
 
 
 def live(
     *,
-    repeats: Annotated[int, typer.Option(help="Rounds.", min=1)] = Plan.repeats,
+    repeats: Annotated[int, typer.Option(help="Rounds.", min=1)] = LiveBenchPlan.repeats,
     processes: Annotated[
         int, typer.Option(help="That open reports, beside 1; 0: all cores.", min=0)
     ] = 0,
@@ -56,19 +59,19 @@ def live(
     Example: sottovoce bench live --full --json live.json
     """
     plan = replace(
-        QUICK if quick else Plan(),
+        QUICK if quick else LiveBenchPlan(),
         repeats=min(repeats, QUICK.repeats) if quick else repeats,
         processes=processes,
         full=full,
     )
     with output.messages.status("starting") as status:
-        result = run_live(plan, lambda what: status.update(escape(what)))
+        result = run_live_bench(plan, lambda what: status.update(escape(what)))
     show(result, output.results)
     if json_file:
         output.write_json(json_file, result.as_dict())
 
 
-def show(result: LiveResult, console: Console) -> None:
+def show(result: LiveBenchResult, console: Console) -> None:
     """The result as tables."""
     plan, intake, counting = result.plan, result.intake, result.counting
     console.print(
@@ -94,26 +97,26 @@ def show(result: LiveResult, console: Console) -> None:
     console.print(
         f"Resident memory over an epoch of {counting.reports:,} reports at the server ({how}) and "
         f"{intake.batches * intake.reports_each:,} at the proxy, from batches to chunks."
-        + ("" if counting.opener is None else f" One opener: {_megabytes(counting.opener)}."),
+        + ("" if counting.opener is None else f" One opener: {output.megabytes(counting.opener)}."),
         highlight=False,
     )
 
 
-def _opening(result: LiveResult) -> Table:
-    table = _table("Opening, in P processes", "what", "P", "reports / s", "of X25519")
+def _opening(result: LiveBenchResult) -> Table:
+    table = output.table("Opening, in P processes", "what", "P", "reports / s", "of X25519")
     for rate in result.opening:
         table.add_row(
             rate.what,
             str(rate.processes),
-            _spread(rate.per_second),
-            _spread(rate.of_raw),
+            output.spread(rate.per_second),
+            output.spread(rate.of_raw),
         )
     return table
 
 
-def _intake(result: LiveResult) -> Table:
+def _intake(result: LiveBenchResult) -> Table:
     intake = result.intake
-    table = _table("Intake of the proxy", "", "")
+    table = output.table("Intake of the proxy", "", "")
     table.show_header = False
     for label, spread in (
         ("batches / s of a core", intake.per_cpu_second),
@@ -121,38 +124,18 @@ def _intake(result: LiveResult) -> Table:
         ("batches that share a sync", intake.per_sync),
         ("sender busy", intake.sender_busy),
     ):
-        table.add_row(label, _spread(spread))
+        table.add_row(label, output.spread(spread))
     return table
 
 
-def _memory(result: LiveResult) -> Table:
-    table = _table("Memory", "process", "when ready", "at most", "grown by")
+def _memory(result: LiveBenchResult) -> Table:
+    table = output.table("Memory", "process", "when ready", "at most", "grown by")
     largest = max(result.intake.memory, key=lambda memory: memory.most)
     for name, memory in (("proxy", largest), ("server", result.counting.memory)):
         table.add_row(name, *_sizes(memory))
     return table
 
 
-def _sizes(memory: Memory) -> tuple[str, str, str]:
+def _sizes(memory: ResidentMemory) -> tuple[str, str, str]:
     grown = memory.most - memory.start
-    return _megabytes(memory.start), _megabytes(memory.most), _megabytes(grown)
-
-
-def _table(title: str, *headings: str) -> Table:
-    table = Table(title=title, title_justify="left")
-    for place, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if place else "left")
-    return table
-
-
-def _spread(spread: Spread) -> str:
-    return f"{_short(spread.median)} ({_short(spread.low)}..{_short(spread.high)})"
-
-
-def _short(value: float) -> str:
-    """Three digits, but never an exponent."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
-def _megabytes(count: int) -> str:
-    return f"{count / 1e6:,.0f} MB"
+    return output.megabytes(memory.start), output.megabytes(memory.most), output.megabytes(grown)

@@ -217,7 +217,7 @@ def forget(
     """  # noqa: D301 - typer reads \b
     with Client.open(_folder(folder)) as client:
         if not yes:
-            _agree()
+            _confirm()
         client.forget()
     typer.echo("Forgotten. The ledger was kept: what was spent stays spent.")
 
@@ -226,7 +226,7 @@ def _folder(given: Path | None) -> Path:
     return Path(platformdirs.user_data_dir("sottovoce")) / "client" if given is None else given
 
 
-def _agree() -> None:
+def _confirm() -> None:
     if not sys.stdin.isatty():
         raise SettingsError("nothing was deleted; to delete, say: sottovoce client forget --yes")
     if not typer.confirm("Delete everything that this client knows?", err=True):

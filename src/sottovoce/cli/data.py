@@ -72,7 +72,7 @@ def fetch(
     if wanted.fetchable and not wanted.bundled and not archive_path(name, cache).exists():
         messages.print(f"{name}, about {wanted.megabytes:g} MB, from {mirror}", highlight=False)
         messages.print(f"Terms: {wanted.licence}", highlight=False)
-        _agree(name, yes=yes)
+        _confirm(name, yes=yes)
     fetched = _with_progress(wanted, cache, mirror, messages)
     messages.print(f"{name}: {fetched.verified}", highlight=False)
     typer.echo(fetched.path)
@@ -104,8 +104,7 @@ def info(
     messages = output.messages
     with messages.status(f"reading {escape(source)}"):
         data = load(source, columns=parse_columns(columns) if columns else None)
-        if min_interactions:
-            data = data.filter(min_interactions, rule=rule)
+        data = data.filter(min_interactions, rule=rule)
     summary = data.summary()
     table = Table(
         "", "", show_header=False, title=escape(summary.pop("name")), title_justify="left"
@@ -127,7 +126,7 @@ def _where(data_set: DataSet) -> str:
     return f"to fetch, {data_set.megabytes:g} MB"
 
 
-def _agree(name: str, *, yes: bool) -> None:
+def _confirm(name: str, *, yes: bool) -> None:
     """Nothing is downloaded before its terms are accepted."""
     if yes:
         return
@@ -145,7 +144,7 @@ def _with_progress(wanted: DataSet, cache: Path | None, mirror: str, messages: C
             wanted.name,
             cache,
             lambda done, total: bar.update(task, completed=done, total=total),
-            accept_licence=True,  # `_agree` came first
+            accept_licence=True,  # `_confirm` came first
             base_url=mirror,
         )
 

@@ -20,28 +20,28 @@ from sottovoce.cli.system import (
     HOST,
     PANEL,
     PORT,
-    Source,
-    Stop,
-    both_running,
+    CatalogueSource,
+    StopSignal,
     free_port,
     is_free,
-    make,
+    make_system,
+    running_system,
     write_statement,
 )
 from sottovoce.client import HttpProxy
 from sottovoce.data import synthetic_people
 from sottovoce.errors import SettingsError
-from sottovoce.experiments.live.learning_curve import Curve, follow
+from sottovoce.experiments.live.learning_curve import LearningCurve, follow
 from sottovoce.experiments.live.published import Published
 from sottovoce.experiments.live.reporters import Reporters, epoch_length
-from sottovoce.experiments.live.standing import Standing, change, proxy_toml, server_toml
+from sottovoce.experiments.live.system_folder import LiveSystem, proxy_toml, server_toml, set_values
 from sottovoce.protocol.panel import Panel
 from sottovoce.training import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from sottovoce.experiments.live.learning_curve import Point
+    from sottovoce.experiments.live.learning_curve import CurvePoint
     from sottovoce.model import Histories
 
 PRESET = "loudest"
@@ -56,7 +56,7 @@ SLOW = "A larger --epoch-seconds gives them longer"
 
 
 @dataclass(frozen=True, eq=False)
-class Show:
+class DemoPlan:
     """How large, and at what pace."""
 
     histories: Histories
@@ -80,16 +80,16 @@ class Show:
         """What each of them touched."""
         return [self.histories[person].tolist() for person in range(self.people)]
 
-    def fitting(self) -> Show:
+    def with_enough_time(self) -> DemoPlan:
         """With longer epochs, if this machine needs them."""
         settings = Settings.preset(PRESET, reports=REPORTS)
         needed = ceil(epoch_length(self.rows, self.histories.n_items, settings))
         return replace(self, epoch_seconds=max(self.epoch_seconds, needed))
 
-    def settle(self, folder: Path, port: int) -> None:
+    def configure(self, folder: Path, port: int) -> None:
         """To the settings of both. Epochs end by the clock: so a visitor knows how long she has."""
         server_port, least = free_port(port + 1), max(1, self.people // 2)
-        change(
+        set_values(
             server_toml(folder),
             {
                 ("", "epoch_seconds"): self.epoch_seconds,
@@ -99,7 +99,7 @@ class Show:
                 ("listen", "port"): server_port,
             },
         )
-        change(
+        set_values(
             proxy_toml(folder),
             {
                 ("", "server"): f"http://{HOST}:{server_port}",
@@ -146,16 +146,20 @@ def demo(
       sottovoce demo --people 5000 --epoch-seconds 40 --no-browser
       sottovoce demo --folder here --port 9000
     """  # noqa: D301 - typer reads \b
-    stop = Stop()
+    stop = StopSignal()
     port = _port(port)
-    with _place(folder) as place:
+    with _demo_folder(folder) as place:
         histories = synthetic_people(people, films, seed).histories
-        show = Show(histories, epochs, epoch_seconds or EPOCH_SECONDS, seed)
+        plan = DemoPlan(histories, epochs, epoch_seconds or EPOCH_SECONDS, seed)
         if epoch_seconds is None:
-            show = show.fitting()
-        make(place, Source(show.data, preset=PRESET), lambda made: show.settle(made, port))
+            plan = plan.with_enough_time()
+        make_system(
+            place,
+            CatalogueSource(plan.data, preset=PRESET),
+            lambda made: plan.configure(made, port),
+        )
         if not stop():
-            _run(place, show, stop, browser=browser and can_open(os.environ, sys.platform))
+            _run(place, plan, stop, browser=browser and can_open(os.environ, sys.platform))
     output.messages.print("Stopped.")
 
 
@@ -181,7 +185,7 @@ def _port(wanted: int | None) -> int:
 
 
 @contextmanager
-def _place(folder: Path | None) -> Iterator[Path]:
+def _demo_folder(folder: Path | None) -> Iterator[Path]:
     """A temporary one is gone afterwards; one that was asked for must be new."""
     if folder is None:
         try:
@@ -198,33 +202,33 @@ def _place(folder: Path | None) -> Iterator[Path]:
     yield folder
 
 
-def _run(folder: Path, show: Show, stop: Stop, *, browser: bool) -> None:
-    standing = Standing.read(folder)
+def _run(folder: Path, plan: DemoPlan, stop: StopSignal, *, browser: bool) -> None:
+    system = LiveSystem.read(folder)
     panel = Panel.decode((folder / "proxy" / PANEL).read_bytes())
     with ExitStack() as stack:
         # Their processes take a while to begin, too: they wait for the proxy meanwhile.
-        reporters = Reporters(standing.proxy, standing.key, show.rows)
+        reporters = Reporters(system.proxy, system.key, plan.rows)
         stack.enter_context(reporters)
-        children = stack.enter_context(both_running(folder, standing, stop, quiet=True))
+        children = stack.enter_context(running_system(folder, system, stop, quiet=True))
         stack.callback(reporters.terminate)
         if stop():
             return
         children[0].lower_priority()
-        _tell(standing.proxy, show)
+        _print_start(system.proxy, plan)
         if browser:
-            webbrowser.open(standing.proxy)
+            webbrowser.open(system.proxy)
         http = stack.enter_context(httpx.Client(trust_env=False))
-        published = Published(HttpProxy(http, standing.proxy), standing.key)
+        published = Published(HttpProxy(http, system.proxy), system.key)
         checks = [*(child.check for child in children), reporters.check]
-        for point in follow(Curve(published, panel, show.histories), checks, stop):
-            _tell_point(point, show)
+        for point in follow(LearningCurve(published, panel, plan.histories), checks, stop):
+            _print_epoch(point, plan)
 
 
-def _tell(address: str, show: Show) -> None:
+def _print_start(address: str, plan: DemoPlan) -> None:
     typer.echo(f"The page: {address}")
     typer.echo(
-        f"{show.people:,} invented people report to it, each {REPORTS} noisy bits in every one of "
-        f"{show.epochs} epochs of {show.epoch_seconds} seconds."
+        f"{plan.people:,} invented people report to it, each {REPORTS} noisy bits in every one of "
+        f"{plan.epochs} epochs of {plan.epoch_seconds} seconds."
     )
     typer.echo(
         "Choose films that you have seen: what is recommended is computed in your browser, and "
@@ -233,17 +237,17 @@ def _tell(address: str, show: Show) -> None:
     typer.echo("Ctrl-C stops all of it.")
 
 
-def _tell_point(point: Point, show: Show) -> None:
+def _print_epoch(point: CurvePoint, plan: DemoPlan) -> None:
     """One line for each epoch."""
     if not point.people:
         typer.echo(f"epoch {point.epoch} was discarded: too few came in time. {SLOW}")
         return
-    left = (show.epochs - point.learnt) * point.seconds / 60
+    left = (plan.epochs - point.learnt) * point.seconds / 60
     typer.echo(
-        f"epoch {point.learnt:>2}/{show.epochs}  {point.people:>6,} people  HR@10 "
+        f"epoch {point.learnt:>2}/{plan.epochs}  {point.people:>6,} people  HR@10 "
         f"{point.quality:.3f} (popularity {point.popularity:.3f})  about {ceil(left)} min left"
     )
-    if point.people < MOST * show.people:
+    if point.people < MOST * plan.people:
         typer.echo(f"Not everybody came in time. {SLOW}")
     if point.finished:
         typer.echo("The model is finished. The page stays up until Ctrl-C.")

@@ -1,4 +1,4 @@
-"""What the commands share: a progress bar, a table, a plot, a JSON file."""
+"""What the commands share: a progress bar, tables and their numbers, a plot, a JSON file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
 from sottovoce.atomic import write_atomically
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from sottovoce.evaluation import Interval
+    from sottovoce.experiments.bench import Spread
 
 messages = Console(stderr=True)
 results = Console()
@@ -51,6 +54,29 @@ class EpochBar:
         spent = record["epoch"] * self._budget
         state = f"{self._quality}local budget spent {spent:g}"
         self._progress.update(self._task, completed=record["epoch"], state=state)
+
+
+def table(title: str, *headings: str) -> Table:
+    """A table of numbers: the first column is text, the others are aligned to the right."""
+    made = Table(title=escape(title), title_justify="left")
+    for place, heading in enumerate(headings):
+        made.add_column(escape(heading), justify="right" if place else "left", overflow="fold")
+    return made
+
+
+def spread(found: Spread) -> str:
+    """Median and range, in a table."""
+    return f"{_short(found.median)} ({_short(found.low)}..{_short(found.high)})"
+
+
+def megabytes(count: int | None) -> str:
+    """A number of bytes, in a table."""
+    return "unknown" if count is None else f"{count / 1e6:,.0f} MB"
+
+
+def _short(value: float) -> str:
+    """Three digits, but never an exponent."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:

@@ -9,7 +9,6 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table as RichTable
 
 from sottovoce.cli import output
 from sottovoce.data import load
@@ -20,9 +19,9 @@ from sottovoce.experiments.paper import (
     METHODS,
     About,
     Cell,
+    CellStore,
     Runner,
     Scale,
-    Store,
     Table,
     compute,
     write_all,
@@ -41,12 +40,12 @@ app = typer.Typer(
     add_completion=False,
 )
 QUICK_DATA = "synthetic:N=400,M=150,seed=0"
-WIDEST = 400
+MAX_WIDTH = 400
 """Of a table, in characters."""
 INTERRUPTED = 130
 """What a shell says of a program that was stopped by Ctrl-C."""
 
-WHAT = {
+SUMMARIES = {
     "fig2": "HR@10 by budget of a report and number of reports, for three crowds.",
     "fig3": "Learning curves over 30 epochs.",
     "table4": "HR@10 for three numbers of users and three of items.",
@@ -55,7 +54,7 @@ WHAT = {
     "frontier": "The least lifetime budget that reaches a quality, local and central.",
     "all": "Everything.",
 }
-MORE = """
+DETAILS = """
 
     Every result is kept in DIR/cells as soon as it is known: stopped and started again, the same
     command goes on where it was, and commands share what they have in common. Tables go to stdout
@@ -69,7 +68,7 @@ MORE = """
 """
 
 
-class Bar:
+class WorkBar:
     """Progress over the work, not over the number of cells: some take a thousand times longer."""
 
     def __init__(self, work: float):
@@ -146,17 +145,17 @@ def _command(name: str) -> Callable[..., None]:
         about = About.of(
             people, source, min_interactions=min_interactions, quick=quick, seeds=seeds
         )
-        store = Store.start(out, about)
+        store = CellStore.start(out, about)
         runner = Runner(people, store, threads)
         names = list(EXPERIMENTS) if name == "all" else [name]
         _compute(names, runner, Scale.of(store.about, seeds=seeds), methods or [])
         _show(store, names)
 
-    run.__doc__ = WHAT[name] + MORE.format(name=name)
+    run.__doc__ = SUMMARIES[name] + DETAILS.format(name=name)
     return run
 
 
-for _name in WHAT:
+for _name in SUMMARIES:
     app.command(_name)(_command(_name))
 
 
@@ -171,19 +170,18 @@ def report(
       sottovoce paper report --out results
     """  # noqa: D301 - typer reads \b
     figure_class()
-    _show(Store.open(out), list(EXPERIMENTS))
+    _show(CellStore.open(out), list(EXPERIMENTS))
 
 
 def _read(source: str, min_interactions: int) -> Interactions:
     with output.messages.status(f"reading {escape(source)}"):
-        data = load(source)
-        return data.filter(min_interactions) if min_interactions else data
+        return load(source).filter(min_interactions)
 
 
 def _compute(names: list[str], runner: Runner, scale: Scale, methods: list[str]) -> None:
     experiments = [EXPERIMENTS[name] for name in names]
     try:
-        compute(experiments, scale, runner, methods, Bar)
+        compute(experiments, scale, runner, methods, WorkBar)
     except KeyboardInterrupt:
         output.messages.print(
             "Stopped. What was computed is kept: the same command goes on from here."
@@ -191,7 +189,7 @@ def _compute(names: list[str], runner: Runner, scale: Scale, methods: list[str])
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _show(store: Store, names: list[str]) -> None:
+def _show(store: CellStore, names: list[str]) -> None:
     scale = Scale.of(store.about)
     for name in names:
         for table in EXPERIMENTS[name].tables(scale, store):
@@ -204,13 +202,11 @@ def _show(store: Store, names: list[str]) -> None:
 
 
 def _print(table: Table) -> None:
-    shown = RichTable(title=escape(table.title), title_justify="left")
-    for place, heading in enumerate(table.headings):
-        shown.add_column(escape(heading), justify="right" if place else "left", overflow="fold")
+    shown = output.table(table.title, *table.headings)
     for row in table.rows:
         shown.add_row(*(escape(cell) for cell in row))
     # Into a file or a pipe a table goes whole; only a terminal has an edge to fold it at.
-    console = output.results if output.results.is_terminal else Console(width=WIDEST)
+    console = output.results if output.results.is_terminal else Console(width=MAX_WIDTH)
     console.print(shown)
     for note in table.notes:
         output.results.print(escape(note), highlight=False, soft_wrap=True)

@@ -15,7 +15,7 @@ from sottovoce.data import Interactions, load, parse_columns
 from sottovoce.data.synthetic import SYNTHETIC
 from sottovoce.evaluation import CUTOFFS, Interval
 from sottovoce.experiments.figures import figure_class, save_figure
-from sottovoce.simulation import Plan, Run, check_engine
+from sottovoce.simulation import Run, SimulationPlan, check_engine
 from sottovoce.simulation import simulate as run_simulation
 from sottovoce.training import Settings
 
@@ -125,7 +125,7 @@ def simulate(
         loud=loud,
         seed=seed,
     )
-    plan = Plan(settings, split.value, negatives, engine, threads, evaluate_every)
+    plan = SimulationPlan(settings, split.value, negatives, engine, threads, evaluate_every)
     chosen = _load(data, columns, min_interactions, users, items, seed)
     runs = [_one(chosen, plan, seed + offset, checkpoint) for offset in range(seeds)]
     _print(chosen, runs)
@@ -159,7 +159,7 @@ def _load(
     return data
 
 
-def _one(data: Interactions, plan: Plan, seed: int, checkpoint: Path | None) -> Run:
+def _one(data: Interactions, plan: SimulationPlan, seed: int, checkpoint: Path | None) -> Run:
     plan = replace(plan, settings=replace(plan.settings, seed=seed))
     per_epoch = plan.settings.epsilon * plan.settings.reports
     file = checkpoint / f"seed-{seed}.safetensors" if checkpoint else None

@@ -20,10 +20,10 @@ from rich.table import Table
 
 from sottovoce.cli import output
 from sottovoce.cli.simulate import SplitOption
+from sottovoce.data import load
 from sottovoce.errors import ProtocolError, SettingsError
-from sottovoce.experiments.live.people import read_people
-from sottovoce.experiments.live.standing import Standing
-from sottovoce.experiments.live.swarm import Plan, SwarmResult, run_swarm
+from sottovoce.experiments.live.swarm import SwarmPlan, SwarmResult, run_swarm
+from sottovoce.experiments.live.system_folder import LiveSystem
 from sottovoce.protocol.strict import hexadecimal
 
 if TYPE_CHECKING:
@@ -93,16 +93,16 @@ def swarm(
       sottovoce swarm --proxy http://127.0.0.1:8080 --key 3b6a27bc...29 --data ml-latest-small \
 --clients 600 --no-compare
     """  # noqa: D301 - typer reads \b
-    standing = _standing(up, proxy, key)
-    source = data or standing.data
+    system = _system(up, proxy, key)
+    source = data or system.data
     if source is None:
         raise SettingsError("say whose histories to use: --data NAME or PATH")
     if min_interactions is None:
-        min_interactions = standing.min_interactions if data is None else 0
-    _check_target(standing, clients)
-    plan = Plan(
-        proxy=standing.proxy,
-        key=standing.key,
+        min_interactions = system.min_interactions if data is None else 0
+    _check_target(system, clients)
+    plan = SwarmPlan(
+        proxy=system.proxy,
+        key=system.key,
         clients=clients,
         epochs=epochs,
         processes=processes or 2 * (os.cpu_count() or 1),
@@ -110,41 +110,41 @@ def swarm(
         split=split.value,
         wait=wait,
         compare_runs=compare_seeds if compare else 0,
-        training=standing.training,
+        training=system.training,
         keep=keep,
     )
     with output.messages.status(f"reading {escape(source)}"):
-        people = read_people(source, min_interactions)
-    with Bars() as bars:
+        people = load(source).filter(min_interactions)
+    with SwarmBars() as bars:
         result = run_swarm(people, plan, bars)
     show(result)
     if json is not None:
         output.write_json(json, result.as_dict())
 
 
-def _standing(up: Path | None, proxy: str | None, key: str | None) -> Standing:
+def _system(up: Path | None, proxy: str | None, key: str | None) -> LiveSystem:
     if up is not None and proxy is None and key is None:
-        return Standing.read(up)
+        return LiveSystem.read(up)
     if up is None and proxy is not None and key is not None:
         try:
-            return Standing(proxy, hexadecimal(key, what="--key"))
+            return LiveSystem(proxy, hexadecimal(key, what="--key"))
         except ProtocolError as error:
             raise SettingsError(str(error)) from error
     raise SettingsError("say where the proxy is: --up FOLDER, or --proxy URL and --key HEX")
 
 
-def _check_target(standing: Standing, clients: int) -> None:
+def _check_target(system: LiveSystem, clients: int) -> None:
     """Fewer than the target end no epoch before its time, and of more some come too late."""
-    if standing.target_clients not in (0, clients):
+    if system.target_clients not in (0, clients):
         output.messages.print(
-            f"Note: the server ends an epoch at {standing.target_clients:,} batches, and there "
+            f"Note: the server ends an epoch at {system.target_clients:,} batches, and there "
             f"will be {clients:,}; to change that: sottovoce up ... --target-clients {clients}",
             highlight=False,
             soft_wrap=True,
         )
 
 
-class Bars:
+class SwarmBars:
     """Progress on stderr: one bar after the other, with the time left and reports a second."""
 
     def __init__(self) -> None:
@@ -189,32 +189,32 @@ class Bars:
 def show(result: SwarmResult) -> None:
     """The epochs as a table, and what they cost everybody."""
     histories, settings = result.people.data.histories, result.settings
-    _say(
+    _print(
         f"{result.people.data.name}: {histories.n_users:,} live clients x {histories.n_items:,} "
         f"items; {settings.mechanism}, epsilon {settings.epsilon:g}, {settings.reports} reports "
         f"an epoch; {result.plan.split} split against 99 negatives"
     )
     output.results.print(_table(result))
     if result.plan.compare_runs:
-        _say(
+        _print(
             f"Simulated: mean and standard deviation (sd) of HR@10 over {result.plan.compare_runs} "
             "runs of the simulator, from the same first model with the same people and epochs."
         )
-    _say(f"Popularity alone: HR@10 {result.popularity[SHOWN]:.4f}.")
+    _print(f"Popularity alone: HR@10 {result.popularity[SHOWN]:.4f}.")
     for each in result.rounds:
         if missing := _not_sent(each):
-            _say(f"Epoch {each.epoch}, not sent: {missing}.")
+            _print(f"Epoch {each.epoch}, not sent: {missing}.")
     for problem in result.problems[:5]:
-        _say(f"Problem: {escape(problem)}")
+        _print(f"Problem: {escape(problem)}")
     seconds = result.seconds
-    _say(
+    _print(
         f"{seconds['make']:.0f} s to make the clients, {seconds['drive']:.0f} s for the epochs, in "
         f"{result.plan.processes} processes. No ledger has more than epsilon {result.spent:g}."
     )
-    _say(result.account.statement())
+    _print(result.account.statement())
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     output.results.print(text, highlight=False, soft_wrap=True)
 
 

@@ -16,11 +16,11 @@ from sottovoce.atomic import write_atomically
 from sottovoce.cli import output
 from sottovoce.cli import proxy as proxy_commands
 from sottovoce.cli import server as server_commands
+from sottovoce.data import load
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.live.children import running
 from sottovoce.experiments.live.panel import invented_panel
-from sottovoce.experiments.live.people import read_people
-from sottovoce.experiments.live.standing import ABOUT, change, proxy_toml, server_toml
+from sottovoce.experiments.live.system_folder import ABOUT, proxy_toml, server_toml, set_values
 from sottovoce.privacy import Crowd, account
 from sottovoce.protocol import Catalogue
 from sottovoce.server import Keys, ServerSettings
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from sottovoce.experiments.live.children import Child
-    from sottovoce.experiments.live.standing import Standing
+    from sottovoce.experiments.live.system_folder import LiveSystem
 
 HOST = "127.0.0.1"
 PORT = 8080
@@ -43,7 +43,7 @@ ONE_OPERATOR = "Proxy and server are at one operator here, so only the local gua
 
 
 @dataclass(frozen=True)
-class Source:
+class CatalogueSource:
     """What the catalogue is made from, and how it is trained."""
 
     data: str
@@ -51,26 +51,26 @@ class Source:
     preset: str = "loudest"
 
 
-class Stop:
+class StopSignal:
     """Whether we were told to: by Ctrl-C or SIGTERM, from here on."""
 
     def __init__(self) -> None:
-        self.told = False
+        self.received = False
         for sign in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(sign, self._hear)
+            signal.signal(sign, self._on_signal)
 
     def __call__(self) -> bool:
         """So far."""
-        return self.told
+        return self.received
 
-    def _hear(self, *_: object) -> None:
-        self.told = True
+    def _on_signal(self, *_: object) -> None:
+        self.received = True
 
 
-def make(folder: Path, source: Source, settle: Callable[[Path], None]) -> None:
+def make_system(folder: Path, source: CatalogueSource, configure: Callable[[Path], None]) -> None:
     """What `server init` and `proxy init` do, made aside and put in place when it is whole.
 
-    `settle` writes what is special about this system to the settings of both.
+    `configure` writes what is special about this system to the settings of both.
     """
     unfinished = folder / "unfinished"
     try:
@@ -79,9 +79,9 @@ def make(folder: Path, source: Source, settle: Callable[[Path], None]) -> None:
         write_atomically(folder / ABOUT, (json.dumps(about, indent=2) + "\n").encode())
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(mode=0o700)
-        with output.messages.status("making keys, catalogue and settings"), _silence():
-            _make_both(unfinished, source)
-            settle(unfinished)
+        with output.messages.status("making keys, catalogue and settings"), _without_output():
+            _make_server_and_proxy(unfinished, source)
+            configure(unfinished)
         # The proxy last: without its settings nothing counts as made.
         for name in ("server", "proxy"):
             shutil.rmtree(folder / name, ignore_errors=True)
@@ -96,19 +96,21 @@ def write_statement(folder: Path, people: int | None = None) -> None:
     server = ServerSettings.read(server_toml(folder))
     event = server.training.event(len(read_catalogue(server.catalogue).items))
     promised = account(event, None if people is None else Crowd.of(people))
-    change(proxy_toml(folder), {("page", "statement"): f"{promised.statement()} {ONE_OPERATOR}."})
+    set_values(
+        proxy_toml(folder), {("page", "statement"): f"{promised.statement()} {ONE_OPERATOR}."}
+    )
 
 
 @contextmanager
-def both_running(
-    folder: Path, standing: Standing, stop: Stop, *, quiet: bool = False
+def running_system(
+    folder: Path, system: LiveSystem, stop: StopSignal, *, quiet: bool = False
 ) -> Iterator[list[Child]]:
     """The server first: a proxy is ready when it has a manifest. Fewer, if told to stop."""
     with ExitStack() as stack:
         children: list[Child] = []
         for name, url, path in (
-            ("server", standing.server, server_toml(folder)),
-            ("proxy", standing.proxy, proxy_toml(folder)),
+            ("server", system.server, server_toml(folder)),
+            ("proxy", system.proxy, proxy_toml(folder)),
         ):
             if stop():
                 break
@@ -147,19 +149,19 @@ def _check_ours(folder: Path) -> None:
         raise SettingsError(f"{folder}: {min(held)} is in there; name a new or an empty folder")
 
 
-def _make_both(unfinished: Path, source: Source) -> None:
+def _make_server_and_proxy(unfinished: Path, source: CatalogueSource) -> None:
     """Beats are short here, everybody comes from one address, and there is a page."""
     path = unfinished / "catalogue.json"
-    people = read_people(source.data, source.min_interactions)
+    people = load(source.data).filter(source.min_interactions)
     catalogue = Catalogue.of(server_commands.items_of(people))
     path.write_bytes(catalogue.raw)
     server_commands.init(unfinished / "server", catalogue=path, preset=source.preset)
-    change(server_toml(unfinished), {("", "heartbeat"): BEAT_SECONDS})
+    set_values(server_toml(unfinished), {("", "heartbeat"): BEAT_SECONDS})
     _make_proxy(unfinished)
     panel = invented_panel(source.data, catalogue)
     if panel is not None:
         (unfinished / "proxy" / PANEL).write_bytes(panel.encode())
-    change(
+    set_values(
         proxy_toml(unfinished),
         {
             ("", "poll_seconds"): BEAT_SECONDS,
@@ -182,7 +184,7 @@ def _make_proxy(unfinished: Path) -> None:
 
 
 @contextmanager
-def _silence() -> Iterator[None]:
+def _without_output() -> Iterator[None]:
     """What `init` says is for operators of one of the two."""
     with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
         yield

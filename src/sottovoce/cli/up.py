@@ -13,22 +13,22 @@ from sottovoce.cli.system import (
     HOST,
     ONE_OPERATOR,
     PORT,
-    Source,
-    Stop,
-    both_running,
+    CatalogueSource,
+    StopSignal,
     free_port,
-    make,
+    make_system,
+    running_system,
     write_statement,
 )
 from sottovoce.data.synthetic import SYNTHETIC
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.live.children import watch
-from sottovoce.experiments.live.standing import (
-    Standing,
-    change,
+from sottovoce.experiments.live.system_folder import (
+    LiveSystem,
     is_made,
     proxy_toml,
     server_toml,
+    set_values,
 )
 from sottovoce.proxy import ProxySettings
 from sottovoce.service import read_settings
@@ -89,22 +89,22 @@ def up(
       sottovoce up here --data ml-latest-small --preset strong --target-clients 600
       sottovoce up here --epoch-seconds 3600 --target-clients 2000
     """  # noqa: D301 - typer reads \b
-    stop = Stop()
-    given = Options(port, server_port, epoch_seconds, target_clients, least_clients, epochs)
+    stop = StopSignal()
+    given = StartOptions(port, server_port, epoch_seconds, target_clients, least_clients, epochs)
     if not is_made(folder):
-        source = Source(data or SYNTHETIC, min_interactions or 0, preset or "loudest")
-        make(folder, source, lambda made: _settle(made, given))
+        source = CatalogueSource(data or SYNTHETIC, min_interactions or 0, preset or "loudest")
+        make_system(folder, source, lambda made: _configure(made, given))
     elif data is not None or preset is not None or min_interactions is not None:
         raise SettingsError(
             f"{folder}: a training runs there already, so --data, --min-interactions and "
             "--preset have no place; begin another one in another folder"
         )
     given.write(folder)
-    _run(folder, Standing.read(folder), stop)
+    _run(folder, LiveSystem.read(folder), stop)
 
 
 @dataclass(frozen=True)
-class Options:
+class StartOptions:
     """What may be chosen at any start; None leaves the settings as they are."""
 
     port: int | None
@@ -114,10 +114,10 @@ class Options:
     least_clients: int | None
     epochs: int | None
 
-    def for_the_first_start(self) -> Options:
+    def with_defaults(self) -> StartOptions:
         """With our defaults for what was not given."""
         port = self.port or PORT
-        return Options(
+        return StartOptions(
             port,
             self.server_port or free_port(port + 1),
             self.epoch_seconds or EPOCH_SECONDS,
@@ -128,7 +128,7 @@ class Options:
 
     def write(self, folder: Path) -> None:
         """To the settings of both."""
-        change(
+        set_values(
             server_toml(folder),
             {
                 ("", "epoch_seconds"): self.epoch_seconds,
@@ -138,7 +138,7 @@ class Options:
                 ("listen", "port"): self.server_port,
             },
         )
-        change(
+        set_values(
             proxy_toml(folder),
             {
                 ("", "server"): self.server_port and f"http://{HOST}:{self.server_port}",
@@ -151,32 +151,32 @@ class Options:
             write_statement(folder)
 
 
-def _settle(folder: Path, given: Options) -> None:
-    given.for_the_first_start().write(folder)
+def _configure(folder: Path, given: StartOptions) -> None:
+    given.with_defaults().write(folder)
     write_statement(folder)
 
 
-def _run(folder: Path, standing: Standing, stop: Stop) -> None:
-    with both_running(folder, standing, stop) as children:
+def _run(folder: Path, system: LiveSystem, stop: StopSignal) -> None:
+    with running_system(folder, system, stop) as children:
         if not stop():
-            _tell(folder, standing)
+            _print_start(folder, system)
         watch(children, stop)
     output.messages.print("Stopped.")
 
 
-def _tell(folder: Path, standing: Standing) -> None:
-    training = standing.training
+def _print_start(folder: Path, system: LiveSystem) -> None:
+    training = system.training
     assert training is not None, "a folder's training is known"
     limit = training.epsilon * training.reports * training.epochs
-    key = standing.key.hex()
+    key = system.key.hex()
     for line in (
-        f"Proxy, for clients and browsers: {standing.proxy}",
-        f"Server, for the proxy: {standing.server}",
+        f"Proxy, for clients and browsers: {system.proxy}",
+        f"Server, for the proxy: {system.server}",
         f"Verification key: {key}",
         f"{ONE_OPERATOR} (docs/operations.md).",
         "Try next, in another terminal:",
-        f"  sottovoce client init --proxy {standing.proxy} --key {key} --limit {limit:g}",
-        f"  sottovoce swarm --up {folder} --clients {standing.target_clients or SWARM}",
+        f"  sottovoce client init --proxy {system.proxy} --key {key} --limit {limit:g}",
+        f"  sottovoce swarm --up {folder} --clients {system.target_clients or SWARM}",
         "Ctrl-C stops both.",
     ):
         typer.echo(line)

@@ -3,15 +3,15 @@
 from sottovoce.simulation.engines import ENGINES, build_engine
 from sottovoce.simulation.federated import FederatedMF
 from sottovoce.simulation.interface import Collected, Engine
-from sottovoce.simulation.run import Plan, Run, simulate
+from sottovoce.simulation.run import Run, SimulationPlan, simulate
 
 __all__ = [
     "ENGINES",
     "Collected",
     "Engine",
     "FederatedMF",
-    "Plan",
     "Run",
+    "SimulationPlan",
     "build_engine",
     "simulate",
 ]

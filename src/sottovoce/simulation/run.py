@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SimulationPlan:
     """What to run beside the training's own settings."""
 
     settings: Settings
@@ -56,7 +56,7 @@ class Plan:
 class Run:
     """A finished training."""
 
-    plan: Plan
+    plan: SimulationPlan
     epochs: list[dict[str, Any]]
     """`epoch`, `seconds` and, where evaluated, the metrics."""
     final: dict[str, float]
@@ -74,7 +74,7 @@ class Run:
 
 def simulate(
     data: Interactions,
-    plan: Plan,
+    plan: SimulationPlan,
     *,
     checkpoint: Path | None = None,
     on_epoch: Callable[[dict[str, Any]], None] = lambda _: None,
@@ -130,12 +130,12 @@ def evaluate_popularity(candidates: Candidates) -> dict[str, float]:
     return summary(rank_factors(np.ones((train.n_users, 1), np.float32), counts, candidates))
 
 
-def _identity(plan: Plan, data: str) -> dict[str, Any]:
+def _identity(plan: SimulationPlan, data: str) -> dict[str, Any]:
     return {"data": data, "split": plan.split, "negatives": plan.negatives}
 
 
 def _resume(
-    plan: Plan, checkpoint: Path | None, identity: dict[str, Any], n_items: int
+    plan: SimulationPlan, checkpoint: Path | None, identity: dict[str, Any], n_items: int
 ) -> tuple[Trained, list[dict[str, Any]]]:
     """The state to go on from: the checkpoint's, if it belongs to this very run."""
     if checkpoint is None or not checkpoint.exists():

@@ -3,10 +3,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sottovoce.experiments.paper import About, Cell, Scale, Size, Store, frontier
+from sottovoce.experiments.paper import About, Cell, CellStore, Scale, Size, frontier
 from sottovoce.experiments.paper.options import (
+    BudgetPoint,
     Option,
-    Point,
     best,
     choose,
     least_budget,
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 ABOUT = About("f" * 64, "x", "x", 400, 150, 9000, True, 0, quick=True, seeds=2)
 
 
-def point(local: float, central: float, quality: float, method: str = "loudest") -> Point:
+def point(local: float, central: float, quality: float, method: str = "loudest") -> BudgetPoint:
     settings = Settings.preset(method, learning_rate=local)
     cell = Cell.training(method, Size(), settings, CHOOSING)  # type: ignore[arg-type]
-    return Point(Option(cell), local, central, quality)
+    return BudgetPoint(Option(cell), local, central, quality)
 
 
 def test_the_frontier_rises_step_by_step() -> None:
@@ -51,7 +51,7 @@ def test_least_budget() -> None:
 
 def test_chosen_on_some_splits_and_reported_on_others(tmp_path: Path) -> None:
     """Made-up results: on the split for choosing more epochs are better, on the others worse."""
-    scale, store = Scale.of(ABOUT), Store.start(tmp_path, ABOUT)
+    scale, store = Scale.of(ABOUT), CellStore.start(tmp_path, ABOUT)
     small = [option for option in options(scale) if option.chosen_by.curve]
     for option in small:
         settings = option.chosen_by.settings
@@ -82,7 +82,7 @@ def test_chosen_on_some_splits_and_reported_on_others(tmp_path: Path) -> None:
 
 def test_nothing_is_chosen_before_anything_is_known(tmp_path: Path) -> None:
     scale = Scale.of(replace(ABOUT, quick=False, users=60_000, items=9_781))
-    store = Store.start(tmp_path, scale.about)
+    store = CellStore.start(tmp_path, scale.about)
     assert choose(scale, store) == []
     assert not any(table.filled for table in frontier.tables(scale, store))
     # Large: 4 epsilons, 3 ks, 4 trainings. Small: 5 epsilons, four settings of ours twice, two.

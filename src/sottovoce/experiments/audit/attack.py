@@ -76,7 +76,7 @@ class AttackPlan:
 
 
 @dataclass(frozen=True)
-class Point:
+class AttackPoint:
     """The attack after `epochs` epochs of `reports` reports."""
 
     reports: int
@@ -100,7 +100,7 @@ class Attack:
     question: Question
     clients: int
     trials: int
-    points: tuple[Point, ...]
+    points: tuple[AttackPoint, ...]
 
 
 def run_attack(
@@ -186,11 +186,11 @@ def _point(
     histories: Histories,
     reports: int,
     epochs: int,
-) -> Point:
+) -> AttackPoint:
     linked, unlinked = (area(each, trials) for each in scores.kept[reports, epochs])
     mechanism = settings.build(histories.n_items)
     bound = shuffled_bound(mechanism, reports, epochs, histories.n_users)
-    return Point(reports, epochs, linked, unlinked, bound)
+    return AttackPoint(reports, epochs, linked, unlinked, bound)
 
 
 def _check_points(points: Sequence[tuple[int, int]], settings: Settings) -> None:

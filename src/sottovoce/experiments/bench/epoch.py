@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Epoch:
+class TimedEpoch:
     """The second epoch of a training, which can be run any number of times."""
 
     engine: Engine
@@ -30,7 +30,7 @@ class Epoch:
     V: NDArray[np.float32]
 
     @classmethod
-    def warmed_up(cls, histories: Histories, settings: Settings, threads: int) -> Epoch:
+    def warmed_up(cls, histories: Histories, settings: Settings, threads: int) -> TimedEpoch:
         """Compiled, and with the V of one trained epoch: a fresh V is all noise, later ones not."""
         engine = build_engine("cpu", histories, settings, threads=threads)
         start = begin(settings, histories.n_items)

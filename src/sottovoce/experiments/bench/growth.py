@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from sottovoce.experiments.bench.epoch import Epoch
+from sottovoce.experiments.bench.epoch import TimedEpoch
 from sottovoce.experiments.bench.timing import Contender, Spread, slope, take_turns
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ SHARES = (8, 4, 2, 1)
 
 
 @dataclass(frozen=True)
-class Point:
+class GrowthPoint:
     """One size and its seconds, one for each round."""
 
     size: int
@@ -44,7 +44,7 @@ class Growth:
 
     mechanism: str
     axis: Axis
-    points: list[Point]
+    points: list[GrowthPoint]
     slope: Spread
     """Exponent of the size."""
     slope_of_interactions: Spread | None
@@ -79,7 +79,7 @@ def measure_growth(
         seconds = take_turns(contenders, rounds, watch)
         for axis in AXES:
             points = [
-                Point(s.size, s.histories.n_interactions, seconds[_name(of, s)])
+                GrowthPoint(s.size, s.histories.n_interactions, seconds[_name(of, s)])
                 for s in sizes
                 if s.axis == axis
             ]
@@ -116,11 +116,11 @@ def _name(settings: Settings, size: _Size) -> str:
 
 
 def _contender(settings: Settings, size: _Size, threads: int) -> Contender:
-    epoch = Epoch.warmed_up(size.histories, replace(settings, reports=size.reports), threads)
+    epoch = TimedEpoch.warmed_up(size.histories, replace(settings, reports=size.reports), threads)
     return Contender(_name(settings, size), epoch.run)
 
 
-def _fitted(mechanism: str, axis: Axis, points: list[Point]) -> Growth:
+def _fitted(mechanism: str, axis: Axis, points: list[GrowthPoint]) -> Growth:
     sizes = [point.size for point in points]
     interactions = [max(point.interactions, 1) for point in points]
     rounds = list(zip(*(point.seconds for point in points), strict=True))

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
+    from sottovoce.experiments.bench.comparison import BenchResult
     from sottovoce.experiments.bench.growth import Growth
-    from sottovoce.experiments.bench.running import BenchResult
 
 
 def draw_growth(result: BenchResult, path: Path) -> None:

@@ -27,7 +27,7 @@ from sottovoce.training import next_items
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sottovoce.experiments.bench.epoch import Epoch
+    from sottovoce.experiments.bench.epoch import TimedEpoch
     from sottovoce.mechanism import Mechanism, Rotation
     from sottovoce.model import Histories
     from sottovoce.training import Settings
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 class PlainLoop:
     """An epoch of a few users, extrapolated to all."""
 
-    epoch: Epoch
+    epoch: TimedEpoch
     """What it is compared with: the same V, mechanism and settings."""
     histories: Histories
     users: NDArray[np.int64]

@@ -35,7 +35,7 @@ class Child:
 
     def __init__(self, name: str, arguments: Sequence[str], *, quiet: bool = False):
         self.name = name
-        self._unsaid: deque[str] = deque(maxlen=_LAST_LINES)
+        self._last_lines: deque[str] = deque(maxlen=_LAST_LINES)
         # A group of its own: Ctrl-C in a terminal is for us, and we tell it to stop.
         self.process = subprocess.Popen(  # noqa: S603 - our own program
             [sys.executable, "-m", "sottovoce", *arguments],
@@ -48,8 +48,8 @@ class Child:
         )
         assert self.process.stdout is not None
         self._reader = threading.Thread(
-            target=self._listen,
-            args=(self.process.stdout, self._unsaid.append if quiet else _say),
+            target=self._forward,
+            args=(self.process.stdout, self._last_lines.append if quiet else _write_line),
             daemon=True,
         )
         self._reader.start()
@@ -74,8 +74,8 @@ class Child:
         """An error if it has ended by itself."""
         if not self.is_running:
             self._reader.join(1.0)
-            for line in self._unsaid:
-                _say(line)
+            for line in self._last_lines:
+                _write_line(line)
             raise UnavailableError(
                 f"the {self.name} ended by itself with code {self.process.returncode}; what it "
                 "said last is above. Everything else was stopped"
@@ -101,9 +101,9 @@ class Child:
             self.process.wait()
         self._reader.join(1.0)
 
-    def _listen(self, stream: IO[str], hear: Callable[[str], None]) -> None:
+    def _forward(self, stream: IO[str], write: Callable[[str], None]) -> None:
         for line in stream:
-            hear(f"{self.name} | {line}")
+            write(f"{self.name} | {line}")
         stream.close()
 
 
@@ -133,6 +133,6 @@ def is_ready(url: str) -> bool:
         return False
 
 
-def _say(line: str) -> None:
+def _write_line(line: str) -> None:
     sys.stderr.write(line)
     sys.stderr.flush()

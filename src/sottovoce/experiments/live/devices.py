@@ -38,7 +38,7 @@ MOST_FILES = 8
 
 
 @dataclass(frozen=True)
-class Member:
+class NewClient:
     """A client to be made."""
 
     folder: Path
@@ -47,7 +47,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Took:
+class SyncResult:
     """What one client's sync came to."""
 
     outcome: str
@@ -90,22 +90,24 @@ class SharedDownloads:
         return self._files[sha256]
 
 
-class Crew:
+class ClientPool:
     """The processes. Use it in a `with`."""
 
     def __init__(self, url: str, processes: int):
         self._pool = ProcessPoolExecutor(
-            processes, get_context("spawn"), initializer=_begin, initargs=(url,)
+            processes, get_context("spawn"), initializer=_start_worker, initargs=(url,)
         )
 
-    def make(self, members: Sequence[Member], url: str, key: bytes, limit: float) -> Iterator[int]:
+    def make(
+        self, clients: Sequence[NewClient], url: str, key: bytes, limit: float
+    ) -> Iterator[int]:
         """Begin these clients; yields how many were made, again and again."""
-        some = [self._pool.submit(make, each, url, key, limit) for each in _groups(members)]
+        some = [self._pool.submit(make_clients, each, url, key, limit) for each in _groups(clients)]
         yield from _results(some)
 
-    def sync(self, folders: Sequence[Path], patience: float) -> Iterator[list[Took]]:
+    def sync(self, folders: Sequence[Path], patience: float) -> Iterator[list[SyncResult]]:
         """Every client once, each tried for at most so many seconds; in any order."""
-        some = [self._pool.submit(sync, each, patience) for each in _groups(folders)]
+        some = [self._pool.submit(sync_clients, each, patience) for each in _groups(folders)]
         yield from _results(some)
 
     def __enter__(self) -> Self:
@@ -115,19 +117,17 @@ class Crew:
         self._pool.shutdown(cancel_futures=True)
 
 
-def make(members: Sequence[Member], url: str, key: bytes, limit: float) -> int:
-    """In a process of the crew: new clients that know what their owners touched."""
-    for member in members:
-        with Client.create(
-            member.folder, proxy_url=url, verification_key=key, limit=limit
-        ) as client:
-            client.record(member.items)
-    return len(members)
+def make_clients(clients: Sequence[NewClient], url: str, key: bytes, limit: float) -> int:
+    """In a process of the pool: new clients that know what their owners touched."""
+    for new in clients:
+        with Client.create(new.folder, proxy_url=url, verification_key=key, limit=limit) as client:
+            client.record(new.items)
+    return len(clients)
 
 
-def sync(folders: Iterable[Path], patience: float) -> list[Took]:
-    """In a process of the crew: these clients, one after the other."""
-    assert _api is not None, "the crew's processes begin with an address"
+def sync_clients(folders: Iterable[Path], patience: float) -> list[SyncResult]:
+    """In a process of the pool: these clients, one after the other."""
+    assert _api is not None, "the pool starts its processes with an address"
     return [sync_one(folder, _api, patience) for folder in folders]
 
 
@@ -138,7 +138,7 @@ def sync_one(
     *,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> Took:
+) -> SyncResult:
     """Until it works, is refused, or time is up; a batch that was made is only ever resent."""
     deadline = clock() + patience
     tries, pause = 1, FIRST_PAUSE
@@ -146,13 +146,15 @@ def sync_one(
         while True:
             try:
                 synced = client.sync(api)
-                return Took(synced.outcome, tries, synced.spent)
+                return SyncResult(synced.outcome, tries, synced.spent)
             except UnavailableError as error:
                 if clock() + pause > deadline:
-                    return Took("unavailable", tries, client.status().spent or 0.0, str(error))
+                    return SyncResult(
+                        "unavailable", tries, client.status().spent or 0.0, str(error)
+                    )
             except SottovoceError as error:
                 told = f"{type(error).__name__}: {error}"
-                return Took("failed", tries, client.status().spent or 0.0, told)
+                return SyncResult("failed", tries, client.status().spent or 0.0, told)
             sleep(pause)
             tries, pause = tries + 1, min(2 * pause, LONGEST_PAUSE)
 
@@ -161,7 +163,7 @@ _api: ProxyApi | None = None
 """Of this process."""
 
 
-def _begin(url: str) -> None:
+def _start_worker(url: str) -> None:
     """In a new process: Ctrl-C is for the parent to handle, and nobody outlives it."""
     global _api
     signal.signal(signal.SIGINT, signal.SIG_IGN)

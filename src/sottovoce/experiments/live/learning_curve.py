@@ -21,7 +21,7 @@ LOOK_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
-class Point:
+class CurvePoint:
     """What one epoch came to."""
 
     epoch: int
@@ -39,7 +39,7 @@ class Point:
     """Whether it was the last."""
 
 
-class Curve:
+class LearningCurve:
     """Looks at a proxy's public files, and at nothing else but who reports: for comparison."""
 
     def __init__(
@@ -58,7 +58,7 @@ class Curve:
         self._learnt = 0
         self._known: SignedManifest | None = None
 
-    def look(self) -> Point | None:
+    def look(self) -> CurvePoint | None:
         """The epoch before, if there is a later one than at the last look."""
         signed, known = self._published.manifest(), self._known
         if known is not None and signed.manifest.epoch == known.manifest.epoch:
@@ -75,7 +75,7 @@ class Curve:
         """Whether no more reports are asked for."""
         return self._known is not None and self._known.manifest.public_key is None
 
-    def _point(self, before: SignedManifest, after: SignedManifest) -> Point:
+    def _point(self, before: SignedManifest, after: SignedManifest) -> CurvePoint:
         manifest = after.manifest
         V = self._published.items(after)
         quality = panel_quality(V, self._panel, manifest.alpha, manifest.regularization)
@@ -85,16 +85,16 @@ class Curve:
             self._learnt += 1
         epoch = manifest.epoch - 1
         seconds = (self._clock() - self._began) / epoch
-        return Point(epoch, self._learnt, people, quality, self._popularity, seconds, finished)
+        return CurvePoint(epoch, self._learnt, people, quality, self._popularity, seconds, finished)
 
 
 def follow(
-    curve: Curve,
+    curve: LearningCurve,
     checks: Sequence[Callable[[], None]],
     stopping: Callable[[], bool],
     *,
     sleep: Callable[[float], None] = time.sleep,
-) -> Iterator[Point]:
+) -> Iterator[CurvePoint]:
     """Every epoch as it comes, until told to stop; an error as soon as a check raises one."""
     while not stopping():
         for check in checks:
@@ -105,7 +105,7 @@ def follow(
         sleep(LOOK_SECONDS)
 
 
-def _looked(curve: Curve) -> Point | None:
+def _looked(curve: LearningCurve) -> CurvePoint | None:
     try:
         return curve.look()
     except UnavailableError:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sottovoce.data import leave_one_out, load
+from sottovoce.data import leave_one_out
 from sottovoce.errors import DataError
 from sottovoce.evaluation import sample_candidates
 from sottovoce.model import Histories
@@ -37,12 +37,6 @@ class People:
     def items_of(self, user: int) -> list[str]:
         """The names of what a person's device knows."""
         return [str(self.data.item_ids[row]) for row in self.train[user]]
-
-
-def read_people(source: str, min_interactions: int) -> Interactions:
-    """A data set, and of it the users and items with enough interactions."""
-    data = load(source)
-    return data.filter(min_interactions) if min_interactions else data
 
 
 def choose_people(

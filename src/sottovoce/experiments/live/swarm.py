@@ -18,7 +18,7 @@ import httpx
 
 from sottovoce.client import HttpProxy
 from sottovoce.errors import RefusedError, SettingsError
-from sottovoce.experiments.live.devices import Crew, Member
+from sottovoce.experiments.live.devices import ClientPool, NewClient
 from sottovoce.experiments.live.people import choose_people
 from sottovoce.experiments.live.published import Published
 from sottovoce.experiments.live.simulated import Noise, simulate_from, training_of
@@ -44,7 +44,7 @@ LEAST_TIME = 30.0
 """Seconds to an epoch's end: with less, the next one is waited for."""
 
 
-class Watch(Protocol):
+class SwarmProgress(Protocol):
     """Is told what is going on."""
 
     def begin(self, what: str, total: int, reports_each: int = 0) -> None:
@@ -58,7 +58,7 @@ class Watch(Protocol):
 
 
 @dataclass(frozen=True)
-class Plan:
+class SwarmPlan:
     """Whom to drive, against what."""
 
     proxy: str
@@ -114,7 +114,7 @@ class Round:
 class SwarmResult:
     """Everything that a swarm came to."""
 
-    plan: Plan
+    plan: SwarmPlan
     people: People
     settings: Settings
     rounds: list[Round]
@@ -146,7 +146,7 @@ class SwarmResult:
         }
 
 
-def run_swarm(data: Interactions, plan: Plan, watch: Watch) -> SwarmResult:
+def run_swarm(data: Interactions, plan: SwarmPlan, watch: SwarmProgress) -> SwarmResult:
     """Make the clients, drive them through the epochs, say how good the model got."""
     with httpx.Client(trust_env=False) as http:
         published = Published(HttpProxy(http, plan.proxy), plan.key)
@@ -156,8 +156,8 @@ def run_swarm(data: Interactions, plan: Plan, watch: Watch) -> SwarmResult:
         catalogue = published.catalogue(first)
         people = choose_people(data, catalogue, plan.clients, split=plan.split, seed=plan.seed)
         began = time.perf_counter()
-        with _folder(plan.keep) as folder, Crew(plan.proxy, plan.processes) as crew:
-            swarm = _Swarm(plan, published, people, crew, watch, first)
+        with _folder(plan.keep) as folder, ClientPool(plan.proxy, plan.processes) as pool:
+            swarm = _Swarm(plan, published, people, pool, watch, first)
             swarm.make_clients(folder)
             made = time.perf_counter()
             swarm.drive()
@@ -187,11 +187,11 @@ class _Swarm:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: SwarmPlan,
         published: Published,
         people: People,
-        crew: Crew,
-        watch: Watch,
+        pool: ClientPool,
+        watch: SwarmProgress,
         first: SignedManifest,
     ):
         self.settings = training_of(first.manifest, plan.epochs, plan.training)
@@ -200,7 +200,7 @@ class _Swarm:
         self._plan = plan
         self._published = published
         self._people = people
-        self._crew = crew
+        self._pool = pool
         self._watch = watch
         self._first = first
         self._engine: Engine = build_engine("cpu", people.train, self.settings)
@@ -211,11 +211,11 @@ class _Swarm:
     def make_clients(self, folder: Path) -> None:
         """Each with what its owner touched, and a limit that the epochs to come just fit into."""
         plan, users = self._plan, range(self._people.train.n_users)
-        members = [Member(folder / f"{user:06}", self._people.items_of(user)) for user in users]
-        self._folders = [member.folder for member in members]
+        clients = [NewClient(folder / f"{user:06}", self._people.items_of(user)) for user in users]
+        self._folders = [client.folder for client in clients]
         limit = self.settings.epsilon * self.settings.reports * plan.epochs
-        self._watch.begin("making clients", len(members))
-        for made in self._crew.make(members, plan.proxy, plan.key, limit):
+        self._watch.begin("making clients", len(clients))
+        for made in self._pool.make(clients, plan.proxy, plan.key, limit):
             self._watch.step(made)
         self._watch.end()
 
@@ -257,13 +257,13 @@ class _Swarm:
         self._watch.begin(f"epoch {epoch}", len(self._folders), self.settings.reports)
         outcomes: Counter[str] = Counter()
         retries = 0
-        for some in self._crew.sync(self._folders, self._plan.wait):
-            for took in some:
-                outcomes[took.outcome] += 1
-                retries += took.tries - 1
-                self.spent = max(self.spent, took.spent)
-                if took.problem:
-                    self.problems.add(took.problem)
+        for some in self._pool.sync(self._folders, self._plan.wait):
+            for result in some:
+                outcomes[result.outcome] += 1
+                retries += result.tries - 1
+                self.spent = max(self.spent, result.spent)
+                if result.problem:
+                    self.problems.add(result.problem)
             self._watch.step(len(some))
         self._watch.end()
         return dict(outcomes), retries

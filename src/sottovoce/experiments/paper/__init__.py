@@ -3,9 +3,9 @@
 from sottovoce.experiments.paper.cells import METHODS, Cell, Size
 from sottovoce.experiments.paper.experiments import EXPERIMENTS, Experiment, compute
 from sottovoce.experiments.paper.report import write_all
-from sottovoce.experiments.paper.running import Runner, Watch
+from sottovoce.experiments.paper.runner import CellProgress, Runner
 from sottovoce.experiments.paper.scale import Scale
-from sottovoce.experiments.paper.store import About, Store
+from sottovoce.experiments.paper.store import About, CellStore
 from sottovoce.experiments.paper.tables import Table
 
 __all__ = [
@@ -13,13 +13,13 @@ __all__ = [
     "METHODS",
     "About",
     "Cell",
+    "CellProgress",
+    "CellStore",
     "Experiment",
     "Runner",
     "Scale",
     "Size",
-    "Store",
     "Table",
-    "Watch",
     "compute",
     "write_all",
 ]

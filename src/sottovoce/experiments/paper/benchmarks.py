@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sottovoce.data.split import SplitRule
     from sottovoce.experiments.paper.cells import Trained
     from sottovoce.experiments.paper.scale import Family, Scale
-    from sottovoce.experiments.paper.store import Store
+    from sottovoce.experiments.paper.store import CellStore
 
 NAME = "table5"
 TITLE = "Table 5: all methods on the full set"
@@ -55,7 +55,7 @@ def cells(scale: Scale) -> list[Cell]:
     return scale.all_of(row.family for row in _rows(scale))
 
 
-def tables(scale: Scale, store: Store) -> list[Table]:
+def tables(scale: Scale, store: CellStore) -> list[Table]:
     """A row for each method."""
     reader = Reader(store, scale)
     rows, records = [], []
@@ -81,7 +81,7 @@ def tables(scale: Scale, store: Store) -> list[Table]:
     return [Table(NAME, title, headings, rows, records, [*_notes(scale), *_verdict(scale, reader)])]
 
 
-def draw(scale: Scale, store: Store, figure: Figure) -> None:
+def draw(scale: Scale, store: CellStore, figure: Figure) -> None:
     """HR@10 of every method, beside the paper's."""
     reader, rows = Reader(store, scale), _rows(scale)
     found = [reader.interval(row.family) for row in rows]

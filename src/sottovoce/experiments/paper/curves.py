@@ -6,9 +6,9 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from sottovoce.experiments.paper import published
-from sottovoce.experiments.paper.cells import TRAINED, Size
+from sottovoce.experiments.paper.cells import TRAINED
 from sottovoce.experiments.paper.scale import EPSILON
-from sottovoce.experiments.paper.style import COLOURS, level, lines
+from sottovoce.experiments.paper.style import COLOURS, crowd_panels, level, lines
 from sottovoce.experiments.paper.tables import NAMES, Reader, Table, number, record, shown
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from sottovoce.experiments.paper.cells import Cell, Trained
     from sottovoce.experiments.paper.scale import Family, Scale
-    from sottovoce.experiments.paper.store import Store
+    from sottovoce.experiments.paper.store import CellStore
 
 NAME = "fig3"
 TITLE = "Figure 3: learning curves"
@@ -32,11 +32,11 @@ def cells(scale: Scale) -> list[Cell]:
         for method in TRAINED
     ]
     for users in scale.curve_users:
-        families += [scale.ceiling(_size(scale, users)), scale.popularity(_size(scale, users))]
+        families += [scale.ceiling(scale.small(users)), scale.popularity(scale.small(users))]
     return scale.all_of(families)
 
 
-def tables(scale: Scale, store: Store) -> list[Table]:
+def tables(scale: Scale, store: CellStore) -> list[Table]:
     """A row for each crowd, k and method; the paper's numbers are read off its description."""
     reader = Reader(store, scale)
     rows, records = [], []
@@ -65,47 +65,35 @@ def tables(scale: Scale, store: Store) -> list[Table]:
     return [Table(NAME, title, headings, rows, records, [note])]
 
 
-def draw(scale: Scale, store: Store, figure: Figure) -> None:
+def draw(scale: Scale, store: CellStore, figure: Figure) -> None:
     """A panel for each crowd and k."""
     reader = Reader(store, scale)
-    grid: Any = figure.subplots(
-        len(scale.curve_reports), len(scale.curve_users), sharex=True, sharey=True, squeeze=False
-    )
-    for row, k in zip(grid, scale.curve_reports, strict=True):
-        for axes, users in zip(row, scale.curve_users, strict=True):
-            for method in TRAINED:
-                family = _family(scale, method, users, k)
-                points = [
-                    (float(epoch), reader.interval(family, epoch=epoch))
-                    for epoch in range(1, scale.curve_epochs + 1)
-                ]
-                lines(axes, points, NAMES[method], COLOURS[method])
-            for name, family in _levels(scale, users).items():
-                level(axes, reader.interval(family), name)
-            said = published.FIG3.get((users, k), {})
-            axes.plot(list(said), list(said.values()), "x", color="black", label="paper (ML-20M)")
-            axes.set_title(f"{users:,} users, k {k}", fontsize=9)
-            axes.set(ylim=(0, 0.85))
-            axes.grid(alpha=0.3)
-    figure.supxlabel("epoch")
-    figure.supylabel("HR@10")
-    handles = grid[-1][-1].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside right upper")
+
+    def draw_panel(axes: Any, users: int, k: int) -> None:
+        for method in TRAINED:
+            family = _family(scale, method, users, k)
+            points = [
+                (float(epoch), reader.interval(family, epoch=epoch))
+                for epoch in range(1, scale.curve_epochs + 1)
+            ]
+            lines(axes, points, NAMES[method], COLOURS[method])
+        for name, family in _levels(scale, users).items():
+            level(axes, reader.interval(family), name)
+        said = published.FIG3.get((users, k), {})
+        axes.plot(list(said), list(said.values()), "x", color="black", label="paper (ML-20M)")
+
+    crowd_panels(figure, scale.curve_users, scale.curve_reports, "epoch", draw_panel)
 
 
 def _family(scale: Scale, method: Trained, users: int, k: int) -> Family:
     return scale.trained(
-        method, _size(scale, users), EPSILON, k, epochs=scale.curve_epochs, curve=True
+        method, scale.small(users), EPSILON, k, epochs=scale.curve_epochs, curve=True
     )
 
 
 def _levels(scale: Scale, users: int) -> dict[str, Family]:
-    size = _size(scale, users)
+    size = scale.small(users)
     return {"MF-NP": scale.ceiling(size), "popularity": scale.popularity(size)}
-
-
-def _size(scale: Scale, users: int) -> Size:
-    return Size(users, scale.smallest_items)
 
 
 def _shown(scale: Scale) -> list[int]:

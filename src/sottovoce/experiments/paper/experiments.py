@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from sottovoce.experiments.paper.cells import Cell
-    from sottovoce.experiments.paper.running import Runner, Watch
+    from sottovoce.experiments.paper.runner import CellProgress, Runner
     from sottovoce.experiments.paper.scale import Scale
-    from sottovoce.experiments.paper.store import Store
+    from sottovoce.experiments.paper.store import CellStore
     from sottovoce.experiments.paper.tables import Table
 
 
@@ -34,11 +34,11 @@ class Experiment:
     name: str
     title: str
     cells: Callable[[Scale], list[Cell]]
-    tables: Callable[[Scale, Store], list[Table]]
-    draw: Callable[[Scale, Store, Figure], None]
+    tables: Callable[[Scale, CellStore], list[Table]]
+    draw: Callable[[Scale, CellStore, Figure], None]
     picture: tuple[float, float]
     """In inches."""
-    then: Callable[[Scale, Store], list[Cell]] = lambda _scale, _store: []
+    then: Callable[[Scale, CellStore], list[Cell]] = lambda _scale, _store: []
     """Cells that are only known once the others are."""
 
 
@@ -68,7 +68,7 @@ def compute(
     scale: Scale,
     runner: Runner,
     methods: Collection[str],
-    watch: Callable[[float], AbstractContextManager[Watch]],
+    watch: Callable[[float], AbstractContextManager[CellProgress]],
 ) -> int:
     """Everything that is missing; a watch is made for each of the two stages, from its work."""
     chosen = list(experiments)
@@ -81,7 +81,7 @@ def _stage(
     cells: list[Cell],
     runner: Runner,
     methods: Collection[str],
-    watch: Callable[[float], AbstractContextManager[Watch]],
+    watch: Callable[[float], AbstractContextManager[CellProgress]],
 ) -> int:
     missing = runner.missing(cell for cell in cells if not methods or cell.method in methods)
     if not missing:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sottovoce.experiments.paper.options import (
     SHOWN,
     VIEWS,
-    Point,
+    BudgetPoint,
     best,
     choose,
     largest,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sottovoce.experiments.paper.cells import Cell, Method
     from sottovoce.experiments.paper.options import Option, View
     from sottovoce.experiments.paper.scale import Scale
-    from sottovoce.experiments.paper.store import Store
+    from sottovoce.experiments.paper.store import CellStore
 
 NAME = "frontier"
 TITLE = "The least budget for a quality"
@@ -46,21 +46,21 @@ def cells(scale: Scale) -> list[Cell]:
     return list(dict.fromkeys(option.chosen_by for option in options(scale)))
 
 
-def reported(scale: Scale, store: Store) -> list[Cell]:
+def reported(scale: Scale, store: CellStore) -> list[Cell]:
     """The chosen options on the reported splits, and what they are to be read against."""
     size = largest(scale)
     chosen = [option.cell(seed) for option in choose(scale, store) for seed in scale.seeds]
     return [*chosen, *scale.all_of([scale.ceiling(size), scale.popularity(size)])]
 
 
-def tables(scale: Scale, store: Store) -> list[Table]:
+def tables(scale: Scale, store: CellStore) -> list[Table]:
     """The points, and the least budget for each quality."""
     reader = Reader(store, scale)
     points = _points(scale, reader)
     return [_points_table(scale, reader, points), _targets_table(points)]
 
 
-def draw(scale: Scale, store: Store, figure: Figure) -> None:
+def draw(scale: Scale, store: CellStore, figure: Figure) -> None:
     """HR@10 over the local and over the central budget."""
     reader = Reader(store, scale)
     points = _points(scale, reader)
@@ -78,7 +78,7 @@ def draw(scale: Scale, store: Store, figure: Figure) -> None:
     figure.legend(*handles, loc="outside lower center", ncols=4)
 
 
-def _points(scale: Scale, reader: Reader) -> list[Point]:
+def _points(scale: Scale, reader: Reader) -> list[BudgetPoint]:
     """Chosen before, measured on the reported splits."""
     found = []
     for option in choose(scale, reader.store):
@@ -94,7 +94,7 @@ def _interval(reader: Reader, option: Option) -> Interval | None:
 
 
 def _on_frontier(
-    scale: Scale, reader: Reader, points: Sequence[Point], method: Method, view: View
+    scale: Scale, reader: Reader, points: Sequence[BudgetPoint], method: Method, view: View
 ) -> list[tuple[float, Interval | None]]:
     """The curve of one view: what was chosen for it, even where the report then says otherwise."""
     mine = [option for option in options(scale) if option.method == method]
@@ -107,7 +107,7 @@ def _on_frontier(
     ]
 
 
-def _points_table(scale: Scale, reader: Reader, points: Sequence[Point]) -> Table:
+def _points_table(scale: Scale, reader: Reader, points: Sequence[BudgetPoint]) -> Table:
     rows, records = [], []
     for point in sorted(points, key=lambda p: (SHOWN.index(p.option.method), p.local)):
         interval, about = _interval(reader, point.option), point.option.about()
@@ -133,7 +133,7 @@ def _points_table(scale: Scale, reader: Reader, points: Sequence[Point]) -> Tabl
     return Table(NAME, f"{TITLE}: {largest(scale)}", headings, rows, records, [chosen, against])
 
 
-def _targets_table(points: Sequence[Point]) -> Table:
+def _targets_table(points: Sequence[BudgetPoint]) -> Table:
     rows, records = [], []
     for target in TARGETS:
         row = [f"{target:.2f}"]

@@ -13,7 +13,7 @@ from sottovoce.experiments.paper.cells import TRAINED
 from sottovoce.experiments.paper.cost import count_bytes
 from sottovoce.privacy import Crowd, Reporting, central_epsilon
 from sottovoce.privacy.account import DELTA
-from sottovoce.simulation import Plan, simulate
+from sottovoce.simulation import SimulationPlan, simulate
 from sottovoce.simulation.run import evaluate_popularity
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ MARKS = (1, 2, 5, 10, 20)
 
 
 @dataclass(frozen=True)
-class Bench:
+class CellContext:
     """What a method is given beside its cell."""
 
     data: Interactions
@@ -39,33 +39,33 @@ class Bench:
     """Told which part of the cell is done, 0 to 1."""
 
 
-def run_cell(cell: Cell, bench: Bench) -> dict[str, Any]:
+def run_cell(cell: Cell, context: CellContext) -> dict[str, Any]:
     """Metrics, and for private methods the lifetime budget: ready for JSON."""
     if cell.method == "cost":
-        return count_bytes(bench.data, cell.named["reports"], cell.named["factors"])
+        return count_bytes(context.data, cell.named["reports"], cell.named["factors"])
     if cell.method in TRAINED:
-        return _trained(cell, bench)
-    split = leave_one_out(bench.data, cell.split, cell.seed)
+        return _trained(cell, context)
+    split = leave_one_out(context.data, cell.split, cell.seed)
     candidates = sample_candidates(split, cell.negatives, cell.seed)
-    return {"final": _baseline(cell, candidates, bench.threads), **_fixed_budget(cell, bench)}
+    return {"final": _baseline(cell, candidates, context.threads), **_fixed_budget(cell, context)}
 
 
-def _trained(cell: Cell, bench: Bench) -> dict[str, Any]:
+def _trained(cell: Cell, context: CellContext) -> dict[str, Any]:
     settings = cell.settings
-    plan = Plan(
+    plan = SimulationPlan(
         settings,
         cell.split,
         cell.negatives,
-        threads=bench.threads,
+        threads=context.threads,
         evaluate_every=1 if cell.curve else 0,
     )
     run = simulate(
-        bench.data,
+        context.data,
         plan,
-        on_epoch=lambda record: bench.on_part(record["epoch"] / settings.epochs),
+        on_epoch=lambda record: context.on_part(record["epoch"] / settings.epochs),
     )
     marks = [mark for mark in MARKS if mark < settings.epochs] if cell.curve else []
-    budgets = {str(T): budget_of(settings, T, bench.data) for T in [*marks, settings.epochs]}
+    budgets = {str(T): budget_of(settings, T, context.data) for T in [*marks, settings.epochs]}
     result: dict[str, Any] = {"final": run.final, "popularity": run.popularity, "budgets": budgets}
     if cell.curve:
         result["curve"] = [
@@ -86,14 +86,14 @@ def _spent(event: Reporting, data: Interactions) -> dict[str, float | None]:
     return {"local": event.pure, "central": central}
 
 
-def _fixed_budget(cell: Cell, bench: Bench) -> dict[str, Any]:
+def _fixed_budget(cell: Cell, context: CellContext) -> dict[str, Any]:
     """Of the private baselines. A whole randomised row is no report of ours: no central figure."""
     named = cell.named
     if cell.method == "private-popularity":
         # Its report is a sign through the coin, as the accountant knows it.
-        spent = _spent(Reporting(named["epsilon"], named["reports"], 1), bench.data)
+        spent = _spent(Reporting(named["epsilon"], named["reports"], 1), context.data)
     elif cell.method == "dplcf":
-        spent = {"local": named["epsilon"] * bench.data.histories.n_items, "central": None}
+        spent = {"local": named["epsilon"] * context.data.histories.n_items, "central": None}
     else:
         return {}
     return {"budgets": {"1": spent}}

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Literal
 
-from sottovoce.experiments.paper.cells import THEIRS, TRAINED, Cell, Size
+from sottovoce.experiments.paper.cells import THEIRS, TRAINED, Cell
 from sottovoce.experiments.paper.rules import settings_of
 from sottovoce.experiments.paper.scale import CHOOSING, drawn_with
 from sottovoce.experiments.paper.tables import METRIC, budget_in, metric_of
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
-    from sottovoce.experiments.paper.cells import Method
+    from sottovoce.experiments.paper.cells import Method, Size
     from sottovoce.experiments.paper.scale import Scale
-    from sottovoce.experiments.paper.store import Store
+    from sottovoce.experiments.paper.store import CellStore
 
 View = Literal["local", "central"]
 VIEWS: tuple[View, ...] = ("local", "central")
@@ -60,7 +60,7 @@ class Option:
 
 
 @dataclass(frozen=True)
-class Point:
+class BudgetPoint:
     """What an option costs and what it is worth."""
 
     option: Option
@@ -73,9 +73,9 @@ class Point:
         return self.local if view == "local" else self.central
 
 
-def best(points: Iterable[Point], view: View) -> list[Point]:
+def best(points: Iterable[BudgetPoint], view: View) -> list[BudgetPoint]:
     """Those that nothing cheaper, or as cheap, is as good as: dearer and better step by step."""
-    kept: list[Point] = []
+    kept: list[BudgetPoint] = []
     for point in sorted(points, key=lambda point: (point.cost(view), -point.quality)):
         if not kept or point.quality > kept[-1].quality:
             kept.append(point)
@@ -87,7 +87,7 @@ def options(scale: Scale) -> list[Option]:
     return [*_large(scale), *_small(scale), *_counting(scale)]
 
 
-def choose(scale: Scale, store: Store) -> list[Option]:
+def choose(scale: Scale, store: CellStore) -> list[Option]:
     """For each mechanism, what is on either frontier on the splits for choosing."""
     chosen: list[Option] = []
     for method in SHOWN:
@@ -102,7 +102,7 @@ def choose(scale: Scale, store: Store) -> list[Option]:
 
 
 def least_budget(
-    points: Iterable[Point], method: Method, view: View, target: float
+    points: Iterable[BudgetPoint], method: Method, view: View, target: float
 ) -> float | None:
     """Of one mechanism's points that are good enough; None where none is."""
     enough = [
@@ -150,10 +150,10 @@ def _counting(scale: Scale) -> Iterator[Option]:
 
 def largest(scale: Scale) -> Size:
     """The largest crowd of figure 2."""
-    return Size(scale.users[-1], scale.smallest_items)
+    return scale.small(scale.users[-1])
 
 
-def tried(option: Option, store: Store) -> Point | None:
+def tried(option: Option, store: CellStore) -> BudgetPoint | None:
     """What an option came to on the split for choosing, if it has been computed."""
     result = store.get(option.chosen_by)
     if result is None:
@@ -162,8 +162,8 @@ def tried(option: Option, store: Store) -> Point | None:
     return point_of(option, spent, metric_of(result, METRIC, option.epoch))
 
 
-def point_of(option: Option, spent: dict[str, float | None], quality: float) -> Point:
+def point_of(option: Option, spent: dict[str, float | None], quality: float) -> BudgetPoint:
     """An option with its budgets; somebody without a crowd has the local one alone."""
     local, central = spent["local"], spent["central"]
     assert local is not None
-    return Point(option, local, local if central is None else central, quality)
+    return BudgetPoint(option, local, local if central is None else central, quality)

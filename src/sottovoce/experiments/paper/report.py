@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from sottovoce.experiments.paper.experiments import Experiment
-    from sottovoce.experiments.paper.store import About, Store
+    from sottovoce.experiments.paper.store import About, CellStore
     from sottovoce.experiments.paper.tables import Table
 
 REPORT = "report.html"
@@ -41,7 +41,7 @@ pre { background: #f4f4f4; padding: .8rem; overflow-x: auto }
 """
 
 
-def write_all(store: Store) -> list[str]:
+def write_all(store: CellStore) -> list[str]:
     """Files of every experiment that has results, and the page; the names of these experiments."""
     scale, sections, names = Scale.of(store.about), [], []
     for experiment in EXPERIMENTS.values():
@@ -56,7 +56,7 @@ def write_all(store: Store) -> list[str]:
     return names
 
 
-def _write_numbers(store: Store, experiment: Experiment, tables: list[Table]) -> None:
+def _write_numbers(store: CellStore, experiment: Experiment, tables: list[Table]) -> None:
     about = {"about": asdict(store.about), "note": store.about.sentence()}
     content = {**about, "tables": {table.name: table.as_dict() for table in tables}}
     text = json.dumps(content, indent=1) + "\n"
@@ -65,7 +65,7 @@ def _write_numbers(store: Store, experiment: Experiment, tables: list[Table]) ->
         write_atomically(store.folder / f"{table.name}.csv", table.as_csv().encode())
 
 
-def _write_pictures(store: Store, scale: Scale, experiment: Experiment) -> bytes:
+def _write_pictures(store: CellStore, scale: Scale, experiment: Experiment) -> bytes:
     """PNG and SVG; the SVG's bytes."""
     figure_class()
     import matplotlib as mpl

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sottovoce.experiments.paper.cells import Cell
+from sottovoce.experiments.paper.cells import TRAINED, Cell, Size
 from sottovoce.experiments.paper.rules import MF, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from sottovoce.data.split import SplitRule
-    from sottovoce.experiments.paper.cells import Size, Trained
+    from sottovoce.experiments.paper.cells import Trained
     from sottovoce.experiments.paper.store import About
 
     Family = Callable[[int], Cell]
@@ -61,6 +61,10 @@ class Scale:
         """Figures 2 and 3 use the small item set."""
         return self.items[0]
 
+    def small(self, users: int) -> Size:
+        """So many users with the small item set."""
+        return Size(users, self.smallest_items)
+
     def trained(
         self,
         method: Trained,
@@ -83,6 +87,10 @@ class Scale:
         return lambda seed: Cell.training(
             method, size, settings, seed, draw=drawn_with(seed), split=split, curve=curve
         )
+
+    def all_trained(self, size: Size, epsilon: float, reports: int) -> dict[str, Family]:
+        """Such a training of every method."""
+        return {method: self.trained(method, size, epsilon, reports) for method in TRAINED}
 
     def ceiling(self, size: Size, split: SplitRule = "random") -> Family:
         """MF-NP."""

@@ -12,10 +12,8 @@ from sottovoce.experiments.paper.tables import (
     NAMES,
     Reader,
     Table,
-    contests,
+    compare,
     number,
-    record,
-    shown,
     signed,
     verdict,
 )
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 
     from sottovoce.experiments.paper.cells import Cell
     from sottovoce.experiments.paper.scale import Family, Scale
-    from sottovoce.experiments.paper.store import Store
+    from sottovoce.experiments.paper.store import CellStore
 
 NAME = "table4"
 TITLE = "Table 4: users and items"
@@ -38,25 +36,21 @@ def cells(scale: Scale) -> list[Cell]:
     )
 
 
-def tables(scale: Scale, store: Store) -> list[Table]:
+def tables(scale: Scale, store: CellStore) -> list[Table]:
     """A row for each subset."""
     reader = Reader(store, scale)
     rows, records, won = [], [], []
     for size in _sizes(scale):
-        family = _families(scale, size)
-        found = {name: reader.interval(each) for name, each in family.items()}
         items = size.items or scale.about.items
-        for name, interval in found.items():
-            records += record(interval, users=size.users, items=items, method=name)
-        trained = {method: family[method] for method in TRAINED}
-        won += contests(reader, trained, f"{size.users:,} x {items:,}")
-        gain = reader.gain(family["loudest"], family["paper"])
+        where = f"{size.users:,} x {items:,}"
+        found = compare(reader, _families(scale, size), where, users=size.users, items=items)
+        records += found.records
+        won += found.contests
         said = published.TABLE4.get((size.users or 0, size.items))
         rows.append(
             (
-                f"{size.users:,}", f"{items:,}", number(said),
-                *(shown(found[method]) for method in TRAINED), signed(gain),
-                shown(found["mf"]), shown(found["popularity"]),
+                f"{size.users:,}", f"{items:,}", number(said), *found.shown(),
+                signed(found.gain), *found.shown(("mf", "popularity")),
             )
         )  # fmt: skip
     headings = (
@@ -67,7 +61,7 @@ def tables(scale: Scale, store: Store) -> list[Table]:
     return [Table(NAME, f"{TITLE}: HR@10, {how}", headings, rows, records, verdict(won))]
 
 
-def draw(scale: Scale, store: Store, figure: Figure) -> None:
+def draw(scale: Scale, store: CellStore, figure: Figure) -> None:
     """Bars for each subset."""
     reader, sizes = Reader(store, scale), _sizes(scale)
     series = {}
@@ -86,7 +80,5 @@ def _sizes(scale: Scale) -> list[Size]:
 
 
 def _families(scale: Scale, size: Size) -> dict[str, Family]:
-    trained: dict[str, Family] = {
-        method: scale.trained(method, size, EPSILON, scale.table4_reports) for method in TRAINED
-    }
+    trained = scale.all_trained(size, EPSILON, scale.table4_reports)
     return {**trained, "mf": scale.ceiling(size), "popularity": scale.popularity(size)}

@@ -89,7 +89,7 @@ def stands_for(about: About) -> str:
     return "It stands in for ML-20M: the paper's numbers are ML-20M's."
 
 
-class Store:
+class CellStore:
     """A folder of results."""
 
     def __init__(self, folder: Path, about: About):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from matplotlib.figure import Figure
 
     from sottovoce.evaluation import Interval
 
@@ -42,6 +44,27 @@ def level(axes: Any, interval: Interval | None, label: str) -> None:
     if interval is not None:
         colour = COLOURS["mf" if label == "MF-NP" else "popularity"]
         axes.axhline(interval.mean, linestyle="--", linewidth=1, color=colour, label=label)
+
+
+def crowd_panels(
+    figure: Figure,
+    users: Sequence[int],
+    reports: Sequence[int],
+    x_label: str,
+    draw: Callable[[Any, int, int], None],
+) -> None:
+    """HR@10 in a panel for each crowd and k, filled by `draw(axes, users, k)`; one legend."""
+    panels: Any = figure.subplots(len(reports), len(users), sharex=True, sharey=True, squeeze=False)
+    for row, k in zip(panels, reports, strict=True):
+        for axes, crowd in zip(row, users, strict=True):
+            draw(axes, crowd, k)
+            axes.set_title(f"{crowd:,} users, k {k}", fontsize=9)
+            axes.set(ylim=(0, 0.85))
+            axes.grid(alpha=0.3)
+    figure.supxlabel(x_label)
+    figure.supylabel("HR@10")
+    handles = panels[-1][-1].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside right upper")
 
 
 def bars(

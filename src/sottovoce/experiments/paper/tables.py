@@ -9,16 +9,14 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from sottovoce.evaluation import Interval
-from sottovoce.experiments.paper.cells import OURS, THEIRS
+from sottovoce.experiments.paper.cells import OURS, THEIRS, TRAINED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from sottovoce.experiments.paper.cells import Cell, Trained
-    from sottovoce.experiments.paper.scale import Scale
-    from sottovoce.experiments.paper.store import Store
-
-    Family = Callable[[int], Cell]
+    from sottovoce.experiments.paper.cells import Trained
+    from sottovoce.experiments.paper.scale import Family, Scale
+    from sottovoce.experiments.paper.store import CellStore
 
 METRIC = "hr@10"
 NOTHING = "-"
@@ -70,7 +68,7 @@ class Table:
 class Reader:
     """Means over the splits that have been computed."""
 
-    store: Store
+    store: CellStore
     scale: Scale
 
     def values(
@@ -165,6 +163,32 @@ def contests(reader: Reader, families: Mapping[Trained, Family], where: str) -> 
         Contest(ours, theirs, where, reader.gain(families[ours], families[theirs]))
         for theirs, ours in product(THEIRS, OURS)
     ]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The methods of one row side by side."""
+
+    intervals: dict[str, Interval | None]
+    records: list[dict[str, Any]]
+    contests: list[Contest]
+    gain: Interval | None
+    """Of `loudest` over the paper's system."""
+
+    def shown(self, names: Iterable[str] = TRAINED) -> tuple[str, ...]:
+        """The intervals of these, in a table."""
+        return tuple(shown(self.intervals[name]) for name in names)
+
+
+def compare(reader: Reader, families: Mapping[str, Family], where: str, **about: Any) -> Compared:
+    """Each family's mean; trainings of ours against theirs. `where` and `about` name the row."""
+    found = {name: reader.interval(family) for name, family in families.items()}
+    records = [
+        each for name, interval in found.items() for each in record(interval, **about, method=name)
+    ]
+    trained = {method: families[method] for method in TRAINED}
+    gain = reader.gain(families["loudest"], families["paper"])
+    return Compared(found, records, contests(reader, trained, where), gain)
 
 
 def verdict(found: Iterable[Contest]) -> list[str]:

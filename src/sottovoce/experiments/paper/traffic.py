@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from sottovoce.experiments.paper.scale import Scale
-    from sottovoce.experiments.paper.store import Store
+    from sottovoce.experiments.paper.store import CellStore
 
 NAME = "cost"
 TITLE = "Communication of one client"
@@ -34,7 +34,7 @@ def cells(scale: Scale) -> list[Cell]:
     ]
 
 
-def tables(scale: Scale, store: Store) -> list[Table]:
+def tables(scale: Scale, store: CellStore) -> list[Table]:
     """A row for each catalogue and k."""
     found = _found(scale, store)
     rows = []
@@ -57,7 +57,7 @@ def tables(scale: Scale, store: Store) -> list[Table]:
     return [Table(NAME, f"{TITLE}: bytes in one epoch", headings, rows, records, [NOTE])]
 
 
-def draw(scale: Scale, store: Store, figure: Figure) -> None:
+def draw(scale: Scale, store: CellStore, figure: Figure) -> None:
     """Down and up."""
     found = _found(scale, store)
     series = {
@@ -77,7 +77,7 @@ def _grid(scale: Scale) -> list[tuple[int | None, int]]:
     return list(product(items, scale.full_reports))
 
 
-def _found(scale: Scale, store: Store) -> list[tuple[int, dict[str, Any]]]:
+def _found(scale: Scale, store: CellStore) -> list[tuple[int, dict[str, Any]]]:
     return [
         (k, result)
         for (_, k), cell in zip(_grid(scale), cells(scale), strict=True)

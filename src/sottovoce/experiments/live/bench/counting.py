@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sottovoce.errors import UnavailableError
-from sottovoce.experiments.live.bench.process import Memory, most_resident, resident
-from sottovoce.experiments.live.bench.world import PROXY, World
+from sottovoce.experiments.live.bench.prepared_server import PROXY, PreparedServer
+from sottovoce.experiments.live.bench.process import ResidentMemory, most_resident, resident
 from sottovoce.protocol import SEALED, Opened
 from sottovoce.server import Pool
 
@@ -30,12 +30,12 @@ class Counting:
     reports: int
     opened_for_real: bool
     """Whether reports were sealed and opened; else a stand-in takes their bytes as they are."""
-    memory: Memory
+    memory: ResidentMemory
     opener: int | None
     """Most resident bytes of a process that opens; None if there was none."""
 
 
-class TakesAnything:
+class OpensNothing:
     """An `Opener` that opens nothing: any 52 bytes are a report."""
 
     def open(
@@ -52,7 +52,7 @@ class TakesAnything:
 
 
 def measure_counting(
-    world: World,
+    prepared: PreparedServer,
     folder: Path,
     *,
     reports: int,
@@ -66,14 +66,14 @@ def measure_counting(
     chunks.mkdir(parents=True)
     watch(f"{'sealing' if for_real else 'making'} {reports:,} reports")
     if for_real:
-        sealed = world.sealed_chunks(total, chunk_reports, processes)
+        sealed = prepared.sealed_chunks(total, chunk_reports, processes)
     else:
-        sealed = (world.chunk(os.urandom(SEALED * chunk_reports)) for _ in range(total))
+        sealed = (prepared.chunk(os.urandom(SEALED * chunk_reports)) for _ in range(total))
     for number, chunk in enumerate(sealed):
         (chunks / f"{number:05}").write_bytes(chunk.encode())
     watch(f"a server counts {reports:,} reports")
     ours, theirs = get_context("spawn").Pipe()
-    arguments = (world, folder / "counted", chunks, processes if for_real else 0, theirs)
+    arguments = (prepared, folder / "counted", chunks, processes if for_real else 0, theirs)
     process = get_context("spawn").Process(target=count_epoch, args=arguments)
     process.start()
     theirs.close()
@@ -86,16 +86,18 @@ def measure_counting(
     return Counting(total * chunk_reports, for_real, memory, opener)
 
 
-def count_epoch(world: World, folder: Path, chunks: Path, processes: int, pipe: Connection) -> None:
+def count_epoch(
+    prepared: PreparedServer, folder: Path, chunks: Path, processes: int, pipe: Connection
+) -> None:
     """In a process of its own: take all chunks; with 0 processes nothing is opened."""
     pool = Pool(processes) if processes else None
-    with world.fresh_server(folder, pool or TakesAnything()) as server:
-        start, epoch = resident(os.getpid()), world.signed.manifest.epoch
+    with prepared.fresh_server(folder, pool or OpensNothing()) as server:
+        start, epoch = resident(os.getpid()), prepared.signed.manifest.epoch
         for path in sorted(chunks.iterdir()):
             data = path.read_bytes()
             server.take_chunk(PROXY, epoch, sha256(data).hexdigest(), data)
         openers = [most_resident(child.pid) for child in active_children() if child.pid]
-        memory = Memory(start, most_resident(os.getpid()))
+        memory = ResidentMemory(start, most_resident(os.getpid()))
     if pool is not None:
         pool.close()
     pipe.send((memory, max(openers, default=None)))

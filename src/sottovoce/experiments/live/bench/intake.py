@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 from sottovoce.errors import UnavailableError
 from sottovoce.experiments.bench.timing import Spread
 from sottovoce.experiments.live.bench.load import Load, send
+from sottovoce.experiments.live.bench.measured_proxy import StandInServer, serve_proxy
 from sottovoce.experiments.live.bench.process import (
-    Memory,
+    ResidentMemory,
     cpu_seconds,
     most_resident,
     resident,
 )
-from sottovoce.experiments.live.bench.proxied import Standin, serve_proxy
 from sottovoce.experiments.live.children import is_ready
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sottovoce.experiments.bench.timing import Watch
-    from sottovoce.experiments.live.bench.proxied import Count
-    from sottovoce.experiments.live.bench.world import World
+    from sottovoce.experiments.live.bench.measured_proxy import SharedCount
+    from sottovoce.experiments.live.bench.prepared_server import PreparedServer
 
 CONNECTIONS = 64
 PATIENCE = 120.0
@@ -56,7 +56,7 @@ class Intake:
     """Batches that share one synced transaction."""
     sender_busy: Spread
     """Part of the time that the sender's process was on a core; at 1 it is what was measured."""
-    memory: list[Memory]
+    memory: list[ResidentMemory]
     """Of the proxy over the whole epoch, round by round."""
 
 
@@ -66,21 +66,21 @@ class _Round:
     per_second: float
     per_sync: float
     sender_busy: float
-    memory: Memory
+    memory: ResidentMemory
 
 
 def measure_intake(
-    world: World, folder: Path, *, batches: int, rounds: int, watch: Watch
+    prepared: PreparedServer, folder: Path, *, batches: int, rounds: int, watch: Watch
 ) -> Intake:
     """An epoch of so many batches in each round, each at a proxy of its own."""
     found = []
     with ProcessPoolExecutor(1, get_context("spawn")) as sender:
         for number in range(rounds):
             watch(f"round {number + 1} of {rounds}: {batches:,} batches to a proxy")
-            found.append(_round(world, folder / f"proxy-{number}", sender, batches))
+            found.append(_round(prepared, folder / f"proxy-{number}", sender, batches))
     return Intake(
         batches,
-        world.signed.manifest.reports,
+        prepared.signed.manifest.reports,
         rounds,
         Spread.of([each.per_cpu_second for each in found]),
         Spread.of([each.per_second for each in found]),
@@ -90,14 +90,18 @@ def measure_intake(
     )
 
 
-def _round(world: World, folder: Path, sender: ProcessPoolExecutor, batches: int) -> _Round:
+def _round(
+    prepared: PreparedServer, folder: Path, sender: ProcessPoolExecutor, batches: int
+) -> _Round:
     commits, handed_over = get_context("spawn").Value("q", 0), get_context("spawn").Value("q", 0)
-    with _proxy(world, folder, batches, commits, handed_over) as (process, port):
+    with _proxy(prepared, folder, batches, commits, handed_over) as (process, port):
         pid = process.pid
         assert pid is not None, "it was started"
         start, cpu, synced = resident(pid), cpu_seconds(pid), commits.value
-        manifest = world.signed.manifest
-        load = Load(port, batches, CONNECTIONS, manifest.epoch, world.signed.hash, manifest.reports)
+        manifest = prepared.signed.manifest
+        load = Load(
+            port, batches, CONNECTIONS, manifest.epoch, prepared.signed.hash, manifest.reports
+        )
         sent = sender.submit(send, load).result()
         cpu, synced = cpu_seconds(pid) - cpu, commits.value - synced
         if sent.accepted != batches:
@@ -108,16 +112,20 @@ def _round(world: World, folder: Path, sender: ProcessPoolExecutor, batches: int
             batches / sent.seconds,
             batches / synced,
             sent.cpu_seconds / sent.seconds,
-            Memory(start, most_resident(pid)),
+            ResidentMemory(start, most_resident(pid)),
         )
 
 
 @contextmanager
 def _proxy(
-    world: World, folder: Path, batches: int, commits: Count, handed_over: Count
+    prepared: PreparedServer,
+    folder: Path,
+    batches: int,
+    commits: SharedCount,
+    handed_over: SharedCount,
 ) -> Iterator[tuple[SpawnProcess, int]]:
     port = _free_port()
-    shown = Standin(world, batches, handed_over)
+    shown = StandInServer(prepared, batches, handed_over)
     process = get_context("spawn").Process(
         target=serve_proxy, args=(folder, port, shown, commits), daemon=True
     )

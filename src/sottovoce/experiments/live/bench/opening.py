@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sottovoce.experiments.bench.timing import Contender, Spread, ratio, take_turns
-from sottovoce.experiments.live.bench.team import Team, decrypt, exchange, exchange_from_bytes
-from sottovoce.experiments.live.bench.world import PROXY
+from sottovoce.experiments.live.bench.prepared_server import PROXY
+from sottovoce.experiments.live.bench.workers import Workers, decrypt, exchange, exchange_from_bytes
 from sottovoce.protocol import SEALED
 from sottovoce.server import Pool
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sottovoce.experiments.bench.timing import Watch
-    from sottovoce.experiments.live.bench.world import World
+    from sottovoce.experiments.live.bench.prepared_server import PreparedServer
     from sottovoce.protocol import Chunk
 
 RAW = "X25519"
@@ -33,7 +33,7 @@ WARM_UP = 512
 
 
 @dataclass(frozen=True)
-class Rate:
+class OpeningRate:
     """One contender on so many processes."""
 
     what: str
@@ -46,21 +46,27 @@ class Rate:
 
 
 def measure_opening(
-    world: World, folder: Path, *, processes: list[int], reports: int, rounds: int, watch: Watch
-) -> list[Rate]:
+    prepared: PreparedServer,
+    folder: Path,
+    *,
+    processes: list[int],
+    reports: int,
+    rounds: int,
+    watch: Watch,
+) -> list[OpeningRate]:
     """Every contender on each number of processes, all taking turns."""
     watch(f"sealing {rounds} x {reports:,} reports")
-    chunks = list(world.sealed_chunks(rounds, reports, max(processes)))
+    chunks = list(prepared.sealed_chunks(rounds, reports, max(processes)))
     with ExitStack() as open_things:
         contenders = []
         for number in processes:
-            team = open_things.enter_context(Team(number))
+            workers = open_things.enter_context(Workers(number))
             pool = Pool(number)
             open_things.callback(pool.close)
-            contenders += _contenders(world, folder, team, pool, number, chunks)
+            contenders += _contenders(prepared, folder, workers, pool, number, chunks)
         seconds = take_turns(contenders, rounds, watch)
     return [
-        Rate(
+        OpeningRate(
             what,
             number,
             seconds[_name(what, number)],
@@ -77,7 +83,12 @@ def _name(what: str, processes: int) -> str:
 
 
 def _contenders(
-    world: World, folder: Path, team: Team, pool: Pool, number: int, chunks: list[Chunk]
+    prepared: PreparedServer,
+    folder: Path,
+    workers: Workers,
+    pool: Pool,
+    number: int,
+    chunks: list[Chunk],
 ) -> list[Contender]:
     """Each does one chunk's worth of work; every round has a chunk of its own."""
     reports = chunks[0].reports
@@ -85,19 +96,21 @@ def _contenders(
     to_decrypt, to_count = cycle(chunks), cycle(chunks)
     pool.open(
         chunks[0].sealed[: WARM_UP * number * SEALED],
-        world.private_key,
-        world.signed.hash,
-        world.signed.manifest.build().n_directions,
+        prepared.private_key,
+        prepared.signed.hash,
+        prepared.signed.manifest.build().n_directions,
     )
 
     def decrypt_all() -> float:
         parts = _split(next(to_decrypt).sealed, number)
-        return team.time(decrypt, [(part, world.private_key, world.signed.hash) for part in parts])
+        return workers.time(
+            decrypt, [(part, prepared.private_key, prepared.signed.hash) for part in parts]
+        )
 
     def serve() -> float:
         chunk = next(to_count)
         data, name = chunk.encode(), chunk.name
-        with world.fresh_server(folder / f"served-by-{number}", pool) as server:
+        with prepared.fresh_server(folder / f"served-by-{number}", pool) as server:
             began = time.perf_counter()
             counted = server.take_chunk(PROXY, chunk.epoch, name, data)
             seconds = time.perf_counter() - began
@@ -105,8 +118,8 @@ def _contenders(
         return seconds
 
     return [
-        Contender(_name(RAW, number), lambda: team.time(exchange, shares)),
-        Contender(_name(PARSED, number), lambda: team.time(exchange_from_bytes, shares)),
+        Contender(_name(RAW, number), lambda: workers.time(exchange, shares)),
+        Contender(_name(PARSED, number), lambda: workers.time(exchange_from_bytes, shares)),
         Contender(_name(DECRYPT, number), decrypt_all),
         Contender(_name(SERVER, number), serve),
     ]

@@ -11,7 +11,7 @@ from sottovoce.errors import SettingsError
 
 
 @dataclass(frozen=True)
-class Memory:
+class ResidentMemory:
     """Resident bytes of a process."""
 
     start: int

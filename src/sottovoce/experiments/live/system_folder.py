@@ -1,4 +1,4 @@
-"""The folder that `sottovoce up` makes: where things are in it, and how its settings change."""
+"""The folder that `sottovoce up` makes: what lies where, and how its settings are changed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def is_made(folder: Path) -> bool:
 
 
 @dataclass(frozen=True)
-class Standing:
+class LiveSystem:
     """A live system, as far as a client's side knows it; the rest is known of our own folder."""
 
     proxy: str
@@ -55,7 +55,7 @@ class Standing:
     """The server's address."""
 
     @classmethod
-    def read(cls, folder: Path) -> Standing:
+    def read(cls, folder: Path) -> LiveSystem:
         """Of a folder made by `sottovoce up`."""
         if not is_made(folder):
             raise SettingsError(f"{folder}: nothing is there yet; run: sottovoce up {folder}")
@@ -73,7 +73,7 @@ class Standing:
         )
 
 
-def change(path: Path, values: Mapping[tuple[str, str], object]) -> None:
+def set_values(path: Path, values: Mapping[tuple[str, str], object]) -> None:
     """Set what is not None, by table and name; all of it or nothing."""
     text = path.read_text(encoding="utf-8")
     for (table, name), value in values.items():

@@ -9,7 +9,7 @@ import numpy as np
 
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.bench.als import ALS, als, als_solver, one_blas_thread
-from sottovoce.experiments.bench.epoch import Epoch
+from sottovoce.experiments.bench.epoch import TimedEpoch
 from sottovoce.experiments.bench.growth import Growth, measure_growth
 from sottovoce.experiments.bench.plain import PlainLoop
 from sottovoce.experiments.bench.timing import Contender, Spread, peak_memory, ratio, take_turns
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Plan:
+class BenchPlan:
     """What to time."""
 
     mechanisms: tuple[str, ...] = MECHANISMS
@@ -85,7 +85,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Memory:
+class PeakMemory:
     """Peak of the resident bytes of the process, so far, at three times."""
 
     loaded: int | None
@@ -101,14 +101,14 @@ class BenchResult:
     """Everything that was measured."""
 
     data: dict[str, Any]
-    plan: Plan
+    plan: BenchPlan
     threads: int
     als_solver: str
     als_seconds: list[float]
     comparisons: list[Comparison]
     growth: list[Growth]
     copy_bytes_per_second: float
-    memory: Memory
+    memory: PeakMemory
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -117,7 +117,9 @@ class BenchResult:
         return content
 
 
-def run_bench(data: Interactions, plan: Plan, watch: Watch = lambda _what: None) -> BenchResult:
+def run_bench(
+    data: Interactions, plan: BenchPlan, watch: Watch = lambda _what: None
+) -> BenchResult:
     """Time every mechanism on this data; `watch` is told what is being done."""
     data = replace(data, timestamps=None, titles=None, genres=None)  # not needed, and large
     threads, settings = plan.threads or _all_threads(), plan.settings()
@@ -135,7 +137,7 @@ def run_bench(data: Interactions, plan: Plan, watch: Watch = lambda _what: None)
             growth = measure_growth(
                 data, settings, threads=threads, rounds=plan.repeats, seed=plan.seed, watch=watch
             )
-    memory = Memory(loaded, after_epochs, peak_memory())
+    memory = PeakMemory(loaded, after_epochs, peak_memory())
     bandwidth = copy_bandwidth()  # after the memory was read: its arrays are large
     return BenchResult(
         data={key: data.summary()[key] for key in ("name", "users", "items", "interactions")},
@@ -150,13 +152,13 @@ def run_bench(data: Interactions, plan: Plan, watch: Watch = lambda _what: None)
     )
 
 
-def _warm(data: Interactions, settings: Settings, threads: int, watch: Watch) -> Epoch:
+def _warm(data: Interactions, settings: Settings, threads: int, watch: Watch) -> TimedEpoch:
     watch(f"warming up: {settings.mechanism} (compiles the first time)")
-    return Epoch.warmed_up(data.histories, settings, threads)
+    return TimedEpoch.warmed_up(data.histories, settings, threads)
 
 
 def _contenders(
-    data: Interactions, plan: Plan, epochs: Sequence[Epoch], threads: int
+    data: Interactions, plan: BenchPlan, epochs: Sequence[TimedEpoch], threads: int
 ) -> list[Contender]:
     histories = data.histories
     size = min(plan.plain_users, histories.n_users)

@@ -23,7 +23,7 @@ PEERS = 256
 """Public keys that exchanges go through, round and round."""
 
 
-class Team:
+class Workers:
     """So many processes, kept from one job to the next. Use it in a `with`."""
 
     def __init__(self, processes: int):

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.live.bench.counting import Counting, measure_counting
 from sottovoce.experiments.live.bench.intake import Intake, measure_intake
-from sottovoce.experiments.live.bench.opening import Rate, measure_opening
-from sottovoce.experiments.live.bench.world import World
+from sottovoce.experiments.live.bench.opening import OpeningRate, measure_opening
+from sottovoce.experiments.live.bench.prepared_server import PreparedServer
 from sottovoce.protocol import MAX_CHUNK_REPORTS
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Plan:
+class LiveBenchPlan:
     """How much to measure."""
 
     repeats: int = 5
@@ -46,12 +46,12 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class LiveResult:
+class LiveBenchResult:
     """Everything that was measured, in one run."""
 
-    plan: Plan
+    plan: LiveBenchPlan
     cores: int
-    opening: list[Rate]
+    opening: list[OpeningRate]
     intake: Intake
     counting: Counting
 
@@ -60,15 +60,15 @@ class LiveResult:
         return asdict(self)
 
 
-def run_live(plan: Plan, watch: Watch = lambda _what: None) -> LiveResult:
+def run_live_bench(plan: LiveBenchPlan, watch: Watch = lambda _what: None) -> LiveBenchResult:
     """Measure; databases lie in a temporary folder on a real disk (see TMPDIR)."""
     cores = os.cpu_count() or 1
     processes = sorted({1, plan.processes or cores})
     with tempfile.TemporaryDirectory(prefix="sottovoce-bench-") as name:
         folder = Path(name)
-        world = World.make(folder / "world", items=plan.items, reports=plan.reports)
+        prepared = PreparedServer.make(folder / "prepared", items=plan.items, reports=plan.reports)
         opening = measure_opening(
-            world,
+            prepared,
             folder,
             processes=processes,
             reports=plan.chunk,
@@ -76,10 +76,10 @@ def run_live(plan: Plan, watch: Watch = lambda _what: None) -> LiveResult:
             watch=watch,
         )
         intake = measure_intake(
-            world, folder, batches=plan.batches, rounds=plan.repeats, watch=watch
+            prepared, folder, batches=plan.batches, rounds=plan.repeats, watch=watch
         )
         counting = measure_counting(
-            world,
+            prepared,
             folder,
             reports=plan.batches * plan.reports,
             chunk_reports=plan.chunk,
@@ -87,4 +87,4 @@ def run_live(plan: Plan, watch: Watch = lambda _what: None) -> LiveResult:
             for_real=plan.full,
             watch=watch,
         )
-    return LiveResult(plan, cores, opening, intake, counting)
+    return LiveBenchResult(plan, cores, opening, intake, counting)

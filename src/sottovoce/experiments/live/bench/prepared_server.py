@@ -27,13 +27,13 @@ PIECES = 8
 
 
 @dataclass(frozen=True)
-class World:
+class PreparedServer:
     """What every measurement of the server begins with."""
 
     folder: Path
     settings: ServerSettings
     secrets: tuple[bytes, bytes]
-    """The server's keys as bytes: a world goes to other processes."""
+    """The server's keys as bytes: this object goes to other processes."""
     signed: SignedManifest
     private_key: bytes
     """Of the epoch."""
@@ -42,7 +42,7 @@ class World:
     """The file of the first item matrix."""
 
     @classmethod
-    def make(cls, folder: Path, *, items: int, reports: int) -> World:
+    def make(cls, folder: Path, *, items: int, reports: int) -> PreparedServer:
         """For a catalogue of so many items and batches of so many reports."""
         folder.mkdir(parents=True, exist_ok=True)
         catalogue = Catalogue.of(Item(f"item-{n}", f"Item {n}") for n in range(items))

@@ -12,21 +12,21 @@ if TYPE_CHECKING:
     from multiprocessing.sharedctypes import Synchronized
     from pathlib import Path
 
-    from sottovoce.experiments.live.bench.world import World
+    from sottovoce.experiments.live.bench.prepared_server import PreparedServer
     from sottovoce.protocol import Chunk
 
-    Count = Synchronized[int]
+    SharedCount = Synchronized[int]
     """A number that two processes see."""
 
 
-class Standin:
+class StandInServer:
     """An `Upstream` that has one epoch, and closes it when so many batches wait."""
 
-    def __init__(self, world: World, batches: int, handed_over: Count):
-        self.key = world.keys.verification_key
-        self._signed = world.signed.encode()
-        self._catalogue = world.catalogue.raw
-        self._model = world.model
+    def __init__(self, prepared: PreparedServer, batches: int, handed_over: SharedCount):
+        self.key = prepared.keys.verification_key
+        self._signed = prepared.signed.encode()
+        self._catalogue = prepared.catalogue.raw
+        self._model = prepared.model
         self._batches = batches
         self._handed_over = handed_over
 
@@ -57,14 +57,14 @@ class Standin:
 class CountingStore(Store):
     """Counts its transactions: each is one sync of the disk."""
 
-    commits: Count
+    commits: SharedCount
 
     def _commit(self) -> None:
         super()._commit()
         self.commits.value += 1
 
 
-def serve_proxy(folder: Path, port: int, shown: Standin, commits: Count) -> None:
+def serve_proxy(folder: Path, port: int, shown: StandInServer, commits: SharedCount) -> None:
     """In a process of its own: as `sottovoce proxy run` does it, but quietly."""
     logging.disable(logging.INFO)
     settings = ProxySettings(

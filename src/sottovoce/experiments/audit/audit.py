@@ -18,11 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sottovoce.data import Interactions
-    from sottovoce.experiments.audit.attack import Attack, Point
+    from sottovoce.experiments.audit.attack import Attack, AttackPoint
     from sottovoce.experiments.audit.clients import Maker
     from sottovoce.experiments.audit.evidence import Evidence
 
-    Watch = Callable[[str], None]
 
 FEWEST_SAMPLES = 1000
 ERRORS = 6
@@ -30,7 +29,7 @@ ERRORS = 6
 
 
 @dataclass(frozen=True)
-class Plan:
+class AuditPlan:
     """What to audit."""
 
     mechanisms: tuple[str, ...] = MECHANISMS
@@ -72,7 +71,7 @@ class Plan:
 class AuditResult:
     """Every verdict, and the attacks behind the last of them."""
 
-    plan: Plan
+    plan: AuditPlan
     checks: tuple[Check, ...]
     attacks: tuple[Attack, ...]
 
@@ -98,7 +97,7 @@ def examine(make: Maker, settings: Settings, samples: int) -> list[Evidence]:
 
 
 def run_audit(
-    plan: Plan, data: Interactions | None = None, watch: Watch = lambda _: None
+    plan: AuditPlan, data: Interactions | None = None, watch: Callable[[str], None] = lambda _: None
 ) -> AuditResult:
     """Audit the shipped client; with data and a plan for it, attack as well."""
     evidence: list[Evidence] = []
@@ -118,7 +117,7 @@ def run_audit(
 def attack_check(found: Attack) -> Check:
     """Unlinked reports betray no more than the shuffle's proof allows, wherever one looks."""
 
-    def excess(point: Point) -> float:
+    def excess(point: AttackPoint) -> float:
         return point.unlinked.value - point.bound - ERRORS * point.unlinked.error
 
     beyond = [point for point in found.points if excess(point) > 0]

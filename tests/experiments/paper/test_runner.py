@@ -9,8 +9,8 @@ import pytest
 
 from sottovoce.data import synthetic_people
 from sottovoce.errors import CheckpointError, SettingsError
-from sottovoce.experiments.paper import About, Cell, Runner, Size, Store
-from sottovoce.experiments.paper.methods import Bench, run_cell
+from sottovoce.experiments.paper import About, Cell, CellStore, Runner, Size
+from sottovoce.experiments.paper.methods import CellContext, run_cell
 from sottovoce.training import Settings
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ def people() -> Interactions:
     return synthetic_people(n_users=80, n_items=50, seed=0)
 
 
-def store_of(folder: Path, people: Interactions, *, quick: bool = True) -> Store:
+def store_of(folder: Path, people: Interactions, *, quick: bool = True) -> CellStore:
     about = About.of(people, "synthetic", min_interactions=0, quick=quick, seeds=2)
-    return Store.start(folder, about)
+    return CellStore.start(folder, about)
 
 
 def some_cells() -> list[Cell]:
@@ -66,11 +66,11 @@ def test_stopped_and_started_again_it_goes_on(tmp_path: Path, people: Interactio
     Runner(people, store_of(whole, people), 1).run(cells, Watched())
     computed: list[Cell] = []
 
-    def dies(cell: Cell, bench: Bench) -> dict[str, Any]:
+    def dies(cell: Cell, context: CellContext) -> dict[str, Any]:
         if len(computed) == 5:
             raise KeyboardInterrupt
         computed.append(cell)
-        return run_cell(cell, bench)
+        return run_cell(cell, context)
 
     with pytest.raises(KeyboardInterrupt):
         Runner(people, store_of(parts, people), 1, dies).run(cells, Watched())
@@ -123,19 +123,19 @@ def test_a_folder_of_other_data_or_scale_is_refused(tmp_path: Path, people: Inte
 
 def test_a_folder_without_results(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="compute some first"):
-        Store.open(tmp_path)
+        CellStore.open(tmp_path)
 
 
 def test_more_splits_are_remembered(tmp_path: Path, people: Interactions) -> None:
     about = store_of(tmp_path, people).about
-    assert Store.start(tmp_path, replace(about, seeds=5)).about.seeds == 5
-    assert Store.start(tmp_path, replace(about, seeds=1)).about.seeds == 5
+    assert CellStore.start(tmp_path, replace(about, seeds=5)).about.seeds == 5
+    assert CellStore.start(tmp_path, replace(about, seeds=1)).about.seeds == 5
 
 
 def test_budgets_of_a_curve(people: Interactions) -> None:
     settings = Settings.preset("loudest", epsilon=1.0, epochs=3, reports=2, factors=1)
     cell = Cell.training("loudest", Size(), settings, 0, curve=True)
-    result = run_cell(cell, Bench(people, 1))
+    result = run_cell(cell, CellContext(people, 1))
     locals_ = {epoch: budget["local"] for epoch, budget in result["budgets"].items()}
     assert locals_ == {"1": 2.0, "2": 4.0, "3": 6.0}
     assert 0 < result["budgets"]["1"]["central"] < result["budgets"]["3"]["central"] <= 6.0
@@ -143,7 +143,7 @@ def test_budgets_of_a_curve(people: Interactions) -> None:
 
 
 def test_random_is_chance(people: Interactions) -> None:
-    result = run_cell(Cell.make("random", Size(), 0), Bench(people, 1))
+    result = run_cell(Cell.make("random", Size(), 0), CellContext(people, 1))
     # Of 50 items nobody has 99 untouched ones, so chance is above a tenth, and the same for all.
     assert 0.1 < result["final"]["hr@10"] < 1
     assert result["final"]["hr@10"] == pytest.approx(5 * result["final"]["hr@2"])

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 from sottovoce.experiments.paper.cells import TRAINED
-from sottovoce.experiments.paper.methods import Bench, run_cell
+from sottovoce.experiments.paper.methods import CellContext, run_cell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
     from sottovoce.data import Interactions
     from sottovoce.experiments.paper.cells import Cell, Size
-    from sottovoce.experiments.paper.store import Store
+    from sottovoce.experiments.paper.store import CellStore
 
-    Compute = Callable[[Cell, Bench], dict[str, Any]]
+    Compute = Callable[[Cell, CellContext], dict[str, Any]]
 
 
-class Watch(Protocol):
+class CellProgress(Protocol):
     """Somebody who looks on."""
 
     def begin(self, cell: Cell) -> None:
@@ -36,7 +36,7 @@ class Runner:
     """One data set, one folder."""
 
     data: Interactions
-    store: Store
+    store: CellStore
     threads: int | None = None
     compute: Compute = run_cell
 
@@ -45,7 +45,7 @@ class Runner:
         absent = {cell.key: cell for cell in cells if self.store.get(cell) is None}
         return sorted(absent.values(), key=self._order)
 
-    def run(self, cells: Iterable[Cell], watch: Watch) -> int:
+    def run(self, cells: Iterable[Cell], watch: CellProgress) -> int:
         """How many were computed. An interruption loses the cell in hand and nothing else."""
         # Local and not on the class: a subset of ML-20M is not worth keeping when this ends.
         subset = lru_cache(maxsize=1)(self._subset)
@@ -65,7 +65,7 @@ class Runner:
         users, items = cell.size.users or 1 << 40, cell.size.items or 1 << 40
         return users * items, cell.draw, cell.seed, users, self.work_of(cell)
 
-    def _one(self, cell: Cell, data: Interactions, watch: Watch) -> None:
+    def _one(self, cell: Cell, data: Interactions, watch: CellProgress) -> None:
         began, work, told = time.perf_counter(), self.work_of(cell), 0.0
 
         def on_part(part: float) -> None:
@@ -73,7 +73,7 @@ class Runner:
             watch.advance((part - told) * work)
             told = part
 
-        result = self.compute(cell, Bench(data, self.threads, on_part))
+        result = self.compute(cell, CellContext(data, self.threads, on_part))
         self.store.put(cell, result, time.perf_counter() - began)
         on_part(1.0)
 
