@@ -1,13 +1,12 @@
 """How a setting is stated: once, with its help text and its bounds.
 
-A settings class is a frozen dataclass whose fields are made by `setting`. The command line, the TOML
-files and their templates read the same statement, and `check` holds every value against it.
+A settings class is a frozen dataclass whose fields are made by `setting`. The command line, the
+TOML files and their templates read the same statement, and `check` holds every value against it.
 """
 
 from __future__ import annotations
 
 from dataclasses import Field, dataclass, field, fields
-from functools import lru_cache
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -88,13 +87,13 @@ class Setting:
             raise SettingsError(f"{self.name} must be {_KINDS[self.kind]}, got {value!r:.80}")
         return value
 
-    def _number(self, value: Any) -> float:
+    def _number(self, value: Any) -> Any:
         allowed = (int,) if self.kind is int else (int, float)
         try:
             fine = type(value) in allowed and isfinite(value) and self.stated.allows(value)
-            return self.kind(value) if fine else self._refuse(value)  # type: ignore[no-any-return]
         except OverflowError:  # a whole number beyond any float
-            return self._refuse(value)
+            fine = False
+        return self.kind(value) if fine else self._refuse(value)
 
     def _refuse(self, value: Any) -> Any:
         wanted = f"{_KINDS[self.kind]} {self.stated.bounds()}".rstrip()
@@ -110,7 +109,6 @@ _KINDS: dict[type, str] = {
 _BY_NAME = {kind.__name__: kind for kind in _KINDS}
 
 
-@lru_cache
 def stated(kind: type[DataclassInstance]) -> dict[str, Setting]:
     """The stated fields of a settings class by name, in order."""
     return {each.name: _setting(each) for each in fields(kind) if _KEY in each.metadata}

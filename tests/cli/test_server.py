@@ -68,7 +68,7 @@ def test_init_makes_a_catalogue_from_a_data_set(tmp_path: Path) -> None:
     first = next(item for item in items if item.title == "Toy Story (1995)")
     assert first.id == "1"
     assert "Comedy" in first.tags
-    assert settings.training.settings().reports == 1
+    assert settings.training.reports == 1
     assert list(settings.proxies) == ["proxy"]
 
 

@@ -64,15 +64,15 @@ def test_subsets_splits_and_full_ranking() -> None:
 
 
 def test_an_engine_that_is_not_there() -> None:
-    result = runner.invoke(app, [*SMALL, "--engine", "cuda"])
+    result = runner.invoke(app, [*SMALL, "--engine", "tpu"])
     assert isinstance(result.exception, SettingsError)
-    assert "not built yet" in str(result.exception)
+    assert "no engine 'tpu'" in str(result.exception)
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["simulate", "--epsilon", "0"], "epsilon must lie in"),
+        (["simulate", "--epsilon", "0"], "epsilon must be a finite number above 0"),
         (["simulate", "--data", "nowhere.csv"], "nowhere.csv"),
         (["simulate", "--data", "ml-latest-small"], "nothing is left"),
     ],

@@ -165,11 +165,11 @@ def test_options_are_written_to_the_settings(
     assert proxy.server == f"http://127.0.0.1:{server.listen.port}"
     assert max(server.heartbeat, proxy.poll_seconds) <= 1
     assert (server.target_clients, server.least_clients, proxy.least_clients) == (0, 10, 10)
-    assert server.training.settings().epochs == 2
+    assert server.training.epochs == 2
     made(folder, monkeypatch, "--epochs", 7, "--target-clients", 33, "--server-port", 20_002)
     server = ServerSettings.read(server_toml(folder))
     proxy = read_settings(proxy_toml(folder), ProxySettings)
-    assert server.training.settings().epochs == 7
+    assert server.training.epochs == 7
     assert (server.target_clients, server.least_clients) == (33, 10)
     assert proxy.server == "http://127.0.0.1:20002"
     assert server.keys.read_bytes() == keys

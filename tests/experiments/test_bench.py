@@ -1,4 +1,4 @@
-"""The benchmark and its command: it measures what it says, its plain loop is the mechanism."""
+"""The benchmark and its command: it measures what it says, and on whom."""
 
 from __future__ import annotations
 
@@ -18,13 +18,11 @@ from sottovoce.data import synthetic_people
 from sottovoce.errors import MissingExtraError, SettingsError
 from sottovoce.experiments.bench import BenchPlan, Spread, run_bench
 from sottovoce.experiments.bench.als import als_solver, one_blas_thread
-from sottovoce.experiments.bench.epoch import TimedEpoch
-from sottovoce.experiments.bench.plain import PlainClient
+from sottovoce.experiments.bench.epoch import ReferenceEpoch, TimedEpoch
 from sottovoce.experiments.bench.timing import Contender, peak_memory, ratio, slope, take_turns
-from sottovoce.experiments.bench.work import Work
 from sottovoce.mechanism import MECHANISMS
 from sottovoce.model import Histories
-from sottovoce.simulation.words import report_words
+from sottovoce.simulation.cpu.work import work_of
 from sottovoce.training import Settings
 
 if TYPE_CHECKING:
@@ -34,8 +32,9 @@ if TYPE_CHECKING:
 
     from sottovoce.data import Interactions
     from sottovoce.experiments.bench import BenchResult
+    from sottovoce.simulation import Engine
 
-PLAN = BenchPlan(repeats=2, plain_users=5, reports=8, threads=1)
+PLAN = BenchPlan(repeats=2, reference_users=5, reports=8, threads=1)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +51,11 @@ def test_every_mechanism_has_positive_ratios(result: BenchResult) -> None:
     assert [each.mechanism for each in result.comparisons] == list(MECHANISMS)
     for each in result.comparisons:
         assert len(each.seconds) == PLAN.repeats
-        for spread in (each.epoch_over_als, each.plain_over_epoch, each.client_epochs_per_second):
+        for spread in (
+            each.epoch_over_als,
+            each.reference_over_epoch,
+            each.client_epochs_per_second,
+        ):
             assert 0 < spread.low <= spread.median <= spread.high < np.inf
         assert each.operations_per_second > 0
         assert each.reading_share > 0
@@ -117,49 +120,38 @@ def test_slope_recovers_an_exponent(exponent: float) -> None:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_plain_loop_gives_the_reports_of_the_engine(people: Interactions, mechanism: str) -> None:
-    """With the same words, nearly all: it sums in float64 and in another order.
+def test_the_reference_is_timed_on_a_sample_and_extrapolated(
+    people: Interactions, mechanism: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    epoch = TimedEpoch.warmed_up(people.histories, Settings.preset(mechanism, reports=5), 1)
+    seen: list[Engine] = []
 
-    A report may differ where a value lies within float32's rounding of a threshold, so this does
-    not ask for the same bits; a different mechanism would agree in about half of them at most.
-    """
-    settings = Settings.preset(mechanism, reports=50, seed=3)
-    epoch = TimedEpoch.warmed_up(people.histories, settings, 1)
-    users = np.arange(people.histories.n_users)
-    words = report_words(settings.seed, 1, users, settings.reports)
-    client = PlainClient.of(epoch.V, epoch.mechanism, settings)
-    plain = np.stack([client.reports(people.histories[int(u)], words[u]) for u in users])
-    engine = epoch.engine.reports(epoch.V, 1)
-    assert np.mean(plain == engine) > 0.995
+    def parts(_: TimedEpoch, engine: Engine) -> tuple[float, float]:
+        seen.append(engine)
+        return 3.0, 0.5
 
-
-def test_plain_loop_of_somebody_without_a_history() -> None:
-    histories = Histories.from_lists([[0, 2], []], n_items=4)
-    settings = Settings.preset("loudest", reports=20, factors=2)
-    epoch = TimedEpoch.warmed_up(histories, settings, 1)
-    words = report_words(settings.seed, 1, np.arange(2), settings.reports)
-    client = PlainClient.of(epoch.V, epoch.mechanism, settings)
-    assert np.array_equal(
-        client.reports(histories[1], words[1]), epoch.engine.reports(epoch.V, 1)[1]
-    )
+    monkeypatch.setattr(TimedEpoch, "parts", parts)
+    assert ReferenceEpoch(epoch, np.arange(30)).run() == 3.0 * 120 / 30 + 0.5
+    assert (seen[0].name, seen[0].histories.n_users) == ("reference", 30)
 
 
 def test_work_is_counted() -> None:
     histories = Histories.from_lists([[0, 2], [1, 2, 299]], n_items=300)
     settings = Settings.preset("loudest", factors=2, reports=10)
-    work = Work.of(histories, settings)
+    work = work_of(histories, settings)
     assert work.index_bytes == 5 * 4
     assert work.butterflies == 2 * 2 * 512 // 2  # two users, 512 rows, blocks of 128: two levels
     assert work.dense == 2 * 512 * 2
     assert work.words == 2 * 11 * 4
-    coordinate = Work.of(histories, replace(settings, mechanism="coordinate"))
+    coordinate = work_of(histories, settings.changed(mechanism="coordinate"))
     assert (coordinate.butterflies, coordinate.table_rows) == (0, 5 + 2 * 10)
-    hadamard = Work.of(histories, replace(settings, mechanism="hadamard"))
+    hadamard = work_of(histories, settings.changed(mechanism="hadamard"))
     assert hadamard.additions - coordinate.additions == 5 * 10
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"mechanisms": ("louder",)}, {"mechanisms": ()}, {"repeats": 0}, {"plain_users": 0}]
+    "wrong",
+    [{"mechanisms": ("louder",)}, {"mechanisms": ()}, {"repeats": 0}, {"reference_users": 0}],
 )
 def test_a_plan_that_cannot_work_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(SettingsError, match=next(iter(wrong))):
@@ -185,7 +177,7 @@ def test_a_missing_library_names_the_extra(package: str, monkeypatch: pytest.Mon
 
 SMALL = (
     "--data", "synthetic:N=80,M=40,seed=0", "--reports", "4", "--repeats", "1",
-    "--plain-users", "3", "--threads", "1",
+    "--reference-users", "3", "--threads", "1",
 )  # fmt: skip
 
 
@@ -201,14 +193,10 @@ def test_tables_json_and_picture(tmp_path: Path) -> None:
     json_file, picture = tmp_path / "bench.json", tmp_path / "bench.png"
     result = run_command("--json", str(json_file), "--plot", str(picture))
     assert result.exit_code == 0
-    for words in ("epoch / ALS iteration", "plain loop / epoch", "3 random users", "Peak memory"):
+    for words in ("epoch / ALS iteration", "reference / epoch", "3 users drawn", "Peak memory"):
         assert words in result.stdout
     content = json.loads(json_file.read_text())
-    assert [each["mechanism"] for each in content["comparisons"]] == [
-        "coordinate",
-        "hadamard",
-        "loudest",
-    ]
+    assert [each["mechanism"] for each in content["comparisons"]] == list(MECHANISMS)
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert {path.name for path in tmp_path.iterdir()} == {"bench.json", "bench.png"}
 

@@ -34,7 +34,7 @@ from sottovoce.experiments.live.swarm import SwarmPlan
 from sottovoce.protocol import Catalogue, Item
 from sottovoce.server import InProcess
 from sottovoce.simulation import SimulationPlan, simulate
-from sottovoce.training import PRESETS, Settings, first_items
+from sottovoce.training import Settings, first_items
 from tests.client.world import ITEMS, FakeProxy, World, item
 
 PROC = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc, as on Linux")
@@ -98,11 +98,11 @@ def test_settings_come_back_from_a_manifest(tmp_path: Path, preset: str) -> None
     prepared = PreparedServer.make(tmp_path, items=30, reports=7)
     manifest = prepared.signed.manifest
     assert training_of(manifest, 3) == training_of(manifest, 3, Settings(reports=7))
-    known = training_of(manifest, 3, PRESETS[preset])
+    known = training_of(manifest, 3, Settings.preset(preset))
     assert (known.reports, known.epochs, known.learning_rate) == (
         7,
         3,
-        PRESETS[preset].learning_rate,
+        Settings.preset(preset).learning_rate,
     )
     assert known.build(30) == Settings(reports=7).build(30)
 

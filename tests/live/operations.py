@@ -16,8 +16,8 @@ from sottovoce.client import Client
 from sottovoce.errors import RefusedError, UnavailableError
 from sottovoce.protocol import Batch, Catalogue, Item, SignedManifest, seal_reports
 from sottovoce.proxy import Store as ProxyStore
-from sottovoce.server import Training
 from sottovoce.server.store import OPEN
+from sottovoce.training import Settings
 from tests.client.test_crash import FOREVER
 from tests.client.world import FastDisk, charges
 from tests.live.lines import Line, ToProxy, ToServer
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 ITEMS, FACTORS, REPORTS = 80, 4, 2
 DIRECTIONS = ITEMS * FACTORS
-TRAINING = Training(preset="coordinate", reports=REPORTS, epochs=1000, factors=FACTORS)
+TRAINING = Settings.preset("coordinate", reports=REPORTS, epochs=1000, factors=FACTORS)
 PROXIES = ("east", "west")
 BEGIN, EPOCH, GRACE, SHORT_GRACE = 1_000.0, 100, 1e9, 40.0
 

@@ -10,12 +10,12 @@ import pytest
 from sqlalchemy import event
 
 from sottovoce.errors import UnavailableError
-from sottovoce.server import Training
+from sottovoce.training import Settings
 from tests.client.world import charges
 from tests.live.stack import running
 
 REPORTS = 100
-TRAINING = Training(preset="loudest", reports=REPORTS, epochs=3, factors=2)
+TRAINING = Settings.preset("loudest", reports=REPORTS, epochs=3, factors=2)
 Switch = tuple[str, str]
 FULL: Switch = ("max_page_count = 1", "max_page_count = 1000000")
 """No more pages than there are."""

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from sottovoce.server import Training
 from sottovoce.simulation import build_engine
 from sottovoce.simulation.loop import begin, train
 from sottovoce.simulation.words import report_words
+from sottovoce.training import Settings
 from tests.live.stack import Stack, running
 from tests.people import random_people
 from tests.server.world import ITEMS
@@ -58,13 +58,12 @@ def report(stack: Stack, clients: list[Client], epoch: int) -> None:
 def test_live_and_simulated_are_the_same_bits(
     folder: Path, mechanism: str, n_users: int, epochs: int, proxies: tuple[str, ...]
 ) -> None:
-    training = Training(preset=mechanism, reports=5, epochs=epochs, factors=2, seed=SEED)
-    plan = training.settings()
+    plan = Settings.preset(mechanism, reports=5, epochs=epochs, factors=2, seed=SEED)
     people = random_people(n_users, ITEMS, seed=3)
     assert any(not len(people[user]) for user in range(n_users)), "somebody has no history"
     engine = build_engine("cpu", people, plan)
     V = begin(plan, ITEMS).V
-    with running(folder / "stack", *proxies, training=training, least_clients=20) as stack:
+    with running(folder / "stack", *proxies, training=plan, least_clients=20) as stack:
         clients = join(stack, people)
         for epoch, state in enumerate(train(plan, engine, begin(plan, ITEMS)), 1):
             assert np.array_equal(stack.model(), V)

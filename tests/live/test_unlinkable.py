@@ -23,7 +23,8 @@ from sottovoce.protocol import (
     public_key_of,
 )
 from sottovoce.proxy import HttpUpstream
-from sottovoce.server import Keys, Training
+from sottovoce.server import Keys
+from sottovoce.training import Settings
 from tests.live.stack import SERVER_URL, Stack, running
 from tests.proxy.test_traces import written_forms_of, written_forms_of_time
 from tests.proxy.world import reports_of
@@ -32,7 +33,7 @@ from tests.server.world import SECRETS
 PEOPLE, REPORTS, CHUNK = 60, 20, 100
 SOURCE, AGENT = ("203.0.113.77", 45_678), "Whisper/9.77 (odd agent)"
 ARRIVAL = 1_733_333_333.625
-TRAINING = Training(preset="loudest", reports=REPORTS, epochs=3, factors=2)
+TRAINING = Settings.preset("loudest", reports=REPORTS, epochs=3, factors=2)
 
 
 def chunks_heard(stack: Stack) -> list[Chunk]:

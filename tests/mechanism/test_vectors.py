@@ -23,7 +23,7 @@ CASES = [(name, items, factors) for name in MECHANISMS for items, factors in ((5
 
 
 def compute(case: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    plan = Settings.preset(**case["settings"])
+    plan = Settings.preset(case["settings"]["mechanism"], **case["settings"])
     h = Histories.from_lists(case["histories"], case["n_items"])
     V = np.array([float.fromhex(v) for v in case["item_matrix"]], np.float32)
     V = V.reshape(case["n_items"], plan.factors)

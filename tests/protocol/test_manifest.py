@@ -33,7 +33,7 @@ hashes = st.binary(min_size=32, max_size=32)
 
 @st.composite
 def manifests(draw: st.DrawFn) -> Manifest:
-    mechanism: str = draw(st.sampled_from(MECHANISMS))
+    mechanism: str = draw(st.sampled_from(list(MECHANISMS)))
     items = draw(st.integers(1, 5_000))
     opens = draw(st.integers(0, MOST - 1))
     return manifest(
@@ -158,8 +158,8 @@ def test_the_json_has_the_fields_of_the_class_in_their_order() -> None:
         ({"previous_reports": -1}, "previous_reports"),
         ({"loud": 0}, "number of loud directions"),
         ({"loud": 9}, "loud must lie in 1..8"),
-        ({"mechanism": "hadamard"}, "loud is a setting of 'loudest'"),
-        ({"mechanism": "coordinate", "loud": 0}, "coordinate has no seed"),
+        ({"mechanism": "hadamard"}, "hadamard has no loud"),
+        ({"mechanism": "coordinate", "loud": 0}, "coordinate has no directions_seed"),
         ({"items": 2**24, "factors": 8}, "its model may be"),
     ],
 )

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from sottovoce.mechanism import MECHANISMS
 from sottovoce.protocol import decode_items
-from sottovoce.server import Training
 from sottovoce.simulation import build_engine
 from sottovoce.simulation.loop import begin, train
 from sottovoce.training import Settings
@@ -28,14 +28,12 @@ def model_of(world: World) -> NDArray[np.float32]:
     return decode_items(content, ITEMS, manifest.factors)
 
 
-@pytest.mark.parametrize("mechanism", ["coordinate", "hadamard", "loudest"])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_three_epochs_live_are_three_epochs_simulated(
     make_world: MakeWorld, url: str, mechanism: str
 ) -> None:
-    training = Training(preset=mechanism, reports=4, epochs=3, factors=2, seed=5)
-    plan = training.settings()
-    assert isinstance(plan, Settings)
-    world = make_world(url, training=training)
+    plan = Settings.preset(mechanism, reports=4, epochs=3, factors=2, seed=5)
+    world = make_world(url, training=plan)
     people = random_people(60, ITEMS, seed=3)
     engine = build_engine("cpu", people, plan)
     simulated = train(plan, engine, begin(plan, ITEMS))

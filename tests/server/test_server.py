@@ -30,8 +30,8 @@ from sottovoce.protocol import (
     public_key_of,
     seal_reports,
 )
-from sottovoce.server import Keys, Training
-from sottovoce.training import first_items, next_items
+from sottovoce.server import Keys
+from sottovoce.training import DEFAULT, Settings, first_items, next_items
 from tests.server.world import ITEMS, TRAINING, World, chunk_of, chunks_of, make_settings, sealed
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def test_the_first_epoch_is_opened_with_the_first_model(world: World) -> None:
     assert (manifest.epoch, manifest.opens, manifest.closes) == (1, 1000, 1100)
     assert manifest.previous_reports == 0
     model = world.server.model(manifest.model)
-    assert model == encode_items(first_items(TRAINING.settings(), ITEMS))
+    assert model == encode_items(first_items(TRAINING, ITEMS))
     assert world.server.catalogue(manifest.catalogue) == world.settings.catalogue.read_bytes()
     assert world.server.catalogue(manifest.model) is None
     before = world.signed().encode()
@@ -173,7 +173,7 @@ def test_a_commit_must_name_what_was_received(world: World) -> None:
 def test_applying_is_the_papers_update_and_the_last_manifest_asks_for_nothing(
     world: World,
 ) -> None:
-    plan = TRAINING.settings()
+    plan = TRAINING
     V = first_items(plan, ITEMS)
     for epoch in range(1, plan.epochs + 1):
         signed = world.closed()
@@ -272,7 +272,7 @@ def test_a_running_training_does_not_silently_change(world: World, name: str) ->
 
 def test_until_the_first_epoch_the_training_may_be_chosen_anew(world: World) -> None:
     world.server.prepare()
-    other = world.another(training=Training(preset="hadamard", factors=3))
+    other = world.another(training=Settings.preset("hadamard", factors=3))
     other.server.tick()
     assert (other.signed().manifest.mechanism, other.signed().manifest.factors) == ("hadamard", 3)
     again = world.another()
@@ -310,7 +310,7 @@ def test_what_may_change_holds_from_the_next_epoch(world: World) -> None:
 
 
 def test_settings_that_no_device_could_use_are_refused(world: World) -> None:
-    other = world.another(training=Training(seed=2**60))
+    other = world.another(training=Settings.preset(DEFAULT, seed=2**60))
     with pytest.raises(SettingsError, match="no device could take part: manifest: directions_seed"):
         other.server.prepare()
     other.close()
@@ -322,7 +322,7 @@ def test_settings_that_no_device_could_use_are_refused(world: World) -> None:
 
 @pytest.mark.parametrize("preset", ["coordinate", "hadamard", "strong"])
 def test_every_mechanism_is_served(make_world: MakeWorld, sqlite_url: str, preset: str) -> None:
-    world = make_world(sqlite_url, training=Training(preset=preset))
+    world = make_world(sqlite_url, training=Settings.preset(preset))
     signed = world.closed()
     chunk = chunk_of(sealed(world.reports(20), signed), signed)
     assert world.send("east", chunk) is True

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from sottovoce.errors import SettingsError
-from sottovoce.server import ServerSettings, Training
+from sottovoce.server import ServerSettings
 from sottovoce.server.template import server_toml
 from sottovoce.service import Listen
-from sottovoce.training import PRESETS, Settings
+from sottovoce.training import Settings, presets
 
 EXAMPLE = Path(__file__).parents[2] / "deploy" / "server.example.toml"
 DIGEST = hashlib.sha256(b"secret").hexdigest()
@@ -45,9 +45,9 @@ def test_the_example_explains_every_field() -> None:
     for field in fields(ServerSettings):
         name = field.name
         assert re.search(rf"^({name} = |\[{name}[].])", text, re.MULTILINE), name
-    for kind in (Training, Listen):
-        for field in fields(kind):
-            assert re.search(rf"^(# )?{field.name} = ", text, re.MULTILINE), field.name
+    listen = [field.name for field in fields(Listen)]
+    for name in ["preset", *Settings().as_dict(), *listen]:
+        assert re.search(rf"^(# )?{name} = ", text, re.MULTILINE), name
 
 
 def test_the_example_shows_the_defaults() -> None:
@@ -55,25 +55,23 @@ def test_the_example_shows_the_defaults() -> None:
     default = ServerSettings(settings.keys, settings.catalogue, settings.proxies)
     for name in ("epoch_seconds", "grace_seconds", "target_clients", "least_clients", "listen"):
         assert getattr(settings, name) == getattr(default, name)
-    assert settings.training.settings() == Settings()
+    assert settings.training == Settings()
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", presets())
 def test_commented_values_are_the_presets(tmp_path: Path, preset: str) -> None:
     text = server_toml(proxies={"east": DIGEST}, preset=preset)
     training = text[text.index("[training]") : text.index("# Where proxies")]
     uncommented = re.sub(r"(?m)^# (\w+ = )", r"\1", training)
     text = text.replace(training, uncommented)
     settings = read(tmp_path, text)
-    assert settings.training.settings() == PRESETS[preset]
-    assert settings.training.epsilon is not None
+    assert settings.training == Settings.preset(preset)
 
 
-def test_a_training_may_change_every_field_of_its_preset() -> None:
-    names = {field.name for field in fields(Settings)}
-    assert {field.name for field in fields(Training)} == names | {"preset"}
-    settings = Training("hadamard", epsilon=1.5, rotate=False).settings()
-    assert (settings.mechanism, settings.epsilon, settings.rotate) == ("hadamard", 1.5, False)
+def test_a_training_may_change_every_field_of_its_preset(tmp_path: Path) -> None:
+    text = changed('preset = "hadamard"').replace("# rotate = true", "rotate = false")
+    settings = read(tmp_path, text.replace("# epsilon = 2.5", "epsilon = 1")).training
+    assert settings == Settings.preset("hadamard", epsilon=1.0, rotate=False)
 
 
 def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
@@ -94,7 +92,11 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
         ("heartbeat = 0", "heartbeat must be a positive number"),
         ('database = "mysql://x/y"', "database must be sqlite or postgresql"),
         ('preset = "loud"', "no preset 'loud'"),
-        ("epsilon = -1.0", "epsilon"),
+        ("epsilon = -1.0", "training: epsilon must be a finite number above 0"),
+        ("epsilon = true", "training: epsilon must be a finite number"),
+        ("reports = 1.5", "training: reports must be a whole number of at least 1"),
+        ("loud = -1", "training: loud must be a whole number of at least 0"),
+        ("rotate = 1", "training: rotate must be true or false"),
         ('secret_sha256 = "abc"', "secret_sha256 must be 64"),
         ("port = 99999", "port must lie in"),
         ('[proxies.east] = "x"', "cannot be read as TOML"),

@@ -153,7 +153,7 @@ def test_a_read_only_database_counts_nothing(world: World) -> None:
     chunk = chunk_of(sealed(world.reports(10), signed), signed)
     frozen = world.another(database=read_only(world.settings.database))
     app = build_app(frozen.server, frozen.settings)
-    frozen.server._ready = world.server._learning()  # set up while it could still be written
+    frozen.server._ready = world.server._publisher()  # set up while it could still be written
     with pytest.raises(StoreError, match="read-only"):
         frozen.send("east", chunk)
     with pytest.raises(StoreError, match="read-only"):

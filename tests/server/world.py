@@ -20,8 +20,8 @@ from sottovoce.server import (
     Server,
     ServerSettings,
     Store,
-    Training,
 )
+from sottovoce.training import Settings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SECRETS = {"east": "the secret of east", "west": "the secret of west"}
 KEYS = Keys.generate()
 ITEMS = 20
-TRAINING = Training(preset="loudest", reports=5, epochs=3, factors=2)
+TRAINING = Settings.preset("loudest", reports=5, epochs=3, factors=2)
 
 
 def make_settings(folder: Path, url: str, **changes: Any) -> ServerSettings:

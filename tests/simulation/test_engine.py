@@ -1,7 +1,8 @@
 """What every engine must do: the reference's reports, bit for bit, however it shares out the work.
 
 All arithmetic has one order (see `sottovoce.model.factorization`), so equality here is exact: user
-vectors, reports, sums and the next item matrix. A further engine joins by adding its name.
+vectors, reports, sums and the next item matrix. Every engine of the registry is here; each test is
+given `make`, which refuses an engine that is not the one of its name.
 """
 
 from __future__ import annotations
@@ -15,14 +16,22 @@ from hypothesis import strategies as st
 from sottovoce.errors import NotFiniteError, SettingsError
 from sottovoce.mechanism import MECHANISMS, sum_signs
 from sottovoce.model import Histories, initial_items, user_vectors
-from sottovoce.simulation import ENGINES, build_engine
-from sottovoce.simulation.cpu.engine import CpuEngine
+from sottovoce.simulation import ENGINES, Engine, build_engine
+from sottovoce.simulation.engines import engine_options
 from sottovoce.simulation.words import report_words
 from sottovoce.training import Settings
 from tests.people import histories, random_people
 
 engines = pytest.mark.parametrize("engine", ENGINES)
 mechanisms = pytest.mark.parametrize("mechanism", MECHANISMS)
+
+
+def make(engine: str, h: Histories, plan: Settings, **options: int) -> Engine:
+    """The engine of that name, and no other in its place."""
+    built = build_engine(engine, h, plan, **options)
+    assert built.name == engine
+    assert type(built).__module__.startswith(f"{ENGINES[engine]}."), "this is another engine"
+    return built
 
 
 def reference(h: Histories, V: np.ndarray, plan: Settings, epoch: int) -> np.ndarray:
@@ -43,7 +52,7 @@ def test_reports_are_the_references(
     h = random_people(90, n_items, seed=n_items, most=120)
     plan = Settings.preset(mechanism, factors=factors, reports=reports, alpha=1.7, seed=11)
     V = initial_items(n_items, factors, 0.1, 3)
-    simulated = build_engine(engine, h, plan)
+    simulated = make(engine, h, plan)
     expected = reference(h, V, plan, epoch=4)
     assert np.array_equal(simulated.reports(V, 4), expected)
     collected = simulated.collect(V, 4)
@@ -61,7 +70,7 @@ def test_any_population_agrees(
 ) -> None:
     plan = Settings.preset(mechanism, factors=2, reports=6, epsilon=epsilon, seed=seed)
     V = initial_items(h.n_items, 2, 0.3, 1)
-    simulated = build_engine(engine, h, plan).reports(V, 0)
+    simulated = make(engine, h, plan).reports(V, 0)
     assert np.array_equal(simulated, reference(h, V, plan, 0))
 
 
@@ -72,7 +81,7 @@ def test_ties_are_settled_as_the_reference_does(engine: str, equal: float) -> No
     h = Histories.from_lists([[], [0], [0, 1, 2, 3], list(range(40)), [5, 9]], 40)
     plan = Settings.preset("loudest", factors=2, reports=200, regularization=0.1)
     V = np.full((40, 2), equal, np.float32)
-    simulated = build_engine(engine, h, plan).reports(V, 0)
+    simulated = make(engine, h, plan).reports(V, 0)
     assert np.array_equal(simulated, reference(h, V, plan, 0))
 
 
@@ -83,22 +92,48 @@ def test_user_vectors_are_the_references(engine: str, factors: int) -> None:
     plan = Settings(factors=factors, alpha=2.5)
     V = initial_items(90, factors, 0.2, 5)
     expected = user_vectors(V, h, alpha=2.5, regularization=plan.regularization)
-    assert np.array_equal(build_engine(engine, h, plan).user_vectors(V), expected)
+    assert np.array_equal(make(engine, h, plan).user_vectors(V), expected)
 
 
+@engines
 @mechanisms
-def test_threads_and_batches_change_nothing(mechanism: str) -> None:
+def test_shards_add_up_to_the_whole(engine: str, mechanism: str) -> None:
     h = random_people(300, 50, seed=9)
     plan = Settings.preset(mechanism, factors=3, reports=9)
     V = initial_items(50, 3, 0.2, 5)
-    whole = CpuEngine(h, plan, threads=1)
+    whole = make(engine, h, plan)
     expected, sums = whole.reports(V, 2), whole.collect(V, 2).sums
-    for threads in range(1, min(4, numba.config.NUMBA_NUM_THREADS) + 1):
-        assert np.array_equal(CpuEngine(h, plan, threads=threads).collect(V, 2).sums, sums)
     parts = [np.arange(0, 7), np.arange(7, 170), np.arange(170, 300)]
-    shards = [CpuEngine(h.take(part), plan, first_user=int(part[0])) for part in parts]
+    shards = [make(engine, h.take(part), plan, first_user=int(part[0])) for part in parts]
     assert np.array_equal(np.concatenate([s.reports(V, 2) for s in shards]), expected)
     assert np.array_equal(sum(s.collect(V, 2).sums for s in shards), sums)
+    for shard in shards:
+        shard.close()
+
+
+@pytest.mark.parametrize(
+    ("engine", "option", "values"), [("cpu", "threads", (1, 2)), ("reference", "batch", (1, 7))]
+)
+@mechanisms
+def test_options_change_no_report(
+    engine: str, option: str, values: tuple[int, ...], mechanism: str
+) -> None:
+    if option == "threads":
+        values = tuple(n for n in values if n <= numba.config.NUMBA_NUM_THREADS)
+    h = random_people(100, 50, seed=9)
+    plan = Settings.preset(mechanism, factors=3, reports=9)
+    V = initial_items(50, 3, 0.2, 5)
+    sums = make(engine, h, plan).collect(V, 2).sums
+    for value in values:
+        assert np.array_equal(make(engine, h, plan, **{option: value}).collect(V, 2).sums, sums)
+
+
+@engines
+def test_an_engine_is_closed_by_its_block(engine: str) -> None:
+    h = random_people(3, 5)
+    with make(engine, h, Settings()) as opened:
+        assert opened.collect(initial_items(5, 5, 0.1, 0), 0).n_reports == 300
+    opened.close()
 
 
 @engines
@@ -109,18 +144,29 @@ def test_a_broken_item_matrix_sends_nothing(engine: str, mechanism: str, bad: fl
     plan = Settings.preset(mechanism, factors=2, reports=30)
     V = initial_items(30, 2, 0.2, 5)
     V[4, 1] = bad
-    simulated = build_engine(engine, h, plan)
+    simulated = make(engine, h, plan)
     with pytest.raises(NotFiniteError), np.errstate(all="ignore"):
         simulated.collect(V, 0)
     with pytest.raises(NotFiniteError), np.errstate(all="ignore"):
         simulated.user_vectors(V)
 
 
-def test_engines_that_are_not_there_say_so() -> None:
+def test_engines_and_options_that_are_not_there_say_so() -> None:
     h = random_people(3, 5)
-    with pytest.raises(SettingsError, match="cuda engine is not built yet"):
-        build_engine("cuda", h, Settings())
-    with pytest.raises(SettingsError, match="no engine 'tpu'"):
+    with pytest.raises(SettingsError, match="no engine 'tpu'; there are cpu, reference"):
         build_engine("tpu", h, Settings())
     with pytest.raises(SettingsError, match="threads"):
         build_engine("cpu", h, Settings(), threads=10_000)
+    with pytest.raises(SettingsError, match="threads must be a whole number of at least 1"):
+        build_engine("cpu", h, Settings(), threads=0)
+    with pytest.raises(SettingsError, match="the reference engine has no option threads"):
+        build_engine("reference", h, Settings(), threads=1)
+    assert set(engine_options()) == set(ENGINES)
+
+
+def test_a_name_that_falls_back_to_another_engine_fails_this_suite(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(ENGINES, "cuda", ENGINES["cpu"])
+    with pytest.raises(AssertionError):
+        test_an_engine_is_closed_by_its_block("cuda")

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from sottovoce.errors import SettingsError
 from sottovoce.mechanism import Coordinate, Hadamard, Loudest
-from sottovoce.training import PRESETS, Settings
+from sottovoce.training import Settings, all_settings, presets
 
 
 def test_the_papers_preset() -> None:
@@ -45,12 +46,15 @@ def test_build(name: str, kind: type) -> None:
         {"learning_rate": 0.0},
         {"initial_scale": float("nan")},
         {"seed": -1},
-        {"loud": 5, "mechanism": "hadamard"},
+        {"own": {"loud": 5}, "mechanism": "hadamard"},
+        {"own": {"loud": -1}},
+        {"own": {"gamma": 1}},
         {"steps": True},
     ],
 )
 def test_a_setting_that_cannot_work_is_refused_by_name(change: dict[str, Any]) -> None:
-    with pytest.raises(SettingsError, match=next(iter(change))):
+    name = next(iter(change.get("own", change)))
+    with pytest.raises(SettingsError, match=name):
         Settings(**change)
 
 
@@ -59,9 +63,47 @@ def test_presets_refuse_unknown_names_and_keep_what_is_not_given() -> None:
         Settings.preset("loudest", gamma=1)
     with pytest.raises(SettingsError, match="there are paper"):
         Settings.preset("nothing")
-    assert Settings.preset("loudest", epsilon=None) == PRESETS["loudest"]
+    assert Settings.preset("loudest", epsilon=None) == Settings.preset("loudest")
 
 
-def test_settings_survive_json() -> None:
-    settings = Settings.preset("hadamard", seed=3)
-    assert Settings(**settings.as_dict()) == settings
+@pytest.mark.parametrize("preset", presets())
+def test_settings_survive_json(preset: str) -> None:
+    settings = Settings.preset(preset, seed=3)
+    assert Settings.from_dict(json.loads(json.dumps(settings.as_dict()))) == settings
+    assert Settings.from_table({"preset": preset, "seed": 3}) == settings
+
+
+def test_what_is_missing_or_unknown_in_json_is_refused() -> None:
+    whole = Settings().as_dict()
+    with pytest.raises(SettingsError, match="missing settings: alpha"):
+        Settings.from_dict({name: whole[name] for name in whole if name != "alpha"})
+    with pytest.raises(SettingsError, match="no such setting: beta"):
+        Settings.from_dict({**whole, "beta": 1})
+
+
+def test_a_mechanisms_own_settings_stand_beside_the_others() -> None:
+    settings = Settings.preset("loudest", loud=3)
+    assert settings.build(8).published()["loud"] == 3
+    assert settings.as_dict()["loud"] == 3
+    with pytest.raises(SettingsError, match=r"loud is not a setting of 'hadamard'.*'loudest'"):
+        Settings.preset("hadamard", loud=3)
+
+
+def test_another_mechanism_forgets_the_own_settings_of_the_first() -> None:
+    assert Settings.preset("loudest", loud=3).changed(mechanism="hadamard").own == {}
+    assert Settings.preset("loudest", loud=3).changed(epsilon=1.0).own == {"loud": 3}
+
+
+def test_whole_numbers_do_for_floats_and_nothing_else_does() -> None:
+    assert Settings(epsilon=5) == Settings(epsilon=5.0)
+    assert type(Settings(epsilon=5).epsilon) is float
+    with pytest.raises(SettingsError, match="epsilon must be a finite number above 0"):
+        Settings(epsilon=10**400)
+
+
+def test_every_setting_is_stated_with_its_help_text() -> None:
+    known = all_settings()
+    assert [*Settings().as_dict()] == [*known]
+    assert all(each.help for each in known.values())
+    assert known["loud"].help.startswith("loudest only: ")
+    assert "coordinate, hadamard, loudest" in known["mechanism"].help

@@ -30,7 +30,8 @@ from sottovoce.protocol import (
     public_key_of,
 )
 from sottovoce.proxy import HttpUpstream, Page, Proxy
-from sottovoce.server import InProcess, Server, Training
+from sottovoce.server import InProcess, Server
+from sottovoce.training import Settings
 from tests.proxy.world import settings as proxy_settings
 from tests.server.world import KEYS, SECRETS, make_settings
 from tests.web.front import Front, served
@@ -56,7 +57,7 @@ class System:
         self.rows = _histories(people, films)
         self.catalogue = _write_catalogue(folder, people, films)
         self.panel = _write_panel(folder, people, films, self.catalogue)
-        training = Training(preset="loudest", reports=reports, epochs=1000)
+        training = Settings.preset("loudest", reports=reports, epochs=1000)
         settings = make_settings(
             folder,
             f"sqlite:///{folder / 'server.sqlite'}",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
 from sottovoce.cli import output
+from sottovoce.cli.derived import training_options
 from sottovoce.data import load
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.audit import ALPHA, AttackPlan, AuditPlan, run_audit
@@ -27,13 +28,14 @@ if TYPE_CHECKING:
 QUICK_SAMPLES, QUICK_CLIENTS, QUICK_TRIALS, QUICK_EPOCHS = 100_000, 400, 800, 5
 
 
+@training_options(only=["epsilon", "reports", "epochs", "alpha"])
 def audit(
     *,
     mechanism: Annotated[
         list[str] | None,
         typer.Option(help=f"{', '.join(MECHANISMS)}; may be repeated. Default: all."),
     ] = None,
-    epsilon: Annotated[float, typer.Option(help="Budget of one report.")] = 2.5,
+    training: dict[str, Any],
     samples: Annotated[
         int, typer.Option(help="Reports of each audited person, from fresh entropy.")
     ] = 200_000,
@@ -46,9 +48,6 @@ def audit(
     clients: Annotated[
         int | None, typer.Option(help="Only so many people of it. Default: all.")
     ] = None,
-    reports: Annotated[int | None, typer.Option(help="k of the attacked training.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="T of the attacked training.")] = None,
-    alpha: Annotated[float | None, typer.Option(help="Its confidence 1 + alpha.")] = None,
     history: Annotated[
         bool,
         typer.Option("--history", help="Attack a whole history instead of one interaction."),
@@ -91,11 +90,8 @@ def audit(
         figure_class()
     plan = AuditPlan(
         mechanisms=tuple(mechanism) if mechanism else AuditPlan.mechanisms,
-        epsilon=epsilon,
         samples=samples,
-        reports=reports,
-        epochs=epochs,
-        alpha=alpha,
+        **training,
         attack=_attack_plan(trials, seed, history=history) if attack else None,
     )
     if quick:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path  # noqa: TC003 -- typer reads the annotations
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 
 from sottovoce.cli import output
 from sottovoce.cli.bench_live import live
+from sottovoce.cli.derived import training_options
 from sottovoce.data import load
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.bench import BenchPlan, BenchResult, run_bench
@@ -34,6 +35,7 @@ QUICK_USERS, QUICK_ROUNDS, QUICK_SAMPLE = 1000, 2, 20
 
 
 @app.callback()
+@training_options(only=["factors", "epsilon", "reports", "seed"])
 def bench(
     context: typer.Context,
     *,
@@ -43,9 +45,7 @@ def bench(
     min_interactions: Annotated[
         int, typer.Option(help="Leave out users and items with fewer.", min=0)
     ] = 0,
-    factors: Annotated[int, typer.Option(help="F, ours and ALS's.", min=1)] = 5,
-    epsilon: Annotated[float, typer.Option(help="Budget of one report.")] = 2.5,
-    reports: Annotated[int, typer.Option(help="k, reports of one person.", min=1)] = 100,
+    training: dict[str, Any],
     mechanism: Annotated[
         list[str] | None,
         typer.Option(help=f"{', '.join(MECHANISMS)}; may be repeated. Default: all."),
@@ -57,10 +57,9 @@ def bench(
     growth: Annotated[
         bool, typer.Option("--growth/--no-growth", help="Time smaller N and M, other k, too.")
     ] = True,
-    plain_users: Annotated[
-        int, typer.Option(help="Users that the plain loop really runs.", min=1)
+    reference_users: Annotated[
+        int, typer.Option(help="Users that the numpy reference really runs.", min=1)
     ] = 200,
-    seed: Annotated[int, typer.Option(help="Of V, reports, samples and subsets.", min=0)] = 0,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write every number to this file as well.")
     ] = None,
@@ -71,11 +70,11 @@ def bench(
         bool,
         typer.Option(
             "--quick",
-            help=f"{QUICK_USERS:,} users, {QUICK_ROUNDS} rounds, {QUICK_SAMPLE} plain users.",
+            help=f"{QUICK_USERS:,} users, {QUICK_ROUNDS} rounds, {QUICK_SAMPLE} reference users.",
         ),
     ] = False,
 ) -> None:
-    """Time one epoch of each mechanism against one ALS iteration and a plain numpy loop.
+    """Time one epoch of each mechanism against one ALS iteration and the numpy reference.
 
     Contenders take turns, in an order that rotates, after a warm-up; a ratio is taken within each
     round. Median and range over the rounds are shown. Seconds depend on the machine and on what
@@ -94,18 +93,15 @@ def bench(
     if plot:
         figure_class()
     plan = BenchPlan(
+        **training,
         mechanisms=tuple(mechanism) if mechanism else BenchPlan.mechanisms,
-        factors=factors,
-        epsilon=epsilon,
-        reports=reports,
         repeats=min(repeats, QUICK_ROUNDS) if quick else repeats,
         threads=threads,
         growth=growth,
-        plain_users=min(plain_users, QUICK_SAMPLE) if quick else plain_users,
-        seed=seed,
+        reference_users=min(reference_users, QUICK_SAMPLE) if quick else reference_users,
     )
     with output.messages.status(f"reading {escape(data)}") as status:
-        people = _people(data, min_interactions, seed, quick=quick)
+        people = _people(data, min_interactions, plan.seed, quick=quick)
         result = run_bench(people, plan, lambda what: status.update(escape(what)))
     show(result, output.results)
     if json_file:
@@ -130,8 +126,8 @@ def show(result: BenchResult, console: Console) -> None:
     console.print(
         "ALS: one iteration of implicit, users and items, "
         f"{result.als_solver}, OpenBLAS on one thread; setup not counted.\n"
-        f"Plain loop: one process, {min(plan.plain_users, data['users']):,} random users, "
-        "extrapolated to all.",
+        f"Reference: numpy, one process, {min(plan.reference_users, data['users']):,} users drawn "
+        "at random, extrapolated to all.",
         highlight=False,
     )
     console.print(_work(result))
@@ -154,13 +150,13 @@ def show(result: BenchResult, console: Console) -> None:
 
 def _ratios(result: BenchResult) -> Table:
     table = output.table(
-        "One epoch", "mechanism", "epoch / ALS iteration", "plain loop / epoch", "client-epochs / s"
+        "One epoch", "mechanism", "epoch / ALS iteration", "reference / epoch", "client-epochs / s"
     )
     for each in result.comparisons:
         table.add_row(
             each.mechanism,
             output.spread(each.epoch_over_als),
-            output.spread(each.plain_over_epoch),
+            output.spread(each.reference_over_epoch),
             output.spread(each.client_epochs_per_second),
         )
     return table

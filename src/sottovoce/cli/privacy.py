@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
 from sottovoce.cli import output
-from sottovoce.cli.simulate import MechanismOption  # noqa: TC001 - typer reads the annotations
-from sottovoce.errors import SettingsError
+from sottovoce.cli.derived import training_options
 from sottovoce.experiments.figures import save_figure
+from sottovoce.mechanism import MECHANISMS, mechanism_named
 from sottovoce.privacy import Account, Crowd, Reporting, account, central_epsilon, local_epsilon
 from sottovoce.privacy.account import DELTA
-from sottovoce.training import PRESETS
-from sottovoce.training.planning import Option, loud_fraction, options
+from sottovoce.training import DEFAULT, Settings, presets
+from sottovoce.training.planning import Option, options
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,17 +30,11 @@ class ViewOption(StrEnum):
     central = "central"
 
 
+@training_options(only=["mechanism", "epsilon", "reports", "epochs"])
 def privacy(
     *,
-    preset: Annotated[
-        str | None, typer.Option(help="paper (2.5, 100, 20) or strong (two reports in a lifetime).")
-    ] = None,
-    mechanism: Annotated[
-        MechanismOption | None, typer.Option(help="How people report; loudest.")
-    ] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Budget of one report; 2.5.")] = None,
-    reports: Annotated[int | None, typer.Option(help="k: reports in an epoch; 100.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="T; 20.")] = None,
+    preset: Annotated[str | None, typer.Option(help=f"{', '.join(presets())}.")] = None,
+    training: dict[str, Any],
     trainings: Annotated[int, typer.Option(help="Trainings in a lifetime.")] = 1,
     clients: Annotated[
         int | None, typer.Option(help="People who report in each epoch; else no central figure.")
@@ -72,20 +66,14 @@ def privacy(
       sottovoce privacy --target 1 --view central --clients 50000 --plot frontier.png
       sottovoce privacy --target 10 --view local --clients 50000
     """  # noqa: D301 - typer reads \b
+    mechanism = training.pop("mechanism", None)
     if target is not None:
         _plan(mechanism, target, view, clients, delta, json, plot)
         return
-    if preset is not None and preset not in PRESETS:
-        raise SettingsError(f"no preset {preset!r}; there are {', '.join(PRESETS)}")
-    base = PRESETS[preset or (mechanism.value if mechanism else "loudest")]
-    name = mechanism.value if mechanism else base.mechanism
-    eps = base.epsilon if epsilon is None else epsilon
-    event = Reporting(
-        eps,
-        base.reports if reports is None else reports,
-        base.epochs if epochs is None else epochs,
-        _fraction(name, eps),
-    )
+    settings = Settings.preset(preset or mechanism or DEFAULT, mechanism=mechanism, **training)
+    name, kind = settings.mechanism, mechanism_named(settings.mechanism)
+    fraction = kind.usual_fraction(settings.epsilon)
+    event = Reporting(settings.epsilon, settings.reports, settings.epochs, fraction)
     crowd = None if clients is None else Crowd(clients, colluding, seeded_directions, bundled)
     found = account(event, crowd, delta, trainings)
     _print(name, found)
@@ -95,11 +83,6 @@ def privacy(
         )
     if plot is not None:
         save_figure(plot, lambda figure: _draw_epochs(figure.subplots(), found))
-
-
-def _fraction(mechanism: str, epsilon: float) -> float:
-    Reporting(epsilon, 1, 1)  # refuses an epsilon for which there is no best fraction
-    return loud_fraction(mechanism, epsilon)
 
 
 def _print(mechanism: str, found: Account) -> None:
@@ -122,7 +105,7 @@ def _print(mechanism: str, found: Account) -> None:
 
 
 def _plan(
-    mechanism: MechanismOption | None,
+    mechanism: str | None,
     target: float,
     view: ViewOption,
     clients: int | None,
@@ -130,7 +113,8 @@ def _plan(
     json: Path | None,
     plot: Path | None,
 ) -> None:
-    names = [mechanism.value] if mechanism else ["hadamard", "loudest"]
+    comparable = [name for name, kind in MECHANISMS.items() if not kind.gain_is_bound]
+    names = [mechanism] if mechanism else comparable
     found = [o for name in names for o in options(name, target, view.value, clients, delta)]
     if not found:
         output.results.print(f"Not even one report fits a {view.value} epsilon of {target:g}.")

@@ -11,24 +11,17 @@ import typer
 from rich.table import Table
 
 from sottovoce.cli import output
+from sottovoce.cli.derived import engine_choice, training_options
 from sottovoce.data import Interactions, load, parse_columns
 from sottovoce.data.synthetic import SYNTHETIC
 from sottovoce.evaluation import CUTOFFS, Interval
 from sottovoce.experiments.figures import figure_class, save_figure
-from sottovoce.simulation import Run, SimulationPlan, check_engine
+from sottovoce.simulation import Run, SimulationPlan
 from sottovoce.simulation import simulate as run_simulation
-from sottovoce.training import Settings
+from sottovoce.training import DEFAULT, Settings
 
 DEFAULT_MINIMUM = 60
 """The paper's filter."""
-
-
-class MechanismOption(StrEnum):
-    """What `--mechanism` takes."""
-
-    coordinate = "coordinate"
-    hadamard = "hadamard"
-    loudest = "loudest"
 
 
 class SplitOption(StrEnum):
@@ -38,34 +31,14 @@ class SplitOption(StrEnum):
     latest = "latest"
 
 
+@training_options(without=["seed"])
+@engine_choice
 def simulate(
     *,
     data: Annotated[
         str, typer.Option(help="A name from `sottovoce data list`, or a path.")
     ] = SYNTHETIC,
-    mechanism: Annotated[
-        MechanismOption, typer.Option(help="How people report; `coordinate` is the paper's preset.")
-    ] = MechanismOption.loudest,
-    epsilon: Annotated[float | None, typer.Option(help="Budget of one report.")] = None,
-    reports: Annotated[int | None, typer.Option(help="k: a person's reports in an epoch.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="T.")] = None,
-    factors: Annotated[int | None, typer.Option(help="F.")] = None,
-    alpha: Annotated[
-        float | None, typer.Option(help="Confidence 1 + alpha in what is seen.")
-    ] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Step on the estimate.")] = None,
-    steps: Annotated[
-        int | None, typer.Option(help="Steps an epoch, over the same reports.")
-    ] = None,
-    regularization: Annotated[float | None, typer.Option(help="lambda.")] = None,
-    initial_scale: Annotated[float | None, typer.Option(help="Spread of the first V.")] = None,
-    head_start: Annotated[
-        float | None, typer.Option(help="First factor starts constant at this many scales; 0: no.")
-    ] = None,
-    rotate: Annotated[
-        bool | None, typer.Option(help="Turn the factors to a fresh basis every epoch.")
-    ] = None,
-    loud: Annotated[int | None, typer.Option(help="`loudest`: how many rows are loud.")] = None,
+    training: dict[str, Any],
     split: Annotated[
         SplitOption, typer.Option(help="Which item is left out.")
     ] = SplitOption.random,
@@ -85,8 +58,7 @@ def simulate(
     seeds: Annotated[
         int, typer.Option(min=1, help="So many runs, from --seed on: a mean and a 95% interval.")
     ] = 1,
-    engine: Annotated[str, typer.Option(help="cpu; cuda and ray are not built yet.")] = "cpu",
-    threads: Annotated[int | None, typer.Option(help="Of the cpu engine; all of them.")] = None,
+    engine: dict[str, Any],
     evaluate_every: Annotated[
         int, typer.Option(min=0, help="Epochs between evaluations; 0: only the last.")
     ] = 1,
@@ -106,26 +78,17 @@ def simulate(
       sottovoce simulate --data ml-20m --epsilon 5 --reports 1 --epochs 2 --factors 1 \
 --json run.json --plot curve.png
     """  # noqa: D301 - typer reads \b
-    check_engine(engine)
     if plot is not None:
         figure_class()
-    settings = Settings.preset(
-        mechanism.value,
-        epsilon=epsilon,
-        reports=reports,
-        epochs=epochs,
-        factors=factors,
-        alpha=alpha,
-        learning_rate=learning_rate,
-        steps=steps,
-        regularization=regularization,
-        initial_scale=initial_scale,
-        head_start=head_start,
-        rotate=rotate,
-        loud=loud,
-        seed=seed,
+    settings = Settings.preset(training.pop("mechanism", DEFAULT), **training, seed=seed)
+    plan = SimulationPlan(
+        settings,
+        split.value,
+        negatives,
+        engine=engine.pop("engine"),
+        engine_options=engine,
+        evaluate_every=evaluate_every,
     )
-    plan = SimulationPlan(settings, split.value, negatives, engine, threads, evaluate_every)
     chosen = _load(data, columns, min_interactions, users, items, seed)
     runs = [_one(chosen, plan, seed + offset, checkpoint) for offset in range(seeds)]
     _print(chosen, runs)

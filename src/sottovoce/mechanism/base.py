@@ -79,6 +79,8 @@ class Mechanism(ABC):
     """One line for people."""
     kernel: ClassVar[str]
     """The module, in an engine's folder `kernels`, that computes its reports fast."""
+    gain_is_bound: ClassVar[bool] = False
+    """Whether `gain` is only an upper bound, not to be compared with that of other mechanisms."""
     usual: ClassVar[Mapping[str, Any]] = {}
     """Where the preset of this name differs from the defaults of `sottovoce.training.Settings`."""
 

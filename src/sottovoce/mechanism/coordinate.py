@@ -50,6 +50,7 @@ class Coordinate(Mechanism):
     name: ClassVar[str] = "coordinate"
     about: ClassVar[str] = "the paper's: one clipped entry of the gradient, rounded to a sign"
     kernel: ClassVar[str] = "coordinate"
+    gain_is_bound: ClassVar[bool] = True
     # The paper's system: gamma 1e-3, 20 steps an epoch over the same reports, lambda 1e-6, F 5.
     usual: ClassVar[Mapping[str, Any]] = {
         "learning_rate": 1e-3,
@@ -77,7 +78,7 @@ class Coordinate(Mechanism):
 
     @classmethod
     def usual_gain(cls, epsilon: float) -> float:
-        """An upper bound, that of a rotated sign: clipping and sampling cost more by the data."""
+        """That of a rotated sign: what clipping and sampling cost more depends on the data."""
         return coin.sign_gain(epsilon)
 
     @cached_property

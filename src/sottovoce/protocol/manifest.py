@@ -153,7 +153,7 @@ def _checked(given: dict[str, Any]) -> dict[str, Any]:
         return strict.number(given[name], least=least, what=f"manifest: {name}")
 
     mechanism = given["mechanism"]
-    if mechanism not in MECHANISMS:
+    if not isinstance(mechanism, str) or mechanism not in MECHANISMS:
         raise ProtocolError(f"manifest: no mechanism {strict.shown(mechanism)}")
     key = given["public_key"]
     return {

@@ -49,7 +49,7 @@ class ServerSettings:
     """Who may hand in chunks, by name."""
     database: str = "sqlite:///server.sqlite"
     """SQLAlchemy's URL; SQLite or PostgreSQL."""
-    training: Settings = Settings.preset(DEFAULT)
+    training: Settings = field(default_factory=lambda: Settings.preset(DEFAULT))
     """What is trained: in the file the name of a preset, and what differs from it."""
     epoch_seconds: int = 86_400
     """How long devices may report in an epoch."""

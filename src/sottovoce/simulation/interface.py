@@ -54,7 +54,7 @@ class Engine(ABC):
     def user_vectors(self, V: NDArray[np.float32]) -> NDArray[np.float32]:
         """Every user's vector, N x F."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most engines have nothing to let go of
         """Let go of processes, memory on a card and the like; nothing by default."""
 
     def __enter__(self) -> Self:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +13,12 @@ from sottovoce.data import leave_one_out
 from sottovoce.errors import CheckpointError, SettingsError
 from sottovoce.evaluation import Candidates, rank_factors, sample_candidates, summary
 from sottovoce.privacy import Account, Crowd, account
-from sottovoce.simulation.engines import build_engine
+from sottovoce.simulation.engines import build_engine, engine_package
 from sottovoce.simulation.files import ModelFile, fingerprint, read_model, write_model
 from sottovoce.simulation.loop import Trained, begin, train
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -38,11 +38,13 @@ class SimulationPlan:
     negatives: int = 99
     """0 ranks the test item among the whole catalogue."""
     engine: str = "cpu"
-    threads: int | None = None
+    engine_options: Mapping[str, Any] = field(default_factory=dict)
+    """What the engine may be told: see `sottovoce.simulation.engines.engine_options`."""
     evaluate_every: int = 1
     """Epochs between two evaluations; the last is always evaluated. 0: only the last."""
 
     def __post_init__(self) -> None:
+        engine_package(self.engine)  # refuses one that is not there, before the data is read
         if self.evaluate_every < 0:
             raise SettingsError(f"evaluate_every must not be negative, got {self.evaluate_every}")
 
@@ -92,7 +94,7 @@ def simulate(
     for done in epochs:
         on_epoch(done)
     state, evaluating = start, 0.0
-    with build_engine(plan.engine, split.train, plan.settings, threads=plan.threads) as engine:
+    with build_engine(plan.engine, split.train, plan.settings, **plan.engine_options) as engine:
         ready = time.perf_counter()
         for state in train(plan.settings, engine, start):
             record: dict[str, Any] = {"epoch": state.epochs_done, "seconds": state.seconds}

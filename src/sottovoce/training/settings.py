@@ -1,4 +1,4 @@
-"""Everything that one training fixes, stated once: frozen, checked, the same words on every surface.
+"""Everything that one training fixes, stated once: frozen, checked, one name on every surface.
 
 The command line, the server's settings file and its template, `FederatedMF` and the files of a
 simulation read this statement (`all_settings`) or go through `Settings.preset`.
@@ -31,7 +31,7 @@ class Settings:
     reports: int = setting(
         100, "k: reports of one device in one epoch; an epoch costs k * epsilon", least=1
     )
-    epochs: int = setting(20, "T: epochs with reports", least=1)
+    epochs: int = setting(20, "T: epochs with reports; then the model is finished", least=1)
     factors: int = setting(5, "F: numbers for each item", least=1)
     alpha: float = setting(
         1.0, "confidence in a touched item is 1 + alpha, in any other 1", least=0
@@ -53,7 +53,7 @@ class Settings:
     rotate: bool = setting(default=True, help="turn the factors to a fresh basis after every epoch")
     seed: int = setting(
         0,
-        "of the first item matrix, the public directions and, in a simulation, all reports",
+        "public; of the first item matrix, the directions and, in a simulation, all reports",
         least=0,
     )
     own: Mapping[str, Any] = field(default_factory=dict, hash=False)

@@ -32,7 +32,7 @@ ERRORS = 6
 class AuditPlan:
     """What to audit."""
 
-    mechanisms: tuple[str, ...] = MECHANISMS
+    mechanisms: tuple[str, ...] = tuple(MECHANISMS)
     epsilon: float = 2.5
     samples: int = 200_000
     """Reports of each of two people, in each scene."""

@@ -11,7 +11,6 @@ from sottovoce.experiments.audit.bounds import Count, related, surprise, uneven
 from sottovoce.experiments.audit.clients import sample
 from sottovoce.experiments.audit.evidence import Evidence, Fact, Ratio, Surprise
 from sottovoce.experiments.audit.scenes import MANY, scenes
-from sottovoce.mechanism import Loudest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +44,7 @@ class Sample:
     second: Ints
     densities: NDArray[np.float32]
     columns: int
-    """How many directions are drawn without looking at the data: all, or `loudest`'s q."""
+    """How many directions are drawn without looking at the data: all, or only columns."""
 
     @property
     def size(self) -> int:
@@ -79,13 +78,12 @@ def draw(client: Client, scene: Scene, samples: int) -> Sample:
     """`samples` reports of each of the scene's two people."""
     mechanism = scene.settings.build(scene.n_items)
     calls, k = scene.calls(samples), scene.per_call
-    blind = mechanism.rotation.columns if isinstance(mechanism, Loudest) else None
     return Sample(
         scene,
         sample(client, scene.V, scene.first, calls, k),
         sample(client, scene.V, scene.second, calls, k),
         scene.densities(),
-        blind or mechanism.n_directions,
+        mechanism.blind_directions,
     )
 
 

@@ -73,6 +73,6 @@ def _scene(
     second: tuple[int, ...],
 ) -> Scene:
     items = (SCALE * np.asarray(V)).astype(np.float32)
-    # `loud` is a number for another catalogue: here the best one is taken.
-    own = replace(settings, factors=items.shape[1], loud=0)
+    # The mechanism's own settings are for another catalogue: here its defaults hold.
+    own = replace(settings, factors=items.shape[1], own={})
     return Scene(name, own, items, first, second)

@@ -1,4 +1,4 @@
-"""How fast is an epoch? Side by side with implicit's ALS and with a plain numpy loop."""
+"""How fast is an epoch? Side by side with implicit's ALS and with the numpy reference."""
 
 from sottovoce.experiments.bench.comparison import (
     BenchPlan,

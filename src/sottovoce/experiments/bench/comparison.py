@@ -9,12 +9,18 @@ import numpy as np
 
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.bench.als import ALS, als, als_solver, one_blas_thread
-from sottovoce.experiments.bench.epoch import TimedEpoch
+from sottovoce.experiments.bench.epoch import ReferenceEpoch, TimedEpoch
 from sottovoce.experiments.bench.growth import Growth, measure_growth
-from sottovoce.experiments.bench.plain import PlainLoop
-from sottovoce.experiments.bench.timing import Contender, Spread, peak_memory, ratio, take_turns
-from sottovoce.experiments.bench.work import Work, copy_bandwidth
+from sottovoce.experiments.bench.timing import (
+    Contender,
+    Spread,
+    copy_bandwidth,
+    peak_memory,
+    ratio,
+    take_turns,
+)
 from sottovoce.mechanism import MECHANISMS
+from sottovoce.simulation.cpu.work import Work, work_of
 from sottovoce.training import Settings
 
 if TYPE_CHECKING:
@@ -28,7 +34,7 @@ if TYPE_CHECKING:
 class BenchPlan:
     """What to time."""
 
-    mechanisms: tuple[str, ...] = MECHANISMS
+    mechanisms: tuple[str, ...] = tuple(MECHANISMS)
     factors: int = 5
     epsilon: float = 2.5
     reports: int = 100
@@ -37,8 +43,8 @@ class BenchPlan:
     threads: int | None = None
     """None: all cores."""
     growth: bool = True
-    plain_users: int = 200
-    """How many users the plain loop really runs."""
+    reference_users: int = 200
+    """How many users the numpy reference really runs."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -47,7 +53,7 @@ class BenchPlan:
             raise SettingsError(
                 f"mechanisms must be some of {', '.join(MECHANISMS)}; got {list(self.mechanisms)}"
             )
-        for name in ("repeats", "plain_users"):
+        for name in ("repeats", "reference_users"):
             if getattr(self, name) < 1:
                 raise SettingsError(f"{name} must be at least 1, got {getattr(self, name)}")
 
@@ -74,8 +80,8 @@ class Comparison:
     """Of an epoch, round by round."""
     epoch_over_als: Spread
     """One epoch over one ALS iteration."""
-    plain_over_epoch: Spread
-    """How much longer the plain loop would take."""
+    reference_over_epoch: Spread
+    """How much longer the numpy reference would take."""
     client_epochs_per_second: Spread
     work: Work
     operations_per_second: float
@@ -161,18 +167,18 @@ def _contenders(
     data: Interactions, plan: BenchPlan, epochs: Sequence[TimedEpoch], threads: int
 ) -> list[Contender]:
     histories = data.histories
-    size = min(plan.plain_users, histories.n_users)
+    size = min(plan.reference_users, histories.n_users)
     sample = np.sort(np.random.default_rng(plan.seed).permutation(histories.n_users)[:size])
     ours = [Contender(e.settings.mechanism, e.run) for e in epochs]
-    plain = [
-        Contender(_plain(e.settings.mechanism), PlainLoop(e, histories, sample).run) for e in epochs
+    references = [
+        Contender(_reference(e.settings.mechanism), ReferenceEpoch(e, sample).run) for e in epochs
     ]
     # Confidence changes nothing about time; ALS gets that of the last mechanism.
-    return [*ours, als(histories, epochs[-1].settings, threads), *plain]
+    return [*ours, als(histories, epochs[-1].settings, threads), *references]
 
 
-def _plain(mechanism: str) -> str:
-    return f"plain loop, {mechanism}"
+def _reference(mechanism: str) -> str:
+    return f"reference, {mechanism}"
 
 
 def _compare(
@@ -181,14 +187,14 @@ def _compare(
     seconds: Mapping[str, Sequence[float]],
     bandwidth: float,
 ) -> Comparison:
-    name, work = settings.mechanism, Work.of(data.histories, settings)
+    name, work = settings.mechanism, work_of(data.histories, settings)
     own = np.asarray(seconds[name])
     median = float(np.median(own))
     return Comparison(
         mechanism=name,
         seconds=own.tolist(),
         epoch_over_als=ratio(seconds, name, ALS),
-        plain_over_epoch=ratio(seconds, _plain(name), name),
+        reference_over_epoch=ratio(seconds, _reference(name), name),
         client_epochs_per_second=Spread.of(data.histories.n_users / own),
         work=work,
         operations_per_second=work.operations / median,

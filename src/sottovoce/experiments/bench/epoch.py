@@ -39,7 +39,29 @@ class TimedEpoch:
 
     def run(self) -> float:
         """Seconds of one epoch, without evaluation."""
+        return sum(self.parts(self.engine))
+
+    def parts(self, engine: Engine) -> tuple[float, float]:
+        """Seconds for the devices and for the server, with the devices of this engine."""
         began = time.perf_counter()
-        collected = self.engine.collect(self.V, 1)
+        collected = engine.collect(self.V, 1)
+        reported = time.perf_counter()
         next_items(self.V, collected.sums, collected.n_reports, 2, self.settings, self.mechanism)
-        return time.perf_counter() - began
+        return reported - began, time.perf_counter() - reported
+
+
+@dataclass(frozen=True, eq=False)
+class ReferenceEpoch:
+    """The same epoch by the numpy reference: of a few users, extrapolated to all."""
+
+    epoch: TimedEpoch
+    """What it is compared with: the same V, mechanism and settings."""
+    users: NDArray[np.int64]
+    """The sample."""
+
+    def run(self) -> float:
+        """Seconds of everybody's epoch: the devices' part grows with users, the server's not."""
+        everybody = self.epoch.engine.histories
+        with build_engine("reference", everybody.take(self.users), self.epoch.settings) as engine:
+            devices, server = self.epoch.parts(engine)
+        return devices * everybody.n_users / len(self.users) + server

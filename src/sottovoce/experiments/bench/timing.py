@@ -7,6 +7,7 @@ them once, in an order that rotates, and only times of the same round are divide
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -93,3 +94,15 @@ def peak_memory() -> int | None:
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return int(peak) if sys.platform == "darwin" else int(peak) * 1024
+
+
+def copy_bandwidth(megabytes: int = 256) -> float:
+    """Bytes that one thread moves in a second (read and written), copying a large array."""
+    source = np.ones(megabytes << 17, np.float64)
+    target = np.empty_like(source)
+    best = float("inf")
+    for _ in range(4):  # the first touches the pages
+        began = time.perf_counter()
+        np.copyto(target, source)
+        best = min(best, time.perf_counter() - began)
+    return 2 * source.nbytes / best

@@ -56,7 +56,7 @@ def _trained(cell: Cell, context: CellContext) -> dict[str, Any]:
         settings,
         cell.split,
         cell.negatives,
-        threads=context.threads,
+        engine_options={"threads": context.threads},
         evaluate_every=1 if cell.curve else 0,
     )
     run = simulate(

@@ -47,10 +47,14 @@ def plug_in(constants: type, scratch_of: Any, reports_of: Any) -> None:
     def reports(user, items, x, c, m, scratch, out):  # type: ignore[no-untyped-def]
         return reports_of(user, items, x, c, m, scratch, out)
 
-    # Without annotations: numba compares signatures to the letter.
-    overload(new_scratch)(lambda c, m, longest: scratch if _is(m, constants) else None)
+    # Lambdas, since numba compares signatures to the letter, annotations included.
+    overload(new_scratch)(
+        lambda c, m, longest: scratch if _is(m, constants) else None  # noqa: ARG005
+    )
     overload(fill_reports)(
-        lambda user, items, x, c, m, scratch, out: reports if _is(m, constants) else None
+        lambda user, items, x, c, m, scratch, out: (  # noqa: ARG005
+            reports if _is(m, constants) else None
+        )
     )
 
 

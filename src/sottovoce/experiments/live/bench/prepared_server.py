@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sottovoce.protocol import Catalogue, Chunk, Item, SignedManifest, seal_reports
-from sottovoce.server import InProcess, Keys, ProxyAccess, Server, ServerSettings, Store, Training
+from sottovoce.server import InProcess, Keys, ProxyAccess, Server, ServerSettings, Store
+from sottovoce.training import DEFAULT, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +53,7 @@ class PreparedServer:
             catalogue=folder / "catalogue.json",
             proxies={PROXY: ProxyAccess(sha256(b"bench").hexdigest())},
             database=_url(folder),
-            training=Training(reports=reports),
+            training=Settings.preset(DEFAULT, reports=reports),
             least_clients=1,
         )
         keys = Keys.generate()

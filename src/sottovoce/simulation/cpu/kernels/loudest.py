@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from sottovoce.model import Histories
     from sottovoce.simulation.preparation import EpochConstants
 
-    Float32, Int32 = NDArray[np.float32], NDArray[np.int32]
+    Float32 = NDArray[np.float32]
+    Int32 = NDArray[np.int32]
     Scratch = tuple[Float32, Float32, Int32, Int32, Float32, Float32]
 
 _ZERO = np.float32(0)

@@ -1,4 +1,4 @@
-"""Every rotated row of one user's residual: `Rotation.all_rows`, in the same order of operations."""
+"""Every rotated row of one user's residual: `Rotation.all_rows`, in the same order of sums."""
 
 from __future__ import annotations
 

@@ -1,0 +1,89 @@
+"""Options that are derived from a statement of settings, so that nothing is said twice."""
+
+from __future__ import annotations
+
+import inspect
+from enum import StrEnum
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sottovoce.mechanism import MECHANISMS
+from sottovoce.simulation.engines import ENGINES, engine_options
+from sottovoce.training import all_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from sottovoce.settings import Setting
+
+    Command = Callable[..., None]
+
+MechanismOption = StrEnum("MechanismOption", {name: name for name in MECHANISMS})  # type: ignore[misc]
+"""What `--mechanism` takes."""
+PRESET = "the preset's"
+"""What an option is when it is not given."""
+
+
+def training_options(
+    only: Iterable[str] = (), without: Iterable[str] = (), default: str = PRESET
+) -> Callable[[Command], Command]:
+    """Give a command the settings of a training; it gets those given, by name, as `training`."""
+    known = all_settings()
+    names = [name for name in only or known if name not in without]
+    return _options({name: _option(known[name], default) for name in names}, into="training")
+
+
+def engine_choice(command: Command) -> Command:
+    """Give a command `--engine` and what engines may be told; it gets these as `engine`."""
+    annotation = Annotated[str, typer.Option(help=f"{', '.join(ENGINES)}.")]
+    chosen = inspect.Parameter(
+        "engine", inspect.Parameter.KEYWORD_ONLY, default="cpu", annotation=annotation
+    )
+    options = {
+        name: _option(setting, f"{engine} engine: {setting.default or 'all'}")
+        for engine, settings in engine_options().items()
+        for name, setting in settings.items()
+    }
+    return _options({"engine": chosen, **options}, into="engine")(command)
+
+
+def _option(setting: Setting, default: str) -> inspect.Parameter:
+    help_text = f"{setting.help[0].upper()}{setting.help[1:]}."
+    kind: Any = MechanismOption if setting.name == "mechanism" else setting.kind
+    option = typer.Option(help=help_text, show_default=default)
+    return inspect.Parameter(
+        setting.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[kind | None, option],
+    )
+
+
+def _options(
+    parameters: Mapping[str, inspect.Parameter], into: str
+) -> Callable[[Command], Command]:
+    """Replace the parameter `into` by these; the command gets a dictionary of those given."""
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def called(**given: Any) -> None:
+            values = {name: given.pop(name, None) for name in parameters}
+            command(**given, **{into: {n: v for n, v in values.items() if v is not None}})
+
+        signature = inspect.signature(command, eval_str=True)
+        before, after = _around(list(signature.parameters.values()), into)
+        every = [*before, *parameters.values(), *after]
+        called.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]
+        called.__annotations__ = {each.name: each.annotation for each in every}
+        return called
+
+    return decorate
+
+
+def _around(
+    parameters: list[inspect.Parameter], name: str
+) -> tuple[list[inspect.Parameter], list[inspect.Parameter]]:
+    place = [each.name for each in parameters].index(name)
+    return parameters[:place], parameters[place + 1 :]

@@ -1,0 +1,62 @@
+"""How a setting is stated, checked and read back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from sottovoce.errors import SettingsError
+from sottovoce.settings import check, setting, stated
+
+
+@dataclass(frozen=True)
+class Kettle:
+    litres: float = setting(1.5, "what it holds", above=0, most=3)
+    cups: int = setting(4, "how many that is", least=1)
+    on: bool = setting(default=False, help="whether it boils")
+    colour: str = setting("red", "of the lid")
+    owner: int | None = setting(None, "number of its owner", least=0)
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+def test_fields_are_stated_in_order_with_kind_default_and_help() -> None:
+    found = stated(Kettle)
+    assert [(each.name, each.kind, each.default) for each in found.values()] == [
+        ("litres", float, 1.5), ("cups", int, 4), ("on", bool, False), ("colour", str, "red"),
+        ("owner", int, None),
+    ]  # fmt: skip
+    assert found["cups"].help == "how many that is"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("litres", 0, "litres must be a finite number above 0 and of at most 3, got 0"),
+        ("litres", 3.5, "of at most 3"),
+        ("litres", float("nan"), "litres must be a finite number"),
+        ("litres", float("inf"), "litres must be a finite number"),
+        ("litres", 10**400, "litres must be a finite number"),
+        ("litres", True, "litres must be a finite number"),
+        ("litres", "2", "litres must be a finite number"),
+        ("cups", 2.0, "cups must be a whole number of at least 1, got 2.0"),
+        ("cups", False, "cups must be a whole number"),
+        ("cups", 0, "at least 1"),
+        ("cups", None, "cups must be a whole number"),
+        ("on", 1, "on must be true or false"),
+        ("colour", 3, "colour must be a text"),
+        ("owner", -1, "owner must be a whole number of at least 0"),
+    ],
+)
+def test_what_is_not_as_stated_is_refused_by_name(name: str, value: Any, why: str) -> None:
+    with pytest.raises(SettingsError, match=why):
+        Kettle(**{name: value})
+
+
+def test_the_ends_are_allowed_and_whole_numbers_do_for_floats() -> None:
+    kettle = Kettle(litres=3, cups=1, owner=0)
+    assert (kettle.litres, type(kettle.litres)) == (3.0, float)
+    assert Kettle().owner is None
