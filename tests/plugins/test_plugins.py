@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from sottovoce.data import synthetic_people
-from sottovoce.experiments.audit import examine, judge, live_client
+from sottovoce.experiments.audit import Client, examine, judge, live_client
 from sottovoce.experiments.bench import BenchPlan, run_bench
 from sottovoce.mechanism import MECHANISMS
 from sottovoce.privacy import Crowd, account
