@@ -10,12 +10,19 @@ from rich.markup import escape
 
 from sottovoce.cli import output
 from sottovoce.cli.bench_live import live
+from sottovoce.cli.options import (  # noqa: TC001 - typer reads the annotations
+    DataSource,
+    Epsilon,
+    JsonFile,
+    Mechanisms,
+    MinInteractions,
+    Threads,
+)
 from sottovoce.data import load
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.bench import BenchPlan, BenchResult, run_bench
 from sottovoce.experiments.bench.picture import draw_growth
 from sottovoce.experiments.figures import figure_class
-from sottovoce.mechanism import MECHANISMS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,7 +32,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="bench",
-    help="How fast it is, as ratios.",
     invoke_without_command=True,
     add_completion=False,
 )
@@ -37,49 +43,44 @@ QUICK_USERS, QUICK_ROUNDS, QUICK_SAMPLE = 1000, 2, 20
 def bench(
     context: typer.Context,
     *,
-    data: Annotated[
-        str, typer.Option(help="A name from `sottovoce data list`, or a path.")
-    ] = "synthetic:N=4000,M=1000,seed=0",
-    min_interactions: Annotated[
-        int, typer.Option(help="Leave out users and items with fewer.", min=0)
-    ] = 0,
-    factors: Annotated[int, typer.Option(help="F, ours and ALS's.", min=1)] = 5,
-    epsilon: Annotated[float, typer.Option(help="Budget of one report.")] = 2.5,
-    reports: Annotated[int, typer.Option(help="k, reports of one person.", min=1)] = 100,
-    mechanism: Annotated[
-        list[str] | None,
-        typer.Option(help=f"{', '.join(MECHANISMS)}; may be repeated. Default: all."),
-    ] = None,
-    repeats: Annotated[int, typer.Option(help="Rounds: every contender runs once.", min=1)] = 5,
-    threads: Annotated[
-        int | None, typer.Option(help="Ours and ALS's. Default: all cores.", min=1)
-    ] = None,
+    data: DataSource = "synthetic:N=4000,M=1000,seed=0",
+    min_interactions: MinInteractions = 0,
+    factors: Annotated[int, typer.Option(help="F, of the epoch and of ALS.", min=1)] = 5,
+    epsilon: Epsilon = 2.5,
+    reports: Annotated[int, typer.Option(help="k: reports of one person.", min=1)] = 100,
+    mechanism: Mechanisms = None,
+    repeats: Annotated[
+        int, typer.Option(help="Number of rounds; each runs every contender once.", min=1)
+    ] = 5,
+    threads: Threads = None,
     growth: Annotated[
-        bool, typer.Option("--growth/--no-growth", help="Time smaller N and M, other k, too.")
+        bool,
+        typer.Option("--growth/--no-growth", help="Also time fewer users and items, and other k."),
     ] = True,
     plain_users: Annotated[
-        int, typer.Option(help="Users that the plain loop really runs.", min=1)
+        int, typer.Option(help="Users to run the plain loop on; it is extrapolated.", min=1)
     ] = 200,
-    seed: Annotated[int, typer.Option(help="Of V, reports, samples and subsets.", min=0)] = 0,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write every number to this file as well.")
-    ] = None,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the model, the reports and the subsets.", min=0)
+    ] = 0,
+    json_file: JsonFile = None,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw the growth curves to this PNG file.")
+        Path | None, typer.Option(help="Also draw the growth curves to this PNG file.")
     ] = None,
     quick: Annotated[
         bool,
         typer.Option(
             "--quick",
-            help=f"{QUICK_USERS:,} users, {QUICK_ROUNDS} rounds, {QUICK_SAMPLE} plain users.",
+            help=f"Take at most {QUICK_USERS:,} users, {QUICK_ROUNDS} rounds and {QUICK_SAMPLE} "
+            "users in the plain loop.",
         ),
     ] = False,
 ) -> None:
     """Time one epoch of each mechanism against one ALS iteration and a plain numpy loop.
 
-    Contenders take turns, in an order that rotates, after a warm-up; a ratio is taken within each
-    round. Median and range over the rounds are shown. Seconds depend on the machine and on what
-    else it does: the ratios are the result.
+    After a warm-up the contenders take turns, in an order that rotates. Times are divided within a
+    round, and the median and range of these ratios over all rounds are shown: seconds depend on the
+    machine and on what else it does, ratios hardly do.
 
     Example: sottovoce bench --quick
 

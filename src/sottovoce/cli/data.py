@@ -12,6 +12,10 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from rich.table import Table
 
 from sottovoce.cli import output
+from sottovoce.cli.options import (  # noqa: TC001 - typer reads the annotations
+    JsonFile,
+    MinInteractions,
+)
 from sottovoce.data import CATALOGUE, load, parse_columns
 from sottovoce.data.catalogue import BASE_URL, DataSet, archive_path, entry
 from sottovoce.data.fetch import Fetched
@@ -33,7 +37,7 @@ app = typer.Typer(
 
 @app.command("list")
 def list_() -> None:
-    """List the data sets that have a name.
+    """List the data sets that can be used by name.
 
     Example: sottovoce data list
     """
@@ -50,20 +54,20 @@ def list_() -> None:
 
 @app.command()
 def fetch(
-    name: Annotated[str, typer.Argument(help="A name from `sottovoce data list`.")],
+    name: Annotated[str, typer.Argument(help="Name from `sottovoce data list`.")],
     *,
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Accept the publisher's terms without a question.")
+        bool, typer.Option("--yes", "-y", help="Accept the publisher's terms; do not ask.")
     ] = False,
     cache: Annotated[
         Path | None,
-        typer.Option(help="Where to keep it; else $SOTTOVOCE_CACHE or the user's cache folder."),
+        typer.Option(
+            help="Folder to download to.", show_default="$SOTTOVOCE_CACHE or the user's cache"
+        ),
     ] = None,
-    mirror: Annotated[
-        str, typer.Option(help="The address under which the archives lie.")
-    ] = BASE_URL,
+    mirror: Annotated[str, typer.Option(help="URL of the folder with the archives.")] = BASE_URL,
 ) -> None:
-    """Download a data set into the cache. Run it again to go on after an interruption.
+    """Download a data set. After an interruption, run it again to resume.
 
     Example: sottovoce data fetch ml-20m --yes
     """
@@ -80,24 +84,23 @@ def fetch(
 
 @app.command()
 def info(
-    source: Annotated[str, typer.Argument(help="A name, or the path of a file or folder.")],
+    source: Annotated[str, typer.Argument(help="Name from `sottovoce data list`, or a path.")],
     *,
-    min_interactions: Annotated[
-        int, typer.Option(help="Leave out users and items with fewer.", min=0)
-    ] = 0,
+    min_interactions: MinInteractions = 0,
     rule: Annotated[
         Literal["stable", "once"],
-        typer.Option(help="Count again until nothing changes, or once on the data as given."),
+        typer.Option(help="Apply --min-interactions until nothing changes, or only once."),
     ] = "stable",
     columns: Annotated[
         str | None,
-        typer.Option(help="Which columns to read, e.g. user=who,item=what,rating=r,timestamp=t."),
+        typer.Option(
+            help="Columns to read, e.g. user=who,item=what,rating=r,timestamp=t.",
+            show_default="by their usual names",
+        ),
     ] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write the numbers to this file as well.")
-    ] = None,
+    json_file: JsonFile = None,
 ) -> None:
-    """Say what is in a data set.
+    """Describe a data set.
 
     Example: sottovoce data info ml-latest-small --min-interactions 20 --json info.json
     """

@@ -52,15 +52,15 @@ EPOCH_SECONDS = 20
 """At least, so that a visitor has a chance in each."""
 MOST = 0.9
 """Of the people: with fewer, an epoch was too short for this machine."""
-SLOW = "A larger --epoch-seconds gives them longer"
+SLOW = "Give them more time with a larger --epoch-seconds"
 
 
 @dataclass(frozen=True, eq=False)
 class DemoPlan:
-    """How large, and at what pace."""
+    """Who reports in the demo, and how long it takes."""
 
     histories: Histories
-    """Of everybody who reports."""
+    """What the invented people touched."""
     epochs: int
     epoch_seconds: int
     seed: int
@@ -81,13 +81,13 @@ class DemoPlan:
         return [self.histories[person].tolist() for person in range(self.people)]
 
     def with_enough_time(self) -> DemoPlan:
-        """With longer epochs, if this machine needs them."""
+        """The same with longer epochs, if this machine needs them."""
         settings = Settings.preset(PRESET, reports=REPORTS)
         needed = ceil(epoch_length(self.rows, self.histories.n_items, settings))
         return replace(self, epoch_seconds=max(self.epoch_seconds, needed))
 
     def configure(self, folder: Path, port: int) -> None:
-        """To the settings of both. Epochs end by the clock: so a visitor knows how long she has."""
+        """Write both settings. Epochs end by the clock, so visitors know how long they have."""
         server_port, least = free_port(port + 1), max(1, self.people // 2)
         set_values(
             server_toml(folder),
@@ -113,32 +113,48 @@ class DemoPlan:
 
 def demo(
     *,
-    people: Annotated[int, typer.Option(min=20, help="How many invented people report.")] = 3000,
-    films: Annotated[int, typer.Option(min=30, help="Over so many real films.")] = 1000,
-    epochs: Annotated[int, typer.Option(min=1, help="Until the model is finished.")] = EPOCHS,
+    people: Annotated[
+        int, typer.Option(min=20, help="Number of invented people who report.")
+    ] = 3000,
+    films: Annotated[
+        int, typer.Option(min=30, help="Number of real films in the catalogue.")
+    ] = 1000,
+    epochs: Annotated[
+        int, typer.Option(min=1, help="Number of epochs; then the model is finished.")
+    ] = EPOCHS,
     epoch_seconds: Annotated[
         int | None,
         typer.Option(
-            min=2, help=f"Length of each; {EPOCH_SECONDS}, or what all people need on this machine."
+            min=2,
+            help="Length of an epoch in seconds.",
+            show_default=f"{EPOCH_SECONDS}, or what this machine needs",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Another seed, other people.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the invented people.")] = 0,
     port: Annotated[
         int | None,
-        typer.Option(min=1, max=65_535, help=f"Of the page; {PORT}, or the next that is free."),
+        typer.Option(
+            min=1,
+            max=65_535,
+            help="Port of the page.",
+            show_default=f"{PORT}, or the next free one",
+        ),
     ] = None,
     folder: Annotated[
         Path | None,
-        typer.Option(help="Keep everything in this new folder; else in a temporary one."),
+        typer.Option(help="New folder to keep everything in.", show_default="a temporary folder"),
     ] = None,
     browser: Annotated[
-        bool, typer.Option("--browser/--no-browser", help="Open the page, if there is a screen.")
+        bool,
+        typer.Option(
+            "--browser/--no-browser", help="Open the page in a browser, if there is a screen."
+        ),
     ] = True,
 ) -> None:
-    """Run the whole system here, with a page to take part in, until Ctrl-C.
+    """Run the whole system on this machine, with a web page to take part in, until Ctrl-C.
 
-    A server, a proxy and thousands of invented people who report to it, live and at a visible pace.
-    The page recommends films on your own device and shows everything that leaves it.
+    Starts a server, a proxy and thousands of invented people who report to it. The page recommends
+    films on your own device and shows everything that leaves it.
 
     \b
     Examples:
@@ -180,7 +196,9 @@ def _port(wanted: int | None) -> int:
     if wanted is None:
         return free_port(PORT)
     if not is_free(wanted):
-        raise SettingsError(f"port {wanted} is taken: name another one with --port, or none")
+        raise SettingsError(
+            f"port {wanted} is taken: name another one with --port, or leave --port out"
+        )
     return wanted
 
 
@@ -240,7 +258,7 @@ def _print_start(address: str, plan: DemoPlan) -> None:
 def _print_epoch(point: CurvePoint, plan: DemoPlan) -> None:
     """One line for each epoch."""
     if not point.people:
-        typer.echo(f"epoch {point.epoch} was discarded: too few came in time. {SLOW}")
+        typer.echo(f"epoch {point.epoch} was discarded: too few people reported in time. {SLOW}")
         return
     left = (plan.epochs - point.learnt) * point.seconds / 60
     typer.echo(
@@ -248,6 +266,6 @@ def _print_epoch(point: CurvePoint, plan: DemoPlan) -> None:
         f"{point.quality:.3f} (popularity {point.popularity:.3f})  about {ceil(left)} min left"
     )
     if point.people < MOST * plan.people:
-        typer.echo(f"Not everybody came in time. {SLOW}")
+        typer.echo(f"Not everybody reported in time. {SLOW}")
     if point.finished:
         typer.echo("The model is finished. The page stays up until Ctrl-C.")
