@@ -129,7 +129,7 @@ def test_scores_lie_around_zero_as_far_apart_as_theory_says(
     assert abs(apart.mean() - distance.mean() / 2) < ERRORS * apart.std() / sqrt(60)
 
 
-# What she achieves
+# What the attacker achieves
 
 
 @pytest.mark.parametrize("question", ["interaction", "history"])
