@@ -244,6 +244,8 @@ def test_a_folder_of_somebody_else_is_left_alone(
     with pytest.raises(SettingsError, match="server is in there; name a new or an empty folder"):
         made(tmp_path, monkeypatch, "--data", DATA)
     assert [path.name for path in tmp_path.iterdir()] == ["server"]
+    with pytest.raises(SettingsError, match="cannot be set up"):
+        made(keys / "below", monkeypatch, "--data", DATA)
     assert keys.read_text() == "precious"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -223,21 +222,14 @@ def forget(
       sottovoce client forget --yes
     """  # noqa: D301 - typer reads \b
     with Client.open(_folder(folder)) as client:
-        if not yes:
-            _confirm()
+        question = "Delete all recorded items, the model and any unsent batch?"
+        output.confirm(question, "sottovoce client forget", yes=yes)
         client.forget()
     typer.echo("Deleted. The ledger was kept: what was spent stays spent.")
 
 
 def _folder(given: Path | None) -> Path:
     return Path(platformdirs.user_data_dir("sottovoce")) / "client" if given is None else given
-
-
-def _confirm() -> None:
-    if not sys.stdin.isatty():
-        raise SettingsError("nothing was deleted; confirm with: sottovoce client forget --yes")
-    if not typer.confirm("Delete all recorded items, the model and any unsent batch?", err=True):
-        raise SettingsError("nothing was deleted")
 
 
 def _key(text: str) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path  # noqa: TC003 -- typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -20,7 +19,6 @@ from sottovoce.data import CATALOGUE, load, parse_columns
 from sottovoce.data.catalogue import BASE_URL, DataSet, archive_path, entry
 from sottovoce.data.fetch import Fetched
 from sottovoce.data.fetch import fetch as fetch_archive
-from sottovoce.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,7 +74,8 @@ def fetch(
     if wanted.fetchable and not wanted.bundled and not archive_path(name, cache).exists():
         messages.print(f"{name}, about {wanted.megabytes:g} MB, from {mirror}", highlight=False)
         messages.print(f"Terms: {wanted.licence}", highlight=False)
-        _confirm(name, yes=yes)
+        command = f"sottovoce data fetch {name}"
+        output.confirm("Do you accept these terms?", command, yes=yes)
     fetched = _with_progress(wanted, cache, mirror, messages)
     messages.print(f"{name}: {fetched.verified}", highlight=False)
     typer.echo(fetched.path)
@@ -129,16 +128,6 @@ def _where(data_set: DataSet) -> str:
     return f"to fetch, {data_set.megabytes:g} MB"
 
 
-def _confirm(name: str, *, yes: bool) -> None:
-    """Nothing is downloaded before its terms are accepted."""
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise SettingsError(f"accept these terms with: sottovoce data fetch {name} --yes")
-    if not typer.confirm("Do you accept these terms?", err=True):
-        raise SettingsError("the terms were not accepted, so nothing was fetched")
-
-
 def _with_progress(wanted: DataSet, cache: Path | None, mirror: str, messages: Console) -> Fetched:
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
     with Progress(*columns, TransferSpeedColumn(), console=messages, transient=True) as bar:
@@ -147,7 +136,7 @@ def _with_progress(wanted: DataSet, cache: Path | None, mirror: str, messages: C
             wanted.name,
             cache,
             lambda done, total: bar.update(task, completed=done, total=total),
-            accept_licence=True,  # `_confirm` came first
+            accept_licence=True,  # confirmed before
             base_url=mirror,
         )
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 import webbrowser
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from math import ceil
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import httpx
@@ -31,6 +30,7 @@ from sottovoce.cli.system import (
 from sottovoce.client import HttpProxy
 from sottovoce.data import synthetic_people
 from sottovoce.errors import SettingsError
+from sottovoce.experiments.folders import new_folder
 from sottovoce.experiments.live.learning_curve import LearningCurve, follow
 from sottovoce.experiments.live.published import Published
 from sottovoce.experiments.live.reporters import Reporters, epoch_length
@@ -39,7 +39,7 @@ from sottovoce.protocol.panel import Panel
 from sottovoce.training import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from sottovoce.experiments.live.learning_curve import CurvePoint
     from sottovoce.model import Histories
@@ -164,7 +164,7 @@ def demo(
     """  # noqa: D301 - typer reads \b
     stop = StopSignal()
     port = _port(port)
-    with _demo_folder(folder) as place:
+    with new_folder(folder, "demo") as place:
         histories = synthetic_people(people, films, seed).histories
         plan = DemoPlan(histories, epochs, epoch_seconds or EPOCH_SECONDS, seed)
         if epoch_seconds is None:
@@ -200,24 +200,6 @@ def _port(wanted: int | None) -> int:
             f"port {wanted} is taken: name another one with --port, or leave --port out"
         )
     return wanted
-
-
-@contextmanager
-def _demo_folder(folder: Path | None) -> Iterator[Path]:
-    """A temporary one is gone afterwards; one that was asked for must be new."""
-    if folder is None:
-        try:
-            made = tempfile.TemporaryDirectory(prefix="sottovoce-demo-")
-        except OSError as error:
-            raise SettingsError(f"no temporary folder can be made: {error}") from error
-        with made as temporary:
-            yield Path(temporary)
-        return
-    if folder.exists() and not folder.is_dir():
-        raise SettingsError(f"{folder} is not a folder")
-    if folder.exists() and any(folder.iterdir()):
-        raise SettingsError(f"{folder} is not empty: the demo begins in a new folder")
-    yield folder
 
 
 def _run(folder: Path, plan: DemoPlan, stop: StopSignal, *, browser: bool) -> None:

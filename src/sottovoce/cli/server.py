@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import secrets
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -15,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from sottovoce.cli import output
 from sottovoce.cli.options import JsonFile  # noqa: TC001 - typer reads the annotations
 from sottovoce.errors import MissingExtraError, SettingsError
 from sottovoce.protocol import Catalogue, Item
@@ -144,8 +144,7 @@ def epoch(
         store.close()
     _print(epochs)
     if json_file is not None:
-        content = {"epochs": [_as_json(found) for found in epochs]}
-        json_file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        output.write_json(json_file, {"epochs": [_as_json(found) for found in epochs]})
 
 
 def _write(folder: Path, catalogue: Catalogue, text: str, given: dict[str, str]) -> Keys:

@@ -6,18 +6,16 @@ publishes, on the items that no device was told of.
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections import Counter
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import httpx
 
 from sottovoce.client import HttpProxy
 from sottovoce.errors import RefusedError, SettingsError
+from sottovoce.experiments.folders import new_folder
 from sottovoce.experiments.live.devices import ClientPool, NewClient
 from sottovoce.experiments.live.people import choose_people
 from sottovoce.experiments.live.published import Published
@@ -27,7 +25,7 @@ from sottovoce.simulation import build_engine
 from sottovoce.simulation.run import evaluate, evaluate_popularity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
 
     import numpy as np
     from numpy.typing import NDArray
@@ -156,7 +154,10 @@ def run_swarm(data: Interactions, plan: SwarmPlan, watch: SwarmProgress) -> Swar
         catalogue = published.catalogue(first)
         people = choose_people(data, catalogue, plan.clients, split=plan.split, seed=plan.seed)
         began = time.perf_counter()
-        with _folder(plan.keep) as folder, ClientPool(plan.proxy, plan.processes) as pool:
+        with (
+            new_folder(plan.keep, "swarm") as folder,
+            ClientPool(plan.proxy, plan.processes) as pool,
+        ):
             swarm = _Swarm(plan, published, people, pool, watch, first)
             swarm.make_clients(folder)
             made = time.perf_counter()
@@ -292,16 +293,3 @@ class _Swarm:
 def _beside(live: Round, simulated: list[dict[str, float]]) -> Round:
     noise = {name: Noise.of([run[name] for run in simulated]) for name in live.metrics}
     return Round(**{**vars(live), "simulated": noise})
-
-
-@contextmanager
-def _folder(keep: Path | None) -> Iterator[Path]:
-    """Removed at the end, unless it was asked for."""
-    if keep is None:
-        with tempfile.TemporaryDirectory(prefix="sottovoce-swarm-") as temporary:
-            yield Path(temporary)
-        return
-    if keep.exists() and any(keep.iterdir()):
-        raise SettingsError(f"{keep} is not empty: clients are begun in a folder of their own")
-    keep.mkdir(mode=0o700, parents=True, exist_ok=True)
-    yield keep
