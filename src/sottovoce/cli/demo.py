@@ -67,7 +67,7 @@ class DemoPlan:
 
     @property
     def data(self) -> str:
-        """Their name as a data set."""
+        """The name of the people as a data set."""
         return f"synthetic:N={self.people},M={self.histories.n_items},seed={self.seed}"
 
     @property

@@ -93,7 +93,7 @@ def confirm(question: str, command: str, *, yes: bool) -> None:
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Pretty, and all of it or nothing."""
+    """Write a JSON file, all of it or nothing."""
     write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
 
 

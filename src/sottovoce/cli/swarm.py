@@ -179,12 +179,12 @@ class SwarmBars:
         self._reports = 0
 
     def begin(self, what: str, total: int, reports_each: int = 0) -> None:
-        """A new bar."""
+        """Show a new bar."""
         self._reports = reports_each
         self._task = self._progress.add_task(what, total=total, rate="")
 
     def step(self, steps: int = 1) -> None:
-        """Further along."""
+        """Move the bar."""
         assert self._task is not None, "a bar is begun before it moves"
         self._progress.advance(self._task, steps)
         task = next(task for task in self._progress.tasks if task.id == self._task)
@@ -193,7 +193,7 @@ class SwarmBars:
             self._progress.update(self._task, rate=rate)
 
     def end(self) -> None:
-        """It stays as it is."""
+        """Stop the bar; it stays visible."""
         if self._task is not None:
             self._progress.stop_task(self._task)
 
@@ -259,7 +259,7 @@ def _table(result: SwarmResult) -> Table:
 
 
 def _not_sent(each: Round) -> str:
-    """What became of those who did not send."""
+    """The outcomes of clients that did not send."""
     others = [f"{number:,} {what}" for what, number in each.outcomes.items() if what != "sent"]
     return ", ".join(others)
 

@@ -152,7 +152,7 @@ class StartOptions:
         )
 
     def write(self, folder: Path) -> None:
-        """To the settings of both."""
+        """Write them to the settings of server and proxy."""
         set_values(
             server_toml(folder),
             {

@@ -43,21 +43,21 @@ LEAST_TIME = 30.0
 
 
 class SwarmProgress(Protocol):
-    """Is told what is going on."""
+    """Is told how far the swarm is."""
 
     def begin(self, what: str, total: int, reports_each: int = 0) -> None:
-        """So many steps follow, of so many reports each."""
+        """Begin a task of `total` steps, each of `reports_each` reports."""
 
     def step(self, steps: int = 1) -> None:
-        """So many are done."""
+        """Some steps are done."""
 
     def end(self) -> None:
-        """It is over."""
+        """The task is done."""
 
 
 @dataclass(frozen=True)
 class SwarmPlan:
-    """Whom to drive, against what."""
+    """Which clients to run, and against which proxy."""
 
     proxy: str
     """Its address."""
@@ -65,7 +65,7 @@ class SwarmPlan:
     """The server's verification key."""
     clients: int
     epochs: int
-    """To be applied by the server while the swarm watches."""
+    """Epochs to take part in."""
     processes: int
     seed: int = 0
     """Of who takes part, what is left out, and against what it is ranked; never of a report."""
@@ -87,7 +87,7 @@ class SwarmPlan:
 
 @dataclass(frozen=True)
 class Round:
-    """One epoch, as it was and as it would have been."""
+    """One epoch of the swarm, and the same epoch simulated."""
 
     epoch: int
     outcomes: dict[str, int]
@@ -119,14 +119,14 @@ class SwarmResult:
     popularity: dict[str, float]
     """The metrics of recommending what most have touched: a reader must see them."""
     spent: float
-    """The most that any client's ledger says."""
+    """The largest epsilon that any client's ledger shows."""
     problems: list[str]
-    """The first words of what went wrong, each once."""
+    """Every error message, once."""
     account: Account
     seconds: dict[str, float]
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The content for a JSON file."""
         return {
             "proxy": self.plan.proxy,
             "data": self.people.data.summary(),
@@ -184,7 +184,7 @@ def run_swarm(data: Interactions, plan: SwarmPlan, watch: SwarmProgress) -> Swar
 
 
 class _Swarm:
-    """The clients between two epochs."""
+    """The clients of one run, and what they came to."""
 
     def __init__(
         self,
@@ -228,7 +228,7 @@ class _Swarm:
             signed = self._one(signed)
 
     def _with_time_left(self, signed: SignedManifest) -> SignedManifest:
-        """Rather the next epoch than one that ends while clients are sending."""
+        """The next epoch, if this one would end while clients are sending."""
         manifest, now = signed.manifest, time.time()
         if manifest.closes - now < min(LEAST_TIME, (manifest.closes - manifest.opens) / 2):
             self._watch.begin(f"epoch {manifest.epoch} is nearly over", 1)
