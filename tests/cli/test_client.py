@@ -47,7 +47,7 @@ def device(tmp_path: Path) -> Iterator[Device]:
 def test_a_life_on_the_command_line(device: Device, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     assert str(device.folder) in device.init().stdout.replace("\n", "")
-    assert device("record", item(3), item(7), "unheard-of").stdout == "3 new\n"
+    assert device("record", item(3), item(7), "unheard-of").stdout == "New items: 3\n"
     synced = device("sync", "--json", str(out))
     assert "The batch of epoch 1 was sent." in synced.stdout
     assert json.loads(out.read_text())["outcome"] == "sent"
@@ -79,7 +79,7 @@ def test_status_for_people_and_machines(device: Device, tmp_path: Path) -> None:
 
 def test_another_limit(device: Device) -> None:
     device.init()
-    assert "may cost 40 from now on" in device("limit", "40").stdout
+    assert "is now epsilon 40" in device("limit", "40").stdout
     assert "of 40.0" in device("status").stdout
 
 
@@ -88,7 +88,7 @@ def test_a_csv_file(device: Device, tmp_path: Path) -> None:
     file = tmp_path / "watched.csv"
     file.write_text(f"movieId,when\n{item(1)},2020\n{item(2)},2021\n")
     result = device("record", "--csv", str(file), "--column", "movieId")
-    assert result.stdout == "2 new\n"
+    assert result.stdout == "New items: 2\n"
     assert isinstance(device("record", "--csv", str(file)).exception, DataError)
 
 

@@ -165,7 +165,7 @@ def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
     file.write_text("precious")
     assert "is not a folder" in refused("--folder", file)
     assert "is not empty" in refused("--folder", tmp_path)
-    assert "cannot be set up" in refused("--folder", file / "below")
+    assert "cannot be made" in refused("--folder", file / "below")
     assert file.read_text() == "precious"
 
 

@@ -31,10 +31,10 @@ def call(*arguments: object) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "say where the proxy is"),
-        (("--proxy", "http://127.0.0.1:1"), "say where the proxy is"),
-        (("--up", ".", "--key", KEY), "say where the proxy is"),
-        (("--proxy", "http://127.0.0.1:1", "--key", KEY), "whose histories"),
+        ((), "either --up FOLDER, or --proxy URL"),
+        (("--proxy", "http://127.0.0.1:1"), "either --up FOLDER, or --proxy URL"),
+        (("--up", ".", "--key", KEY), "either --up FOLDER, or --proxy URL"),
+        (("--proxy", "http://127.0.0.1:1", "--key", KEY), "name the data set"),
         (("--proxy", "http://127.0.0.1:1", "--key", "12"), "64 lower-case hexadecimal"),
         (("--up", "nowhere"), "nothing is there yet"),
         (

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from typer.testing import CliRunner
 
 from sottovoce.cli.app import app
 from sottovoce.errors import SettingsError
-from sottovoce.experiments.live.system_folder import LiveSystem, proxy_toml, server_toml, with_value
+from sottovoce.experiments.live.system_folder import LiveSystem, proxy_toml, server_toml, set_values
 from sottovoce.protocol.panel import Panel
 from sottovoce.proxy import ProxySettings
 from sottovoce.server import Keys, ServerSettings
@@ -243,12 +244,52 @@ def test_a_folder_of_somebody_else_is_left_alone(
     with pytest.raises(SettingsError, match="server is in there; name a new or an empty folder"):
         made(tmp_path, monkeypatch, "--data", DATA)
     assert [path.name for path in tmp_path.iterdir()] == ["server"]
+    with pytest.raises(SettingsError, match="cannot be set up"):
+        made(keys / "below", monkeypatch, "--data", DATA)
     assert keys.read_text() == "precious"
 
 
-def test_with_value_prefers_the_line_that_counts() -> None:
-    text = "# a = 1\na = 2\n[t]\n# b = 3\n"
-    assert with_value(text, "", "a", 5) == "# a = 1\na = 5\n[t]\n# b = 3\n"
-    assert with_value(text, "t", "b", "x") == '# a = 1\na = 2\n[t]\nb = "x"\n'
-    with pytest.raises(SettingsError, match="no line for b"):
-        with_value(text, "", "b", 1)
+SHOWN = """\
+# a = 1
+a = 2  # why a
+# text of t
+[t]
+# b = 3  # why b
+# c = 4
+
+# text of u
+[u]
+d = "x # y"
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "line", "new"),
+    [
+        (("", "a"), 5, "a = 2  # why a", "a = 5  # why a"),
+        (("t", "b"), 2.5, "# b = 3  # why b", "b = 2.5  # why b"),
+        (("t", "c"), 'a "name"', "# c = 4", 'c = "a \\"name\\""'),
+        (("u", "d"), False, 'd = "x # y"', "d = false"),
+        (("u", "e"), 6, 'd = "x # y"', 'd = "x # y"\ne = 6'),
+        (("new", "f"), 7, 'd = "x # y"', 'd = "x # y"\n\n[new]\nf = 7'),
+        (("u", "d"), None, "", ""),
+    ],
+)
+def test_values_are_set_in_their_place(
+    tmp_path: Path, place: tuple[str, str], value: object, line: str, new: str
+) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text(SHOWN)
+    set_values(path, {place: value})
+    assert path.read_text() == SHOWN.replace(f"\n{line}\n", f"\n{new}\n")
+    if value is not None:
+        content = tomllib.loads(path.read_text())
+        assert (content[place[0]] if place[0] else content)[place[1]] == value
+
+
+def test_what_is_not_toml_is_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text("a = \n")
+    with pytest.raises(SettingsError, match=r"settings\.toml: cannot be read as TOML"):
+        set_values(path, {("", "a"): 1})
+    assert path.read_text() == "a = \n"

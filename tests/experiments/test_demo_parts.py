@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from sottovoce.cli.server import items_of
-from sottovoce.data import synthetic_people
+from sottovoce.data import load, synthetic_people
 from sottovoce.errors import UnavailableError, UntrustedError
 from sottovoce.evaluation.panel import panel_quality
 from sottovoce.experiments.live.children import Child
@@ -159,8 +159,6 @@ def test_an_epoch_is_longer_for_more_people() -> None:
 
 
 def catalogue_of(source: str) -> Catalogue:
-    from sottovoce.data import load
-
     return Catalogue.of(items_of(load(source)))
 
 
@@ -187,12 +185,15 @@ TESTED = Panel(bytes(32), tuple(Panellist((n,), n + 1, tuple(range(20, 40))) for
 REPORTING = Histories.from_lists([[0, 1], [1, 2]], ITEMS)
 
 
+def curve_of(proxy: FakeProxy, time: Time) -> LearningCurve:
+    published = Published(proxy, proxy.world.verification_key)
+    return LearningCurve(published, TESTED, REPORTING, clock=time.clock)
+
+
 def test_the_curve_is_what_the_panel_says_of_each_epoch() -> None:
     world, time = World(), Time(OPENS + 1.5 * LENGTH)
     proxy = proxy_of(world)
-    curve = LearningCurve(
-        Published(proxy, world.verification_key), TESTED, REPORTING, clock=time.clock
-    )
+    curve = curve_of(proxy, time)
     assert curve.look() is None
     assert curve.look() is None
     same = world.manifest(1, **times(1)).model
@@ -222,9 +223,7 @@ def test_following_ends_when_told_and_survives_a_busy_proxy() -> None:
             raise UnavailableError("503")
 
     proxy.before = refuse
-    curve = LearningCurve(
-        Published(proxy, world.verification_key), TESTED, REPORTING, clock=time.clock
-    )
+    curve = curve_of(proxy, time)
     time.events = [
         (OPENS + 5, lambda: proxy.publish(world.signed(2, previous_reports=REPORTS, **times(2)))),
         finish_at(proxy, OPENS + 9, 3),
@@ -238,8 +237,7 @@ def test_following_ends_when_told_and_survives_a_busy_proxy() -> None:
 
 
 def test_following_ends_with_an_error_of_a_check() -> None:
-    world = World()
-    curve = LearningCurve(Published(FakeProxy(world), world.verification_key), TESTED, REPORTING)
+    curve = curve_of(FakeProxy(World()), Time())
 
     def fail() -> None:
         raise UnavailableError("the proxy ended by itself")

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from sottovoce.cli.app import app
+from sottovoce.cli import output
 from sottovoce.cli.bench_live import show
 from sottovoce.data import Interactions, synthetic_people
 from sottovoce.errors import DataError, SettingsError, UnavailableError, UntrustedError
@@ -46,9 +45,7 @@ def catalogue_of(*ids: str) -> Catalogue:
 
 def test_people_are_numbered_by_the_catalogue() -> None:
     data = Interactions.from_lists("tiny", [[0, 1, 2], [2], [1, 3]], n_items=4)
-    data = Interactions(
-        "tiny", data.histories, data.user_ids, data.item_ids, timestamps=np.arange(6) * 10
-    )
+    data = replace(data, timestamps=np.arange(6) * 10)
     found = on_catalogue(data, catalogue_of("9", "2", "1", "0"))
     assert [found.histories[user].tolist() for user in range(3)] == [[1, 2, 3], [1], [2]]
     assert found.timestamps is not None
@@ -99,11 +96,8 @@ def test_settings_come_back_from_a_manifest(tmp_path: Path, preset: str) -> None
     manifest = prepared.signed.manifest
     assert training_of(manifest, 3) == training_of(manifest, 3, Settings(reports=7))
     known = training_of(manifest, 3, Settings.preset(preset))
-    assert (known.reports, known.epochs, known.learning_rate) == (
-        7,
-        3,
-        Settings.preset(preset).learning_rate,
-    )
+    rate = Settings.preset(preset).learning_rate
+    assert (known.reports, known.epochs, known.learning_rate) == (7, 3, rate)
     assert known.build(30) == Settings(reports=7).build(30)
 
 
@@ -241,8 +235,6 @@ def test_everything_is_measured(measured: LiveBenchResult) -> None:
 def test_measurements_are_shown_and_written(
     measured: LiveBenchResult, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from sottovoce.cli import output
-
     show(measured, output.results)
     shown = capsys.readouterr().out
     assert "opening stubbed" in shown
@@ -296,9 +288,3 @@ def test_a_process_is_read_from_proc() -> None:
 def test_a_plan_that_measures_nothing_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(SettingsError):
         LiveBenchPlan(**changes)
-
-
-def test_the_command_is_there() -> None:
-    shown = CliRunner().invoke(app, ["bench", "live", "--help"])
-    assert shown.exit_code == 0
-    assert "sottovoce bench live --quick" in shown.stdout

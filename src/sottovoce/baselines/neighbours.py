@@ -1,6 +1,6 @@
 """DPLCF (Gao et al. 2020) as the paper describes it in section 5.2; without noise, plain item-kNN.
 
-Every person sends her whole 0/1 row through randomised response, epsilon for each item: M epsilon
+Every person sends their whole 0/1 row through randomised response, epsilon for each item: M epsilon
 for the person. The server estimates how many touched both of two items, with the bias of the
 randomisation removed, and from that the cosine similarity of the items. The device scores an item
 by its similarity to what the person truly touched.
@@ -110,7 +110,7 @@ class DPLCF:
         return self.scores_of(users, np.tile(everything, (len(users), 1)))
 
     def scores_of(self, users: NDArray[np.int64], items: NDArray[np.int32]) -> Float32:
-        """Of some items for each user: similarities to her own items, summed; -1 is no item."""
+        """Of some items for each user: similarities to their own items, summed; -1 is no item."""
         out = np.empty(items.shape, np.float32)
         with on_threads(checked_threads(self.threads)):
             sum_similarities(

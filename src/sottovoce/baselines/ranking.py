@@ -27,7 +27,7 @@ class SomeScorer(Protocol):
     """A score of a few items costs less than scores of all."""
 
     def scores_of(self, users: NDArray[np.int64], items: NDArray[np.int32]) -> NDArray[np.float32]:
-        """One row of scores for each user and her row of items; -1 is no item."""
+        """One row of scores for each user and their row of items; -1 is no item."""
 
 
 def rank(model: Scorer, candidates: Candidates) -> Ranks:

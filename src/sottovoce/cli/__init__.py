@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Run it; our own errors become one line and exit code 2."""
+    """Run the command line; our own errors become one line and exit code 2."""
     try:
         _app()()
     except SottovoceError as error:
@@ -21,7 +21,7 @@ def main() -> None:
 
 
 def _app() -> Callable[[], None]:
-    """The command line needs what a bare install does not bring; say so instead of a traceback."""
+    """The command line; a bare install lacks its packages and gets a message, not a traceback."""
     try:
         from sottovoce.cli.app import app
     except ImportError as error:

@@ -1,7 +1,7 @@
 """The commands, as data; the work is in the modules beside this one.
 
-Each is imported when it is asked for, and only then: a device that syncs, a proxy and a server each
-run with their own extra, and none waits for the simulator's compiler.
+Each module is imported only when its command is used: a client, a proxy and a server each run with
+their own extra, and none of them waits for the simulator's compiler.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from sottovoce.errors import MissingExtraError
 
 @dataclass(frozen=True)
 class LazyCommand:
-    """Where a command is, and which extra brings what it needs."""
+    """A command's module, and the extra that installs what it needs."""
 
     module: str
     extra: str
 
     def load(self, name: str) -> Any:
-        """The command; one that cannot run here says what would bring it."""
+        """The command; if a package is missing, one that says how to install it."""
         try:
             module = import_module(f"sottovoce.cli.{self.module}")
             found = getattr(module, "app", None) or getattr(module, name)
@@ -57,8 +57,8 @@ COMMANDS = {
     "bench": LazyCommand("bench", "all"),
     "data": LazyCommand("data", "sim"),
     "paper": LazyCommand("paper", "all"),
-    "up": LazyCommand("up", "all"),
-    "swarm": LazyCommand("swarm", "all"),
+    "up": LazyCommand("up", "sim,server"),
+    "swarm": LazyCommand("swarm", "sim,server"),
     "server": LazyCommand("server", "server"),
     "proxy": LazyCommand("proxy", "proxy"),
     "client": LazyCommand("client", "client,cli"),
@@ -66,14 +66,14 @@ COMMANDS = {
 
 
 class LazyGroup(TyperGroup):
-    """All of them, in this order."""
+    """The group of all commands; each is imported when it is used."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - click's signature
-        """Their names."""
+        """The names, in the order of `COMMANDS`."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - click's signature
-        """One of them, imported now."""
+        """Import one command; None if there is no such name."""
         return COMMANDS[cmd_name].load(cmd_name) if cmd_name in COMMANDS else None
 
 
@@ -96,7 +96,10 @@ def _show_version(value: bool) -> None:  # noqa: FBT001 - typer's signature
 def options(
     *,
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     """The recommender that never learns what you did."""

@@ -12,12 +12,16 @@ from rich.table import Table
 
 from sottovoce.cli import output
 from sottovoce.cli.derived import training_options
+from sottovoce.cli.options import (  # noqa: TC001 - typer reads the annotations
+    DataSource,
+    JsonFile,
+    Mechanisms,
+)
 from sottovoce.data import load
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.audit import ALPHA, AttackPlan, AuditPlan, run_audit
 from sottovoce.experiments.audit.picture import draw_attacks
 from sottovoce.experiments.figures import figure_class
-from sottovoce.mechanism import MECHANISMS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,50 +35,48 @@ QUICK_SAMPLES, QUICK_CLIENTS, QUICK_TRIALS, QUICK_EPOCHS = 100_000, 400, 800, 5
 @training_options(only=["epsilon", "reports", "epochs", "alpha"])
 def audit(
     *,
-    mechanism: Annotated[
-        list[str] | None,
-        typer.Option(help=f"{', '.join(MECHANISMS)}; may be repeated. Default: all."),
-    ] = None,
+    mechanism: Mechanisms = None,
     training: dict[str, Any],
     samples: Annotated[
-        int, typer.Option(help="Reports of each audited person, from fresh entropy.")
+        int, typer.Option(help="Reports to sample of each of the two people in a test case.")
     ] = 200_000,
     attack: Annotated[
-        bool, typer.Option("--attack/--no-attack", help="Attack one person's reports as well.")
+        bool, typer.Option("--attack/--no-attack", help="Also attack the reports of single people.")
     ] = True,
-    data: Annotated[
-        str, typer.Option(help="Whom to attack: a name from `sottovoce data list`, or a path.")
-    ] = "synthetic:N=1000,M=500,seed=0",
+    data: DataSource = "synthetic:N=1000,M=500,seed=0",
     clients: Annotated[
-        int | None, typer.Option(help="Only so many people of it. Default: all.")
+        int | None,
+        typer.Option(help="People of the data set who take part.", show_default="all"),
     ] = None,
     history: Annotated[
         bool,
-        typer.Option("--history", help="Attack a whole history instead of one interaction."),
+        typer.Option("--history", help="Guess a whole history instead of one interaction."),
     ] = False,
-    trials: Annotated[int, typer.Option(help="Attacks to try.")] = AttackPlan.trials,
+    trials: Annotated[int, typer.Option(help="Number of attacks.")] = AttackPlan.trials,
     seed: Annotated[
-        int, typer.Option(min=0, help="Of the attack's victims; never of the audited client.")
+        int,
+        typer.Option(min=0, help="Seed of the attack; the audited client is never seeded."),
     ] = 0,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write every number to this file as well.")
+    json_file: JsonFile = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Also draw the attack to this PNG file.")
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw the attack to this PNG file.")] = None,
     quick: Annotated[
         bool,
         typer.Option(
             "--quick",
-            help=f"At most {QUICK_SAMPLES:,} samples, {QUICK_CLIENTS} people, "
-            f"{QUICK_TRIALS} trials, {QUICK_EPOCHS} epochs.",
+            help=f"Take at most {QUICK_SAMPLES:,} samples, {QUICK_CLIENTS} people, "
+            f"{QUICK_TRIALS} trials and {QUICK_EPOCHS} epochs.",
         ),
     ] = False,
 ) -> None:
     """Audit the shipped client as a black box, then attack people's reports.
 
-    The audit counts reports and proves, with exact intervals, an epsilon that the client is at
-    least as bad as: it must not exceed the stated one, and come close to it. An honest
-    client is accused once in a million audits. The attacker knows everything but one interaction
-    of one person, and sees her reports linked to her, or shuffled among everybody's.
+    The audit counts reports and computes, with exact confidence intervals, a lower bound of the
+    client's true epsilon. The bound must not exceed the stated epsilon, and must come close to it.
+    An honest client fails once in a million audits. The attacker knows everything but one
+    interaction of one person, and sees that person's reports either linked to the person or
+    shuffled among everybody's.
 
     The exit code is 1 if any check fails.
 
@@ -120,8 +122,8 @@ def show(result: AuditResult) -> None:
         )
     word = "passed" if result.passed else "FAILED"
     output.results.print(
-        f"Audit {word}. All checks of the client together accuse an honest one with a chance of at "
-        f"most {ALPHA:g}; too few samples to see are no accusation.",
+        f"Audit {word}. An honest client fails any of these checks with a chance of at most "
+        f"{ALPHA:g}, but for `the audit can see`, which fails if there are too few samples.",
         highlight=False,
     )
 

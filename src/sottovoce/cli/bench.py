@@ -11,12 +11,18 @@ from rich.markup import escape
 from sottovoce.cli import output
 from sottovoce.cli.bench_live import live
 from sottovoce.cli.derived import training_options
+from sottovoce.cli.options import (  # noqa: TC001 - typer reads the annotations
+    DataSource,
+    JsonFile,
+    Mechanisms,
+    MinInteractions,
+    Threads,
+)
 from sottovoce.data import load
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.bench import BenchPlan, BenchResult, run_bench
 from sottovoce.experiments.bench.picture import draw_growth
 from sottovoce.experiments.figures import figure_class
-from sottovoce.mechanism import MECHANISMS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,7 +32,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="bench",
-    help="How fast it is, as ratios.",
     invoke_without_command=True,
     add_completion=False,
 )
@@ -39,46 +44,39 @@ QUICK_USERS, QUICK_ROUNDS, QUICK_SAMPLE = 1000, 2, 20
 def bench(
     context: typer.Context,
     *,
-    data: Annotated[
-        str, typer.Option(help="A name from `sottovoce data list`, or a path.")
-    ] = "synthetic:N=4000,M=1000,seed=0",
-    min_interactions: Annotated[
-        int, typer.Option(help="Leave out users and items with fewer.", min=0)
-    ] = 0,
+    data: DataSource = "synthetic:N=4000,M=1000,seed=0",
+    min_interactions: MinInteractions = 0,
     training: dict[str, Any],
-    mechanism: Annotated[
-        list[str] | None,
-        typer.Option(help=f"{', '.join(MECHANISMS)}; may be repeated. Default: all."),
-    ] = None,
-    repeats: Annotated[int, typer.Option(help="Rounds: every contender runs once.", min=1)] = 5,
-    threads: Annotated[
-        int | None, typer.Option(help="Ours and ALS's. Default: all cores.", min=1)
-    ] = None,
+    mechanism: Mechanisms = None,
+    repeats: Annotated[
+        int, typer.Option(help="Number of rounds; each runs every contender once.", min=1)
+    ] = 5,
+    threads: Threads = None,
     growth: Annotated[
-        bool, typer.Option("--growth/--no-growth", help="Time smaller N and M, other k, too.")
+        bool,
+        typer.Option("--growth/--no-growth", help="Also time fewer users and items, and other k."),
     ] = True,
     reference_users: Annotated[
-        int, typer.Option(help="Users that the numpy reference really runs.", min=1)
+        int, typer.Option(help="Users to run the numpy reference on; it is extrapolated.", min=1)
     ] = 200,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write every number to this file as well.")
-    ] = None,
+    json_file: JsonFile = None,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw the growth curves to this PNG file.")
+        Path | None, typer.Option(help="Also draw the growth curves to this PNG file.")
     ] = None,
     quick: Annotated[
         bool,
         typer.Option(
             "--quick",
-            help=f"{QUICK_USERS:,} users, {QUICK_ROUNDS} rounds, {QUICK_SAMPLE} reference users.",
+            help=f"Take at most {QUICK_USERS:,} users, {QUICK_ROUNDS} rounds and {QUICK_SAMPLE} "
+            "users in the reference.",
         ),
     ] = False,
 ) -> None:
     """Time one epoch of each mechanism against one ALS iteration and the numpy reference.
 
-    Contenders take turns, in an order that rotates, after a warm-up; a ratio is taken within each
-    round. Median and range over the rounds are shown. Seconds depend on the machine and on what
-    else it does: the ratios are the result.
+    After a warm-up the contenders take turns, in an order that rotates. Times are divided within a
+    round, and the median and range of these ratios over all rounds are shown: seconds depend on the
+    machine and on what else it does, ratios hardly do.
 
     Example: sottovoce bench --quick
 

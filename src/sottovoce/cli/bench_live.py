@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path  # noqa: TC003 -- typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
 from sottovoce.cli import output
+from sottovoce.cli.options import JsonFile  # noqa: TC001 - typer reads the annotations
 from sottovoce.experiments.live.bench.live_bench import (
     LiveBenchPlan,
     LiveBenchResult,
@@ -27,32 +27,35 @@ QUICK = LiveBenchPlan(repeats=2, chunk=5_000, batches=1_000)
 
 def live(
     *,
-    repeats: Annotated[int, typer.Option(help="Rounds.", min=1)] = LiveBenchPlan.repeats,
+    repeats: Annotated[int, typer.Option(help="Number of rounds.", min=1)] = LiveBenchPlan.repeats,
     processes: Annotated[
-        int, typer.Option(help="That open reports, beside 1; 0: all cores.", min=0)
+        int,
+        typer.Option(
+            help="Processes that open reports, measured beside a single one; 0: one for each core.",
+            min=0,
+        ),
     ] = 0,
     full: Annotated[
         bool,
         typer.Option(
-            "--full", help="Seal and open the server's million reports for real: minutes."
+            "--full", help="Really seal and open the server's million reports; takes minutes."
         ),
     ] = False,
     quick: Annotated[
         bool,
         typer.Option(
             "--quick",
-            help=f"{QUICK.repeats} rounds, chunks of {QUICK.chunk:,}, {QUICK.batches:,} batches.",
+            help=f"At most {QUICK.repeats} rounds, chunks of {QUICK.chunk:,} reports, "
+            f"{QUICK.batches:,} batches.",
         ),
     ] = False,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write every number to this file as well.")
-    ] = None,
+    json_file: JsonFile = None,
 ) -> None:
-    """Measure opening, the proxy's intake and the memory of both, on this machine alone.
+    """Measure how fast a server opens reports and a proxy takes batches, and their memory.
 
-    Opening: raw X25519, `Suite.decrypt` and the server's own work (open and count a chunk, SQLite
-    synced) take turns; each is shown as a part of the raw rate in the same round. Intake: a real
-    proxy process under load over loopback. Memory: an epoch of 10,000 batches, a million reports.
+    Opening: raw X25519, `Suite.decrypt` and all that the server does with a chunk take turns; each
+    is shown as a share of the raw rate in the same round. Intake: a real proxy process under load
+    over loopback. Memory: of both, over an epoch of 10,000 batches, a million reports.
 
     Example: sottovoce bench live --quick
 

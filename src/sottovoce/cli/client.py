@@ -1,8 +1,7 @@
-"""`sottovoce client`: a person's own side, on her own device."""
+"""`sottovoce client`: a person's own side, on their own device."""
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from sottovoce.cli import output
+from sottovoce.cli.options import JsonFile  # noqa: TC001 - typer reads the annotations
 from sottovoce.client import Client, HttpProxy
 from sottovoce.errors import SettingsError
 
@@ -22,34 +22,35 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="client",
-    help="Take part from this device, and get recommendations that are computed on it.",
+    help="Take part from this device; recommendations are computed on it.",
     no_args_is_help=True,
     add_completion=False,
 )
 
 Folder = Annotated[
     Path | None,
-    typer.Option(help="Where the client lives; else a folder among the user's own data."),
+    typer.Option(help="The client's folder.", show_default="in the user's data folder"),
 ]
-Json = Annotated[Path | None, typer.Option("--json", help="Write the result to this file as well.")]
 
 
 @app.command()
 def init(
     *,
-    proxy: Annotated[str, typer.Option(help="The proxy's address, https://HOST.")],
-    key: Annotated[str, typer.Option(help="The server's verification key, 64 hexadecimal digits.")],
+    proxy: Annotated[str, typer.Option(help="Address of the proxy: https://HOST.")],
+    key: Annotated[
+        str, typer.Option(help="Verification key of the server: 64 hexadecimal digits.")
+    ],
     limit: Annotated[
         float,
-        typer.Option(help="Epsilon that all reports of a lifetime may cost, locally, together."),
+        typer.Option(help="Epsilon that all reports together may ever cost (local)."),
     ],
     folder: Folder = None,
 ) -> None:
-    """Begin a client: whom to speak to, whom to believe, how much may ever be said.
+    """Set up a client: its proxy, the key it trusts, its lifetime limit.
 
-    The limit bounds what anybody can learn from all that ever leaves this device, even if proxy and
-    server join forces: the sum of the epsilons of all reports. At the limit reporting stops;
-    recommending goes on.
+    The limit is the sum of the epsilons of all reports. It bounds what anybody can learn from all
+    that ever leaves this device, even if proxy and server work together. At the limit the client
+    stops reporting; it still recommends.
 
     \b
     Example:
@@ -57,22 +58,24 @@ def init(
     """  # noqa: D301 - typer reads \b
     where = _folder(folder)
     Client.create(where, proxy_url=proxy, verification_key=_key(key), limit=limit).close()
-    typer.echo(f"A client was begun in {where}. Tell it what you like: sottovoce client record")
+    typer.echo(f"Client created in {where}. Record what you like with: sottovoce client record")
 
 
 @app.command()
 def record(
     items: Annotated[
-        list[str] | None, typer.Argument(help="Items, by their names in the catalogue.")
+        list[str] | None, typer.Argument(help="Ids of items in the catalogue.")
     ] = None,
     *,
     csv: Annotated[
-        Path | None, typer.Option(help="A CSV file with a column of items instead.")
+        Path | None, typer.Option(help="Read the ids from this CSV file instead.")
     ] = None,
-    column: Annotated[str, typer.Option(help="The column's name in the CSV file.")] = "item",
+    column: Annotated[
+        str, typer.Option(help="Column of the CSV file that holds the ids.")
+    ] = "item",
     folder: Folder = None,
 ) -> None:
-    """Remember what you touched. It stays on this device.
+    """Record items that you have used. They stay on this device.
 
     \b
     Examples:
@@ -80,25 +83,26 @@ def record(
       sottovoce client record --csv watched.csv --column movieId
     """  # noqa: D301 - typer reads \b
     if bool(items) == (csv is not None):
-        raise SettingsError("name items, or a file with --csv: one of the two")
+        raise SettingsError("give either items or --csv FILE")
     with Client.open(_folder(folder)) as client:
         new = client.record(items or []) if csv is None else client.record_csv(csv, column)
-    typer.echo(f"{new} new")
+    typer.echo(f"New items: {new}")
 
 
 @app.command()
 def sync(
     *,
     jitter: Annotated[
-        float, typer.Option(help="Wait a random time up to so many seconds before sending.", min=0)
+        float,
+        typer.Option(help="Wait a random time before sending, at most so many seconds.", min=0),
     ] = 0.0,
     accept_new_terms: Annotated[
-        bool, typer.Option("--accept-new-terms", help="Agree to what the server asks for now.")
+        bool, typer.Option("--accept-new-terms", help="Accept the terms that the server has now.")
     ] = False,
     folder: Folder = None,
-    json: Json = None,
+    json: JsonFile = None,
 ) -> None:
-    """Fetch the newest model and take part in its epoch, at most once. Repeat it at will.
+    """Fetch the newest model and report to its epoch, once; running it again does no harm.
 
     \b
     Examples:
@@ -117,12 +121,12 @@ def sync(
 
 @app.command()
 def recommend(
-    n: Annotated[int, typer.Option("--n", "-n", help="How many.", min=1)] = 10,
+    n: Annotated[int, typer.Option("--n", "-n", help="Number of recommendations.", min=1)] = 10,
     *,
     folder: Folder = None,
-    json: Json = None,
+    json: JsonFile = None,
 ) -> None:
-    """Recommend what you have not touched yet; computed here, nobody is asked.
+    """Recommend items that are new to you; computed on this device, without the network.
 
     \b
     Example:
@@ -140,8 +144,8 @@ def recommend(
 
 
 @app.command()
-def status(*, folder: Folder = None, json: Json = None) -> None:
-    """Say where this client stands: what it knows, what it has spent, what it agreed to.
+def status(*, folder: Folder = None, json: JsonFile = None) -> None:
+    """Show what this client knows, what it has spent and which terms it accepted.
 
     \b
     Example:
@@ -159,7 +163,7 @@ def status(*, folder: Folder = None, json: Json = None) -> None:
 
 @app.command()
 def pause(*, folder: Folder = None) -> None:
-    """Stop reporting: nothing leaves until `resume`. Recommending goes on.
+    """Stop reporting until `resume`. Recommending still works.
 
     \b
     Example:
@@ -172,7 +176,7 @@ def pause(*, folder: Folder = None) -> None:
 
 @app.command()
 def resume(*, folder: Folder = None) -> None:
-    """Go on reporting with the next sync.
+    """Report again, from the next sync on.
 
     \b
     Example:
@@ -180,16 +184,18 @@ def resume(*, folder: Folder = None) -> None:
     """  # noqa: D301 - typer reads \b
     with Client.open(_folder(folder)) as client:
         client.pause(on=False)
-    typer.echo("Reporting goes on with the next sync.")
+    typer.echo("Resumed: the next sync reports again.")
 
 
 @app.command()
 def limit(
-    epsilon: Annotated[float, typer.Argument(help="Of a lifetime, locally, in all.")],
+    epsilon: Annotated[
+        float, typer.Argument(help="Epsilon that all reports together may ever cost (local).")
+    ],
     *,
     folder: Folder = None,
 ) -> None:
-    """Set another lifetime limit; what was spent stays spent, and the change is on the record.
+    """Change the lifetime limit. What was spent stays spent; the ledger records the change.
 
     \b
     Example:
@@ -197,40 +203,33 @@ def limit(
     """  # noqa: D301 - typer reads \b
     with Client.open(_folder(folder)) as client:
         client.set_limit(epsilon)
-    typer.echo(f"All reports of a lifetime together may cost {epsilon:g} from now on.")
+    typer.echo(f"The lifetime limit is now epsilon {epsilon:g}.")
 
 
 @app.command()
 def forget(
     *,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without a question.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     folder: Folder = None,
 ) -> None:
-    """Delete what you touched, the model, and any batch on its way; the ledger stays.
+    """Delete recorded items, the model and any unsent batch. The ledger stays.
 
-    What was spent stays spent: reports that left cannot be called back, so the record of them must
-    not be lost. It holds no item. Remove the folder to be rid of that too.
+    Reports that were sent cannot be taken back, so the record of their cost is kept. It names no
+    item. To delete it too, remove the client's folder.
 
     \b
     Example:
       sottovoce client forget --yes
     """  # noqa: D301 - typer reads \b
     with Client.open(_folder(folder)) as client:
-        if not yes:
-            _confirm()
+        question = "Delete all recorded items, the model and any unsent batch?"
+        output.confirm(question, "sottovoce client forget", yes=yes)
         client.forget()
-    typer.echo("Forgotten. The ledger was kept: what was spent stays spent.")
+    typer.echo("Deleted. The ledger was kept: what was spent stays spent.")
 
 
 def _folder(given: Path | None) -> Path:
     return Path(platformdirs.user_data_dir("sottovoce")) / "client" if given is None else given
-
-
-def _confirm() -> None:
-    if not sys.stdin.isatty():
-        raise SettingsError("nothing was deleted; to delete, say: sottovoce client forget --yes")
-    if not typer.confirm("Delete everything that this client knows?", err=True):
-        raise SettingsError("nothing was deleted")
 
 
 def _key(text: str) -> bytes:
@@ -239,7 +238,7 @@ def _key(text: str) -> bytes:
     except ValueError:
         key = b""
     if len(key) != 32:
-        raise SettingsError(f"a verification key is 64 hexadecimal digits, not {text!r:.80}")
+        raise SettingsError(f"a verification key has 64 hexadecimal digits, not {text!r:.80}")
     return key
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path  # noqa: TC003 -- typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,11 +11,14 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from rich.table import Table
 
 from sottovoce.cli import output
+from sottovoce.cli.options import (  # noqa: TC001 - typer reads the annotations
+    JsonFile,
+    MinInteractions,
+)
 from sottovoce.data import CATALOGUE, load, parse_columns
 from sottovoce.data.catalogue import BASE_URL, DataSet, archive_path, entry
 from sottovoce.data.fetch import Fetched
 from sottovoce.data.fetch import fetch as fetch_archive
-from sottovoce.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +35,7 @@ app = typer.Typer(
 
 @app.command("list")
 def list_() -> None:
-    """List the data sets that have a name.
+    """List the data sets that can be used by name.
 
     Example: sottovoce data list
     """
@@ -50,20 +52,20 @@ def list_() -> None:
 
 @app.command()
 def fetch(
-    name: Annotated[str, typer.Argument(help="A name from `sottovoce data list`.")],
+    name: Annotated[str, typer.Argument(help="Name from `sottovoce data list`.")],
     *,
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Accept the publisher's terms without a question.")
+        bool, typer.Option("--yes", "-y", help="Accept the publisher's terms; do not ask.")
     ] = False,
     cache: Annotated[
         Path | None,
-        typer.Option(help="Where to keep it; else $SOTTOVOCE_CACHE or the user's cache folder."),
+        typer.Option(
+            help="Folder to download to.", show_default="$SOTTOVOCE_CACHE or the user's cache"
+        ),
     ] = None,
-    mirror: Annotated[
-        str, typer.Option(help="The address under which the archives lie.")
-    ] = BASE_URL,
+    mirror: Annotated[str, typer.Option(help="URL of the folder with the archives.")] = BASE_URL,
 ) -> None:
-    """Download a data set into the cache. Run it again to go on after an interruption.
+    """Download a data set. After an interruption, run it again to resume.
 
     Example: sottovoce data fetch ml-20m --yes
     """
@@ -72,7 +74,8 @@ def fetch(
     if wanted.fetchable and not wanted.bundled and not archive_path(name, cache).exists():
         messages.print(f"{name}, about {wanted.megabytes:g} MB, from {mirror}", highlight=False)
         messages.print(f"Terms: {wanted.licence}", highlight=False)
-        _confirm(name, yes=yes)
+        command = f"sottovoce data fetch {name}"
+        output.confirm("Do you accept these terms?", command, yes=yes)
     fetched = _with_progress(wanted, cache, mirror, messages)
     messages.print(f"{name}: {fetched.verified}", highlight=False)
     typer.echo(fetched.path)
@@ -80,24 +83,23 @@ def fetch(
 
 @app.command()
 def info(
-    source: Annotated[str, typer.Argument(help="A name, or the path of a file or folder.")],
+    source: Annotated[str, typer.Argument(help="Name from `sottovoce data list`, or a path.")],
     *,
-    min_interactions: Annotated[
-        int, typer.Option(help="Leave out users and items with fewer.", min=0)
-    ] = 0,
+    min_interactions: MinInteractions = 0,
     rule: Annotated[
         Literal["stable", "once"],
-        typer.Option(help="Count again until nothing changes, or once on the data as given."),
+        typer.Option(help="Apply --min-interactions until nothing changes, or only once."),
     ] = "stable",
     columns: Annotated[
         str | None,
-        typer.Option(help="Which columns to read, e.g. user=who,item=what,rating=r,timestamp=t."),
+        typer.Option(
+            help="Columns to read, e.g. user=who,item=what,rating=r,timestamp=t.",
+            show_default="by their usual names",
+        ),
     ] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write the numbers to this file as well.")
-    ] = None,
+    json_file: JsonFile = None,
 ) -> None:
-    """Say what is in a data set.
+    """Describe a data set.
 
     Example: sottovoce data info ml-latest-small --min-interactions 20 --json info.json
     """
@@ -126,16 +128,6 @@ def _where(data_set: DataSet) -> str:
     return f"to fetch, {data_set.megabytes:g} MB"
 
 
-def _confirm(name: str, *, yes: bool) -> None:
-    """Nothing is downloaded before its terms are accepted."""
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise SettingsError(f"accept these terms with: sottovoce data fetch {name} --yes")
-    if not typer.confirm("Do you accept these terms?", err=True):
-        raise SettingsError("the terms were not accepted, so nothing was fetched")
-
-
 def _with_progress(wanted: DataSet, cache: Path | None, mirror: str, messages: Console) -> Fetched:
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
     with Progress(*columns, TransferSpeedColumn(), console=messages, transient=True) as bar:
@@ -144,7 +136,7 @@ def _with_progress(wanted: DataSet, cache: Path | None, mirror: str, messages: C
             wanted.name,
             cache,
             lambda done, total: bar.update(task, completed=done, total=total),
-            accept_licence=True,  # `_confirm` came first
+            accept_licence=True,  # confirmed before
             base_url=mirror,
         )
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 import webbrowser
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from math import ceil
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import httpx
@@ -31,6 +30,7 @@ from sottovoce.cli.system import (
 from sottovoce.client import HttpProxy
 from sottovoce.data import synthetic_people
 from sottovoce.errors import SettingsError
+from sottovoce.experiments.folders import new_folder
 from sottovoce.experiments.live.learning_curve import LearningCurve, follow
 from sottovoce.experiments.live.published import Published
 from sottovoce.experiments.live.reporters import Reporters, epoch_length
@@ -39,7 +39,7 @@ from sottovoce.protocol.panel import Panel
 from sottovoce.training import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from sottovoce.experiments.live.learning_curve import CurvePoint
     from sottovoce.model import Histories
@@ -52,22 +52,22 @@ EPOCH_SECONDS = 20
 """At least, so that a visitor has a chance in each."""
 MOST = 0.9
 """Of the people: with fewer, an epoch was too short for this machine."""
-SLOW = "A larger --epoch-seconds gives them longer"
+SLOW = "Give them more time with a larger --epoch-seconds"
 
 
 @dataclass(frozen=True, eq=False)
 class DemoPlan:
-    """How large, and at what pace."""
+    """Who reports in the demo, and how long it takes."""
 
     histories: Histories
-    """Of everybody who reports."""
+    """What the invented people touched."""
     epochs: int
     epoch_seconds: int
     seed: int
 
     @property
     def data(self) -> str:
-        """Their name as a data set."""
+        """The name of the people as a data set."""
         return f"synthetic:N={self.people},M={self.histories.n_items},seed={self.seed}"
 
     @property
@@ -81,13 +81,13 @@ class DemoPlan:
         return [self.histories[person].tolist() for person in range(self.people)]
 
     def with_enough_time(self) -> DemoPlan:
-        """With longer epochs, if this machine needs them."""
+        """The same with longer epochs, if this machine needs them."""
         settings = Settings.preset(PRESET, reports=REPORTS)
         needed = ceil(epoch_length(self.rows, self.histories.n_items, settings))
         return replace(self, epoch_seconds=max(self.epoch_seconds, needed))
 
     def configure(self, folder: Path, port: int) -> None:
-        """To the settings of both. Epochs end by the clock: so a visitor knows how long she has."""
+        """Write both settings. Epochs end by the clock, so visitors know how long they have."""
         server_port, least = free_port(port + 1), max(1, self.people // 2)
         set_values(
             server_toml(folder),
@@ -113,32 +113,48 @@ class DemoPlan:
 
 def demo(
     *,
-    people: Annotated[int, typer.Option(min=20, help="How many invented people report.")] = 3000,
-    films: Annotated[int, typer.Option(min=30, help="Over so many real films.")] = 1000,
-    epochs: Annotated[int, typer.Option(min=1, help="Until the model is finished.")] = EPOCHS,
+    people: Annotated[
+        int, typer.Option(min=20, help="Number of invented people who report.")
+    ] = 3000,
+    films: Annotated[
+        int, typer.Option(min=30, help="Number of real films in the catalogue.")
+    ] = 1000,
+    epochs: Annotated[
+        int, typer.Option(min=1, help="Number of epochs; then the model is finished.")
+    ] = EPOCHS,
     epoch_seconds: Annotated[
         int | None,
         typer.Option(
-            min=2, help=f"Length of each; {EPOCH_SECONDS}, or what all people need on this machine."
+            min=2,
+            help="Length of an epoch in seconds.",
+            show_default=f"{EPOCH_SECONDS}, or what this machine needs",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Another seed, other people.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the invented people.")] = 0,
     port: Annotated[
         int | None,
-        typer.Option(min=1, max=65_535, help=f"Of the page; {PORT}, or the next that is free."),
+        typer.Option(
+            min=1,
+            max=65_535,
+            help="Port of the page.",
+            show_default=f"{PORT}, or the next free one",
+        ),
     ] = None,
     folder: Annotated[
         Path | None,
-        typer.Option(help="Keep everything in this new folder; else in a temporary one."),
+        typer.Option(help="New folder to keep everything in.", show_default="a temporary folder"),
     ] = None,
     browser: Annotated[
-        bool, typer.Option("--browser/--no-browser", help="Open the page, if there is a screen.")
+        bool,
+        typer.Option(
+            "--browser/--no-browser", help="Open the page in a browser, if there is a screen."
+        ),
     ] = True,
 ) -> None:
-    """Run the whole system here, with a page to take part in, until Ctrl-C.
+    """Run the whole system on this machine, with a web page to take part in, until Ctrl-C.
 
-    A server, a proxy and thousands of invented people who report to it, live and at a visible pace.
-    The page recommends films on your own device and shows everything that leaves it.
+    Starts a server, a proxy and thousands of invented people who report to it. The page recommends
+    films on your own device and shows everything that leaves it.
 
     \b
     Examples:
@@ -148,7 +164,7 @@ def demo(
     """  # noqa: D301 - typer reads \b
     stop = StopSignal()
     port = _port(port)
-    with _demo_folder(folder) as place:
+    with new_folder(folder, "demo") as place:
         histories = synthetic_people(people, films, seed).histories
         plan = DemoPlan(histories, epochs, epoch_seconds or EPOCH_SECONDS, seed)
         if epoch_seconds is None:
@@ -180,26 +196,10 @@ def _port(wanted: int | None) -> int:
     if wanted is None:
         return free_port(PORT)
     if not is_free(wanted):
-        raise SettingsError(f"port {wanted} is taken: name another one with --port, or none")
+        raise SettingsError(
+            f"port {wanted} is taken: name another one with --port, or leave --port out"
+        )
     return wanted
-
-
-@contextmanager
-def _demo_folder(folder: Path | None) -> Iterator[Path]:
-    """A temporary one is gone afterwards; one that was asked for must be new."""
-    if folder is None:
-        try:
-            made = tempfile.TemporaryDirectory(prefix="sottovoce-demo-")
-        except OSError as error:
-            raise SettingsError(f"no temporary folder can be made: {error}") from error
-        with made as temporary:
-            yield Path(temporary)
-        return
-    if folder.exists() and not folder.is_dir():
-        raise SettingsError(f"{folder} is not a folder")
-    if folder.exists() and any(folder.iterdir()):
-        raise SettingsError(f"{folder} is not empty: the demo begins in a new folder")
-    yield folder
 
 
 def _run(folder: Path, plan: DemoPlan, stop: StopSignal, *, browser: bool) -> None:
@@ -240,7 +240,7 @@ def _print_start(address: str, plan: DemoPlan) -> None:
 def _print_epoch(point: CurvePoint, plan: DemoPlan) -> None:
     """One line for each epoch."""
     if not point.people:
-        typer.echo(f"epoch {point.epoch} was discarded: too few came in time. {SLOW}")
+        typer.echo(f"epoch {point.epoch} was discarded: too few people reported in time. {SLOW}")
         return
     left = (plan.epochs - point.learnt) * point.seconds / 60
     typer.echo(
@@ -248,6 +248,6 @@ def _print_epoch(point: CurvePoint, plan: DemoPlan) -> None:
         f"{point.quality:.3f} (popularity {point.popularity:.3f})  about {ceil(left)} min left"
     )
     if point.people < MOST * plan.people:
-        typer.echo(f"Not everybody came in time. {SLOW}")
+        typer.echo(f"Not everybody reported in time. {SLOW}")
     if point.finished:
         typer.echo("The model is finished. The page stays up until Ctrl-C.")

@@ -1,16 +1,19 @@
-"""What the commands share: a progress bar, tables and their numbers, a plot, a JSON file."""
+"""What the commands share: a progress bar, tables, a question, a plot, a JSON file."""
 
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from sottovoce.atomic import write_atomically
+from sottovoce.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,8 +82,18 @@ def _short(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
+def confirm(question: str, command: str, *, yes: bool) -> None:
+    """Ask before anything is done; where nobody can answer, `--yes` must be given."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise SettingsError(f"not confirmed; to confirm, run: {command} --yes")
+    if not typer.confirm(question, err=True):
+        raise SettingsError("not confirmed; nothing was done")
+
+
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Pretty, and all of it or nothing."""
+    """Write a JSON file, all of it or nothing."""
     write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
 
 

@@ -11,6 +11,10 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from sottovoce.cli import output
+from sottovoce.cli.options import (  # noqa: TC001 - typer reads the annotations
+    MinInteractions,
+    Threads,
+)
 from sottovoce.data import load
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.figures import figure_class
@@ -52,13 +56,14 @@ SUMMARIES = {
     "table5": "Every method on the full set, with what it costs a person.",
     "cost": "Bytes of one client in one epoch, counted on the real encodings.",
     "frontier": "The least lifetime budget that reaches a quality, local and central.",
-    "all": "Everything.",
+    "all": "All of the figures and tables.",
 }
 DETAILS = """
 
-    Every result is kept in DIR/cells as soon as it is known: stopped and started again, the same
-    command goes on where it was, and commands share what they have in common. Tables go to stdout
-    and, with pictures, to DIR; DIR/report.html shows everything that DIR holds.
+    Each result is written to DIR/cells as soon as it is computed, so a command that was stopped
+    resumes where it was, and commands share their results. Tables are printed and, with pictures,
+    written to DIR; DIR/report.html shows everything in DIR. The paper itself uses ML-20M with
+    --min-interactions 60.
 
     \b
     Examples:
@@ -93,11 +98,11 @@ class WorkBar:
         self._progress.stop()
 
     def begin(self, cell: Cell) -> None:
-        """Says which."""
+        """Show which cell is being computed."""
         self._progress.update(self._task, description=escape(str(cell)))
 
     def advance(self, work: float) -> None:
-        """Moves on; into a file or a pipe, where no bar can move, goes a line every minute."""
+        """Move the bar; a file or a pipe gets a line every minute instead."""
         self._progress.advance(self._task, work)
         minutes = int(self._progress.tasks[0].elapsed or 0.0) // 60
         if not output.messages.is_terminal and minutes >= self._lines:
@@ -115,31 +120,41 @@ class WorkBar:
 def _command(name: str) -> Callable[..., None]:
     def run(
         *,
-        out: Annotated[Path, typer.Option(help="Folder for results; continued if it is there.")],
+        out: Annotated[
+            Path, typer.Option(help="Folder for the results; what it holds already is used.")
+        ],
         data: Annotated[
-            str | None, typer.Option(help="A name from `sottovoce data list`, or a path.")
+            str | None,
+            typer.Option(
+                help="Data set: a name from `sottovoce data list`, or a path.",
+                show_default="none; with --quick a small synthetic one",
+            ),
         ] = None,
-        seeds: Annotated[int, typer.Option(min=1, help="Random splits: 0, 1, 2, ...")] = 3,
+        seeds: Annotated[int, typer.Option(min=1, help="Number of random splits.")] = 3,
         methods: Annotated[
             list[str] | None,
-            typer.Option(help=f"Compute these alone; may be repeated. {', '.join(METHODS)}."),
+            typer.Option(
+                help=f"Method to compute: {', '.join(METHODS)}. May be repeated.",
+                show_default="all",
+            ),
         ] = None,
-        min_interactions: Annotated[
-            int, typer.Option(min=0, help="Of users and items; the paper has 60 of ML-20M.")
-        ] = 0,
-        threads: Annotated[int | None, typer.Option(min=1, help="Default: all cores.")] = None,
+        min_interactions: MinInteractions = 0,
+        threads: Threads = None,
         quick: Annotated[
-            bool, typer.Option("--quick", help="Tiny subsets, two epochs: does everything run?")
+            bool,
+            typer.Option(
+                "--quick", help="Tiny subsets and two epochs, to check that everything runs."
+            ),
         ] = False,
     ) -> None:
         unknown = set(methods or ()) - set(METHODS)
         if unknown:
             raise SettingsError(
-                f"--methods: no {', '.join(sorted(unknown))}; there are {', '.join(METHODS)}"
+                f"--methods: unknown {', '.join(sorted(unknown))}; there are {', '.join(METHODS)}"
             )
         source = data or (QUICK_DATA if quick else None)
         if source is None:
-            raise SettingsError("--data: name the data to run on, or ask for --quick")
+            raise SettingsError("--data: name the data set, or use --quick")
         figure_class()
         people = _read(source, min_interactions)
         about = About.of(
@@ -161,9 +176,9 @@ for _name in SUMMARIES:
 
 @app.command()
 def report(
-    *, out: Annotated[Path, typer.Option(help="A folder with results of the other commands.")]
+    *, out: Annotated[Path, typer.Option(help="Folder with results of the other commands.")]
 ) -> None:
-    """Write tables, pictures and report.html of a folder again, without computing anything.
+    """Write the tables, pictures and report.html of a folder again; computes nothing.
 
     \b
     Example:
@@ -183,9 +198,7 @@ def _compute(names: list[str], runner: Runner, scale: Scale, methods: list[str])
     try:
         compute(experiments, scale, runner, methods, WorkBar)
     except KeyboardInterrupt:
-        output.messages.print(
-            "Stopped. What was computed is kept: the same command goes on from here."
-        )
+        output.messages.print("Stopped. Finished results are kept; run the same command to resume.")
         raise typer.Exit(INTERRUPTED) from None
 
 

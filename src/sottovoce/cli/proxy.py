@@ -16,7 +16,7 @@ from sottovoce.service import run as serve
 
 app = typer.Typer(
     name="proxy",
-    help="Take sealed reports, hold them, shuffle them, forward them.",
+    help="Take sealed reports, hold them, shuffle them and forward them.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -26,17 +26,19 @@ SETTINGS, SECRET, DATA = "proxy.toml", "server.secret", "data"
 
 @app.command()
 def init(
-    folder: Annotated[Path, typer.Argument(help="Made if it is not there.")],
+    folder: Annotated[Path, typer.Argument(help="Folder for the settings; created if missing.")],
     *,
-    server: Annotated[str, typer.Option(help="The server's address.")],
-    key: Annotated[str, typer.Option(help="Its verification key, 64 hexadecimal digits.")],
+    server: Annotated[str, typer.Option(help="Address of the server.")],
+    key: Annotated[
+        str, typer.Option(help="Verification key of the server: 64 hexadecimal digits.")
+    ],
     secret_file: Annotated[
-        Path, typer.Option(help="Holds this proxy's secret; copied into the folder.")
+        Path, typer.Option(help="File with this proxy's secret; copied into the folder.")
     ],
 ) -> None:
     """Write the settings of a new proxy, with every field explained. Overwrites nothing.
 
-    Server and secret come from the server's operator, who should be somebody else.
+    The server's operator gives you its address, key and secret, and should be somebody else.
 
     Example: sottovoce proxy init ./proxy --server https://server.example --key 3b6a...
     --secret-file first.secret
@@ -45,7 +47,7 @@ def init(
     text = settings_file(folder=DATA, server=server, secret_file=SECRET, verification_key=key)
     for name in (SETTINGS, SECRET):
         if (folder / name).exists():
-            raise SettingsError(f"{folder / name} is there already; nothing is overwritten")
+            raise SettingsError(f"{folder / name} exists already; nothing is overwritten")
     try:
         secret = secret_file.read_bytes()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -53,15 +55,15 @@ def init(
         _write_new(folder / SETTINGS, text.encode())
     except OSError as error:
         raise SettingsError(f"the proxy cannot be set up: {error}") from error
-    typer.echo(f"{folder / SETTINGS} is written. Look through it, then:")
+    typer.echo(f"Settings written to {folder / SETTINGS}. Review them, then run:")
     typer.echo(f"sottovoce proxy run --config {folder / SETTINGS}")
 
 
 @app.command()
 def run(
-    config: Annotated[Path, typer.Option(help="The settings, from `sottovoce proxy init`.")],
+    config: Annotated[Path, typer.Option(help="Settings file, from `sottovoce proxy init`.")],
 ) -> None:
-    """Run a proxy until SIGTERM or Ctrl-C. What it has acknowledged is on disk.
+    """Run a proxy until SIGTERM or Ctrl-C. Every batch that it has acknowledged is on disk.
 
     Example: sottovoce proxy run --config ./proxy/proxy.toml
     """

@@ -1,9 +1,8 @@
-"""`sottovoce server`: set up the server of a training, run it, look at its epochs."""
+"""`sottovoce server`: set up the server of a training, run it, list its epochs."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import secrets
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -15,6 +14,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from sottovoce.cli import output
+from sottovoce.cli.options import JsonFile  # noqa: TC001 - typer reads the annotations
 from sottovoce.errors import MissingExtraError, SettingsError
 from sottovoce.protocol import Catalogue, Item
 from sottovoce.protocol.catalogue import MAX_TEXT
@@ -32,42 +33,47 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="server",
-    help="Open what proxies hand in, update the model, publish the next epoch.",
+    help="Open the reports of proxies, update the model and publish the next epoch.",
     no_args_is_help=True,
     add_completion=False,
 )
 
 SETTINGS = "server.toml"
-ConfigOption = Annotated[Path, typer.Option("--config", help="The settings file.")]
+ConfigOption = Annotated[
+    Path, typer.Option("--config", help="Settings file, from `sottovoce server init`.")
+]
 
 
 @app.command()
 def init(
-    folder: Annotated[Path, typer.Argument(help="Where everything goes; made if need be.")],
+    folder: Annotated[Path, typer.Argument(help="Folder for all files; created if missing.")],
     *,
     catalogue: Annotated[
-        Path | None, typer.Option(help="A catalogue file: JSON, see docs/protocol.md.")
+        Path | None, typer.Option(help="Catalogue file (JSON, see docs/protocol.md).")
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option(help="Make the catalogue from a data set: a name or a path."),
+        typer.Option(help="Make the catalogue from this data set: a name or a path."),
     ] = None,
     preset: Annotated[
-        str, typer.Option(help="paper, coordinate, hadamard, loudest or strong.")
+        str, typer.Option(help="Training preset: paper, coordinate, hadamard, loudest or strong.")
     ] = "loudest",
     proxy: Annotated[
-        list[str] | None, typer.Option(help="Name of a proxy; once for each of them.")
+        list[str] | None,
+        typer.Option(help="Name of a proxy. May be repeated.", show_default="proxy"),
     ] = None,
     database: Annotated[
-        str, typer.Option(help="SQLAlchemy's URL, of SQLite or PostgreSQL.")
+        str, typer.Option(help="SQLAlchemy URL of a SQLite or PostgreSQL database.")
     ] = "sqlite:///server.sqlite",
-    epoch_seconds: Annotated[int, typer.Option(min=1, help="Length of an epoch.")] = 86_400,
+    epoch_seconds: Annotated[
+        int, typer.Option(min=1, help="Length of an epoch in seconds.")
+    ] = 86_400,
     least_clients: Annotated[
-        int, typer.Option(min=1, help="A proxy forwards the reports of so many, or none.")
+        int, typer.Option(min=1, help="A proxy discards an epoch in which fewer people reported.")
     ] = 100,
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="To listen at.")] = 8090,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen at.")] = 8090,
 ) -> None:
-    """Set up a server: keys, a secret for each proxy, settings, database. Overwrites nothing.
+    """Set up a server: keys, a secret for each proxy, settings, a database. Overwrites nothing.
 
     \b
     Examples:
@@ -75,7 +81,7 @@ def init(
       sottovoce server init my-server --data ml-latest-small --preset strong
     """  # noqa: D301 - typer reads \b
     if (catalogue is None) == (data is None):
-        raise SettingsError("say where the items come from: --catalogue FILE or --data NAME")
+        raise SettingsError("give either --catalogue FILE or --data NAME")
     found = read_catalogue(catalogue) if catalogue is not None else _catalogue_of(data or "")
     given = {name: secrets.token_urlsafe(32) for name in proxy or ["proxy"]}
     text = server_toml(
@@ -97,7 +103,7 @@ def init(
 
 @app.command()
 def run(config: ConfigOption) -> None:
-    """Serve until SIGTERM or Ctrl-C; what is under way is finished first.
+    """Run a server until SIGTERM or Ctrl-C. Requests under way are finished first.
 
     Example: sottovoce server run --config my-server/server.toml
     """
@@ -116,14 +122,10 @@ def run(config: ConfigOption) -> None:
 def epoch(
     config: ConfigOption,
     *,
-    close: Annotated[
-        bool, typer.Option("--close", help="Close the open epoch now, before its time.")
-    ] = False,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write the epochs to this file as well.")
-    ] = None,
+    close: Annotated[bool, typer.Option("--close", help="Close the open epoch now.")] = False,
+    json_file: JsonFile = None,
 ) -> None:
-    """Say how the epochs stand; close the open one by hand.
+    """List the epochs, or close the open one by hand.
 
     \b
     Examples:
@@ -142,8 +144,7 @@ def epoch(
         store.close()
     _print(epochs)
     if json_file is not None:
-        content = {"epochs": [_as_json(found) for found in epochs]}
-        json_file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        output.write_json(json_file, {"epochs": [_as_json(found) for found in epochs]})
 
 
 def _write(folder: Path, catalogue: Catalogue, text: str, given: dict[str, str]) -> Keys:
@@ -169,7 +170,7 @@ def _write(folder: Path, catalogue: Catalogue, text: str, given: dict[str, str])
 
 def _add(undo: ExitStack, path: Path, content: bytes) -> None:
     if path.exists():
-        raise SettingsError(f"{path}: there is one already; nothing is overwritten")
+        raise SettingsError(f"{path}: exists already; nothing is overwritten")
     undo.callback(path.unlink, missing_ok=True)
     path.write_bytes(content)
 

@@ -19,6 +19,7 @@ from rich.progress import (
 from rich.table import Table
 
 from sottovoce.cli import output
+from sottovoce.cli.options import JsonFile  # noqa: TC001 - typer reads the annotations
 from sottovoce.cli.simulate import SplitOption
 from sottovoce.data import load
 from sottovoce.errors import ProtocolError, SettingsError
@@ -37,54 +38,72 @@ SHOWN = "hr@10"
 
 def swarm(
     *,
-    clients: Annotated[int, typer.Option(min=1, help="How many people take part.")],
+    clients: Annotated[int, typer.Option(min=1, help="Number of clients.")],
     up: Annotated[
         Path | None,
-        typer.Option(help="A folder of `sottovoce up`: proxy, key and data are those in it."),
+        typer.Option(help="Folder of `sottovoce up`, which knows proxy, key and data."),
     ] = None,
-    proxy: Annotated[str | None, typer.Option(help="The proxy's address, without --up.")] = None,
+    proxy: Annotated[
+        str | None, typer.Option(help="Address of the proxy; instead of --up.")
+    ] = None,
     key: Annotated[
-        str | None, typer.Option(help="The server's verification key, without --up.")
+        str | None, typer.Option(help="Verification key of the server; instead of --up.")
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option(help="Whose histories: a name or a path; items are matched by their ids."),
+        typer.Option(
+            help="Data set whose histories the clients have: a name or a path. Its items are "
+            "matched with the catalogue by their ids.",
+            show_default="that of --up",
+        ),
     ] = None,
     min_interactions: Annotated[
-        int | None, typer.Option(min=0, help="Leave out users and items with fewer; 0.")
+        int | None,
+        typer.Option(
+            min=0,
+            help="Leave out users and items with fewer interactions.",
+            show_default="0, or that of --up",
+        ),
     ] = None,
-    epochs: Annotated[int, typer.Option(min=1, help="Stop when so many epochs were applied.")] = 3,
+    epochs: Annotated[int, typer.Option(min=1, help="Number of epochs to take part in.")] = 3,
     split: Annotated[
-        SplitOption, typer.Option(help="Which item the devices are not told of.")
+        SplitOption, typer.Option(help="Which item of a history is left out for testing.")
     ] = SplitOption.random,
     seed: Annotated[
-        int, typer.Option(min=0, help="Of who takes part and what is left out; never of a report.")
+        int, typer.Option(min=0, help="Seed of people and split; reports are never seeded.")
     ] = 0,
     processes: Annotated[
-        int | None, typer.Option(min=1, help="That clients run in; two for each core.")
+        int | None,
+        typer.Option(
+            min=1, help="Processes that the clients run in.", show_default="two for each core"
+        ),
     ] = None,
     wait: Annotated[
-        float, typer.Option(min=1, help="Seconds that an epoch may take after all have sent.")
+        float,
+        typer.Option(min=1, help="Seconds to wait for the server after all clients have sent."),
     ] = 600.0,
     compare: Annotated[
-        bool, typer.Option("--compare/--no-compare", help="Run the simulator as well.")
+        bool, typer.Option("--compare/--no-compare", help="Also run the simulator, and compare.")
     ] = True,
     compare_seeds: Annotated[
-        int, typer.Option(min=1, help="Its runs, which differ in their reports' words alone.")
+        int, typer.Option(min=1, help="Simulator runs; they differ in the reports' noise only.")
     ] = 20,
     keep: Annotated[
-        Path | None, typer.Option(help="Keep the clients' folders, in this new folder.")
+        Path | None,
+        typer.Option(
+            help="New folder to keep the clients' folders in.", show_default="a temporary folder"
+        ),
     ] = None,
-    json: Annotated[Path | None, typer.Option(help="Write everything to this file.")] = None,
+    json: JsonFile = None,
 ) -> None:
     """Drive many real clients against a proxy, epoch by epoch, and test what the server learns.
 
     Each client has a database and a ledger of its own, draws its noise from the operating system,
-    and seals each report. Clients of one process share its connection and the public files that it
-    fetched. One item of each history is left out and ranked among 99 that the person never touched.
+    and seals each report. Clients of one process share a connection and the public files. One item
+    of each history is left out, and ranked among 99 items that the person never touched.
 
-    How many reports are asked for, and when an epoch is over, is for the server to say: let its
-    target_clients be the number of clients (`sottovoce up --target-clients N`).
+    The server decides how many reports a client sends and when an epoch ends: set its
+    target_clients to the number of clients (`sottovoce up --target-clients N`).
 
     \b
     Examples:
@@ -96,7 +115,7 @@ def swarm(
     system = _system(up, proxy, key)
     source = data or system.data
     if source is None:
-        raise SettingsError("say whose histories to use: --data NAME or PATH")
+        raise SettingsError("name the data set: --data NAME or PATH")
     if min_interactions is None:
         min_interactions = system.min_interactions if data is None else 0
     _check_target(system, clients)
@@ -130,7 +149,7 @@ def _system(up: Path | None, proxy: str | None, key: str | None) -> LiveSystem:
             return LiveSystem(proxy, hexadecimal(key, what="--key"))
         except ProtocolError as error:
             raise SettingsError(str(error)) from error
-    raise SettingsError("say where the proxy is: --up FOLDER, or --proxy URL and --key HEX")
+    raise SettingsError("give either --up FOLDER, or --proxy URL and --key HEX")
 
 
 def _check_target(system: LiveSystem, clients: int) -> None:
@@ -160,12 +179,12 @@ class SwarmBars:
         self._reports = 0
 
     def begin(self, what: str, total: int, reports_each: int = 0) -> None:
-        """A new bar."""
+        """Show a new bar."""
         self._reports = reports_each
         self._task = self._progress.add_task(what, total=total, rate="")
 
     def step(self, steps: int = 1) -> None:
-        """Further along."""
+        """Move the bar."""
         assert self._task is not None, "a bar is begun before it moves"
         self._progress.advance(self._task, steps)
         task = next(task for task in self._progress.tasks if task.id == self._task)
@@ -174,7 +193,7 @@ class SwarmBars:
             self._progress.update(self._task, rate=rate)
 
     def end(self) -> None:
-        """It stays as it is."""
+        """Stop the bar; it stays visible."""
         if self._task is not None:
             self._progress.stop_task(self._task)
 
@@ -240,7 +259,7 @@ def _table(result: SwarmResult) -> Table:
 
 
 def _not_sent(each: Round) -> str:
-    """What became of those who did not send."""
+    """The outcomes of clients that did not send."""
     others = [f"{number:,} {what}" for what, number in each.outcomes.items() if what != "sent"]
     return ", ".join(others)
 

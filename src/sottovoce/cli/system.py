@@ -52,7 +52,7 @@ class CatalogueSource:
 
 
 class StopSignal:
-    """Whether we were told to: by Ctrl-C or SIGTERM, from here on."""
+    """Whether Ctrl-C or SIGTERM came since this was made."""
 
     def __init__(self) -> None:
         self.received = False
@@ -60,7 +60,7 @@ class StopSignal:
             signal.signal(sign, self._on_signal)
 
     def __call__(self) -> bool:
-        """So far."""
+        """Whether a signal has come."""
         return self.received
 
     def _on_signal(self, *_: object) -> None:
@@ -105,7 +105,7 @@ def write_statement(folder: Path, people: int | None = None) -> None:
 def running_system(
     folder: Path, system: LiveSystem, stop: StopSignal, *, quiet: bool = False
 ) -> Iterator[list[Child]]:
-    """The server first: a proxy is ready when it has a manifest. Fewer, if told to stop."""
+    """Server and proxy, started in this order; fewer, if a signal comes meanwhile."""
     with ExitStack() as stack:
         children: list[Child] = []
         for name, url, path in (
@@ -124,7 +124,7 @@ def running_system(
 
 
 def free_port(first: int) -> int:
-    """The first at which nobody listens, from this one on."""
+    """The first free port from this one on."""
     for port in range(first, 65_536):
         if is_free(port):
             return port
@@ -132,7 +132,7 @@ def free_port(first: int) -> int:
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens there."""
+    """Whether the port is free."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -143,14 +143,14 @@ def is_free(port: int) -> bool:
 
 
 def _check_ours(folder: Path) -> None:
-    """A folder with anything in it is ours or left alone: what a cut start left is replaced."""
+    """Refuse a folder with other content; what an interrupted first start left is replaced."""
     held = {path.name for path in folder.iterdir()} if folder.exists() else set()
     if held and ABOUT not in held:
         raise SettingsError(f"{folder}: {min(held)} is in there; name a new or an empty folder")
 
 
 def _make_server_and_proxy(unfinished: Path, source: CatalogueSource) -> None:
-    """Beats are short here, everybody comes from one address, and there is a page."""
+    """With short polling intervals, no limit for an address, and a page."""
     path = unfinished / "catalogue.json"
     people = load(source.data).filter(source.min_interactions)
     catalogue = Catalogue.of(server_commands.items_of(people))
@@ -185,6 +185,6 @@ def _make_proxy(unfinished: Path) -> None:
 
 @contextmanager
 def _without_output() -> Iterator[None]:
-    """What `init` says is for operators of one of the two."""
+    """Without the output of `init`, which is for operators."""
     with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
         yield

@@ -40,48 +40,73 @@ SWARM = 100
 
 def up(
     folder: Annotated[
-        Path, typer.Argument(help="Where everything is kept; made at the first start.")
+        Path, typer.Argument(help="Folder for everything; created at the first start.")
     ] = Path("sottovoce-up"),
     *,
     data: Annotated[
         str | None,
         typer.Option(
-            help="First start only: whose items make the catalogue, a name or a path; synthetic."
+            help="First start only: data set whose items make the catalogue, a name or a path.",
+            show_default=SYNTHETIC,
         ),
     ] = None,
     min_interactions: Annotated[
         int | None,
-        typer.Option(min=0, help="First start only: leave out users and items with fewer; 0."),
+        typer.Option(
+            min=0,
+            help="First start only: leave out users and items with fewer interactions.",
+            show_default="0",
+        ),
     ] = None,
     preset: Annotated[
         str | None,
-        typer.Option(help="First start only: paper, hadamard, loudest or strong; loudest."),
+        typer.Option(
+            help="First start only: training preset: paper, hadamard, loudest or strong.",
+            show_default="loudest",
+        ),
     ] = None,
     port: Annotated[
-        int | None, typer.Option(min=1, max=65_535, help=f"Of the proxy; {PORT}.")
+        int | None,
+        typer.Option(min=1, max=65_535, help="Port of the proxy.", show_default=f"{PORT}"),
     ] = None,
     server_port: Annotated[
-        int | None, typer.Option(min=1, max=65_535, help="Of the server; the next that is free.")
+        int | None,
+        typer.Option(
+            min=1, max=65_535, help="Port of the server.", show_default="the next free one"
+        ),
     ] = None,
     epoch_seconds: Annotated[
-        int | None, typer.Option(min=1, help=f"Longest time of an epoch; {EPOCH_SECONDS}.")
+        int | None,
+        typer.Option(
+            min=1, help="Longest time of an epoch in seconds.", show_default=f"{EPOCH_SECONDS}"
+        ),
     ] = None,
     target_clients: Annotated[
         int | None,
-        typer.Option(min=0, help="So many batches end an epoch before its time; 0: none do."),
+        typer.Option(
+            min=0,
+            help="End an epoch early when so many batches have come; 0: never.",
+            show_default=f"{TARGET_CLIENTS}",
+        ),
     ] = None,
     least_clients: Annotated[
         int | None,
-        typer.Option(min=1, help=f"An epoch with fewer is discarded; {LEAST_CLIENTS}."),
+        typer.Option(
+            min=1,
+            help="Discard an epoch in which fewer people reported.",
+            show_default=f"{LEAST_CLIENTS}",
+        ),
     ] = None,
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="Of the training; the preset's number.")
+        int | None,
+        typer.Option(min=1, help="Epochs of the training.", show_default="the preset's"),
     ] = None,
 ) -> None:
-    """Run a server and a proxy here until Ctrl-C. The first start makes keys and settings.
+    """Run a server and a proxy on this machine until Ctrl-C. The first start makes their settings.
 
-    The settings are in FOLDER/server/server.toml and FOLDER/proxy/proxy.toml. Options other than
-    those for the first start are written to these files, and hold until they are given anew.
+    The settings are in FOLDER/server/server.toml and FOLDER/proxy/proxy.toml. Options that are not
+    for the first start only are written to these files, so later starts need not repeat them; their
+    defaults hold for the first start.
 
     \b
     Examples:
@@ -96,8 +121,8 @@ def up(
         make_system(folder, source, lambda made: _configure(made, given))
     elif data is not None or preset is not None or min_interactions is not None:
         raise SettingsError(
-            f"{folder}: a training runs there already, so --data, --min-interactions and "
-            "--preset have no place; begin another one in another folder"
+            f"{folder}: there is a training already, so --data, --min-interactions and --preset "
+            "cannot be changed; begin another training in another folder"
         )
     given.write(folder)
     _run(folder, LiveSystem.read(folder), stop)
@@ -127,7 +152,7 @@ class StartOptions:
         )
 
     def write(self, folder: Path) -> None:
-        """To the settings of both."""
+        """Write them to the settings of server and proxy."""
         set_values(
             server_toml(folder),
             {

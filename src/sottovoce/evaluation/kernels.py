@@ -116,7 +116,7 @@ def rank_full(
     better: NDArray[np.int64],
     ties: NDArray[np.int64],
 ) -> None:
-    """The same among all items that the user did not touch: all, less her own."""
+    """The same among all items that the user did not touch: all, less their own."""
     for u in prange(test.shape[0]):
         if test[u] < 0:
             continue

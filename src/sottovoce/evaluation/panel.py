@@ -25,7 +25,7 @@ CUTOFF = 10
 
 
 def make_panel(data: Interactions, catalogue: bytes, seed: int = 0) -> Panel:
-    """One item of everybody left out, and others that she never touched, all by the seed.
+    """One item of everybody left out, and others that they never touched, all by the seed.
 
     The data's items must be the catalogue's, in its order. Who cannot be tested is not on it.
     """

@@ -54,9 +54,9 @@ class Scorer(Protocol):
 
 
 def sample_candidates(split: Split, negatives: int, seed: int) -> Candidates:
-    """`negatives` distinct items for each user that she never touched, uniformly; 0 for all.
+    """`negatives` distinct items that each user never touched, uniformly; 0 for all.
 
-    A user with fewer untouched items meets all of those. Every user has a random stream of her own,
+    A user with fewer untouched items meets all of those. Each has a random stream of their own,
     keyed by the seed, so the same split and seed give the same candidates on any machine.
     """
     if negatives < 0:

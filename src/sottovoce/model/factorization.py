@@ -48,7 +48,7 @@ def rotate_factors(V: Float32, seed: int, epoch: int) -> Float32:
     """V in another orthonormal basis of the factors, drawn uniformly for each epoch.
 
     Nobody's scores change, since user vectors are solved in the new basis. But one sign says more
-    about a person's large factors than about her small ones; where these lie in the basis decides
+    about a person's large factors than about their small ones; where these lie in the basis decides
     who is heard, and a fresh basis every epoch makes that fair.
     """
     factors = V.shape[1]

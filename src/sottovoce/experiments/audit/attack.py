@@ -1,11 +1,11 @@
-"""An attacker who knows everything but one thing about one person, and what she makes of reports.
+"""What an attacker who knows everything but one thing about one person learns from reports.
 
-She has every epoch's V and everybody's history; only whether the victim touched one item is left to
-guess (or, harder on the victim, which of two whole histories is hers). *Linked*, she knows which
-reports are the victim's, and adds up log-likelihood ratios: no test is better. *Unlinked*, the
-proxy shows her all reports of an epoch in no order. With n people a report says `f / n` instead of
-`f`, so to first order the likelihood ratio is the sum of `(f1 - f0) / fbar` over all of them, f1
-and f0 the victim's densities in the two worlds, fbar everybody's average.
+The attacker has every epoch's V and everybody's history; only whether the victim touched one item
+is left to guess (or, harder on the victim, which of two whole histories is the victim's). *Linked*,
+the attacker knows which reports are the victim's, and adds up log-likelihood ratios: no test is
+better. *Unlinked*, the proxy shows all reports of an epoch in no order. With n people a report says
+`f / n` instead of `f`, so to first order the likelihood ratio is the sum of `(f1 - f0) / fbar` over
+all of them, f1 and f0 the victim's densities in the two worlds, fbar everybody's average.
 
 One interaction of one person hardly moves V: it is trained once and held fixed, in both worlds.
 """
@@ -44,14 +44,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AttackPlan:
-    """How often the attack is tried, on whom, and where it is looked at."""
+    """How often the attack is tried, on whom, and at which (k, T) it is evaluated."""
 
     trials: int = 4000
     """Victims times crowds times two worlds."""
     crowds: int = 40
     """How often all the others report anew; the victims of one crowd share its noise."""
     question: Question = "interaction"
-    """`interaction`: has she touched it? `history`: is it hers or somebody else's, all of it?"""
+    """`interaction`: did they touch one item? `history`: is a whole history theirs?"""
     points: tuple[tuple[int, int], ...] = ()
     """(k, T) to look at; none: a curve up to the settings' own."""
     seed: int = 0

@@ -81,7 +81,7 @@ class AuditResult:
         return all(check.passed for check in self.checks)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The content for a JSON file."""
         return {
             "passed": self.passed,
             "false_alarm_rate": ALPHA,

@@ -66,7 +66,7 @@ class Knowledge:
         return np.asarray(table[rows, self._own[:, :reports]].sum(axis=1))
 
     def _of_crowd(self, reports: NDArray[np.uint32]) -> Float64:
-        """For every victim, what all the others add: the crowd without her own copy in it."""
+        """For every victim, what all the others add: the crowd without the victim's own copy."""
         counts = np.bincount(reports.ravel(), minlength=self._weight.shape[1])
         own = reports[self._targets.victims]
         rows = np.arange(len(own))[:, None]

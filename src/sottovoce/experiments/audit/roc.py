@@ -27,8 +27,9 @@ class Auc:
 def area(scores: NDArray[np.float64], trials: Trials) -> Auc:
     """Under the ROC curve of all trials.
 
-    Trials of one crowd share its noise, trials of one victim her history: crowds, and then victims,
-    are left out whole (the jackknife), and the two variances added, which is rather too much.
+    Trials of one crowd share its noise, trials of one victim a history: whole crowds, and then
+    whole victims, are left out (the jackknife). Both variances are added: rather too
+    much than too little.
     """
     crowds = _jackknife(scores, trials.is_true, trials.crowd)
     victims = _jackknife(scores, trials.is_true, trials.victim)

@@ -117,7 +117,7 @@ class BenchResult:
     memory: PeakMemory
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The content for a JSON file."""
         content = asdict(self)
         content["plan"]["mechanisms"] = list(self.plan.mechanisms)
         return content

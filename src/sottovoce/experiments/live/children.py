@@ -56,7 +56,7 @@ class Child:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the process is running."""
         return self.process.poll() is None
 
     def wait_until_ready(self, url: str, stopping: Callable[[], bool]) -> None:
@@ -82,17 +82,17 @@ class Child:
             )
 
     def lower_priority(self) -> None:
-        """Others first, on a machine that somebody is working at."""
+        """Give way to other programs: somebody is working at this machine."""
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, self.process.pid, _LOWER)
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Ask the process to end."""
         if self.is_running:
             self.process.terminate()
 
     def stop(self) -> None:
-        """Ask it to end, and wait; a process that does not listen is killed."""
+        """Ask the process to end, and wait; one that does not end is killed."""
         self.terminate()
         try:
             self.process.wait(STOP_SECONDS)
@@ -109,7 +109,7 @@ class Child:
 
 @contextlib.contextmanager
 def running(name: str, arguments: Sequence[str], *, quiet: bool = False) -> Iterator[Child]:
-    """A child for the length of a block."""
+    """A child process for the length of a block."""
     child = Child(name, arguments, quiet=quiet)
     try:
         yield child
@@ -126,7 +126,7 @@ def watch(children: Sequence[Child], stopping: Callable[[], bool]) -> None:
 
 
 def is_ready(url: str) -> bool:
-    """Whether a service there can do its work."""
+    """Whether the service at this address is ready."""
     try:
         return httpx.get(f"{url}/readyz", timeout=5.0, trust_env=False).status_code == 200
     except httpx.HTTPError:

@@ -43,12 +43,12 @@ class NewClient:
 
     folder: Path
     items: list[str]
-    """What its owner touched."""
+    """Ids of the items that its owner touched."""
 
 
 @dataclass(frozen=True)
 class SyncResult:
-    """What one client's sync came to."""
+    """The result of one client's sync."""
 
     outcome: str
     """As in `sottovoce.client.Synced`, or `unavailable`, or `failed`."""
@@ -56,7 +56,7 @@ class SyncResult:
     spent: float
     """Of the lifetime budget, so far."""
     problem: str = ""
-    """The error's own words."""
+    """The error message."""
 
 
 class SharedDownloads:
@@ -91,7 +91,7 @@ class SharedDownloads:
 
 
 class ClientPool:
-    """The processes. Use it in a `with`."""
+    """A pool of processes that run clients. Use it in a `with`."""
 
     def __init__(self, url: str, processes: int):
         self._pool = ProcessPoolExecutor(
@@ -164,7 +164,7 @@ _api: ProxyApi | None = None
 
 
 def _start_worker(url: str) -> None:
-    """In a new process: Ctrl-C is for the parent to handle, and nobody outlives it."""
+    """In a new process: the parent handles Ctrl-C, and the process ends with the parent."""
     global _api
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
@@ -172,7 +172,7 @@ def _start_worker(url: str) -> None:
 
 
 def end_with_parent() -> None:
-    """From now on: a process whose parent is gone has nobody left to work for."""
+    """End this process as soon as its parent has ended."""
     threading.Thread(target=_wait_for_parent, daemon=True).start()
 
 
@@ -184,7 +184,7 @@ def _wait_for_parent() -> None:
 
 
 def _results(futures: Sequence[Future[T]]) -> Iterator[T]:
-    """As they come."""
+    """The results in the order in which they come."""
     try:
         for done in as_completed(futures):
             yield done.result()

@@ -22,7 +22,7 @@ LOOK_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """What one epoch came to."""
+    """The result of one epoch."""
 
     epoch: int
     learnt: int
@@ -40,7 +40,7 @@ class CurvePoint:
 
 
 class LearningCurve:
-    """Looks at a proxy's public files, and at nothing else but who reports: for comparison."""
+    """Measures every new model of a proxy, from its public files alone."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class LearningCurve:
         self._known: SignedManifest | None = None
 
     def look(self) -> CurvePoint | None:
-        """The epoch before, if there is a later one than at the last look."""
+        """The epoch that has ended since the last look, if any."""
         signed, known = self._published.manifest(), self._known
         if known is not None and signed.manifest.epoch == known.manifest.epoch:
             return None

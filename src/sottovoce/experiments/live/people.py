@@ -42,7 +42,7 @@ class People:
 def choose_people(
     data: Interactions, catalogue: Catalogue, clients: int, *, split: SplitRule, seed: int
 ) -> People:
-    """So many at random, and for each of them one item that her device is not told of."""
+    """So many at random, and for each of them one item that their device is not told of."""
     chosen = on_catalogue(data, catalogue).subset(users=clients, seed=seed)
     left_out = leave_one_out(chosen, split, seed)
     return People(chosen, sample_candidates(left_out, NEGATIVES, seed))

@@ -42,7 +42,7 @@ RETRY_SECONDS = 0.2
 TRIED = 20
 """People whose reports are made for nobody, to see how long that takes."""
 OTHERS_SHARE = 1.0
-"""Proxy and server take about as long over a person's reports as she does."""
+"""Proxy and server take about as long over a person's reports as their device does."""
 _NICE = 5
 _STOP_SECONDS = 5.0
 
@@ -60,7 +60,7 @@ class Group:
 
 
 class Reporters:
-    """All of them, in processes that give way to everything else. Use it in a `with`."""
+    """All invented people, in processes of low priority. Use it in a `with`."""
 
     def __init__(self, url: str, key: bytes, rows: Sequence[list[int]]):
         groups = [Group(url, key, list(rows[at::PROCESSES])) for at in range(PROCESSES)]
@@ -79,7 +79,7 @@ class Reporters:
                 )
 
     def terminate(self) -> None:
-        """Ask them to end."""
+        """Ask the processes to end."""
         for process in self._processes:
             process.terminate()
 
@@ -113,7 +113,7 @@ def epoch_length(rows: Sequence[list[int]], n_items: int, settings: Settings) ->
 
 
 def begin(group: Group) -> None:
-    """In a process of its own: Ctrl-C is for the parent, and nobody outlives it."""
+    """In a process of its own: the parent handles Ctrl-C, and the process ends with the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
     os.nice(_NICE)

@@ -6,18 +6,16 @@ publishes, on the items that no device was told of.
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections import Counter
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import httpx
 
 from sottovoce.client import HttpProxy
 from sottovoce.errors import RefusedError, SettingsError
+from sottovoce.experiments.folders import new_folder
 from sottovoce.experiments.live.devices import ClientPool, NewClient
 from sottovoce.experiments.live.people import choose_people
 from sottovoce.experiments.live.published import Published
@@ -27,7 +25,7 @@ from sottovoce.simulation import build_engine
 from sottovoce.simulation.run import evaluate, evaluate_popularity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
 
     import numpy as np
     from numpy.typing import NDArray
@@ -45,21 +43,21 @@ LEAST_TIME = 30.0
 
 
 class SwarmProgress(Protocol):
-    """Is told what is going on."""
+    """Is told how far the swarm is."""
 
     def begin(self, what: str, total: int, reports_each: int = 0) -> None:
-        """So many steps follow, of so many reports each."""
+        """Begin a task of `total` steps, each of `reports_each` reports."""
 
     def step(self, steps: int = 1) -> None:
-        """So many are done."""
+        """Some steps are done."""
 
     def end(self) -> None:
-        """It is over."""
+        """The task is done."""
 
 
 @dataclass(frozen=True)
 class SwarmPlan:
-    """Whom to drive, against what."""
+    """Which clients to run, and against which proxy."""
 
     proxy: str
     """Its address."""
@@ -67,7 +65,7 @@ class SwarmPlan:
     """The server's verification key."""
     clients: int
     epochs: int
-    """To be applied by the server while the swarm watches."""
+    """Epochs to take part in."""
     processes: int
     seed: int = 0
     """Of who takes part, what is left out, and against what it is ranked; never of a report."""
@@ -89,7 +87,7 @@ class SwarmPlan:
 
 @dataclass(frozen=True)
 class Round:
-    """One epoch, as it was and as it would have been."""
+    """One epoch of the swarm, and the same epoch simulated."""
 
     epoch: int
     outcomes: dict[str, int]
@@ -121,14 +119,14 @@ class SwarmResult:
     popularity: dict[str, float]
     """The metrics of recommending what most have touched: a reader must see them."""
     spent: float
-    """The most that any client's ledger says."""
+    """The largest epsilon that any client's ledger shows."""
     problems: list[str]
-    """The first words of what went wrong, each once."""
+    """Every error message, once."""
     account: Account
     seconds: dict[str, float]
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The content for a JSON file."""
         return {
             "proxy": self.plan.proxy,
             "data": self.people.data.summary(),
@@ -156,7 +154,10 @@ def run_swarm(data: Interactions, plan: SwarmPlan, watch: SwarmProgress) -> Swar
         catalogue = published.catalogue(first)
         people = choose_people(data, catalogue, plan.clients, split=plan.split, seed=plan.seed)
         began = time.perf_counter()
-        with _folder(plan.keep) as folder, ClientPool(plan.proxy, plan.processes) as pool:
+        with (
+            new_folder(plan.keep, "swarm") as folder,
+            ClientPool(plan.proxy, plan.processes) as pool,
+        ):
             swarm = _Swarm(plan, published, people, pool, watch, first)
             swarm.make_clients(folder)
             made = time.perf_counter()
@@ -183,7 +184,7 @@ def run_swarm(data: Interactions, plan: SwarmPlan, watch: SwarmProgress) -> Swar
 
 
 class _Swarm:
-    """The clients between two epochs."""
+    """The clients of one run, and what they came to."""
 
     def __init__(
         self,
@@ -227,7 +228,7 @@ class _Swarm:
             signed = self._one(signed)
 
     def _with_time_left(self, signed: SignedManifest) -> SignedManifest:
-        """Rather the next epoch than one that ends while clients are sending."""
+        """The next epoch, if this one would end while clients are sending."""
         manifest, now = signed.manifest, time.time()
         if manifest.closes - now < min(LEAST_TIME, (manifest.closes - manifest.opens) / 2):
             self._watch.begin(f"epoch {manifest.epoch} is nearly over", 1)
@@ -292,16 +293,3 @@ class _Swarm:
 def _beside(live: Round, simulated: list[dict[str, float]]) -> Round:
     noise = {name: Noise.of([run[name] for run in simulated]) for name in live.metrics}
     return Round(**{**vars(live), "simulated": noise})
-
-
-@contextmanager
-def _folder(keep: Path | None) -> Iterator[Path]:
-    """Removed at the end, unless it was asked for."""
-    if keep is None:
-        with tempfile.TemporaryDirectory(prefix="sottovoce-swarm-") as temporary:
-            yield Path(temporary)
-        return
-    if keep.exists() and any(keep.iterdir()):
-        raise SettingsError(f"{keep} is not empty: clients are begun in a folder of their own")
-    keep.mkdir(mode=0o700, parents=True, exist_ok=True)
-    yield keep

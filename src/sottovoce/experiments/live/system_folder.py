@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import tomlkit
 
 from sottovoce.atomic import write_atomically
 from sottovoce.errors import SettingsError
@@ -16,6 +17,8 @@ from sottovoce.service import read_settings
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+    from tomlkit.container import Container
 
     from sottovoce.training import Settings
 
@@ -74,29 +77,22 @@ class LiveSystem:
 
 
 def set_values(path: Path, values: Mapping[tuple[str, str], object]) -> None:
-    """Set what is not None, by table and name; all of it or nothing."""
-    text = path.read_text(encoding="utf-8")
+    """Set what is not None, by table and name, all of it or nothing; comments and order stay."""
+    try:
+        document = tomlkit.parse(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise SettingsError(f"{path}: cannot be read as TOML: {error}") from error
     for (table, name), value in values.items():
         if value is not None:
-            text = with_value(text, table, name, value)
-    write_atomically(path, text.encode())
+            _set(document.setdefault(table, {}).value if table else document, name, value)
+    write_atomically(path, tomlkit.dumps(document).encode())
 
 
-def with_value(text: str, table: str, name: str, value: object) -> str:
-    r"""A settings file with one value set, whether its line was a comment or not.
-
-    >>> with_value("a = 1\n[b]\n# a = 2  # why\n", "b", "a", 3)
-    'a = 1\n[b]\na = 3\n'
-    """
-    lines, inside = text.splitlines(), ""
-    found: dict[bool, int] = {}
-    for number, line in enumerate(lines):
-        if header := re.match(r"\[(.+)\]", line):
-            inside = header[1]
-        elif inside == table and (known := re.match(rf"(# )?{name} = ", line)):
-            found.setdefault(known[1] is None, number)
-    if not found:
-        raise SettingsError(f"the settings have no line for {name}: put it back by hand")
-    # A line that counts goes before a comment that only shows it.
-    lines[found[max(found)]] = f"{name} = {json.dumps(value)}"
-    return "\n".join(lines) + "\n"
+def _set(table: Container, name: str, value: object) -> None:
+    """Where it is; if a comment alone shows it (`# name = 1  # why`), that line comes to count."""
+    lines = [line for _, line in table.body if line.as_string().startswith(f"# {name} = ")]
+    if name in table or not lines:
+        table[name] = value
+        return
+    _, mark, why = lines[0].as_string().rstrip().partition("  # ")
+    lines[0].trivia.comment = f"{name} = {tomlkit.item(value).as_string()}{mark}{why}"

@@ -153,7 +153,7 @@ def _split(scale: Scale) -> SplitRule:
 
 def _notes(scale: Scale) -> list[str]:
     budgets = (
-        "Budgets are of one person, for the whole training. Local: her reports can be traced. "
+        "Budgets are of one person, for the whole training. Local: reports can be traced to them. "
         f"Central: {scale.about.users:,} people are shuffled by an honest proxy, delta 1e-6; given "
         "where this project has the analysis."
     )

@@ -96,7 +96,7 @@ class Cell:
         return Settings.from_dict({**self.named, "seed": self.seed})
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The content for a JSON file."""
         return {**asdict(self), "parameters": self.named}
 
     @property

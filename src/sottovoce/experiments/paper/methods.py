@@ -30,7 +30,7 @@ MARKS = (1, 2, 5, 10, 20)
 
 @dataclass(frozen=True)
 class CellContext:
-    """What a method is given beside its cell."""
+    """What a method needs beside its cell."""
 
     data: Interactions
     """The subset."""

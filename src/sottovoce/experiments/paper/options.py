@@ -40,7 +40,7 @@ class Option:
 
     @property
     def method(self) -> Method:
-        """Whose."""
+        """The method's name."""
         return self.chosen_by.method
 
     def cell(self, seed: int) -> Cell:

@@ -125,9 +125,9 @@ def _page(about: About, names: list[str], sections: list[str]) -> str:
 <h1>The paper's experiments, and ours</h1>
 <p{css}>{html.escape(about.sentence())}</p>
 <p>HR@10 unless said otherwise: one interaction of each user is left out and ranked among 99
-random items that she never touched. Mean and 95% interval (Student's t) over {about.seeds} random
-splits of one subset. <em>paper</em> is what the paper printed, <em>preset paper</em> its system as
-described, run here, <em>alpha 4</em> the same with one number changed, as in ours:
+random items that the user never touched. Mean and 95% interval (Student's t) over {about.seeds}
+random splits of one subset. <em>paper</em> is what the paper printed, <em>preset paper</em> its
+system as described, run here, <em>alpha 4</em> the same with one number changed, as in ours:
 <em>hadamard</em> and <em>loudest</em>, set by one rule that was chosen on other subsets and
 splits.</p>
 <p>{contents}</p>
@@ -138,7 +138,7 @@ splits.</p>
 
 
 def commands(about: About, names: list[str]) -> str:
-    """What computes this again."""
+    """The commands that compute these results again."""
     options = f"--data {about.source} --out DIR --seeds {about.seeds}"
     if about.min_interactions:
         options += f" --min-interactions {about.min_interactions}"

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class CellProgress(Protocol):
-    """Somebody who looks on."""
+    """Is told how far the work is."""
 
     def begin(self, cell: Cell) -> None:
-        """Work on this one starts."""
+        """The computation of this cell starts."""
 
     def advance(self, work: float) -> None:
         """So much more is done, in units of `work_of`."""
@@ -33,7 +33,7 @@ class CellProgress(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Runner:
-    """One data set, one folder."""
+    """Computes the cells of one data set into one folder."""
 
     data: Interactions
     store: CellStore

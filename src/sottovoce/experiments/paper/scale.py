@@ -100,7 +100,7 @@ class Scale:
         )
 
     def popularity(self, size: Size, split: SplitRule = "random") -> Family:
-        """What everybody touches."""
+        """Popularity."""
         return lambda seed: Cell.make("popularity", size, seed, draw=drawn_with(seed), split=split)
 
     def all_of(self, families: Iterable[Family]) -> list[Cell]:

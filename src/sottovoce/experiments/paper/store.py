@@ -112,7 +112,7 @@ class CellStore:
 
     @classmethod
     def open(cls, folder: Path) -> Self:
-        """To read what is there."""
+        """Open a folder to read its results."""
         return cls(folder, read_about(folder))
 
     def get(self, cell: Cell) -> dict[str, Any] | None:
@@ -150,7 +150,7 @@ class CellStore:
 
 
 def read_about(folder: Path) -> About:
-    """What is in a folder."""
+    """Read what the results of a folder are of."""
     try:
         return About(**json.loads((folder / ABOUT).read_bytes()))
     except (OSError, ValueError, TypeError) as error:

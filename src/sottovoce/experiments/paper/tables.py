@@ -47,11 +47,11 @@ class Table:
 
     @property
     def filled(self) -> bool:
-        """Whether anything has been computed for it."""
+        """Whether it has any numbers yet."""
         return bool(self.records)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The content for a JSON file."""
         return {"title": self.title, "notes": self.notes, "numbers": self.records}
 
     def as_csv(self) -> str:

@@ -56,7 +56,7 @@ class LiveBenchResult:
     counting: Counting
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The content for a JSON file."""
         return asdict(self)
 
 

@@ -34,7 +34,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Sent:
-    """How it went."""
+    """How long it took, and how much was accepted."""
 
     seconds: float
     cpu_seconds: float
@@ -43,7 +43,7 @@ class Sent:
 
 
 def send(load: Load) -> Sent:
-    """All of it; what a proxy cannot open may be random, so it is."""
+    """Send all of it. Reports are random bytes: a proxy cannot open them anyway."""
     began, cpu = time.perf_counter(), time.process_time()
     accepted = asyncio.run(_send(load))
     return Sent(time.perf_counter() - began, time.process_time() - cpu, accepted)

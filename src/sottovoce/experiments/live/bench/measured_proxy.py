@@ -47,7 +47,7 @@ class StandInServer:
         return "closed" if batches >= self._batches else "open"
 
     def put_chunk(self, chunk: Chunk) -> None:
-        """Thrown away."""
+        """Drop the chunk."""
 
     def commit(self, epoch: int, manifest_hash: bytes, chunks: int, reports: int) -> None:  # noqa: ARG002 - only counted
         """The epoch is over."""

@@ -29,7 +29,7 @@ PIECES = 8
 
 @dataclass(frozen=True)
 class PreparedServer:
-    """What every measurement of the server begins with."""
+    """A server with a closed epoch, from which every measurement starts."""
 
     folder: Path
     settings: ServerSettings
@@ -74,7 +74,7 @@ class PreparedServer:
 
     @property
     def keys(self) -> Keys:
-        """The server's own."""
+        """The server's keys."""
         return Keys(*self.secrets)
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""What Linux knows of a process: its CPU time and its memory."""
+"""CPU time and memory of a process, from /proc."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def cpu_seconds(pid: int) -> float:
 
 
 def resident(pid: int) -> int:
-    """Bytes now."""
+    """Resident bytes now."""
     return _status(pid, "VmRSS")
 
 
 def most_resident(pid: int) -> int:
-    """Bytes at the most."""
+    """Resident bytes at the most."""
     return _status(pid, "VmHWM")
 
 

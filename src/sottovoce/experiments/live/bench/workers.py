@@ -24,7 +24,7 @@ PEERS = 256
 
 
 class Workers:
-    """So many processes, kept from one job to the next. Use it in a `with`."""
+    """Processes that are kept from one job to the next. Use it in a `with`."""
 
     def __init__(self, processes: int):
         context = get_context("spawn")

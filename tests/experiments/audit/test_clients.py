@@ -1,0 +1,233 @@
+"""The audit passes on the shipped clients and finds every bug that is planted here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from sottovoce.experiments.audit import Client, examine, judge, live_client
+from sottovoce.experiments.audit.clients import answer
+from sottovoce.experiments.audit.entropy import FINITE, FORK, FRESH, in_fork
+from sottovoce.experiments.audit.sampling import (
+    COIN,
+    ONE,
+    PAIRS,
+    RANGE,
+    SAME,
+    SHARE,
+    SILENT,
+    TWO,
+    UNIFORM,
+)
+from sottovoce.mechanism import MECHANISMS, Loudest, os_words
+from sottovoce.mechanism.base import COIN as COIN_WORD
+from sottovoce.mechanism.base import DIRECTION
+from sottovoce.mechanism.coin import WORD, flip_threshold
+from sottovoce.model import Histories
+from sottovoce.training import Settings
+from tests.experiments.audit.audited import (
+    HONEST_ALPHA,
+    HONEST_SAMPLES,
+    SIGHT,
+    Words,
+    drawing,
+    failed,
+    found_in,
+    seeded_when_imported,
+    seeded_when_made,
+    with_words,
+    wrapped,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sottovoce.mechanism import Mechanism
+
+ALL_CHECKS = {ONE, TWO, RANGE, UNIFORM, SAME, SHARE, SILENT, COIN, PAIRS, FRESH, FORK, FINITE}
+
+
+def test_shipped_clients_pass() -> None:
+    evidence = [
+        each
+        for mechanism in MECHANISMS
+        for each in examine(live_client, Settings.preset(mechanism), HONEST_SAMPLES)
+    ]
+    checks = judge(evidence, HONEST_ALPHA)
+    assert failed(checks) == set()
+    names = {check.check for check in checks}
+    assert names == ALL_CHECKS | {SIGHT} - ({FORK} if not hasattr(os, "fork") else set())
+
+
+@pytest.mark.slow
+def test_shipped_clients_pass_at_other_epsilons() -> None:
+    evidence = []
+    for epsilon in (1.0, 6.0):
+        for mechanism in MECHANISMS:
+            found = examine(live_client, Settings.preset(mechanism, epsilon=epsilon), 100_000)
+            evidence += [replace(each, mechanism=f"{mechanism} {epsilon}") for each in found]
+    checks = judge(evidence, HONEST_ALPHA)
+    assert failed(checks) == set()
+    assert sum(check.check == SIGHT for check in checks) == 6
+
+
+# Planted bugs
+
+
+def keeps_too_often(words: Words, settings: Settings) -> Words:
+    """Keep probability x 1.02: words are mapped so that fewer of them flip."""
+    flip = flip_threshold(settings.epsilon)
+    fewer = flip - (WORD - flip) // 50
+    coin = words[..., COIN_WORD]
+    coin[(coin >= np.uint64(fewer)) & (coin < np.uint64(flip))] = np.uint64(WORD - 1)
+    return words
+
+
+@pytest.mark.parametrize("mechanism", ["coordinate", "hadamard"])
+def test_finds_a_keep_probability_two_percent_too_high(mechanism: str) -> None:
+    found = found_in(with_words(keeps_too_often), Settings.preset(mechanism))
+    assert {ONE, SHARE} <= found
+    assert not found & {UNIFORM, FRESH, FORK, FINITE}
+
+
+def test_finds_a_blanket_a_tenth_too_small() -> None:
+    """In `loudest` gamma is what carries epsilon: 0.9 gamma names loud rows too often."""
+
+    def change(words: Words, settings: Settings) -> Words:
+        lost = words[..., 3] % 10 == 0  # the unused word: independent of the coin
+        words[lost, COIN_WORD] = np.uint64(WORD - 1)
+        return words
+
+    # epsilon is only 0.15 too large: it takes more reports than the other bugs
+    found = found_in(with_words(change), Settings.preset("loudest"), samples=120_000)
+    assert {ONE, SHARE} <= found
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_finds_one_coin_for_all_reports(mechanism: str) -> None:
+    def one_coin(words: Words, settings: Settings) -> Words:
+        words[..., COIN_WORD] = words[:, :1, COIN_WORD]
+        return words
+
+    assert PAIRS in found_in(with_words(one_coin), Settings.preset(mechanism))
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_finds_a_coin_shared_by_two_neighbours(mechanism: str) -> None:
+    """Each report is fine by itself, and so is any number of single events."""
+
+    def shared(words: Words, settings: Settings) -> Words:
+        words[:, 1:-1:2, COIN_WORD] = words[:, 0:-2:2, COIN_WORD]
+        return words
+
+    found = found_in(with_words(shared), Settings.preset(mechanism))
+    assert PAIRS in found
+    assert ONE not in found
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_finds_a_direction_taken_from_the_coin(mechanism: str) -> None:
+    def reused(words: Words, settings: Settings) -> Words:
+        words[..., DIRECTION] = words[..., COIN_WORD]
+        return words
+
+    assert COIN in found_in(with_words(reused), Settings.preset(mechanism))
+
+
+@pytest.mark.parametrize("mechanism", ["coordinate", "hadamard"])
+def test_finds_an_index_that_depends_on_the_history(mechanism: str) -> None:
+    """Half of the reports are about the person's own item: the index alone tells."""
+
+    def half_own(settings: Settings, mechanism: Mechanism, history: Sequence[int], k: int) -> Words:
+        words = os_words(1, k).copy()
+        about_own = words[..., 3] % 2 == 0
+        own_item = history[0] if history else 0
+        own_index = WORD // mechanism.n_directions * own_item * settings.factors + 1
+        words[about_own, DIRECTION] = np.uint64(own_index)
+        return words
+
+    assert {UNIFORM, SAME} <= found_in(drawing(half_own), Settings.preset(mechanism))
+
+
+def test_finds_a_loud_set_whose_size_depends_on_the_history() -> None:
+    """Each size is private by itself; the two are not private against each other."""
+
+    def make(settings: Settings, n_items: int) -> Client:
+        shape = settings.build(n_items).shape
+
+        def client(V: NDArray[np.float32], history: Sequence[int], k: int) -> NDArray[Any]:
+            own = Histories.from_lists([history], n_items)
+            sized = Loudest(shape, settings.epsilon, settings.seed, loud=1 + sum(history) % 2)
+            return answer(sized, settings, V, own, os_words(1, k))
+
+        return client
+
+    assert ONE in found_in(make, Settings.preset("loudest"))
+
+
+def test_finds_a_tie_that_always_breaks_the_same_way() -> None:
+    """Somebody without a history then names the same rows for ever, and is recognised by them."""
+
+    def no_mask(words: Words, settings: Settings) -> Words:
+        words[:, -1, DIRECTION] = 0
+        return words
+
+    assert SILENT in found_in(with_words(no_mask), Settings.preset("loudest"))
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_finds_a_seeded_generator(mechanism: str) -> None:
+    assert FRESH in found_in(seeded_when_made, Settings.preset(mechanism), samples=2000)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_finds_a_generator_that_survives_a_fork(mechanism: str) -> None:
+    found = found_in(seeded_when_imported, Settings.preset(mechanism), samples=2000)
+    assert FORK in found
+    assert FRESH not in found
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_finds_nan_let_through(mechanism: str) -> None:
+    def repairs(honest: Client) -> Client:
+        return lambda V, history, k: honest(np.nan_to_num(V, posinf=1, neginf=-1), history, k)
+
+    assert found_in(wrapped(repairs), Settings.preset(mechanism), samples=2000) == {FINITE}
+
+
+def test_finds_the_wrong_kind_of_refusal() -> None:
+    def raises_another(honest: Client) -> Client:
+        def client(V: NDArray[np.float32], history: Sequence[int], k: int) -> NDArray[Any]:
+            if not np.isfinite(V).all():
+                raise ZeroDivisionError
+            return honest(V, history, k)
+
+        return client
+
+    checks = judge(examine(wrapped(raises_another), Settings.preset("loudest"), 2000))
+    (finite,) = (check for check in checks if check.check == FINITE)
+    assert not finite.passed
+    assert "ZeroDivisionError" in finite.measured
+
+
+def test_finds_reports_that_cannot_be() -> None:
+    def adds(honest: Client) -> Client:
+        return lambda V, history, k: honest(V, history, k) + np.uint32(1000)
+
+    assert RANGE in found_in(wrapped(adds), Settings.preset("loudest"), samples=2000)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_fork_that_breaks_is_no_answer() -> None:
+    assert in_fork(lambda: b"said") == b"said"
+
+    def fails() -> bytes:
+        raise RuntimeError
+
+    assert in_fork(fails) == b""

@@ -1,0 +1,85 @@
+"""`sottovoce audit`: what it prints, writes and refuses."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from sottovoce.cli.audit import audit
+from sottovoce.errors import SettingsError
+from sottovoce.experiments.audit import AuditPlan, judge
+from sottovoce.mechanism import MECHANISMS
+from tests.experiments.audit.audited import HONEST_ALPHA, HONEST_SAMPLES, seeded_when_made
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def app() -> typer.Typer:
+    app = typer.Typer()
+    app.command()(audit)
+    return app
+
+
+TINY = ["--data", "synthetic:N=60,M=30,seed=0", "--reports", "5", "--trials", "80", "--quick"]
+TINY += ["--samples", f"{HONEST_SAMPLES}"]
+
+
+def test_command_passes_and_writes_everything(
+    app: typer.Typer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "sottovoce.experiments.audit.audit.judge", partial(judge, alpha=HONEST_ALPHA)
+    )
+    files = ["--json", str(tmp_path / "a.json"), "--plot", str(tmp_path / "a.png")]
+    result = CliRunner().invoke(app, [*TINY, *files])
+    assert result.exit_code == 0, result.output
+    assert "Audit passed" in result.stdout
+    content = json.loads((tmp_path / "a.json").read_text())
+    assert content["passed"]
+    assert {check["mechanism"] for check in content["checks"]} == set(MECHANISMS)
+    assert [each["settings"]["mechanism"] for each in content["attacks"]] == list(MECHANISMS)
+    assert all(0 <= p["linked"]["value"] <= 1 for p in content["attacks"][0]["points"])
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_command_fails_with_exit_code_1(app: typer.Typer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sottovoce.experiments.audit.audit.live_client", seeded_when_made)
+    arguments = ["--mechanism", "hadamard", "--no-attack", "--samples", "2000"]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 1
+    assert "FAIL" in result.stdout
+    assert "Audit FAILED" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--plot", "x.png", "--no-attack"], "--no-attack"),
+        (["--samples", "10"], "at least 1000"),
+        (["--mechanism", "whisper"], "whisper"),
+        (["--mechanism", "loudest", "--mechanism", "loudest"], "twice"),
+        (["--epsilon", "-1"], "epsilon must be a finite number above 0"),
+        (["--trials", "2"], "trials"),
+        (["--clients", "1"], "at least 2"),
+        (["--reports", "0"], "at least 1"),
+    ],
+)
+def test_command_refuses(app: typer.Typer, arguments: list[str], message: str) -> None:
+    result = CliRunner().invoke(app, arguments)
+    assert isinstance(result.exception, SettingsError)
+    assert message in str(result.exception)
+
+
+def test_plan_names_every_training() -> None:
+    plan = AuditPlan(epsilon=1.0, reports=3, epochs=2, alpha=4.0)
+    assert [settings.mechanism for settings in plan.settings()] == list(MECHANISMS)
+    assert {(s.epsilon, s.reports, s.epochs, s.alpha) for s in plan.settings()} == {
+        (1.0, 3, 2, 4.0)
+    }
