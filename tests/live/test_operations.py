@@ -44,7 +44,7 @@ def play(seeds: range) -> Counter[str]:
         templates = Templates(folder)
         for seed in seeds:
             run = run_list(seed, templates)
-            seen["acknowledged"] += run.oracle.acknowledged()
+            seen["acknowledged"] += run.sent_batches.n_acknowledged()
             seen["deaths"] += sum(part.lives - 1 for part in run.parts())
             seen["epochs"] += run.epochs
             seen["late"] += run.late
@@ -81,7 +81,7 @@ def forgetful_proxy(patch: pytest.MonkeyPatch) -> None:
 
 
 def hasty_proxy(patch: pytest.MonkeyPatch) -> None:
-    """It says thank you first, and writes at its next beat."""
+    """It acknowledges first, and writes at its next beat."""
     keep, tick = Intake.keep, Proxy.tick
     later: dict[int, list[Batch]] = {}
 
