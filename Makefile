@@ -10,13 +10,13 @@ MODULES := web/node_modules/.package-lock.json
 NODE_20 := node -e 'process.exit(Number(process.versions.node.split(".")[0] < 20))' 2>/dev/null
 WEB := $(if $(shell $(NODE_20) && command -v npm),$(MODULES))
 
-.PHONY: help demo web test nightly lint format bench clean
+.PHONY: help demo web test nightly lint lint-style lint-types lint-web kernels format bench clean
 
 help:
 	@echo "make demo    server, proxy, invented people who report live, and a page to take part in"
 	@echo "make web     build the page from web/ into the package (needs Node 20 or later)"
-	@echo "make test    the whole test suite, with coverage; says what it left out for want of Node"
-	@echo "             or Chromium"
+	@echo "make test    the whole test suite, with coverage; says what it left out for want of Node,"
+	@echo "             Chromium or PostgreSQL"
 	@echo "make nightly play 50,000 lists of failures through client, proxy and server"
 	@echo "make lint    ruff, mypy --strict, import-linter; tsc and Biome too where Node is"
 	@echo "make format  let ruff rewrite the sources"
@@ -50,18 +50,29 @@ $(MODULES): web/package-lock.json
 web: $(MODULES)
 	npm --prefix web run build
 
+# Files are shared out in the order of tests/conftest.py.
 test: $(READY) $(WEB)
-	$(BIN)/python -m pytest -n auto --dist loadfile --cov --cov-report=term -q -rs
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --cov --cov-report=term -q -rs
 
 nightly: $(READY)
 	SOTTOVOCE_LISTS=50000 $(BIN)/python -m pytest -q tests/live
 
-lint: $(READY) $(WEB)
+lint: lint-types lint-style lint-web
+
+lint-types: $(READY)
+	$(BIN)/mypy
+
+lint-style: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+lint-web: $(WEB)
 	$(if $(WEB),npm --prefix web run check,@echo "no Node 20 here: web/ was not checked")
+
+# Compiles what the tests would compile first; CI does it beside the type checker.
+kernels: $(READY)
+	$(BIN)/python examples/recommend.py
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

@@ -1,14 +1,48 @@
-"""One hypothesis profile for all: no deadlines on shared machines, repeatable in CI.
+"""For all tests: hypothesis, the environment, the order, and how tests that are left out are told.
 
-And no terminal: a console that finds a width when it is made keeps it, whatever a test says later.
+No deadlines on shared machines, repeatable in CI. No terminal: a console that finds a width when it
+is made keeps it, whatever a test says later. No threads that turn in circles while they wait, and
+one thread for each matrix product: there are as many processes as cores already.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 os.environ.pop("COLUMNS", None)
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 settings.register_profile("sottovoce", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("sottovoce")
+
+TESTS = Path(__file__).parent
+FIRST = TESTS / "simulation" / "test_engine.py"
+"""Compiles the kernels, which takes half a minute, while another process has tests without any."""
+COMPILED = ("baselines", "cli", "data", "evaluation", "experiments", "simulation", "test_docs.py")
+LAST = ("live", "web")
+"""Whole systems and browsers: a mistake shows sooner in what comes before."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: _place(item.path))
+
+
+def _place(path: Path) -> int:
+    if path == FIRST:
+        return 0
+    folder = path.relative_to(TESTS).parts[0] if path.is_relative_to(TESTS) else "src"
+    return 3 if folder in LAST else 2 if folder in COMPILED else 1
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """All tests that are left out for one reason are one line in the summary."""
+    report = yield
+    if report.skipped and isinstance(report.longrepr, tuple) and "left out: " in report.longrepr[2]:
+        report.longrepr = (str(TESTS), 1, report.longrepr[2])
+    return report

@@ -20,9 +20,16 @@ from sottovoce.server.store import OPEN
 from sottovoce.training import Settings
 from tests.client.test_crash import FOREVER
 from tests.client.world import FastDisk, charges
-from tests.live.lines import Line, ToProxy, ToServer
-from tests.live.mortal import Desk, MortalClient, MortalProxy, MortalServer, Part, PowerCut
-from tests.live.oracle import Oracle
+from tests.live.killable import (
+    KillableClient,
+    KillableProxy,
+    KillableServer,
+    Killed,
+    Part,
+    ReusedStore,
+)
+from tests.live.network import Network, ProxyOverNetwork, ServerOverNetwork
+from tests.live.sent_batches import SentBatches
 from tests.proxy.world import Randomness
 from tests.proxy.world import settings as proxy_settings
 from tests.server.world import KEYS, World, make_settings
@@ -54,7 +61,7 @@ class Templates:
         self.proxy = cache(self._proxy)
         self.scratch = folder / "lists"
         self.scratch.mkdir()
-        self.desk = Desk(self.scratch / "server")
+        self.reused = ReusedStore(self.scratch / "server")
 
     def _server(self, least: int) -> Path:
         """Epoch 1 is open."""
@@ -103,20 +110,21 @@ class Run:
                 name: templates.settings.proxies[name] for name in PROXIES[: rng.choice((1, 1, 2))]
             },
         )
-        self.oracle = Oracle(least)
-        self.line = Line(rng, rng.choice((0.0, 0.1, 0.3)))
-        self.server = MortalServer(
-            templates.desk,
+        self.sent_batches = SentBatches(least)
+        self.network = Network(rng, rng.choice((0.0, 0.1, 0.3)))
+        self.server = KillableServer(
+            templates.reused,
             templates.server(least),
             self._settings,
             self._clock,
         )
         self.upstreams = {
-            name: ToServer(name, self.server, self.line) for name in self._settings.proxies
+            name: ServerOverNetwork(name, self.server, self.network)
+            for name in self._settings.proxies
         }
         self.proxies = [self._proxy(name) for name in self._settings.proxies]
-        self.clients: dict[str, MortalClient] = {}
-        self.batches: list[tuple[MortalProxy, Batch]] = []
+        self.clients: dict[str, KillableClient] = {}
+        self.batches: list[tuple[KillableProxy, Batch]] = []
         self._free = iter(rng.sample(range(DIRECTIONS), DIRECTIONS))
         self._made: dict[tuple[str, int], bytes] = {}
         self._drawn: list[int] = []
@@ -130,11 +138,11 @@ class Run:
 
     def settle(self) -> None:
         """No more faults: an epoch with reports in it must now come to its end."""
-        self.line.faults = 0.0
+        self.network.faults = 0.0
         for part in self.parts():
-            part.fuse.left = FOREVER
+            part.countdown.left = FOREVER
         last = self._latest()
-        if last.state == OPEN and not self.oracle.has_any(last.epoch):
+        if last.state == OPEN and not self.sent_batches.has_any(last.epoch):
             return
         for _ in range(10):
             self.now = max(self.now, self._latest().closes)
@@ -153,7 +161,7 @@ class Run:
                 late = set(names) - set(done)
                 self.late += len(late)
                 assert not (late and self.patient), f"epoch {epoch} was applied without {late}"
-                self.oracle.check(epoch, transaction.sums(epoch), names, late)
+                self.sent_batches.check(epoch, transaction.sums(epoch), names, late)
         for name, client in self.clients.items():
             spent = [charge.epoch for charge in charges(client.folder)]
             assert len(spent) == len(set(spent)), f"{name} was charged twice in an epoch"
@@ -178,7 +186,7 @@ class Run:
         if signed is not None and signed.manifest.public_key is not None:
             directions = self._directions()
             batch = self._sealed(signed, directions)
-            self.oracle.made(batch.encode(), directions)
+            self.sent_batches.made(batch.encode(), directions)
             self.batches.append((part, batch))
             self._api(part).send(batch.encode())
 
@@ -206,7 +214,7 @@ class Run:
         forged = replace(batch, id=name, epoch=batch.epoch + 1)
         if batch.epoch != signed.manifest.epoch and self.rng.random() < 0.5:
             forged = replace(batch, id=name, epoch=signed.manifest.epoch, manifest_hash=signed.hash)
-        self.oracle.made(forged.encode(), ())
+        self.sent_batches.made(forged.encode(), ())
         self._api(part).send(forged.encode())
 
     def sync(self) -> None:
@@ -214,7 +222,7 @@ class Run:
         name = f"client-{self.rng.randrange(2)}"
         if name not in self.clients:
             folder = shutil.copytree(self._templates.client(), self._folder / name)
-            self.clients[name] = MortalClient(name, folder, self._clock)
+            self.clients[name] = KillableClient(name, folder, self._clock)
         part = self.proxies[int(name[-1]) % len(self.proxies)]
         self.clients[name].sync(_Watched(self, name, self._api(part)), self._words)
 
@@ -230,7 +238,7 @@ class Run:
     def turn(self) -> None:
         """The epoch ends, and everybody does what is to be done then, or dies of it."""
         if self.rng.random() < 0.7:
-            self.light_fuse()
+            self.start_countdown()
         self.now = max(self.now, self._latest().closes)
         self._beat_all()
         self._beat_proxies()
@@ -244,17 +252,17 @@ class Run:
         self.story[-1] += f" {part.name}"
         part.kill()
 
-    def light_fuse(self) -> None:
+    def start_countdown(self) -> None:
         """It will die so many steps from now."""
         part = self.rng.choice([*self.parts(), *self.proxies])
-        part.fuse.left = self.rng.randrange(8)
-        self.story[-1] += f" {part.name} {part.fuse.left}"
+        part.countdown.left = self.rng.randrange(8)
+        self.story[-1] += f" {part.name} {part.countdown.left}"
 
     def hand_in_again(self) -> None:
-        """A chunk or a commit that was handed in before, on a line that repeats old things."""
-        said = [call for upstream in self.upstreams.values() for call in upstream.said]
-        if said:
-            self.line.carry(self.server, self.rng.choice(said))
+        """A chunk or a commit that was handed in before, by a network that repeats old things."""
+        handed_in = [call for upstream in self.upstreams.values() for call in upstream.handed_in]
+        if handed_in:
+            self.network.carry(self.server, self.rng.choice(handed_in))
 
     # Everything that these need
 
@@ -262,9 +270,9 @@ class Run:
         self.story.append(name)
         try:
             operation()
-        except PowerCut as cut:
-            self.story[-1] += f": {cut.part.name} died"
-            cut.part.revive()
+        except Killed as killed:
+            self.story[-1] += f": {killed.part.name} died"
+            killed.part.restart()
         except (RefusedError, UnavailableError) as error:
             self.story[-1] += f": {error}"
 
@@ -300,10 +308,10 @@ class Run:
         """A client sends: the same bytes as ever in this epoch, or else it has drawn anew."""
         known = self._made.setdefault((client, int.from_bytes(batch[4:8], "little")), batch)
         assert known == batch, f"{client} made two batches in one epoch"
-        if batch not in self.oracle:
-            self.oracle.made(batch, self._drawn)
+        if batch not in self.sent_batches:
+            self.sent_batches.made(batch, self._drawn)
 
-    def _proxy(self, name: str) -> MortalProxy:
+    def _proxy(self, name: str) -> KillableProxy:
         folder = shutil.copytree(self._templates.proxy(), self._folder / name)
         settings = proxy_settings(
             folder,
@@ -311,10 +319,10 @@ class Run:
             chunk_reports=self.rng.choice((3, 5, 8)),
         )
         entropy = Randomness(self.rng.getrandbits(32))
-        return MortalProxy(name, folder, self.upstreams[name], settings, self._clock, entropy)
+        return KillableProxy(name, folder, self.upstreams[name], settings, self._clock, entropy)
 
-    def _api(self, part: MortalProxy) -> ToProxy:
-        return ToProxy(part, self.line, self.oracle)
+    def _api(self, part: KillableProxy) -> ProxyOverNetwork:
+        return ProxyOverNetwork(part, self.network, self.sent_batches)
 
     def _latest(self) -> Epoch:
         with self.server.store.read() as transaction:
@@ -327,9 +335,9 @@ class Run:
 
 
 class _Watched:
-    """A client's line to its proxy, with somebody who looks at every batch that leaves."""
+    """A client's way to its proxy, with somebody who looks at every batch that leaves."""
 
-    def __init__(self, run: Run, client: str, api: ToProxy):
+    def __init__(self, run: Run, client: str, api: ProxyOverNetwork):
         self._run, self._client, self._api = run, client, api
         self.manifest, self.model, self.catalogue = api.manifest, api.model, api.catalogue
 
@@ -348,7 +356,7 @@ OPERATIONS: dict[Callable[[Run], None], int] = {
     Run.turn: 4,
     Run.pass_time: 2,
     Run.close_early: 1,
-    Run.light_fuse: 3,
+    Run.start_countdown: 3,
     Run.kill: 1,
     Run.hand_in_again: 2,
     Run.forge: 1,

@@ -22,7 +22,7 @@ from sottovoce.server import Store as ServerStore
 from tests.cli.test_proxy import run as call_proxy
 from tests.cli.test_server import call as call_server
 from tests.cli.test_server import free_port
-from tests.live.oracle import Oracle
+from tests.live.sent_batches import SentBatches
 
 ROOT = Path(__file__).parents[2]
 ITEMS, FACTORS, REPORTS = 20, 16, 2
@@ -81,26 +81,26 @@ class Site:
         """What both said."""
         return "".join(path.read_text() for path in sorted(self.folder.glob("*.log")))
 
-    def check(self, oracle: Oracle) -> int:
+    def check(self, sent_batches: SentBatches) -> int:
         """Nothing lost, nothing twice, in every epoch that is over; how many there are."""
         store = ServerStore(f"sqlite:///{self.folder / 'server' / 'server.sqlite'}")
         try:
             with store.read() as transaction:
                 over = [e.epoch for e in transaction.all_epochs() if e.state == "applied"]
                 for epoch in over:
-                    oracle.check(epoch, transaction.sums(epoch), ["proxy"], [])
+                    sent_batches.check(epoch, transaction.sums(epoch), ["proxy"], [])
         finally:
             store.close()
         return len(over)
 
 
-class Nursery:
-    """Starts parts, and knows which live."""
+class Launcher:
+    """Starts parts through `tests.live.launcher`, and knows which of them run."""
 
     def __init__(self, site: Site, process: subprocess.Popen[str]):
         self._site = site
         self._process = process
-        self._living: dict[str, int] = {}
+        self._started: dict[str, int] = {}
 
     def start(
         self, part: str, kind: str | None = None, number: int = 1, *, after: bool = False
@@ -117,35 +117,35 @@ class Nursery:
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
-        self._living[part] = int(self._process.stdout.readline())
+        self._started[part] = int(self._process.stdout.readline())
 
     def is_dead(self, part: str) -> bool:
         try:
-            os.kill(self._living[part], 0)
+            os.kill(self._started[part], 0)
         except ProcessLookupError:
             return True
         return False
 
     def kill(self, part: str, how: signal.Signals = signal.SIGKILL) -> None:
         with suppress(ProcessLookupError):
-            os.kill(self._living[part], how)
+            os.kill(self._started[part], how)
         wait_until(lambda: self.is_dead(part), f"the {part} to end")
 
     def close(self) -> None:
-        for part in self._living:
+        for part in self._started:
             self.kill(part)
 
 
 @contextmanager
-def nursery(site: Site) -> Iterator[Nursery]:
+def launching(site: Site) -> Iterator[Launcher]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.live.nursery"],
+        [sys.executable, "-m", "tests.live.launcher"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         cwd=ROOT,
     )
-    found = Nursery(site, process)
+    found = Launcher(site, process)
     with process:
         try:
             yield found
@@ -154,18 +154,18 @@ def nursery(site: Site) -> Iterator[Nursery]:
 
 
 class Sender:
-    """Sends batches until the proxy says thank you; each has directions of its own."""
+    """Sends batches until the proxy acknowledges them; each has directions of its own."""
 
     def __init__(self, site: Site, http: httpx.Client):
         self._site = site
         self._http = http
         self._free = cycle(range(ITEMS * FACTORS))
         self._sent: dict[int, int] = {}
-        self.oracle = Oracle(LEAST)
+        self.sent_batches = SentBatches(LEAST)
         self.waiting: list[bytes] = []
 
     def try_once(self) -> None:
-        """Look what is open, make what its crowd lacks, send what nobody has thanked for."""
+        """Look what is open, make what its crowd lacks, send what was not acknowledged."""
         signed = self.manifest()
         if signed is None:
             return
@@ -189,18 +189,18 @@ class Sender:
         reports = np.array([direction << 1 | 1 for direction in directions], np.uint32)
         sealed = seal_reports(reports, signed.manifest.public_key, signed.hash)
         data = Batch(signed.manifest.epoch, signed.hash, os.urandom(16), sealed).encode()
-        self.oracle.made(data, directions)
+        self.sent_batches.made(data, directions)
         return data
 
     def post(self, batch: bytes) -> bool:
         """Whether there is no more to do: it was acknowledged, or came too late."""
-        self.oracle.tried("proxy", batch)
+        self.sent_batches.tried("proxy", batch)
         try:
             answer = self._http.post(f"{self._site.proxy_url}/v1/batches", content=batch)
         except httpx.TransportError:
             return False
         if answer.status_code == 202:
-            self.oracle.thanked("proxy", batch)
+            self.sent_batches.acknowledged("proxy", batch)
         assert answer.status_code in (202, 409, 410, 503), answer.text
         return answer.status_code != 503
 

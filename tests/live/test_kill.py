@@ -14,8 +14,8 @@ from random import Random
 
 import pytest
 
-from tests.live.nursery import KINDS
-from tests.live.processes import ROOT, Sender, Site, nursery, sender
+from tests.live.launcher import KINDS
+from tests.live.processes import ROOT, Sender, Site, launching, sender
 
 NUMBERS = {"add_chunk": (1, 2, 3), "set_delivered": (1, 2, 3), "add_batch": (1, 2, 4)}
 """Of commits that there are many of in an epoch; the others come once."""
@@ -25,22 +25,22 @@ NUMBERS = {"add_chunk": (1, 2, 3), "set_delivered": (1, 2, 3), "add_batch": (1, 
 @pytest.mark.parametrize("part", ["server", "proxy"])
 def test_killed_at_every_commit(folder: Path, part: str) -> None:
     site = Site(folder)
-    fates = [
+    kill_points = [
         (kind, number, after)
         for kind in KINDS[part]
         for number in NUMBERS.get(kind, (1,))
         for after in (False, True)
     ]
-    with nursery(site) as nurse, sender(site) as people:
-        nurse.start("proxy" if part == "server" else "server")
-        for kind, number, after in fates:
-            nurse.start(part, kind, number, after=after)
+    with launching(site) as launcher, sender(site) as people:
+        launcher.start("proxy" if part == "server" else "server")
+        for kind, number, after in kill_points:
+            launcher.start(part, kind, number, after=after)
             told = f"the {part} to die at {kind} {number}"
-            people.until(lambda: nurse.is_dead(part), told)
-        nurse.start(part)
+            people.until(lambda: launcher.is_dead(part), told)
+        launcher.start(part)
         people.go_on(2)
-    assert site.check(people.oracle) >= 4
-    assert people.oracle.acknowledged() > 10
+    assert site.check(people.sent_batches) >= 4
+    assert people.sent_batches.n_acknowledged() > 10
     assert "Traceback" not in site.logs()
 
 
@@ -48,19 +48,19 @@ def test_killed_at_every_commit(folder: Path, part: str) -> None:
 def test_killed_at_any_moment(folder: Path) -> None:
     """In the middle of whatever it does, whichever part is the next to go."""
     site, rng = Site(folder), Random(1)
-    with nursery(site) as nurse, sender(site) as people:
+    with launching(site) as launcher, sender(site) as people:
         for part in ("server", "proxy"):
-            nurse.start(part)
+            launcher.start(part)
         people.go_on(1)
         for _ in range(20):
             moment = time.monotonic() + rng.uniform(0.0, 0.6)
             people.until(lambda moment=moment: time.monotonic() > moment, "nothing")  # type: ignore[misc]
             part = rng.choice(("server", "proxy"))
-            nurse.kill(part)
-            nurse.start(part)
+            launcher.kill(part)
+            launcher.start(part)
         people.go_on(3)
-    assert site.check(people.oracle) >= 3
-    assert people.oracle.acknowledged() > 10
+    assert site.check(people.sent_batches) >= 3
+    assert people.sent_batches.n_acknowledged() > 10
     assert "Traceback" not in site.logs()
 
 
@@ -88,7 +88,7 @@ def test_told_to_stop_under_load_they_end_well_and_lose_nothing(folder: Path) ->
                 assert code == 0, (folder / f"{part}.log").read_text()
                 running[part] = start(part)
                 people.go_on(2)
-            assert site.check(people.oracle) >= 4
+            assert site.check(people.sent_batches) >= 4
     finally:
         for process in running.values():
             process.kill()

@@ -53,15 +53,20 @@ class Mischief:
             return self.forged()
         name = self.one_of(self.chunk.name, "0" * 64)
         epoch = self.one_of("1", "1", "1", "2", "77")
-        found: tuple[str, str, bytes] = self.one_of(
-            ("GET", self.one_of("/v1/manifest", "/healthz", "/readyz", "/metrics"), b""),
-            ("GET", f"/v1/models/{self.one_of(*self.words)}", b""),
-            ("GET", f"/v1/catalogues/{self.one_of(*self.words)}", b""),
-            ("POST", f"/v1/epochs/{epoch}/waiting", self.waiting()),
-            ("POST", f"/v1/epochs/{epoch}/commit", self.commit()),
-            ("PUT", f"/v1/epochs/{epoch}/chunks/{name}", self.chunk.encode()),
-        )
-        return found
+        match self.random.randrange(6):
+            case 0:
+                path = self.one_of("/v1/manifest", "/healthz", "/readyz", "/metrics")
+                return "GET", path, b""
+            case 1:
+                return "GET", f"/v1/models/{self.one_of(*self.words)}", b""
+            case 2:
+                return "GET", f"/v1/catalogues/{self.one_of(*self.words)}", b""
+            case 3:
+                return "POST", f"/v1/epochs/{epoch}/waiting", self.waiting()
+            case 4:
+                return "POST", f"/v1/epochs/{epoch}/commit", self.commit()
+            case _:
+                return "PUT", f"/v1/epochs/{epoch}/chunks/{name}", self.chunk.encode()
 
     def forged(self) -> tuple[str, str, bytes]:
         """A chunk with a right name and anything inside."""

@@ -1,16 +1,17 @@
-"""A browser and a system for every module; tests that need a browser are left out without one."""
+"""One browser for all tests here, a system for every module; left out where there is no browser."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.lacking import leave_out
 from tests.web import chromium
 from tests.web.system import System, running
 
@@ -22,39 +23,26 @@ if TYPE_CHECKING:
 
     Visit = Callable[..., Visitor]
 
-REQUIRED = "SOTTOVOCE_REQUIRE_BROWSER"
 
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """All tests that are left out for one reason are left out here: one line in the summary."""
-    report = yield
-    if report.skipped and isinstance(report.longrepr, tuple):
-        reason = report.longrepr[2]
-        report.longrepr = (str(Path(__file__).parent), 1, reason)
-    return report
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def playwright() -> Iterator[Playwright]:
     """Not for a whole session: while it runs, no other test of this process can run a loop."""
     lacking = chromium.missing()
     if lacking is not None:
-        left_out = f"left out: every test of the page in a real browser ({lacking})"
-        (pytest.fail if os.environ.get(REQUIRED) == "1" else pytest.skip)(left_out)
+        leave_out(f"every test of the page in a real browser ({lacking})")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as started:
         yield started
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def trap() -> Iterator[Trap]:
     with chromium.trap() as made:
         yield made
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser(playwright: Playwright) -> Iterator[Browser]:
     browser = chromium.launch(playwright.chromium)
     yield browser
@@ -72,7 +60,10 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def whole_system(browser: Browser, folder: Path) -> Iterator[System]:
-    """After the browser: without one there is nothing to start."""
+    """After the browser: without one there is nothing to start.
+
+    New for each module: a page computes something for every epoch that there was.
+    """
     with running(folder) as system:
         yield system
 

@@ -33,5 +33,5 @@ def unmoved(visitor: Visitor, system: System, before: SignedManifest, advice: li
     visitor.choose("inception")
     visitor.until(lambda: visitor.advice() != advice, "recommendations go on")
     assert len(visitor.advice()) == 10
-    (settings,) = visitor.stored()["settings"]
+    (settings,) = visitor.stored("settings")["settings"]
     assert settings["terms"]["reports"] == before.manifest.reports

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.lacking import leave_out
 from tests.web.front import instead
 
 if TYPE_CHECKING:
@@ -54,9 +54,7 @@ FOCUSED = """
 @pytest.fixture(scope="module")
 def axe(playwright: object) -> str:
     if not AXE.exists():
-        if os.environ.get("SOTTOVOCE_REQUIRE_BROWSER") == "1":
-            pytest.fail("axe-core is missing: npm ci in web/")
-        pytest.skip("left out: axe-core on the page (needs `npm ci` in web/)")
+        leave_out("axe-core on the page (needs `npm ci` in web/)")
     return AXE.read_text()
 
 

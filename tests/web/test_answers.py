@@ -29,8 +29,8 @@ def agreeing(visitor: Visitor, system: System, lie: Lie) -> int:
 
 def one_charge(visitor: Visitor, system: System, state: str) -> None:
     """Paid for once, and this became of it."""
-    visitor.until(lambda: visitor.stored()["batches"][0]["state"] == state, state)
-    (batch,), (charge,) = visitor.stored()["batches"], visitor.charges()
+    visitor.until(lambda: visitor.stored("batches")["batches"][0]["state"] == state, state)
+    (batch,), (charge,) = visitor.stored("batches")["batches"], visitor.charges()
     assert batch["purpose"] == charge["purpose"]
     assert (batch["bytes"] is None) == (state != "charged")
     assert visitor.spent() == system.cost()

@@ -133,8 +133,8 @@ def test_a_lie_at_the_first_visit_leaves_nothing_behind(
     visitor.page.goto(system.url)
     visitor.says("#alert", "other bytes than the file", "nothing is sent")
     visitor.expect("#take-part").to_be_disabled()
-    assert visitor.stored()["files"] == []
-    assert visitor.stored()["settings"][0]["newest"] is None
+    assert visitor.stored("files")["files"] == []
+    assert visitor.stored("settings")["settings"][0]["newest"] is None
     system.front.lies = {}
     visitor.ready()
     visitor.expect("#alert").to_be_empty()

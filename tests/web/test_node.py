@@ -5,12 +5,13 @@ In one file, because both work in `web/`.
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.lacking import leave_out
 
 WEB = Path(__file__).parents[2] / "web"
 SECONDS = 600
@@ -20,10 +21,7 @@ SECONDS = 600
 def node() -> None:
     """Left out where there is none."""
     if shutil.which("npm") is None or not (WEB / "node_modules").exists():
-        left_out = "left out: the tests of web/, and whether the page is built from it (needs Node)"
-        (pytest.fail if os.environ.get("SOTTOVOCE_REQUIRE_BROWSER") == "1" else pytest.skip)(
-            left_out
-        )
+        leave_out("web/ by its own tests, and whether the page is built from it (needs Node)")
 
 
 def run(*command: str) -> None:

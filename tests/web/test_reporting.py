@@ -234,14 +234,14 @@ def test_a_batch_that_waits_to_leave_is_paid_for_and_a_pause_keeps_it_back(
     visitor.take_part()
     visitor.says("#report-state", "are sealed and paid for, and wait to be sent")
     assert visitor.spent() == system.cost(), "charged before anything is sent"
-    (waiting,) = visitor.stored()["batches"]
+    (waiting,) = visitor.stored("batches")["batches"]
     assert (waiting["state"], system.front.batches()) == ("charged", [])
     visitor.switch()
     visitor.is_on(on=False)
     began = time.monotonic()
     visitor.until(lambda: time.monotonic() > began + 4, "twice the pause")
     assert system.front.batches() == []
-    assert visitor.stored()["batches"] == [waiting]
+    assert visitor.stored("batches")["batches"] == [waiting]
     visitor.switch()
     visitor.sees_left(system.signed().manifest.epoch)
     assert [list(batch) for batch in system.front.batches()] == [list(waiting["bytes"])]

@@ -71,7 +71,7 @@ def test_better_terms_are_taken_without_asking(visitor: Visitor, system: System)
     system.front.lies = {MANIFEST: instead(better), "/v1/batches": refuse(202)}
     visitor.sees_left(before.manifest.epoch + 1)
     assert visitor.spent() == 50 + 20
-    (settings,) = visitor.stored()["settings"]
+    (settings,) = visitor.stored("settings")["settings"]
     assert settings["terms"]["reports"] == 20, "what she agreed to stays the bound"
 
 

@@ -176,15 +176,15 @@ class Visitor:
         self.sees_left(epoch)
         return self
 
-    def stored(self) -> dict[str, list[Any]]:
-        """Everything in the page's database, by object store."""
-        whole: dict[str, dict[str, list[Any]]] = self.page.evaluate(DUMP)
+    def stored(self, *names: str) -> dict[str, list[Any]]:
+        """What is in these object stores of the page's database, or in all; files are large."""
+        whole: dict[str, dict[str, list[Any]]] = self.page.evaluate(DUMP, list(names) or None)
         (ours,) = (stores for stores in whole.values() if stores)
         return ours
 
     def charges(self) -> list[Any]:
         """What the ledger holds, by epoch."""
-        return sorted(self.stored()["charges"], key=lambda charge: int(charge["epoch"]))
+        return sorted(self.stored("charges")["charges"], key=lambda charge: int(charge["epoch"]))
 
     # Waiting
 

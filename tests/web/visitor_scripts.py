@@ -17,7 +17,7 @@ window.Worker = class extends Worker {
 """
 """Keeps all that the worker says."""
 DUMP = """
-async () => {
+async (wanted) => {
   const whole = {};
   for (const { name } of await indexedDB.databases()) {
     const database = await new Promise((resolve, reject) => {
@@ -27,6 +27,7 @@ async () => {
     });
     whole[name] = {};
     for (const store of database.objectStoreNames) {
+      if (wanted !== null && !wanted.includes(store)) continue;
       const rows = await new Promise((resolve, reject) => {
         const asking = database.transaction(store).objectStore(store).getAll();
         asking.onsuccess = () => resolve(asking.result);

@@ -41,6 +41,7 @@ from sottovoce.protocol import (
     seal_reports,
 )
 from sottovoce.protocol.manifest import SIGNED
+from tests.lacking import leave_out
 from tests.protocol.examples import EPOCH_KEY, catalogue, manifest, signing_key
 
 WEB = Path(__file__).parents[3] / "web"
@@ -51,8 +52,7 @@ PLAIN = manifest(epsilon=2, alpha=1, regularization=0)
 """No fraction in it: a reader may take 3.0 for 3, and that is not what is compared here."""
 
 if shutil.which("node") is None or not ESBUILD.exists():
-    left_out = "left out: Python and JavaScript agree (needs node, and `npm ci` in web/)"
-    pytest.skip(left_out, allow_module_level=True)
+    leave_out("that Python and JavaScript agree (needs node, and `npm ci` in web/)")
 
 
 class Browser:

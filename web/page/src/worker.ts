@@ -1,8 +1,10 @@
 /** The worker: the whole client lives here, so that sealing a batch never freezes the page. */
 import type { Asked, FromWorker } from "./messages.js";
-import { Desk } from "./work/desk.js";
+import { RequestHandler } from "./work/requests.js";
 
 const tell = (message: FromWorker) => postMessage(message);
-const desk = new Desk(tell);
+const requests = new RequestHandler(tell);
 
-addEventListener("message", async ({ data }: MessageEvent<Asked>) => tell(await desk.answer(data)));
+addEventListener("message", async ({ data }: MessageEvent<Asked>) =>
+  tell(await requests.answer(data)),
+);

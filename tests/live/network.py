@@ -1,4 +1,4 @@
-"""Lines between the parts that lose, repeat and break; the errors are those of real HTTP."""
+"""A network that loses, repeats and breaks off calls; the errors are those of real HTTP."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from sottovoce.errors import (
     UnavailableError,
     WrongEpochError,
 )
-from tests.live.mortal import MortalProxy, MortalServer, PowerCut
+from tests.live.killable import KillableProxy, KillableServer, Killed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from sottovoce.protocol import Chunk
-    from tests.live.mortal import Part
-    from tests.live.oracle import Oracle
+    from tests.live.killable import Part
+    from tests.live.sent_batches import SentBatches
 
 T = TypeVar("T")
 
 
-class Line:
+class Network:
     """Every call may get lost on its way, or its answer, or it may come twice."""
 
     def __init__(self, rng: Random, faults: float):
@@ -34,42 +34,42 @@ class Line:
         self.faults = faults
 
     def carry(self, part: Part, call: Callable[[], T]) -> T:
-        fate = self._rng.choice("?!2") if self._rng.random() < self.faults else ""
-        if fate == "?":
+        fault = self._rng.choice("?!2") if self._rng.random() < self.faults else ""
+        if fault == "?":
             raise UnavailableError("the request was lost")
-        with as_seen_from_afar(part):
+        with as_seen_by_the_caller(part):
             answer = call()
-            if fate == "2":
+            if fault == "2":
                 answer = call()
-        if fate == "!":
+        if fault == "!":
             raise UnavailableError("the answer was lost")
         return answer
 
 
 @contextmanager
-def as_seen_from_afar(part: Part) -> Iterator[None]:
-    """A part that dies while it is asked is started again; the one who asked sees a broken line."""
+def as_seen_by_the_caller(part: Part) -> Iterator[None]:
+    """A part that dies while it is asked is started again; the caller sees a broken connection."""
     try:
         yield
-    except PowerCut as cut:
-        if cut.part is not part:
+    except Killed as killed:
+        if killed.part is not part:
             raise
-        part.revive()
-        raise UnavailableError("the line broke") from None
+        part.restart()
+        raise UnavailableError("the connection broke") from None
     except StoreError as error:
         raise UnavailableError(str(error)) from error
     except ProtocolError as error:
         raise RefusedError(str(error)) from error
 
 
-class ToServer:
+class ServerOverNetwork:
     """`Upstream` for one proxy; remembers what was handed in, to hand it in again."""
 
-    def __init__(self, name: str, server: MortalServer, line: Line):
+    def __init__(self, name: str, server: KillableServer, network: Network):
         self._name = name
         self._server = server
-        self._line = line
-        self.said: list[Callable[[], object]] = []
+        self._network = network
+        self.handed_in: list[Callable[[], object]] = []
 
     def manifest(self) -> bytes:
         return self._ask(lambda: self._server.server.signed_manifest().encode())
@@ -84,32 +84,32 @@ class ToServer:
         return self._ask(lambda: self._server.server.waiting(self._name, epoch, batches))
 
     def put_chunk(self, chunk: Chunk) -> None:
-        self._say(
+        self._hand_in(
             lambda: self._server.server.take_chunk(
                 self._name, chunk.epoch, chunk.name, chunk.encode()
             )
         )
 
     def commit(self, epoch: int, manifest_hash: bytes, chunks: int, reports: int) -> None:
-        self._say(
+        self._hand_in(
             lambda: self._server.server.commit(self._name, epoch, manifest_hash, chunks, reports)
         )
 
-    def _say(self, call: Callable[[], object]) -> None:
-        self.said.append(call)
+    def _hand_in(self, call: Callable[[], object]) -> None:
+        self.handed_in.append(call)
         self._ask(call)
 
     def _ask(self, call: Callable[[], T]) -> T:
-        return self._line.carry(self._server, call)
+        return self._network.carry(self._server, call)
 
 
-class ToProxy:
-    """`ProxyApi` of one proxy; tells the oracle what happens to batches."""
+class ProxyOverNetwork:
+    """`ProxyApi` of one proxy; notes what happens to each batch."""
 
-    def __init__(self, proxy: MortalProxy, line: Line, oracle: Oracle):
+    def __init__(self, proxy: KillableProxy, network: Network, sent_batches: SentBatches):
         self._part = proxy
-        self._line = line
-        self._oracle = oracle
+        self._network = network
+        self._sent_batches = sent_batches
 
     def manifest(self) -> bytes:
         return self._ask(self._manifest)
@@ -127,9 +127,9 @@ class ToProxy:
             raise ClosedError(str(error)) from error
 
     def _accept(self, batch: bytes) -> None:
-        self._oracle.tried(self._part.name, batch)
+        self._sent_batches.tried(self._part.name, batch)
         self._part.proxy.accept(batch)
-        self._oracle.thanked(self._part.name, batch)
+        self._sent_batches.acknowledged(self._part.name, batch)
 
     def _manifest(self) -> bytes:
         signed = self._part.proxy.manifest()
@@ -138,7 +138,7 @@ class ToProxy:
         return signed.encode()
 
     def _ask(self, call: Callable[[], T]) -> T:
-        return self._line.carry(self._part, call)
+        return self._network.carry(self._part, call)
 
 
 def _found(content: bytes | None) -> bytes:

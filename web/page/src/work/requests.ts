@@ -4,8 +4,8 @@ import { Loop } from "./loop.js";
 import { Session } from "./session.js";
 import { troubleOf } from "./trouble.js";
 
-/** One desk for one page. */
-export class Desk {
+/** One for each page. */
+export class RequestHandler {
   readonly #tell: (event: Event) => void;
   readonly #session: Promise<Session>;
   readonly #loop: Loop;

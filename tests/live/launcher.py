@@ -1,6 +1,6 @@
 """Parts as processes of their own, started quickly: one process imports everything and forks them.
 
-    python -m tests.live.nursery
+    python -m tests.live.launcher
 
 reads a line of JSON for each part to start and answers with its process id. A part is what
 `sottovoce server run` or `sottovoce proxy run` is, but for one thing: at the n-th commit of a kind,
@@ -47,8 +47,8 @@ class Opener(InProcess):
         pass
 
 
-class Fate:
-    """Dies at the commit of its kind and number."""
+class KillPoint:
+    """Kills its process at the commit of this kind and number."""
 
     def __init__(self, kind: str, number: int, *, after: bool):
         self._kind, self._left, self._after = kind, number, after
@@ -66,55 +66,55 @@ class Fate:
         setattr(tables, self._kind, noticed)
 
     def around(self, commit: Callable[..., None]) -> Callable[..., None]:
-        def fatal(*arguments: Any) -> None:
+        def killing(*arguments: Any) -> None:
             if self._is_one:
                 self._left -= 1
             die = self._is_one and self._left == 0
             self._is_one = False
             if die and not self._after:
-                _die()
+                _kill_itself()
             commit(*arguments)
             if die:
-                _die()
+                _kill_itself()
 
-        return fatal
+        return killing
 
 
-def _die() -> NoReturn:
+def _kill_itself() -> NoReturn:
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError("nobody comes here")
 
 
-def run_part(part: str, config: Path, fate: Fate | None) -> None:
+def run_part(part: str, config: Path, kill_point: KillPoint | None) -> None:
     """In the child."""
     if part == "server":
         vars(sottovoce.cli.server)["Pool"] = Opener
-        if fate is not None:
-            _doom_server(fate)
+        if kill_point is not None:
+            _kill_server_at(kill_point)
         sottovoce.cli.server.run(config)
     else:
-        if fate is not None:
-            fate.watch(Tables)
-            ProxyStore._commit = fate.around(ProxyStore._commit)  # type: ignore[method-assign]
+        if kill_point is not None:
+            kill_point.watch(Tables)
+            ProxyStore._commit = kill_point.around(ProxyStore._commit)  # type: ignore[method-assign]
         sottovoce.cli.proxy.run(config)
 
 
-def _doom_server(fate: Fate) -> None:
-    fate.watch(Transaction)
+def _kill_server_at(kill_point: KillPoint) -> None:
+    kill_point.watch(Transaction)
     names = vars(server_store)
     open_engine = names["open_engine"]
 
-    def doomed(url: str) -> Engine:
+    def open_killable(url: str) -> Engine:
         engine: Engine = open_engine(url)
         dialect: Any = engine.dialect
-        dialect.do_commit = fate.around(dialect.do_commit)
+        dialect.do_commit = kill_point.around(dialect.do_commit)
         return engine
 
-    names["open_engine"] = doomed
+    names["open_engine"] = open_killable
 
 
 def main() -> None:
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the dead are not waited for
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children that ended are not waited for
     for line in sys.stdin:
         order = json.loads(line)
         child = os.fork()
@@ -124,9 +124,11 @@ def main() -> None:
             for stream in (1, 2):
                 os.dup2(log, stream)
             kind = order["kind"]
-            fate = None if kind is None else Fate(kind, order["number"], after=order["after"])
+            kill_point = (
+                None if kind is None else KillPoint(kind, order["number"], after=order["after"])
+            )
             try:
-                run_part(order["part"], Path(order["config"]), fate)
+                run_part(order["part"], Path(order["config"]), kill_point)
             except BaseException:
                 traceback.print_exc()
             finally:

@@ -1,4 +1,4 @@
-"""Parts that can die at any step, and live on from what their disk held at that moment.
+"""Parts that can be killed at any step, and start again from what their disk held then.
 
 The disk is copied when the step is reached, before anything is unwound: whatever a dying program
 would still do in `finally` happens to files that nobody looks at any more.
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     Clock = Callable[[], float]
 
 
-class PowerCut(BaseException):
-    """The end of one part; nothing may catch it but whoever starts parts anew."""
+class Killed(BaseException):
+    """One part was killed; nothing may catch it but whoever starts parts again."""
 
     def __init__(self, part: Part):
         super().__init__(part.name)
         self.part = part
 
 
-class Fuse(Life):
-    """Burns one step at every point at which its part could die."""
+class Countdown(Life):
+    """Counts the points at which its part could be killed; kills it at zero."""
 
     def __init__(self, part: Part):
         super().__init__(FOREVER)
@@ -49,7 +49,7 @@ class Fuse(Life):
         if self.left < 0:
             self.left = FOREVER
             self._part.copy_disk()
-            raise PowerCut(self._part)
+            raise Killed(self._part)
 
 
 class Part:
@@ -58,7 +58,7 @@ class Part:
     def __init__(self, name: str, folder: Path):
         self.name = name
         self.folder = folder
-        self.fuse = Fuse(self)
+        self.countdown = Countdown(self)
         self.lives = 1
         self._opened = ExitStack()
 
@@ -70,8 +70,8 @@ class Part:
         """As it is now, for the next life."""
         shutil.copytree(self.folder, self._next_folder())
 
-    def revive(self) -> None:
-        """After a `PowerCut`."""
+    def restart(self) -> None:
+        """After a `Killed`."""
         self.close()
         self.folder = self._next_folder()
         self.lives += 1
@@ -80,7 +80,7 @@ class Part:
     def kill(self) -> None:
         """While it does nothing."""
         self.copy_disk()
-        self.revive()
+        self.restart()
 
     def close(self) -> None:
         """Let go of the files of this life."""
@@ -90,11 +90,11 @@ class Part:
         return self.folder.parent / f"{self.name}-{self.lives + 1}"
 
 
-class Desk:
-    """The place where the server's database of the moment lies.
+class ReusedStore:
+    """One server store for all runs and restarts, on whichever database lies in its folder.
 
-    A store has no memory but its compiled statements, so one serves all lives: each begins with a
-    new `Server`, new connections and the files that the last one left.
+    A store has no memory but its compiled statements, so one is enough: each start makes a
+    new `Server` and new connections to the files that the last one left.
     """
 
     def __init__(self, folder: Path):
@@ -112,24 +112,24 @@ class Desk:
         dialect.do_commit = do_commit
 
 
-class MortalServer(Part):
+class KillableServer(Part):
     """Dies before and after each commit."""
 
-    def __init__(self, desk: Desk, begin: Path, settings: ServerSettings, clock: Clock):
-        super().__init__("server", desk.folder)
-        self._desk, self.store = desk, desk.store
+    def __init__(self, reused: ReusedStore, begin: Path, settings: ServerSettings, clock: Clock):
+        super().__init__("server", reused.folder)
+        self._reused, self.store = reused, reused.store
         self._settings = settings
         self._clock = clock
         shutil.copytree(begin, self.folder)
         self.start()
 
     def start(self) -> None:
-        self._desk.step = self.fuse.step
+        self._reused.step = self.countdown.step
         self.server = Server(
             self.store, KEYS, self._settings, clock=self._clock, opener=InProcess()
         )
 
-    def revive(self) -> None:
+    def restart(self) -> None:
         self.close()
         self._next_folder().rename(self.folder)
         self.lives += 1
@@ -140,7 +140,7 @@ class MortalServer(Part):
         shutil.rmtree(self.folder)
 
 
-class MortalProxy(Part):
+class KillableProxy(Part):
     """Dies before and after each commit and each scrubbing."""
 
     def __init__(
@@ -159,11 +159,11 @@ class MortalProxy(Part):
 
     def start(self) -> None:
         self.store = self._opened.enter_context(FragileStore.open(self.folder))
-        self.store.step = self.fuse.step
+        self.store.step = self.countdown.step
         self.proxy = Proxy(self.store, *self._rest, clock=self._clock, entropy=self._entropy)
 
 
-class MortalClient(Part):
+class KillableClient(Part):
     """Dies around each commit and at everything that its ledger does to the disk."""
 
     def __init__(self, name: str, folder: Path, clock: Clock):
@@ -174,9 +174,9 @@ class MortalClient(Part):
         """A client is opened for each sync."""
 
     def sync(self, api: ProxyApi, words: Words) -> Synced:
-        MortalDatabase.life = self.fuse
+        MortalDatabase.life = self.countdown
         try:
-            disk = MortalDisk(self.fuse)
+            disk = MortalDisk(self.countdown)
             with Client.open(self.folder, clock=self._clock, disk=disk) as client:
                 return client.sync(api, words=words)
         finally:

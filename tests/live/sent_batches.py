@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class Oracle:
+class SentBatches:
     """Remembers batches by their bytes, for each proxy."""
 
     def __init__(self, least: int):
         self._least = least
         self._directions: dict[bytes, frozenset[int]] = {}
         self._tried: dict[tuple[int, str], set[bytes]] = defaultdict(set)
-        self._thanked: dict[tuple[int, str], set[bytes]] = defaultdict(set)
+        self._acknowledged: dict[tuple[int, str], set[bytes]] = defaultdict(set)
 
     def made(self, batch: bytes, directions: Iterable[int]) -> None:
         """Sealed; nobody has it yet. A batch whose reports cannot open has no directions."""
@@ -36,13 +36,13 @@ class Oracle:
         """It may have reached the proxy."""
         self._tried[epoch_of(batch), proxy].add(batch)
 
-    def thanked(self, proxy: str, batch: bytes) -> None:
+    def acknowledged(self, proxy: str, batch: bytes) -> None:
         """The proxy acknowledged it."""
-        self._thanked[epoch_of(batch), proxy].add(batch)
+        self._acknowledged[epoch_of(batch), proxy].add(batch)
 
-    def acknowledged(self) -> int:
+    def n_acknowledged(self) -> int:
         """Batches, over all proxies and epochs."""
-        return sum(map(len, self._thanked.values()))
+        return sum(map(len, self._acknowledged.values()))
 
     def has_any(self, epoch: int) -> bool:
         """Whether somebody has tried to report in it."""
@@ -66,10 +66,10 @@ class Oracle:
         self, epoch: int, proxy: str, proxies: Collection[str], counted: set[int]
     ) -> None:
         """All that it acknowledged or nothing; nothing only if it was too little."""
-        tried, thanked = self._tried[epoch, proxy], self._thanked[epoch, proxy]
+        tried, acknowledged = self._tried[epoch, proxy], self._acknowledged[epoch, proxy]
         others = set().union(*(self._tried[epoch, other] for other in proxies if other != proxy))
-        forwarded = len(thanked) >= self._least or counted & self._all(tried - others)
-        lost = self._all(thanked) - counted if forwarded else set()
+        forwarded = len(acknowledged) >= self._least or counted & self._all(tried - others)
+        lost = self._all(acknowledged) - counted if forwarded else set()
         assert not lost, f"epoch {epoch}: {proxy} lost what it acknowledged: {sorted(lost)}"
         for batch in tried:
             arrived = self._directions[batch] & counted
