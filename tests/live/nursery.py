@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import sottovoce.cli.proxy
 import sottovoce.cli.server
-from sottovoce.proxy import Store as ProxyStore
 from sottovoce.proxy.tables import Tables
 from sottovoce.server import InProcess
 from sottovoce.server.store import Transaction
 from sottovoce.server.store import store as server_store
+from sottovoce.storage import Database
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -95,7 +95,7 @@ def run_part(part: str, config: Path, fate: Fate | None) -> None:
     else:
         if fate is not None:
             fate.watch(Tables)
-            ProxyStore._commit = fate.around(ProxyStore._commit)  # type: ignore[method-assign]
+            Database.commit = fate.around(Database.commit)  # type: ignore[method-assign]
         sottovoce.cli.proxy.run(config)
 
 
