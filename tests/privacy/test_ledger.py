@@ -91,7 +91,8 @@ def test_the_limit_is_exact_and_a_refusal_adds_nothing() -> None:
     ledger.charge(batch(1))
     with pytest.raises(BudgetExceededError, match="beyond the lifetime limit of 25"):
         ledger.charge(batch(2, math.nextafter(15, 16), 1))
-    assert (len(ledger.entries), ledger.spent) == (2, 10)
+    assert len(ledger.entries) == 2
+    assert ledger.spent == 10
     ledger.charge(batch(2, 15, 1))
     assert ledger.remaining == 0
     with pytest.raises(BudgetExceededError):
@@ -101,7 +102,7 @@ def test_the_limit_is_exact_and_a_refusal_adds_nothing() -> None:
 
 def test_a_limit_below_what_is_spent_stops_everything_but_retries(ledger: Ledger) -> None:
     ledger.set_limit(0)
-    assert (ledger.limit, ledger.remaining) == (0, 0)
+    assert ledger.limit == ledger.remaining == 0
     with pytest.raises(BudgetExceededError):
         ledger.charge(batch("new", 1e-300, 1))
     assert ledger.charge(batch(0)).record == 2

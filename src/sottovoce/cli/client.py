@@ -1,4 +1,4 @@
-"""`sottovoce client`: a person's own side, on her own device."""
+"""`sottovoce client`: a person's own side, on their own device."""
 
 from __future__ import annotations
 
@@ -208,8 +208,8 @@ def forget(
 ) -> None:
     """Delete what you touched, the model, and any batch on its way; the ledger stays.
 
-    What was spent stays spent: reports that left cannot be called back, so the record of them must
-    not be lost. It holds no item. Remove the folder to be rid of that too.
+    What was spent stays spent: reports that left cannot be called back, so the record of them is
+    kept. It holds no item. To delete that too, remove the folder.
 
     \b
     Example:

@@ -196,8 +196,8 @@ class Client:
     def forget(self) -> None:
         """Delete what the owner touched, the batch on its way, and the model, beyond recovery.
 
-        The ledger stays, because what was spent stays spent: reports that left cannot be called
-        back. It holds no item. Who wants that gone too removes the folder.
+        The ledger stays: what was spent and in which epochs, because reports that left cannot be
+        called back. It holds no item. To delete that too, remove the folder.
         """
         with _locked(self._folder):
             self._store.forget()

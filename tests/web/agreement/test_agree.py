@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -22,7 +21,6 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from sottovoce.client.syncing import rounded_down
 from sottovoce.errors import BudgetExceededError, LedgerError, NotFiniteError, ProtocolError
 from sottovoce.mechanism import MECHANISMS
 from sottovoce.mechanism.base import Shape
