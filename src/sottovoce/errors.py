@@ -6,7 +6,7 @@
     │   └── FetchError     a download failed or does not match its checksum
     ├── NotFiniteError     a NaN or an infinity would have become a report
     ├── CheckpointError    a checkpoint or model file is damaged or belongs to another run
-    ├── LedgerError        the record of spent budget cannot be trusted, written or shared
+    ├── LedgerError        the record of spent budget cannot be trusted: nothing may be reported
     │   └── BudgetExceededError  a charge would go beyond the lifetime limit
     ├── ProtocolError      bytes are not what docs/protocol.md says they must be
     │   └── UntrustedError a signature, a hash, an epoch or the terms do not hold: nothing is sent
@@ -63,7 +63,7 @@ class CheckpointError(SottovoceError):
 
 
 class LedgerError(SottovoceError):
-    """The record of spent budget cannot be trusted, written or shared: nothing may be reported."""
+    """The record of spent budget cannot be trusted: nothing may be reported."""
 
 
 class BudgetExceededError(LedgerError):

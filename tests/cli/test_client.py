@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -73,8 +75,9 @@ def test_status_for_people_and_machines(device: Device, tmp_path: Path) -> None:
     status = json.loads(out.read_text())
     assert (status["known"], status["unknown"]) == (1, ["unheard-of"])
     assert status["terms"]["mechanism"] == "loudest"
-    (device.folder / "ledger").unlink()
-    assert "no ledger" in device("status").stdout
+    with closing(sqlite3.connect(device.folder / "client.db", isolation_level=None)) as db:
+        db.execute("DELETE FROM ledger WHERE record = 2")
+    assert "the ledger is damaged" in device("status").stdout
 
 
 def test_another_limit(device: Device) -> None:

@@ -102,7 +102,7 @@ def test_up_and_a_swarm_from_first_start_to_restart(tmp_path: Path) -> None:
         # The training had one epoch left: it went on where it was, and then it was finished.
         (only,) = json.loads(report.read_text())["epochs"]
         assert (only["epoch"], only["sent"], only["simulated"]) == (3, CLIENTS, {})
-        assert len(list(kept.glob("*/ledger"))) == CLIENTS
+        assert len(list(kept.glob("*/client.db"))) == CLIENTS
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=60) == 0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 
 from sottovoce.client.learning import Edition
 from sottovoce.client.recommending import contributions, recommendations, score_items
-from sottovoce.client.syncing import rounded_down
 from sottovoce.errors import SettingsError, StoreError
 from sottovoce.model import Histories, rotate_factors, user_vectors
 from tests.client.world import ITEMS, FakeProxy, World, item
@@ -113,11 +111,3 @@ def test_without_a_history_popular_items_come_first_in_any_basis() -> None:
         edition = Edition(EDITION.signed, rotate_factors(V, 1, epoch), EDITION.catalogue)
         found = [each.id for each in recommendations(edition, [], 5)]
         assert found == [item(number) for number in range(5)]
-
-
-@given(st.fractions(min_value=0))
-def test_what_is_left_is_never_overstated(amount: Fraction) -> None:
-    down = rounded_down(amount)
-    assert 0 <= down <= amount
-    assert np.nextafter(down, np.inf) > amount
-    assert str(rounded_down(Fraction(0))) == "0.0"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import io
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sottovoce.client import Client
 from sottovoce.errors import ClosedError
-from sottovoce.privacy import Charge, Ledger
-from sottovoce.privacy.ledger import Disk
+from sottovoce.privacy import Charge
 from sottovoce.protocol import (
     Catalogue,
     Item,
@@ -48,16 +48,6 @@ def words(n_users: int, reports: int) -> NDArray[np.uint64]:
     stream = np.random.default_rng(7)
     shape = (n_users, reports + 1, 4)
     return stream.integers(0, 2**64, shape, dtype=np.uint64)
-
-
-class FastDisk(Disk):
-    """Real files, never synced: these tests cut no power."""
-
-    def sync(self, file: io.FileIO) -> None:
-        pass
-
-    def sync_folder(self, folder: Path) -> None:
-        pass
 
 
 class World:
@@ -119,11 +109,11 @@ class World:
             proxy_url="https://proxy.example",
             verification_key=self.verification_key,
             limit=limit,
-            **{"clock": self.clock, "disk": FastDisk(), **changes},
+            **{"clock": self.clock, **changes},
         )
 
     def open(self, folder: Path, **changes: Any) -> Client:
-        return Client.open(folder, **{"clock": self.clock, "disk": FastDisk(), **changes})
+        return Client.open(folder, **{"clock": self.clock, **changes})
 
 
 class FakeProxy:
@@ -170,5 +160,7 @@ class FakeProxy:
 
 def charges(folder: Path) -> list[Charge]:
     """What the ledger says, read as anybody could."""
-    with Ledger.open(folder / "ledger", disk=FastDisk()) as ledger:
-        return [entry.what for entry in ledger.entries if isinstance(entry.what, Charge)]
+    columns = "epoch, purpose, mechanism, epsilon, reports"
+    with closing(sqlite3.connect(folder / "client.db")) as db:
+        rows = db.execute(f"SELECT {columns} FROM ledger WHERE epoch IS NOT NULL ORDER BY record")
+        return [Charge(*row) for row in rows]

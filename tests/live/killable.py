@@ -15,7 +15,7 @@ from sottovoce.client import Client
 from sottovoce.proxy import Proxy, ProxySettings, Upstream
 from sottovoce.server import InProcess, Server, ServerSettings
 from sottovoce.server import Store as ServerStore
-from tests.client.test_crash import FOREVER, Life, MortalDatabase, MortalDisk
+from tests.client.test_crash import FOREVER, Life, MortalDatabase
 from tests.proxy.test_crash import FragileStore
 from tests.server.world import KEYS
 
@@ -164,7 +164,7 @@ class KillableProxy(Part):
 
 
 class KillableClient(Part):
-    """Dies around each commit and at everything that its ledger does to the disk."""
+    """Dies before and after each commit."""
 
     def __init__(self, name: str, folder: Path, clock: Clock):
         super().__init__(name, folder)
@@ -176,8 +176,7 @@ class KillableClient(Part):
     def sync(self, api: ProxyApi, words: Words) -> Synced:
         MortalDatabase.life = self.countdown
         try:
-            disk = MortalDisk(self.countdown)
-            with Client.open(self.folder, clock=self._clock, disk=disk) as client:
+            with Client.open(self.folder, clock=self._clock) as client:
                 return client.sync(api, words=words)
         finally:
             MortalDatabase.life = Life(FOREVER)

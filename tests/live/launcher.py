@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import sottovoce.cli.proxy
 import sottovoce.cli.server
-from sottovoce.proxy import Store as ProxyStore
 from sottovoce.proxy.tables import Tables
 from sottovoce.server import InProcess
 from sottovoce.server.store import Transaction
 from sottovoce.server.store import store as server_store
+from sottovoce.storage import Database
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -95,7 +95,7 @@ def run_part(part: str, config: Path, kill_point: KillPoint | None) -> None:
     else:
         if kill_point is not None:
             kill_point.watch(Tables)
-            ProxyStore._commit = kill_point.around(ProxyStore._commit)  # type: ignore[method-assign]
+            Database.commit = kill_point.around(Database.commit)  # type: ignore[method-assign]
         sottovoce.cli.proxy.run(config)
 
 

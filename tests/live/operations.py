@@ -15,11 +15,11 @@ import numpy as np
 from sottovoce.client import Client
 from sottovoce.errors import RefusedError, UnavailableError
 from sottovoce.protocol import Batch, Catalogue, Item, SignedManifest, seal_reports
-from sottovoce.proxy import Store as ProxyStore
+from sottovoce.proxy import ProxyStore
 from sottovoce.server.store import OPEN
 from sottovoce.training import Settings
 from tests.client.test_crash import FOREVER
-from tests.client.world import FastDisk, charges
+from tests.client.world import charges
 from tests.live.killable import (
     KillableClient,
     KillableProxy,
@@ -84,7 +84,6 @@ class Templates:
             proxy_url="https://proxy.example",
             verification_key=KEYS.verification_key,
             limit=1e6,
-            disk=FastDisk(),
         ) as client:
             client.record(["film-1", "film-7", "film-9"])
         return folder

@@ -20,7 +20,6 @@ from sottovoce.client import Client, HttpProxy
 from sottovoce.protocol import Batch, SignedManifest, decode_items, seal_reports
 from sottovoce.proxy import HttpUpstream, Proxy
 from sottovoce.server import ProxyAccess
-from tests.client.world import FastDisk
 from tests.proxy.world import Randomness
 from tests.proxy.world import settings as proxy_settings
 from tests.server.world import ITEMS, SECRETS, World, make_settings
@@ -106,7 +105,7 @@ class Gate:
     """One proxy, its database, and the way in."""
 
     name: str
-    store: proxies.Store
+    store: proxies.ProxyStore
     proxy: Proxy
     ear: Ear
     http: httpx.Client
@@ -158,7 +157,6 @@ class Stack:
             verification_key=self.world.keys.verification_key,
             limit=1e6,
             clock=self.clock,
-            disk=FastDisk(),
         )
         made.record(items)
         return self._opened.enter_context(made)
@@ -214,7 +212,7 @@ class Stack:
             verification_key=self.world.keys.verification_key.hex(),
             chunk_reports=chunk_reports,
         )
-        store = self._opened.enter_context(proxies.Store.open(folder))
+        store = self._opened.enter_context(proxies.ProxyStore.open(folder))
         upstream = HttpUpstream(self.http, SERVER_URL, SECRETS[name])
         entropy = os.urandom if seed is None else Randomness(seed)
         proxy = Proxy(store, upstream, settings, clock=self.clock, entropy=entropy)

@@ -28,7 +28,7 @@ def test_at_the_proxy(folder: Path, switch: Switch) -> None:
     with running(folder, training=TRAINING) as stack:
         gate = stack.gates["east"]
         client = stack.client("patient", ["film-1"])
-        gate.store._writer.execute(f"PRAGMA {switch[0]}").fetchall()
+        gate.store._writer.rows(f"PRAGMA {switch[0]}")
         before = 0
         while gate.post(stack.random_batch(gate, before).encode()) == 202:
             before += 1
@@ -36,7 +36,7 @@ def test_at_the_proxy(folder: Path, switch: Switch) -> None:
             with pytest.raises(UnavailableError, match="503"):
                 client.sync(gate.api())
         assert gate.http.get("https://proxy.example/readyz").status_code == 503
-        gate.store._writer.execute(f"PRAGMA {switch[1]}").fetchall()
+        gate.store._writer.rows(f"PRAGMA {switch[1]}")
         gate.beat()
         assert client.sync(gate.api()).outcome == "sent"
         bodies = {request.body for request in gate.ear.heard if request.method == "POST"}

@@ -143,7 +143,7 @@ def test_429_says_when_to_come_again(tmp_path: Path) -> None:
 
 def test_503_and_nothing_stored_while_the_disk_takes_nothing(world: World) -> None:
     data = world.people.batch(world.now).encode()
-    world.store._writer.execute("PRAGMA query_only = ON")
+    world.store._writer.rows("PRAGMA query_only = ON")
 
     async def work(app: Starlette) -> None:
         answer = await post(app, data)
@@ -151,7 +151,7 @@ def test_503_and_nothing_stored_while_the_disk_takes_nothing(world: World) -> No
         assert str(world.folder) not in answer.body.decode()
         assert (await ask(app, "GET", "/readyz")).status == 503
         assert (await ask(app, "GET", "/healthz")).status == 200
-        world.store._writer.execute("PRAGMA query_only = OFF")
+        world.store._writer.rows("PRAGMA query_only = OFF")
         assert (await post(app, data)).status == 202
         assert (await ask(app, "GET", "/readyz")).status == 200
 
@@ -333,13 +333,13 @@ def test_many_at_once_are_all_stored_in_few_transactions(world: World) -> None:
     """Group commit, end to end: six hundred requests, far fewer commits."""
     batches = [batch.encode() for batch in world.people.batches(world.now, 600)]
     commits: list[int] = []
-    commit = world.store._commit
+    commit = world.store._writer.commit
 
     def counted() -> None:
         commits.append(1)
         commit()
 
-    world.store._commit = counted  # type: ignore[method-assign]
+    world.store._writer.commit = counted  # type: ignore[method-assign]
 
     async def work(app: Starlette) -> list[Answer]:
         return await asyncio.gather(*(post(app, data) for data in batches))

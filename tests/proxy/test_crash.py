@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from sottovoce.proxy import Store
+from sottovoce.proxy import ProxyStore
 from tests.proxy.world import World, all_reports, raw_bytes, signed
+
+if TYPE_CHECKING:
+    from sottovoce.proxy.tables import Tables
 
 
 class PowerCut(BaseException):
@@ -31,14 +35,16 @@ class Steps:
             raise PowerCut(name)
 
 
-class FragileStore(Store):
+class FragileStore(ProxyStore):
     """A store that can die before and after every commit and every scrubbing."""
 
     step: Callable[[str], None]
 
-    def _commit(self) -> None:
-        self.step("before a commit")
-        super()._commit()
+    @contextmanager
+    def write(self) -> Iterator[Tables]:
+        with super().write() as tables:
+            yield tables
+            self.step("before a commit")
         self.step("after a commit")
 
     def scrub(self) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sottovoce.errors import StoreError, UntrustedError
-from sottovoce.proxy import Store
+from sottovoce.proxy import ProxyStore
 from sottovoce.proxy.store import NAME
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def test_the_settings_that_durability_and_privacy_rest_on(
     world: World, pragma: str, value: object
 ) -> None:
     for connection in (world.store._writer, world.store._reader):
-        assert connection.execute(f"PRAGMA {pragma}").fetchone() == (value,)
+        assert connection.row(f"PRAGMA {pragma}") == (value,)
 
 
 def test_files_are_their_owners_alone(world: World) -> None:
@@ -66,26 +66,26 @@ def test_files_are_their_owners_alone(world: World) -> None:
 
 def test_a_folder_has_one_proxy(world: World) -> None:
     with pytest.raises(StoreError, match="a folder has one proxy"):
-        Store.open(world.folder)
+        ProxyStore.open(world.folder)
     world.send(1)
 
 
 def test_a_newer_database_is_refused_and_left_alone(tmp_path: Path) -> None:
-    Store.open(tmp_path).close()
+    ProxyStore.open(tmp_path).close()
     db = sqlite3.connect(tmp_path / NAME, isolation_level=None)
     db.execute("PRAGMA user_version = 2")
     db.close()
     before = (tmp_path / NAME).read_bytes()
     for _ in range(2):  # the refusal lets go of the lock
         with pytest.raises(StoreError, match="version 2, this program knows 1"):
-            Store.open(tmp_path)
+            ProxyStore.open(tmp_path)
     assert (tmp_path / NAME).read_bytes() == before
 
 
 def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(b"not a database, but long enough to be taken for one " * 100)
-    with pytest.raises(StoreError, match="it is no database"):
-        Store.open(tmp_path)
+    with pytest.raises(StoreError, match="this is not a database"):
+        ProxyStore.open(tmp_path)
 
 
 def test_a_damaged_database_says_so(world: World) -> None:
@@ -109,24 +109,24 @@ def test_an_epoch_under_another_key_is_not_served(world: World) -> None:
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match="write to its folder"):
-        Store.open(tmp_path / "file" / "below")
+        ProxyStore.open(tmp_path / "file" / "below")
 
 
 def full(world: World) -> None:
-    (pages,) = world.store._writer.execute("PRAGMA page_count").fetchone()
-    world.store._writer.execute(f"PRAGMA max_page_count = {pages + 3}")
+    (pages,) = world.store._writer.row("PRAGMA page_count")
+    world.store._writer.rows(f"PRAGMA max_page_count = {pages + 3}")
 
 
 def roomy(world: World) -> None:
-    world.store._writer.execute("PRAGMA max_page_count = 1000000")
+    world.store._writer.rows("PRAGMA max_page_count = 1000000")
 
 
 def read_only(world: World) -> None:
-    world.store._writer.execute("PRAGMA query_only = ON")
+    world.store._writer.rows("PRAGMA query_only = ON")
 
 
 def writable(world: World) -> None:
-    world.store._writer.execute("PRAGMA query_only = OFF")
+    world.store._writer.rows("PRAGMA query_only = OFF")
 
 
 def send_for_ever(world: World) -> None:
@@ -136,7 +136,7 @@ def send_for_ever(world: World) -> None:
 
 @pytest.mark.parametrize(
     ("spoil", "mend", "advice"),
-    [(full, roomy, "make room"), (read_only, writable, "let the proxy write")],
+    [(full, roomy, "make room"), (read_only, writable, "make the file and its folder writable")],
 )
 def test_a_disk_that_takes_nothing(
     world: World,
@@ -207,6 +207,6 @@ def test_killed_without_warning_it_has_every_acknowledged_batch(tmp_path: Path) 
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
     acknowledged = set(done.stdout.decode().split())
     assert len(acknowledged) >= 50
-    with Store.open(tmp_path / "p") as store:
-        rows = store._reader.execute("SELECT id FROM batches").fetchall()
+    with ProxyStore.open(tmp_path / "p") as store:
+        rows = store._reader.rows("SELECT id FROM batches")
     assert acknowledged <= {row[0].hex() for row in rows}

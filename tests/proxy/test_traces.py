@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sottovoce.errors import StoreError, UnavailableError
-from sottovoce.proxy import Rate, Store
+from sottovoce.proxy import ProxyStore, Rate
 from sottovoce.proxy.store import NAME
 from tests.proxy.asgi import ask, post, serving
 from tests.proxy.world import World, all_reports, raw_bytes, reports_of, signed
@@ -140,7 +140,7 @@ def test_the_order_of_arrival_is_not_in_the_tables(tmp_path: Path) -> None:
         world.proxy.tick()
         for batch in order:
             world.proxy.accept(batch.encode())
-        dumps.append(list(world.store._reader.execute("SELECT * FROM batches")))
+        dumps.append(world.store._reader.rows("SELECT * FROM batches"))
         world.store.close()
     assert dumps[0] == dumps[1]
     assert dumps[0] == sorted((batch.id, batch.sealed) for batch in batches)
@@ -161,7 +161,7 @@ def test_a_crash_before_the_scrubbing_is_made_good_at_the_start(tmp_path: Path) 
     for name, content in left.items():
         (after / name).write_bytes(content)
     world.store.close()
-    with Store.open(after):
+    with ProxyStore.open(after):
         raw = raw_bytes(after)
     assert not any(batch.id in raw for batch in sent)
     assert not any(report in raw for report in all_reports(sent))
@@ -174,7 +174,7 @@ def test_a_scrubbing_that_fails_is_done_at_the_next_beat(world: World) -> None:
     nosy.execute("BEGIN")
     nosy.execute("SELECT count(*) FROM batches").fetchone()
     world.close_epoch()
-    with pytest.raises(StoreError, match="in use"):
+    with pytest.raises(StoreError, match="in use by a reader"):
         world.proxy.tick()
     assert any(batch.id in raw_bytes(world.folder) for batch in sent)
     nosy.close()

@@ -23,7 +23,7 @@ from sottovoce.protocol import (
     new_epoch_key,
     public_key_of,
 )
-from sottovoce.proxy import Proxy, ProxySettings, Rate, Store
+from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, Rate
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 ITEMS, FACTORS = 3, 2
@@ -194,7 +194,7 @@ class World:
         self.people = People()
         self.server = ServerInMemory(first or signed())
         self.settings = settings(folder, **changes)
-        self.store = Store.open(folder)
+        self.store = ProxyStore.open(folder)
         self.proxy = self._proxy()
 
     def _proxy(self) -> Proxy:
@@ -219,7 +219,7 @@ class World:
     def reopen(self) -> None:
         """As after a restart."""
         self.store.close()
-        self.store = Store.open(self.folder)
+        self.store = ProxyStore.open(self.folder)
         self.proxy = self._proxy()
 
 

@@ -82,7 +82,7 @@ class System:
             keep_models=61,
             page=Page(serve=True, panel=panel),
         )
-        store = self._opened.enter_context(proxies.Store.open(folder))
+        store = self._opened.enter_context(proxies.ProxyStore.open(folder))
         http = self._opened.enter_context(httpx.Client(trust_env=False))
         self.proxy = Proxy(store, HttpUpstream(http, self.server_url, SECRETS[PROXY]), settings)
         self._beat_proxy = _by_hand(self.proxy)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from sottovoce.errors import SettingsError
-from sottovoce.proxy import Proxy, ProxySettings, Store, build_app, connect
+from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, build_app, connect
 from sottovoce.proxy.template import settings_file
 from sottovoce.service import read_settings
 from sottovoce.service import run as serve
@@ -69,7 +69,7 @@ def run(
     """
     settings = read_settings(config, ProxySettings)
     http, upstream = connect(settings)
-    with http, Store.open(settings.folder) as store:
+    with http, ProxyStore.open(settings.folder) as store:
         serve(build_app(Proxy(store, upstream, settings), settings), settings.listen)
 
 

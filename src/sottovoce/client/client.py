@@ -9,19 +9,19 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from sottovoce.client.address import checked_url
-from sottovoce.client.database import alone
 from sottovoce.client.importing import checked_items, read_items
 from sottovoce.client.learning import held, learn
 from sottovoce.client.recommending import recommendations
-from sottovoce.client.store import Store
-from sottovoce.client.syncing import Syncing, rounded_down
+from sottovoce.client.store import ClientStore
+from sottovoce.client.syncing import Syncing
 from sottovoce.errors import LedgerError, SettingsError, StoreError
 from sottovoce.mechanism import os_words
-from sottovoce.privacy import Ledger, rounded_up
-from sottovoce.privacy.ledger import DISK
+from sottovoce.privacy import rounded_down, rounded_up
+from sottovoce.storage import exclusive_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from contextlib import AbstractContextManager
     from pathlib import Path
     from typing import Self
 
@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from sottovoce.client.reporting import Entropy, Words
     from sottovoce.client.syncing import Synced
     from sottovoce.client.terms import Terms
-    from sottovoce.privacy.ledger import Disk
 
-_OURS = ("client.", "ledger", ".ledger.")
+_OURS = "client."
 """How the names of all files in a client's folder begin."""
 
 
@@ -47,13 +46,13 @@ class Status:
     """What its owner agreed to."""
     paused: bool
     spent: float | None
-    """Of the lifetime budget; None if the ledger cannot be read."""
+    """Of the lifetime budget; None if the ledger is damaged."""
     remaining: float | None
     limit: float | None
     problem: str | None
-    """Why the ledger cannot be read: nothing is reported until that is mended."""
+    """What is wrong with the ledger: nothing is reported until that is mended."""
     batches: dict[str, int]
-    """By what became of them: stored, charged, sent, dropped."""
+    """By what became of them: charged, sent, dropped."""
     interactions: int
     known: int
     """How many of them are in the catalogue."""
@@ -65,14 +64,13 @@ class Client:
     """A folder, opened. Close it, or use it in a `with`."""
 
     def __init__(
-        self, folder: Path, store: Store, clock: Callable[[], float], entropy: Entropy, disk: Disk
+        self, folder: Path, store: ClientStore, clock: Callable[[], float], entropy: Entropy
     ):
         """For `create` and `open`."""
         self._folder = folder
         self._store = store
         self._clock = clock
         self._entropy = entropy
-        self._disk = disk
 
     @classmethod
     def create(
@@ -85,26 +83,25 @@ class Client:
         terms: Terms | None = None,
         clock: Callable[[], float] = time.time,
         entropy: Entropy = os.urandom,
-        disk: Disk = DISK,
     ) -> Self:
         """Begin a client in a folder of its own; `limit` is the epsilon of a lifetime, locally.
 
-        A ledger that is in the folder already is taken over with all that was spent, and its limit
-        becomes this one. Without `terms` those of the first manifest are pinned.
+        Nothing counts as spent yet: begin one only on a device that never reported, or for what its
+        earlier client had left. Without `terms` those of the first manifest are pinned.
         """
         if len(verification_key) != 32:
             raise SettingsError(f"a verification key has 32 bytes, not {len(verification_key)}")
         url = checked_url(proxy_url)
         _make_folder(folder)
-        with alone(folder), _enrol(folder / "ledger", limit, disk) as ledger:
-            store = Store.create(
+        with _locked(folder):
+            store = ClientStore.create(
                 folder / "client.db",
                 proxy_url=url,
                 verification_key=verification_key,
-                head=ledger.head,
+                limit=limit,
                 terms=terms,
             )
-        return cls(folder, store, clock, entropy, disk)
+        return cls(folder, store, clock, entropy)
 
     @classmethod
     def open(
@@ -113,10 +110,9 @@ class Client:
         *,
         clock: Callable[[], float] = time.time,
         entropy: Entropy = os.urandom,
-        disk: Disk = DISK,
     ) -> Self:
         """Take a client up where it was."""
-        return cls(folder, Store.open(folder / "client.db"), clock, entropy, disk)
+        return cls(folder, ClientStore.open(folder / "client.db"), clock, entropy)
 
     @property
     def proxy_url(self) -> str:
@@ -147,25 +143,15 @@ class Client:
         """
         if not (isfinite(jitter) and jitter >= 0):
             raise SettingsError(f"jitter must be a number of seconds from 0, not {jitter}")
-        with alone(self._folder):
+        with _locked(self._folder):
             try:
-                ledger = self._ledger()
+                self._store.ledger()
             except LedgerError:
                 # Reporting alone needs it: what was published may be learnt all the same.
                 learn(self._store, api, accept_new_terms=accept_new_terms)
                 raise
-            with ledger:
-                syncing = Syncing(
-                    self._store,
-                    api,
-                    ledger,
-                    self._clock,
-                    self._entropy,
-                    words,
-                    sleep,
-                    jitter,
-                )
-                return syncing.run(accept_new_terms=accept_new_terms)
+            syncing = Syncing(self._store, api, self._clock, self._entropy, words, sleep, jitter)
+            return syncing.run(accept_new_terms=accept_new_terms)
 
     def recommend(self, n: int = 10) -> list[Recommendation]:
         """The n best items that the owner has not touched; asks nobody."""
@@ -182,9 +168,8 @@ class Client:
 
     def set_limit(self, limit: float) -> None:
         """Another lifetime limit, on the ledger's record; what was spent stays spent."""
-        with alone(self._folder), self._ledger() as ledger:
-            ledger.set_limit(limit)
-            self._store.keep_head(ledger.head)
+        with _locked(self._folder):
+            self._store.set_limit(limit)
 
     def status(self) -> Status:
         """Where it stands; asks nobody."""
@@ -211,10 +196,10 @@ class Client:
     def forget(self) -> None:
         """Delete what the owner touched, the batch on its way, and the model, beyond recovery.
 
-        The ledger stays, because what was spent stays spent: reports that left cannot be called
-        back. It holds no item. Who wants that gone too removes the folder.
+        The ledger stays: what was spent and in which epochs, because reports that left cannot be
+        called back. It holds no item. To delete that too, remove the folder.
         """
-        with alone(self._folder):
+        with _locked(self._folder):
             self._store.forget()
 
     def close(self) -> None:
@@ -227,16 +212,16 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _ledger(self) -> Ledger:
-        return Ledger.open(self._folder / "ledger", at_least=self._store.head, disk=self._disk)
-
     def _budget(self) -> tuple[float | None, float | None, float | None, str | None]:
         try:
-            with self._ledger() as ledger:
-                spent, remaining = rounded_up(ledger.spent), rounded_down(ledger.remaining)
-                return spent, remaining, ledger.limit, None
+            ledger = self._store.ledger()
         except LedgerError as error:
             return None, None, None, str(error)
+        return rounded_up(ledger.spent), rounded_down(ledger.remaining), ledger.limit, None
+
+
+def _locked(folder: Path) -> AbstractContextManager[None]:
+    return exclusive_lock(folder / "client.lock", "another process is syncing; wait for its end")
 
 
 def _make_folder(folder: Path) -> None:
@@ -251,16 +236,3 @@ def _make_folder(folder: Path) -> None:
         folder.chmod(0o700)
     except OSError as error:
         raise StoreError(f"{folder}: {error}") from error
-
-
-def _enrol(path: Path, limit: float, disk: Disk) -> Ledger:
-    """The ledger of a new client. One that is there, or that a crash left, is never replaced."""
-    if not path.exists():
-        return Ledger.create(path, limit, disk=disk)
-    ledger = Ledger.open(path, disk=disk)
-    try:
-        ledger.set_limit(limit)
-    except BaseException:
-        ledger.close()
-        raise
-    return ledger

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sottovoce.client.api import ProxyApi
-    from sottovoce.client.store import Store
+    from sottovoce.client.store import ClientStore
     from sottovoce.protocol import Manifest
 
 
@@ -41,7 +41,7 @@ class Edition:
         )
 
 
-def learn(store: Store, api: ProxyApi, *, accept_new_terms: bool) -> Edition:
+def learn(store: ClientStore, api: ProxyApi, *, accept_new_terms: bool) -> Edition:
     """Fetch what is current; an error means that nothing was stored."""
     signed = SignedManifest.open(api.manifest(), store.verification_key)
     _check_order(store.newest, signed)
@@ -54,7 +54,7 @@ def learn(store: Store, api: ProxyApi, *, accept_new_terms: bool) -> Edition:
     return edition
 
 
-def held(store: Store) -> Edition | None:
+def held(store: ClientStore) -> Edition | None:
     """What was accepted last, without asking anybody; None if there is nothing."""
     data = store.signed_manifest()
     if data is None:
@@ -87,7 +87,7 @@ def _fetch_model(api: ProxyApi, signed: SignedManifest, sha256: bytes) -> bytes:
     return api.model(sha256, model_size(signed.manifest.items, signed.manifest.factors))
 
 
-def _fetched(store: Store, sha256: bytes, fetch: Callable[[bytes], bytes]) -> bytes:
+def _fetched(store: ClientStore, sha256: bytes, fetch: Callable[[bytes], bytes]) -> bytes:
     """From the store if it is there, and the very bytes that the manifest names if it is not."""
     known = store.file(sha256)
     if known is not None:

@@ -1,24 +1,27 @@
-"""What a client remembers, in words; the SQL of the client is here and in `database`."""
+"""What a client remembers, in words; the SQL of the client is here, in `ledger` and in `schema`."""
 
 from __future__ import annotations
 
 import hashlib
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from sottovoce.client.database import MIGRATIONS, Database
+from sottovoce.client.ledger import append_entry, read_ledger
+from sottovoce.client.schema import MIGRATIONS, PRAGMAS
 from sottovoce.client.terms import Terms
-from sottovoce.errors import StoreError
-from sottovoce.privacy import Charge, Head
+from sottovoce.errors import BudgetExceededError, StoreError
+from sottovoce.privacy import Charge, Ledger
+from sottovoce.storage import Database
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
     from typing import Any, Self
 
     from sottovoce.protocol import SignedManifest
 
-State = Literal["stored", "charged", "sent", "dropped"]
+State = Literal["charged", "sent", "dropped"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,6 @@ class Waiting:
     """A batch that has not arrived yet: its bytes, its price, and how long it is of use."""
 
     charge: Charge
-    """The purpose is the SHA-256 of the bytes."""
     closes: int
     batch: bytes = field(repr=False)
 
@@ -35,8 +37,13 @@ class Waiting:
         """It belongs to this one alone."""
         return self.charge.epoch
 
+    @property
+    def is_what_was_charged(self) -> bool:
+        """A charge names its batch by the SHA-256 of the bytes."""
+        return hashlib.sha256(self.batch).digest() == self.charge.purpose
 
-class Store:
+
+class ClientStore:
     """The client's database."""
 
     def __init__(self, database: Database):
@@ -44,26 +51,30 @@ class Store:
 
     @classmethod
     def create(
-        cls, path: Path, *, proxy_url: str, verification_key: bytes, head: Head, terms: Terms | None
+        cls,
+        path: Path,
+        *,
+        proxy_url: str,
+        verification_key: bytes,
+        limit: float,
+        terms: Terms | None,
     ) -> Self:
         """Whole or not at all; refuses if there is one."""
-        database = Database(path)
-        try:
-            if database.version:
+        first = Ledger(limit).entries[0]
+        store = cls(Database(path, MIGRATIONS, PRAGMAS))
+        with store._closed_on_failure():
+            if store._db.version:
                 raise StoreError(f"{path}: there is a client already; open it")
-            store = cls(database)
-            with database.transaction():
-                database.migrate()
-                database.rows(
-                    "INSERT INTO about (only, proxy_url, verification_key, head_records, head_hash)"
-                    " VALUES (1, ?, ?, ?, ?)",
-                    *(proxy_url, verification_key, head.records, head.hash),
+            with store._db.transaction():
+                store._db.migrate()
+                store._db.rows(
+                    "INSERT INTO about (only, proxy_url, verification_key, head)"
+                    " VALUES (1, ?, ?, ?)",
+                    *(proxy_url, verification_key, first.hash),
                 )
+                append_entry(store._db, first)
                 if terms is not None:
                     store._pin(terms)
-        except BaseException:
-            database.close()
-            raise
         return store
 
     @classmethod
@@ -71,25 +82,20 @@ class Store:
         """Take it up where it was."""
         if not path.exists():
             raise StoreError(f"{path}: there is no client; begin one first (sottovoce client init)")
-        database = Database(path)
-        try:
-            if database.version == 0:
+        store = cls(Database(path, MIGRATIONS, PRAGMAS))
+        with store._closed_on_failure():
+            if store._db.version == 0:
                 raise StoreError(
                     f"{path}: this client was cut short; begin it again (sottovoce client init)"
                 )
-            if database.version < len(MIGRATIONS):
-                with database.transaction():
-                    database.migrate()
-        except BaseException:
-            database.close()
-            raise
-        return cls(database)
+            store._db.upgrade()
+        return store
 
     def close(self) -> None:
         """Let go of it."""
         self._db.close()
 
-    # The owner's choices and whom she trusts.
+    # The owner's choices and whom they trust.
 
     @property
     def proxy_url(self) -> str:
@@ -112,17 +118,12 @@ class Store:
             self._db.rows("UPDATE about SET paused = ?", int(on))
 
     @property
-    def head(self) -> Head:
-        """The ledger must reach at least this far."""
-        return Head(*self._db.row("SELECT head_records, head_hash FROM about"))
-
-    @property
     def terms(self) -> Terms | None:
         """What the owner agreed to."""
         row = self._db.row("SELECT mechanism, epsilon, reports, least_clients FROM terms")
         return None if row is None else Terms(*row)
 
-    # What she touched.
+    # What they touched.
 
     def add(self, items: Iterable[str]) -> int:
         """How many of them are new."""
@@ -172,44 +173,47 @@ class Store:
             )
             self._pin(terms)
 
-    # The batch on its way.
+    # The ledger, and the batch on its way.
 
-    def keep(self, batch: Waiting) -> None:
-        """Before anything else is done with it; fails if its epoch has had one."""
-        charge = batch.charge
+    def ledger(self) -> Ledger:
+        """What was spent; a `LedgerError` if that is not known for certain."""
+        return read_ledger(self._db)
+
+    def set_limit(self, limit: float) -> None:
+        """Another lifetime limit, on the record."""
         with self._db.transaction():
-            self._db.rows(
-                "INSERT INTO outbox (epoch, sha256, mechanism, epsilon, reports, closes, state,"
-                " batch) VALUES (?, ?, ?, ?, ?, ?, 'stored', ?)",
-                *(charge.epoch, charge.purpose, charge.mechanism, charge.epsilon, charge.reports),
-                *(batch.closes, batch.batch),
-            )
+            entry = self.ledger().set_limit(limit)
+            if entry is not None:
+                append_entry(self._db, entry)
+
+    def keep(self, batch: Waiting) -> bool:
+        """Keep a batch and charge for it, or neither; whether it was kept and may be sent.
+
+        One transaction reads the ledger, checks the limit and writes both. Beyond the limit the
+        epoch is noted as over, without the bytes. Fails if the epoch has had a batch or a charge.
+        """
+        with self._db.transaction():
+            try:
+                entry = self.ledger().charge(batch.charge)
+            except BudgetExceededError:
+                self._put(batch.epoch, batch.closes, "dropped", None)
+                return False
+            append_entry(self._db, entry)
+            self._put(batch.epoch, batch.closes, "charged", batch.batch)
+            return True
 
     def waiting(self) -> Waiting | None:
         """The batch that has neither arrived nor been given up; there is one at most."""
         row = self._db.row(
-            "SELECT epoch, sha256, mechanism, epsilon, reports, closes, batch FROM outbox"
-            " WHERE state IN ('stored', 'charged') ORDER BY epoch"
+            "SELECT epoch, purpose, mechanism, epsilon, reports, closes, batch"
+            " FROM outbox JOIN ledger USING (epoch) WHERE state = 'charged' ORDER BY epoch"
         )
         return None if row is None else Waiting(Charge(*row[:5]), row[5], row[6])
 
-    def batch(self, epoch: int) -> tuple[State, bytes] | None:
-        """What became of an epoch's batch, and its SHA-256."""
-        found: tuple[State, bytes] | None = self._db.row(
-            "SELECT state, sha256 FROM outbox WHERE epoch = ?", epoch
-        )
-        return found
-
-    def charged(self, epoch: int, head: Head) -> None:
-        """The ledger has it; from here on a ledger without it is refused."""
-        with self._db.transaction():
-            self._db.rows("UPDATE outbox SET state = 'charged' WHERE epoch = ?", epoch)
-            self._pin_head(head)
-
-    def keep_head(self, head: Head) -> None:
-        """From here on a ledger that does not reach so far is refused."""
-        with self._db.transaction():
-            self._pin_head(head)
+    def state(self, epoch: int) -> State | None:
+        """What became of an epoch's batch, as far as it was not forgotten."""
+        row = self._db.row("SELECT state FROM outbox WHERE epoch = ?", epoch)
+        return None if row is None else row[0]
 
     def done(self, epoch: int, state: Literal["sent", "dropped"]) -> None:
         """It arrived or was given up: its bytes are of no use any more."""
@@ -221,11 +225,15 @@ class Store:
         return dict(self._db.rows("SELECT state, count(*) FROM outbox GROUP BY state"))
 
     def forget(self) -> None:
-        """Everything about the owner, and all that could be worked out from it."""
+        """Everything about the owner, and all that could be worked out from it.
+
+        The ledger stays: it has no item, and what left cannot be called back.
+        """
         with self._db.transaction():
             for table in ("interactions", "outbox", "manifest", "files"):
                 self._db.rows(f"DELETE FROM {table}")  # noqa: S608 - names of our own
-        self._db.erase_traces()
+        self._db.rows("VACUUM")  # rewrites the file without what was deleted from it
+        self._db.empty_log()
 
     def _about(self, column: str) -> Any:
         return self._db.row(f"SELECT {column} FROM about")[0]  # noqa: S608 - a name of our own
@@ -233,8 +241,11 @@ class Store:
     def _count(self, table: str) -> int:
         return int(self._db.row(f"SELECT count(*) FROM {table}")[0])  # noqa: S608 - our own
 
-    def _pin_head(self, head: Head) -> None:
-        self._db.rows("UPDATE about SET head_records = ?, head_hash = ?", head.records, head.hash)
+    def _put(self, epoch: int, closes: int, state: State, batch: bytes | None) -> None:
+        self._db.rows(
+            "INSERT INTO outbox (epoch, closes, state, batch) VALUES (?, ?, ?, ?)",
+            *(epoch, closes, state, batch),
+        )
 
     def _pin(self, terms: Terms) -> None:
         self._db.rows(
@@ -242,3 +253,11 @@ class Store:
             " VALUES (1, ?, ?, ?, ?)",
             *(terms.mechanism, terms.epsilon, terms.reports, terms.least_clients),
         )
+
+    @contextmanager
+    def _closed_on_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise

@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING, Literal
 
 from sottovoce.client.learning import learn
 from sottovoce.client.reporting import make_batch, pause_before_sending
-from sottovoce.errors import BudgetExceededError, ClosedError
-from sottovoce.privacy import Charge, rounded_up
+from sottovoce.errors import ClosedError, LedgerError
+from sottovoce.privacy import rounded_down, rounded_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from fractions import Fraction
 
     from sottovoce.client.api import ProxyApi
     from sottovoce.client.learning import Edition
     from sottovoce.client.reporting import Entropy, Words
-    from sottovoce.client.store import Store, Waiting
-    from sottovoce.privacy import Ledger
+    from sottovoce.client.store import ClientStore, Waiting
 
 Outcome = Literal[
     "sent",
@@ -35,8 +33,8 @@ SENTENCES: dict[Outcome, str] = {
     "sent": "The batch of epoch {epoch} was sent.",
     "already sent": "The batch of epoch {epoch} had been sent before; nothing more was.",
     "already charged": (
-        "The ledger has a charge for epoch {epoch} that the database does not know, as after a "
-        "restored backup or after forgetting; nothing is reported in this epoch again."
+        "A batch of epoch {epoch} was charged before and has been forgotten since; nothing is "
+        "reported in this epoch again."
     ),
     "not open": "Epoch {epoch} takes no reports at this time; nothing was sent.",
     "paused": "Reporting is paused; nothing was sent.",
@@ -73,9 +71,8 @@ class Synced:
 class Syncing:
     """Everything that one sync works with; the caller holds the folder's lock."""
 
-    store: Store
+    store: ClientStore
     api: ProxyApi
-    ledger: Ledger
     clock: Callable[[], float]
     entropy: Entropy
     words: Words
@@ -96,10 +93,10 @@ class Syncing:
     def _take_part(self, edition: Edition) -> Outcome:
         """At most one batch in an epoch, ever."""
         manifest = edition.manifest
-        state, purpose = self.store.batch(manifest.epoch) or (None, b"")
+        state, charged = self.store.state(manifest.epoch), self._was_charged(manifest.epoch)
         if state == "sent":
             return "already sent"
-        if state == "dropped" and self._was_charged(purpose):
+        if state == "dropped" and charged:
             return "too late"
         if manifest.public_key is None:
             return "nothing asked"
@@ -109,26 +106,23 @@ class Syncing:
             return "not open"
         if state == "dropped":
             return "limit reached"
-        if any(charge.epoch == manifest.epoch for charge in self._charges()):
+        if charged:
             return "already charged"
         rows = edition.rows_of(self.store.items())
         batch = make_batch(edition, rows, self.words, self.entropy)
-        self.store.keep(batch)
-        return self._deliver(batch)
+        return self._deliver(batch) if self.store.keep(batch) else "limit reached"
 
     def _deliver(self, batch: Waiting) -> Outcome:
-        """From stored to sent; every step may be repeated, in this sync or a later one."""
+        """From charged to sent; every step may be repeated, in this sync or a later one."""
         if self.clock() >= batch.closes:
             self.store.done(batch.epoch, "dropped")
             return "too late"
         if self.store.paused:
             return "paused"
-        try:
-            self.ledger.charge(batch.charge)
-        except BudgetExceededError:
-            self.store.done(batch.epoch, "dropped")
-            return "limit reached"
-        self.store.charged(batch.epoch, self.ledger.head)
+        if not batch.is_what_was_charged:
+            raise LedgerError(
+                f"the batch of epoch {batch.epoch} is not the one that was charged; it is not sent"
+            )
         self._wait(batch)
         return self._send(batch)
 
@@ -148,20 +142,13 @@ class Syncing:
         self.store.done(batch.epoch, "sent")
         return "sent"
 
-    def _charges(self) -> list[Charge]:
-        return [entry.what for entry in self.ledger.entries if isinstance(entry.what, Charge)]
-
-    def _was_charged(self, purpose: bytes) -> bool:
-        return any(charge.purpose == purpose for charge in self._charges())
+    def _was_charged(self, epoch: int) -> bool:
+        return any(charge.epoch == epoch for charge in self.store.ledger().charges)
 
     def _result(self, epoch: int, outcome: Outcome, lost: int | None) -> Synced:
         sentence = SENTENCES[outcome].format(epoch=epoch)
         if lost is not None:
             sentence += " " + SENTENCES["too late"].format(epoch=lost)
-        spent, remaining = rounded_up(self.ledger.spent), rounded_down(self.ledger.remaining)
+        ledger = self.store.ledger()
+        spent, remaining = rounded_up(ledger.spent), rounded_down(ledger.remaining)
         return Synced(epoch, outcome, lost, spent, remaining, sentence)
-
-
-def rounded_down(amount: Fraction) -> float:
-    """The largest float that is not above the amount: what is left is never overstated."""
-    return 0.0 - rounded_up(-amount)

@@ -1,8 +1,8 @@
-"""What is promised, in numbers and in words."""
+"""Accounting: what is promised, in numbers and in words. Nothing here reads or writes anything."""
 
 from sottovoce.privacy.account import Account, Figures, account
 from sottovoce.privacy.events import SIGN, Reporting
-from sottovoce.privacy.ledger import Charge, Entry, Head, Ledger, Limit, rounded_up
+from sottovoce.privacy.ledger import Charge, Entry, Ledger, Limit, rounded_down, rounded_up
 from sottovoce.privacy.local import local_delta, local_epsilon
 from sottovoce.privacy.shuffle import Crowd, central_epsilon, gaussian_mu
 
@@ -13,7 +13,6 @@ __all__ = [
     "Crowd",
     "Entry",
     "Figures",
-    "Head",
     "Ledger",
     "Limit",
     "Reporting",
@@ -22,5 +21,6 @@ __all__ = [
     "gaussian_mu",
     "local_delta",
     "local_epsilon",
+    "rounded_down",
     "rounded_up",
 ]

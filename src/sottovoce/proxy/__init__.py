@@ -3,7 +3,7 @@
 from sottovoce.proxy.app import build_app
 from sottovoce.proxy.proxy import Proxy
 from sottovoce.proxy.settings import Page, ProxySettings, Rate, Tls
-from sottovoce.proxy.store import Store
+from sottovoce.proxy.store import ProxyStore
 from sottovoce.proxy.upstream import HttpUpstream, Upstream, connect
 
 __all__ = [
@@ -11,8 +11,8 @@ __all__ = [
     "Page",
     "Proxy",
     "ProxySettings",
+    "ProxyStore",
     "Rate",
-    "Store",
     "Tls",
     "Upstream",
     "build_app",

@@ -16,13 +16,13 @@ from sottovoce.proxy.tables import Flush
 if TYPE_CHECKING:
     from sottovoce.protocol import SignedManifest
     from sottovoce.proxy.shuffle import Entropy
-    from sottovoce.proxy.store import Store
+    from sottovoce.proxy.store import ProxyStore
 
 log = logging.getLogger("sottovoce")
 
 
 def flush(
-    store: Store, signed: SignedManifest, *, least: int, chunk_reports: int, entropy: Entropy
+    store: ProxyStore, signed: SignedManifest, *, least: int, chunk_reports: int, entropy: Entropy
 ) -> Flush:
     """Turn the epoch's batches into chunks; with fewer than `least` of them, into nothing."""
     manifest = signed.manifest
@@ -46,7 +46,7 @@ def flush(
     return done
 
 
-def discard(store: Store, signed: SignedManifest) -> int:
+def discard(store: ProxyStore, signed: SignedManifest) -> int:
     """The server has gone on without us: drop the batches; how many reports were lost."""
     manifest = signed.manifest
     with store.write() as tables:

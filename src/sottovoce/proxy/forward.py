@@ -13,14 +13,14 @@ from sottovoce.errors import ClosedError, RefusedError
 from sottovoce.protocol import Chunk
 
 if TYPE_CHECKING:
-    from sottovoce.proxy.store import Store
+    from sottovoce.proxy.store import ProxyStore
     from sottovoce.proxy.tables import Flush
     from sottovoce.proxy.upstream import Upstream
 
 log = logging.getLogger("sottovoce")
 
 
-def forward(store: Store, upstream: Upstream, flush: Flush) -> bool:
+def forward(store: ProxyStore, upstream: Upstream, flush: Flush) -> bool:
     """Hand one epoch over and forget it; False when the server no longer takes it."""
     taken = True
     try:
@@ -35,7 +35,7 @@ def forward(store: Store, upstream: Upstream, flush: Flush) -> bool:
     return taken
 
 
-def _deliver(store: Store, upstream: Upstream, flush: Flush) -> None:
+def _deliver(store: ProxyStore, upstream: Upstream, flush: Flush) -> None:
     for position in range(flush.delivered, flush.chunks):
         with store.read() as tables:
             sealed = tables.chunk(flush.epoch, position)
@@ -44,7 +44,7 @@ def _deliver(store: Store, upstream: Upstream, flush: Flush) -> None:
             tables.set_delivered(flush.epoch, position + 1)
 
 
-def _confirm(store: Store, upstream: Upstream, flush: Flush) -> None:
+def _confirm(store: ProxyStore, upstream: Upstream, flush: Flush) -> None:
     """A server that has other numbers than we sent gets everything once more, at the next beat."""
     try:
         upstream.commit(flush.epoch, flush.manifest_hash, flush.chunks, flush.reports)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from sottovoce.errors import SottovoceError
     from sottovoce.protocol import SignedManifest
-    from sottovoce.proxy.store import Store
+    from sottovoce.proxy.store import ProxyStore
     from sottovoce.proxy.tables import Tables
 
 _CLOSED = "this epoch is over; the next one needs a new manifest"
@@ -50,7 +50,7 @@ class Door:
 class Intake:
     """Behind the door: check, then keep."""
 
-    def __init__(self, store: Store, clock: Callable[[], float]):
+    def __init__(self, store: ProxyStore, clock: Callable[[], float]):
         self._store = store
         self._clock = clock
         self._one_at_a_time = threading.Lock()

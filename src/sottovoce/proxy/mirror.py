@@ -17,7 +17,7 @@ from sottovoce.protocol import Catalogue, SignedManifest, decode_items, model_si
 
 if TYPE_CHECKING:
     from sottovoce.protocol import Manifest
-    from sottovoce.proxy.store import Store
+    from sottovoce.proxy.store import ProxyStore
     from sottovoce.proxy.upstream import Upstream
 
 
@@ -33,7 +33,7 @@ class Mirrored:
 class Mirror:
     """What clients see, and how it is renewed."""
 
-    def __init__(self, store: Store, upstream: Upstream, key: bytes, *, keep_models: int):
+    def __init__(self, store: ProxyStore, upstream: Upstream, key: bytes, *, keep_models: int):
         self._store = store
         self._upstream = upstream
         self._key = key

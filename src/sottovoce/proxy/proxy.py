@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sottovoce.protocol import SignedManifest
     from sottovoce.proxy.settings import ProxySettings
     from sottovoce.proxy.shuffle import Entropy
-    from sottovoce.proxy.store import Store
+    from sottovoce.proxy.store import ProxyStore
     from sottovoce.proxy.upstream import Upstream
 
 log = logging.getLogger("sottovoce")
@@ -35,7 +35,7 @@ class Proxy:
 
     def __init__(
         self,
-        store: Store,
+        store: ProxyStore,
         upstream: Upstream,
         settings: ProxySettings,
         *,

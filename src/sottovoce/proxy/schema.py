@@ -6,40 +6,44 @@ ids, without SQLite's own row numbers, so that the table does not know in which 
 
 from __future__ import annotations
 
-MIGRATIONS = (
-    """
-    CREATE TABLE batches (
-        id BLOB PRIMARY KEY,
-        sealed BLOB NOT NULL
-    ) WITHOUT ROWID;
-    CREATE TABLE manifests (
-        epoch INTEGER PRIMARY KEY,
-        hash BLOB NOT NULL,
-        signed BLOB NOT NULL,
-        model BLOB NOT NULL,
-        catalogue BLOB NOT NULL
-    );
-    CREATE TABLE files (
-        sha256 BLOB PRIMARY KEY,
-        content BLOB NOT NULL
-    );
-    CREATE TABLE flushes (
-        epoch INTEGER PRIMARY KEY,
-        manifest_hash BLOB NOT NULL,
-        chunks INTEGER NOT NULL,
-        reports INTEGER NOT NULL,
-        delivered INTEGER NOT NULL,
-        settled INTEGER NOT NULL
-    );
-    CREATE TABLE chunks (
-        epoch INTEGER NOT NULL,
-        position INTEGER NOT NULL,
-        sealed BLOB NOT NULL,
-        PRIMARY KEY (epoch, position)
-    ) WITHOUT ROWID;
-    """,
+PRAGMAS = (
+    "auto_vacuum = INCREMENTAL",  # free pages can be given back; chosen before the first table
+    "temp_store = FILE",  # an epoch's shuffle does not fit into memory
 )
-"""Number i takes a database from `user_version` i to i + 1."""
+
+MIGRATIONS = (
+    (
+        """CREATE TABLE batches (
+            id BLOB PRIMARY KEY,
+            sealed BLOB NOT NULL
+        ) WITHOUT ROWID""",
+        """CREATE TABLE manifests (
+            epoch INTEGER PRIMARY KEY,
+            hash BLOB NOT NULL,
+            signed BLOB NOT NULL,
+            model BLOB NOT NULL,
+            catalogue BLOB NOT NULL
+        )""",
+        """CREATE TABLE files (
+            sha256 BLOB PRIMARY KEY,
+            content BLOB NOT NULL
+        )""",
+        """CREATE TABLE flushes (
+            epoch INTEGER PRIMARY KEY,
+            manifest_hash BLOB NOT NULL,
+            chunks INTEGER NOT NULL,
+            reports INTEGER NOT NULL,
+            delivered INTEGER NOT NULL,
+            settled INTEGER NOT NULL
+        )""",
+        """CREATE TABLE chunks (
+            epoch INTEGER NOT NULL,
+            position INTEGER NOT NULL,
+            sealed BLOB NOT NULL,
+            PRIMARY KEY (epoch, position)
+        ) WITHOUT ROWID""",
+    ),
+)
 
 PIECES = """
     CREATE TEMP TABLE pieces (

@@ -28,7 +28,7 @@ class Flush:
 
 
 class Tables:
-    """The tables, within a transaction that `Store` begins and ends."""
+    """The tables, within a transaction that `ProxyStore` begins and ends."""
 
     def __init__(self, db: sqlite3.Connection):
         self._db = db

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -22,13 +21,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from sottovoce.client.syncing import rounded_down
 from sottovoce.errors import BudgetExceededError, LedgerError, NotFiniteError, ProtocolError
 from sottovoce.mechanism import MECHANISMS
 from sottovoce.mechanism.base import Shape
 from sottovoce.mechanism.rotation import Rotation
 from sottovoce.model import Histories, user_vectors
-from sottovoce.privacy.ledger import Charge, Disk, Ledger, rounded_up
+from sottovoce.privacy import Charge, Ledger, rounded_down, rounded_up
 from sottovoce.protocol import (
     Batch,
     Catalogue,
@@ -236,16 +234,6 @@ LIMITS = st.fixed_dictionaries({"limit": st.sampled_from([0.0, 1.0]) | AMOUNTS})
 STEPS = st.lists(LIMITS | st.fixed_dictionaries({"charge": CHARGES}), max_size=15)
 
 
-class UnsyncedDisk(Disk):
-    """No power is cut here."""
-
-    def sync(self, file: Any) -> None:
-        pass
-
-    def sync_folder(self, folder: Path) -> None:
-        pass
-
-
 def decision(ledger: Ledger, step: dict[str, Any]) -> str | None:
     if "limit" in step:
         ledger.set_limit(step["limit"])
@@ -266,15 +254,12 @@ def decision(ledger: Ledger, step: dict[str, Any]) -> str | None:
 def test_both_ledgers_decide_alike(
     browser: Browser, first: dict[str, float], steps: list[dict[str, Any]]
 ) -> None:
-    wanted = []
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "ledger"
-        with Ledger.create(path, first["limit"], disk=UnsyncedDisk()) as ledger:
-            for step in [first, *steps]:
-                decided = decision(ledger, step)
-                spent = f"{(ledger.spent * Fraction(2) ** 1074).numerator:x}"
-                shown = [rounded_up(ledger.spent), rounded_down(ledger.remaining)]
-                wanted.append({"decision": decided, "spent": spent, "shown": shown})
+    wanted, ledger = [], Ledger(first["limit"])
+    for step in [first, *steps]:
+        decided = decision(ledger, step)
+        spent = f"{(ledger.spent * Fraction(2) ** 1074).numerator:x}"
+        shown = [rounded_up(ledger.spent), rounded_down(ledger.remaining)]
+        wanted.append({"decision": decided, "spent": spent, "shown": shown})
     assert browser.ask("ledger", steps=[first, *steps])["answers"] == wanted
 
 

@@ -14,8 +14,8 @@ const SENTENCES: Record<Outcome, string> = {
   sent: "The batch of epoch {epoch} was sent.",
   "already sent": "The batch of epoch {epoch} had been sent before; nothing more was.",
   "already charged":
-    "The ledger has a charge for epoch {epoch} that the database does not know, as after a " +
-    "restored backup or after forgetting; nothing is reported in this epoch again.",
+    "A batch of epoch {epoch} was charged before and has been forgotten since; nothing is " +
+    "reported in this epoch again.",
   "not open": "Epoch {epoch} takes no reports at this time; nothing was sent.",
   paused: "Reporting is paused; nothing was sent.",
   "limit reached":

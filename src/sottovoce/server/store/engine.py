@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +9,7 @@ from sqlalchemy import create_engine, event
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from sottovoce.errors import StoreError
+from sottovoce.storage import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,10 +23,8 @@ MOST_CONNECTIONS = 40
 """More than there are threads that ask: none waits for a connection."""
 
 _PRAGMAS = (
-    "synchronous=FULL",  # what was acknowledged survives a power cut
-    "secure_delete=ON",  # what is deleted is overwritten with zeros
-    "foreign_keys=ON",
-    "temp_store=MEMORY",  # nothing spills into a file that nobody scrubs
+    "foreign_keys = ON",
+    "temp_store = MEMORY",  # nothing spills into a file that nobody scrubs
 )
 
 
@@ -49,23 +46,7 @@ def open_engine(url: str) -> Engine:
 
 
 def _prepare(connection: Any, _: object) -> None:
-    connection.isolation_level = None  # transactions begin where we say so, below
-    _use_wal(connection)
-    for pragma in _PRAGMAS:
-        connection.execute(f"PRAGMA {pragma}")
-
-
-def _use_wal(connection: Any) -> None:
-    """Only the first connection to a new file changes it, and for that SQLite waits for nobody."""
-    deadline = time.monotonic() + BUSY_SECONDS
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
+    prepare(connection, *_PRAGMAS, wait=BUSY_SECONDS)
 
 
 def _begin(connection: Connection) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from sottovoce.errors import StoreError
 from sottovoce.server.store.engine import open_engine, store_errors
 from sottovoce.server.store.schema import MIGRATIONS, migrate, schema_version
 from sottovoce.server.store.transaction import Transaction
+from sottovoce.storage import empty_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -61,14 +62,13 @@ class Store:
 
     def _empty_log(self) -> bool:
         """Beside SQLAlchemy, which would begin a transaction first."""
-        connection = self._engine.raw_connection()
+        pooled = self._engine.raw_connection()
         try:
-            busy = connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+            return empty_log(cast("sqlite3.Connection", pooled.driver_connection))
         except sqlite3.Error as error:
             raise StoreError(f"the write-ahead log cannot be emptied: {error}") from error
         finally:
-            connection.close()
-        return not busy
+            pooled.close()
 
     def check(self) -> None:
         """Whether it could be written to now: tried, and taken back."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sottovoce.proxy import Proxy, ProxySettings, Rate, Store, build_app
+from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, Rate, build_app
 from sottovoce.service import Listen, run
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from multiprocessing.sharedctypes import Synchronized
     from pathlib import Path
 
     from sottovoce.experiments.live.bench.prepared_server import PreparedServer
     from sottovoce.protocol import Chunk
+    from sottovoce.proxy.tables import Tables
 
     SharedCount = Synchronized[int]
     """A number that two processes see."""
@@ -54,13 +57,16 @@ class StandInServer:
         self._handed_over.value = reports
 
 
-class CountingStore(Store):
+class CountingStore(ProxyStore):
     """Counts its transactions: each is one sync of the disk."""
 
     commits: SharedCount
 
-    def _commit(self) -> None:
-        super()._commit()
+    @contextmanager
+    def write(self) -> Iterator[Tables]:
+        """One more, once it is on disk."""
+        with super().write() as tables:
+            yield tables
         self.commits.value += 1
 
 

@@ -1,0 +1,39 @@
+"""One process at a time."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
+
+from sottovoce.errors import StoreError
+from sottovoce.storage.failures import store_errors
+from sottovoce.storage.private import make_private
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@contextmanager
+def exclusive_lock(path: Path, taken: str, *, wait: float = 0.0) -> Iterator[None]:
+    """Held for the block and never longer than the process lives; `taken` is said to the others.
+
+    SQLite's own lock on a file that stays empty: it works on every system, also within a process.
+    """
+    make_private(path)
+    with store_errors(path):
+        lock = sqlite3.connect(path, isolation_level=None, timeout=wait, check_same_thread=False)
+    with closing(lock):
+        with store_errors(path):
+            _take(lock, f"{path.parent}: {taken}")
+        yield
+
+
+def _take(lock: sqlite3.Connection, taken: str) -> None:
+    try:
+        lock.execute("BEGIN EXCLUSIVE")
+    except sqlite3.Error as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+            raise
+        raise StoreError(taken) from error

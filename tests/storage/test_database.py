@@ -1,0 +1,246 @@
+"""One way to open SQLite: private, durable, up to date, and plain words when it fails."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from sottovoce.errors import StoreError
+from sottovoce.storage import Database
+
+FIRST = ("CREATE TABLE things (name TEXT PRIMARY KEY) STRICT",)
+SECOND = ("CREATE TABLE later (x)", "CREATE TABLE more (x)")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "a.db"
+
+
+def opened(path: Path, *migrations: tuple[str, ...]) -> Database:
+    database = Database(path, migrations or (FIRST,))
+    try:
+        database.upgrade()
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def names(path: Path) -> list[str]:
+    """What another connection sees."""
+    with closing(sqlite3.connect(path)) as other:
+        return [name for (name,) in other.execute("SELECT name FROM things ORDER BY name")]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX permissions")
+def test_every_file_is_its_owners_alone(path: Path) -> None:
+    with closing(opened(path)):
+        modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+    assert modes == dict.fromkeys(("a.db", "a.db-shm", "a.db-wal"), 0o600)
+
+
+@pytest.mark.parametrize(
+    ("pragma", "value"),
+    [("journal_mode", "wal"), ("synchronous", 2), ("secure_delete", 1), ("trusted_schema", 0)],
+)
+def test_what_every_connection_is_told(path: Path, pragma: str, value: object) -> None:
+    with closing(opened(path)) as database:
+        assert database.row(f"PRAGMA {pragma}") == (value,)
+
+
+def test_a_role_adds_pragmas_of_its_own(path: Path) -> None:
+    """Before the first table and before the log, where `auto_vacuum` needs to be."""
+    pragmas = ("auto_vacuum = INCREMENTAL", "temp_store = MEMORY")
+    with closing(Database(path, (FIRST,), pragmas)) as database:
+        database.upgrade()
+        assert database.row("PRAGMA auto_vacuum") == (2,)
+        assert database.row("PRAGMA temp_store") == (2,)
+
+
+# Transactions.
+
+
+def test_a_transaction_is_seen_when_it_is_over_and_not_before(path: Path) -> None:
+    with closing(opened(path)) as database:
+        with database.transaction():
+            database.add_all("INSERT INTO things VALUES (?)", [("a",), ("b",)])
+            assert names(path) == []
+        assert names(path) == ["a", "b"]
+
+
+def add_and_fail(database: Database, error: type[BaseException]) -> None:
+    with database.transaction() as connection:
+        connection.execute("INSERT INTO things VALUES ('a')")
+        if error is StoreError:
+            connection.execute("INSERT INTO things VALUES ('a')")
+        raise error
+
+
+@pytest.mark.parametrize("error", [StoreError, ValueError, KeyboardInterrupt])
+def test_an_error_takes_all_of_it_back(path: Path, error: type[BaseException]) -> None:
+    with closing(opened(path)) as database:
+        with pytest.raises(error, match="UNIQUE" if error is StoreError else None):
+            add_and_fail(database, error)
+        with database.transaction():
+            database.rows("INSERT INTO things VALUES ('c')")
+        assert names(path) == ["c"]
+
+
+def test_a_writer_takes_its_lock_before_it_reads(path: Path) -> None:
+    """So that what it read still holds when it writes."""
+    with closing(opened(path)) as one, closing(Database(path, (FIRST,), wait=0.01)) as other:
+        with one.transaction():
+            one.rows("SELECT * FROM things")
+            with pytest.raises(StoreError, match="another process uses it"), other.transaction():
+                pytest.fail("nobody else is let in")
+        with other.transaction():
+            pass
+
+
+# Versions.
+
+
+def test_an_older_file_is_brought_up_to_date_and_keeps_what_it_has(path: Path) -> None:
+    with closing(opened(path)) as database:
+        database.rows("INSERT INTO things VALUES ('a')")
+    for _ in range(2):
+        with closing(opened(path, FIRST, SECOND)) as database:
+            assert (database.version, database.rows("SELECT * FROM more")) == (2, [])
+    assert names(path) == ["a"]
+
+
+def test_a_migration_that_fails_leaves_the_file_as_it_was(path: Path) -> None:
+    opened(path).close()
+    with pytest.raises(StoreError, match="nonsense"):
+        opened(path, FIRST, ("CREATE TABLE later (x)", "nonsense"))
+    with closing(opened(path)) as database:
+        assert database.version == 1
+        assert database.rows("SELECT name FROM sqlite_schema WHERE name = 'later'") == []
+
+
+def test_a_file_of_a_newer_program_is_refused_and_left_alone(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as plain:
+        plain.execute("PRAGMA user_version = 2")
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match=r"version 2, this program knows 1; update sottovoce"):
+        opened(path)
+    assert path.read_bytes() == before
+
+
+def test_many_open_a_new_file_at_once(path: Path) -> None:
+    def work(_: int) -> int:
+        with closing(opened(path)) as database:
+            return database.version
+
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(work, range(8))) == [1] * 8
+
+
+# Failures.
+
+
+def fill(database: Database) -> None:
+    database.rows("PRAGMA max_page_count = 1")
+    database.add_all("INSERT INTO things VALUES (?)", [(f"{n:099d}",) for n in range(999)])
+
+
+def freeze(database: Database) -> None:
+    database.rows("PRAGMA query_only = ON")
+    with database.transaction():
+        database.rows("INSERT INTO things VALUES ('a')")
+
+
+@pytest.mark.parametrize(
+    ("work", "advice"),
+    [(fill, "make room on the disk"), (freeze, "make the file and its folder writable")],
+)
+def test_advice_for_a_disk_that_takes_nothing(
+    path: Path, work: Callable[[Database], None], advice: str
+) -> None:
+    with closing(opened(path)) as database:
+        with pytest.raises(StoreError, match=rf"a\.db: .*; {advice}"):
+            work(database)
+        assert database.rows("SELECT count(*) FROM sqlite_schema") == [(2,)]
+
+
+def test_advice_for_what_is_no_database(path: Path) -> None:
+    path.write_bytes(b"not a database at all" * 500)
+    with pytest.raises(StoreError, match=r"a\.db: .*; this is not a database"):
+        opened(path)
+
+
+def test_advice_for_a_damaged_file(path: Path) -> None:
+    with closing(opened(path)) as database:
+        database.add_all("INSERT INTO things VALUES (?)", [(f"{n:099d}",) for n in range(999)])
+    content = path.read_bytes()
+    path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
+    with (
+        closing(Database(path, (FIRST,))) as database,
+        pytest.raises(StoreError, match=r"a\.db: .*; the file is damaged"),
+    ):
+        database.rows("SELECT * FROM things")
+
+
+def test_a_folder_that_is_not_there(path: Path) -> None:
+    with pytest.raises(StoreError, match="make the file and its folder writable"):
+        opened(path / "below" / "a.db")
+
+
+# What was deleted.
+
+
+def test_what_was_deleted_is_gone_from_the_disk(path: Path) -> None:
+    with closing(opened(path)) as database:
+        database.rows("INSERT INTO things VALUES ('a secret')")
+        database.rows("DELETE FROM things")
+        assert b"a secret" in on_disk(path)
+        database.empty_log()
+        assert b"a secret" not in on_disk(path)
+
+
+def test_a_reader_in_the_way_of_that_is_named(path: Path) -> None:
+    with closing(opened(path)) as database, closing(sqlite3.connect(path)) as reader:
+        database.rows("INSERT INTO things VALUES ('a')")
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM things").fetchall()
+        database.rows("DELETE FROM things")
+        database.rows("PRAGMA busy_timeout = 1")
+        with pytest.raises(StoreError, match="in use by a reader"):
+            database.empty_log()
+
+
+def on_disk(path: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in path.parent.iterdir())
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from sottovoce.storage import Database
+database = Database(Path(sys.argv[1]), (("CREATE TABLE things (name TEXT PRIMARY KEY)",),))
+database.upgrade()
+for number in range(20):
+    with database.transaction():
+        database.rows("INSERT INTO things VALUES (?)", f"{number:02d}")
+    os.write(1, f"{number:02d} ".encode())
+with database.transaction():
+    database.rows("INSERT INTO things VALUES ('never')")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="kills processes as POSIX does")
+def test_a_killed_process_loses_what_it_did_not_commit_and_nothing_else(path: Path) -> None:
+    command = [sys.executable, "-c", KILLED, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == -9, done.stderr
+    assert names(path) == done.stdout.split()
