@@ -27,7 +27,7 @@ from sottovoce.errors import (
 from sottovoce.mechanism import os_words
 from sottovoce.model import Histories, user_vectors
 from sottovoce.privacy import Ledger
-from sottovoce.protocol import Batch, Catalogue, batch_size, open_reports
+from sottovoce.protocol import Batch, Edition, batch_size, open_reports
 from tests.client.world import (
     COST,
     DAY,
@@ -414,11 +414,7 @@ def test_a_pause_without_sense_is_refused(client: Client, proxy: FakeProxy, jitt
 
 
 def test_a_finished_model_makes_no_batch(world: World) -> None:
-    from sottovoce.client.learning import Edition
-
-    edition = Edition(
-        world.signed(1, public_key=None), world.items(1), Catalogue.decode(world.catalogue.raw)
-    )
+    edition = Edition(world.signed(1, public_key=None), world.items(1), world.catalogue)
     with pytest.raises(SettingsError, match="no reports"):
         make_batch(edition, [], words, os.urandom)
 

@@ -10,12 +10,12 @@ import pytest
 
 from sottovoce.cli.server import items_of
 from sottovoce.data import synthetic_people
-from sottovoce.errors import UnavailableError, UntrustedError
+from sottovoce.errors import UnavailableError
 from sottovoce.evaluation.panel import panel_quality
 from sottovoce.experiments.live.children import Child
 from sottovoce.experiments.live.learning_curve import Curve, follow
 from sottovoce.experiments.live.panel import PEOPLE, invented_panel
-from sottovoce.experiments.live.published import Published
+from sottovoce.experiments.live.reader import PublicReader
 from sottovoce.experiments.live.reporters import (
     SPREAD,
     Group,
@@ -132,15 +132,6 @@ def test_an_epoch_that_is_over_is_left(how: str) -> None:
     assert proxy.calls.count("send") == (1 if proxy.closed else 0)
 
 
-def test_a_model_that_the_manifest_does_not_name_is_not_believed() -> None:
-    world = World()
-    proxy = proxy_of(world)
-    signed = proxy.signed
-    world.files[signed.manifest.model] = world.files[signed.manifest.model][:-1] + b"\0"
-    with pytest.raises(UntrustedError, match="other bytes"):
-        Published(proxy, world.verification_key).edition(signed)
-
-
 def test_processes_that_fail_are_noticed() -> None:
     """A key that signed nothing: their first look at the proxy is an error."""
     with Reporters("not an address", bytes(32), [[1], [2]]) as reporters:
@@ -190,7 +181,7 @@ REPORTING = Histories.from_lists([[0, 1], [1, 2]], ITEMS)
 def test_the_curve_is_what_the_panel_says_of_each_epoch() -> None:
     world, time = World(), Time(OPENS + 1.5 * LENGTH)
     proxy = proxy_of(world)
-    curve = Curve(Published(proxy, world.verification_key), TESTED, REPORTING, clock=time.clock)
+    curve = Curve(PublicReader(proxy, world.verification_key), TESTED, REPORTING, clock=time.clock)
     assert curve.look() is None
     assert curve.look() is None
     same = world.manifest(1, **times(1)).model
@@ -220,7 +211,7 @@ def test_following_ends_when_told_and_survives_a_busy_proxy() -> None:
             raise UnavailableError("503")
 
     proxy.before = refuse
-    curve = Curve(Published(proxy, world.verification_key), TESTED, REPORTING, clock=time.clock)
+    curve = Curve(PublicReader(proxy, world.verification_key), TESTED, REPORTING, clock=time.clock)
     time.events = [
         (OPENS + 5, lambda: proxy.publish(world.signed(2, previous_reports=REPORTS, **times(2)))),
         finish_at(proxy, OPENS + 9, 3),
@@ -235,7 +226,7 @@ def test_following_ends_when_told_and_survives_a_busy_proxy() -> None:
 
 def test_following_ends_with_an_error_of_a_check() -> None:
     world = World()
-    curve = Curve(Published(FakeProxy(world), world.verification_key), TESTED, REPORTING)
+    curve = Curve(PublicReader(FakeProxy(world), world.verification_key), TESTED, REPORTING)
 
     def fail() -> None:
         raise UnavailableError("the proxy ended by itself")

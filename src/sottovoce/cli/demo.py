@@ -32,7 +32,7 @@ from sottovoce.client import HttpProxy
 from sottovoce.data import synthetic_people
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.live.learning_curve import Curve, follow
-from sottovoce.experiments.live.published import Published
+from sottovoce.experiments.live.reader import PublicReader
 from sottovoce.experiments.live.reporters import Reporters, epoch_length
 from sottovoce.experiments.live.standing import Standing, change, proxy_toml, server_toml
 from sottovoce.protocol.panel import Panel
@@ -214,9 +214,9 @@ def _run(folder: Path, show: Show, stop: Stop, *, browser: bool) -> None:
         if browser:
             webbrowser.open(standing.proxy)
         http = stack.enter_context(httpx.Client(trust_env=False))
-        published = Published(HttpProxy(http, standing.proxy), standing.key)
+        reader = PublicReader(HttpProxy(http, standing.proxy), standing.key)
         checks = [*(child.check for child in children), reporters.check]
-        for point in follow(Curve(published, panel, show.histories), checks, stop):
+        for point in follow(Curve(reader, panel, show.histories), checks, stop):
             _tell_point(point, show)
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from sottovoce.client.address import checked_url
 from sottovoce.client.database import alone
+from sottovoce.client.fetching import fetch, held
 from sottovoce.client.importing import checked_items, read_items
-from sottovoce.client.learning import held, learn
 from sottovoce.client.recommending import recommendations
 from sottovoce.client.store import Store
 from sottovoce.client.syncing import Syncing, rounded_down
@@ -152,7 +152,7 @@ class Client:
                 ledger = self._ledger()
             except LedgerError:
                 # Reporting alone needs it: what was published may be learnt all the same.
-                learn(self._store, api, accept_new_terms=accept_new_terms)
+                fetch(self._store, api, accept_new_terms=accept_new_terms)
                 raise
             with ledger:
                 syncing = Syncing(
