@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sottovoce.client.address import checked_url
 from sottovoce.client.database import alone
-from sottovoce.client.fetching import fetch, held
+from sottovoce.client.fetching import held, refresh
 from sottovoce.client.importing import checked_items, read_items
 from sottovoce.client.recommending import recommendations
 from sottovoce.client.store import Store
@@ -140,7 +140,7 @@ class Client:
         sleep: Callable[[float], None] = time.sleep,
         jitter: float = 0.0,
     ) -> Synced:
-        """Learn what the server published and take part in the epoch, at most once.
+        """Fetch what the server published and take part in the epoch, at most once.
 
         After an `UnavailableError` do it again later: a batch that was made is kept and sent again
         byte for byte. Give a `jitter` of minutes in a program that runs by itself.
@@ -151,8 +151,8 @@ class Client:
             try:
                 ledger = self._ledger()
             except LedgerError:
-                # Reporting alone needs it: what was published may be learnt all the same.
-                fetch(self._store, api, accept_new_terms=accept_new_terms)
+                # Reporting alone needs it: what was published may be fetched all the same.
+                refresh(self._store, api, accept_new_terms=accept_new_terms)
                 raise
             with ledger:
                 syncing = Syncing(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sottovoce.protocol import Edition
 
 
-def fetch(store: Store, api: ProxyApi, *, accept_new_terms: bool) -> Edition:
+def refresh(store: Store, api: ProxyApi, *, accept_new_terms: bool) -> Edition:
     """What is current; an error means that nothing was stored."""
     signed = fetch_manifest(api, store.verification_key, store.newest)
     terms = agreed(store.terms, Terms.of(signed.manifest), accept_new=accept_new_terms)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from sottovoce.client.fetching import fetch
+from sottovoce.client.fetching import refresh
 from sottovoce.client.reporting import make_batch, pause_before_sending
 from sottovoce.errors import BudgetExceededError, ClosedError
 from sottovoce.privacy import Charge, rounded_up
@@ -86,7 +86,7 @@ class Syncing:
         """Settle, fetch, take part."""
         left_over = self.store.waiting()
         settled = None if left_over is None else self._deliver(left_over)
-        edition = fetch(self.store, self.api, accept_new_terms=accept_new_terms)
+        edition = refresh(self.store, self.api, accept_new_terms=accept_new_terms)
         epoch = edition.manifest.epoch
         if left_over is not None and settled is not None and left_over.epoch == epoch:
             return self._result(epoch, settled, None)

@@ -42,7 +42,7 @@ RETRY_SECONDS = 0.2
 TRIED = 20
 """People whose reports are made for nobody, to see how long that takes."""
 OTHERS_SHARE = 1.0
-"""Proxy and server take about as long over a person's reports as she does."""
+"""Proxy and server take about as long over a person's reports as they do."""
 _NICE = 5
 _STOP_SECONDS = 5.0
 
