@@ -102,11 +102,6 @@ def test_an_announced_length_beyond_the_limit_is_not_read(
         CAPPED[most](source)
 
 
-def test_as_long_as_allowed_is_read(server: LoopbackServer, source: HttpSource) -> None:
-    server.answer = reply(200, bytes(MAX_SIGNED_MANIFEST))
-    assert len(source.manifest()) == MAX_SIGNED_MANIFEST
-
-
 @pytest.mark.parametrize("length", [None, "12", "9" * 5000, "many"])
 def test_a_body_without_end_is_given_up(
     server: LoopbackServer, source: HttpSource, length: str | None

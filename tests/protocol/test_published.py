@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from copy import copy
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -15,210 +15,185 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from sottovoce.errors import ProtocolError, UntrustedError
-from sottovoce.protocol import (
-    Catalogue,
-    Edition,
-    Item,
-    SignedManifest,
-    encode_items,
-    fetch_manifest,
-    model_size,
-    verified,
-)
+from sottovoce.experiments.live.reader import PublicReader
+from sottovoce.protocol import Catalogue, Item, SignedManifest, encode_items, model_size
+from sottovoce.protocol.published import fetch_manifest
+from sottovoce.proxy import Store
+from sottovoce.proxy.mirror import Mirror
 from tests.client.world import FACTORS, ITEMS, FakeProxy, World, item
 from tests.protocol.examples import damaged
-from tests.protocol.parties import PARTIES, MakeParty, Party
+
+WORLD = World()
 
 
-@dataclass(frozen=True)
+class Party(NamedTuple):
+    """Somebody who reads what is published."""
+
+    refresh: Callable[[], object]
+    accepted: Callable[[], object]
+    """What they go by, and show to others."""
+    close: Callable[[], object] = lambda: None
+
+
+def client(world: World, source: FakeProxy, folder: Path) -> Party:
+    made = world.create(folder)
+    made.pause(on=True)
+    store = made._store
+    shown = lambda: (store.newest, store.signed_manifest(), made.recommend(ITEMS))  # noqa: E731
+    return Party(lambda: made.sync(source), shown, made.close)
+
+
+def proxy(world: World, source: FakeProxy, folder: Path) -> Party:
+    store = Store.open(folder)
+    mirror = Mirror(store, source, world.verification_key, keep_models=2)
+
+    def refresh() -> None:
+        newer = mirror.newer()
+        if newer is not None:
+            mirror.publish(newer)
+
+    return Party(refresh, lambda: (mirror.current, mirror._load()), store.close)
+
+
+def reader(world: World, source: FakeProxy, _: Path) -> Party:
+    held = [PublicReader(source, world.verification_key)]
+
+    def refresh() -> None:
+        attempt = copy(held[0])  # a manifest whose files fail is not remembered
+        attempt.edition(attempt.manifest())
+        held[0] = attempt
+
+    return Party(refresh, lambda: (held[0]._newest, held[0]._files))
+
+
 class Scene:
-    """One party that has accepted epoch 2; epoch 3 is published."""
+    """Epoch 3 is published for a party that has accepted epoch 2."""
 
-    world: World
-    source: FakeProxy
-    party: Party
+    def __init__(self, make: Callable[[World, FakeProxy, Path], Party], folder: Path):
+        self.world = World()
+        self.source = FakeProxy(self.world, 2)
+        self.party = make(self.world, self.source, folder)
+        self.party.refresh()
+        self.source.publish(self.world.signed(3))
 
     @contextmanager
     def refused(self, error: type[ProtocolError], match: str) -> Iterator[None]:
-        """Publish something in the block: it is refused again and again, and nothing changes."""
+        """What is published in the block is refused each time it is met, and changes nothing."""
         before, files = self.party.accepted(), dict(self.world.files)
         yield
         for _ in range(2):
-            with pytest.raises(error, match=match) as caught:
+            with pytest.raises(error, match=match):
                 self.party.refresh()
-            assert type(caught.value) is error
         assert self.party.accepted() == before
         self.world.files = files
         self.source.publish(self.world.signed(3))
 
 
-@contextmanager
-def scene_of(make: MakeParty, folder: Path) -> Iterator[Scene]:
-    world = World()
-    source = FakeProxy(world, 2)
-    party = make(world, source, folder)
-    party.refresh()
-    source.publish(world.signed(3))
-    yield Scene(world, source, party)
-    party.close()
+@pytest.fixture(params=[client, proxy, reader], scope="module")
+def scene(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    made = Scene(request.param, tmp_path_factory.mktemp("party") / "own")
+    yield made
+    made.party.refresh()  # after all that was refused, the honest epoch is accepted
+    made.party.close()
 
 
-@pytest.fixture(params=PARTIES, ids=lambda kind: kind.__name__, scope="module")
-def scene(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Scene]:
-    with scene_of(request.param, tmp_path_factory.mktemp("party") / "own") as made:
-        yield made
+def model_with(value: float) -> bytes:
+    V = WORLD.items(3)
+    V[4, 1] = value
+    return encode_items(V)
 
 
-HONEST = World()
-SIGNED = HONEST.signed(3)
-MODEL = encode_items(HONEST.items(3))
+def names(n: int) -> bytes:
+    return Catalogue.of(Item(item(number), "t") for number in range(n)).raw
 
 
-# The manifest.
+def a_strangers(world: World) -> SignedManifest:
+    return SignedManifest.make(world.manifest(3), Ed25519PrivateKey.generate())
+
+
+def signing(kind: str, content: bytes) -> Callable[[World], SignedManifest]:
+    return lambda world: world.signed(3, **{kind: world.add(content)})
+
+
+U, P = UntrustedError, ProtocolError
+LIES: dict[str, tuple[type[ProtocolError], str, Callable[[World], SignedManifest]]] = {
+    "another key": (U, "not signed with the pinned verification key", a_strangers),
+    "older": (U, "epoch 1 after that of epoch 2: epochs never go back", lambda w: w.signed(1)),
+    "second": (U, "two different manifests of epoch 2", lambda w: w.signed(2, previous_reports=1)),
+    "NaN": (P, "NaN or an infinity", signing("model", model_with(np.nan))),
+    "infinite": (P, "NaN or an infinity", signing("model", model_with(-np.inf))),
+    "wide": (P, "model file", signing("model", encode_items(np.ones((ITEMS, FACTORS + 1), "f4")))),
+    "short": (P, "model file", signing("model", encode_items(np.ones((ITEMS - 1, FACTORS), "f4")))),
+    "no model": (P, "model file", signing("model", b"<html>")),
+    "few names": (P, "has 49 items, the manifest says 50", signing("catalogue", names(ITEMS - 1))),
+    "many names": (P, "has 51 items, the manifest says 50", signing("catalogue", names(ITEMS + 1))),
+    "no catalogue": (P, "catalogue", signing("catalogue", b"[]")),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_lie(scene: Scene, lie: str) -> None:
+    error, match, told = LIES[lie]
+    with scene.refused(error, match):
+        scene.source.publish(told(scene.world))
 
 
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_any_damage_to_the_manifest(scene: Scene, data: st.DataObject) -> None:
-    honest = scene.world.signed(3).encode()
-    bad = data.draw(damaged(honest))
-    assume(bad != honest)
-    scene.source.data = bad
-    before = scene.party.accepted()
-    with pytest.raises(ProtocolError):
-        scene.party.refresh()
-    assert scene.party.accepted() == before
-
-
-def test_another_key(scene: Scene) -> None:
-    with scene.refused(UntrustedError, "not signed with the pinned verification key"):
-        stranger = Ed25519PrivateKey.generate()
-        scene.source.publish(SignedManifest.make(scene.world.manifest(3), stranger))
-
-
-def test_an_older_epoch(scene: Scene) -> None:
-    with scene.refused(UntrustedError, "epoch 1 after that of epoch 2: epochs never go back"):
-        scene.source.publish(scene.world.signed(1))
-
-
-def test_a_second_manifest_of_one_epoch(scene: Scene) -> None:
-    with scene.refused(UntrustedError, "two different manifests of epoch 2"):
-        scene.source.publish(scene.world.signed(2, previous_reports=1))
-
-
-@given(st.integers(1, 8), st.integers(1, 8), st.booleans())
-def test_the_order_of_epochs(newest: int, offered: int, other: bool) -> None:
-    """Later, or the very same; nothing else."""
-    known, signed = HONEST.signed(newest), HONEST.signed(offered, previous_reports=int(other))
-    source, key = FakeProxy(HONEST), HONEST.verification_key
-    source.publish(signed)
-    assert fetch_manifest(source, key, None) == signed
-    if offered > newest or signed.hash == known.hash:
-        assert fetch_manifest(source, key, (newest, known.hash)) == signed
-    else:
-        with pytest.raises(UntrustedError):
-            fetch_manifest(source, key, (newest, known.hash))
-
-
-# The files.
+    bad = data.draw(damaged(scene.source.data))
+    assume(bad != scene.source.data)
+    with scene.refused(ProtocolError, "signed"):
+        scene.source.data = bad
 
 
 @pytest.mark.parametrize("kind", ["model", "catalogue"])
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_any_damage_to_a_file(scene: Scene, kind: str, data: st.DataObject) -> None:
-    names = scene.world.catalogue.raw + b" "  # white space: another file, not held yet
-    name = scene.world.add(names)
-    scene.source.publish(scene.world.signed(3, catalogue=name))
-    wanted = name if kind == "catalogue" else scene.source.signed.manifest.model
-    honest = scene.world.files[wanted]
-    bad = data.draw(damaged(honest))
-    assume(bad != honest)
+    fresh = scene.world.add(scene.world.catalogue.raw + b" ")  # the same names, not held yet
+    signed = scene.world.signed(3, catalogue=fresh)
+    sha256 = getattr(signed.manifest, kind)
+    bad = data.draw(damaged(scene.world.files[sha256]))
+    assume(bad != scene.world.files[sha256])
     with scene.refused(UntrustedError, f"the {kind} file is not the one that the manifest names"):
-        scene.world.files[wanted] = bad
+        scene.source.publish(signed)
+        scene.world.files[sha256] = bad
 
 
-def test_each_file_is_limited_to_the_size_that_the_manifest_allows(scene: Scene) -> None:
-    """Whoever fetches must stop there: the protocol's own sources do, see test_http."""
-    limits: list[int] = []
-    fetch = scene.source.model
+def test_a_model_is_read_up_to_the_size_that_the_manifest_allows(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here: what is asked for. That no more is read: test_http."""
 
-    def limited(sha256: bytes, most: int) -> bytes:
-        limits.append(most)
-        raise ProtocolError("longer than allowed")
+    def too_long(_: bytes, most: int) -> bytes:
+        raise ProtocolError(f"longer than {most}")
 
-    scene.source.model = limited  # type: ignore[method-assign]
-    with scene.refused(ProtocolError, "longer than allowed"):
+    monkeypatch.setattr(scene.source, "model", too_long)
+    with scene.refused(ProtocolError, f"longer than {model_size(ITEMS, FACTORS)}"):
         pass
-    scene.source.model = fetch  # type: ignore[method-assign]
-    assert limits == [model_size(ITEMS, FACTORS)] * 2
 
 
-def with_value(at: int, value: float) -> bytes:
-    V = HONEST.items(3)
-    V.flat[at] = value
-    return encode_items(V)
+@given(st.integers(1, 8), st.integers(1, 8), st.booleans())
+def test_later_or_the_very_same(newest: int, offered: int, other: bool) -> None:
+    known, signed = WORLD.signed(newest), WORLD.signed(offered, previous_reports=int(other))
+    source = FakeProxy(WORLD)
+    source.publish(signed)
+    if offered > newest or signed.hash == known.hash:
+        assert fetch_manifest(source, WORLD.verification_key, (newest, known.hash)) == signed
+    else:
+        with pytest.raises(UntrustedError):
+            fetch_manifest(source, WORLD.verification_key, (newest, known.hash))
 
 
-def with_items(n: int) -> bytes:
-    return Catalogue.of(Item(item(number), "t") for number in range(n)).raw
-
-
-WRONG: dict[str, tuple[str, bytes, str]] = {
-    "a NaN": ("model", with_value(4, np.nan), "NaN or an infinity"),
-    "more factors": ("model", encode_items(np.ones((ITEMS, FACTORS + 1), np.float32)), "model"),
-    "fewer items": ("model", encode_items(np.ones((ITEMS - 1, FACTORS), np.float32)), "model"),
-    "no model": ("model", b"<html>", "model file"),
-    "a short catalogue": ("catalogue", with_items(ITEMS - 1), "has 49 items, the manifest says 50"),
-    "a long catalogue": ("catalogue", with_items(ITEMS + 1), "has 51 items, the manifest says 50"),
-    "no catalogue": ("catalogue", b"[]", "catalogue"),
-}
-
-
-@pytest.mark.parametrize("wrong", WRONG)
-def test_files_that_the_server_signed_but_nobody_can_use(scene: Scene, wrong: str) -> None:
-    kind, content, match = WRONG[wrong]
-    with scene.refused(ProtocolError, match):
-        changes: dict[str, Any] = {kind: scene.world.add(content)}
-        scene.source.publish(scene.world.signed(3, **changes))
-
-
-@given(st.integers(0, ITEMS * FACTORS - 1), st.sampled_from([np.nan, np.inf, -np.inf]))
-def test_what_is_not_finite_is_found_anywhere(at: int, value: float) -> None:
-    content = with_value(at, value)
-    signed = HONEST.signed(3, model=HONEST.add(content))
-    with pytest.raises(ProtocolError, match="NaN or an infinity"):
-        verified(signed, content, HONEST.catalogue.raw)
-
-
-@pytest.mark.parametrize(
-    "swapped",
-    [lambda m, c: (c, c), lambda m, c: (m, m), lambda m, c: (c, m), lambda m, c: (b"", c)],
-)
-def test_files_in_each_others_place(swapped: Callable[..., tuple[bytes, bytes]]) -> None:
-    with pytest.raises(UntrustedError):
-        verified(SIGNED, *swapped(MODEL, HONEST.catalogue.raw))
-
-
-# What holds.
-
-
-@pytest.mark.parametrize("make", PARTIES)
-def test_what_holds_is_accepted(make: MakeParty, tmp_path: Path) -> None:
-    with scene_of(make, tmp_path / "own") as scene:
-        before, calls = scene.party.accepted(), len(scene.source.calls)
+@pytest.mark.parametrize("make", [client, proxy, reader])
+def test_what_holds_is_accepted(
+    make: Callable[[World, FakeProxy, Path], Party], tmp_path: Path
+) -> None:
+    scene = Scene(make, tmp_path / "own")
+    before, calls = scene.party.accepted(), len(scene.source.calls)
+    for _ in range(2):
         scene.party.refresh()
-        assert scene.party.accepted() != before
-        assert scene.source.calls[calls:] == ["manifest", "model"], "the catalogue is held"
-        scene.party.refresh()
-        assert scene.source.calls[calls + 2 :] == ["manifest"]
-
-
-def test_an_edition() -> None:
-    edition = verified(SIGNED, MODEL, HONEST.catalogue.raw)
-    assert isinstance(edition, Edition)
-    assert edition.manifest == SIGNED.manifest
-    assert np.array_equal(edition.V, HONEST.items(3))
-    assert edition.rows_of([item(7), "unknown", item(3)]) == [3, 7]
+    assert scene.party.accepted() != before
+    assert scene.source.calls[calls:] == ["manifest", "model", "manifest"], "the rest is held"
+    scene.party.close()

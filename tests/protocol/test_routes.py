@@ -25,13 +25,3 @@ def test_the_documentation_has_every_path_and_no_other() -> None:
     text = (ROOT / "docs" / "protocol.md").read_text()
     written = [path.replace("{hash}", "{sha256}") for path in re.findall(r"/v1/[\w{}/]+", text)]
     assert sorted(written) == sorted(TEMPLATES), "each once"
-
-
-def test_filled_in() -> None:
-    sha256 = bytes(range(32))
-    filled = {
-        routes.manifest_of(7), routes.model(sha256), routes.catalogue(sha256),
-        routes.waiting(7), routes.chunk(7, sha256.hex()), routes.commit(7),
-    }  # fmt: skip
-    templates = {each for each in TEMPLATES if "{" in each}
-    assert filled == {each.format(epoch=7, sha256=sha256.hex()) for each in templates}

@@ -44,11 +44,13 @@ class HttpSource:
 
     def model(self, sha256: bytes, most: int) -> bytes:
         """See `PublishedSource`."""
-        return self._exchange("GET", routes.model(sha256), most=most)
+        return self._exchange("GET", routes.MODEL.format(sha256=sha256.hex()), most=most)
 
     def catalogue(self, sha256: bytes) -> bytes:
         """See `PublishedSource`."""
-        return self._exchange("GET", routes.catalogue(sha256), most=MAX_CATALOGUE)
+        return self._exchange(
+            "GET", routes.CATALOGUE.format(sha256=sha256.hex()), most=MAX_CATALOGUE
+        )
 
     def _exchange(
         self,

@@ -1,4 +1,8 @@
-"""Every path of the HTTP protocol: as a template for who answers, filled in for who asks."""
+"""Every path of the HTTP protocol, once: who answers routes by it, who asks fills it in.
+
+>>> WAITING.format(epoch=7)
+'/v1/epochs/7/waiting'
+"""
 
 from __future__ import annotations
 
@@ -11,37 +15,3 @@ WAITING = "/v1/epochs/{epoch}/waiting"
 CHUNK = "/v1/epochs/{epoch}/chunks/{sha256}"
 COMMIT = "/v1/epochs/{epoch}/commit"
 HEALTH, READY, METRICS = "/healthz", "/readyz", "/metrics"
-
-
-def manifest_of(epoch: int) -> str:
-    """The manifest of one epoch."""
-    return MANIFEST_OF.format(epoch=epoch)
-
-
-def model(sha256: bytes) -> str:
-    """A model file.
-
-    >>> model(bytes(32))[:14]
-    '/v1/models/000'
-    """
-    return MODEL.format(sha256=sha256.hex())
-
-
-def catalogue(sha256: bytes) -> str:
-    """A catalogue file."""
-    return CATALOGUE.format(sha256=sha256.hex())
-
-
-def waiting(epoch: int) -> str:
-    """Where a proxy says how many batches it holds."""
-    return WAITING.format(epoch=epoch)
-
-
-def chunk(epoch: int, name: str) -> str:
-    """Where a proxy puts a chunk; its name is its hash."""
-    return CHUNK.format(epoch=epoch, sha256=name)
-
-
-def commit(epoch: int) -> str:
-    """Where a proxy says that this was all."""
-    return COMMIT.format(epoch=epoch)

@@ -55,7 +55,7 @@ class HttpUpstream(HttpSource):
     def waiting(self, epoch: int, batches: int) -> str:
         """See `Upstream`."""
         told = json.dumps({"batches": batches}).encode()
-        answer = self._tell("POST", routes.waiting(epoch), told)
+        answer = self._tell("POST", routes.WAITING.format(epoch=epoch), told)
         state = strict.read_object(answer, most=MAX_ANSWER, what="state of the epoch").get("state")
         if state not in STATES:
             raise ProtocolError(f"state of the epoch: one of {STATES}, not {strict.shown(state)}")
@@ -63,12 +63,13 @@ class HttpUpstream(HttpSource):
 
     def put_chunk(self, chunk: Chunk) -> None:
         """See `Upstream`."""
-        self._tell("PUT", routes.chunk(chunk.epoch, chunk.name), chunk.encode())
+        path = routes.CHUNK.format(epoch=chunk.epoch, sha256=chunk.name)
+        self._tell("PUT", path, chunk.encode())
 
     def commit(self, epoch: int, manifest_hash: bytes, chunks: int, reports: int) -> None:
         """See `Upstream`."""
         told = {"manifest": manifest_hash.hex(), "chunks": chunks, "reports": reports}
-        self._tell("POST", routes.commit(epoch), json.dumps(told).encode())
+        self._tell("POST", routes.COMMIT.format(epoch=epoch), json.dumps(told).encode())
 
     def _tell(self, method: str, path: str, content: bytes) -> bytes:
         return self._exchange(method, path, most=MAX_ANSWER, content=content, headers=self._secret)
