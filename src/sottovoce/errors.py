@@ -15,7 +15,7 @@
     ├── RefusedError       another party understood and said no: the same again is no use
     │   ├── ClosedError    because the epoch is over
     │   ├── WrongEpochError because it belongs to another epoch or manifest
-    │   └── NotFoundError  because there is no such epoch
+    │   └── NotFoundError  because there is no such epoch or file
     ├── StoreError         a database cannot be read or written (full, read-only, too new)
     └── MissingExtraError  an optional dependency is not installed
 

@@ -16,8 +16,8 @@ from typer.testing import CliRunner, Result
 
 from sottovoce.cli.client import app
 from sottovoce.errors import DataError, SettingsError, StoreError, UntrustedError
-from tests.client.loopback import LoopbackServer, serve
 from tests.client.world import COST, FakeProxy, World, item
+from tests.loopback import LoopbackServer, serve
 
 runner = CliRunner()
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sottovoce.client.learning import Edition
 from sottovoce.client.recommending import contributions, recommendations, score_items
 from sottovoce.errors import SettingsError, StoreError
 from sottovoce.model import Histories, rotate_factors, user_vectors
+from sottovoce.protocol import Edition
 from tests.client.world import ITEMS, FakeProxy, World, item
 
 if TYPE_CHECKING:

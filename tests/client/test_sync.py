@@ -15,7 +15,7 @@ from sottovoce.errors import (
     SettingsError,
 )
 from sottovoce.model import Histories, user_vectors
-from sottovoce.protocol import Batch, Catalogue, batch_size, open_reports
+from sottovoce.protocol import Batch, Edition, batch_size, open_reports
 from tests.client.world import (
     COST,
     DAY,
@@ -188,11 +188,7 @@ def test_while_an_old_batch_waits_no_second_one_is_made(
 
 
 def test_a_finished_model_makes_no_batch(world: World) -> None:
-    from sottovoce.client.learning import Edition
-
-    edition = Edition(
-        world.signed(1, public_key=None), world.items(1), Catalogue.decode(world.catalogue.raw)
-    )
+    edition = Edition(world.signed(1, public_key=None), world.items(1), world.catalogue)
     with pytest.raises(SettingsError, match="no reports"):
         make_batch(edition, [], words, os.urandom)
 

@@ -10,12 +10,11 @@ import pytest
 
 from sottovoce.cli.server import items_of
 from sottovoce.data import load, synthetic_people
-from sottovoce.errors import UnavailableError, UntrustedError
+from sottovoce.errors import UnavailableError
 from sottovoce.evaluation.panel import panel_quality
 from sottovoce.experiments.live.children import Child
 from sottovoce.experiments.live.learning_curve import LearningCurve, follow
 from sottovoce.experiments.live.panel import PEOPLE, invented_panel
-from sottovoce.experiments.live.published import Published
 from sottovoce.experiments.live.reporters import (
     SPREAD,
     Group,
@@ -132,15 +131,6 @@ def test_an_epoch_that_is_over_is_left(how: str) -> None:
     assert proxy.calls.count("send") == (1 if proxy.closed else 0)
 
 
-def test_a_model_that_the_manifest_does_not_name_is_not_believed() -> None:
-    world = World()
-    proxy = proxy_of(world)
-    signed = proxy.signed
-    world.files[signed.manifest.model] = world.files[signed.manifest.model][:-1] + b"\0"
-    with pytest.raises(UntrustedError, match="other bytes"):
-        Published(proxy, world.verification_key).edition(signed)
-
-
 def test_processes_that_fail_are_noticed() -> None:
     """A key that signed nothing: their first look at the proxy is an error."""
     with Reporters("not an address", bytes(32), [[1], [2]]) as reporters:
@@ -186,8 +176,8 @@ REPORTING = Histories.from_lists([[0, 1], [1, 2]], ITEMS)
 
 
 def curve_of(proxy: FakeProxy, time: Time) -> LearningCurve:
-    published = Published(proxy, proxy.world.verification_key)
-    return LearningCurve(published, TESTED, REPORTING, clock=time.clock)
+    reader = PublicReader(proxy, proxy.world.verification_key)
+    return LearningCurve(reader, TESTED, REPORTING, clock=time.clock)
 
 
 def test_the_curve_is_what_the_panel_says_of_each_epoch() -> None:

@@ -15,7 +15,7 @@ import pytest
 from sottovoce.cli import output
 from sottovoce.cli.bench_live import show
 from sottovoce.data import Interactions, synthetic_people
-from sottovoce.errors import DataError, SettingsError, UnavailableError, UntrustedError
+from sottovoce.errors import DataError, SettingsError, UnavailableError
 from sottovoce.experiments.live.bench.counting import OpensNothing, measure_counting
 from sottovoce.experiments.live.bench.live_bench import (
     LiveBenchPlan,
@@ -27,14 +27,14 @@ from sottovoce.experiments.live.bench.prepared_server import PROXY, PreparedServ
 from sottovoce.experiments.live.bench.process import cpu_seconds, most_resident, resident
 from sottovoce.experiments.live.devices import SharedDownloads, sync_one
 from sottovoce.experiments.live.people import choose_people, on_catalogue
-from sottovoce.experiments.live.published import Published
+from sottovoce.experiments.live.reader import PublicReader
 from sottovoce.experiments.live.simulated import Noise, simulate_from, training_of
 from sottovoce.experiments.live.swarm import SwarmPlan
 from sottovoce.protocol import Catalogue, Item
 from sottovoce.server import InProcess
 from sottovoce.simulation import SimulationPlan, simulate
 from sottovoce.training import Settings, first_items
-from tests.client.world import ITEMS, FakeProxy, World, item
+from tests.client.world import FakeProxy, World, item
 
 PROC = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc, as on Linux")
 
@@ -185,23 +185,17 @@ def test_public_files_are_fetched_once_for_all(tmp_path: Path) -> None:
 def test_the_next_epoch_is_waited_for() -> None:
     world, passing = World(), Time()
     proxy = FakeProxy(world)
-    published = Published(proxy, world.verification_key, clock=passing.clock, sleep=passing.sleep)
-    assert len(published.catalogue(published.manifest()).items) == ITEMS
-    assert np.array_equal(published.items(published.manifest()), world.items(1))
+    reader = PublicReader(proxy, world.verification_key, clock=passing.clock, sleep=passing.sleep)
+    assert np.array_equal(reader.edition(reader.manifest()).V, world.items(1))
 
     def move_on(_: str) -> None:
         if passing.now > 5:
             proxy.publish(world.signed(2))
 
     proxy.before = move_on
-    assert published.after(1, 10.0).manifest.epoch == 2
+    assert reader.after(1, 10.0).manifest.epoch == 2
     with pytest.raises(UnavailableError, match="epoch 2 was not applied within 7 seconds"):
-        published.after(2, 7.0)
-
-
-def test_a_manifest_of_somebody_else_is_not_believed() -> None:
-    with pytest.raises(UntrustedError):
-        Published(FakeProxy(World()), bytes(range(32))).manifest()
+        reader.after(2, 7.0)
 
 
 TINY = LiveBenchPlan(repeats=2, processes=2, chunk=300, batches=40, reports=10, items=20)

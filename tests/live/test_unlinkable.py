@@ -227,7 +227,7 @@ def test_a_model_for_one_client(folder: Path) -> None:
         client = stack.client("marked", ["film-1"])
         other = encode_items(np.ones((20, 2), np.float32))
         gate.ear.lie = lambda heard: other if heard.path.startswith("/v1/models/") else None
-        with pytest.raises(UntrustedError, match="other bytes than the file"):
+        with pytest.raises(UntrustedError, match="not the one that the manifest names"):
             client.sync(gate.api())
         assert not gate.ear.paths("POST")
         stack.turn()

@@ -61,7 +61,7 @@ def test_the_largest_chunk_is_read() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"SVC1", header(1)[:43], b"SVB1" + ENCODED[4:]])
 def test_what_does_not_begin_as_one_is_refused(data: bytes) -> None:
-    with pytest.raises(ProtocolError, match="does not begin"):
+    with pytest.raises(ProtocolError, match="expected SVC1"):
         Chunk.decode(data)
 
 

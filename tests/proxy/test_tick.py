@@ -20,7 +20,7 @@ from tests.proxy.world import (
 )
 
 if TYPE_CHECKING:
-    from sottovoce.proxy.mirror import Mirrored
+    from sottovoce.proxy.mirror import MirroredEpoch
 
 
 def anywhere(reports: Iterable[bytes], folder: Path) -> bool:
@@ -133,7 +133,7 @@ def test_a_new_manifest_is_shown_only_after_the_flush(
     publish = world.proxy._mirror.publish
     seen = []
 
-    def watched(newer: Mirrored) -> None:
+    def watched(newer: MirroredEpoch) -> None:
         with world.store.read() as tables:
             seen.append((tables.is_flushed(1), tables.count_batches()))
         publish(newer)

@@ -33,7 +33,7 @@ def app_raising(error: BaseException | None = None) -> Starlette:
         return PlainTextResponse(str(len(body)))
 
     routes = [Route("/", endpoint, methods=["POST"])]
-    return Starlette(routes=routes, exception_handlers=errors_as_problems())
+    return Starlette(routes=routes, exception_handlers=errors_as_problems(log_unavailable=True))
 
 
 class Sender:
@@ -186,7 +186,7 @@ def test_what_is_our_trouble_is_only_said_to_be_trouble(
     content = is_problem(answer, 503)
     assert answer[1]["retry-after"] == "5"
     assert b"/srv" not in answer[2]
-    assert content["detail"] == "not now; the same again later"
+    assert content["detail"] == "Temporarily unavailable; retry"
     assert caplog.messages == [f"{kind.__name__}: disk of /srv is full"]
 
 
@@ -202,7 +202,7 @@ def test_what_is_our_trouble_is_only_said_to_be_trouble(
 def test_nothing_of_an_unexpected_error_is_told(error: Exception) -> None:
     answer = ask(app_raising(error), Sender(iter(())))
     content = is_problem(answer, 500)
-    assert content["detail"] == "an error of ours; it was not your doing"
+    assert content["detail"] == "Internal error"
     assert b"secret" not in answer[2]
     assert b"Traceback" not in answer[2]
 

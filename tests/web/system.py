@@ -15,7 +15,6 @@ import httpx
 from sottovoce import proxy as proxies
 from sottovoce import server as servers
 from sottovoce.cli.server import items_of
-from sottovoce.client.learning import Edition
 from sottovoce.client.recommending import recommendations
 from sottovoce.client.reporting import make_batch
 from sottovoce.data import synthetic_people
@@ -23,11 +22,12 @@ from sottovoce.experiments.live.panel import invented_panel
 from sottovoce.mechanism import os_words
 from sottovoce.protocol import (
     Catalogue,
+    Edition,
     Manifest,
     SignedManifest,
-    decode_items,
     open_reports,
     public_key_of,
+    verified,
 )
 from sottovoce.proxy import HttpUpstream, Page, Proxy
 from sottovoce.server import InProcess, Server
@@ -109,11 +109,9 @@ class System:
 
     def _edition(self, signed: SignedManifest) -> Edition:
         """As a Python client holds it."""
-        manifest = signed.manifest
-        model = self.proxy.model(manifest.model)
+        model = self.proxy.model(signed.manifest.model)
         assert model is not None
-        V = decode_items(model, manifest.items, manifest.factors)
-        return Edition(signed, V, self.catalogue)
+        return verified(signed, model, self.catalogue.raw)
 
     def cost(self) -> float:
         """Of one epoch."""

@@ -32,7 +32,7 @@ from sottovoce.data import synthetic_people
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.folders import new_folder
 from sottovoce.experiments.live.learning_curve import LearningCurve, follow
-from sottovoce.experiments.live.published import Published
+from sottovoce.experiments.live.reader import PublicReader
 from sottovoce.experiments.live.reporters import Reporters, epoch_length
 from sottovoce.experiments.live.system_folder import LiveSystem, proxy_toml, server_toml, set_values
 from sottovoce.protocol.panel import Panel
@@ -218,9 +218,9 @@ def _run(folder: Path, plan: DemoPlan, stop: StopSignal, *, browser: bool) -> No
         if browser:
             webbrowser.open(system.proxy)
         http = stack.enter_context(httpx.Client(trust_env=False))
-        published = Published(HttpProxy(http, system.proxy), system.key)
+        reader = PublicReader(HttpProxy(http, system.proxy), system.key)
         checks = [*(child.check for child in children), reporters.check]
-        for point in follow(LearningCurve(published, panel, plan.histories), checks, stop):
+        for point in follow(LearningCurve(reader, panel, plan.histories), checks, stop):
             _print_epoch(point, plan)
 
 

@@ -9,8 +9,8 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from sottovoce.client.address import checked_url
+from sottovoce.client.fetching import held, refresh
 from sottovoce.client.importing import checked_items, read_items
-from sottovoce.client.learning import held, learn
 from sottovoce.client.recommending import recommendations
 from sottovoce.client.store import ClientStore
 from sottovoce.client.syncing import Syncing
@@ -136,7 +136,7 @@ class Client:
         sleep: Callable[[float], None] = time.sleep,
         jitter: float = 0.0,
     ) -> Synced:
-        """Learn what the server published and take part in the epoch, at most once.
+        """Fetch what the server published and take part in the epoch, at most once.
 
         After an `UnavailableError` do it again later: a batch that was made is kept and sent again
         byte for byte. Give a `jitter` of minutes in a program that runs by itself.
@@ -147,8 +147,8 @@ class Client:
             try:
                 self._store.ledger()
             except LedgerError:
-                # Reporting alone needs it: what was published may be learnt all the same.
-                learn(self._store, api, accept_new_terms=accept_new_terms)
+                # Reporting alone needs it: what was published may be fetched all the same.
+                refresh(self._store, api, accept_new_terms=accept_new_terms)
                 raise
             syncing = Syncing(self._store, api, self._clock, self._entropy, words, sleep, jitter)
             return syncing.run(accept_new_terms=accept_new_terms)

@@ -12,8 +12,7 @@ from sottovoce.model import Histories, gram, predictions, user_vectors
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sottovoce.client.learning import Edition
-    from sottovoce.protocol import Item
+    from sottovoce.protocol import Edition, Item
 
 
 @dataclass(frozen=True)

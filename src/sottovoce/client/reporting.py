@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from sottovoce.client.learning import Edition
+    from sottovoce.protocol import Edition
 
     Words = Callable[[int, int], NDArray[np.uint64]]
     """(users, reports) to random words, as `sottovoce.mechanism.os_words`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from sottovoce.client.learning import learn
+from sottovoce.client.fetching import refresh
 from sottovoce.client.reporting import make_batch, pause_before_sending
 from sottovoce.errors import ClosedError, LedgerError
 from sottovoce.privacy import rounded_down, rounded_up
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sottovoce.client.api import ProxyApi
-    from sottovoce.client.learning import Edition
     from sottovoce.client.reporting import Entropy, Words
     from sottovoce.client.store import ClientStore, Waiting
+    from sottovoce.protocol import Edition
 
 Outcome = Literal[
     "sent",
@@ -80,10 +80,10 @@ class Syncing:
     jitter: float
 
     def run(self, *, accept_new_terms: bool) -> Synced:
-        """Settle, learn, take part."""
+        """Settle, fetch, take part."""
         left_over = self.store.waiting()
         settled = None if left_over is None else self._deliver(left_over)
-        edition = learn(self.store, self.api, accept_new_terms=accept_new_terms)
+        edition = refresh(self.store, self.api, accept_new_terms=accept_new_terms)
         epoch = edition.manifest.epoch
         if left_over is not None and settled is not None and left_over.epoch == epoch:
             return self._result(epoch, settled, None)

@@ -5,6 +5,15 @@ from sottovoce.protocol.catalogue import Catalogue, Item
 from sottovoce.protocol.chunk import MAX_CHUNK_REPORTS, Chunk
 from sottovoce.protocol.manifest import MAX_SIGNED_MANIFEST, Manifest, SignedManifest
 from sottovoce.protocol.model import decode_items, encode_items, model_size
+from sottovoce.protocol.published import (
+    Edition,
+    Files,
+    Newest,
+    PublishedSource,
+    fetch_edition,
+    fetch_manifest,
+    verified,
+)
 from sottovoce.protocol.sealing import (
     SEALED,
     Opened,
@@ -21,16 +30,23 @@ __all__ = [
     "Batch",
     "Catalogue",
     "Chunk",
+    "Edition",
+    "Files",
     "Item",
     "Manifest",
+    "Newest",
     "Opened",
+    "PublishedSource",
     "SignedManifest",
     "batch_size",
     "decode_items",
     "encode_items",
+    "fetch_edition",
+    "fetch_manifest",
     "model_size",
     "new_epoch_key",
     "open_reports",
     "public_key_of",
     "seal_reports",
+    "verified",
 ]

@@ -50,5 +50,5 @@ class Batch:
                 f"batch: {len(data)} bytes; {reports} reports are {batch_size(reports)}"
             )
         if data[:4] != MAGIC:
-            raise ProtocolError("batch: does not begin as one")
+            raise ProtocolError(f"batch: bad magic, expected {MAGIC.decode()}")
         return cls(int.from_bytes(data[4:8], "little"), data[8:40], data[40:HEADER], data[HEADER:])

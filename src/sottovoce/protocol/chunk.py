@@ -55,7 +55,7 @@ class Chunk:
     def decode(cls, data: bytes) -> Self:
         """Any bytes give a chunk or a `ProtocolError`."""
         if len(data) < HEADER or data[:4] != MAGIC:
-            raise ProtocolError("chunk: does not begin as one")
+            raise ProtocolError(f"chunk: bad magic or too short, expected {MAGIC.decode()}")
         count = int.from_bytes(data[40:HEADER], "little")
         if not 0 < count <= MAX_CHUNK_REPORTS or len(data) != HEADER + SEALED * count:
             raise ProtocolError(

@@ -2,7 +2,7 @@
 
 The device pins the server's verification key. Whoever hands the manifest on (the proxy, a cache)
 can withhold it, but not change it; and since the same bytes go to everybody and their hash is bound
-into every sealed report, nobody can be given a manifest, a model or a key of her own unnoticed.
+into every sealed report, nobody can be given a manifest, a model or a key of their own unnoticed.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class SignedManifest:
             Ed25519PublicKey.from_public_bytes(verification_key).verify(signature, SIGNED + raw)
         except (InvalidSignature, ValueError) as error:
             raise UntrustedError(
-                "the manifest is not signed by the server that this device knows; nothing is sent"
+                "the manifest is not signed with the pinned verification key of the server"
             ) from error
         return cls(signature, raw, Manifest.decode(raw))
 

@@ -26,11 +26,11 @@ class Panellist:
     """One of them."""
 
     seen: tuple[int, ...]
-    """What she touched, but for one."""
+    """What they touched, but for one."""
     left: int
     """That one: a good model ranks it high."""
     others: tuple[int, ...]
-    """What it competes with: she touched none of these."""
+    """What it competes with: they touched none of these."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ limit, and refusals are counted, not logged, because whatever keeps a log adds t
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -22,13 +21,21 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from sottovoce.errors import SottovoceError, StoreError, UnavailableError
+from sottovoce.errors import SottovoceError, UnavailableError
 from sottovoce.page import Content, page_routes
+from sottovoce.protocol import routes
 from sottovoce.proxy.compressed import Compressed
 from sottovoce.proxy.limit import RateLimit
 from sottovoce.proxy.writer import GroupCommit
-from sottovoce.service import Heartbeat, errors_as_problems, problem, read_body
-from sottovoce.service.files import File, accepts_gzip
+from sottovoce.service import (
+    Heartbeat,
+    epoch_of,
+    errors_as_problems,
+    hash_of,
+    problem,
+    read_body,
+)
+from sottovoce.service.files import BRIEFLY, FOR_EVER, accepts_gzip, serve
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -39,11 +46,6 @@ if TYPE_CHECKING:
     from sottovoce.proxy.proxy import Proxy
     from sottovoce.proxy.settings import ProxySettings
 
-NOW = "public, max-age=10"
-FOR_EVER = "public, max-age=31536000, immutable"
-_SHA256 = re.compile("[0-9a-f]{64}")
-_EPOCH = re.compile("[1-9][0-9]{0,9}")
-
 
 def build_app(
     proxy: Proxy, settings: ProxySettings, *, clock: Callable[[], float] = time.monotonic
@@ -52,22 +54,19 @@ def build_app(
     api = Api(proxy, settings, clock)
     app = Starlette(
         routes=[
-            Route("/v1/batches", api.take, methods=["POST"]),
-            Route("/v1/manifest", api.manifest),
-            Route("/v1/manifests/{epoch}", api.manifest_of),
-            Route("/v1/models/{sha256}", api.model),
-            Route("/v1/catalogues/{sha256}", api.catalogue),
-            Route("/healthz", api.healthz),
-            Route("/readyz", api.readyz),
-            Route("/metrics", api.metrics),
+            Route(routes.BATCHES, api.take, methods=["POST"]),
+            Route(routes.MANIFEST, api.manifest),
+            Route(routes.MANIFEST_OF, api.manifest_of),
+            Route(routes.MODEL, api.model),
+            Route(routes.CATALOGUE, api.catalogue),
+            Route(routes.HEALTH, api.healthz),
+            Route(routes.READY, api.readyz),
+            Route(routes.METRICS, api.metrics),
             *_page(settings),
         ],
         middleware=[Middleware(NoSniff)],
-        exception_handlers={
-            **errors_as_problems(),
-            StoreError: _not_now,
-            UnavailableError: _not_now,
-        },
+        # The store has logged once what is wrong; a line for each request would keep its time.
+        exception_handlers=errors_as_problems(log_unavailable=False),
         lifespan=api.lifespan,
     )
     app.router.redirect_slashes = False
@@ -102,7 +101,7 @@ class Api:
         """A batch: 202 when it is on disk."""
         try:
             self._check_rate(request)
-            data = await read_body(request, self._proxy.intake.largest())
+            data = await read_body(request, self._proxy.intake.batch_size())
             await self._writer.write(self._proxy.intake.check(data))
         except (SottovoceError, HTTPException, ClientDisconnect) as error:
             self._proxy.metrics.refused(error)
@@ -115,29 +114,28 @@ class Api:
         signed = self._proxy.manifest()
         if signed is None:
             raise UnavailableError("no manifest has come from the server yet")
-        return _served(request, signed.encode(), signed.hash.hex(), NOW)
+        return serve(request, signed.encode(), signed.hash.hex(), BRIEFLY)
 
     async def manifest_of(self, request: Request) -> Response:
         """Of any epoch so far."""
-        epoch = _matched(request.path_params["epoch"], _EPOCH)
-        data = await run_in_threadpool(self._proxy.manifest_of, int(epoch))
-        return _served(request, _found(data), epoch, FOR_EVER)
+        epoch = epoch_of(request)
+        data = await run_in_threadpool(self._proxy.manifest_of, epoch)
+        return serve(request, data, str(epoch), FOR_EVER)
 
     async def model(self, request: Request) -> Response:
         """A model by its hash."""
-        name = _matched(request.path_params["sha256"], _SHA256)
-        data = await run_in_threadpool(self._proxy.model, bytes.fromhex(name))
-        return _served(request, _found(data), name, FOR_EVER)
+        sha256 = hash_of(request)
+        data = await run_in_threadpool(self._proxy.model, sha256)
+        return serve(request, data, sha256.hex(), FOR_EVER)
 
     async def catalogue(self, request: Request) -> Response:
         """A catalogue by its hash; names compress well, the numbers of a model do not."""
-        name = _matched(request.path_params["sha256"], _SHA256)
-        data = _found(await run_in_threadpool(self._proxy.catalogue, bytes.fromhex(name)))
+        sha256 = hash_of(request)
+        data = await run_in_threadpool(self._proxy.catalogue, sha256)
         compressed = b""  # sent to nobody: only who accepts it gets any
-        if accepts_gzip(request):
-            compressed = await run_in_threadpool(self._compressed.of, name, data)
-        file = File(data, name, compressed=compressed)
-        return file.respond(request, {"Cache-Control": FOR_EVER})
+        if data is not None and accepts_gzip(request):
+            compressed = await run_in_threadpool(self._compressed.of, sha256.hex(), data)
+        return serve(request, data, sha256.hex(), FOR_EVER, compressed)
 
     async def healthz(self, _: Request) -> Response:
         """The process lives."""
@@ -187,25 +185,3 @@ def _page(settings: ProxySettings) -> list[Route]:
     if not page.serve:
         return []
     return page_routes(Content(settings.key, page.statement, page.panel))
-
-
-def _served(request: Request, data: bytes, tag: str, caching: str) -> Response:
-    return File(data, tag).respond(request, {"Cache-Control": caching})
-
-
-def _matched(given: str, pattern: re.Pattern[str]) -> str:
-    if not pattern.fullmatch(given):
-        raise HTTPException(HTTPStatus.NOT_FOUND)
-    return given
-
-
-def _found(data: bytes | None) -> bytes:
-    if data is None:
-        raise HTTPException(HTTPStatus.NOT_FOUND)
-    return data
-
-
-async def _not_now(_: Request, __: Exception) -> Response:
-    """The store has said in the log what is wrong, once."""
-    detail = "not now; the same again later"
-    return problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, {"Retry-After": "5"})

@@ -1,4 +1,4 @@
-"""What comes in: exactly the batches of the epoch that is open, each kept before it is thanked for.
+"""What comes in: exactly the batches of the open epoch, each on disk before it is acknowledged.
 
 A batch is checked twice: when it arrives, which is cheap and needs no disk, and again inside the
 transaction that stores it. A flush closes the intake first and takes the same lock afterwards, so
@@ -32,7 +32,7 @@ _CLOSED = "this epoch is over; the next one needs a new manifest"
 
 
 @dataclass(frozen=True)
-class Door:
+class EpochGate:
     """One epoch, and whether it still takes batches: replaced as a whole, so never half changed."""
 
     signed: SignedManifest
@@ -48,40 +48,40 @@ class Door:
 
 
 class Intake:
-    """Behind the door: check, then keep."""
+    """Check, then keep."""
 
     def __init__(self, store: ProxyStore, clock: Callable[[], float]):
         self._store = store
         self._clock = clock
-        self._one_at_a_time = threading.Lock()
-        self._door: Door | None = None
+        self._lock = threading.Lock()
+        self._gate: EpochGate | None = None
         self.waiting = 0
         """Batches that wait for the epoch's end."""
 
     def open(self, signed: SignedManifest, *, waiting: int = 0) -> None:
         """Take batches of this epoch."""
         self.waiting = waiting
-        self._door = Door(signed, is_open=True)
+        self._gate = EpochGate(signed, is_open=True)
 
     def close(self, signed: SignedManifest) -> None:
         """Take no more of this epoch."""
-        self._door = Door(signed, is_open=False)
+        self._gate = EpochGate(signed, is_open=False)
 
-    def emptied(self) -> None:
-        """The batches were flushed."""
-        with self._one_at_a_time:
+    def reset_waiting(self) -> None:
+        """The batches were flushed: none waits any more."""
+        with self._lock:
             self.waiting = 0
 
-    def largest(self) -> int:
-        """No batch of this epoch is longer."""
-        return batch_size(self._known_door().signed.manifest.reports)
+    def batch_size(self) -> int:
+        """The length of every batch of this epoch."""
+        return batch_size(self._present_gate().signed.manifest.reports)
 
     def check(self, data: bytes) -> Batch:
-        """A batch that may be kept; raises what its sender should know."""
-        door = self._known_door()
-        manifest = door.signed.manifest
+        """The batch, if it may be kept; raises what its sender should know."""
+        gate = self._present_gate()
+        manifest = gate.signed.manifest
         batch = Batch.decode(data, manifest.reports)
-        door.check(batch)
+        gate.check(batch)
         now = self._clock()
         if now < manifest.opens:
             raise UnavailableError("this epoch is not open yet")
@@ -91,25 +91,25 @@ class Intake:
 
     def keep(self, batches: Sequence[Batch]) -> list[SottovoceError | None]:
         """All in one transaction; for each, what is wrong with it, or None: it is on disk."""
-        with self._one_at_a_time:
+        with self._lock:
             try:
                 with self._store.write() as tables:
-                    door = self._known_door()  # within the lock that a flush takes after closing it
-                    outcomes = [_added(batch, door, tables) for batch in batches]
+                    gate = self._present_gate()  # within the lock: a flush takes it after closing
+                    outcomes = [_added(batch, gate, tables) for batch in batches]
             except StoreError as error:
                 return [error] * len(batches)
             self.waiting += outcomes.count(True)
         return [outcome if isinstance(outcome, RefusedError) else None for outcome in outcomes]
 
-    def _known_door(self) -> Door:
-        if self._door is None:
+    def _present_gate(self) -> EpochGate:
+        if self._gate is None:
             raise UnavailableError("no manifest has come from the server yet")
-        return self._door
+        return self._gate
 
 
-def _added(batch: Batch, door: Door, tables: Tables) -> bool | RefusedError:
+def _added(batch: Batch, gate: EpochGate, tables: Tables) -> bool | RefusedError:
     try:
-        door.check(batch)
+        gate.check(batch)
         return tables.add_batch(batch)
     except RefusedError as error:
         return error

@@ -1,74 +1,57 @@
 """The mirror: clients ask the proxy alone, so it holds the server's manifests and files for them.
 
-Nothing is shown to a client before all of it was checked: signed by the key that the operator
-pinned, a later epoch than any before, model and catalogue as the manifest names them. For one epoch
-there is one manifest: a second one, however well signed, is refused, because whoever could choose
-between two could tell their clients apart.
+Nothing is shown to a client before all of it was verified (see `sottovoce.protocol.published`).
 """
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sottovoce.errors import UntrustedError
-from sottovoce.protocol import Catalogue, SignedManifest, decode_items, model_size
+from sottovoce.protocol import SignedManifest, fetch_edition, fetch_manifest
 
 if TYPE_CHECKING:
-    from sottovoce.protocol import Manifest
+    from sottovoce.protocol import Files, PublishedSource
     from sottovoce.proxy.store import ProxyStore
-    from sottovoce.proxy.upstream import Upstream
 
 
 @dataclass(frozen=True)
-class Mirrored:
-    """One epoch, complete."""
+class MirroredEpoch:
+    """One verified epoch as bytes: replaced as a whole, so requests never see half of a change."""
 
     signed: SignedManifest
-    model: bytes
-    catalogue: bytes
+    files: Files
 
 
 class Mirror:
     """What clients see, and how it is renewed."""
 
-    def __init__(self, store: ProxyStore, upstream: Upstream, key: bytes, *, keep_models: int):
+    def __init__(self, store: ProxyStore, server: PublishedSource, key: bytes, *, keep_models: int):
         self._store = store
-        self._upstream = upstream
+        self._server = server
         self._key = key
         self._keep_models = keep_models
         self.current = self._load()
         """The latest epoch; None before the first."""
 
-    def newer(self) -> Mirrored | None:
-        """Ask the server: a complete later epoch, or None; an untrue one is a `ProtocolError`."""
-        signed = SignedManifest.open(self._upstream.manifest(), self._key)
-        if self.current is not None:
-            known = self.current.signed
-            if signed.hash == known.hash:
-                return None
-            if signed.manifest.epoch == known.manifest.epoch:
-                raise UntrustedError(
-                    f"the server gave a second manifest for epoch {known.manifest.epoch}: "
-                    f"{signed.hash.hex()} after {known.hash.hex()}; the first one holds"
-                )
-            if signed.manifest.epoch < known.manifest.epoch:
-                raise UntrustedError(
-                    f"the server went back from epoch {known.manifest.epoch} to "
-                    f"{signed.manifest.epoch}; the later one holds"
-                )
-        return Mirrored(signed, self._model(signed.manifest), self._catalogue(signed.manifest))
+    def newer(self) -> MirroredEpoch | None:
+        """Ask the server: a complete later epoch, or None; `ProtocolError` if it does not hold."""
+        known = None if self.current is None else self.current.signed
+        newest = None if known is None else (known.manifest.epoch, known.hash)
+        signed = fetch_manifest(self._server, self._key, newest)
+        if known is not None and signed.hash == known.hash:
+            return None
+        _, files = fetch_edition(signed, self._server, self._held)
+        return MirroredEpoch(signed, files)
 
-    def publish(self, mirrored: Mirrored) -> None:
+    def publish(self, epoch: MirroredEpoch) -> None:
         """Show it to clients from now on; drop files that only old epochs need."""
-        manifest = mirrored.signed.manifest
         with self._store.write() as tables:
-            tables.add_manifest(mirrored.signed)
-            tables.add_file(manifest.model, mirrored.model)
-            tables.add_file(manifest.catalogue, mirrored.catalogue)
+            tables.add_manifest(epoch.signed)
+            for sha256, content in epoch.files.items():
+                tables.add_file(sha256, content)
             tables.prune_files(self._keep_models)
-        self.current = mirrored
+        self.current = epoch
 
     def manifest_of(self, epoch: int) -> bytes | None:
         """The signed manifest of an epoch that was mirrored."""
@@ -77,46 +60,31 @@ class Mirror:
 
     def model(self, sha256: bytes) -> bytes | None:
         """A model file that is still kept."""
-        if self.current is not None and sha256 == self.current.signed.manifest.model:
-            return self.current.model
+        current = self.current
+        if current is not None and sha256 == current.signed.manifest.model:
+            return current.files[sha256]
         with self._store.read() as tables:
             return tables.model(sha256)
 
     def catalogue(self, sha256: bytes) -> bytes | None:
         """A catalogue file that is still kept."""
-        if self.current is not None and sha256 == self.current.signed.manifest.catalogue:
-            return self.current.catalogue
+        current = self.current
+        if current is not None and sha256 == current.signed.manifest.catalogue:
+            return current.files[sha256]
         with self._store.read() as tables:
             return tables.catalogue(sha256)
 
-    def _load(self) -> Mirrored | None:
+    def _held(self, sha256: bytes) -> bytes | None:
+        return self.model(sha256) or self.catalogue(sha256)
+
+    def _load(self) -> MirroredEpoch | None:
         with self._store.read() as tables:
             raw = tables.latest_manifest()
             if raw is None:
                 return None
             signed = SignedManifest.open(raw, self._key)
-            model = tables.model(signed.manifest.model)
-            catalogue = tables.catalogue(signed.manifest.catalogue)
+            manifest = signed.manifest
+            model, catalogue = tables.model(manifest.model), tables.catalogue(manifest.catalogue)
         assert model is not None, "the latest manifest's files are never pruned"
         assert catalogue is not None, "the latest manifest's files are never pruned"
-        return Mirrored(signed, model, catalogue)
-
-    def _model(self, manifest: Manifest) -> bytes:
-        most = model_size(manifest.items, manifest.factors)
-        data = self.model(manifest.model) or self._upstream.model(manifest.model, most)
-        _check_hash(data, manifest.model, "model")
-        decode_items(data, manifest.items, manifest.factors)
-        return data
-
-    def _catalogue(self, manifest: Manifest) -> bytes:
-        raw = self.catalogue(manifest.catalogue) or self._upstream.catalogue(manifest.catalogue)
-        _check_hash(raw, manifest.catalogue, "catalogue")
-        found = len(Catalogue.decode(raw).items)
-        if found != manifest.items:
-            raise UntrustedError(f"a catalogue of {found} items for a manifest of {manifest.items}")
-        return raw
-
-
-def _check_hash(data: bytes, sha256: bytes, what: str) -> None:
-    if hashlib.sha256(data).digest() != sha256:
-        raise UntrustedError(f"the {what} file is not the one that the manifest names")
+        return MirroredEpoch(signed, {manifest.model: model, manifest.catalogue: catalogue})

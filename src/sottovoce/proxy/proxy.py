@@ -164,7 +164,7 @@ class Proxy:
             chunk_reports=self._settings.chunk_reports,
             entropy=self._entropy,
         )
-        self.intake.emptied()
+        self.intake.reset_waiting()
         self.metrics.flushed(done.reports)
         self._scrub()
 
@@ -173,7 +173,7 @@ class Proxy:
         self.intake.close(signed)
         self._unscrubbed = True
         lost = discard(self._store, signed)
-        self.intake.emptied()
+        self.intake.reset_waiting()
         self.metrics.flushed(0)
         self.metrics.lost.inc(lost)
         log.error("epoch %d was applied without us: %d reports lost", signed.manifest.epoch, lost)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
@@ -15,11 +14,10 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from sottovoce.errors import NotFoundError, ProtocolError
-from sottovoce.protocol import MAX_CHUNK_REPORTS, SEALED, strict
+from sottovoce.protocol import MAX_CHUNK_REPORTS, SEALED, routes, strict
 from sottovoce.protocol.chunk import HEADER
-from sottovoce.protocol.manifest import MAX_EPOCH
-from sottovoce.service import Heartbeat, errors_as_problems, read_body
+from sottovoce.service import Heartbeat, epoch_of, errors_as_problems, hash_of, read_body
+from sottovoce.service.files import BRIEFLY, FOR_EVER, serve
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -35,9 +33,6 @@ MAX_CHUNK = HEADER + SEALED * MAX_CHUNK_REPORTS
 MAX_JSON = 4096
 THREADS, CHUNKS = 24, 8
 """Requests that are worked on at once. Chunks have places of their own: they may take seconds."""
-BRIEFLY = "public, max-age=10"
-FOR_EVER = "public, max-age=31536000, immutable"
-_EPOCH = re.compile("[1-9][0-9]{0,9}")
 
 
 class Api:
@@ -53,7 +48,7 @@ class Api:
     async def manifest(self, request: Request) -> Response:
         """The latest, signed."""
         signed = await self._work(self._server.signed_manifest)
-        return _cached(request, signed.hash.hex(), signed.encode(), BRIEFLY)
+        return serve(request, signed.encode(), signed.hash.hex(), BRIEFLY)
 
     async def model(self, request: Request) -> Response:
         """Any model that was ever published, by its hash."""
@@ -65,7 +60,7 @@ class Api:
 
     async def waiting(self, request: Request) -> Response:
         """How many batches a proxy holds."""
-        proxy, epoch = self._proxy(request), _epoch(request)
+        proxy, epoch = self._proxy(request), epoch_of(request)
         given = await _json(request, {"batches"})
         batches = strict.whole(given["batches"], least=0, most=strict.MOST, what="batches")
         state = await self._work(self._server.waiting, proxy, epoch, batches)
@@ -73,8 +68,8 @@ class Api:
 
     async def chunk(self, request: Request) -> Response:
         """One chunk, counted once."""
-        proxy, epoch = self._proxy(request), _epoch(request)
-        name = strict.hexadecimal(request.path_params["name"], what="a chunk's name").hex()
+        proxy, epoch = self._proxy(request), epoch_of(request)
+        name = strict.hexadecimal(request.path_params["sha256"], what="a chunk's name").hex()
         data = await read_body(request, MAX_CHUNK)
         take = partial(self._server.take_chunk, proxy, epoch, name, data)
         counted = await anyio.to_thread.run_sync(take, limiter=self._chunks)
@@ -82,7 +77,7 @@ class Api:
 
     async def commit(self, request: Request) -> Response:
         """A proxy has handed in all that it has."""
-        proxy, epoch = self._proxy(request), _epoch(request)
+        proxy, epoch = self._proxy(request), epoch_of(request)
         given = await _json(request, {"manifest", "chunks", "reports"})
         manifest = strict.hexadecimal(given["manifest"], what="manifest")
         chunks, reports = (
@@ -112,14 +107,8 @@ class Api:
         return await anyio.to_thread.run_sync(partial(function, *arguments), limiter=self._threads)
 
     async def _file(self, request: Request, find: Callable[[bytes], bytes | None]) -> Response:
-        name = request.path_params["name"]
-        try:
-            content = await self._work(find, strict.hexadecimal(name, what="a file's name"))
-        except ProtocolError:
-            content = None
-        if content is None:
-            raise HTTPException(HTTPStatus.NOT_FOUND, "there is no file of that name")
-        return _cached(request, name, content, FOR_EVER)
+        sha256 = hash_of(request)
+        return serve(request, await self._work(find, sha256), sha256.hex(), FOR_EVER)
 
     def _proxy(self, request: Request) -> str:
         """Who this is, before anything else of the request is looked at."""
@@ -150,35 +139,19 @@ def build_app(server: Server, settings: ServerSettings) -> Starlette:
 
     return Starlette(
         routes=[
-            Route("/v1/manifest", api.manifest),
-            Route("/v1/models/{name}", api.model),
-            Route("/v1/catalogues/{name}", api.catalogue),
-            Route("/v1/epochs/{epoch}/waiting", api.waiting, methods=["POST"]),
-            Route("/v1/epochs/{epoch}/chunks/{name}", api.chunk, methods=["PUT"]),
-            Route("/v1/epochs/{epoch}/commit", api.commit, methods=["POST"]),
-            Route("/healthz", api.alive),
-            Route("/readyz", api.ready),
-            Route("/metrics", api.metrics),
+            Route(routes.MANIFEST, api.manifest),
+            Route(routes.MODEL, api.model),
+            Route(routes.CATALOGUE, api.catalogue),
+            Route(routes.WAITING, api.waiting, methods=["POST"]),
+            Route(routes.CHUNK, api.chunk, methods=["PUT"]),
+            Route(routes.COMMIT, api.commit, methods=["POST"]),
+            Route(routes.HEALTH, api.alive),
+            Route(routes.READY, api.ready),
+            Route(routes.METRICS, api.metrics),
         ],
-        exception_handlers=errors_as_problems(),
+        exception_handlers=errors_as_problems(log_unavailable=True),
         lifespan=lifespan,
     )
-
-
-def _cached(request: Request, name: str, content: bytes, how_long: str) -> Response:
-    """Named by a hash, so a cache can ask whether it has the right one."""
-    headers = {"ETag": f'"{name}"', "Cache-Control": how_long}
-    known = request.headers.get("if-none-match", "")
-    if f'"{name}"' in known:
-        return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
-    return Response(content, media_type="application/octet-stream", headers=headers)
-
-
-def _epoch(request: Request) -> int:
-    given = request.path_params["epoch"]
-    if not _EPOCH.fullmatch(given) or int(given) > MAX_EPOCH:
-        raise NotFoundError("there is no such epoch")
-    return int(given)
 
 
 async def _json(request: Request, keys: set[str]) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Public files over HTTP: tags, 304 to whoever has them, gzip to whoever takes it.
+"""Public files over HTTP: tags, caching, 304 to whoever has them, gzip to whoever accepts it.
 
 Only files that are the same for everybody are compressed, and none of them mixes a secret with
 what a reader chose: their compressed length tells nobody anything.
@@ -13,12 +13,28 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
+from sottovoce.errors import NotFoundError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from starlette.requests import Request
 
 BYTES = "application/octet-stream"
+BRIEFLY = "public, max-age=10"
+"""For what changes with the epoch."""
+FOR_EVER = "public, max-age=31536000, immutable"
+"""For what is named by its hash or its epoch."""
+
+
+def serve(
+    request: Request, content: bytes | None, tag: str, caching: str, compressed: bytes | None = None
+) -> Response:
+    """A file of the protocol, and how long caches may keep it; 404 if there is none."""
+    if content is None:
+        raise NotFoundError("there is no such file")
+    file = File(content, tag, compressed=compressed)
+    return file.respond(request, {"Cache-Control": caching})
 
 
 def compress(content: bytes) -> bytes:
@@ -37,7 +53,7 @@ class File:
     compressed: bytes | None = None
 
     def respond(self, request: Request, headers: Mapping[str, str]) -> Response:
-        """The bytes that this reader takes, or 304 if she has them; without a body for HEAD."""
+        """Bytes as the reader accepts them, 304 if they have them; without a body for HEAD."""
         body, own = self._chosen(request)
         headers = {**headers, **own}
         known = [held.strip().removeprefix("W/") for held in _listed(request, "if-none-match")]
@@ -51,7 +67,7 @@ class File:
     def _chosen(self, request: Request) -> tuple[bytes, dict[str, str]]:
         """Other bytes have another tag, and whoever keeps them must know what they depend on."""
         if self.compressed is None:
-            return self.content, {**_about(self.content, self.tag)}
+            return self.content, _about(self.content, self.tag)
         varying = {"Vary": "Accept-Encoding"}
         if not accepts_gzip(request):
             return self.content, {**_about(self.content, self.tag), **varying}
@@ -60,7 +76,7 @@ class File:
 
 
 def accepts_gzip(request: Request) -> bool:
-    """Whether she said so: silence means the bytes as they are."""
+    """Whether the reader said so: silence means the bytes as they are."""
     weights = dict(_weighted(each) for each in _listed(request, "accept-encoding"))
     return weights.get("gzip", weights.get("*", 0.0)) > 0
 

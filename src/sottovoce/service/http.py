@@ -25,12 +25,16 @@ from sottovoce.errors import (
     UnavailableError,
     WrongEpochError,
 )
+from sottovoce.protocol import strict
+from sottovoce.protocol.manifest import MAX_EPOCH
 from sottovoce.protocol.transfer import CLOSED, WRONG_EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from starlette.requests import Request
+
+    Handlers = dict[type[Exception] | int, Callable[..., Awaitable[Response]]]
 
 log = logging.getLogger("sottovoce")
 
@@ -52,6 +56,7 @@ KIND_OF = {
 _DIGITS = re.compile("[0-9]+")
 _LONGEST_LENGTH = 18
 """Digits: Python refuses to convert thousands of them."""
+_EPOCH = re.compile("[1-9][0-9]{0,9}")
 
 
 def problem(
@@ -86,8 +91,26 @@ async def read_body(request: Request, most: int) -> bytes:
     return bytes(body)
 
 
-def errors_as_problems() -> dict[type[Exception] | int, Callable[..., Awaitable[Response]]]:
-    """For Starlette's `exception_handlers`."""
+def epoch_of(request: Request) -> int:
+    """The epoch in the path; 404 for what cannot be one."""
+    given = request.path_params["epoch"]
+    if not _EPOCH.fullmatch(given) or int(given) > MAX_EPOCH:
+        raise NotFoundError("there is no such epoch")
+    return int(given)
+
+
+def hash_of(request: Request) -> bytes:
+    """The hash in the path; 404 for what cannot be one."""
+    try:
+        return strict.hexadecimal(request.path_params["sha256"], what="path")
+    except ProtocolError as error:
+        raise NotFoundError("there is no such file") from error
+
+
+def errors_as_problems(
+    *, log_unavailable: bool
+) -> dict[type[Exception] | int, Callable[..., Awaitable[Response]]]:
+    """For Starlette's `exception_handlers`; whether what we cannot do now goes to the log."""
 
     async def refused(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -96,8 +119,9 @@ def errors_as_problems() -> dict[type[Exception] | int, Callable[..., Awaitable[
     async def ours(_: Request, error: Exception) -> Response:
         status = next(code for kind, code in STATUS_OF.items() if isinstance(error, kind))
         if status is HTTPStatus.SERVICE_UNAVAILABLE:
-            log.warning("%s: %s", type(error).__name__, error)
-            return problem(status, "not now; the same again later", {"Retry-After": "5"})
+            if log_unavailable:
+                log.warning("%s: %s", type(error).__name__, error)
+            return problem(status, "Temporarily unavailable; retry", {"Retry-After": "5"})
         kind = next((kind for cause, kind in KIND_OF.items() if isinstance(error, cause)), BLANK)
         return problem(status, str(error), kind=kind)
 
@@ -105,9 +129,11 @@ def errors_as_problems() -> dict[type[Exception] | int, Callable[..., Awaitable[
         return Response(status_code=HTTPStatus.BAD_REQUEST)
 
     async def unexpected(_: Request, __: Exception) -> Response:
-        return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "an error of ours; it was not your doing")
+        return problem(
+            HTTPStatus.INTERNAL_SERVER_ERROR, "Internal error; it is not the fault of the request"
+        )
 
-    handlers: dict[type[Exception] | int, Callable[..., Awaitable[Response]]] = {
+    handlers: Handlers = {
         HTTPException: refused,
         ClientDisconnect: gone,
         Exception: unexpected,

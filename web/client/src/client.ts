@@ -3,7 +3,7 @@
 import type { Item } from "./catalogue.js";
 import { Database } from "./database.js";
 import { SettingsError, StoreError } from "./errors.js";
-import { type Edition, Learning } from "./learning.js";
+import { type Edition, Fetching } from "./fetching.js";
 import { type Budget, budgetOf } from "./ledger.js";
 import { alone } from "./locking.js";
 import type { Manifest } from "./manifest.js";
@@ -35,7 +35,7 @@ export interface Status extends Budget {
   paused: boolean;
   /** How many, by what became of them. */
   batches: Record<State, number>;
-  /** How many items she touched. */
+  /** How many items the owner touched. */
   touched: number;
   /** How many of them are in the catalogue. */
   known: number;
@@ -66,10 +66,10 @@ export class Client {
       throw error;
     }
     const proxy = new HttpProxy(beginning.proxy, { clock, fetch });
-    const learning = new Learning(store, proxy);
+    const fetching = new Fetching(store, proxy);
     const { words = systemWords, sleep = sleepFor } = options;
     const outbox = new Outbox(database);
-    const tools = { store, outbox, learning, proxy, clock, entropy, words, sleep };
+    const tools = { store, outbox, fetching, proxy, clock, entropy, words, sleep };
     return new Client(database, tools, alone(name, options.locks));
   }
 
@@ -78,24 +78,24 @@ export class Client {
     return this.tools.store.add(checkedItems(ids));
   }
 
-  /** Forget some of what she touched; how many were there. */
+  /** Forget some of what the owner touched; how many were there. */
   async remove(ids: readonly string[]): Promise<number> {
     return this.tools.store.remove(checkedItems(ids));
   }
 
-  /** What she touched, in the order of recording. */
+  /** What the owner touched, in the order of recording. */
   touched(): Promise<string[]> {
     return this.tools.store.touched();
   }
 
   /** Fetch what is current, believe it only if everything holds, and keep it; sends nothing. */
-  async learn(options: { acceptNewTerms?: boolean } = {}): Promise<Manifest> {
-    const edition = await this.tools.learning.learn(options.acceptNewTerms ?? false);
+  async refresh(options: { acceptNewTerms?: boolean } = {}): Promise<Manifest> {
+    const edition = await this.tools.fetching.refresh(options.acceptNewTerms ?? false);
     return edition.signed.manifest;
   }
 
   /**
-   * Learn what the server published and take part in the epoch, at most once.
+   * Fetch what the server published and take part in the epoch, at most once.
    *
    * After an `UnavailableError` do it again later (not before its `retryAfter` seconds): a batch
    * that was made is kept and sent again byte for byte. `jitter` is the longest random pause before
@@ -124,11 +124,11 @@ export class Client {
 
   /** Where it stands; asks nobody. */
   async status(): Promise<Status> {
-    const { store, outbox, learning } = this.tools;
+    const { store, outbox, fetching } = this.tools;
     const [settings, touched, edition] = [
       await store.settings(),
       await store.touched(),
-      await learning.held(),
+      await fetching.held(),
     ];
     const numbers = edition?.catalogue.numbers;
     const unknown = touched.filter((id) => !numbers?.has(id));
@@ -147,8 +147,8 @@ export class Client {
   }
 
   /**
-   * She was shown these terms and said yes: nothing worse is accepted from now on, whatever the
-   * manifests of other epochs said before. Ask her before `pause(false)`.
+   * The owner was shown these terms and said yes: nothing worse is accepted from now on, whatever the
+   * manifests of other epochs said before. Ask them before `pause(false)`.
    */
   agree(terms: Terms): Promise<void> {
     const { mechanism, epsilon, reports, leastClients } = terms;
@@ -173,7 +173,7 @@ export class Client {
    */
   async forget(): Promise<void> {
     await this.tools.store.forget();
-    this.tools.learning.forget();
+    this.tools.fetching.forget();
   }
 
   /** The last batch that was made, bit for bit, as the owner may see it; null if there is none. */
@@ -183,7 +183,7 @@ export class Client {
 
   /** The model of any epoch, as signed; null if the proxy has it no more. It is not stored. */
   edition(epoch: number): Promise<{ manifest: Manifest; V: Matrix } | null> {
-    return this.tools.learning.edition(epoch);
+    return this.tools.fetching.edition(epoch);
   }
 
   /** Let go of the database. */
@@ -192,7 +192,7 @@ export class Client {
   }
 
   async #held(): Promise<Edition> {
-    const edition = await this.tools.learning.held();
+    const edition = await this.tools.fetching.held();
     if (edition === null) {
       throw new StoreError("There is no model in this browser yet; sync first.");
     }

@@ -17,8 +17,8 @@ const PATIENCE = 30;
 /**
  * Every device's requests look the same, as far as a browser lets a page decide: no cookie, no
  * address of the page, nothing from a cache (`If-None-Match` would tell what was seen last), and not
- * her languages. Redirects are not followed: "manual" and not "error", so that one can be told from
- * a network that is away; the browser follows neither.
+ * the languages of its user. Redirects are not followed: "manual" and not "error", so that one can
+ * be told from a network that is away; the browser follows neither.
  */
 const HYGIENE = {
   credentials: "omit",

@@ -1,7 +1,7 @@
 /** Recommending, on the device and without a network: x is solved here and never leaves. */
 
 import type { Catalogue, Item } from "./catalogue.js";
-import { type Edition, rowsOf } from "./learning.js";
+import { type Edition, rowsOf } from "./fetching.js";
 import { contributions, type Matrix, scores, userVector } from "./user.js";
 
 /** An own item that speaks for a recommendation. */

@@ -3,7 +3,7 @@
 import { BATCH_ID, encodeBatch } from "./batch.js";
 import { sha256, toHex } from "./bytes.js";
 import { SettingsError } from "./errors.js";
-import { type Edition, rowsOf } from "./learning.js";
+import { type Edition, rowsOf } from "./fetching.js";
 import { makeReports } from "./mechanism/index.js";
 import type { MadeBatch } from "./outbox.js";
 import { sealReports } from "./sealing.js";

@@ -117,7 +117,7 @@ export class Store {
       }
       const names = await rows.keys();
       if (!wanted.every((name) => names.includes(name))) {
-        throw new StoreError("What was learnt was forgotten in the meantime; learn it again.");
+        throw new StoreError("What was fetched was forgotten in the meantime; fetch it again.");
       }
       for (const name of names) {
         await (wanted.includes(String(name)) ? undefined : rows.delete(name));

@@ -15,7 +15,7 @@
  */
 
 import { ClosedError, UnavailableError } from "./errors.js";
-import type { Edition, Learning } from "./learning.js";
+import type { Edition, Fetching } from "./fetching.js";
 import { budgetOf } from "./ledger.js";
 import { asksForReports, type Manifest } from "./manifest.js";
 import type { End, Outbox, Standing, Waiting } from "./outbox.js";
@@ -47,7 +47,7 @@ export interface Synced {
 export interface Tools {
   store: Store;
   outbox: Outbox;
-  learning: Learning;
+  fetching: Fetching;
   proxy: HttpProxy;
   clock: () => number;
   entropy: Entropy;
@@ -58,7 +58,7 @@ export interface Tools {
 /** What a batch becomes when it is finished, said of the sync that finished it. */
 const ENDS: Record<End, Outcome> = { sent: "sent", dropped: "too late" };
 
-/** Settle, learn, take part. */
+/** Settle, fetch, take part. */
 export class Syncing {
   constructor(
     private readonly tools: Tools,
@@ -66,10 +66,10 @@ export class Syncing {
   ) {}
 
   async run(acceptNewTerms: boolean): Promise<Synced> {
-    const { outbox, learning } = this.tools;
+    const { outbox, fetching } = this.tools;
     const leftOver = await outbox.waiting();
     const settled = leftOver && (await this.#deliver(leftOver.epoch));
-    const edition = await learning.learn(acceptNewTerms);
+    const edition = await fetching.refresh(acceptNewTerms);
     const { epoch } = edition.signed.manifest;
     if (settled !== undefined && leftOver?.epoch === epoch) {
       return this.#result(epoch, settled, null);
@@ -104,7 +104,7 @@ export class Syncing {
       return batch;
     }
     await this.#wait(batch);
-    // She may have paused or forgotten it, or another tab may have sent it, while we slept.
+    // The owner may have paused or forgotten it, or another tab may have sent it, while we slept.
     const still = await this.#ready(epoch);
     return typeof still === "string" ? still : this.#send(still);
   }
@@ -190,7 +190,7 @@ function judged(
     return "paused"; // a batch of another epoch still waits only if its owner said so
   }
   if (settings.terms === null || brokenBy(settings.terms, termsOf(manifest)).length > 0) {
-    return "paused"; // she was not asked yet, or agreed to better terms while this was learnt
+    return "paused"; // the owner was not asked yet, or agreed to better terms while this was fetched
   }
   if (!asksForReports(manifest, now)) {
     return "not open";

@@ -36,16 +36,16 @@ test("the catalogue, once there is one", async (t) => {
   const world = await World.begin(t);
   const client = await world.client();
   await assert.rejects(client.catalogue(), { name: "StoreError", message: /sync first/ });
-  await client.learn();
+  await client.refresh();
   const items = await client.catalogue();
   assert.equal(items.length, ITEMS);
   assert.deepEqual(items[4], { id: item(4), title: "Title 4", tags: ["x".repeat(100)] });
 });
 
-test("learning sends nothing and says what was published", async (t) => {
+test("fetching sends nothing and says what was published", async (t) => {
   const world = await World.begin(t);
   const client = await world.client();
-  const manifest = await client.learn();
+  const manifest = await client.refresh();
   assert.deepEqual([manifest.epoch, manifest.reports, manifest.closes], [1, REPORTS, 2 * DAY]);
   assert.deepEqual(world.calls(), ["manifest", "models", "catalogues"]);
   assert.deepEqual((await client.status()).batches, { charged: 0, sent: 0, dropped: 0 });
@@ -54,19 +54,19 @@ test("learning sends nothing and says what was published", async (t) => {
 test("files that are the same are not fetched again, nor decoded again", async (t) => {
   const world = await World.begin(t);
   const client = await world.client();
-  await client.learn();
+  await client.refresh();
   const [before, V] = [await client.catalogue(), (await client.edition(1))?.V];
-  await client.learn();
-  await (await world.open()).learn();
+  await client.refresh();
+  await (await world.open()).refresh();
   assert.equal(await client.catalogue(), before); // the very same object
   await world.publish(2);
-  await client.learn();
+  await client.refresh();
   assert.equal(await client.catalogue(), before);
   assert.notDeepEqual((await client.edition(2))?.V, V);
   const calls = world.requests.filter(({ path }) => path.startsWith("/v1/catalogues/"));
   assert.equal(calls.length, 1);
   const models = world.calls().filter((call) => call === "models");
-  assert.equal(models.length, 2); // of two epochs learnt; the present one is looked at here
+  assert.equal(models.length, 2); // of two epochs fetched; the present one is looked at here
 });
 
 test("a reload finds everything again, without a network", async (t) => {
@@ -112,7 +112,7 @@ test("nothing private is in any request", async (t) => {
   await client.sync();
   await client.recommend(10);
   await world.publish(2);
-  await client.learn();
+  await client.refresh();
   await client.edition(1);
   assert.ok(world.requests.length > 6);
   for (const { method, path, headers, body } of world.requests) {

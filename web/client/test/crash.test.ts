@@ -153,7 +153,7 @@ test("a disk that is full at any write sends nothing that it could not note", as
       full[write] = (full[write] ?? 0) + (said === "full" ? 1 : 0);
     }
   }
-  // Learning, keeping, finishing: each was cut short, and at more than one place.
+  // Fetching, keeping, finishing: each was cut short, and at more than one place.
   assert.ok(
     full.every((times) => times >= 2),
     String(full),

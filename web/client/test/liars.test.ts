@@ -133,7 +133,7 @@ for (const [name, [words, calls, lie]] of Object.entries(LIES)) {
     const [world, client] = await told(t);
     const [before, recommended] = [await dump(world.factory), await client.recommend(5)];
     await lie(world);
-    for (const attempt of [() => client.sync(), () => client.learn(), () => client.sync()]) {
+    for (const attempt of [() => client.sync(), () => client.refresh(), () => client.sync()]) {
       world.requests.length = 0;
       await assert.rejects(attempt(), (error) => {
         assert.ok(error instanceof UntrustedError);
@@ -165,7 +165,7 @@ test("new terms hold once they are accepted", async (t) => {
   const [world, client] = await told(t);
   await world.publish(3, { epsilon: 5, reports: 2, least_clients: 50 });
   await assert.rejects(client.sync(), /changed its terms/);
-  await assert.rejects(client.learn(), /changed its terms/);
+  await assert.rejects(client.refresh(), /changed its terms/);
   assert.equal((await client.sync({ acceptNewTerms: true })).spent, 10);
   const accepted = { mechanism: "loudest", epsilon: 5, reports: 2, leastClients: 50 };
   assert.deepEqual((await client.status()).terms, accepted);
@@ -195,9 +195,9 @@ test("whoever is asked first is bound by her yes alone, also to what was on its 
   assert.equal((await client.sync()).outcome, "paused");
   assert.equal((await client.status()).terms, null);
   await world.publish(3, dear);
-  const learning = client.learn();
+  const refreshing = client.refresh();
   await client.agree(TERMS);
-  await assert.rejects(learning, TermsError);
+  await assert.rejects(refreshing, TermsError);
   await assert.rejects(client.sync(), TermsError);
   assert.deepEqual([world.received, (await client.status()).terms], [[], TERMS]);
 });
@@ -277,7 +277,7 @@ test("a hotel that answers everything is not believed", async (t) => {
   world.answer = (response) => reply(response, 200, "Welcome to the hotel");
   await assert.rejects(client.sync(), UntrustedError);
   world.answer = () => false;
-  await client.learn();
+  await client.refresh();
   world.answer = (response, call) => call === "batches" && reply(response, 200, "Welcome");
   await assert.rejects(client.sync(), { name: "RefusedError" });
   assert.equal((await client.lastBatch())?.state, "charged");

@@ -90,7 +90,7 @@ test("a pause without sense is refused", async (t) => {
 test("a finished model makes no batch", async (t) => {
   const world = await World.begin(t, { public_key: null });
   const client = await world.client();
-  await client.learn();
+  await client.refresh();
   const found = await client.edition(1);
   assert.ok(found);
   const signed = { manifest: found.manifest, hash: new Uint8Array(32), raw: new Uint8Array() };

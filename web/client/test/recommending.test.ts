@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fromHex } from "../src/bytes.js";
 import type { Catalogue } from "../src/catalogue.js";
-import type { Edition } from "../src/learning.js";
+import type { Edition } from "../src/fetching.js";
 import { openManifest } from "../src/manifest.js";
 import { recommendations, scoreItems } from "../src/recommending.js";
 import { contributions, type Matrix } from "../src/user.js";
@@ -46,7 +46,7 @@ test("the best items that are not her own", async (t) => {
 test("what she adds and removes changes them at once", async (t) => {
   const world = await World.begin(t);
   const client = await world.client();
-  await client.learn();
+  await client.refresh();
   const [best] = await client.recommend(1);
   assert.ok(best);
   await client.record([best.id]);
@@ -59,7 +59,7 @@ test("a model must be there, and at least one item be asked for", async (t) => {
   const world = await World.begin(t);
   const client = await world.client();
   await assert.rejects(client.recommend(), { name: "StoreError", message: /sync first/ });
-  await client.learn();
+  await client.refresh();
   for (const n of [0, -1, 1.5, Number.NaN]) {
     await assert.rejects(client.recommend(n), { name: "SettingsError", message: /at least one/ });
   }
@@ -69,7 +69,7 @@ test("who touched everything is recommended nothing", async (t) => {
   const world = await World.begin(t);
   const client = await world.open();
   await client.record(Array.from({ length: ITEMS }, (_, n) => item(n)));
-  await client.learn();
+  await client.refresh();
   assert.deepEqual(await client.recommend(5), []);
 });
 

@@ -150,13 +150,13 @@ test("a tab that is slow does not set the others back", async (t) => {
     }
     return false;
   };
-  const learning = slow.learn();
-  learning.catch(() => undefined);
+  const refreshing = slow.refresh();
+  refreshing.catch(() => undefined);
   await waiting;
   await world.publish(3);
-  await fast.learn();
+  await fast.refresh();
   go();
-  await assert.rejects(learning, /epoch 3 was seen already/);
+  await assert.rejects(refreshing, /epoch 3 was seen already/);
   const { epoch, manifest } = await slow.status();
   assert.deepEqual([epoch, manifest?.epoch], [3, 3]);
 });
@@ -165,12 +165,12 @@ test("forgetting in one tab holds in the other", async (t) => {
   const world = await World.begin(t);
   const [one, other] = [await world.client(), await world.open()];
   await one.sync();
-  await other.learn();
+  await other.refresh();
   assert.equal((await other.recommend(1)).length, 1);
   await one.forget();
   await assert.rejects(other.recommend(1), { name: "StoreError" });
   assert.deepEqual(await other.touched(), []);
-  await other.learn();
+  await other.refresh();
   assert.equal((await one.recommend(1)).length, 1);
   assert.equal((await one.edition(1))?.V.values[0], itemMatrix(1)[0]);
 });

@@ -226,7 +226,7 @@ export async function told(test: TestContext): Promise<[World, Client]> {
   const world = await World.begin(test);
   await world.publish(2);
   const client = await world.client();
-  await client.learn();
+  await client.refresh();
   world.now = 3.5 * DAY;
   world.requests.length = 0;
   return [world, client];

@@ -185,7 +185,7 @@ test("with a panel there is a number for every model", async (context) => {
   const panel = { version: 1, catalogue: "", people: [{ seen: [3], left: 7, others: [8, 9] }] };
   const { world, session, state, curve } = await begin(context, panel);
   const client = await world.open();
-  const { catalogue } = await client.learn();
+  const { catalogue } = await client.refresh();
   client.close();
   panel.catalogue = Buffer.from(catalogue).toString("hex");
   await session.look();

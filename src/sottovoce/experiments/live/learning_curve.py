@@ -12,7 +12,7 @@ from sottovoce.evaluation.panel import panel_popularity, panel_quality
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from sottovoce.experiments.live.published import Published
+    from sottovoce.experiments.live.reader import PublicReader
     from sottovoce.model import Histories
     from sottovoce.protocol import SignedManifest
     from sottovoce.protocol.panel import Panel
@@ -44,13 +44,13 @@ class LearningCurve:
 
     def __init__(
         self,
-        published: Published,
+        reader: PublicReader,
         panel: Panel,
         reporting: Histories,
         *,
         clock: Callable[[], float] = time.time,
     ):
-        self._published = published
+        self._reader = reader
         self._panel = panel
         self._popularity = panel_popularity(reporting, panel)
         self._clock = clock
@@ -60,7 +60,7 @@ class LearningCurve:
 
     def look(self) -> CurvePoint | None:
         """The epoch that has ended since the last look, if any."""
-        signed, known = self._published.manifest(), self._known
+        signed, known = self._reader.manifest(), self._known
         if known is not None and signed.manifest.epoch == known.manifest.epoch:
             return None
         point = None if known is None else self._point(known, signed)
@@ -77,7 +77,7 @@ class LearningCurve:
 
     def _point(self, before: SignedManifest, after: SignedManifest) -> CurvePoint:
         manifest = after.manifest
-        V = self._published.items(after)
+        V = self._reader.edition(after).V
         quality = panel_quality(V, self._panel, manifest.alpha, manifest.regularization)
         people, finished = 0, manifest.public_key is None
         if manifest.model != before.manifest.model:

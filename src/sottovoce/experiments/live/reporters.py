@@ -21,7 +21,7 @@ from sottovoce.client import HttpProxy
 from sottovoce.client.reporting import make_batch
 from sottovoce.errors import ClosedError, UnavailableError
 from sottovoce.experiments.live.devices import SharedDownloads, end_with_parent
-from sottovoce.experiments.live.published import Published
+from sottovoce.experiments.live.reader import PublicReader
 from sottovoce.mechanism import os_words
 from sottovoce.model import Histories, initial_items, user_vectors
 from sottovoce.protocol import new_epoch_key, public_key_of, seal_reports
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from sottovoce.client import ProxyApi
-    from sottovoce.client.learning import Edition
+    from sottovoce.protocol import Edition
     from sottovoce.training import Settings
 
 PROCESSES = 2
@@ -129,13 +129,13 @@ def take_part(
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Epoch after epoch, until the training is finished."""
-    published = Published(api, group.key, sleep=sleep)
+    reader = PublicReader(api, group.key, sleep=sleep)
     epoch = 0
     while True:
-        signed = published.after(epoch, inf)
+        signed = reader.after(epoch, inf)
         if signed.manifest.public_key is None:
             return
-        _report(published.edition(signed), group, api, clock, sleep)
+        _report(reader.edition(signed), group, api, clock, sleep)
         epoch = signed.manifest.epoch
 
 

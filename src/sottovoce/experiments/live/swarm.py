@@ -18,7 +18,7 @@ from sottovoce.errors import RefusedError, SettingsError
 from sottovoce.experiments.folders import new_folder
 from sottovoce.experiments.live.devices import ClientPool, NewClient
 from sottovoce.experiments.live.people import choose_people
-from sottovoce.experiments.live.published import Published
+from sottovoce.experiments.live.reader import PublicReader
 from sottovoce.experiments.live.simulated import Noise, simulate_from, training_of
 from sottovoce.privacy import Account, Crowd, Reporting, account
 from sottovoce.simulation import build_engine
@@ -147,18 +147,18 @@ class SwarmResult:
 def run_swarm(data: Interactions, plan: SwarmPlan, watch: SwarmProgress) -> SwarmResult:
     """Make the clients, drive them through the epochs, say how good the model got."""
     with httpx.Client(trust_env=False) as http:
-        published = Published(HttpProxy(http, plan.proxy), plan.key)
-        first = published.manifest()
+        reader = PublicReader(HttpProxy(http, plan.proxy), plan.key)
+        first = reader.manifest()
         if first.manifest.public_key is None:
             raise RefusedError("the training is finished: the server asks for no more reports")
-        catalogue = published.catalogue(first)
+        catalogue = reader.edition(first).catalogue
         people = choose_people(data, catalogue, plan.clients, split=plan.split, seed=plan.seed)
         began = time.perf_counter()
         with (
             new_folder(plan.keep, "swarm") as folder,
             ClientPool(plan.proxy, plan.processes) as pool,
         ):
-            swarm = _Swarm(plan, published, people, pool, watch, first)
+            swarm = _Swarm(plan, reader, people, pool, watch, first)
             swarm.make_clients(folder)
             made = time.perf_counter()
             swarm.drive()
@@ -189,7 +189,7 @@ class _Swarm:
     def __init__(
         self,
         plan: SwarmPlan,
-        published: Published,
+        reader: PublicReader,
         people: People,
         pool: ClientPool,
         watch: SwarmProgress,
@@ -199,7 +199,7 @@ class _Swarm:
         self.spent = 0.0
         self.problems: set[str] = set()
         self._plan = plan
-        self._published = published
+        self._reader = reader
         self._people = people
         self._pool = pool
         self._watch = watch
@@ -222,8 +222,8 @@ class _Swarm:
 
     def drive(self) -> None:
         """Epoch after epoch, until there are enough or the training is finished."""
-        self._first = signed = self._with_time_left(self._published.manifest())
-        self._first_items = self._published.items(signed)
+        self._first = signed = self._with_time_left(self._reader.manifest())
+        self._first_items = self._reader.edition(signed).V
         while len(self._rounds) < self._plan.epochs and signed.manifest.public_key is not None:
             signed = self._one(signed)
 
@@ -232,7 +232,7 @@ class _Swarm:
         manifest, now = signed.manifest, time.time()
         if manifest.closes - now < min(LEAST_TIME, (manifest.closes - manifest.opens) / 2):
             self._watch.begin(f"epoch {manifest.epoch} is nearly over", 1)
-            signed = self._published.after(manifest.epoch, self._plan.wait)
+            signed = self._reader.after(manifest.epoch, self._plan.wait)
             self._watch.step()
             self._watch.end()
         return signed
@@ -242,11 +242,11 @@ class _Swarm:
         outcomes, retries = self._sync(epoch)
         synced = time.perf_counter()
         self._watch.begin(f"epoch {epoch}: waiting for the server", 1)
-        following = self._published.after(epoch, self._plan.wait)
+        following = self._reader.after(epoch, self._plan.wait)
         waited = time.perf_counter()
         self._watch.step()
         self._watch.end()
-        metrics = evaluate(self._engine, self._published.items(following), self._people.candidates)
+        metrics = evaluate(self._engine, self._reader.edition(following).V, self._people.candidates)
         # An epoch that was discarded, by a proxy with too few people, leaves the model as it was.
         applied = following.manifest.model != signed.manifest.model
         counted = following.manifest.previous_reports if applied else 0
@@ -275,8 +275,7 @@ class _Swarm:
         if not runs or self._first_items is None:
             return rounds
         self._watch.begin("simulating", runs * self.settings.epochs)
-        first = self._published.items(self._first)
-        done = self._first.manifest.epoch - 1
+        first, done = self._first_items, self._first.manifest.epoch - 1
         simulated = simulate_from(first, done, self.settings, self._people, runs, self._watch.step)
         self._watch.end()
         return [

@@ -150,7 +150,7 @@ export class Session {
   }
 
   async #takeALook(): Promise<void> {
-    const manifest = await this.#client.learn();
+    const manifest = await this.#client.refresh();
     void this.#history.extend(manifest);
     if ((await this.#client.status()).paused || this.#settled(manifest)) return;
     this.#trouble = null;

@@ -8,13 +8,13 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sottovoce.protocol import SEALED, Batch
+from sottovoce.protocol import SEALED, Batch, routes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HEAD = (
-    "POST /v1/batches HTTP/1.1\r\nHost: proxy\r\n"
+    f"POST {routes.BATCHES} HTTP/1.1\r\nHost: proxy\r\n"
     "Content-Type: application/octet-stream\r\nContent-Length: {}\r\n\r\n"
 )
 

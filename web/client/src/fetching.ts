@@ -26,7 +26,7 @@ export function rowsOf(catalogue: Catalogue, touched: readonly string[]): number
 }
 
 /** What was published, from the proxy or from the store. */
-export class Learning {
+export class Fetching {
   readonly #reading = new Reading();
 
   constructor(
@@ -35,7 +35,7 @@ export class Learning {
   ) {}
 
   /** Fetch what is current; an error means that nothing was stored. */
-  async learn(acceptNewTerms: boolean): Promise<Edition> {
+  async refresh(acceptNewTerms: boolean): Promise<Edition> {
     const settings = await this.store.settings();
     const signed = await openManifest(await this.proxy.manifest(), fromHex(settings.key));
     const agree = (known: Settings) => agreedTo(known, signed, acceptNewTerms);
@@ -119,7 +119,7 @@ function agreedTo(known: Settings, signed: SignedManifest, acceptNewTerms: boole
   checkOrder(known.newest, signed);
   const asked = termsOf(signed.manifest);
   // Whoever has not been asked has no terms that could be broken. It is read here, in the transaction
-  // that stores: her yes may have come while this manifest was on its way.
+  // that stores: the yes may have come while this manifest was on its way.
   const unasked = known.askFirst && known.terms === null;
   const terms = unasked ? null : agreed(known.terms, asked, acceptNewTerms);
   return { ...known, terms, newest: { epoch: signed.manifest.epoch, hash: toHex(signed.hash) } };

@@ -1,60 +1,49 @@
-"""What a proxy shows to everybody, as an observer reads it."""
+"""What a proxy shows to everybody, as anybody may read it."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING
 
-from sottovoce.client.learning import Edition, genuine
 from sottovoce.errors import UnavailableError
-from sottovoce.protocol import Catalogue, SignedManifest, decode_items, model_size
+from sottovoce.protocol import fetch_edition, fetch_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from sottovoce.client import ProxyApi
+    from sottovoce.protocol import Edition, Files, Newest, PublishedSource, SignedManifest
 
 LOOK_SECONDS = 0.2
 
 
-class Published:
-    """One proxy, believed as far as the server's key goes."""
+class PublicReader:
+    """Reads what one proxy publishes, and verifies it like a client."""
 
     def __init__(
         self,
-        api: ProxyApi,
+        source: PublishedSource,
         key: bytes,
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ):
-        self._api = api
+        self._source = source
         self._key = key
         self._clock = clock
         self._sleep = sleep
+        self._newest: Newest | None = None
+        self._files: Files = {}
 
     def manifest(self) -> SignedManifest:
         """Of the present epoch."""
-        return SignedManifest.open(self._api.manifest(), self._key)
-
-    def catalogue(self, signed: SignedManifest) -> Catalogue:
-        """What is item number i."""
-        wanted = signed.manifest.catalogue
-        return Catalogue.decode(genuine(self._api.catalogue(wanted), wanted))
-
-    def items(self, signed: SignedManifest) -> NDArray[np.float32]:
-        """V."""
-        manifest = signed.manifest
-        most = model_size(manifest.items, manifest.factors)
-        content = genuine(self._api.model(manifest.model, most), manifest.model)
-        return decode_items(content, manifest.items, manifest.factors)
+        signed = fetch_manifest(self._source, self._key, self._newest)
+        self._newest = signed.manifest.epoch, signed.hash
+        return signed
 
     def edition(self, signed: SignedManifest) -> Edition:
-        """All of an epoch."""
-        return Edition(signed, self.items(signed), self.catalogue(signed))
+        """All of an epoch; what it shares with the last one read is not fetched again."""
+        edition, self._files = fetch_edition(signed, self._source, self._files.get)
+        return edition
 
     def after(self, epoch: int, patience: float) -> SignedManifest:
         """The first manifest of a later epoch; `UnavailableError` if there is none in time."""

@@ -1,0 +1,107 @@
+"""What is published, fetched over HTTP, and how any other request is sent.
+
+Requests are built by hand, so that nothing is added to them: no cookie, no language, no version, no
+`If-None-Match` (which would tell what this reader saw last). Redirects are not followed.
+"""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from typing import TYPE_CHECKING, ClassVar, NoReturn
+
+import httpx
+
+from sottovoce.errors import ClosedError, ProtocolError, RefusedError, UnavailableError
+from sottovoce.protocol import routes
+from sottovoce.protocol.catalogue import MAX_CATALOGUE
+from sottovoce.protocol.manifest import MAX_SIGNED_MANIFEST
+from sottovoce.protocol.transfer import WRONG_EPOCH, is_for_later, read_capped
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+HEADERS = {"User-Agent": "sottovoce", "Accept": "*/*", "Accept-Encoding": "identity"}
+TIMEOUT = httpx.Timeout(30.0, connect=10.0)
+MAX_PROBLEM = 16 * 1024
+
+
+class HttpSource:
+    """A `PublishedSource` at an address; any `httpx.Client` will do, whatever it would add."""
+
+    _who: ClassVar[str]
+    """Who answers, for messages."""
+    _hints: ClassVar[Mapping[int, str]] = {}
+    """What to look at when an answer has this status."""
+
+    def __init__(self, http: httpx.Client, url: str):
+        self._http = http
+        self._url = url.rstrip("/")
+
+    def manifest(self) -> bytes:
+        """See `PublishedSource`."""
+        return self._exchange("GET", routes.MANIFEST, most=MAX_SIGNED_MANIFEST)
+
+    def model(self, sha256: bytes, most: int) -> bytes:
+        """See `PublishedSource`."""
+        return self._exchange("GET", routes.MODEL.format(sha256=sha256.hex()), most=most)
+
+    def catalogue(self, sha256: bytes) -> bytes:
+        """See `PublishedSource`."""
+        return self._exchange(
+            "GET", routes.CATALOGUE.format(sha256=sha256.hex()), most=MAX_CATALOGUE
+        )
+
+    def _exchange(
+        self,
+        method: str,
+        path: str,
+        *,
+        most: int,
+        wanted: HTTPStatus = HTTPStatus.OK,
+        content: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """The body of the answer, not longer than `most`; any other status than `wanted` raises."""
+        request = httpx.Request(
+            method,
+            self._url + path,
+            headers={**HEADERS, **(headers or {})},
+            content=content,
+            extensions={"timeout": TIMEOUT.as_dict()},
+        )
+        try:
+            response = self._http.send(request, stream=True, auth=None, follow_redirects=False)
+            try:
+                if response.status_code != wanted:
+                    self._refuse(response)
+                return read_capped(response, most) if most else b""
+            finally:
+                response.close()
+        except httpx.HTTPError as error:
+            why = f"{type(error).__name__}: {error}".removesuffix(": ")
+            raise UnavailableError(
+                f"{request.url}: {self._who} cannot be reached ({why}); try again later"
+            ) from error
+
+    def _refuse(self, response: httpx.Response) -> NoReturn:
+        """Say what the status means for whoever asked."""
+        code = response.status_code
+        told = f"{response.url}: {self._who} answered {code}{self._hints.get(code, '')}"
+        if is_for_later(code):
+            raise UnavailableError(f"{told}; try again later")
+        if code == HTTPStatus.GONE:
+            raise ClosedError(f"{told}: the epoch is over")
+        if code == HTTPStatus.CONFLICT and _problem_type(response) == WRONG_EPOCH:
+            raise ClosedError(f"{told}: it is at another epoch")
+        if response.has_redirect_location:
+            raise RefusedError(f"{told}, a redirect; redirects are not followed")
+        raise RefusedError(told)
+
+
+def _problem_type(response: httpx.Response) -> object:
+    try:
+        problem = json.loads(read_capped(response, MAX_PROBLEM))
+    except (ProtocolError, ValueError, RecursionError):
+        return None
+    return problem.get("type") if isinstance(problem, dict) else None

@@ -1,0 +1,190 @@
+"""HTTP as clients and proxies speak it: what a request carries, what an answer means, what is read.
+
+Over real sockets, for the device's side and the proxy's side alike.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler
+
+import httpx
+import pytest
+
+from sottovoce.client import HttpProxy
+from sottovoce.errors import ClosedError, ProtocolError, RefusedError, UnavailableError
+from sottovoce.protocol import MAX_SIGNED_MANIFEST
+from sottovoce.protocol.catalogue import MAX_CATALOGUE
+from sottovoce.protocol.http import HttpSource
+from sottovoce.proxy import HttpUpstream
+from tests.loopback import LoopbackServer, reply
+
+Connect = Callable[[httpx.Client, str], HttpSource]
+
+
+def as_proxy(http: httpx.Client, url: str) -> HttpSource:
+    return HttpUpstream(http, url, "secret")
+
+
+@pytest.fixture
+def server() -> Iterator[LoopbackServer]:
+    with LoopbackServer() as running:
+        yield running
+
+
+@pytest.fixture(params=[HttpProxy, as_proxy], ids=["device", "proxy"])
+def connect(request: pytest.FixtureRequest) -> Connect:
+    made: Connect = request.param
+    return made
+
+
+@pytest.fixture
+def source(server: LoopbackServer, connect: Connect) -> Iterator[HttpSource]:
+    """Over an HTTP client that is as careless as one can be set up."""
+    with httpx.Client(
+        headers={"Accept-Language": "ro", "X-Who": "me"},
+        cookies={"who": "me"},
+        auth=("me", "secret"),
+        follow_redirects=True,
+    ) as http:
+        yield connect(http, server.url + "/")
+
+
+def test_paths_and_what_every_request_carries(server: LoopbackServer, source: HttpSource) -> None:
+    sha256 = bytes(range(32))
+    server.answer = reply(200, b"hello", Set_Cookie="id=1; Path=/", ETag='"abc"')
+    assert source.manifest() == b"hello"
+    assert source.model(sha256, 5) == b"hello"
+    assert source.catalogue(sha256) == b"hello"
+    common = {
+        "host": server.url.removeprefix("http://"),
+        "user-agent": "sottovoce",
+        "accept": "*/*",
+        "accept-encoding": "identity",
+    }
+    assert server.requests == [
+        ("GET", "/v1/manifest", common, b""),
+        ("GET", f"/v1/models/{sha256.hex()}", common, b""),
+        ("GET", f"/v1/catalogues/{sha256.hex()}", common, b""),
+    ]
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_redirects_are_not_followed(
+    server: LoopbackServer, source: HttpSource, status: int
+) -> None:
+    server.answer = reply(status, Location="/elsewhere")
+    with pytest.raises(RefusedError, match="redirects are not followed"):
+        source.manifest()
+    assert [path for _, path, _, _ in server.requests] == ["/v1/manifest"]
+
+
+CAPPED: dict[int, Callable[[HttpSource], bytes]] = {
+    MAX_SIGNED_MANIFEST: lambda source: source.manifest(),
+    1000: lambda source: source.model(bytes(32), 1000),
+    MAX_CATALOGUE: lambda source: source.catalogue(bytes(32)),
+}
+
+
+@pytest.mark.parametrize("most", CAPPED)
+def test_an_announced_length_beyond_the_limit_is_not_read(
+    server: LoopbackServer, source: HttpSource, most: int
+) -> None:
+    def announce(handler: BaseHTTPRequestHandler, _: bytes) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(most + 1))
+        handler.end_headers()
+
+    server.answer = announce
+    with pytest.raises(ProtocolError, match=f"longer than {most} bytes"):
+        CAPPED[most](source)
+
+
+@pytest.mark.parametrize("length", [None, "12", "9" * 5000, "many"])
+def test_a_body_without_end_is_given_up(
+    server: LoopbackServer, source: HttpSource, length: str | None
+) -> None:
+    written = 0
+
+    def endless(handler: BaseHTTPRequestHandler, _: bytes) -> None:
+        nonlocal written
+        handler.send_response(200)
+        if length is not None:
+            handler.send_header("Content-Length", length)
+        handler.end_headers()
+        while written < 200_000_000:
+            written += handler.wfile.write(bytes(100_000))
+
+    server.answer = endless
+    if length == "12":
+        assert source.model(bytes(32), 12) == bytes(12)
+    else:
+        with pytest.raises((ProtocolError, UnavailableError)):
+            source.model(bytes(32), 1000)
+    server.http.shutdown()
+    assert written < 200_000_000
+
+
+def test_a_body_that_ends_early_can_be_had_later(
+    server: LoopbackServer, source: HttpSource
+) -> None:
+    def cut(handler: BaseHTTPRequestHandler, _: bytes) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", "100")
+        handler.end_headers()
+        handler.wfile.write(b"half")
+
+    server.answer = cut
+    with pytest.raises(UnavailableError):
+        source.manifest()
+
+
+def test_nothing_is_unpacked(server: LoopbackServer, source: HttpSource) -> None:
+    packed = gzip.compress(bytes(1_000_000))
+    server.answer = reply(200, packed, Content_Encoding="gzip")
+    assert source.model(bytes(32), 5000) == packed
+
+
+WRONG_EPOCH = json.dumps({"type": "urn:sottovoce:wrong-epoch", "status": 409}).encode()
+ANSWERS = [
+    *((status, b"", RefusedError) for status in (204, 206, 304, 400, 401, 404, 413)),
+    *((409, body, RefusedError) for body in (b'{"type": "about:blank"}', b"[]", b"\xff")),
+    *((409, body, RefusedError) for body in (b"[" * 10_000, bytes(20_000))),
+    (409, WRONG_EPOCH, ClosedError),
+    (410, b"", ClosedError),
+    *((status, b"", UnavailableError) for status in (408, 425, 429, 500, 503, 599)),
+]
+
+
+@pytest.mark.parametrize(("status", "body", "error"), ANSWERS)
+def test_what_an_answer_means(
+    server: LoopbackServer, source: HttpSource, status: int, body: bytes, error: type[Exception]
+) -> None:
+    server.answer = reply(status, body)
+    with pytest.raises(error) as caught:
+        source.manifest()
+    assert type(caught.value) is error
+    assert str(status) in str(caught.value)
+
+
+def test_nobody_there_is_unavailable(connect: Connect) -> None:
+    with LoopbackServer() as gone:
+        url = gone.url
+    with httpx.Client() as http, pytest.raises(UnavailableError, match=r"ConnectError.*try again"):
+        connect(http, url).manifest()
+
+
+def test_whoever_says_nothing_is_given_up(connect: Connect) -> None:
+    patience = {"connect": 10.0, "read": 30.0, "write": 30.0, "pool": 30.0}
+
+    def silent(request: httpx.Request) -> httpx.Response:
+        assert request.extensions["timeout"] == patience
+        raise httpx.ReadTimeout("")
+
+    with (
+        httpx.Client(transport=httpx.MockTransport(silent)) as http,
+        pytest.raises(UnavailableError, match=r"\(ReadTimeout\)"),
+    ):
+        connect(http, "https://proxy.example").manifest()
