@@ -15,6 +15,7 @@ from sottovoce.evaluation.panel import panel_quality
 from sottovoce.experiments.live.children import Child
 from sottovoce.experiments.live.learning_curve import LearningCurve, follow
 from sottovoce.experiments.live.panel import PEOPLE, invented_panel
+from sottovoce.experiments.live.reader import PublicReader
 from sottovoce.experiments.live.reporters import (
     SPREAD,
     Group,
