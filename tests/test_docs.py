@@ -75,6 +75,27 @@ def test_exported_names_exist_and_every_module_says_what_it_is_for(name: str) ->
         assert hasattr(module, exported), f"{name}.{exported}"
 
 
+ROOMS = "|".join(module.name for module in pkgutil.iter_modules(sottovoce.__path__))
+NAME = re.compile(rf"`((?:{ROOMS})(?:\.\w+)+)`")
+FILES = (".py", ".toml")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_names_of_our_code_exist(page: Path) -> None:
+    """`client.reporting.make_batch` and the like."""
+    for name in NAME.findall(page.read_text()):
+        if not name.endswith(FILES):
+            assert resolves("sottovoce." + name), f"{page.name}: {name}"
+
+
+def resolves(name: str) -> bool:
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
 def test_the_example_runs() -> None:
     titles = runpy.run_path(str(ROOT / "examples" / "recommend.py"))["main"]()
     assert len(titles) == 5
