@@ -45,8 +45,7 @@ def audit(
     ] = True,
     data: DataSource = "synthetic:N=1000,M=500,seed=0",
     clients: Annotated[
-        int | None,
-        typer.Option(help="People of the data set who take part.", show_default="all"),
+        int | None, typer.Option(help="People of the data set who take part.", show_default="all")
     ] = None,
     reports: Annotated[
         int | None,
@@ -60,13 +59,11 @@ def audit(
         typer.Option(help="Confidence 1 + alpha of the attacked training.", show_default=PRESET),
     ] = None,
     history: Annotated[
-        bool,
-        typer.Option("--history", help="Guess a whole history instead of one interaction."),
+        bool, typer.Option("--history", help="Guess a whole history instead of one interaction.")
     ] = False,
     trials: Annotated[int, typer.Option(help="Number of attacks.")] = AttackPlan.trials,
     seed: Annotated[
-        int,
-        typer.Option(min=0, help="Seed of the attack; the audited client is never seeded."),
+        int, typer.Option(min=0, help="Seed of the attack; the audited client is never seeded.")
     ] = 0,
     json_file: JsonFile = None,
     plot: Annotated[

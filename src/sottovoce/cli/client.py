@@ -28,8 +28,7 @@ app = typer.Typer(
 )
 
 Folder = Annotated[
-    Path | None,
-    typer.Option(help="The client's folder.", show_default="in the user's data folder"),
+    Path | None, typer.Option(help="The client's folder.", show_default="in the user's data folder")
 ]
 
 
@@ -41,8 +40,7 @@ def init(
         str, typer.Option(help="Verification key of the server: 64 hexadecimal digits.")
     ],
     limit: Annotated[
-        float,
-        typer.Option(help="Epsilon that all reports together may ever cost (local)."),
+        float, typer.Option(help="Epsilon that all reports together may ever cost (local).")
     ],
     folder: Folder = None,
 ) -> None:

@@ -52,8 +52,7 @@ def init(
         Path | None, typer.Option(help="Catalogue file (JSON, see docs/protocol.md).")
     ] = None,
     data: Annotated[
-        str | None,
-        typer.Option(help="Make the catalogue from this data set: a name or a path."),
+        str | None, typer.Option(help="Make the catalogue from this data set: a name or a path.")
     ] = None,
     preset: Annotated[
         str, typer.Option(help="Training preset: paper, coordinate, hadamard, loudest or strong.")

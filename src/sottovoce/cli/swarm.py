@@ -40,8 +40,7 @@ def swarm(
     *,
     clients: Annotated[int, typer.Option(min=1, help="Number of clients.")],
     up: Annotated[
-        Path | None,
-        typer.Option(help="Folder of `sottovoce up`, which knows proxy, key and data."),
+        Path | None, typer.Option(help="Folder of `sottovoce up`, which knows proxy, key and data.")
     ] = None,
     proxy: Annotated[
         str | None, typer.Option(help="Address of the proxy; instead of --up.")

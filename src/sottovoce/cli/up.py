@@ -98,8 +98,7 @@ def up(
         ),
     ] = None,
     epochs: Annotated[
-        int | None,
-        typer.Option(min=1, help="Epochs of the training.", show_default="the preset's"),
+        int | None, typer.Option(min=1, help="Epochs of the training.", show_default="the preset's")
     ] = None,
 ) -> None:
     """Run a server and a proxy on this machine until Ctrl-C. The first start makes their settings.

@@ -176,10 +176,7 @@ def _plain(mechanism: str) -> str:
 
 
 def _compare(
-    data: Interactions,
-    settings: Settings,
-    seconds: Mapping[str, Sequence[float]],
-    bandwidth: float,
+    data: Interactions, settings: Settings, seconds: Mapping[str, Sequence[float]], bandwidth: float
 ) -> Comparison:
     name, work = settings.mechanism, Work.of(data.histories, settings)
     own = np.asarray(seconds[name])
