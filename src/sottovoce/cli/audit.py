@@ -11,12 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from sottovoce.cli import output
-from sottovoce.cli.options import (  # noqa: TC001 - typer reads the annotations
-    DataSource,
-    Epsilon,
-    JsonFile,
-    Mechanisms,
-)
+from sottovoce.cli.options import DataSource, Epsilon, JsonFile, Mechanisms, optional
 from sottovoce.data import load
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.audit import ALPHA, AttackPlan, AuditPlan, run_audit
@@ -44,19 +39,13 @@ def audit(
         bool, typer.Option("--attack/--no-attack", help="Also attack the reports of single people.")
     ] = True,
     data: DataSource = "synthetic:N=1000,M=500,seed=0",
-    clients: Annotated[
-        int | None, typer.Option(help="People of the data set who take part.", show_default="all")
-    ] = None,
+    clients: Annotated[int | None, optional("People of the data set who take part.", "all")] = None,
     reports: Annotated[
-        int | None,
-        typer.Option(help="k of the attacked training: reports an epoch.", show_default=PRESET),
+        int | None, optional("k of the attacked training: reports an epoch.", PRESET)
     ] = None,
-    epochs: Annotated[
-        int | None, typer.Option(help="T of the attacked training.", show_default=PRESET)
-    ] = None,
+    epochs: Annotated[int | None, optional("T of the attacked training.", PRESET)] = None,
     alpha: Annotated[
-        float | None,
-        typer.Option(help="Confidence 1 + alpha of the attacked training.", show_default=PRESET),
+        float | None, optional("Confidence 1 + alpha of the attacked training.", PRESET)
     ] = None,
     history: Annotated[
         bool, typer.Option("--history", help="Guess a whole history instead of one interaction.")

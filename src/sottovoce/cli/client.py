@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from sottovoce.cli import output
-from sottovoce.cli.options import JsonFile  # noqa: TC001 - typer reads the annotations
+from sottovoce.cli.options import JsonFile, optional
 from sottovoce.client import Client, HttpProxy
 from sottovoce.errors import SettingsError
 
@@ -27,9 +27,7 @@ app = typer.Typer(
     add_completion=False,
 )
 
-Folder = Annotated[
-    Path | None, typer.Option(help="The client's folder.", show_default="in the user's data folder")
-]
+Folder = Annotated[Path | None, optional("The client's folder.", "in the user's data folder")]
 
 
 @app.command()
