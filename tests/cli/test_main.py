@@ -64,8 +64,7 @@ def run_without(packages: tuple[str, ...], command: str) -> subprocess.Completed
 
 
 @pytest.mark.parametrize(
-    ("command", "package", "extra"),
-    [("simulate", "numba", "sim"), ("demo", "httpx", "sim,server")],
+    ("command", "package", "extra"), [("simulate", "numba", "sim"), ("demo", "httpx", "sim,server")]
 )
 def test_a_command_without_its_extra_names_it(command: str, package: str, extra: str) -> None:
     ended = run_without((package,), command)

@@ -78,9 +78,7 @@ def make_result(compare_runs: int) -> SwarmResult:
     )
 
 
-def test_a_result_shows_both_sides_and_what_went_wrong(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_result_shows_both_sides_and_what_went_wrong(capsys: pytest.CaptureFixture[str]) -> None:
     show(make_result(compare_runs=3))
     shown = " ".join(capsys.readouterr().out.split())
     for words in (
@@ -95,9 +93,7 @@ def test_a_result_shows_both_sides_and_what_went_wrong(
     assert "Not promised" in shown
 
 
-def test_without_a_comparison_there_is_no_column_for_it(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_without_a_comparison_there_is_no_column_for_it(capsys: pytest.CaptureFixture[str]) -> None:
     show(make_result(compare_runs=0))
     shown = capsys.readouterr().out
     assert "simulated" not in shown

@@ -16,13 +16,7 @@ from sottovoce.experiments.live.children import Child
 from sottovoce.experiments.live.learning_curve import LearningCurve, follow
 from sottovoce.experiments.live.panel import PEOPLE, invented_panel
 from sottovoce.experiments.live.reader import PublicReader
-from sottovoce.experiments.live.reporters import (
-    SPREAD,
-    Group,
-    Reporters,
-    epoch_length,
-    take_part,
-)
+from sottovoce.experiments.live.reporters import SPREAD, Group, Reporters, epoch_length, take_part
 from sottovoce.model import Histories
 from sottovoce.protocol import Batch, Catalogue, open_reports
 from sottovoce.protocol.panel import Panel, Panellist

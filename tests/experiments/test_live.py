@@ -16,6 +16,7 @@ from sottovoce.cli import output
 from sottovoce.cli.bench_live import show
 from sottovoce.data import Interactions, synthetic_people
 from sottovoce.errors import DataError, SettingsError, UnavailableError
+from sottovoce.experiments.live.bench.bench_server import PROXY, BenchServer
 from sottovoce.experiments.live.bench.counting import OpensNothing, measure_counting
 from sottovoce.experiments.live.bench.live_bench import (
     LiveBenchPlan,
@@ -23,7 +24,6 @@ from sottovoce.experiments.live.bench.live_bench import (
     run_live_bench,
 )
 from sottovoce.experiments.live.bench.opening import DECRYPT, PARSED, RAW, SERVER
-from sottovoce.experiments.live.bench.prepared_server import PROXY, PreparedServer
 from sottovoce.experiments.live.bench.process import cpu_seconds, most_resident, resident
 from sottovoce.experiments.live.devices import SharedDownloads, sync_one
 from sottovoce.experiments.live.people import choose_people, on_catalogue
@@ -92,8 +92,8 @@ def test_noise_of_one_run_has_no_distance() -> None:
 
 @pytest.mark.parametrize("preset", ["paper", "hadamard", "loudest", "strong"])
 def test_settings_come_back_from_a_manifest(tmp_path: Path, preset: str) -> None:
-    prepared = PreparedServer.make(tmp_path, items=30, reports=7)
-    manifest = prepared.signed.manifest
+    bench = BenchServer.make(tmp_path, items=30, reports=7)
+    manifest = bench.signed.manifest
     assert training_of(manifest, 3) == training_of(manifest, 3, Settings(reports=7))
     known = training_of(manifest, 3, Settings.preset(preset))
     rate = Settings.preset(preset).learning_rate
@@ -240,9 +240,9 @@ def test_measurements_are_shown_and_written(
 @PROC
 @pytest.mark.slow
 def test_a_full_epoch_is_sealed_and_opened(tmp_path: Path) -> None:
-    prepared = PreparedServer.make(tmp_path / "prepared", items=20, reports=10)
+    bench = BenchServer.make(tmp_path / "bench", items=20, reports=10)
     found = measure_counting(
-        prepared,
+        bench,
         tmp_path,
         reports=250,
         chunk_reports=100,
@@ -257,13 +257,13 @@ def test_a_full_epoch_is_sealed_and_opened(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("for_real", [True, False])
 def test_what_is_counted_is_what_was_made(tmp_path: Path, for_real: bool) -> None:
-    prepared = PreparedServer.make(tmp_path / "prepared", items=20, reports=10)
-    chunk = prepared.chunk(os.urandom(52 * 30))
+    bench = BenchServer.make(tmp_path / "bench", items=20, reports=10)
+    chunk = bench.chunk(os.urandom(52 * 30))
     if for_real:
-        (chunk,) = prepared.sealed_chunks(1, 30, 1)
+        (chunk,) = bench.sealed_chunks(1, 30, 1)
     opener = InProcess() if for_real else OpensNothing()
     for name in ("first", "second"):
-        with prepared.fresh_server(tmp_path / name, opener) as server:
+        with bench.fresh_server(tmp_path / name, opener) as server:
             assert server.take_chunk(PROXY, chunk.epoch, chunk.name, chunk.encode())
             (epoch,) = server.epochs()
             assert (epoch.reports, epoch.undecodable) == (30, 0)

@@ -12,11 +12,7 @@ from rich.table import Table
 
 from sottovoce.cli import output
 from sottovoce.cli.derived import training_options
-from sottovoce.cli.options import (  # noqa: TC001 - typer reads the annotations
-    DataSource,
-    JsonFile,
-    Mechanisms,
-)
+from sottovoce.cli.options import DataSource, JsonFile, Mechanisms, optional
 from sottovoce.data import load
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.audit import ALPHA, AttackPlan, AuditPlan, run_audit
@@ -44,18 +40,13 @@ def audit(
         bool, typer.Option("--attack/--no-attack", help="Also attack the reports of single people.")
     ] = True,
     data: DataSource = "synthetic:N=1000,M=500,seed=0",
-    clients: Annotated[
-        int | None,
-        typer.Option(help="People of the data set who take part.", show_default="all"),
-    ] = None,
+    clients: Annotated[int | None, optional("People of the data set who take part.", "all")] = None,
     history: Annotated[
-        bool,
-        typer.Option("--history", help="Guess a whole history instead of one interaction."),
+        bool, typer.Option("--history", help="Guess a whole history instead of one interaction.")
     ] = False,
     trials: Annotated[int, typer.Option(help="Number of attacks.")] = AttackPlan.trials,
     seed: Annotated[
-        int,
-        typer.Option(min=0, help="Seed of the attack; the audited client is never seeded."),
+        int, typer.Option(min=0, help="Seed of the attack; the audited client is never seeded.")
     ] = 0,
     json_file: JsonFile = None,
     plot: Annotated[

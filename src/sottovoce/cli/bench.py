@@ -30,11 +30,7 @@ if TYPE_CHECKING:
 
     from sottovoce.data import Interactions
 
-app = typer.Typer(
-    name="bench",
-    invoke_without_command=True,
-    add_completion=False,
-)
+app = typer.Typer(name="bench", invoke_without_command=True, add_completion=False)
 
 QUICK_USERS, QUICK_ROUNDS, QUICK_SAMPLE = 1000, 2, 20
 

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from sottovoce.cli import output
-from sottovoce.cli.options import JsonFile  # noqa: TC001 - typer reads the annotations
+from sottovoce.cli.options import JsonFile, optional
 from sottovoce.client import Client, HttpProxy
 from sottovoce.errors import SettingsError
 
@@ -27,10 +27,7 @@ app = typer.Typer(
     add_completion=False,
 )
 
-Folder = Annotated[
-    Path | None,
-    typer.Option(help="The client's folder.", show_default="in the user's data folder"),
-]
+Folder = Annotated[Path | None, optional("The client's folder.", "in the user's data folder")]
 
 
 @app.command()
@@ -41,8 +38,7 @@ def init(
         str, typer.Option(help="Verification key of the server: 64 hexadecimal digits.")
     ],
     limit: Annotated[
-        float,
-        typer.Option(help="Epsilon that all reports together may ever cost (local)."),
+        float, typer.Option(help="Epsilon that all reports together may ever cost (local).")
     ],
     folder: Folder = None,
 ) -> None:

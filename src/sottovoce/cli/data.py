@@ -11,10 +11,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from rich.table import Table
 
 from sottovoce.cli import output
-from sottovoce.cli.options import (  # noqa: TC001 - typer reads the annotations
-    JsonFile,
-    MinInteractions,
-)
+from sottovoce.cli.options import JsonFile, MinInteractions, optional
 from sottovoce.data import CATALOGUE, load, parse_columns
 from sottovoce.data.catalogue import BASE_URL, DataSet, archive_path, entry
 from sottovoce.data.fetch import Fetched
@@ -58,10 +55,7 @@ def fetch(
         bool, typer.Option("--yes", "-y", help="Accept the publisher's terms; do not ask.")
     ] = False,
     cache: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder to download to.", show_default="$SOTTOVOCE_CACHE or the user's cache"
-        ),
+        Path | None, optional("Folder to download to.", "$SOTTOVOCE_CACHE or the user's cache")
     ] = None,
     mirror: Annotated[str, typer.Option(help="URL of the folder with the archives.")] = BASE_URL,
 ) -> None:
@@ -92,9 +86,8 @@ def info(
     ] = "stable",
     columns: Annotated[
         str | None,
-        typer.Option(
-            help="Columns to read, e.g. user=who,item=what,rating=r,timestamp=t.",
-            show_default="by their usual names",
+        optional(
+            "Columns to read, e.g. user=who,item=what,rating=r,timestamp=t.", "by their usual names"
         ),
     ] = None,
     json_file: JsonFile = None,

@@ -15,6 +15,7 @@ import httpx
 import typer
 
 from sottovoce.cli import output
+from sottovoce.cli.options import optional
 from sottovoce.cli.system import (
     HOST,
     PANEL,
@@ -124,25 +125,17 @@ def demo(
     ] = EPOCHS,
     epoch_seconds: Annotated[
         int | None,
-        typer.Option(
-            min=2,
-            help="Length of an epoch in seconds.",
-            show_default=f"{EPOCH_SECONDS}, or what this machine needs",
+        optional(
+            "Length of an epoch in seconds.", f"{EPOCH_SECONDS}, or what this machine needs", min=2
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the invented people.")] = 0,
     port: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            max=65_535,
-            help="Port of the page.",
-            show_default=f"{PORT}, or the next free one",
-        ),
+        optional("Port of the page.", f"{PORT}, or the next free one", min=1, max=65_535),
     ] = None,
     folder: Annotated[
-        Path | None,
-        typer.Option(help="New folder to keep everything in.", show_default="a temporary folder"),
+        Path | None, optional("New folder to keep everything in.", "a temporary folder")
     ] = None,
     browser: Annotated[
         bool,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sottovoce.cli.options import optional
 from sottovoce.mechanism import MECHANISMS
 from sottovoce.simulation.engines import ENGINES, engine_options
 from sottovoce.training import all_settings
@@ -52,7 +53,7 @@ def engine_choice(command: Command) -> Command:
 def _option(setting: Setting, default: str) -> inspect.Parameter:
     help_text = f"{setting.help[0].upper()}{setting.help[1:]}."
     kind: Any = MechanismOption if setting.name == "mechanism" else setting.kind
-    option = typer.Option(help=help_text, show_default=default)
+    option = optional(help_text, default)
     return inspect.Parameter(
         setting.name,
         inspect.Parameter.KEYWORD_ONLY,

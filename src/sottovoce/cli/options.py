@@ -1,11 +1,17 @@
 """Options that several commands have, described once."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from sottovoce.mechanism import MECHANISMS
+
+
+def optional(text: str, default: str, *names: str, **limits: Any) -> Any:
+    """An option that may be left out; `default` says in words what holds then."""
+    return typer.Option(*names, help=text, show_default=default, **limits)
+
 
 DataSource = Annotated[
     str, typer.Option("--data", help="Data set: a name from `sottovoce data list`, or a path.")
@@ -18,15 +24,9 @@ MinInteractions = Annotated[
 ]
 Mechanisms = Annotated[
     list[str] | None,
-    typer.Option(
-        "--mechanism",
-        help=f"Mechanism to run: {', '.join(MECHANISMS)}. May be repeated.",
-        show_default="all",
-    ),
+    optional(f"Mechanism to run: {', '.join(MECHANISMS)}. May be repeated.", "all", "--mechanism"),
 ]
-Threads = Annotated[
-    int | None, typer.Option("--threads", min=1, help="CPU threads.", show_default="all")
-]
+Threads = Annotated[int | None, optional("CPU threads.", "all", "--threads", min=1)]
 JsonFile = Annotated[
     Path | None, typer.Option("--json", help="Also write the results to this JSON file.")
 ]

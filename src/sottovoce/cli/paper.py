@@ -11,10 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from sottovoce.cli import output
-from sottovoce.cli.options import (  # noqa: TC001 - typer reads the annotations
-    MinInteractions,
-    Threads,
-)
+from sottovoce.cli.options import MinInteractions, Threads, optional
 from sottovoce.data import load
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.figures import figure_class
@@ -125,18 +122,15 @@ def _command(name: str) -> Callable[..., None]:
         ],
         data: Annotated[
             str | None,
-            typer.Option(
-                help="Data set: a name from `sottovoce data list`, or a path.",
-                show_default="none; with --quick a small synthetic one",
+            optional(
+                "Data set: a name from `sottovoce data list`, or a path.",
+                "none; with --quick a small synthetic one",
             ),
         ] = None,
         seeds: Annotated[int, typer.Option(min=1, help="Number of random splits.")] = 3,
         methods: Annotated[
             list[str] | None,
-            typer.Option(
-                help=f"Method to compute: {', '.join(METHODS)}. May be repeated.",
-                show_default="all",
-            ),
+            optional(f"Method to compute: {', '.join(METHODS)}. May be repeated.", "all"),
         ] = None,
         min_interactions: MinInteractions = 0,
         threads: Threads = None,

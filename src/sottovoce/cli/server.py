@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sottovoce.cli import output
-from sottovoce.cli.options import JsonFile  # noqa: TC001 - typer reads the annotations
+from sottovoce.cli.options import JsonFile, optional
 from sottovoce.errors import MissingExtraError, SettingsError
 from sottovoce.protocol import Catalogue, Item
 from sottovoce.protocol.catalogue import MAX_TEXT
@@ -52,15 +52,13 @@ def init(
         Path | None, typer.Option(help="Catalogue file (JSON, see docs/protocol.md).")
     ] = None,
     data: Annotated[
-        str | None,
-        typer.Option(help="Make the catalogue from this data set: a name or a path."),
+        str | None, typer.Option(help="Make the catalogue from this data set: a name or a path.")
     ] = None,
     preset: Annotated[
         str, typer.Option(help="Training preset: paper, coordinate, hadamard, loudest or strong.")
     ] = "loudest",
     proxy: Annotated[
-        list[str] | None,
-        typer.Option(help="Name of a proxy. May be repeated.", show_default="proxy"),
+        list[str] | None, optional("Name of a proxy. May be repeated.", "proxy")
     ] = None,
     database: Annotated[
         str, typer.Option(help="SQLAlchemy URL of a SQLite or PostgreSQL database.")

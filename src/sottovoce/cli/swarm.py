@@ -19,7 +19,7 @@ from rich.progress import (
 from rich.table import Table
 
 from sottovoce.cli import output
-from sottovoce.cli.options import JsonFile  # noqa: TC001 - typer reads the annotations
+from sottovoce.cli.options import JsonFile, optional
 from sottovoce.cli.simulate import SplitOption
 from sottovoce.data import load
 from sottovoce.errors import ProtocolError, SettingsError
@@ -40,8 +40,7 @@ def swarm(
     *,
     clients: Annotated[int, typer.Option(min=1, help="Number of clients.")],
     up: Annotated[
-        Path | None,
-        typer.Option(help="Folder of `sottovoce up`, which knows proxy, key and data."),
+        Path | None, typer.Option(help="Folder of `sottovoce up`, which knows proxy, key and data.")
     ] = None,
     proxy: Annotated[
         str | None, typer.Option(help="Address of the proxy; instead of --up.")
@@ -51,19 +50,15 @@ def swarm(
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option(
-            help="Data set whose histories the clients have: a name or a path. Its items are "
+        optional(
+            "Data set whose histories the clients have: a name or a path. Its items are "
             "matched with the catalogue by their ids.",
-            show_default="that of --up",
+            "that of --up",
         ),
     ] = None,
     min_interactions: Annotated[
         int | None,
-        typer.Option(
-            min=0,
-            help="Leave out users and items with fewer interactions.",
-            show_default="0, or that of --up",
-        ),
+        optional("Leave out users and items with fewer interactions.", "0, or that of --up", min=0),
     ] = None,
     epochs: Annotated[int, typer.Option(min=1, help="Number of epochs to take part in.")] = 3,
     split: Annotated[
@@ -73,10 +68,7 @@ def swarm(
         int, typer.Option(min=0, help="Seed of people and split; reports are never seeded.")
     ] = 0,
     processes: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Processes that the clients run in.", show_default="two for each core"
-        ),
+        int | None, optional("Processes that the clients run in.", "two for each core", min=1)
     ] = None,
     wait: Annotated[
         float,
@@ -89,10 +81,7 @@ def swarm(
         int, typer.Option(min=1, help="Simulator runs; they differ in the reports' noise only.")
     ] = 20,
     keep: Annotated[
-        Path | None,
-        typer.Option(
-            help="New folder to keep the clients' folders in.", show_default="a temporary folder"
-        ),
+        Path | None, optional("New folder to keep the clients' folders in.", "a temporary folder")
     ] = None,
     json: JsonFile = None,
 ) -> None:

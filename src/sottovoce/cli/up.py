@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from sottovoce.cli import output
+from sottovoce.cli.options import optional
 from sottovoce.cli.system import (
     HOST,
     ONE_OPERATOR,
@@ -45,61 +46,46 @@ def up(
     *,
     data: Annotated[
         str | None,
-        typer.Option(
-            help="First start only: data set whose items make the catalogue, a name or a path.",
-            show_default=SYNTHETIC,
+        optional(
+            "First start only: data set whose items make the catalogue, a name or a path.",
+            SYNTHETIC,
         ),
     ] = None,
     min_interactions: Annotated[
         int | None,
-        typer.Option(
-            min=0,
-            help="First start only: leave out users and items with fewer interactions.",
-            show_default="0",
+        optional(
+            "First start only: leave out users and items with fewer interactions.", "0", min=0
         ),
     ] = None,
     preset: Annotated[
         str | None,
-        typer.Option(
-            help="First start only: training preset: paper, hadamard, loudest or strong.",
-            show_default="loudest",
+        optional(
+            "First start only: training preset: paper, hadamard, loudest or strong.", "loudest"
         ),
     ] = None,
     port: Annotated[
-        int | None,
-        typer.Option(min=1, max=65_535, help="Port of the proxy.", show_default=f"{PORT}"),
+        int | None, optional("Port of the proxy.", f"{PORT}", min=1, max=65_535)
     ] = None,
     server_port: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=65_535, help="Port of the server.", show_default="the next free one"
-        ),
+        int | None, optional("Port of the server.", "the next free one", min=1, max=65_535)
     ] = None,
     epoch_seconds: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Longest time of an epoch in seconds.", show_default=f"{EPOCH_SECONDS}"
-        ),
+        int | None, optional("Longest time of an epoch in seconds.", f"{EPOCH_SECONDS}", min=1)
     ] = None,
     target_clients: Annotated[
         int | None,
-        typer.Option(
+        optional(
+            "End an epoch early when so many batches have come; 0: never.",
+            f"{TARGET_CLIENTS}",
             min=0,
-            help="End an epoch early when so many batches have come; 0: never.",
-            show_default=f"{TARGET_CLIENTS}",
         ),
     ] = None,
     least_clients: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="Discard an epoch in which fewer people reported.",
-            show_default=f"{LEAST_CLIENTS}",
-        ),
+        optional("Discard an epoch in which fewer people reported.", f"{LEAST_CLIENTS}", min=1),
     ] = None,
     epochs: Annotated[
-        int | None,
-        typer.Option(min=1, help="Epochs of the training.", show_default="the preset's"),
+        int | None, optional("Epochs of the training.", "the preset's", min=1)
     ] = None,
 ) -> None:
     """Run a server and a proxy on this machine until Ctrl-C. The first start makes their settings.

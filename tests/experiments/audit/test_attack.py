@@ -266,9 +266,7 @@ def test_bound_grows_with_reports_and_shrinks_with_people() -> None:
     assert shuffled_bound(mechanism, 100, 20, 100_000) < many
 
 
-def test_an_attack_beyond_its_bound_fails(
-    attacks: dict[tuple[str, Question], Attack],
-) -> None:
+def test_an_attack_beyond_its_bound_fails(attacks: dict[tuple[str, Question], Attack]) -> None:
     found = attacks["loudest", "interaction"]
     sharp = AttackPoint(1, 1, Auc(1.0, 0.0), Auc(0.9, 0.01), 0.6)
     check = attack_check(replace(found, points=(sharp, *found.points)))

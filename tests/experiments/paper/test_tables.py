@@ -89,10 +89,7 @@ def test_verdict_names_what_is_not_won() -> None:
 def test_verdict_keeps_the_opponents_apart() -> None:
     won, lost = Interval.of([0.1, 0.11]), Interval.of([-0.1, -0.11])
     notes = verdict(
-        [
-            Contest("loudest", "paper", "here", won),
-            Contest("loudest", "paper-alpha", "here", lost),
-        ]
+        [Contest("loudest", "paper", "here", won), Contest("loudest", "paper-alpha", "here", lost)]
     )
     assert notes[0].startswith("loudest beats preset paper in 1 of 1 cells")
     assert notes[1].startswith("loudest beats preset paper, alpha 4 in 0 of 1 cells")

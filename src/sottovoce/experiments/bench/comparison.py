@@ -182,10 +182,7 @@ def _reference(mechanism: str) -> str:
 
 
 def _compare(
-    data: Interactions,
-    settings: Settings,
-    seconds: Mapping[str, Sequence[float]],
-    bandwidth: float,
+    data: Interactions, settings: Settings, seconds: Mapping[str, Sequence[float]], bandwidth: float
 ) -> Comparison:
     name, work = settings.mechanism, work_of(data.histories, settings)
     own = np.asarray(seconds[name])

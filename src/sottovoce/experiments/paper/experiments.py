@@ -5,14 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sottovoce.experiments.paper import (
-    benchmarks,
-    curves,
-    frontier,
-    sizes,
-    trade_off,
-    traffic,
-)
+from sottovoce.experiments.paper import benchmarks, curves, frontier, sizes, trade_off, traffic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable

@@ -113,11 +113,7 @@ def _points_table(scale: Scale, reader: Reader, points: Sequence[BudgetPoint]) -
         interval, about = _interval(reader, point.option), point.option.about()
         name = NAMES[point.option.method]
         records += record(
-            interval,
-            method=point.option.method,
-            **about,
-            local=point.local,
-            central=point.central,
+            interval, method=point.option.method, **about, local=point.local, central=point.central
         )
         spent = (budget(point.local), budget(point.central))
         rows.append((name, *(f"{value:g}" for value in about.values()), *spent, shown(interval)))

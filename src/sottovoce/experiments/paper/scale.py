@@ -78,11 +78,7 @@ class Scale:
     ) -> Family:
         """One training of each seed, set by the fixed rules."""
         settings = settings_of(
-            method,
-            epsilon,
-            reports,
-            epochs or self.epochs,
-            users=size.users or self.about.users,
+            method, epsilon, reports, epochs or self.epochs, users=size.users or self.about.users
         )
         return lambda seed: Cell.training(
             method, size, settings, seed, draw=drawn_with(seed), split=split, curve=curve

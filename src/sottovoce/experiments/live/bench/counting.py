@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sottovoce.errors import UnavailableError
-from sottovoce.experiments.live.bench.prepared_server import PROXY, PreparedServer
+from sottovoce.experiments.live.bench.bench_server import PROXY, BenchServer
 from sottovoce.experiments.live.bench.process import ResidentMemory, most_resident, resident
 from sottovoce.protocol import SEALED, Opened
 from sottovoce.server import Pool
@@ -52,7 +52,7 @@ class OpensNothing:
 
 
 def measure_counting(
-    prepared: PreparedServer,
+    bench: BenchServer,
     folder: Path,
     *,
     reports: int,
@@ -66,14 +66,14 @@ def measure_counting(
     chunks.mkdir(parents=True)
     watch(f"{'sealing' if for_real else 'making'} {reports:,} reports")
     if for_real:
-        sealed = prepared.sealed_chunks(total, chunk_reports, processes)
+        sealed = bench.sealed_chunks(total, chunk_reports, processes)
     else:
-        sealed = (prepared.chunk(os.urandom(SEALED * chunk_reports)) for _ in range(total))
+        sealed = (bench.chunk(os.urandom(SEALED * chunk_reports)) for _ in range(total))
     for number, chunk in enumerate(sealed):
         (chunks / f"{number:05}").write_bytes(chunk.encode())
     watch(f"a server counts {reports:,} reports")
     ours, theirs = get_context("spawn").Pipe()
-    arguments = (prepared, folder / "counted", chunks, processes if for_real else 0, theirs)
+    arguments = (bench, folder / "counted", chunks, processes if for_real else 0, theirs)
     process = get_context("spawn").Process(target=count_epoch, args=arguments)
     process.start()
     theirs.close()
@@ -87,12 +87,12 @@ def measure_counting(
 
 
 def count_epoch(
-    prepared: PreparedServer, folder: Path, chunks: Path, processes: int, pipe: Connection
+    bench: BenchServer, folder: Path, chunks: Path, processes: int, pipe: Connection
 ) -> None:
     """In a process of its own: take all chunks; with 0 processes nothing is opened."""
     pool = Pool(processes) if processes else None
-    with prepared.fresh_server(folder, pool or OpensNothing()) as server:
-        start, epoch = resident(os.getpid()), prepared.signed.manifest.epoch
+    with bench.fresh_server(folder, pool or OpensNothing()) as server:
+        start, epoch = resident(os.getpid()), bench.signed.manifest.epoch
         for path in sorted(chunks.iterdir()):
             data = path.read_bytes()
             server.take_chunk(PROXY, epoch, sha256(data).hexdigest(), data)

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sottovoce.experiments.bench.timing import Watch
+    from sottovoce.experiments.live.bench.bench_server import BenchServer
     from sottovoce.experiments.live.bench.measured_proxy import SharedCount
-    from sottovoce.experiments.live.bench.prepared_server import PreparedServer
 
 CONNECTIONS = 64
 PATIENCE = 120.0
@@ -70,17 +70,17 @@ class _Round:
 
 
 def measure_intake(
-    prepared: PreparedServer, folder: Path, *, batches: int, rounds: int, watch: Watch
+    bench: BenchServer, folder: Path, *, batches: int, rounds: int, watch: Watch
 ) -> Intake:
     """An epoch of so many batches in each round, each at a proxy of its own."""
     found = []
     with ProcessPoolExecutor(1, get_context("spawn")) as sender:
         for number in range(rounds):
             watch(f"round {number + 1} of {rounds}: {batches:,} batches to a proxy")
-            found.append(_round(prepared, folder / f"proxy-{number}", sender, batches))
+            found.append(_round(bench, folder / f"proxy-{number}", sender, batches))
     return Intake(
         batches,
-        prepared.signed.manifest.reports,
+        bench.signed.manifest.reports,
         rounds,
         Spread.of([each.per_cpu_second for each in found]),
         Spread.of([each.per_second for each in found]),
@@ -90,18 +90,14 @@ def measure_intake(
     )
 
 
-def _round(
-    prepared: PreparedServer, folder: Path, sender: ProcessPoolExecutor, batches: int
-) -> _Round:
+def _round(bench: BenchServer, folder: Path, sender: ProcessPoolExecutor, batches: int) -> _Round:
     commits, handed_over = get_context("spawn").Value("q", 0), get_context("spawn").Value("q", 0)
-    with _proxy(prepared, folder, batches, commits, handed_over) as (process, port):
+    with _proxy(bench, folder, batches, commits, handed_over) as (process, port):
         pid = process.pid
         assert pid is not None, "it was started"
         start, cpu, synced = resident(pid), cpu_seconds(pid), commits.value
-        manifest = prepared.signed.manifest
-        load = Load(
-            port, batches, CONNECTIONS, manifest.epoch, prepared.signed.hash, manifest.reports
-        )
+        manifest = bench.signed.manifest
+        load = Load(port, batches, CONNECTIONS, manifest.epoch, bench.signed.hash, manifest.reports)
         sent = sender.submit(send, load).result()
         cpu, synced = cpu_seconds(pid) - cpu, commits.value - synced
         if sent.accepted != batches:
@@ -118,14 +114,10 @@ def _round(
 
 @contextmanager
 def _proxy(
-    prepared: PreparedServer,
-    folder: Path,
-    batches: int,
-    commits: SharedCount,
-    handed_over: SharedCount,
+    bench: BenchServer, folder: Path, batches: int, commits: SharedCount, handed_over: SharedCount
 ) -> Iterator[tuple[SpawnProcess, int]]:
     port = _free_port()
-    shown = StandInServer(prepared, batches, handed_over)
+    shown = StandInServer(bench, batches, handed_over)
     process = get_context("spawn").Process(
         target=serve_proxy, args=(folder, port, shown, commits), daemon=True
     )

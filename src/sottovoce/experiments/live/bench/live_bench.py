@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sottovoce.errors import SettingsError
+from sottovoce.experiments.live.bench.bench_server import BenchServer
 from sottovoce.experiments.live.bench.counting import Counting, measure_counting
 from sottovoce.experiments.live.bench.intake import Intake, measure_intake
 from sottovoce.experiments.live.bench.opening import OpeningRate, measure_opening
-from sottovoce.experiments.live.bench.prepared_server import PreparedServer
 from sottovoce.protocol import MAX_CHUNK_REPORTS
 
 if TYPE_CHECKING:
@@ -66,20 +66,15 @@ def run_live_bench(plan: LiveBenchPlan, watch: Watch = lambda _what: None) -> Li
     processes = sorted({1, plan.processes or cores})
     with tempfile.TemporaryDirectory(prefix="sottovoce-bench-") as name:
         folder = Path(name)
-        prepared = PreparedServer.make(folder / "prepared", items=plan.items, reports=plan.reports)
+        bench = BenchServer.make(folder / "bench", items=plan.items, reports=plan.reports)
         opening = measure_opening(
-            prepared,
-            folder,
-            processes=processes,
-            reports=plan.chunk,
-            rounds=plan.repeats,
-            watch=watch,
+            bench, folder, processes=processes, reports=plan.chunk, rounds=plan.repeats, watch=watch
         )
         intake = measure_intake(
-            prepared, folder, batches=plan.batches, rounds=plan.repeats, watch=watch
+            bench, folder, batches=plan.batches, rounds=plan.repeats, watch=watch
         )
         counting = measure_counting(
-            prepared,
+            bench,
             folder,
             reports=plan.batches * plan.reports,
             chunk_reports=plan.chunk,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from multiprocessing.sharedctypes import Synchronized
     from pathlib import Path
 
-    from sottovoce.experiments.live.bench.prepared_server import PreparedServer
+    from sottovoce.experiments.live.bench.bench_server import BenchServer
     from sottovoce.protocol import Chunk
     from sottovoce.proxy.tables import Tables
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 class StandInServer:
     """An `Upstream` that has one epoch, and closes it when so many batches wait."""
 
-    def __init__(self, prepared: PreparedServer, batches: int, handed_over: SharedCount):
-        self.key = prepared.keys.verification_key
-        self._signed = prepared.signed.encode()
-        self._catalogue = prepared.catalogue.raw
-        self._model = prepared.model
+    def __init__(self, bench: BenchServer, batches: int, handed_over: SharedCount):
+        self.key = bench.keys.verification_key
+        self._signed = bench.signed.encode()
+        self._catalogue = bench.catalogue.raw
+        self._model = bench.model
         self._batches = batches
         self._handed_over = handed_over
 

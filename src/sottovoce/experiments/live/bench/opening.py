@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sottovoce.experiments.bench.timing import Contender, Spread, ratio, take_turns
-from sottovoce.experiments.live.bench.prepared_server import PROXY
+from sottovoce.experiments.live.bench.bench_server import PROXY
 from sottovoce.experiments.live.bench.workers import Workers, decrypt, exchange, exchange_from_bytes
 from sottovoce.protocol import SEALED
 from sottovoce.server import Pool
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sottovoce.experiments.bench.timing import Watch
-    from sottovoce.experiments.live.bench.prepared_server import PreparedServer
+    from sottovoce.experiments.live.bench.bench_server import BenchServer
     from sottovoce.protocol import Chunk
 
 RAW = "X25519"
@@ -46,7 +46,7 @@ class OpeningRate:
 
 
 def measure_opening(
-    prepared: PreparedServer,
+    bench: BenchServer,
     folder: Path,
     *,
     processes: list[int],
@@ -56,14 +56,14 @@ def measure_opening(
 ) -> list[OpeningRate]:
     """Every contender on each number of processes, all taking turns."""
     watch(f"sealing {rounds} x {reports:,} reports")
-    chunks = list(prepared.sealed_chunks(rounds, reports, max(processes)))
+    chunks = list(bench.sealed_chunks(rounds, reports, max(processes)))
     with ExitStack() as open_things:
         contenders = []
         for number in processes:
             workers = open_things.enter_context(Workers(number))
             pool = Pool(number)
             open_things.callback(pool.close)
-            contenders += _contenders(prepared, folder, workers, pool, number, chunks)
+            contenders += _contenders(bench, folder, workers, pool, number, chunks)
         seconds = take_turns(contenders, rounds, watch)
     return [
         OpeningRate(
@@ -83,12 +83,7 @@ def _name(what: str, processes: int) -> str:
 
 
 def _contenders(
-    prepared: PreparedServer,
-    folder: Path,
-    workers: Workers,
-    pool: Pool,
-    number: int,
-    chunks: list[Chunk],
+    bench: BenchServer, folder: Path, workers: Workers, pool: Pool, number: int, chunks: list[Chunk]
 ) -> list[Contender]:
     """Each does one chunk's worth of work; every round has a chunk of its own."""
     reports = chunks[0].reports
@@ -96,21 +91,21 @@ def _contenders(
     to_decrypt, to_count = cycle(chunks), cycle(chunks)
     pool.open(
         chunks[0].sealed[: WARM_UP * number * SEALED],
-        prepared.private_key,
-        prepared.signed.hash,
-        prepared.signed.manifest.build().n_directions,
+        bench.private_key,
+        bench.signed.hash,
+        bench.signed.manifest.build().n_directions,
     )
 
     def decrypt_all() -> float:
         parts = _split(next(to_decrypt).sealed, number)
         return workers.time(
-            decrypt, [(part, prepared.private_key, prepared.signed.hash) for part in parts]
+            decrypt, [(part, bench.private_key, bench.signed.hash) for part in parts]
         )
 
     def serve() -> float:
         chunk = next(to_count)
         data, name = chunk.encode(), chunk.name
-        with prepared.fresh_server(folder / f"served-by-{number}", pool) as server:
+        with bench.fresh_server(folder / f"served-by-{number}", pool) as server:
             began = time.perf_counter()
             counted = server.take_chunk(PROXY, chunk.epoch, name, data)
             seconds = time.perf_counter() - began

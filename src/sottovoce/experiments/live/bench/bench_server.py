@@ -28,7 +28,7 @@ PIECES = 8
 
 
 @dataclass(frozen=True)
-class PreparedServer:
+class BenchServer:
     """A server with a closed epoch, from which every measurement starts."""
 
     folder: Path
@@ -43,7 +43,7 @@ class PreparedServer:
     """The file of the first item matrix."""
 
     @classmethod
-    def make(cls, folder: Path, *, items: int, reports: int) -> PreparedServer:
+    def make(cls, folder: Path, *, items: int, reports: int) -> BenchServer:
         """For a catalogue of so many items and batches of so many reports."""
         folder.mkdir(parents=True, exist_ok=True)
         catalogue = Catalogue.of(Item(f"item-{n}", f"Item {n}") for n in range(items))
