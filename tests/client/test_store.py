@@ -98,13 +98,6 @@ def test_opening_what_is_not_there_makes_nothing(folder: Path) -> None:
     assert not folder.exists()
 
 
-def test_a_damaged_database_is_an_error_of_ours(client: Client, folder: Path) -> None:
-    client.close()
-    (folder / "client.db").write_bytes(b"not a database at all" * 500)
-    with pytest.raises(StoreError, match=r"client\.db"):
-        Client.open(folder)
-
-
 def test_creating_that_was_cut_short_says_so(folder: Path) -> None:
     folder.mkdir()
     (folder / "client.db").touch()
@@ -183,15 +176,6 @@ def test_a_folder_that_went_away_is_an_error_of_ours(
         with pytest.raises(StoreError):
             client.sync(proxy)
     assert proxy.calls == []
-
-
-def test_a_lock_that_is_not_one_is_an_error_of_ours(
-    client: Client, proxy: FakeProxy, folder: Path
-) -> None:
-    client.sync(proxy)
-    (folder / "client.lock").write_bytes(b"not a database at all" * 500)
-    with pytest.raises(StoreError, match=r"client\.lock"):
-        client.sync(proxy)
 
 
 # Forgetting.

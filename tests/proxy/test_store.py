@@ -70,35 +70,6 @@ def test_a_folder_has_one_proxy(world: World) -> None:
     world.send(1)
 
 
-def test_a_newer_database_is_refused_and_left_alone(tmp_path: Path) -> None:
-    ProxyStore.open(tmp_path).close()
-    db = sqlite3.connect(tmp_path / NAME, isolation_level=None)
-    db.execute("PRAGMA user_version = 2")
-    db.close()
-    before = (tmp_path / NAME).read_bytes()
-    for _ in range(2):  # the refusal lets go of the lock
-        with pytest.raises(StoreError, match="version 2, this program knows 1"):
-            ProxyStore.open(tmp_path)
-    assert (tmp_path / NAME).read_bytes() == before
-
-
-def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
-    (tmp_path / NAME).write_bytes(b"not a database, but long enough to be taken for one " * 100)
-    with pytest.raises(StoreError, match="this is not a database"):
-        ProxyStore.open(tmp_path)
-
-
-def test_a_damaged_database_says_so(world: World) -> None:
-    world.send(30)
-    world.store.scrub()
-    path = world.folder / NAME
-    with path.open("r+b") as file:
-        file.seek(4096)
-        file.write(b"\xff" * (path.stat().st_size - 4096))
-    with pytest.raises(StoreError, match="malformed"):
-        world.reopen()
-
-
 def test_an_epoch_under_another_key_is_not_served(world: World) -> None:
     """The operator pinned another key: what the old one signed is not handed on."""
     world.settings = replace(world.settings, verification_key="00" * 32)
