@@ -64,6 +64,21 @@ def test_files_are_their_owners_alone(world: World) -> None:
         assert path.stat().st_mode & 0o077 == 0, path.name
 
 
+def test_who_reads_cannot_write(world: World) -> None:
+    world.send(1)
+    with pytest.raises(StoreError, match="readonly"), world.store.read() as tables:
+        tables.delete_batches()
+
+
+def test_scrubbing_gives_free_pages_back(world: World) -> None:
+    world.send(100)
+    with world.store.write() as tables:
+        tables.delete_batches()
+    assert world.store._writer.row("PRAGMA freelist_count")[0] > 2
+    world.store.scrub()
+    assert world.store._writer.row("PRAGMA freelist_count") == (0,)
+
+
 def test_a_folder_has_one_proxy(world: World) -> None:
     with pytest.raises(StoreError, match="a folder has one proxy"):
         ProxyStore.open(world.folder)
