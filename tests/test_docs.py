@@ -80,7 +80,7 @@ NAME = re.compile(rf"`((?:{ROOMS})(?:\.\w+)+)`")
 FILES = (".py", ".toml")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [ROOT / "CONTRIBUTING.md", ROOT / "docs" / "architecture.md"])
 def test_names_of_our_code_exist(page: Path) -> None:
     """`client.reporting.make_batch` and the like."""
     for name in NAME.findall(page.read_text()):

@@ -291,12 +291,6 @@ def test_a_damaged_ledger_can_be_forgotten_around(client: Client, proxy: FakePro
     assert (status.interactions, status.spent) == (0, None)
 
 
-def restore(copy: Path, database: Path) -> None:
-    for beside in database.parent.glob("client.db-*"):
-        beside.unlink()
-    database.write_bytes(copy.read_bytes())
-
-
 def test_a_database_set_back_as_a_whole_is_consistent_and_not_noticed(
     world: World, proxy: FakeProxy, folder: Path, tmp_path: Path
 ) -> None:
@@ -305,7 +299,7 @@ def test_a_database_set_back_as_a_whole_is_consistent_and_not_noticed(
     (tmp_path / "copy").write_bytes((folder / "client.db").read_bytes())
     with world.open(folder) as client:
         client.sync(proxy)
-    restore(tmp_path / "copy", folder / "client.db")
+    (folder / "client.db").write_bytes((tmp_path / "copy").read_bytes())
     with world.open(folder) as client:
         assert (client.status().spent, client.status().problem) == (0.0, None)
         assert client.status().batches == {}

@@ -29,12 +29,8 @@ def test_everything_is_the_owners_alone(
     assert set(modes.values()) == {0o600}, modes
 
 
-def test_the_database_is_set_up_to_be_durable_and_to_forget(client: Client) -> None:
-    rows = client._store._db.rows
-    assert rows("PRAGMA journal_mode") == [("wal",)]
-    assert rows("PRAGMA synchronous") == [(2,)]
-    assert rows("PRAGMA secure_delete") == [(1,)]
-    assert rows("PRAGMA temp_store") == [(2,)]
+def test_nothing_private_goes_into_a_temporary_file(client: Client) -> None:
+    assert client._store._db.row("PRAGMA temp_store") == (2,)
 
 
 def test_an_item_is_kept_and_nothing_about_it(client: Client) -> None:
@@ -96,13 +92,6 @@ def test_opening_what_is_not_there_makes_nothing(folder: Path) -> None:
     with pytest.raises(StoreError, match="no client"):
         Client.open(folder)
     assert not folder.exists()
-
-
-def test_a_damaged_database_is_an_error_of_ours(client: Client, folder: Path) -> None:
-    client.close()
-    (folder / "client.db").write_bytes(b"not a database at all" * 500)
-    with pytest.raises(StoreError, match=r"client\.db"):
-        Client.open(folder)
 
 
 def test_creating_that_was_cut_short_says_so(folder: Path) -> None:
@@ -183,15 +172,6 @@ def test_a_folder_that_went_away_is_an_error_of_ours(
         with pytest.raises(StoreError):
             client.sync(proxy)
     assert proxy.calls == []
-
-
-def test_a_lock_that_is_not_one_is_an_error_of_ours(
-    client: Client, proxy: FakeProxy, folder: Path
-) -> None:
-    client.sync(proxy)
-    (folder / "client.lock").write_bytes(b"not a database at all" * 500)
-    with pytest.raises(StoreError, match=r"client\.lock"):
-        client.sync(proxy)
 
 
 # Forgetting.

@@ -70,7 +70,8 @@ def test_what_the_records_add_up_to(ledger: Ledger) -> None:
     assert ledger.spent == 30 + 3 * Fraction(0.1)
     assert ledger.remaining == 50 - ledger.spent
     assert [entry.record for entry in ledger.entries] == [1, 2, 3, 4, 5, 6]
-    assert ledger.charges == [batch(0), batch(1), batch(2), batch("last", 0.1, 3)]
+    records = [Limit(100), batch(0), batch(1), batch(2), Limit(50), batch("last", 0.1, 3)]
+    assert [entry.what for entry in ledger.entries] == records
     previous = [entry.previous for entry in ledger.entries[1:]]
     assert previous == [entry.hash for entry in ledger.entries[:-1]]
 
@@ -145,7 +146,8 @@ def test_against_a_list(first: float, steps: list[tuple[float, int] | float | in
             limit = step
         elif step < len(charges):
             assert ledger.charge(charges[step]).what == charges[step]
-        assert (ledger.charges, ledger.limit) == (charges, limit)
+        assert [e.what for e in ledger.entries if isinstance(e.what, Charge)] == charges
+        assert ledger.limit == limit
         assert ledger.spent == sum((each.cost for each in charges), Fraction(0))
         assert ledger.remaining == max(Fraction(limit) - ledger.spent, Fraction(0))
 

@@ -64,39 +64,25 @@ def test_files_are_their_owners_alone(world: World) -> None:
         assert path.stat().st_mode & 0o077 == 0, path.name
 
 
+def test_who_reads_cannot_write(world: World) -> None:
+    world.send(1)
+    with pytest.raises(StoreError, match="readonly"), world.store.read() as tables:
+        tables.delete_batches()
+
+
+def test_scrubbing_gives_free_pages_back(world: World) -> None:
+    world.send(100)
+    with world.store.write() as tables:
+        tables.delete_batches()
+    assert world.store._writer.row("PRAGMA freelist_count")[0] > 2
+    world.store.scrub()
+    assert world.store._writer.row("PRAGMA freelist_count") == (0,)
+
+
 def test_a_folder_has_one_proxy(world: World) -> None:
     with pytest.raises(StoreError, match="a folder has one proxy"):
         ProxyStore.open(world.folder)
     world.send(1)
-
-
-def test_a_newer_database_is_refused_and_left_alone(tmp_path: Path) -> None:
-    ProxyStore.open(tmp_path).close()
-    db = sqlite3.connect(tmp_path / NAME, isolation_level=None)
-    db.execute("PRAGMA user_version = 2")
-    db.close()
-    before = (tmp_path / NAME).read_bytes()
-    for _ in range(2):  # the refusal lets go of the lock
-        with pytest.raises(StoreError, match="version 2, this program knows 1"):
-            ProxyStore.open(tmp_path)
-    assert (tmp_path / NAME).read_bytes() == before
-
-
-def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
-    (tmp_path / NAME).write_bytes(b"not a database, but long enough to be taken for one " * 100)
-    with pytest.raises(StoreError, match="this is not a database"):
-        ProxyStore.open(tmp_path)
-
-
-def test_a_damaged_database_says_so(world: World) -> None:
-    world.send(30)
-    world.store.scrub()
-    path = world.folder / NAME
-    with path.open("r+b") as file:
-        file.seek(4096)
-        file.write(b"\xff" * (path.stat().st_size - 4096))
-    with pytest.raises(StoreError, match="malformed"):
-        world.reopen()
 
 
 def test_an_epoch_under_another_key_is_not_served(world: World) -> None:

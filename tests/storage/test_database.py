@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 import stat
-import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -220,27 +219,3 @@ def test_a_reader_in_the_way_of_that_is_named(path: Path) -> None:
 
 def on_disk(path: Path) -> bytes:
     return b"".join(file.read_bytes() for file in path.parent.iterdir())
-
-
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from sottovoce.storage import Database
-database = Database(Path(sys.argv[1]), (("CREATE TABLE things (name TEXT PRIMARY KEY)",),))
-database.upgrade()
-for number in range(20):
-    with database.transaction():
-        database.rows("INSERT INTO things VALUES (?)", f"{number:02d}")
-    os.write(1, f"{number:02d} ".encode())
-with database.transaction():
-    database.rows("INSERT INTO things VALUES ('never')")
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="kills processes as POSIX does")
-def test_a_killed_process_loses_what_it_did_not_commit_and_nothing_else(path: Path) -> None:
-    command = [sys.executable, "-c", KILLED, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == -9, done.stderr
-    assert names(path) == done.stdout.split()

@@ -215,6 +215,10 @@ class ClientStore:
         row = self._db.row("SELECT state FROM outbox WHERE epoch = ?", epoch)
         return None if row is None else row[0]
 
+    def was_charged(self, epoch: int) -> bool:
+        """Whether it has had its batch, whatever became of that."""
+        return self._db.row("SELECT 1 FROM ledger WHERE epoch = ?", epoch) is not None
+
     def done(self, epoch: int, state: Literal["sent", "dropped"]) -> None:
         """It arrived or was given up: its bytes are of no use any more."""
         with self._db.transaction():

@@ -93,7 +93,7 @@ class Syncing:
     def _take_part(self, edition: Edition) -> Outcome:
         """At most one batch in an epoch, ever."""
         manifest = edition.manifest
-        state, charged = self.store.state(manifest.epoch), self._was_charged(manifest.epoch)
+        state, charged = self.store.state(manifest.epoch), self.store.was_charged(manifest.epoch)
         if state == "sent":
             return "already sent"
         if state == "dropped" and charged:
@@ -141,9 +141,6 @@ class Syncing:
             return "too late"
         self.store.done(batch.epoch, "sent")
         return "sent"
-
-    def _was_charged(self, epoch: int) -> bool:
-        return any(charge.epoch == epoch for charge in self.store.ledger().charges)
 
     def _result(self, epoch: int, outcome: Outcome, lost: int | None) -> Synced:
         sentence = SENTENCES[outcome].format(epoch=epoch)

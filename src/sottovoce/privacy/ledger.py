@@ -27,7 +27,7 @@ import json
 import math
 import operator
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from sottovoce.errors import BudgetExceededError, LedgerError, SettingsError
@@ -94,17 +94,16 @@ class Entry:
     record: int
     what: Charge | Limit
     previous: str
+    hash: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        _set(self, "hash", hashlib.sha256(self.hashed).hexdigest())
 
     @property
     def hashed(self) -> bytes:
         """The record as the module's docstring has it."""
         fields = {"record": self.record, **_fields(self.what), "previous": self.previous}
         return json.dumps(fields, separators=(",", ":"), allow_nan=False).encode("ascii")[:-1]
-
-    @property
-    def hash(self) -> str:
-        """What the next record names as the one before."""
-        return hashlib.sha256(self.hashed).hexdigest()
 
 
 class Ledger:
@@ -134,11 +133,6 @@ class Ledger:
     def remaining(self) -> Fraction:
         """What may still be charged; never below 0, also when the limit was lowered."""
         return max(Fraction(self.limit) - self.spent, Fraction(0))
-
-    @property
-    def charges(self) -> list[Charge]:
-        """All of them, in order."""
-        return [entry.what for entry in self.entries if isinstance(entry.what, Charge)]
 
     @property
     def head(self) -> str:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from sottovoce.errors import StoreError
 from sottovoce.storage.failures import store_errors
+from sottovoce.storage.lock import make_private
 from sottovoce.storage.pragmas import empty_log, prepare
-from sottovoce.storage.private import make_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,14 +1,14 @@
-"""One process at a time."""
+"""One process at a time, and files that only their owner can read."""
 
 from __future__ import annotations
 
+import os
 import sqlite3
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from sottovoce.errors import StoreError
-from sottovoce.storage.failures import store_errors
-from sottovoce.storage.private import make_private
+from sottovoce.storage.failures import WRITABLE, store_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,3 +37,16 @@ def _take(lock: sqlite3.Connection, taken: str) -> None:
         if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
             raise
         raise StoreError(taken) from error
+
+
+def make_private(path: Path) -> None:
+    """An empty file to begin with, so that SQLite never makes one that others can read.
+
+    Its log gets the same rights. A file that is there is not opened: closing it would end the locks
+    that SQLite has on it in this process.
+    """
+    try:
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except OSError as error:
+        raise StoreError(f"{path}: {error}; {WRITABLE}") from error
