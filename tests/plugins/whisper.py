@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from math import tanh
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
-from sottovoce.mechanism import Mechanism, coin
-from sottovoce.mechanism.base import CHOICE, COIN, DIRECTION, pack, sign_densities
+from sottovoce.mechanism import coin
+from sottovoce.mechanism.base import CHOICE, COIN, DIRECTION, SignMechanism, pack, sign_densities
 from sottovoce.model import gradients, residuals
-from sottovoce.privacy import SIGN
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,7 +25,7 @@ class WhisperConstants(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Whisper(Mechanism):
+class Whisper(SignMechanism):
     name: ClassVar[str] = "whisper"
     about: ClassVar[str] = "the sign of one entry of the gradient"
     kernel: ClassVar[str] = "tests.plugins.whisper_kernel"
@@ -35,22 +33,6 @@ class Whisper(Mechanism):
     @property
     def n_directions(self) -> int:
         return self.shape.n_items * self.shape.factors
-
-    @property
-    def loud_fraction(self) -> float:
-        return SIGN
-
-    @classmethod
-    def usual_fraction(cls, epsilon: float) -> float:
-        return SIGN
-
-    @classmethod
-    def usual_gain(cls, epsilon: float) -> float:
-        return coin.sign_gain(epsilon)
-
-    @cached_property
-    def flip_below(self) -> int:
-        return coin.flip_threshold(self.epsilon)
 
     def _signs(self, V: Float32, X: Float32, histories: Histories) -> Float32:
         e = residuals(V, X, histories, alpha=self.shape.alpha)

@@ -12,6 +12,9 @@ from numba.extending import intrinsic
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    Int32 = NDArray[np.int32]
+    Int64 = NDArray[np.int64]
+
 
 @intrinsic
 def count_bits(typing_context: Any, word: Any) -> Any:  # noqa: ARG001 - numba's signature
@@ -25,7 +28,7 @@ def count_bits(typing_context: Any, word: Any) -> Any:  # noqa: ARG001 - numba's
 
 
 @njit(parallel=True, cache=True)
-def both_set(columns: NDArray[np.uint64], first: int, out: NDArray[np.int32]) -> None:
+def both_set(columns: NDArray[np.uint64], first: int, out: Int32) -> None:
     """`out[i, j]`: how many bits are set in both of the columns `first + i` and `j`."""
     n, words = columns.shape
     for j in prange(n):
@@ -40,10 +43,10 @@ def both_set(columns: NDArray[np.uint64], first: int, out: NDArray[np.int32]) ->
 
 @njit(parallel=True, cache=True)
 def sum_similarities(
-    indptr: NDArray[np.int64],
-    indices: NDArray[np.int32],
-    users: NDArray[np.int64],
-    items: NDArray[np.int32],
+    indptr: Int64,
+    indices: Int32,
+    users: Int64,
+    items: Int32,
     similarity: NDArray[np.float32],
     out: NDArray[np.float32],
 ) -> None:
@@ -64,25 +67,14 @@ def sum_similarities(
 
 
 @njit(parallel=True, cache=True)
-def walsh_rows(
-    indptr: NDArray[np.int64],
-    indices: NDArray[np.int32],
-    signs: NDArray[np.int32],
-    block: NDArray[np.int32],
-    out: NDArray[np.int32],
-) -> None:
+def walsh_rows(indptr: Int64, indices: Int32, signs: Int32, block: Int32, out: Int32) -> None:
     """`out[u, r]`: row r of a Hadamard matrix times user u's items, each with its sign."""
     for u in prange(out.shape[0]):
         _walsh_row(indices[indptr[u] : indptr[u + 1]], signs, block, out[u])
 
 
 @njit(cache=True)
-def _walsh_row(
-    items: NDArray[np.int32],
-    signs: NDArray[np.int32],
-    block: NDArray[np.int32],
-    row: NDArray[np.int32],
-) -> None:
+def _walsh_row(items: Int32, signs: Int32, block: Int32, row: Int32) -> None:
     """`block` is the matrix of a smaller size: an item adds one row of it, butterflies the rest."""
     row[:] = 0
     half = block.shape[0]
@@ -97,13 +89,13 @@ def _walsh_row(
 
 # Functions of their own, on slices: so LLVM sees that these loops can be vectorised.
 @njit(cache=True)
-def _add(sign: np.int32, values: NDArray[np.int32], out: NDArray[np.int32]) -> None:
+def _add(sign: np.int32, values: Int32, out: Int32) -> None:
     for c in range(out.shape[0]):
         out[c] += sign * values[c]
 
 
 @njit(cache=True)
-def _butterfly(first: NDArray[np.int32], second: NDArray[np.int32]) -> None:
+def _butterfly(first: Int32, second: Int32) -> None:
     for c in range(first.shape[0]):
         low, high = first[c], second[c]
         first[c], second[c] = low + high, low - high

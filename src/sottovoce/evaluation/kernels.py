@@ -10,6 +10,10 @@ from numba import njit, prange
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    Float32 = NDArray[np.float32]
+    Int32 = NDArray[np.int32]
+    Int64 = NDArray[np.int64]
+
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX1, _MIX2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
@@ -24,12 +28,7 @@ def mixed(word: np.uint64) -> np.uint64:
 
 @njit(parallel=True, cache=True)
 def sample_untouched(
-    indptr: NDArray[np.int64],
-    indices: NDArray[np.int32],
-    n_items: int,
-    test: NDArray[np.int32],
-    seed: np.uint64,
-    out: NDArray[np.int32],
+    indptr: Int64, indices: Int32, n_items: int, test: Int32, seed: np.uint64, out: Int32
 ) -> None:
     """Distinct untouched items for each user: draw, and draw again what is touched or taken."""
     for u in prange(test.shape[0]):
@@ -59,7 +58,7 @@ def sample_untouched(
 
 @njit(cache=True)
 def take_by_shuffling(
-    taken: NDArray[np.uint8], left: int, wanted: int, state: np.uint64, out: NDArray[np.int32]
+    taken: NDArray[np.uint8], left: int, wanted: int, state: np.uint64, out: Int32
 ) -> None:
     """For users who touched nearly everything: list what is left and shuffle its beginning."""
     free = np.empty(left, np.int32)
@@ -77,7 +76,7 @@ def take_by_shuffling(
 
 
 @njit(cache=True)
-def score(x: NDArray[np.float32], row: NDArray[np.float32]) -> np.float32:
+def score(x: Float32, row: Float32) -> np.float32:
     """`x . v`, factor by factor, as `sottovoce.model.predictions`."""
     total = x[0] * row[0]
     for f in range(1, x.shape[0]):
@@ -87,12 +86,7 @@ def score(x: NDArray[np.float32], row: NDArray[np.float32]) -> np.float32:
 
 @njit(parallel=True, cache=True)
 def rank_sampled(
-    candidates: NDArray[np.int32],
-    test: NDArray[np.int32],
-    X: NDArray[np.float32],
-    V: NDArray[np.float32],
-    better: NDArray[np.int64],
-    ties: NDArray[np.int64],
+    candidates: Int32, test: Int32, X: Float32, V: Float32, better: Int64, ties: Int64
 ) -> None:
     """How many candidates score above each user's test item, and how many the same."""
     for u in prange(test.shape[0]):
@@ -108,13 +102,7 @@ def rank_sampled(
 
 @njit(parallel=True, cache=True)
 def rank_full(
-    indptr: NDArray[np.int64],
-    indices: NDArray[np.int32],
-    test: NDArray[np.int32],
-    X: NDArray[np.float32],
-    V: NDArray[np.float32],
-    better: NDArray[np.int64],
-    ties: NDArray[np.int64],
+    indptr: Int64, indices: Int32, test: Int32, X: Float32, V: Float32, better: Int64, ties: Int64
 ) -> None:
     """The same among all items that the user did not touch: all, less their own."""
     for u in prange(test.shape[0]):

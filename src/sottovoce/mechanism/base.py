@@ -17,13 +17,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from sottovoce.errors import NotFiniteError, SettingsError
 from sottovoce.mechanism import coin
-from sottovoce.privacy import Reporting
+from sottovoce.privacy import SIGN, Reporting
 from sottovoce.settings import Setting, stated
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from sottovoce.model import Histories
 
     Float32 = NDArray[np.float32]
+    UInt32 = NDArray[np.uint32]
+
 
 WORDS_PER_DRAW = 4
 DIRECTION, CHOICE, COIN = 0, 1, 2
@@ -150,7 +153,7 @@ class Mechanism(ABC):
     @abstractmethod
     def reports(
         self, V: Float32, X: Float32, histories: Histories, words: NDArray[np.uint64]
-    ) -> NDArray[np.uint32]:
+    ) -> UInt32:
         """N x k reports of N users with vectors X, from N x (k + 1) x 4 random words."""
 
     @abstractmethod
@@ -169,6 +172,29 @@ class Mechanism(ABC):
         """What a kernel needs of an epoch, computed once; the type names the kernel's input."""
 
 
+@dataclass(frozen=True)
+class SignMechanism(Mechanism):
+    """One whose report is the sign of something at a uniform index, through the coin."""
+
+    @property
+    def loud_fraction(self) -> float:
+        """One of the two signs at each index."""
+        return SIGN
+
+    @classmethod
+    def usual_fraction(cls, epsilon: float) -> float:  # noqa: ARG003 - the same for all
+        return SIGN
+
+    @classmethod
+    def usual_gain(cls, epsilon: float) -> float:
+        return coin.sign_gain(epsilon)
+
+    @cached_property
+    def flip_below(self) -> int:
+        """Words below this flip the sign."""
+        return coin.flip_threshold(self.epsilon)
+
+
 def check_directions(n_directions: int) -> None:
     """Refuse a model whose directions do not fit a report."""
     if n_directions > MAX_DIRECTIONS:
@@ -184,7 +210,7 @@ def check_finite(values: NDArray[Any], what: str) -> None:
         raise NotFiniteError(f"{what} is not finite; nothing is reported")
 
 
-def pack(index: NDArray[np.integer], plus: NDArray[np.bool_]) -> NDArray[np.uint32]:
+def pack(index: NDArray[np.integer], plus: NDArray[np.bool_]) -> UInt32:
     """`index << 1 | bit`."""
     return (index.astype(np.uint32) << np.uint32(1)) | plus.astype(np.uint32)
 
@@ -194,7 +220,7 @@ def sign_densities(lean: Float32) -> Float32:
     return np.stack([1 - lean, 1 + lean], axis=-1).reshape(len(lean), -1)
 
 
-def sum_signs(reports: NDArray[np.uint32], n_directions: int) -> NDArray[np.int64]:
+def sum_signs(reports: UInt32, n_directions: int) -> NDArray[np.int64]:
     """The sum of +-1 by index: all that a server keeps of its reports."""
     flat = reports.ravel()
     plus = np.bincount(flat[flat & 1 == 1] >> 1, minlength=n_directions)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from math import tanh
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -14,13 +13,12 @@ from sottovoce.mechanism.base import (
     CHOICE,
     COIN,
     DIRECTION,
-    Mechanism,
+    SignMechanism,
     check_finite,
     pack,
     sign_densities,
 )
 from sottovoce.model import gradients, predictions, residuals
-from sottovoce.privacy import SIGN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +27,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sottovoce.model import Histories
+
+    Float32 = NDArray[np.float32]
+    Int64 = NDArray[np.int64]
 
 
 class CoordinateConstants(NamedTuple):
@@ -39,7 +40,7 @@ class CoordinateConstants(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Coordinate(Mechanism):
+class Coordinate(SignMechanism):
     """A uniformly drawn entry (i, f) of the gradient, index `i * F + f`.
 
     The value `v`, clipped to [-1, 1], is rounded to a sign with P[+] = (1 + v) / 2, and the sign is
@@ -67,38 +68,13 @@ class Coordinate(Mechanism):
         return self.shape.n_items * self.shape.factors
 
     @property
-    def loud_fraction(self) -> float:
-        """One of the two signs at each index."""
-        return SIGN
-
-    @classmethod
-    def usual_fraction(cls, epsilon: float) -> float:  # noqa: ARG003 - the same for all
-        """One of the two signs at each index."""
-        return SIGN
-
-    @classmethod
-    def usual_gain(cls, epsilon: float) -> float:
-        """That of a rotated sign: what clipping and sampling cost more depends on the data."""
-        return coin.sign_gain(epsilon)
-
-    @cached_property
-    def flip_below(self) -> int:
-        """Words below this flip the sign."""
-        return coin.flip_threshold(self.epsilon)
-
-    @property
     def bound(self) -> float:
         """The paper's B: what one report stands for, so that the mean is unbiased."""
         return self.n_directions / tanh(self.epsilon / 2)
 
     def reports(
-        self,
-        V: NDArray[np.float32],
-        X: NDArray[np.float32],
-        histories: Histories,
-        words: NDArray[np.uint64],
+        self, V: Float32, X: Float32, histories: Histories, words: NDArray[np.uint64]
     ) -> NDArray[np.uint32]:
-        """See `Mechanism.reports`."""
         draws = words[:, :-1]
         index = coin.multiply_high(draws[..., DIRECTION], self.n_directions)
         value = self._values(V, X, histories, index)
@@ -107,11 +83,7 @@ class Coordinate(Mechanism):
         return pack(index, plus ^ flip)
 
     def _values(
-        self,
-        V: NDArray[np.float32],
-        X: NDArray[np.float32],
-        histories: Histories,
-        index: NDArray[np.int64],
+        self, V: Float32, X: Float32, histories: Histories, index: Int64
     ) -> NDArray[np.float64]:
         """`clip(-2 c_i (p_i - x.v_i) x_f)` at the drawn entries alone, N x k."""
         item, factor = np.divmod(index, self.shape.factors)
@@ -123,16 +95,12 @@ class Coordinate(Mechanism):
         check_finite(g, "a gradient entry")
         return np.asarray(np.clip(g, -1, 1), dtype=np.float64)
 
-    def densities(
-        self, V: NDArray[np.float32], X: NDArray[np.float32], histories: Histories
-    ) -> NDArray[np.float32]:
-        """See `Mechanism.densities`."""
+    def densities(self, V: Float32, X: Float32, histories: Histories) -> Float32:
         e = residuals(V, X, histories, alpha=self.shape.alpha)
         values = np.clip(gradients(e, X), -1, 1).reshape(histories.n_users, -1)
         return sign_densities(np.float32(tanh(self.epsilon / 2)) * values)
 
-    def constants(self, V: NDArray[np.float32]) -> CoordinateConstants:  # noqa: ARG002
-        """See `Mechanism.constants`."""
+    def constants(self, V: Float32) -> CoordinateConstants:  # noqa: ARG002
         return CoordinateConstants(np.uint64(self.flip_below))
 
     def estimate(self, sums: NDArray[np.integer], n_reports: int) -> NDArray[np.float64]:
@@ -141,9 +109,7 @@ class Coordinate(Mechanism):
         return mean.reshape(self.shape.n_items, self.shape.factors)
 
 
-def _touched(
-    histories: Histories, users: NDArray[np.int64], items: NDArray[np.int64]
-) -> NDArray[np.bool_]:
+def _touched(histories: Histories, users: Int64, items: Int64) -> NDArray[np.bool_]:
     """Whether each user touched each item."""
     known = histories.users_of_entries() * histories.n_items + histories.indices
     wanted = users * histories.n_items + items

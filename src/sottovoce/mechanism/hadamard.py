@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 
 from sottovoce.mechanism import coin
-from sottovoce.mechanism.base import CHOICE, COIN, DIRECTION, Mechanism, pack, sign_densities
+from sottovoce.mechanism.base import CHOICE, COIN, DIRECTION, SignMechanism, pack, sign_densities
 from sottovoce.mechanism.rotation import Rotation
-from sottovoce.privacy import SIGN
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sottovoce.model import Histories
+
+    Float32 = NDArray[np.float32]
 
 
 class HadamardConstants(NamedTuple):
@@ -25,16 +26,16 @@ class HadamardConstants(NamedTuple):
 
     threshold: np.uint64
     """Words below this flip the sign."""
-    item_signs: NDArray[np.float32]
-    factor_signs: NDArray[np.float32]
+    item_signs: Float32
+    factor_signs: Float32
     rows: int
     columns: int
-    item_rows: NDArray[np.float32]
+    item_rows: Float32
     """R x F."""
 
 
 @dataclass(frozen=True)
-class Hadamard(Mechanism):
+class Hadamard(SignMechanism):
     """Nothing to clip and nothing to tune; same proof, bytes and accounting as the paper's.
 
     The direction is drawn without looking at the data, so indices carry no information. The sign
@@ -57,34 +58,9 @@ class Hadamard(Mechanism):
         """R * Q."""
         return self.rotation.n_directions
 
-    @property
-    def loud_fraction(self) -> float:
-        """One of the two signs at each index."""
-        return SIGN
-
-    @classmethod
-    def usual_fraction(cls, epsilon: float) -> float:  # noqa: ARG003 - the same for all
-        """One of the two signs at each index."""
-        return SIGN
-
-    @classmethod
-    def usual_gain(cls, epsilon: float) -> float:
-        """That of a sign, whatever the settings."""
-        return coin.sign_gain(epsilon)
-
-    @cached_property
-    def flip_below(self) -> int:
-        """Words below this flip the sign."""
-        return coin.flip_threshold(self.epsilon)
-
     def reports(
-        self,
-        V: NDArray[np.float32],
-        X: NDArray[np.float32],
-        histories: Histories,
-        words: NDArray[np.uint64],
+        self, V: Float32, X: Float32, histories: Histories, words: NDArray[np.uint64]
     ) -> NDArray[np.uint32]:
-        """See `Mechanism.reports`."""
         draws = words[:, :-1]
         index = coin.multiply_high(draws[..., DIRECTION], self.n_directions)
         row, column = np.divmod(index, self.rotation.columns)
@@ -96,17 +72,13 @@ class Hadamard(Mechanism):
         flip = draws[..., COIN] < np.uint64(self.flip_below)
         return pack(index, plus ^ flip)
 
-    def densities(
-        self, V: NDArray[np.float32], X: NDArray[np.float32], histories: Histories
-    ) -> NDArray[np.float32]:
-        """See `Mechanism.densities`."""
+    def densities(self, V: Float32, X: Float32, histories: Histories) -> Float32:
         a, b = self.rotation.all_rows(V, X, histories), self.rotation.user_columns(X)
         signs = -np.sign(a)[:, :, None] * np.sign(b)[:, None, :]
         lean = np.float32(tanh(self.epsilon / 2)) * signs.reshape(histories.n_users, -1)
         return sign_densities(lean)
 
-    def constants(self, V: NDArray[np.float32]) -> HadamardConstants:
-        """See `Mechanism.constants`."""
+    def constants(self, V: Float32) -> HadamardConstants:
         rotation = self.rotation
         return HadamardConstants(
             threshold=np.uint64(self.flip_below),
@@ -118,5 +90,4 @@ class Hadamard(Mechanism):
         )
 
     def estimate(self, sums: NDArray[np.integer], n_reports: int) -> NDArray[np.float64]:
-        """See `Rotation.mean_direction`."""
         return self.rotation.mean_direction(sums, n_reports, self.gain)

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from sottovoce.mechanism.base import Shape
     from sottovoce.model import Histories
 
+    Float32 = NDArray[np.float32]
+
 
 def normal_gain(epsilon: float, rho: float) -> float:
     """Expected agreement of a report with a unit gradient, if shares were normal.
@@ -70,13 +72,13 @@ class LoudestConstants(NamedTuple):
 
     threshold: np.uint64
     """Words below this name a uniform row."""
-    item_signs: NDArray[np.float32]
-    factor_signs: NDArray[np.float32]
+    item_signs: Float32
+    factor_signs: Float32
     rows: int
     columns: int
-    item_rows_by_factor: NDArray[np.float32]
+    item_rows_by_factor: Float32
     """F x R, so that a pass over all rows is contiguous."""
-    block_signs: NDArray[np.float32]
+    block_signs: Float32
     loud: int
     guess: float
     """Where the loud rows of normal values begin, in standard deviations: only to start looking."""
@@ -109,7 +111,6 @@ class Loudest(Mechanism):
 
     @classmethod
     def from_manifest(cls, shape: Shape, epsilon: float, public: Mapping[str, Any]) -> Self:
-        """See `Mechanism.from_manifest`."""
         if public["loud"] == 0:
             raise SettingsError("loudest needs its number of loud directions")
         return super().from_manifest(shape, epsilon, public)
@@ -173,13 +174,8 @@ class Loudest(Mechanism):
         return self.blanket_below / coin.WORD
 
     def reports(
-        self,
-        V: NDArray[np.float32],
-        X: NDArray[np.float32],
-        histories: Histories,
-        words: NDArray[np.uint64],
+        self, V: Float32, X: Float32, histories: Histories, words: NDArray[np.uint64]
     ) -> NDArray[np.uint32]:
-        """See `Mechanism.reports`."""
         draws = words[:, :-1]
         mask = coin.multiply_high(words[:, -1:, DIRECTION], self.n_signed_rows)
         column = coin.multiply_high(draws[..., DIRECTION], self.rotation.columns)
@@ -194,7 +190,7 @@ class Loudest(Mechanism):
         signed_row = np.where(draws[..., COIN] < np.uint64(self.blanket_below), uniform, named)
         return pack((signed_row >> 1) * self.rotation.columns + column, signed_row & 1 == 1)
 
-    def loud_rows(self, a: NDArray[np.float32], mask: NDArray[np.int64]) -> NDArray[np.int64]:
+    def loud_rows(self, a: Float32, mask: NDArray[np.int64]) -> NDArray[np.int64]:
         """The L signed rows (`row << 1 | bit`, ascending) that agree with `a` most, N x L.
 
         Ties go to the lowest `signed_row ^ mask`: with a random mask every tied row has the same
@@ -205,9 +201,7 @@ class Loudest(Mechanism):
         order = np.lexsort((tie_order, -agreement), axis=-1)
         return np.sort(order[:, : self.loud], axis=1)
 
-    def densities(
-        self, V: NDArray[np.float32], X: NDArray[np.float32], histories: Histories
-    ) -> NDArray[np.float32]:
+    def densities(self, V: Float32, X: Float32, histories: Histories) -> Float32:
         """Loud rows have `gamma e^eps`, the others `gamma`."""
         n, rotation = histories.n_users, self.rotation
         a, b = rotation.all_rows(V, X, histories), rotation.user_columns(X)
@@ -220,8 +214,7 @@ class Loudest(Mechanism):
         density = np.where(is_loud, self.gamma * exp(self.epsilon), self.gamma)
         return np.where(by_column == 0, 1.0, density).astype(np.float32).reshape(n, -1)
 
-    def constants(self, V: NDArray[np.float32]) -> LoudestConstants:
-        """See `Mechanism.constants`."""
+    def constants(self, V: Float32) -> LoudestConstants:
         rotation = self.rotation
         block = np.arange(min(1 << BLOCK_BITS, rotation.rows))
         z = float(special.ndtri(1 - self.loud_fraction))
@@ -239,5 +232,4 @@ class Loudest(Mechanism):
         )
 
     def estimate(self, sums: NDArray[np.integer], n_reports: int) -> NDArray[np.float64]:
-        """See `Rotation.mean_direction`."""
         return self.rotation.mean_direction(sums, n_reports, self.gain)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from sottovoce.model import Histories
 
     Float32 = NDArray[np.float32]
+    Float64 = NDArray[np.float64]
+
 
 BLOCK_BITS = 7
 """`history_rows` adds items within blocks of 2^7 one by one, then blocks by butterflies."""
@@ -109,21 +111,19 @@ class Rotation:
         check_finite(a, "a rotated gradient")
         return np.asarray(a, dtype=np.float32)
 
-    def forward(self, gradients: NDArray[np.float64]) -> NDArray[np.float64]:
+    def forward(self, gradients: Float64) -> Float64:
         """The exact shares of dense gradients (..., M, F) along every direction (..., R, Q)."""
         signed = gradients * self.item_signs[:, None] * self.factor_signs
         wide = walsh.padded(walsh.padded(signed, -2), -1)
         return walsh.transform(walsh.transform(wide, -2), -1)
 
-    def backward(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    def backward(self, shares: Float64) -> Float64:
         """The sum of directions, each times its share: `n_directions` times `forward`'s inverse."""
         wide = walsh.transform(walsh.transform(shares, -2), -1)
         inner = wide[..., : self.shape.n_items, : self.shape.factors]
         return np.asarray(inner * self.item_signs[:, None] * self.factor_signs, dtype=np.float64)
 
-    def mean_direction(
-        self, sums: NDArray[np.integer], n_reports: int, gain: float
-    ) -> NDArray[np.float64]:
+    def mean_direction(self, sums: NDArray[np.integer], n_reports: int, gain: float) -> Float64:
         """Mean of the reported directions over `gain`, which undoes what the coin took.
 
         It estimates the mean of the people's gradients, each brought to unit length: one sign says

@@ -39,15 +39,12 @@ class HttpSource:
         self._url = url.rstrip("/")
 
     def manifest(self) -> bytes:
-        """See `PublishedSource`."""
         return self._exchange("GET", routes.MANIFEST, most=MAX_SIGNED_MANIFEST)
 
     def model(self, sha256: bytes, most: int) -> bytes:
-        """See `PublishedSource`."""
         return self._exchange("GET", routes.MODEL.format(sha256=sha256.hex()), most=most)
 
     def catalogue(self, sha256: bytes) -> bytes:
-        """See `PublishedSource`."""
         return self._exchange(
             "GET", routes.CATALOGUE.format(sha256=sha256.hex()), most=MAX_CATALOGUE
         )

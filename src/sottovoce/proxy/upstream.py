@@ -53,7 +53,6 @@ class HttpUpstream(HttpSource):
         self._secret = {"Authorization": f"Bearer {secret}"}
 
     def waiting(self, epoch: int, batches: int) -> str:
-        """See `Upstream`."""
         told = json.dumps({"batches": batches}).encode()
         answer = self._tell("POST", routes.WAITING.format(epoch=epoch), told)
         state = strict.read_object(answer, most=MAX_ANSWER, what="state of the epoch").get("state")
@@ -62,12 +61,10 @@ class HttpUpstream(HttpSource):
         return str(state)
 
     def put_chunk(self, chunk: Chunk) -> None:
-        """See `Upstream`."""
         path = routes.CHUNK.format(epoch=chunk.epoch, sha256=chunk.name)
         self._tell("PUT", path, chunk.encode())
 
     def commit(self, epoch: int, manifest_hash: bytes, chunks: int, reports: int) -> None:
-        """See `Upstream`."""
         told = {"manifest": manifest_hash.hex(), "chunks": chunks, "reports": reports}
         self._tell("POST", routes.COMMIT.format(epoch=epoch), json.dumps(told).encode())
 

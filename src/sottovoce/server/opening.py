@@ -41,7 +41,6 @@ class InProcess:
     def open(
         self, sealed: bytes, private_key: bytes, manifest_hash: bytes, n_directions: int
     ) -> Opened:
-        """See `Opener`."""
         return open_reports(sealed, private_key, manifest_hash, n_directions)
 
 
@@ -57,7 +56,6 @@ class Pool:
     def open(
         self, sealed: bytes, private_key: bytes, manifest_hash: bytes, n_directions: int
     ) -> Opened:
-        """See `Opener`."""
         workers = self._running()
         try:
             futures = [

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from scipy import sparse
 
     Matrix = sparse.csr_matrix | sparse.csr_array
+    Float32 = NDArray[np.float32]
+    Int32 = NDArray[np.int32]
 
 
 USERS_AT_ONCE = 512
@@ -91,13 +93,13 @@ class FederatedMF:
         return self
 
     @property
-    def item_factors(self) -> NDArray[np.float32]:
+    def item_factors(self) -> Float32:
         """V, M x F."""
         if self._state is None:
             raise SettingsError("this model is not trained yet: call fit() or load()")
         return self._state.V
 
-    def user_vectors(self, user_items: Matrix | Histories) -> NDArray[np.float32]:
+    def user_vectors(self, user_items: Matrix | Histories) -> Float32:
         """Each row's vector, solved here and now as a device would."""
         histories = _histories(user_items)
         V = self.item_factors
@@ -115,7 +117,7 @@ class FederatedMF:
         *,
         filter_already_liked_items: bool = True,
         filter_items: NDArray[np.integer] | None = None,
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    ) -> tuple[Int32, Float32]:
         """The N best items and their scores, best first; 2-D where `userid` is an array.
 
         `user_items` holds the users' rows, in the order of `userid`. Where fewer than N items are
@@ -145,9 +147,7 @@ class FederatedMF:
         items, best = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
         return (items[0], best[0]) if np.ndim(userid) == 0 else (items, best)
 
-    def similar_items(
-        self, itemid: int, N: int = 10
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    def similar_items(self, itemid: int, N: int = 10) -> tuple[Int32, Float32]:
         """Items whose vectors point the same way (cosine), the item itself first."""
         V = self.item_factors
         length = np.linalg.norm(V, axis=1)
@@ -177,7 +177,7 @@ class FederatedMF:
 
     @classmethod
     def from_items(
-        cls, V: NDArray[np.float32], settings: Settings, epochs_done: int | None = None
+        cls, V: Float32, settings: Settings, epochs_done: int | None = None
     ) -> FederatedMF:
         """A model around an item matrix that was trained elsewhere."""
         model = cls(mechanism=settings.mechanism)
@@ -196,7 +196,7 @@ def _histories(user_items: Matrix | Histories) -> Histories:
     return Histories.from_csr(user_items.tocsr())
 
 
-def _top(scores: NDArray[np.float32], n: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+def _top(scores: Float32, n: int) -> tuple[Int32, Float32]:
     """The n largest of every row, ties to the lower number; -1 where nothing is left."""
     order = np.argsort(-scores, axis=1, kind="stable")[:, :n]
     best = np.take_along_axis(scores, order, axis=1)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from sottovoce.model import Histories
     from sottovoce.training import Settings
 
+    Float32 = NDArray[np.float32]
+
 
 @dataclass(frozen=True)
 class Collected:
@@ -43,15 +45,15 @@ class Engine(ABC):
         self.mechanism = settings.build(histories.n_items)
 
     @abstractmethod
-    def collect(self, V: NDArray[np.float32], epoch: int) -> Collected:
+    def collect(self, V: Float32, epoch: int) -> Collected:
         """Every user's reports of one epoch (counted from 0), added up."""
 
     @abstractmethod
-    def reports(self, V: NDArray[np.float32], epoch: int) -> NDArray[np.uint32]:
+    def reports(self, V: Float32, epoch: int) -> NDArray[np.uint32]:
         """The same reports one by one, N x k: for inspection and tests."""
 
     @abstractmethod
-    def user_vectors(self, V: NDArray[np.float32]) -> NDArray[np.float32]:
+    def user_vectors(self, V: Float32) -> Float32:
         """Every user's vector, N x F."""
 
     def close(self) -> None:  # noqa: B027 - most engines have nothing to let go of

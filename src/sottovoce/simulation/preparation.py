@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from sottovoce.mechanism import Mechanism
     from sottovoce.training import Settings
 
+    Float32 = NDArray[np.float32]
+    Float64 = NDArray[np.float64]
+
 _LANES = 8
 """Rows of the table are padded to whole SIMD registers."""
 
@@ -27,15 +30,13 @@ class EpochConstants(NamedTuple):
     alpha: float
     regularization: float
     n_directions: np.uint64
-    V: NDArray[np.float32]
-    G: NDArray[np.float64]
-    table: NDArray[np.float64]
+    V: Float32
+    G: Float64
+    table: Float64
     """See `normal_equations`."""
 
 
-def prepare(
-    settings: Settings, mechanism: Mechanism, V: NDArray[np.float32], epoch: int
-) -> EpochConstants:
+def prepare(settings: Settings, mechanism: Mechanism, V: Float32, epoch: int) -> EpochConstants:
     """The constants of one epoch."""
     G, table = normal_equations(V)
     return EpochConstants(
@@ -51,7 +52,7 @@ def prepare(
     )
 
 
-def normal_equations(V: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def normal_equations(V: Float32) -> tuple[Float64, Float64]:
     """`gram(V)` and `outer_table(V)`, the latter padded."""
     table = outer_table(V)
     return gram(V), np.pad(table, [(0, 0), (0, -table.shape[1] % _LANES)])

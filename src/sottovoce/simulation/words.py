@@ -36,11 +36,7 @@ def report_words(seed: int, epoch: int, users: NDArray[np.integer], reports: int
 
 
 def philox(
-    key: tuple[int, int],
-    c0: NDArray[np.integer],
-    c1: NDArray[np.integer],
-    c2: int,
-    c3: int,
+    key: tuple[int, int], c0: NDArray[np.integer], c1: NDArray[np.integer], c2: int, c3: int
 ) -> Words:
     """Four words for each counter (c0, c1, c2, c3), broadcast; last axis 4."""
     shape = np.broadcast_shapes(np.shape(c0), np.shape(c1))

@@ -71,15 +71,12 @@ class SharedDownloads:
         return self._api.manifest()
 
     def model(self, sha256: bytes, most: int) -> bytes:
-        """See `ProxyApi`."""
         return self._once(sha256, lambda: self._api.model(sha256, most))
 
     def catalogue(self, sha256: bytes) -> bytes:
-        """See `ProxyApi`."""
         return self._once(sha256, lambda: self._api.catalogue(sha256))
 
     def send(self, batch: bytes) -> None:
-        """See `ProxyApi`."""
         self._api.send(batch)
 
     def _once(self, sha256: bytes, fetch: Callable[[], bytes]) -> bytes:

@@ -24,7 +24,6 @@ class Options:
 
 
 def build(histories: Histories, settings: Settings, options: Options, first_user: int) -> Engine:
-    """See `sottovoce.simulation.engines`."""
     # Here and not above: numba takes a second to import, and only this needs it.
     from sottovoce.simulation.cpu.engine import CpuEngine
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from sottovoce.simulation.cpu import Options
     from sottovoce.training import Settings
 
+    Float32 = NDArray[np.float32]
+
 _NOTHING_KEPT = np.empty((0, 0), np.uint32)
 
 
@@ -35,19 +37,16 @@ class CpuEngine(Engine):
         self.threads = checked_threads(options.threads)
         kernel_of(self.mechanism)
 
-    def collect(self, V: NDArray[np.float32], epoch: int) -> Collected:
-        """See `Engine.collect`."""
+    def collect(self, V: Float32, epoch: int) -> Collected:
         sums = self._run(V, epoch, _NOTHING_KEPT)
         return Collected(sums, self.histories.n_users * self.settings.reports)
 
-    def reports(self, V: NDArray[np.float32], epoch: int) -> NDArray[np.uint32]:
-        """See `Engine.reports`."""
+    def reports(self, V: Float32, epoch: int) -> NDArray[np.uint32]:
         kept = np.empty((self.histories.n_users, self.settings.reports), np.uint32)
         self._run(V, epoch, kept)
         return kept
 
-    def user_vectors(self, V: NDArray[np.float32]) -> NDArray[np.float32]:
-        """See `Engine.user_vectors`."""
+    def user_vectors(self, V: Float32) -> Float32:
         G, table = normal_equations(V)
         X = np.empty((self.histories.n_users, V.shape[1]), np.float32)
         with on_threads(self.threads):
@@ -64,9 +63,7 @@ class CpuEngine(Engine):
             raise NotFiniteError("a user vector is not finite: the item matrix is broken")
         return X
 
-    def _run(
-        self, V: NDArray[np.float32], epoch: int, kept: NDArray[np.uint32]
-    ) -> NDArray[np.int64]:
+    def _run(self, V: Float32, epoch: int, kept: NDArray[np.uint32]) -> NDArray[np.int64]:
         V = np.ascontiguousarray(V)
         constants = prepare(self.settings, self.mechanism, V, epoch)
         threads = int(numba.config.NUMBA_NUM_THREADS)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from sottovoce.simulation.preparation import EpochConstants
 
+    Int32 = NDArray[np.int32]
+
 
 def new_scratch(c: EpochConstants, m: Any, longest: int) -> Any:
     """Memory that a kernel needs for a user and may use again for the next: plugged in."""
@@ -23,7 +25,7 @@ def new_scratch(c: EpochConstants, m: Any, longest: int) -> Any:
 
 def fill_reports(
     user: int,
-    items: NDArray[np.int32],
+    items: Int32,
     x: NDArray[np.float32],
     c: EpochConstants,
     m: Any,
@@ -65,11 +67,11 @@ def _is(m: Any, constants: type) -> bool:
 @njit(parallel=True, cache=True, error_model="numpy")
 def run_epoch(
     indptr: NDArray[np.int64],
-    indices: NDArray[np.int32],
+    indices: Int32,
     first_user: int,
     c: EpochConstants,
     m: Any,
-    sums: NDArray[np.int32],
+    sums: Int32,
     kept: NDArray[np.uint32],
 ) -> int:
     """Solve and report for every user; returns how many had values that are not finite.

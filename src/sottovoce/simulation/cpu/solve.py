@@ -10,6 +10,9 @@ from numba import njit, prange
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    Float64 = NDArray[np.float64]
+
+
 USERS_PER_BLOCK = 64
 """What one thread takes at a time: small enough to share out evenly, large enough to amortise."""
 
@@ -17,13 +20,13 @@ USERS_PER_BLOCK = 64
 @njit(cache=True, error_model="numpy")
 def solve_user(
     items: NDArray[np.int32],
-    G: NDArray[np.float64],
-    table: NDArray[np.float64],
+    G: Float64,
+    table: Float64,
     alpha: float,
     regularization: float,
-    sums: NDArray[np.float64],
-    lower: NDArray[np.float64],
-    solution: NDArray[np.float64],
+    sums: Float64,
+    lower: Float64,
+    solution: Float64,
     x: NDArray[np.float32],
 ) -> None:
     """Equation (4) for one user, into `x`; `sums`, `lower` and `solution` are scratch."""
@@ -64,8 +67,8 @@ def solve_user(
 def solve_users(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
-    G: NDArray[np.float64],
-    table: NDArray[np.float64],
+    G: Float64,
+    table: Float64,
     alpha: float,
     regularization: float,
     X: NDArray[np.float32],

@@ -24,7 +24,6 @@ class Options:
 
 
 def build(histories: Histories, settings: Settings, options: Options, first_user: int) -> Engine:
-    """See `sottovoce.simulation.engines`."""
     from sottovoce.simulation.reference.engine import ReferenceEngine
 
     return ReferenceEngine(histories, settings, options, first_user)

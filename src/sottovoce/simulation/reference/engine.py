@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from sottovoce.simulation.reference import Options
     from sottovoce.training import Settings
 
+    Float32 = NDArray[np.float32]
+
 
 class ReferenceEngine(Engine):
     """One process, one thread."""
@@ -30,8 +32,7 @@ class ReferenceEngine(Engine):
         super().__init__(histories, settings, first_user)
         self._batch = options.batch
 
-    def collect(self, V: NDArray[np.float32], epoch: int) -> Collected:
-        """See `Engine.collect`."""
+    def collect(self, V: Float32, epoch: int) -> Collected:
         n_directions = self.mechanism.n_directions
         sums, n_reports = np.zeros(n_directions, np.int64), 0
         for reports in self._batches(V, epoch):
@@ -39,20 +40,18 @@ class ReferenceEngine(Engine):
             n_reports += reports.size
         return Collected(sums, n_reports)
 
-    def reports(self, V: NDArray[np.float32], epoch: int) -> NDArray[np.uint32]:
-        """See `Engine.reports`."""
+    def reports(self, V: Float32, epoch: int) -> NDArray[np.uint32]:
         nobody = np.empty((0, self.settings.reports), np.uint32)
         return np.concatenate([nobody, *self._batches(V, epoch)])
 
-    def user_vectors(self, V: NDArray[np.float32]) -> NDArray[np.float32]:
-        """See `Engine.user_vectors`."""
+    def user_vectors(self, V: Float32) -> Float32:
         return self._vectors(V, self.histories)
 
-    def _vectors(self, V: NDArray[np.float32], people: Histories) -> NDArray[np.float32]:
+    def _vectors(self, V: Float32, people: Histories) -> Float32:
         alpha, ridge = self.settings.alpha, self.settings.regularization
         return user_vectors(V, people, alpha=alpha, regularization=ridge)
 
-    def _batches(self, V: NDArray[np.float32], epoch: int) -> Iterator[NDArray[np.uint32]]:
+    def _batches(self, V: Float32, epoch: int) -> Iterator[NDArray[np.uint32]]:
         n, settings = self.histories.n_users, self.settings
         for start in range(0, n, self._batch):
             numbers = np.arange(start, min(start + self._batch, n))

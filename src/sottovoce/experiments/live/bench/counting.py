@@ -45,7 +45,6 @@ class OpensNothing:
         manifest_hash: bytes,  # noqa: ARG002
         n_directions: int,
     ) -> Opened:
-        """See `Opener`."""
         words = np.frombuffer(sealed, np.uint32).reshape(-1, SEALED // 4)
         keys = np.ascontiguousarray(words[:, :2]).view(np.uint64).ravel()
         return Opened(words[:, 2] % np.uint32(2 * n_directions), keys, 0)

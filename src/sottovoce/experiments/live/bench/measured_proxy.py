@@ -34,19 +34,15 @@ class StandInServer:
         self._handed_over = handed_over
 
     def manifest(self) -> bytes:
-        """See `Upstream`."""
         return self._signed
 
     def model(self, sha256: bytes, most: int) -> bytes:  # noqa: ARG002 - there is one
-        """See `Upstream`."""
         return self._model
 
     def catalogue(self, sha256: bytes) -> bytes:  # noqa: ARG002 - there is one
-        """See `Upstream`."""
         return self._catalogue
 
     def waiting(self, epoch: int, batches: int) -> str:  # noqa: ARG002 - there is one
-        """See `Upstream`."""
         return "closed" if batches >= self._batches else "open"
 
     def put_chunk(self, chunk: Chunk) -> None:

@@ -69,7 +69,6 @@ def fill_reports(
 
 
 def work(histories: Histories, mechanism: Mechanism, reports: int) -> Work:
-    """See `sottovoce.simulation.cpu.work`."""
     return common_work(histories, mechanism, reports)
 
 

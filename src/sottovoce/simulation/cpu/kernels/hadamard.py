@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     Float32 = NDArray[np.float32]
     Scratch = tuple[Float32, Float32, NDArray[np.uint32], Float32, Float32, Float32]
+    UInt32 = NDArray[np.uint32]
 
 _ONE = np.float32(1)
 _ZERO = np.float32(0)
@@ -44,9 +45,7 @@ def new_scratch(c: EpochConstants, m: HadamardConstants, longest: int) -> Scratc
 
 
 @njit(cache=True, error_model="numpy")
-def sign_table(
-    rows: NDArray[np.uint32], first_bit: int, n_bits: int, table: NDArray[np.float32]
-) -> None:
+def sign_table(rows: UInt32, first_bit: int, n_bits: int, table: Float32) -> None:
     """`table[c, j] = H[rows[j], c << first_bit]`: a row of signs for each part of an item number.
 
     Two such rows multiplied give the signs of all k directions for an item: no popcount anywhere.
@@ -65,11 +64,11 @@ def sign_table(
 @njit(cache=True, error_model="numpy")
 def add_rows(
     items: NDArray[np.int32],
-    weights: NDArray[np.float32],
-    low: NDArray[np.float32],
-    high: NDArray[np.float32],
+    weights: Float32,
+    low: Float32,
+    high: Float32,
     low_bits: int,
-    a: NDArray[np.float32],
+    a: Float32,
 ) -> None:
     """Add every item's weight, with its k signs, to the k sums in `a`."""
     mask = (1 << low_bits) - 1
@@ -84,11 +83,11 @@ def add_rows(
 def fill_reports(
     user: int,
     items: NDArray[np.int32],
-    x: NDArray[np.float32],
+    x: Float32,
     c: EpochConstants,
     m: HadamardConstants,
     scratch: Scratch,
-    out: NDArray[np.uint32],
+    out: UInt32,
 ) -> bool:
     """The sign of k rotated directions, each through the coin."""
     low, high, rows, a, b, weights = scratch
@@ -119,7 +118,6 @@ def fill_reports(
 
 
 def work(histories: Histories, mechanism: Mechanism, reports: int) -> Work:
-    """See `sottovoce.simulation.cpu.work`."""
     entries = histories.n_interactions
     return common_work(histories, mechanism, reports).plus(
         table_rows=entries, additions=entries * reports

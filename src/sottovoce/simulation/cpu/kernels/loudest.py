@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     Int32 = NDArray[np.int32]
     Scratch = tuple[Float32, Float32, Int32, Int32, Float32, Float32]
 
+
 _ZERO = np.float32(0)
 PART = 1024
 """Rows whose predictions are computed at once."""
@@ -66,8 +67,8 @@ def any_loud(user: int, c: EpochConstants, m: LoudestConstants, k: int) -> bool:
 @njit(cache=True, error_model="numpy")
 def fill_reports(
     user: int,
-    items: NDArray[np.int32],
-    x: NDArray[np.float32],
+    items: Int32,
+    x: Float32,
     c: EpochConstants,
     m: LoudestConstants,
     scratch: Scratch,
@@ -115,7 +116,6 @@ def fill_reports(
 
 
 def work(histories: Histories, mechanism: Mechanism, reports: int) -> Work:
-    """See `sottovoce.simulation.cpu.work`."""
     entries, users = histories.n_interactions, histories.n_users
     rows = next_power_of_two(histories.n_items)
     block = min(1 << BLOCK_BITS, rows)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from sottovoce.mechanism.hadamard import HadamardConstants
     from sottovoce.mechanism.loudest import LoudestConstants
 
+    Float32 = NDArray[np.float32]
+
 _ONE = np.float32(1)
 _ZERO = np.float32(0)
 
@@ -22,11 +24,11 @@ _ZERO = np.float32(0)
 @njit(cache=True, error_model="numpy")
 def history_weights(
     items: NDArray[np.int32],
-    x: NDArray[np.float32],
-    V: NDArray[np.float32],
-    item_signs: NDArray[np.float32],
+    x: Float32,
+    V: Float32,
+    item_signs: Float32,
     alpha: np.float32,
-    weights: NDArray[np.float32],
+    weights: Float32,
 ) -> None:
     """What touching each item adds to the rotated residual, before H."""
     for t in range(items.shape[0]):
@@ -35,9 +37,7 @@ def history_weights(
 
 
 @njit(cache=True, error_model="numpy")
-def user_columns(
-    x: NDArray[np.float32], m: HadamardConstants | LoudestConstants, b: NDArray[np.float32]
-) -> bool:
+def user_columns(x: Float32, m: HadamardConstants | LoudestConstants, b: Float32) -> bool:
     """`b = H' (t * x)`; false if it is not finite."""
     b[:] = _ZERO
     for f in range(x.shape[0]):

@@ -10,6 +10,8 @@ from numba import njit
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    Float32 = NDArray[np.float32]
+
 _ZERO = np.float32(0)
 CACHED_ROWS = 4096
 
@@ -17,12 +19,12 @@ CACHED_ROWS = 4096
 @njit(cache=True, error_model="numpy")
 def all_rows(
     items: NDArray[np.int32],
-    x: NDArray[np.float32],
-    weights: NDArray[np.float32],
-    block_signs: NDArray[np.float32],
-    item_rows: NDArray[np.float32],
-    some: NDArray[np.float32],
-    a: NDArray[np.float32],
+    x: Float32,
+    weights: Float32,
+    block_signs: Float32,
+    item_rows: Float32,
+    some: Float32,
+    a: Float32,
 ) -> None:
     """`a`, every rotated row of the residual: `Rotation.all_rows` for one user."""
     n_rows, block = a.shape[0], block_signs.shape[0]
@@ -44,7 +46,7 @@ def all_rows(
 
 
 @njit(cache=True, error_model="numpy")
-def transform_blocks(block: int, a: NDArray[np.float32]) -> None:
+def transform_blocks(block: int, a: Float32) -> None:
     """Butterflies between whole blocks; first within parts that fit the first-level cache."""
     part = min(a.shape[0], CACHED_ROWS)
     for start in range(0, a.shape[0], part):
@@ -53,7 +55,7 @@ def transform_blocks(block: int, a: NDArray[np.float32]) -> None:
 
 
 @njit(cache=True, error_model="numpy")
-def transform_levels(half: int, a: NDArray[np.float32]) -> None:
+def transform_levels(half: int, a: Float32) -> None:
     """Every level from `half` up, two in one pass over memory where there are two."""
     n_rows = a.shape[0]
     while 2 * half < n_rows:
@@ -68,9 +70,7 @@ def transform_levels(half: int, a: NDArray[np.float32]) -> None:
 
 
 @njit(cache=True, error_model="numpy")
-def predict_rows(
-    x: NDArray[np.float32], item_rows: NDArray[np.float32], start: int, out: NDArray[np.float32]
-) -> None:
+def predict_rows(x: Float32, item_rows: Float32, start: int, out: Float32) -> None:
     """`out = x . rows` from `start` on, factor after factor, four of them in one pass."""
     # Sliced here: numba takes slices of a slice for strided, and then LLVM does not vectorise.
     stop = start + out.shape[0]
@@ -93,12 +93,7 @@ def predict_rows(
 
 @njit(cache=True)
 def add_four_rows(
-    c: NDArray[np.float32],
-    row0: NDArray[np.float32],
-    row1: NDArray[np.float32],
-    row2: NDArray[np.float32],
-    row3: NDArray[np.float32],
-    out: NDArray[np.float32],
+    c: Float32, row0: Float32, row1: Float32, row2: Float32, row3: Float32, out: Float32
 ) -> None:
     """`out += c[0] row0`, then `c[1] row1`, and so on: rounded after each."""
     c0, c1, c2, c3 = c[0], c[1], c[2], c[3]
@@ -107,12 +102,7 @@ def add_four_rows(
 
 
 @njit(cache=True)
-def butterflies(
-    first: NDArray[np.float32],
-    second: NDArray[np.float32],
-    third: NDArray[np.float32],
-    fourth: NDArray[np.float32],
-) -> None:
+def butterflies(first: Float32, second: Float32, third: Float32, fourth: Float32) -> None:
     """Two levels of `butterfly`: of neighbours, then of pairs."""
     for r in range(first.shape[0]):
         s, d = first[r] + second[r], first[r] - second[r]
@@ -121,7 +111,7 @@ def butterflies(
 
 
 @njit(cache=True)
-def butterfly(first: NDArray[np.float32], second: NDArray[np.float32]) -> None:
+def butterfly(first: Float32, second: Float32) -> None:
     """(u, v) -> (u + v, u - v)."""
     for r in range(first.shape[0]):
         low, high = first[r], second[r]
@@ -129,14 +119,14 @@ def butterfly(first: NDArray[np.float32], second: NDArray[np.float32]) -> None:
 
 
 @njit(cache=True)
-def scale_row(c: np.float32, row: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+def scale_row(c: np.float32, row: Float32, out: Float32) -> None:
     """`out = c row`."""
     for r in range(row.shape[0]):
         out[r] = c * row[r]
 
 
 @njit(cache=True)
-def add_scaled_row(c: np.float32, row: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+def add_scaled_row(c: np.float32, row: Float32, out: Float32) -> None:
     """`out += c row`."""
     for r in range(row.shape[0]):
         out[r] += c * row[r]

@@ -15,6 +15,9 @@ from numba import njit
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    Float32 = NDArray[np.float32]
+    Int32 = NDArray[np.int32]
+
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 _INFINITY = np.uint32(0x7F800000)
 _GUESSES = 12
@@ -34,7 +37,7 @@ def count_reaching(bits: NDArray[np.uint32], threshold: np.uint32) -> np.int32:
 
 
 @njit(cache=True, fastmath={"reassoc"})
-def sum_of_squares(a: NDArray[np.float32]) -> np.float32:
+def sum_of_squares(a: Float32) -> np.float32:
     """In whatever order; not finite if any of `a` is not (or if it is huge)."""
     total = np.float32(0)
     for r in range(a.shape[0]):
@@ -56,7 +59,7 @@ def as_float(bits: int) -> np.float32:
 
 @njit(cache=True, error_model="numpy")
 def separate(
-    a: NDArray[np.float32], loud: int, scale: float, guess: float, density: float
+    a: Float32, loud: int, scale: float, guess: float, density: float
 ) -> tuple[np.uint32, bool]:
     """A threshold that exactly `loud` magnitudes reach, and true; or the tied value, and false."""
     bits = a.view(np.uint32)
@@ -90,9 +93,7 @@ def separate(
 
 
 @njit(cache=True, error_model="numpy")
-def find_loud(
-    a: NDArray[np.float32], loud: int, guess: float, density: float
-) -> tuple[np.uint32, bool, bool]:
+def find_loud(a: Float32, loud: int, guess: float, density: float) -> tuple[np.uint32, bool, bool]:
     """`separate`, and whether all of `a` is finite."""
     squares = np.float64(sum_of_squares(a))
     if not np.isfinite(squares) and count_reaching(a.view(np.uint32), _INFINITY) > 0:
@@ -102,7 +103,7 @@ def find_loud(
 
 
 @njit(cache=True)
-def list_loud(a: NDArray[np.float32], threshold: np.uint32, out: NDArray[np.int32]) -> None:
+def list_loud(a: Float32, threshold: np.uint32, out: Int32) -> None:
     """All loud signed rows, ascending. `out` has one place more than there are rows."""
     bits = a.view(np.uint32)
     n = 0
@@ -112,7 +113,7 @@ def list_loud(a: NDArray[np.float32], threshold: np.uint32, out: NDArray[np.int3
 
 
 @njit(cache=True)
-def count_groups(a: NDArray[np.float32], threshold: np.uint32, starts: NDArray[np.int32]) -> None:
+def count_groups(a: Float32, threshold: np.uint32, starts: Int32) -> None:
     """`starts[g]`: how many loud rows lie before group g."""
     groups = a.view(np.uint32).reshape(-1, GROUP)
     total = np.int32(0)
@@ -125,9 +126,7 @@ def count_groups(a: NDArray[np.float32], threshold: np.uint32, starts: NDArray[n
 
 
 @njit(cache=True)
-def nth_loud(
-    bits: NDArray[np.uint32], threshold: np.uint32, starts: NDArray[np.int32], rank: int
-) -> np.int64:
+def nth_loud(bits: NDArray[np.uint32], threshold: np.uint32, starts: Int32, rank: int) -> np.int64:
     """`list_loud`'s entry at `rank`: k of these are cheaper than the list."""
     group, step = 0, starts.shape[0] >> 1  # a power of two
     while step > 0:
@@ -141,9 +140,7 @@ def nth_loud(
 
 
 @njit(cache=True)
-def settle_tie(
-    a: NDArray[np.float32], loud: int, mask: int, tie: np.uint32, out: NDArray[np.int32]
-) -> None:
+def settle_tie(a: Float32, loud: int, mask: int, tie: np.uint32, out: Int32) -> None:
     """The rows above the tie, and of the tied ones those with the lowest `signed_row ^ mask`."""
     bits = a.view(np.uint32)
     chosen = np.empty(2 * a.shape[0], np.int64)
