@@ -10,9 +10,9 @@
     │   └── BudgetExceededError  a charge would go beyond the lifetime limit
     ├── ProtocolError      bytes are not what docs/protocol.md says they must be
     │   └── UntrustedError a signature, a hash, an epoch or the terms do not hold: nothing is sent
-    ├── UnavailableError   another party cannot be reached now, or is busy: the same again later
+    ├── UnavailableError   another party cannot be reached now, or is busy: retry later
     │   └── TooEarlyError  because the epoch is still open
-    ├── RefusedError       another party understood and said no: the same again is no use
+    ├── RefusedError       another party understood and said no: a retry is no use
     │   ├── ClosedError    because the epoch is over
     │   ├── WrongEpochError because it belongs to another epoch or manifest
     │   └── NotFoundError  because there is no such epoch or file
@@ -79,7 +79,7 @@ class UntrustedError(ProtocolError):
 
 
 class UnavailableError(SottovoceError):
-    """Another party cannot be reached now, or is busy: the same again later."""
+    """Another party cannot be reached now, or is busy: retry later."""
 
 
 class TooEarlyError(UnavailableError):
@@ -87,7 +87,7 @@ class TooEarlyError(UnavailableError):
 
 
 class RefusedError(SottovoceError):
-    """Another party understood and said no: the same again is no use."""
+    """Another party understood and said no: a retry is no use."""
 
 
 class ClosedError(RefusedError):

@@ -43,7 +43,7 @@ async def lifespan(app):
 paths = {"/hello": hello, "/slow": slow, "/broken": broken}
 app = Starlette(
     routes=[Route(path, endpoint) for path, endpoint in paths.items()],
-    exception_handlers=errors_as_problems(),
+    exception_handlers=errors_as_problems(log_unavailable=True),
     lifespan=lifespan,
 )
 run(app, Listen(port=int(sys.argv[1])))

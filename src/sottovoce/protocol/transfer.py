@@ -15,7 +15,7 @@ CLOSED = "urn:sottovoce:closed"
 WRONG_EPOCH = "urn:sottovoce:wrong-epoch"
 """The `type` of a problem: a batch of an epoch that is not the present one."""
 LATER = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS)
-"""What, beside every 5xx, means: the same again later."""
+"""Statuses that, beside every 5xx, mean: retry later."""
 _LONGEST_LENGTH = 18
 """Digits of a body's announced length: Python refuses to convert thousands of them."""
 

@@ -107,9 +107,7 @@ def hash_of(request: Request) -> bytes:
         raise NotFoundError("there is no such file") from error
 
 
-def errors_as_problems(
-    *, log_unavailable: bool
-) -> dict[type[Exception] | int, Callable[..., Awaitable[Response]]]:
+def errors_as_problems(*, log_unavailable: bool) -> Handlers:
     """For Starlette's `exception_handlers`; whether what we cannot do now goes to the log."""
 
     async def refused(_: Request, error: Exception) -> Response:
@@ -129,9 +127,7 @@ def errors_as_problems(
         return Response(status_code=HTTPStatus.BAD_REQUEST)
 
     async def unexpected(_: Request, __: Exception) -> Response:
-        return problem(
-            HTTPStatus.INTERNAL_SERVER_ERROR, "Internal error; it is not the fault of the request"
-        )
+        return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "Internal error")
 
     handlers: Handlers = {
         HTTPException: refused,
