@@ -17,7 +17,8 @@ export {
   UntrustedError,
 } from "./errors.js";
 export type { Manifest } from "./manifest.js";
-export type { Told } from "./mechanism/index.js";
+export type { Odds } from "./mechanism/base.js";
+export { type Explanation, explain, type Told } from "./mechanism/index.js";
 export type { ClientOptions } from "./options.js";
 export type { LeftDevice } from "./outbox.js";
 export type { Outcome } from "./outcome.js";

@@ -11,15 +11,10 @@ import { HEADER } from "./batch.js";
 import { type Bytes, concat, owned, sha256, utf8 } from "./bytes.js";
 import { MAX_EPSILON } from "./coin.js";
 import { ProtocolError, UntrustedError } from "./errors.js";
-import { nextPowerOfTwo } from "./mechanism/walsh.js";
+import { mechanismNamed } from "./mechanism/registry.js";
 import { MAX_MODEL, modelSize } from "./model.js";
 import { SEALED } from "./sealing.js";
 import * as strict from "./strict.js";
-
-/** The ways to report that this client knows. */
-export const MECHANISMS = ["coordinate", "hadamard", "loudest"] as const;
-/** One of them. */
-export type MechanismName = (typeof MECHANISMS)[number];
 
 /** One epoch; hashes and keys are bytes here and hexadecimal in the JSON. */
 export interface Manifest {
@@ -31,10 +26,11 @@ export interface Manifest {
   readonly items: number;
   /** F. */
   readonly factors: number;
-  readonly mechanism: MechanismName;
-  /** Of the public signs of the rotation; `coordinate` has none and carries 0. */
+  /** The name of one that this client knows. */
+  readonly mechanism: string;
+  /** Of the public signs of the rotation; 0 for a mechanism that has none. */
   readonly directionsSeed: number;
-  /** L of `loudest`; 0 for the others. */
+  /** How many signed rows are loud; 0 for a mechanism that knows no such rows. */
   readonly loud: number;
   /** Budget of one report. */
   readonly epsilon: number;
@@ -142,7 +138,7 @@ function checked(given: strict.Fields): Manifest {
     epoch: whole("epoch", 1, 2 ** 32 - 1),
     items: whole("items", 1, 2 ** 24),
     factors: whole("factors", 1, 1024),
-    mechanism: knownMechanism(given.mechanism),
+    mechanism: mechanismNamed(given.mechanism).name,
     directionsSeed: whole("directions_seed", 0),
     loud: whole("loud", 0),
     epsilon: real("epsilon", LEAST_EPSILON, MAX_EPSILON),
@@ -159,12 +155,6 @@ function checked(given: strict.Fields): Manifest {
   };
 }
 
-function knownMechanism(value: unknown): MechanismName {
-  const found = MECHANISMS.find((name) => name === value);
-  if (found === undefined) throw new ProtocolError(`manifest: no mechanism ${strict.shown(value)}`);
-  return found;
-}
-
 /** A manifest that no device could report with is refused by all of them alike. */
 function checkTogether(manifest: Manifest): void {
   if (manifest.opens >= manifest.closes) {
@@ -174,20 +164,20 @@ function checkTogether(manifest: Manifest): void {
   if (largest > MAX_MODEL) {
     throw new ProtocolError(`manifest: its model may be ${largest} bytes, beyond ${MAX_MODEL}`);
   }
-  if (manifest.mechanism === "coordinate" && manifest.directionsSeed !== 0) {
-    throw new ProtocolError("manifest: coordinate has no seed of directions");
-  }
-  const isLoudest = manifest.mechanism === "loudest";
-  const rows = isLoudest ? nextPowerOfTwo(manifest.items) : 0;
-  if (manifest.loud > rows || (isLoudest && manifest.loud === 0)) {
-    throw new ProtocolError(`manifest: ${manifest.mechanism} with ${manifest.loud} loud rows`);
-  }
+  checkParameters(manifest);
 }
 
-/** How many public directions a report can name. */
-export function directions(manifest: Manifest): number {
-  if (manifest.mechanism === "coordinate") return manifest.items * manifest.factors;
-  return nextPowerOfTwo(manifest.items) * nextPowerOfTwo(manifest.factors);
+/** A parameter that the mechanism does not have must be 0; the others are its own affair. */
+function checkParameters(manifest: Manifest): void {
+  const { name, parameters, check } = mechanismNamed(manifest.mechanism);
+  const { directionsSeed, loud } = manifest;
+  if (directionsSeed !== 0 && !parameters.includes("directionsSeed")) {
+    throw new ProtocolError(`manifest: ${name} has no seed of directions`);
+  }
+  if (loud !== 0 && !parameters.includes("loud")) {
+    throw new ProtocolError(`manifest: ${name} with ${loud} loud rows`);
+  }
+  check?.(manifest);
 }
 
 /** Bytes of everybody's batch in this epoch. */

@@ -128,6 +128,7 @@ test("every name that is exported is there", () => {
   assert.deepEqual(Object.keys(exported).sort(), [
     ...["BudgetExceededError", "Client", "ClosedError", "LedgerError", "NotFiniteError"],
     ...["ProtocolError", "RefusedError", "SettingsError", "SottovoceError", "StoreError"],
-    ...["TermsError", "UnavailableError", "UntrustedError", "scores", "termsOf", "userVector"],
+    ...["TermsError", "UnavailableError", "UntrustedError"],
+    ...["explain", "scores", "termsOf", "userVector"],
   ]);
 });

@@ -2,13 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { concat, fromHex, toHex, utf8 } from "../src/bytes.js";
 import { ProtocolError, UntrustedError } from "../src/errors.js";
-import {
-  asksForReports,
-  batchSize,
-  decodeManifest,
-  directions,
-  openManifest,
-} from "../src/manifest.js";
+import { asksForReports, batchSize, decodeManifest, openManifest } from "../src/manifest.js";
 import { manifestWith, protocol } from "./vectors.js";
 
 const key = fromHex(protocol.verification_key);
@@ -40,7 +34,6 @@ test("the signed manifest opens, and says what it says", async () => {
     closes: fields.closes,
     previousReports: fields.previous_reports,
   });
-  assert.equal(directions(opened.manifest), protocol.manifest.directions);
   assert.equal(batchSize(opened.manifest), protocol.manifest.batch_size);
 });
 
@@ -101,10 +94,4 @@ test("a written 3.0 reads as 3, as the protocol allows, and numbers keep all of 
   assert.equal(read('"epoch":3', '"epoch":3.0').epoch, 3);
   assert.equal(read('"epsilon":2.5', '"epsilon":2.5000000000000004').epsilon, 2.5000000000000004);
   assert.equal(read('"alpha":1.5', '"alpha":-0.0').alpha, 0);
-});
-
-test("directions of each mechanism", () => {
-  assert.equal(directions(manifestWith({ mechanism: "coordinate", items: 5, factors: 3 })), 15);
-  assert.equal(directions(manifestWith({ mechanism: "hadamard", items: 5, factors: 3 })), 32);
-  assert.equal(directions(manifestWith({ mechanism: "loudest", items: 1, factors: 1 })), 1);
 });

@@ -2,7 +2,7 @@
  * What the page and its worker say to each other. The page asks, the worker answers each question
  * once, and tells of its own accord what has changed.
  */
-import type { LeftDevice, Manifest, Terms } from "sottovoce-client";
+import type { Explanation, LeftDevice, Manifest, Terms } from "sottovoce-client";
 
 /** A film, ready to be shown. */
 export interface Film {
@@ -34,10 +34,13 @@ export interface Trouble {
   terms: { worse: readonly string[]; asked: Terms } | null;
 }
 
+/** Said in the worker: the page's own thread knows no mechanism. */
+export type Explained = Manifest & Explanation;
+
 /** All that the page shows, but for the batch and the curve. */
 export interface State {
   /** Of the model that recommendations come from; null before the first. */
-  manifest: Manifest | null;
+  manifest: Explained | null;
   /** Whether she has ever said yes: until then the lifetime limit is 0. */
   agreed: boolean;
   takingPart: boolean;

@@ -1,45 +1,9 @@
 /** What a budget means, in words and odds that can be checked by hand. */
 
-/** What the odds of one report depend on. */
-export interface Coin {
-  mechanism: string;
-  epsilon: number;
-  loud: number;
-  items: number;
-}
-
-/** How often one report says the truth. */
-export interface Odds {
-  /** Chance that the report agrees with her. */
-  truth: number;
-  /** The same for a report that is nothing but chance. */
-  chance: number;
-  /** Chance that a report is drawn at random altogether; 0 where the coin turns signs instead. */
-  random: number;
-}
-
-/**
- * For a sign: kept with probability e^epsilon / (1 + e^epsilon). For `loudest`: a uniform signed row
- * with probability gamma, else one of the L that fit her best, out of 2 R (docs/mechanisms.md).
- */
-export function odds({ mechanism, epsilon, loud, items }: Coin): Odds {
-  const ratio = Math.exp(epsilon);
-  if (mechanism !== "loudest") return { truth: ratio / (1 + ratio), chance: 0.5, random: 0 };
-  const rho = loud / (2 * powerOfTwoFrom(items));
-  const gamma = 1 / (1 + rho * (ratio - 1));
-  return { truth: gamma * rho + (1 - gamma), chance: rho, random: gamma };
-}
-
-/** The least power of two that is not below n. */
-export function powerOfTwoFrom(n: number): number {
-  let power = 1;
-  while (power < n) power *= 2;
-  return power;
-}
+import type { Odds } from "sottovoce-client";
 
 /** A report as a weighted coin, in a sentence. */
-export function oddsSentence(coin: Coin): string {
-  const { truth, chance, random } = odds(coin);
+export function oddsSentence({ truth, chance, random }: Odds): string {
   const beginning = `Each report is a weighted coin: ${inHundred(truth)} times in 100 it tells`;
   return random === 0
     ? `${beginning} the sign that your films gave, otherwise the opposite.`

@@ -72,13 +72,3 @@ export function countdownText(seconds: number): string {
 export function sentencesOf(text: string): string[] {
   return text.split(/(?<=[.!?])\s+(?=\p{Lu})/u).filter((sentence) => sentence !== "");
 }
-
-/** What each mechanism does, in a sentence. */
-export function mechanismSentence(mechanism: Manifest["mechanism"]): string {
-  return {
-    coordinate:
-      "coordinate: a report tells one number of the change that would suit you, as a sign.",
-    hadamard: "hadamard: a report tells on which side of one public direction your films lie.",
-    loudest: "loudest: a report names a public direction, more often one that fits you.",
-  }[mechanism];
-}

@@ -45,6 +45,8 @@ test("before she says yes nothing is sent, and suggestions are there", async (co
   assert.equal(state().suggestions.length, 12);
   assert.equal(state().advice.length, 0);
   assert.ok(!world.calls().includes("batches"));
+  assert.match(state().manifest?.about ?? "", /^a report names a public direction/u);
+  assert.ok((state().manifest?.odds.truth ?? 0) > 0.5);
 });
 
 test("films change the advice at once, and each advice has its reasons", async (context) => {

@@ -1,6 +1,12 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { RefusedError, StoreError, UnavailableError, UntrustedError } from "sottovoce-client";
+import {
+  explain,
+  RefusedError,
+  StoreError,
+  UnavailableError,
+  UntrustedError,
+} from "sottovoce-client";
 import { agreed } from "../../client/src/terms.js";
 import { manifestWith } from "../../client/test/vectors.js";
 import { epochsWithin, limitFor } from "../src/limits.js";
@@ -136,7 +142,8 @@ test("time, sentences, curves", () => {
 });
 
 test("the statement from the terms says what protects and what does not", () => {
-  const statement = statementOf(manifestWith({ leastClients: 300, reports: 20, epsilon: 2.5 }));
+  const manifest = manifestWith({ leastClients: 300, reports: 20, epsilon: 2.5 });
+  const statement = statementOf({ ...manifest, ...explain(manifest) });
   assert.match(statement, /at least 300 people/u);
   assert.match(statement, /budget of 50\. By itself that protects nobody/u);
   assert.match(crowdSentence(1), /^Nobody for certain/u);

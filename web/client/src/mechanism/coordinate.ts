@@ -1,23 +1,39 @@
 /** `coordinate`: the paper's Algorithm 1, one clipped gradient entry rounded to one bit. */
 
 import { flipThreshold, pick } from "../coin.js";
+import type { Manifest } from "../manifest.js";
 import { dot } from "../user.js";
+import { type Mechanism, signOdds } from "./base.js";
 import { type Draw, finite, type Person, type Told, tossed } from "./draws.js";
 
 const { fround } = Math;
 
+/** A uniformly drawn entry (i, f) of the gradient, index `i * F + f`. */
+export const coordinate: Mechanism = {
+  name: "coordinate",
+  about: "a report tells one number of the change that would suit you, as a sign.",
+  parameters: [],
+  directions,
+  reports,
+  odds: signOdds,
+};
+
+/** M F. */
+function directions({ items, factors }: Manifest): number {
+  return items * factors;
+}
+
 /**
- * A uniformly drawn entry (i, f) of the gradient, index `i * F + f`.
- *
  * The clipped value v is rounded to a sign with P[+] = (1 + v) / 2, and the sign passes the coin.
  * Only that last coin carries epsilon, so it can be exact and blind to the data.
  */
-export function coordinate(person: Person, draws: readonly Draw[]): Told[] {
-  const { rows, columns } = person.V;
+function reports(person: Person, draws: readonly Draw[]): Told[] {
+  const { columns } = person.V;
+  const entries = directions(person.manifest);
   const flipBelow = flipThreshold(person.manifest.epsilon);
   const touched = new Set(person.own);
   return draws.map((draw) => {
-    const index = pick(draw.direction, rows * columns);
+    const index = pick(draw.direction, entries);
     const [row, column] = [Math.floor(index / columns), index % columns];
     const value = gradientEntry(person, row, column, touched.has(row));
     const plus = unit(draw.choice) < (1 + value) / 2;

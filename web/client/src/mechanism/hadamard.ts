@@ -1,18 +1,30 @@
 /** `hadamard`: the sign of one uniformly drawn rotated direction, through the paper's coin. */
 
 import { flipThreshold, pick } from "../coin.js";
+import { type Mechanism, signOdds } from "./base.js";
 import { type Draw, type Person, type Told, tossed } from "./draws.js";
-import { oneRow, rotated } from "./rotation.js";
+import { oneRow, rotated, rotatedDirections } from "./rotation.js";
+
+/** Nothing to clip and nothing to tune. */
+export const hadamard: Mechanism = {
+  name: "hadamard",
+  about: "a report tells on which side of one public direction your films lie.",
+  parameters: ["directionsSeed"],
+  directions: rotatedDirections,
+  reports,
+  odds: signOdds,
+};
 
 /**
  * The direction is drawn without looking at the data, so indices carry no information. The sign of
  * the gradient's share `-a_r b_q` (a zero gets a random sign) passes the coin.
  */
-export async function hadamard(person: Person, draws: readonly Draw[]): Promise<Told[]> {
+async function reports(person: Person, draws: readonly Draw[]): Promise<Told[]> {
   const rotation = await rotated(person);
+  const all = rotatedDirections(person.manifest);
   const flipBelow = flipThreshold(person.manifest.epsilon);
   return draws.map((draw) => {
-    const index = pick(draw.direction, rotation.rows * rotation.columns);
+    const index = pick(draw.direction, all);
     const [row, column] = [Math.floor(index / rotation.columns), index % rotation.columns];
     const a = oneRow(person, rotation, row);
     const b = rotation.b[column] as number;

@@ -9,10 +9,9 @@
 import { SettingsError } from "../errors.js";
 import type { Manifest } from "../manifest.js";
 import { ascending, type Matrix, userVector } from "../user.js";
-import { coordinate } from "./coordinate.js";
-import { drawsOf, type Person, type Told } from "./draws.js";
-import { hadamard } from "./hadamard.js";
-import { loudest } from "./loudest.js";
+import type { Odds } from "./base.js";
+import { drawsOf, type Told } from "./draws.js";
+import { mechanismNamed } from "./registry.js";
 
 export type { Told } from "./draws.js";
 
@@ -20,6 +19,19 @@ export type { Told } from "./draws.js";
 export interface Made {
   readonly reports: Uint32Array;
   readonly told: readonly Told[];
+}
+
+/** What people are told of one report. */
+export interface Explanation {
+  /** What it tells, in a sentence. */
+  readonly about: string;
+  readonly odds: Odds;
+}
+
+/** Of the reports that this manifest asks for. */
+export function explain(manifest: Manifest): Explanation {
+  const { about, odds } = mechanismNamed(manifest.mechanism);
+  return { about, odds: odds(manifest) };
 }
 
 /** The k reports of somebody who touched the rows `own`, from (k + 1) x 4 random words. */
@@ -33,19 +45,9 @@ export async function makeReports(
     throw new SettingsError(`the item matrix is ${V.rows} x ${V.columns}, not the manifest's`);
   }
   const x = userVector(V, own, manifest.alpha, manifest.regularization);
-  const told = await toldBy({ manifest, V, own: ascending(own, V.rows), x }, words);
+  const person = { manifest, V, own: ascending(own, V.rows), x };
+  const { draws, ties } = drawsOf(words, manifest.reports);
+  const told = await mechanismNamed(manifest.mechanism).reports(person, draws, ties);
   // Doubled, not shifted: an index may have 31 bits, and a shift would make it negative.
   return { reports: Uint32Array.from(told, ({ index, bit }) => 2 * index + bit), told };
-}
-
-async function toldBy(person: Person, words: BigUint64Array): Promise<Told[]> {
-  const { draws, ties } = drawsOf(words, person.manifest.reports);
-  switch (person.manifest.mechanism) {
-    case "coordinate":
-      return coordinate(person, draws);
-    case "hadamard":
-      return hadamard(person, draws);
-    case "loudest":
-      return loudest(person, draws, ties);
-  }
 }

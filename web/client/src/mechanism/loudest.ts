@@ -8,15 +8,40 @@
  */
 
 import { pick, uniformThreshold } from "../coin.js";
+import { ProtocolError } from "../errors.js";
+import type { Manifest } from "../manifest.js";
+import type { Mechanism, Odds } from "./base.js";
 import type { Draw, Person, Told } from "./draws.js";
-import { allRows, rotated } from "./rotation.js";
+import { allRows, rotated, rotatedDirections } from "./rotation.js";
+import { nextPowerOfTwo } from "./walsh.js";
+
+/** Our default; `loud` is L. */
+export const loudest: Mechanism = {
+  name: "loudest",
+  about: "a report names a public direction, more often one that fits you.",
+  parameters: ["directionsSeed", "loud"],
+  check,
+  directions: rotatedDirections,
+  reports,
+  odds,
+};
+
+/** At least one row, and at most half of the signed ones. */
+function check({ loud, items }: Manifest): void {
+  if (loud === 0 || loud > nextPowerOfTwo(items)) {
+    throw new ProtocolError(`manifest: loudest with ${loud} loud rows`);
+  }
+}
+
+/** A uniform signed row with probability gamma, else one of the L that fit best, out of 2R. */
+function odds({ epsilon, loud, items }: Manifest): Odds {
+  const rho = loud / (2 * nextPowerOfTwo(items));
+  const gamma = 1 / (1 + rho * (Math.exp(epsilon) - 1));
+  return { truth: gamma * rho + (1 - gamma), chance: rho, random: gamma };
+}
 
 /** A signed row is `row << 1 | bit`. `ties` is the word that settles equal agreements. */
-export async function loudest(
-  person: Person,
-  draws: readonly Draw[],
-  ties: bigint,
-): Promise<Told[]> {
+async function reports(person: Person, draws: readonly Draw[], ties: bigint): Promise<Told[]> {
   const rotation = await rotated(person);
   const { loud: count, epsilon } = person.manifest;
   const signedRows = 2 * rotation.rows;

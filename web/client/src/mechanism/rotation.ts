@@ -7,6 +7,7 @@
  * `-2 a_r b_q` with `a_r = sum_i s_i H[r, i] e_i` and `b_q = sum_f t_f H'[q, f] x_f`.
  */
 
+import type { Manifest } from "../manifest.js";
 import { dot, type Matrix } from "../user.js";
 import { finite, type Person } from "./draws.js";
 import { hadamardSign, nextPowerOfTwo, publicSigns, transform } from "./walsh.js";
@@ -27,6 +28,11 @@ export interface Rotated {
   readonly W: Float32Array;
   /** What each touched item adds to that, in the order of her items. */
   readonly weights: Float32Array;
+}
+
+/** R Q. */
+export function rotatedDirections({ items, factors }: Manifest): number {
+  return nextPowerOfTwo(items) * nextPowerOfTwo(factors);
 }
 
 /** Everything that the two mechanisms need of a person. */

@@ -1,14 +1,14 @@
 /** What she agrees to before anything leaves: asked once, in plain words. */
-import type { Manifest } from "sottovoce-client";
 import { h } from "../dom.js";
 import { DEFAULT_EPOCHS, limitFor } from "../limits.js";
+import type { Explained } from "../messages.js";
 import { oddsSentence, ratioSentence, togetherSentence } from "../odds.js";
 import { reportsText } from "../sentences.js";
 import { asked } from "./dialog.js";
 import { limitField } from "./limit.js";
 
 /** Her lifetime limit if she says yes, else null. */
-export async function askForConsent(manifest: Manifest, spent: number): Promise<number | null> {
+export async function askForConsent(manifest: Explained, spent: number): Promise<number | null> {
   const field = limitField({
     id: "terms-limit",
     value: spent + limitFor(DEFAULT_EPOCHS, manifest),
@@ -26,8 +26,8 @@ export async function askForConsent(manifest: Manifest, spent: number): Promise<
   return yes ? field.read() : null;
 }
 
-function termsList(manifest: Manifest): HTMLElement {
-  const { epsilon, reports, leastClients } = manifest;
+function termsList(manifest: Explained): HTMLElement {
+  const { epsilon, reports, leastClients, odds } = manifest;
   const together = togetherSentence(epsilon, reports);
   return h(
     "ul",
@@ -36,7 +36,7 @@ function termsList(manifest: Manifest): HTMLElement {
       "What leaves.",
       `${reportsText(reports)} in every epoch, each of four bytes and sealed by itself. Your films never leave.`,
     ),
-    term("What one says.", `${oddsSentence(manifest)} ${ratioSentence(epsilon)}`),
+    term("What one says.", `${oddsSentence(odds)} ${ratioSentence(epsilon)}`),
     term("Among whom.", crowdSentence(leastClients)),
     together === null ? null : term("What they say together.", together),
     term(

@@ -1,9 +1,9 @@
 /** What everybody has taught the model together, and what everybody is promised. */
 import type { Manifest } from "sottovoce-client";
 import { h, say, show } from "../dom.js";
-import type { Curve, Point, State } from "../messages.js";
+import type { Curve, Explained, Point, State } from "../messages.js";
 import { amountText, oddsSentence, ratioSentence, togetherSentence } from "../odds.js";
-import { countdownText, mechanismSentence, sentencesOf } from "../sentences.js";
+import { countdownText, sentencesOf } from "../sentences.js";
 import { chart } from "./chart.js";
 import { crowdSentence } from "./terms.js";
 import { section, type View } from "./view.js";
@@ -97,7 +97,7 @@ function factsView(): View & { tick(now: number): void } {
     h("div", {}, closesName, h("dd", {}, closes)),
   );
   const element = h("div", { hidden: true }, list, mechanism);
-  let manifest: Manifest | null = null;
+  let manifest: Explained | null = null;
   return {
     element,
     update(state: State) {
@@ -106,7 +106,7 @@ function factsView(): View & { tick(now: number): void } {
       if (manifest === null) return;
       say(epoch, amountText(manifest.epoch));
       say(people, amountText(Math.round(manifest.previousReports / manifest.reports)));
-      say(mechanism, `Reports are made by ${mechanismSentence(manifest.mechanism)}`);
+      say(mechanism, `Reports are made by ${manifest.mechanism}: ${manifest.about}`);
     },
     tick(now) {
       if (manifest === null) return;
@@ -225,10 +225,10 @@ function table(points: readonly Point[], open: boolean): HTMLElement {
 }
 
 /** What holds for everybody, from the signed terms alone. */
-export function statementOf(manifest: Manifest): string {
-  const { epsilon, reports, leastClients } = manifest;
+export function statementOf(manifest: Explained): string {
+  const { epsilon, reports, leastClients, odds } = manifest;
   const parts = [
-    oddsSentence(manifest),
+    oddsSentence(odds),
     ratioSentence(epsilon),
     crowdSentence(leastClients),
     togetherSentence(epsilon, reports),

@@ -1,6 +1,7 @@
 /** One open client, and all that the page shows of it. */
 import {
   Client,
+  explain,
   type LeftDevice,
   type Manifest,
   type Status,
@@ -188,9 +189,10 @@ export class Session {
     const status = await this.#client.status();
     const standing = { ...standingOf(status), batch, synced: this.#synced, sentAt: this.#sentAt };
     const { spent, limit } = status;
-    const line = stateLine(standing);
+    const manifest = explained(status.manifest);
+    const said = { ...standingOf(status), manifest, spent, limit, line: stateLine(standing) };
     const shown = await this.#shown(status.manifest);
-    return { ...standingOf(status), spent, limit, ...shown, line, trouble: this.#trouble };
+    return { ...said, ...shown, trouble: this.#trouble };
   }
 
   async #shown(
@@ -227,6 +229,10 @@ export class Session {
     if (manifest.epoch === 1 || !noHistory) return shelf.all.slice(0, SUGGESTIONS);
     return (await this.#client.recommend(SUGGESTIONS)).map(({ id }) => shelf.film(id));
   }
+}
+
+function explained(manifest: Manifest | null) {
+  return manifest === null ? null : { ...manifest, ...explain(manifest) };
 }
 
 function standingOf({ manifest, terms, paused }: Status) {
