@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 from sottovoce.cli.server import app
 from sottovoce.errors import SettingsError
 from sottovoce.protocol import Catalogue, Chunk, Item, SignedManifest, seal_reports
-from sottovoce.server import InProcess, Keys, Server, ServerSettings, Store
+from sottovoce.server import InProcess, Keys, Server, ServerSettings, ServerStore
 
 RUNNER = CliRunner()
 
@@ -55,7 +55,7 @@ def test_init_makes_everything_that_run_needs(tmp_path: Path, catalogue: Path) -
         assert secret.stat().st_mode & 0o777 == 0o600
         assert settings.proxy_of(secret.read_text().strip()) == name
     assert settings.catalogue.read_bytes() == catalogue.read_bytes()
-    store = Store(settings.database)
+    store = ServerStore(settings.database)
     Server(store, keys, settings, opener=InProcess()).tick()
     store.close()
 
@@ -109,7 +109,7 @@ def test_epoch_shows_and_closes(tmp_path: Path, catalogue: Path) -> None:
     config, report = tmp_path / "s" / "server.toml", tmp_path / "epochs.json"
     assert "No epoch yet" in call("epoch", "--config", config)
     settings = ServerSettings.read(config)
-    store = Store(settings.database)
+    store = ServerStore(settings.database)
     Server(store, Keys.read(settings.keys), settings, opener=InProcess()).tick()
     store.close()
     assert "open" in call("epoch", "--config", config)

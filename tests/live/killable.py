@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sottovoce.client import Client
 from sottovoce.proxy import Proxy, ProxySettings, Upstream
-from sottovoce.server import InProcess, Server, ServerSettings
-from sottovoce.server import Store as ServerStore
+from sottovoce.server import InProcess, Server, ServerSettings, ServerStore
 from tests.client.test_crash import FOREVER, Life, MortalDatabase
 from tests.proxy.test_crash import FragileStore
 from tests.server.world import KEYS

@@ -17,8 +17,7 @@ import httpx
 import numpy as np
 
 from sottovoce.protocol import Batch, Catalogue, Item, SignedManifest, seal_reports
-from sottovoce.server import Keys
-from sottovoce.server import Store as ServerStore
+from sottovoce.server import Keys, ServerStore
 from tests.cli.test_proxy import run as call_proxy
 from tests.cli.test_server import call as call_server
 from tests.cli.test_server import free_port

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, event, inspect, make_url, text
 
 from sottovoce.errors import SettingsError, StoreError
 from sottovoce.mechanism import sum_signs
-from sottovoce.server import Store, build_app
+from sottovoce.server import ServerStore, build_app
 from sottovoce.server.store import Epoch, database_url
 from sottovoce.server.store.schema import MIGRATIONS, epochs
 from tests.server.world import World, ask, bearer, chunk_of, chunks_of, sealed
@@ -31,7 +31,7 @@ def add_column(connection: Connection) -> None:
     connection.execute(text("ALTER TABLE epochs ADD COLUMN remark TEXT"))
 
 
-def version(store: Store) -> int:
+def version(store: ServerStore) -> int:
     with store._engine.connect() as connection:
         return int(connection.execute(text("SELECT version FROM schema_version")).scalar_one())
 
@@ -63,7 +63,7 @@ def test_a_migration_that_fails_leaves_everything_as_it_was(url: str) -> None:
         add_column(connection)
         raise RuntimeError
 
-    store = Store(url)
+    store = ServerStore(url)
     store.migrate()
     with pytest.raises(RuntimeError):
         store.migrate([*MIGRATIONS, fail])
@@ -76,9 +76,9 @@ def test_a_migration_that_fails_leaves_everything_as_it_was(url: str) -> None:
 def test_workers_that_start_at_once_migrate_once(new_url: NewUrl) -> None:
     for _ in range(10):
         url = new_url()
-        stores = [Store(url) for _ in range(6)]
+        stores = [ServerStore(url) for _ in range(6)]
         with ThreadPoolExecutor(6) as threads:
-            list(threads.map(Store.migrate, stores))
+            list(threads.map(ServerStore.migrate, stores))
         assert version(stores[0]) == len(MIGRATIONS)
         for store in stores:
             store.close()
@@ -87,7 +87,7 @@ def test_workers_that_start_at_once_migrate_once(new_url: NewUrl) -> None:
 def test_a_database_of_version_1_is_still_read(tmp_path: Path) -> None:
     """The fixture is a dump of a database that version 1 wrote. It must open for ever."""
     path = tmp_path / "old.sqlite"
-    store = Store(f"sqlite:///{path}")
+    store = ServerStore(f"sqlite:///{path}")
     connection = store._engine.raw_connection()
     connection.driver_connection.executescript(VERSION_1.read_text())  # type: ignore[union-attr]
     connection.close()
@@ -103,7 +103,7 @@ def test_a_database_of_version_1_is_still_read(tmp_path: Path) -> None:
     store.close()
 
 
-def make_full(store: Store, pages: int) -> None:
+def make_full(store: ServerStore, pages: int) -> None:
     """As if the disk had room for no more pages than now."""
 
     def limit(connection: Any, _: object) -> None:
@@ -172,7 +172,7 @@ def test_a_read_only_database_counts_nothing(world: World) -> None:
     ],
 )
 def test_a_database_that_cannot_be_reached_is_a_store_error(url: str) -> None:
-    store = Store(url)
+    store = ServerStore(url)
     with pytest.raises(StoreError, match=r"cannot be (opened|reached)"):
         store.migrate()
     store.close()
@@ -181,7 +181,7 @@ def test_a_database_that_cannot_be_reached_is_a_store_error(url: str) -> None:
 def test_a_file_that_is_no_database_is_a_store_error(tmp_path: Path) -> None:
     path = tmp_path / "server.sqlite"
     path.write_bytes(b"not a database, " * 100)
-    store = Store(f"sqlite:///{path}")
+    store = ServerStore(f"sqlite:///{path}")
     with pytest.raises(StoreError, match="not a database"):
         store.migrate()
     store.close()

@@ -19,7 +19,7 @@ from sottovoce.server import (
     ProxyAccess,
     Server,
     ServerSettings,
-    Store,
+    ServerStore,
 )
 from sottovoce.training import Settings
 
@@ -64,7 +64,7 @@ class World:
     now: float = 1_000.0
 
     def __post_init__(self) -> None:
-        self.store = Store(self.settings.database)
+        self.store = ServerStore(self.settings.database)
         self.server = Server(
             self.store, self.keys, self.settings, clock=lambda: self.now, opener=self.opener
         )

@@ -66,7 +66,7 @@ class System:
             least_clients=LEAST,
         )
         settings = replace(settings, proxies={PROXY: settings.proxies[PROXY]})
-        self.store = servers.Store(settings.database)
+        self.store = servers.ServerStore(settings.database)
         opened.callback(self.store.close)
         self.server = Server(self.store, KEYS, settings, clock=time.time, opener=InProcess())
         self._beat_server = _by_hand(self.server)

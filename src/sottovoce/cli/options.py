@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from sottovoce.mechanism import MECHANISMS
+from sottovoce.training import presets
 
 
 def optional(text: str, default: str, *names: str, **limits: Any) -> Any:
@@ -27,6 +28,8 @@ Mechanisms = Annotated[
     optional(f"Mechanism to run: {', '.join(MECHANISMS)}. May be repeated.", "all", "--mechanism"),
 ]
 Threads = Annotated[int | None, optional("CPU threads.", "all", "--threads", min=1)]
+PRESETS = f"Training preset: {', '.join(presets())}."
+"""Help text of `--preset`."""
 JsonFile = Annotated[
     Path | None, typer.Option("--json", help="Also write the results to this JSON file.")
 ]

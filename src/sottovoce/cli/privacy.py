@@ -12,11 +12,12 @@ from rich.table import Table
 
 from sottovoce.cli import output
 from sottovoce.cli.derived import training_options
+from sottovoce.cli.options import PRESETS
 from sottovoce.experiments.figures import save_figure
 from sottovoce.mechanism import MECHANISMS, mechanism_named
 from sottovoce.privacy import Account, Crowd, Reporting, account, central_epsilon, local_epsilon
 from sottovoce.privacy.account import DELTA
-from sottovoce.training import DEFAULT, Settings, presets
+from sottovoce.training import DEFAULT, Settings
 from sottovoce.training.planning import Option, options
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class ViewOption(StrEnum):
 @training_options(only=["mechanism", "epsilon", "reports", "epochs"])
 def privacy(
     *,
-    preset: Annotated[str | None, typer.Option(help=f"{', '.join(presets())}.")] = None,
+    preset: Annotated[str | None, typer.Option(help=PRESETS)] = None,
     training: dict[str, Any],
     trainings: Annotated[int, typer.Option(help="Trainings in a lifetime.")] = 1,
     clients: Annotated[

@@ -15,15 +15,16 @@ from rich.console import Console
 from rich.table import Table
 
 from sottovoce.cli import output
-from sottovoce.cli.options import JsonFile, optional
+from sottovoce.cli.options import PRESETS, JsonFile, optional
 from sottovoce.errors import MissingExtraError, SettingsError
 from sottovoce.protocol import Catalogue, Item
 from sottovoce.protocol.catalogue import MAX_TEXT
-from sottovoce.server import InProcess, Keys, Pool, Server, ServerSettings, Store, build_app
+from sottovoce.server import InProcess, Keys, Pool, Server, ServerSettings, ServerStore, build_app
 from sottovoce.server.choice import read_catalogue
 from sottovoce.server.keys import write_secret
 from sottovoce.server.template import server_toml
 from sottovoce.service import run as serve
+from sottovoce.training import DEFAULT
 
 if TYPE_CHECKING:
     from typing import Any
@@ -54,9 +55,7 @@ def init(
     data: Annotated[
         str | None, typer.Option(help="Make the catalogue from this data set: a name or a path.")
     ] = None,
-    preset: Annotated[
-        str, typer.Option(help="Training preset: paper, coordinate, hadamard, loudest or strong.")
-    ] = "loudest",
+    preset: Annotated[str, typer.Option(help=PRESETS)] = DEFAULT,
     proxy: Annotated[
         list[str] | None, optional("Name of a proxy. May be repeated.", "proxy")
     ] = None,
@@ -106,7 +105,11 @@ def run(config: ConfigOption) -> None:
     Example: sottovoce server run --config my-server/server.toml
     """
     settings = ServerSettings.read(config)
-    keys, store, pool = Keys.read(settings.keys), Store(settings.database), Pool(settings.openers)
+    keys, store, pool = (
+        Keys.read(settings.keys),
+        ServerStore(settings.database),
+        Pool(settings.openers),
+    )
     try:
         server = Server(store, keys, settings, opener=pool)
         server.prepare()
@@ -131,7 +134,7 @@ def epoch(
       sottovoce server epoch --config my-server/server.toml --close --json epochs.json
     """  # noqa: D301 - typer reads \b
     settings = ServerSettings.read(config)
-    store = Store(settings.database)
+    store = ServerStore(settings.database)
     try:
         server = Server(store, Keys.read(settings.keys), settings, opener=InProcess())
         server.prepare()
@@ -175,7 +178,7 @@ def _add(undo: ExitStack, path: Path, content: bytes) -> None:
 
 def _begin(settings: ServerSettings, keys: Keys) -> None:
     """The database, which must not hold another training."""
-    store = Store(settings.database)
+    store = ServerStore(settings.database)
     try:
         Server(store, keys, settings, opener=InProcess()).prepare()
     finally:

@@ -25,6 +25,7 @@ from sottovoce.privacy import Crowd, account
 from sottovoce.protocol import Catalogue
 from sottovoce.server import Keys, ServerSettings
 from sottovoce.server.choice import read_catalogue
+from sottovoce.training import DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,7 +49,7 @@ class CatalogueSource:
 
     data: str
     min_interactions: int = 0
-    preset: str = "loudest"
+    preset: str = DEFAULT
 
 
 class StopSignal:

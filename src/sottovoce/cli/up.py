@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from sottovoce.cli import output
-from sottovoce.cli.options import optional
+from sottovoce.cli.options import PRESETS, optional
 from sottovoce.cli.system import (
     HOST,
     ONE_OPERATOR,
@@ -33,6 +33,7 @@ from sottovoce.experiments.live.system_folder import (
 )
 from sottovoce.proxy import ProxySettings
 from sottovoce.service import read_settings
+from sottovoce.training import DEFAULT
 
 EPOCH_SECONDS, TARGET_CLIENTS, LEAST_CLIENTS = 60, 0, 10
 SWARM = 100
@@ -59,9 +60,7 @@ def up(
     ] = None,
     preset: Annotated[
         str | None,
-        optional(
-            "First start only: training preset: paper, hadamard, loudest or strong.", "loudest"
-        ),
+        optional(f"First start only. {PRESETS}", DEFAULT),
     ] = None,
     port: Annotated[
         int | None, optional("Port of the proxy.", f"{PORT}", min=1, max=65_535)
@@ -103,7 +102,7 @@ def up(
     stop = StopSignal()
     given = StartOptions(port, server_port, epoch_seconds, target_clients, least_clients, epochs)
     if not is_made(folder):
-        source = CatalogueSource(data or SYNTHETIC, min_interactions or 0, preset or "loudest")
+        source = CatalogueSource(data or SYNTHETIC, min_interactions or 0, preset or DEFAULT)
         make_system(folder, source, lambda made: _configure(made, given))
     elif data is not None or preset is not None or min_interactions is not None:
         raise SettingsError(

@@ -10,7 +10,7 @@ from sottovoce.server.keys import Keys
 from sottovoce.server.opening import InProcess, Opener, Pool
 from sottovoce.server.server import Server
 from sottovoce.server.settings import ProxyAccess, ServerSettings
-from sottovoce.server.store import Store
+from sottovoce.server.store import ServerStore
 
 __all__ = [
     "InProcess",
@@ -20,6 +20,6 @@ __all__ = [
     "ProxyAccess",
     "Server",
     "ServerSettings",
-    "Store",
+    "ServerStore",
     "build_app",
 ]

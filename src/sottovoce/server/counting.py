@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sottovoce.protocol import Chunk, Opened
-    from sottovoce.server.store import Store, Transaction
+    from sottovoce.server.store import ServerStore, Transaction
 
 
 class Seen:
@@ -53,7 +53,7 @@ class Seen:
 class Counter:
     """Adds opened chunks to the sums of an epoch. One for each worker."""
 
-    def __init__(self, store: Store):
+    def __init__(self, store: ServerStore):
         self._store = store
         self._lock = threading.Lock()
         self._epoch = 0

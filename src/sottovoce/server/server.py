@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sottovoce.server.keys import Keys
     from sottovoce.server.opening import Opener
     from sottovoce.server.settings import ServerSettings
-    from sottovoce.server.store import Epoch, State, Store, Transaction
+    from sottovoce.server.store import Epoch, ServerStore, State, Transaction
 
 
 class Server:
@@ -30,7 +30,7 @@ class Server:
 
     def __init__(
         self,
-        store: Store,
+        store: ServerStore,
         keys: Keys,
         settings: ServerSettings,
         *,

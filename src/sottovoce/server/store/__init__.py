@@ -1,6 +1,6 @@
 """Where a server keeps its epochs, sums and files: SQLite or PostgreSQL, one schema."""
 
-from sottovoce.server.store.store import Store
+from sottovoce.server.store.store import ServerStore
 from sottovoce.server.store.transaction import (
     APPLIED,
     CLOSED,
@@ -18,8 +18,8 @@ __all__ = [
     "OPEN",
     "Chosen",
     "Epoch",
+    "ServerStore",
     "State",
-    "Store",
     "Transaction",
     "database_url",
 ]

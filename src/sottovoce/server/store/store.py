@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sottovoce.server.store.schema import Migration
 
 
-class Store:
+class ServerStore:
     """One database. Safe to use from many threads; any number of stores may share a database."""
 
     def __init__(self, url: str):

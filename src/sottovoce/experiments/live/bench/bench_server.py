@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sottovoce.protocol import Catalogue, Chunk, Item, SignedManifest, seal_reports
-from sottovoce.server import InProcess, Keys, ProxyAccess, Server, ServerSettings, Store
+from sottovoce.server import InProcess, Keys, ProxyAccess, Server, ServerSettings, ServerStore
 from sottovoce.training import DEFAULT, Settings
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class BenchServer:
             least_clients=1,
         )
         keys = Keys.generate()
-        store = Store(settings.database)
+        store = ServerStore(settings.database)
         server = Server(store, keys, settings, opener=InProcess())
         server.tick()
         signed = server.signed_manifest()
@@ -83,7 +83,7 @@ class BenchServer:
         folder.mkdir(parents=True)
         shutil.copy(self.folder / "server.sqlite", folder)
         settings = replace(self.settings, database=_url(folder))
-        store = Store(settings.database)
+        store = ServerStore(settings.database)
         try:
             server = Server(store, self.keys, settings, opener=opener)
             server.prepare()
