@@ -23,17 +23,16 @@ if TYPE_CHECKING:
 
 MechanismOption = StrEnum("MechanismOption", {name: name for name in MECHANISMS})  # type: ignore[misc]
 """What `--mechanism` takes."""
-PRESET = "the preset's"
-"""What an option is when it is not given."""
 
 
 def training_options(
-    only: Iterable[str] = (), without: Iterable[str] = (), default: str = PRESET
+    only: Iterable[str] = (), without: Iterable[str] = ()
 ) -> Callable[[Command], Command]:
     """Give a command the settings of a training; it gets those given, by name, as `training`."""
     known = all_settings()
     names = [name for name in only or known if name not in without]
-    return _options({name: _option(known[name], default) for name in names}, into="training")
+    options = {name: _option(known[name], str(known[name].default).lower()) for name in names}
+    return _options(options, into="training")
 
 
 def engine_choice(command: Command) -> Command:

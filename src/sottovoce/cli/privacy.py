@@ -60,6 +60,8 @@ def privacy(
 ) -> None:
     """Say what a way of reporting costs, locally and after the shuffle, in numbers and in words.
 
+    The defaults shown are those of `loudest`; `--preset` and `--mechanism` bring their own.
+
     \b
     Examples:
       sottovoce privacy --preset paper --clients 50000

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from sottovoce.cli import output
 from sottovoce.cli.derived import engine_choice, training_options
+from sottovoce.cli.options import DataSource, JsonFile, optional
 from sottovoce.data import Interactions, load, parse_columns
 from sottovoce.data.synthetic import SYNTHETIC
 from sottovoce.evaluation import CUTOFFS, Interval
@@ -35,40 +36,51 @@ class SplitOption(StrEnum):
 @engine_choice
 def simulate(
     *,
-    data: Annotated[
-        str, typer.Option(help="A name from `sottovoce data list`, or a path.")
-    ] = SYNTHETIC,
+    data: DataSource = SYNTHETIC,
     training: dict[str, Any],
     split: Annotated[
-        SplitOption, typer.Option(help="Which item is left out.")
+        SplitOption, typer.Option(help="Item of each person that is left out for testing.")
     ] = SplitOption.random,
     negatives: Annotated[
-        int, typer.Option(min=0, help="Untouched items to rank against; 0: the whole catalogue.")
+        int,
+        typer.Option(min=0, help="Untouched items to rank it against; 0: the whole catalogue."),
     ] = 99,
     min_interactions: Annotated[
         int | None,
-        typer.Option(min=0, help="Of users and items; 60, but 0 for synthetic people."),
+        optional(
+            "Leave out users and items with fewer interactions.",
+            f"{DEFAULT_MINIMUM}; 0 for synthetic people",
+            min=0,
+        ),
     ] = None,
-    users: Annotated[int | None, typer.Option(help="A random subset of so many users.")] = None,
-    items: Annotated[int | None, typer.Option(help="A random subset of so many items.")] = None,
+    users: Annotated[int | None, optional("Users to draw at random.", "all")] = None,
+    items: Annotated[int | None, optional("Items to draw at random.", "all")] = None,
     columns: Annotated[
-        str | None, typer.Option(help="Column names, e.g. user=who,item=what.")
+        str | None, optional("Names of the columns, e.g. user=who,item=what.", "the usual names")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Fixes split, negatives and reports.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of the split, the negatives and all reports.")
+    ] = 0,
     seeds: Annotated[
-        int, typer.Option(min=1, help="So many runs, from --seed on: a mean and a 95% interval.")
+        int, typer.Option(min=1, help="Runs, from --seed on, for a mean and a 95% interval.")
     ] = 1,
     engine: dict[str, Any],
     evaluate_every: Annotated[
-        int, typer.Option(min=0, help="Epochs between evaluations; 0: only the last.")
+        int, typer.Option(min=0, help="Epochs between evaluations; 0: evaluate only the last.")
     ] = 1,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="A folder: written every epoch, continued if it is there.")
+        Path | None,
+        typer.Option(help="Folder to write every epoch to; a run found there is continued."),
     ] = None,
-    json: Annotated[Path | None, typer.Option(help="Write everything to this file.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Write a learning curve (PNG, SVG).")] = None,
+    json: JsonFile = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Also draw a learning curve to this PNG or SVG file.")
+    ] = None,
 ) -> None:
-    """Train on a data set as its people's devices would, and say how good it got and at what cost.
+    """Train on a data set as its people's devices would; print quality (HR@10) and privacy cost.
+
+    HR@10 is the share of people whose left-out item is among the ten best of those it is ranked
+    against. The defaults shown are those of `loudest`; `--mechanism coordinate` has the paper's.
 
     \b
     Examples:

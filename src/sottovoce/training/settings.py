@@ -29,14 +29,14 @@ class Settings:
     mechanism: str = setting("loudest", "how devices report")
     epsilon: float = setting(2.5, "budget of one report", above=0, most=MAX_EPSILON)
     reports: int = setting(
-        100, "k: reports of one device in one epoch; an epoch costs k * epsilon", least=1
+        100, "reports of one device in one epoch (k); an epoch costs k * epsilon", least=1
     )
-    epochs: int = setting(20, "T: epochs with reports; then the model is finished", least=1)
-    factors: int = setting(5, "F: numbers for each item", least=1)
+    epochs: int = setting(20, "epochs with reports (T); then the model is finished", least=1)
+    factors: int = setting(5, "numbers for each item (F)", least=1)
     alpha: float = setting(
         1.0, "confidence in a touched item is 1 + alpha, in any other 1", least=0
     )
-    regularization: float = setting(1e-6, "lambda", least=0)
+    regularization: float = setting(1e-6, "ridge on user vectors and items (lambda)", least=0)
     learning_rate: float = setting(100.0, "step on the estimated gradient", above=0)
     steps: int = setting(1, "steps an epoch, all over the same reports", least=1)
     rate_grows_with_reports: bool = setting(
