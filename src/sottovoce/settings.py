@@ -25,14 +25,10 @@ class Stated:
     help: str
     """One line for the command line and for a settings file."""
     least: float | None = None
-    """No smaller value works."""
     above: float | None = None
-    """Only larger values work."""
     most: float | None = None
-    """No larger value works."""
 
     def allows(self, value: float) -> bool:
-        """Whether the value lies within the bounds."""
         return (
             (self.least is None or value >= self.least)
             and (self.above is None or value > self.above)
@@ -59,8 +55,6 @@ def setting(
 
 @dataclass(frozen=True)
 class Setting:
-    """One stated field of a settings class."""
-
     name: str
     kind: type
     """bool, int, float or str."""
@@ -71,7 +65,6 @@ class Setting:
 
     @property
     def help(self) -> str:
-        """One line."""
         return self.stated.help
 
     def checked(self, value: Any) -> Any:

@@ -62,11 +62,9 @@ class MatrixFactorization:
         return cls(device_vectors(V, train, alpha=alpha, regularization=regularization), V)
 
     def scores(self, users: NDArray[np.int64]) -> Float32:
-        """`x . v`."""
         return np.asarray(self.X[users] @ self.V.T)
 
     def factors(self) -> tuple[Float32, Float32]:
-        """X and V."""
         return self.X, self.V
 
 

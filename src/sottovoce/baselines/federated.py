@@ -71,11 +71,9 @@ class Federated:
         return cls(X, V)
 
     def scores(self, users: NDArray[np.int64]) -> Float32:
-        """`x . v`."""
         return np.asarray(self.X[users] @ self.V.T)
 
     def factors(self) -> tuple[Float32, Float32]:
-        """X and V."""
         return self.X, self.V
 
 

@@ -102,7 +102,6 @@ def audit(
 
 
 def show(result: AuditResult) -> None:
-    """The verdicts, then the attack."""
     output.results.print(_verdicts(result))
     if result.attacks:
         output.results.print(_attacks(result.attacks))

@@ -108,7 +108,6 @@ app.command("live")(live)
 
 
 def show(result: BenchResult, console: Console) -> None:
-    """The result as tables."""
     data, plan = result.data, result.plan
     console.print(
         f"{escape(data['name'])}: {data['users']:,} users x {data['items']:,} items, "

@@ -75,7 +75,6 @@ def live(
 
 
 def show(result: LiveBenchResult, console: Console) -> None:
-    """The result as tables."""
     plan, intake, counting = result.plan, result.intake, result.counting
     console.print(
         f"{result.cores} cores, {plan.repeats} rounds: median (least..most). Chunks of "

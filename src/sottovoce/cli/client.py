@@ -244,7 +244,6 @@ def _as_json(each: Recommendation) -> dict[str, Any]:
 
 
 def _lines(found: Status) -> list[tuple[str, str]]:
-    """The status as people read it."""
     terms, batches = found.terms, found.batches
     budget = found.problem or f"epsilon {found.spent} of {found.limit}"
     agreed = "those of the first manifest will be pinned"

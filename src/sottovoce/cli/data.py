@@ -135,7 +135,6 @@ def _with_progress(wanted: DataSet, cache: Path | None, mirror: str, messages: C
 
 
 def _lines(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """The summary as people read it."""
     for key, value in summary.items():
         label = key.replace("_", " ")
         if isinstance(value, dict):

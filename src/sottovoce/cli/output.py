@@ -73,7 +73,6 @@ def spread(found: Spread) -> str:
 
 
 def megabytes(count: int | None) -> str:
-    """A number of bytes, in a table."""
     return "unknown" if count is None else f"{count / 1e6:,.0f} MB"
 
 

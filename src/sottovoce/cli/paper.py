@@ -95,7 +95,6 @@ class WorkBar:
         self._progress.stop()
 
     def begin(self, cell: Cell) -> None:
-        """Show which cell is being computed."""
         self._progress.update(self._task, description=escape(str(cell)))
 
     def advance(self, work: float) -> None:

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 
 class ViewOption(StrEnum):
-    """What `--view` takes."""
-
     local = "local"
     central = "central"
 
@@ -156,7 +154,6 @@ def _print_plan(found: list[Option]) -> None:
 
 
 def _draw_epochs(axes: Axes, found: Account) -> None:
-    """How the budget adds up."""
     event = found.event
     epochs = sorted({1 + round(i * (event.epochs - 1) / 12) for i in range(13)})
     spans = [Reporting(event.epsilon, event.reports, t, event.loud_fraction) for t in epochs]

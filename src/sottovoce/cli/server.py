@@ -194,7 +194,6 @@ def _catalogue_of(source: str) -> Catalogue:
 
 
 def items_of(data: Interactions) -> list[Item]:
-    """A data set's items as a catalogue has them."""
     return [Item(number, title[:MAX_TEXT], tags) for number, title, tags in data.described()]
 
 

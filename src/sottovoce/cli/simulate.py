@@ -25,8 +25,6 @@ DEFAULT_MINIMUM = 60
 
 
 class SplitOption(StrEnum):
-    """What `--split` takes."""
-
     random = "random"
     latest = "latest"
 

@@ -168,12 +168,10 @@ class SwarmBars:
         self._reports = 0
 
     def begin(self, what: str, total: int, reports_each: int = 0) -> None:
-        """Show a new bar."""
         self._reports = reports_each
         self._task = self._progress.add_task(what, total=total, rate="")
 
     def step(self, steps: int = 1) -> None:
-        """Move the bar."""
         assert self._task is not None, "a bar is begun before it moves"
         self._progress.advance(self._task, steps)
         task = next(task for task in self._progress.tasks if task.id == self._task)
@@ -248,7 +246,6 @@ def _table(result: SwarmResult) -> Table:
 
 
 def _not_sent(each: Round) -> str:
-    """The outcomes of clients that did not send."""
     others = [f"{number:,} {what}" for what, number in each.outcomes.items() if what != "sent"]
     return ", ".join(others)
 

@@ -25,8 +25,6 @@ _SEE_README = _RESEARCH + "Whether it may be passed on: see the README in the ar
 
 @dataclass(frozen=True)
 class DataSet:
-    """One entry of the catalogue."""
-
     name: str
     about: str
     licence: str

@@ -82,7 +82,6 @@ class Interactions:
         ]
 
     def summary(self) -> dict[str, Any]:
-        """The data set in numbers, ready for JSON."""
         histories = self.histories
         cells = histories.n_users * histories.n_items
         loaded = self.loaded

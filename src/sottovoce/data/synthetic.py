@@ -184,7 +184,6 @@ def _drawn(rng: np.random.Generator, n_tastes: int, n_items: int) -> _Block:
 
 
 def _watched(tastes: _Tastes, seed: int, number: int) -> Pairs:
-    """What one block of people watch."""
     rng = stream(seed, "synth", number)
     n_items = len(tastes.popularity)
     block = _drawn(rng, len(tastes.favour), n_items)

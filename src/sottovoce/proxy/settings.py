@@ -69,8 +69,6 @@ class Page:
 
 @dataclass(frozen=True)
 class ProxySettings:
-    """Everything that an operator decides."""
-
     folder: Path
     """Where the database lies; private to the proxy's user."""
     server: str

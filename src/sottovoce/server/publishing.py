@@ -75,7 +75,6 @@ class Publisher:
         self._publish(transaction, last.epoch + 1, last.model, last.epochs_done, behind, now)
 
     def wants_more(self, epochs_done: int) -> bool:
-        """Whether reports are asked for."""
         return epochs_done < self.training.epochs
 
     def manifest_of(self, epoch: Epoch) -> Manifest:

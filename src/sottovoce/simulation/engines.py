@@ -24,8 +24,6 @@ ENGINES = {"cpu": "sottovoce.simulation.cpu", "reference": "sottovoce.simulation
 
 
 class EnginePackage(Protocol):
-    """What an engine's package has."""
-
     Options: type[Any]
     """Its own options: a frozen dataclass with stated fields."""
 

@@ -56,8 +56,6 @@ class SimulationPlan:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A finished training."""
-
     plan: SimulationPlan
     epochs: list[dict[str, Any]]
     """`epoch`, `seconds` and, where evaluated, the metrics."""

@@ -106,7 +106,6 @@ class Settings:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Settings:
-        """What `as_dict` gave, whole."""
         missing = set(stated(cls)) - set(content)
         if missing:
             raise SettingsError(f"missing settings: {', '.join(sorted(missing))}")
@@ -118,7 +117,6 @@ class Settings:
         return self.learning_rate * (self.reports if self.rate_grows_with_reports else 1)
 
     def build(self, n_items: int) -> Mechanism:
-        """The mechanism, for a catalogue of this size."""
         shape = Shape(n_items, self.factors, self.alpha)
         return mechanism_named(self.mechanism).build(shape, self.epsilon, self.seed, self.own)
 

@@ -30,8 +30,6 @@ ERRORS = 6
 
 @dataclass(frozen=True)
 class AuditPlan:
-    """What to audit."""
-
     mechanisms: tuple[str, ...] = tuple(MECHANISMS)
     epsilon: float = 2.5
     samples: int = 200_000
@@ -54,7 +52,6 @@ class AuditPlan:
         self.settings()
 
     def settings(self) -> list[Settings]:
-        """One training for each mechanism."""
         return [
             Settings.preset(
                 mechanism,
@@ -77,11 +74,9 @@ class AuditResult:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing was found."""
         return all(check.passed for check in self.checks)
 
     def as_dict(self) -> dict[str, Any]:
-        """The content for a JSON file."""
         return {
             "passed": self.passed,
             "false_alarm_rate": ALPHA,

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BenchPlan:
-    """What to time."""
-
     mechanisms: tuple[str, ...] = tuple(MECHANISMS)
     factors: int = 5
     epsilon: float = 2.5
@@ -73,8 +71,6 @@ class BenchPlan:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One mechanism against the others."""
-
     mechanism: str
     seconds: list[float]
     """Of an epoch, round by round."""
@@ -104,8 +100,6 @@ class PeakMemory:
 
 @dataclass(frozen=True)
 class BenchResult:
-    """Everything that was measured."""
-
     data: dict[str, Any]
     plan: BenchPlan
     threads: int
@@ -117,7 +111,6 @@ class BenchResult:
     memory: PeakMemory
 
     def as_dict(self) -> dict[str, Any]:
-        """The content for a JSON file."""
         content = asdict(self)
         content["plan"]["mechanisms"] = list(self.plan.mechanisms)
         return content

@@ -51,12 +51,10 @@ class Row:
 
 
 def cells(scale: Scale) -> list[Cell]:
-    """Every method, every split."""
     return scale.all_of(row.family for row in _rows(scale))
 
 
 def tables(scale: Scale, store: CellStore) -> list[Table]:
-    """A row for each method."""
     reader = Reader(store, scale)
     rows, records = [], []
     for row in _rows(scale):

@@ -37,7 +37,6 @@ def cells(scale: Scale) -> list[Cell]:
 
 
 def tables(scale: Scale, store: CellStore) -> list[Table]:
-    """A row for each subset."""
     reader = Reader(store, scale)
     rows, records, won = [], [], []
     for size in _sizes(scale):
@@ -62,7 +61,6 @@ def tables(scale: Scale, store: CellStore) -> list[Table]:
 
 
 def draw(scale: Scale, store: CellStore, figure: Figure) -> None:
-    """Bars for each subset."""
     reader, sizes = Reader(store, scale), _sizes(scale)
     series = {}
     for name in (*TRAINED, "mf", "popularity"):

@@ -40,7 +40,6 @@ def lines(
 
 
 def level(axes: Any, interval: Interval | None, label: str) -> None:
-    """A horizontal line."""
     if interval is not None:
         colour = COLOURS["mf" if label == "MF-NP" else "popularity"]
         axes.axhline(interval.mean, linestyle="--", linewidth=1, color=colour, label=label)

@@ -40,7 +40,6 @@ def cells(scale: Scale) -> list[Cell]:
 
 
 def tables(scale: Scale, store: CellStore) -> list[Table]:
-    """A row for each crowd, epsilon and k."""
     reader = Reader(store, scale)
     rows, records, won = [], [], []
     for size, epsilon, k in _grid(scale):

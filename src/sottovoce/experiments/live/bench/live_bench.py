@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LiveBenchPlan:
-    """How much to measure."""
-
     repeats: int = 5
     """Rounds."""
     processes: int = 0
@@ -47,8 +45,6 @@ class LiveBenchPlan:
 
 @dataclass(frozen=True)
 class LiveBenchResult:
-    """Everything that was measured, in one run."""
-
     plan: LiveBenchPlan
     cores: int
     opening: list[OpeningRate]
@@ -56,7 +52,6 @@ class LiveBenchResult:
     counting: Counting
 
     def as_dict(self) -> dict[str, Any]:
-        """The content for a JSON file."""
         return asdict(self)
 
 
