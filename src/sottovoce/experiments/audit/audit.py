@@ -12,6 +12,7 @@ from sottovoce.experiments.audit.entropy import entropy_facts
 from sottovoce.experiments.audit.evidence import ALPHA, Check, judge
 from sottovoce.experiments.audit.sampling import gather
 from sottovoce.mechanism import MECHANISMS
+from sottovoce.settings import check, setting
 from sottovoce.training import Settings
 
 if TYPE_CHECKING:
@@ -32,8 +33,9 @@ ERRORS = 6
 class AuditPlan:
     mechanisms: tuple[str, ...] = tuple(MECHANISMS)
     epsilon: float = 2.5
-    samples: int = 200_000
-    """Reports of each of two people, in each scene."""
+    samples: int = setting(
+        200_000, "reports of each of two people, in each scene", least=FEWEST_SAMPLES
+    )
     reports: int | None = None
     """k of the attacked training; None here and below: the preset's."""
     epochs: int | None = None
@@ -42,8 +44,7 @@ class AuditPlan:
     """None: no attack."""
 
     def __post_init__(self) -> None:
-        if self.samples < FEWEST_SAMPLES:
-            raise SettingsError(f"samples must be at least {FEWEST_SAMPLES}, got {self.samples}")
+        check(self)
         if not self.mechanisms or set(self.mechanisms) - set(MECHANISMS):
             known, got = ", ".join(MECHANISMS), ", ".join(self.mechanisms)
             raise SettingsError(f"mechanisms are {known}; got {got!r}")
