@@ -29,15 +29,13 @@ import numpy as np
 
 from sottovoce.data import formats
 from sottovoce.data.catalogue import entry
-from sottovoce.data.interactions import Interactions
+from sottovoce.data.interactions import Interactions, row_sums
 from sottovoce.data.packing import Pairs, pack
 from sottovoce.data.streams import stream
 from sottovoce.errors import SettingsError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from sottovoce.model.histories import Histories
 
 SYNTHETIC = "synthetic"
 _POOL = 40
@@ -147,7 +145,7 @@ def _pool_counts(real: Interactions) -> NDArray[np.float64]:
     lengths = np.diff(histories.indptr)
     counts = np.zeros((len(traits), histories.n_items))
     for taste, has_trait in enumerate(traits):
-        share = _per_user(histories, has_trait) / lengths
+        share = row_sums(histories, has_trait[histories.indices]) / lengths
         pool = np.argsort(-share, kind="stable")[:_POOL]
         counts[taste] = histories.take(pool).popularity()
     return counts
@@ -164,11 +162,6 @@ def _traits(real: Interactions) -> NDArray[np.bool_]:
     era = np.searchsorted(_ERAS, years, side="right")
     rows += [(era == number).tolist() for number in range(1, len(_ERAS))]
     return np.array(rows)
-
-
-def _per_user(histories: Histories, items: NDArray[np.bool_]) -> NDArray[np.int64]:
-    total = np.concatenate([[0], np.cumsum(items[histories.indices])])
-    return np.diff(total[histories.indptr])
 
 
 def _drawn(rng: np.random.Generator, n_tastes: int, n_items: int) -> _Block:

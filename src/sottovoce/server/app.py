@@ -55,7 +55,6 @@ class Api:
         return await self._file(request, self._server.catalogue)
 
     async def waiting(self, request: Request) -> Response:
-        """How many batches a proxy holds."""
         proxy, epoch = self._proxy(request), epoch_of(request)
         given = await _json(request, {"batches"})
         batches = strict.whole(given["batches"], least=0, most=strict.MOST, what="batches")

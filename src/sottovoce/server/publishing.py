@@ -53,7 +53,6 @@ class Publisher:
         return publisher
 
     def begin(self, transaction: Transaction, now: float) -> None:
-        """The first epoch."""
         V = first_items(self.training, len(self.catalogue.items))
         transaction.add_file(self.catalogue.hash, "catalogue", self.catalogue.raw)
         model = self._keep_model(transaction, encode_items(V))

@@ -34,7 +34,6 @@ class EnginePackage(Protocol):
 
 
 def engine_package(name: str) -> EnginePackage:
-    """The engine of that name, or a `SettingsError`."""
     if name not in ENGINES:
         raise SettingsError(f"no engine {name!r:.80}; there are {', '.join(ENGINES)}")
     return cast("EnginePackage", import_module(ENGINES[name]))

@@ -79,7 +79,6 @@ def find(source: Source, filename: str) -> str | None:
 
 
 def label(source: Source, name: str) -> str:
-    """How messages call a file."""
     return str(source.path / name)
 
 

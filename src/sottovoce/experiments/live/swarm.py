@@ -180,8 +180,6 @@ def run_swarm(data: Interactions, plan: SwarmPlan, watch: SwarmProgress) -> Swar
 
 
 class _Swarm:
-    """The clients of one run, and what they came to."""
-
     def __init__(
         self,
         plan: SwarmPlan,

@@ -30,7 +30,6 @@ TITLE = "Table 4: users and items"
 
 
 def cells(scale: Scale) -> list[Cell]:
-    """Trainings, the ceiling and popularity of each subset."""
     return scale.all_of(
         family for size in _sizes(scale) for family in _families(scale, size).values()
     )

@@ -154,7 +154,6 @@ class Contest:
 
 
 def contests(reader: Reader, families: Mapping[Trained, Family], where: str) -> list[Contest]:
-    """Each of ours against each of theirs."""
     return [
         Contest(ours, theirs, where, reader.gain(families[ours], families[theirs]))
         for theirs, ours in product(THEIRS, OURS)
