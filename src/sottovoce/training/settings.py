@@ -128,7 +128,7 @@ class Settings:
 def all_settings() -> dict[str, Setting]:
     """Every setting of a training by name: those that all have, then those of single mechanisms."""
     own = {
-        name: replace(each, stated=replace(each.stated, help=f"{kind.name} only: {each.help}"))
+        name: replace(each, help=f"{kind.name} only: {each.help}")
         for kind in MECHANISMS.values()
         for name, each in kind.settings().items()
     }
@@ -138,8 +138,7 @@ def all_settings() -> dict[str, Setting]:
 def _mechanism() -> Setting:
     """With the names that there are."""
     each = stated(Settings)["mechanism"]
-    named = f"{each.help}: {', '.join(MECHANISMS)}"
-    return replace(each, stated=replace(each.stated, help=named))
+    return replace(each, help=f"{each.help}: {', '.join(MECHANISMS)}")
 
 
 def _whose(name: str) -> str:
