@@ -18,33 +18,6 @@ if TYPE_CHECKING:
 _KEY = "setting"
 
 
-@dataclass(frozen=True)
-class Stated:
-    """What is said about one field."""
-
-    help: str
-    """One line for the command line and for a settings file."""
-    least: float | None = None
-    """No smaller value works."""
-    above: float | None = None
-    """Only larger values work."""
-    most: float | None = None
-    """No larger value works."""
-
-    def allows(self, value: float) -> bool:
-        """Whether the value lies within the bounds."""
-        return (
-            (self.least is None or value >= self.least)
-            and (self.above is None or value > self.above)
-            and (self.most is None or value <= self.most)
-        )
-
-    def bounds(self) -> str:
-        """In words, to complete "must be a number"."""
-        stated = (("of at least", self.least), ("above", self.above), ("of at most", self.most))
-        return " and ".join(f"{word} {bound:g}" for word, bound in stated if bound is not None)
-
-
 def setting(
     default: Any,
     help: str,  # noqa: A002 - the word that command lines have for it
@@ -54,12 +27,13 @@ def setting(
     most: float | None = None,
 ) -> Any:
     """A field of a settings class, whose annotation says what kind of value it takes."""
-    return field(default=default, metadata={_KEY: Stated(help, least, above, most)})
+    about = {"help": help, "least": least, "above": above, "most": most}
+    return field(default=default, metadata={_KEY: about})
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One stated field of a settings class."""
+    """What is said about one field of a settings class."""
 
     name: str
     kind: type
@@ -67,12 +41,11 @@ class Setting:
     optional: bool
     """Whether None is a value too."""
     default: Any
-    stated: Stated
-
-    @property
-    def help(self) -> str:
-        """One line."""
-        return self.stated.help
+    help: str
+    """One line for the command line and for a settings file."""
+    least: float | None = None
+    above: float | None = None
+    most: float | None = None
 
     def checked(self, value: Any) -> Any:
         """The value in its kind, or a `SettingsError` that names the setting.
@@ -90,14 +63,25 @@ class Setting:
     def _number(self, value: Any) -> Any:
         allowed = (int,) if self.kind is int else (int, float)
         try:
-            fine = type(value) in allowed and isfinite(value) and self.stated.allows(value)
+            fine = type(value) in allowed and isfinite(value) and self._is_within(value)
         except OverflowError:  # a whole number beyond any float
             fine = False
-        return self.kind(value) if fine else self._refuse(value)
+        if not fine:
+            wanted = f"{_KINDS[self.kind]} {self._bounds()}".rstrip()
+            raise SettingsError(f"{self.name} must be {wanted}, got {value!r:.80}")
+        return self.kind(value)
 
-    def _refuse(self, value: Any) -> Any:
-        wanted = f"{_KINDS[self.kind]} {self.stated.bounds()}".rstrip()
-        raise SettingsError(f"{self.name} must be {wanted}, got {value!r:.80}")
+    def _is_within(self, value: float) -> bool:
+        return (
+            (self.least is None or value >= self.least)
+            and (self.above is None or value > self.above)
+            and (self.most is None or value <= self.most)
+        )
+
+    def _bounds(self) -> str:
+        """In words, to complete "must be a number"."""
+        stated = (("of at least", self.least), ("above", self.above), ("of at most", self.most))
+        return " and ".join(f"{word} {bound:g}" for word, bound in stated if bound is not None)
 
 
 _KINDS: dict[type, str] = {
@@ -117,7 +101,8 @@ def stated(kind: type[DataclassInstance]) -> dict[str, Setting]:
 def _setting(each: Field[Any]) -> Setting:
     """Annotations are texts here: all our modules postpone their evaluation."""
     kind, _, none = str(each.type).partition(" | ")
-    return Setting(each.name, _BY_NAME[kind], none == "None", each.default, each.metadata[_KEY])
+    about = each.metadata[_KEY]
+    return Setting(each.name, _BY_NAME[kind], none == "None", each.default, **about)
 
 
 def check(settings: DataclassInstance) -> None:

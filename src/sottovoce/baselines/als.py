@@ -5,35 +5,27 @@ implicit is asked for here and nowhere else; `sottovoce bench` times the same cl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sottovoce.baselines.devices import device_vectors
+from sottovoce.baselines.ranking import Factorization
 from sottovoce.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from numpy.typing import NDArray
-
     from sottovoce.model import Histories
 
-    Float32 = NDArray[np.float32]
 
-
-@dataclass(frozen=True, eq=False)
-class MatrixFactorization:
+class MatrixFactorization(Factorization):
     """The paper's upper bound: V from everybody's data in one place.
 
     V is implicit's. User vectors are solved as a device of ours would solve them, from the training
     history and V in closed form: they are the best ones for this V, so what is compared with a
     federated model is its V alone.
     """
-
-    X: Float32
-    V: Float32
 
     @classmethod
     def fit(
@@ -60,14 +52,6 @@ class MatrixFactorization:
             model.fit(train.to_csr(), show_progress=False)
         V = np.ascontiguousarray(model.item_factors, dtype=np.float32)
         return cls(device_vectors(V, train, alpha=alpha, regularization=regularization), V)
-
-    def scores(self, users: NDArray[np.int64]) -> Float32:
-        """`x . v`."""
-        return np.asarray(self.X[users] @ self.V.T)
-
-    def factors(self) -> tuple[Float32, Float32]:
-        """X and V."""
-        return self.X, self.V
 
 
 def implicit_alpha(alpha: float) -> float:

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sottovoce.baselines.devices import blocks_of, device_vectors
+from sottovoce.baselines.ranking import Factorization
 from sottovoce.errors import SettingsError
 from sottovoce.model import gram, initial_items, outer_table, update
 
@@ -46,12 +47,8 @@ if TYPE_CHECKING:
     Float64 = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
-class Federated:
+class Federated(Factorization):
     """V after `epochs` exact epochs, and everybody's vector for it."""
-
-    X: Float32
-    V: Float32
 
     @classmethod
     def fit(cls, train: Histories, settings: Settings, *, threads: int | None = None) -> Federated:
@@ -69,14 +66,6 @@ class Federated:
                 V = _epoch(V, crowd, settings, pool)
         X = device_vectors(V, train, alpha=settings.alpha, regularization=settings.regularization)
         return cls(X, V)
-
-    def scores(self, users: NDArray[np.int64]) -> Float32:
-        """`x . v`."""
-        return np.asarray(self.X[users] @ self.V.T)
-
-    def factors(self) -> tuple[Float32, Float32]:
-        """X and V."""
-        return self.X, self.V
 
 
 @dataclass(frozen=True, eq=False)

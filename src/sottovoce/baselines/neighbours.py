@@ -105,7 +105,6 @@ class DPLCF:
         return cls(similarity, train, threads)
 
     def scores(self, users: NDArray[np.int64]) -> Float32:
-        """Of every item, as `scores_of`."""
         everything = np.arange(self.histories.n_items, dtype=np.int32)
         return self.scores_of(users, np.tile(everything, (len(users), 1)))
 

@@ -63,7 +63,6 @@ class RowReports:
 
     @property
     def rows(self) -> int:
-        """M, rounded up to a power of two."""
         return walsh.next_power_of_two(self.n_items)
 
     @cached_property
@@ -133,7 +132,6 @@ class PrivatePopularity:
         return cls(shares, train.n_users)
 
     def scores(self, users: NDArray[np.int64]) -> Float32:
-        """The same for everybody."""
         return np.broadcast_to(self.shares.astype(np.float32), (len(users), len(self.shares)))
 
     def factors(self) -> tuple[Float32, Float32]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
@@ -20,6 +21,20 @@ class FactorModel(Protocol):
 
     def factors(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Everybody's vectors and every item's: N x F and M x F."""
+
+
+@dataclass(frozen=True, eq=False)
+class Factorization:
+    """A model that is everybody's vectors and every item's."""
+
+    X: NDArray[np.float32]
+    V: NDArray[np.float32]
+
+    def scores(self, users: NDArray[np.int64]) -> NDArray[np.float32]:
+        return np.asarray(self.X[users] @ self.V.T)
+
+    def factors(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        return self.X, self.V
 
 
 @runtime_checkable

@@ -22,11 +22,9 @@ class Popularity:
 
     @classmethod
     def fit(cls, train: Histories) -> Popularity:
-        """From the training histories alone."""
         return cls(train.popularity().astype(np.float32), train.n_users)
 
     def scores(self, users: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The same for everybody."""
         return np.broadcast_to(self.counts, (len(users), len(self.counts)))
 
     def factors(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

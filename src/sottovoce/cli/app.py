@@ -69,7 +69,6 @@ class LazyGroup(TyperGroup):
     """The group of all commands; each is imported when it is used."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - click's signature
-        """The names, in the order of `COMMANDS`."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - click's signature

@@ -102,20 +102,17 @@ def audit(
 
 
 def show(result: AuditResult) -> None:
-    """The verdicts, then the attack."""
     output.results.print(_verdicts(result))
     if result.attacks:
         output.results.print(_attacks(result.attacks))
         output.results.print(
             f"The attacker knows V and everything but one {result.attacks[0].question} of one of "
             f"{result.attacks[0].clients:,} people. V is trained once and held fixed.",
-            highlight=False,
         )
     word = "passed" if result.passed else "FAILED"
     output.results.print(
         f"Audit {word}. An honest client fails any of these checks with a chance of at most "
         f"{ALPHA:g}, but for `the audit can see`, which fails if there are too few samples.",
-        highlight=False,
     )
 
 

@@ -108,13 +108,11 @@ app.command("live")(live)
 
 
 def show(result: BenchResult, console: Console) -> None:
-    """The result as tables."""
     data, plan = result.data, result.plan
     console.print(
         f"{escape(data['name'])}: {data['users']:,} users x {data['items']:,} items, "
         f"{data['interactions']:,} interactions. {plan.factors} factors, {plan.reports} reports, "
         f"{result.threads} threads, {plan.repeats} rounds: median (least..most).",
-        highlight=False,
     )
     console.print(_ratios(result))
     console.print(
@@ -122,14 +120,12 @@ def show(result: BenchResult, console: Console) -> None:
         f"{result.als_solver}, OpenBLAS on one thread; setup not counted.\n"
         f"Reference: numpy, one process, {min(plan.reference_users, data['users']):,} users drawn "
         "at random, extrapolated to all.",
-        highlight=False,
     )
     console.print(_work(result))
     console.print(
         f"Counted from the algorithm, not measured. Reading: part of the epoch that reading the "
         f"histories once would take at {result.copy_bytes_per_second / 1e9:.1f} GB/s, one "
         "thread's copy speed here.",
-        highlight=False,
     )
     if result.growth:
         console.print(_growth(result))
@@ -138,7 +134,6 @@ def show(result: BenchResult, console: Console) -> None:
         f"Peak memory of the process: {output.megabytes(memory.loaded)} with the data loaded, "
         f"{output.megabytes(memory.epochs)} after an epoch of each mechanism, "
         f"{output.megabytes(memory.all)} in the end, ALS and subsets included.",
-        highlight=False,
     )
 
 

@@ -75,25 +75,21 @@ def live(
 
 
 def show(result: LiveBenchResult, console: Console) -> None:
-    """The result as tables."""
     plan, intake, counting = result.plan, result.intake, result.counting
     console.print(
         f"{result.cores} cores, {plan.repeats} rounds: median (least..most). Chunks of "
         f"{plan.chunk:,} reports, batches of {plan.reports}.",
-        highlight=False,
     )
     console.print(_opening(result))
     console.print(
         "X25519: an exchange with a key that is ready, the most a core can do; from bytes: with "
         "one that is read first. Suite.decrypt: HPKE alone. Server: open, check, count, sync.",
-        highlight=False,
     )
     console.print(_intake(result))
     console.print(
         f"{intake.batches:,} batches of {intake.reports_each} reports over 64 kept connections, "
         "each acknowledged after a sync. A core: by CPU time of the proxy's process. Sender busy: "
         "part of the time that it was on a core; at 1 it would be what was measured.",
-        highlight=False,
     )
     console.print(_memory(result))
     how = "opened for real" if counting.opened_for_real else "opening stubbed"
@@ -101,7 +97,6 @@ def show(result: LiveBenchResult, console: Console) -> None:
         f"Resident memory over an epoch of {counting.reports:,} reports at the server ({how}) and "
         f"{intake.batches * intake.reports_each:,} at the proxy, from batches to chunks."
         + ("" if counting.opener is None else f" One opener: {output.megabytes(counting.opener)}."),
-        highlight=False,
     )
 
 

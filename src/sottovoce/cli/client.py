@@ -13,19 +13,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from sottovoce.cli import output
-from sottovoce.cli.options import JsonFile, optional
+from sottovoce.cli.options import JsonFile, group, optional, verification_key
 from sottovoce.client import Client, HttpProxy
 from sottovoce.errors import SettingsError
 
 if TYPE_CHECKING:
     from sottovoce.client import Recommendation, Status
 
-app = typer.Typer(
-    name="client",
-    help="Take part from this device; recommendations are computed on it.",
-    no_args_is_help=True,
-    add_completion=False,
-)
+app = group("client", "Take part from this device; recommendations are computed on it.")
 
 Folder = Annotated[Path | None, optional("The client's folder.", "in the user's data folder")]
 
@@ -53,7 +48,8 @@ def init(
       sottovoce client init --proxy https://proxy.example --key 3b6a27bc...29 --limit 50
     """  # noqa: D301 - typer reads \b
     where = _folder(folder)
-    Client.create(where, proxy_url=proxy, verification_key=_key(key), limit=limit).close()
+    trusted = verification_key(key)
+    Client.create(where, proxy_url=proxy, verification_key=trusted, limit=limit).close()
     typer.echo(f"Client created in {where}. Record what you like with: sottovoce client record")
 
 
@@ -228,23 +224,12 @@ def _folder(given: Path | None) -> Path:
     return Path(platformdirs.user_data_dir("sottovoce")) / "client" if given is None else given
 
 
-def _key(text: str) -> bytes:
-    try:
-        key = bytes.fromhex(text)
-    except ValueError:
-        key = b""
-    if len(key) != 32:
-        raise SettingsError(f"a verification key has 64 hexadecimal digits, not {text!r:.80}")
-    return key
-
-
 def _as_json(each: Recommendation) -> dict[str, Any]:
     because = None if each.because is None else {"id": each.because.id, "title": each.because.title}
     return {"id": each.id, "title": each.title, "score": each.score, "because": because}
 
 
 def _lines(found: Status) -> list[tuple[str, str]]:
-    """The status as people read it."""
     terms, batches = found.terms, found.batches
     budget = found.problem or f"epsilon {found.spent} of {found.limit}"
     agreed = "those of the first manifest will be pinned"

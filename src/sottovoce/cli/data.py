@@ -11,7 +11,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from rich.table import Table
 
 from sottovoce.cli import output
-from sottovoce.cli.options import JsonFile, MinInteractions, optional
+from sottovoce.cli.options import JsonFile, MinInteractions, group, optional
 from sottovoce.data import CATALOGUE, load, parse_columns
 from sottovoce.data.catalogue import BASE_URL, DataSet, archive_path, entry
 from sottovoce.data.fetch import Fetched
@@ -22,12 +22,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-app = typer.Typer(
-    name="data",
-    help="List, fetch and describe data sets.",
-    no_args_is_help=True,
-    add_completion=False,
-)
+app = group("data", "List, fetch and describe data sets.")
 
 
 @app.command("list")
@@ -66,12 +61,12 @@ def fetch(
     wanted = entry(name)
     messages = output.messages
     if wanted.fetchable and not wanted.bundled and not archive_path(name, cache).exists():
-        messages.print(f"{name}, about {wanted.megabytes:g} MB, from {mirror}", highlight=False)
-        messages.print(f"Terms: {wanted.licence}", highlight=False)
+        messages.print(f"{name}, about {wanted.megabytes:g} MB, from {mirror}")
+        messages.print(f"Terms: {wanted.licence}")
         command = f"sottovoce data fetch {name}"
         output.confirm("Do you accept these terms?", command, yes=yes)
     fetched = _with_progress(wanted, cache, mirror, messages)
-    messages.print(f"{name}: {fetched.verified}", highlight=False)
+    messages.print(f"{name}: {fetched.verified}")
     typer.echo(fetched.path)
 
 
@@ -135,7 +130,6 @@ def _with_progress(wanted: DataSet, cache: Path | None, mirror: str, messages: C
 
 
 def _lines(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """The summary as people read it."""
     for key, value in summary.items():
         label = key.replace("_", " ")
         if isinstance(value, dict):

@@ -61,24 +61,20 @@ class DemoPlan:
     """Who reports in the demo, and how long it takes."""
 
     histories: Histories
-    """What the invented people touched."""
     epochs: int
     epoch_seconds: int
     seed: int
 
     @property
     def data(self) -> str:
-        """The name of the people as a data set."""
         return f"synthetic:N={self.people},M={self.histories.n_items},seed={self.seed}"
 
     @property
     def people(self) -> int:
-        """How many report."""
         return self.histories.n_users
 
     @property
     def rows(self) -> list[list[int]]:
-        """What each of them touched."""
         return [self.histories[person].tolist() for person in range(self.people)]
 
     def with_enough_time(self) -> DemoPlan:
@@ -231,7 +227,6 @@ def _print_start(address: str, plan: DemoPlan) -> None:
 
 
 def _print_epoch(point: CurvePoint, plan: DemoPlan) -> None:
-    """One line for each epoch."""
     if not point.people:
         typer.echo(f"epoch {point.epoch} was discarded: too few people reported in time. {SLOW}")
         return

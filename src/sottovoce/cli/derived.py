@@ -73,17 +73,13 @@ def _options(
             command(**given, **{into: {n: v for n, v in values.items() if v is not None}})
 
         signature = inspect.signature(command, eval_str=True)
-        before, after = _around(list(signature.parameters.values()), into)
-        every = [*before, *parameters.values(), *after]
+        every = [
+            new
+            for old in signature.parameters.values()
+            for new in (parameters.values() if old.name == into else [old])
+        ]
         called.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]
         called.__annotations__ = {each.name: each.annotation for each in every}
         return called
 
     return decorate
-
-
-def _around(
-    parameters: list[inspect.Parameter], name: str
-) -> tuple[list[inspect.Parameter], list[inspect.Parameter]]:
-    place = [each.name for each in parameters].index(name)
-    return parameters[:place], parameters[place + 1 :]

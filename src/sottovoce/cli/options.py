@@ -5,13 +5,30 @@ from typing import Annotated, Any
 
 import typer
 
+from sottovoce.errors import SettingsError
 from sottovoce.mechanism import MECHANISMS
 from sottovoce.training import presets
+
+
+def group(name: str, text: str) -> typer.Typer:
+    """A command with commands of its own, described by `text`."""
+    return typer.Typer(name=name, help=text, no_args_is_help=True, add_completion=False)
 
 
 def optional(text: str, default: str, *names: str, **limits: Any) -> Any:
     """An option that may be left out; `default` says in words what holds then."""
     return typer.Option(*names, help=text, show_default=default, **limits)
+
+
+def verification_key(text: str) -> bytes:
+    """A server's key as people write it."""
+    try:
+        key = bytes.fromhex(text)
+    except ValueError:
+        key = b""
+    if len(key) != 32:
+        raise SettingsError(f"a verification key has 64 hexadecimal digits, not {text!r:.80}")
+    return key
 
 
 DataSource = Annotated[

@@ -10,13 +10,13 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 from sottovoce.atomic import write_atomically
 from sottovoce.errors import SettingsError
+from sottovoce.experiments.figures import draw_interval
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from matplotlib.figure import Figure
@@ -24,16 +24,15 @@ if TYPE_CHECKING:
     from sottovoce.evaluation import Interval
     from sottovoce.experiments.bench import Spread
 
-messages = Console(stderr=True)
-results = Console()
+messages = Console(stderr=True, highlight=False)
+results = Console(highlight=False)
 
 
-class EpochBar:
-    """A live bar over the epochs of one run: how good it is by now, and what has been spent."""
+class CountBar(Progress):
+    """Live bars over things that are counted; the field `state` of a task is shown beside it."""
 
-    def __init__(self, label: str, epochs: int, budget_per_epoch: float):
-        self._budget = budget_per_epoch
-        self._progress = Progress(
+    def __init__(self) -> None:
+        super().__init__(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
@@ -41,22 +40,27 @@ class EpochBar:
             TextColumn("{task.fields[state]}"),
             console=messages,
         )
-        self._task = self._progress.add_task(label, total=epochs, state="starting")
+
+
+class EpochBar(CountBar):
+    """A live bar over the epochs of one run: how good it is by now, and what has been spent."""
+
+    def __init__(self, label: str, epochs: int, budget_per_epoch: float):
+        super().__init__()
+        self._budget = budget_per_epoch
+        self._epochs = self.add_task(label, total=epochs, state="starting")
         self._quality = ""
 
-    def __enter__(self) -> Callable[[dict[str, Any]], None]:
-        self._progress.start()
-        return self._advance
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def _advance(self, record: dict[str, Any]) -> None:
+    def show(self, record: dict[str, Any]) -> None:
         if "hr@10" in record:
             self._quality = f"HR@10 {record['hr@10']:.4f}  "
         spent = record["epoch"] * self._budget
         state = f"{self._quality}local budget spent {spent:g}"
-        self._progress.update(self._task, completed=record["epoch"], state=state)
+        self.update(self._epochs, completed=record["epoch"], state=state)
+
+
+def right(*headings: str) -> list[Column]:
+    return [Column(heading, justify="right") for heading in headings]
 
 
 def table(title: str, *headings: str) -> Table:
@@ -73,7 +77,6 @@ def spread(found: Spread) -> str:
 
 
 def megabytes(count: int | None) -> str:
-    """A number of bytes, in a table."""
     return "unknown" if count is None else f"{count / 1e6:,.0f} MB"
 
 
@@ -93,7 +96,6 @@ def confirm(question: str, command: str, *, yes: bool) -> None:
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a JSON file, all of it or nothing."""
     write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
 
 
@@ -102,13 +104,7 @@ def draw_learning_curve(
 ) -> None:
     """HR@10 by epoch with its interval, and the local budget on a second axis."""
     axes = figure.subplots()
-    epochs = list(curve)
-    means = [curve[epoch].mean for epoch in epochs]
-    widths = [curve[epoch].half_width or 0.0 for epoch in epochs]
-    axes.plot(epochs, means, marker="o", color="#1b6ca8")
-    low = [m - w for m, w in zip(means, widths, strict=True)]
-    high = [m + w for m, w in zip(means, widths, strict=True)]
-    axes.fill_between(epochs, low, high, alpha=0.25, color="#1b6ca8", linewidth=0)
+    draw_interval(axes, list(curve.items()), 0.25, marker="o", color="#1b6ca8")
     axes.set(xlabel="epoch", ylabel="HR@10", title=title)
     axes.grid(alpha=0.3)
 

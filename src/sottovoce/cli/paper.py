@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from sottovoce.cli import output
-from sottovoce.cli.options import MinInteractions, Threads, optional
+from sottovoce.cli.options import MinInteractions, Threads, group, optional
 from sottovoce.data import load
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.figures import figure_class
@@ -34,12 +34,7 @@ if TYPE_CHECKING:
 
     from sottovoce.data import Interactions
 
-app = typer.Typer(
-    name="paper",
-    help="The paper's figures and tables run again, beside its numbers and ours.",
-    no_args_is_help=True,
-    add_completion=False,
-)
+app = group("paper", "The paper's figures and tables run again, beside its numbers and ours.")
 QUICK_DATA = "synthetic:N=400,M=150,seed=0"
 MAX_WIDTH = 400
 """Of a table, in characters."""
@@ -95,7 +90,6 @@ class WorkBar:
         self._progress.stop()
 
     def begin(self, cell: Cell) -> None:
-        """Show which cell is being computed."""
         self._progress.update(self._task, description=escape(str(cell)))
 
     def advance(self, work: float) -> None:
@@ -111,7 +105,7 @@ class WorkBar:
         left = task.time_remaining
         when = "" if left is None else f", about {left / 60:.0f} min left"
         said = f"{task.percentage:.0f}% after {(task.elapsed or 0.0) / 60:.0f} min{when}"
-        output.messages.print(f"{said}: {task.description}", highlight=False, soft_wrap=True)
+        output.messages.print(f"{said}: {task.description}", soft_wrap=True)
 
 
 def _command(name: str) -> Callable[..., None]:
@@ -202,10 +196,10 @@ def _show(store: CellStore, names: list[str]) -> None:
         for table in EXPERIMENTS[name].tables(scale, store):
             if table.filled:
                 _print(table)
-    output.results.print(escape(store.about.sentence()), highlight=False, soft_wrap=True)
+    output.results.print(escape(store.about.sentence()), soft_wrap=True)
     write_all(store)
     where = store.folder / "report.html"
-    output.messages.print(f"written: {escape(str(where))}", highlight=False, soft_wrap=True)
+    output.messages.print(f"written: {escape(str(where))}", soft_wrap=True)
 
 
 def _print(table: Table) -> None:
@@ -216,4 +210,4 @@ def _print(table: Table) -> None:
     console = output.results if output.results.is_terminal else Console(width=MAX_WIDTH)
     console.print(shown)
     for note in table.notes:
-        output.results.print(escape(note), highlight=False, soft_wrap=True)
+        output.results.print(escape(note), soft_wrap=True)

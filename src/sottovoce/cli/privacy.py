@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 
 class ViewOption(StrEnum):
-    """What `--view` takes."""
-
     local = "local"
     central = "central"
 
@@ -89,11 +87,8 @@ def privacy(
 
 
 def _print(mechanism: str, found: Account) -> None:
-    table = Table()
-    table.add_column(mechanism)
-    for heading in ("reports", "local, pure", f"local, delta {found.delta:g}"):
-        table.add_column(heading, justify="right")
-    table.add_column(f"central, delta {found.delta:g}", justify="right")
+    views = ("local, pure", f"local, delta {found.delta:g}", f"central, delta {found.delta:g}")
+    table = Table(mechanism, *output.right("reports", *views))
     for figures in found.spans:
         central = "no crowd given" if figures.central is None else f"{figures.central:.4g}"
         table.add_row(
@@ -104,7 +99,7 @@ def _print(mechanism: str, found: Account) -> None:
             central,
         )
     output.results.print(table)
-    output.results.print(found.statement(), highlight=False, soft_wrap=True)
+    output.results.print(found.statement(), soft_wrap=True)
 
 
 def _plan(
@@ -135,10 +130,8 @@ def _plan(
 
 
 def _print_plan(found: list[Option]) -> None:
-    table = Table()
-    table.add_column("mechanism")
-    for heading in ("eps", "reports in all (k T)", "signal", "local, pure", "central"):
-        table.add_column(heading, justify="right")
+    headings = ("eps", "reports in all (k T)", "signal", "local, pure", "central")
+    table = Table("mechanism", *output.right(*headings))
     for option in found:
         central = "no crowd given" if option.central is None else f"{option.central:.3g}"
         table.add_row(
@@ -153,13 +146,11 @@ def _print_plan(found: list[Option]) -> None:
     output.results.print(
         "Signal: reports times the square of what one of them carries; the first row says most. "
         "Share the reports out over as many epochs as you like: it costs the same.",
-        highlight=False,
         soft_wrap=True,
     )
 
 
 def _draw_epochs(axes: Axes, found: Account) -> None:
-    """How the budget adds up."""
     event = found.event
     epochs = sorted({1 + round(i * (event.epochs - 1) / 12) for i in range(13)})
     spans = [Reporting(event.epsilon, event.reports, t, event.loud_fraction) for t in epochs]

@@ -8,18 +8,14 @@ from typing import Annotated
 
 import typer
 
+from sottovoce.cli.options import group
 from sottovoce.errors import SettingsError
 from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, build_app, connect
 from sottovoce.proxy.template import settings_file
 from sottovoce.service import read_settings
 from sottovoce.service import run as serve
 
-app = typer.Typer(
-    name="proxy",
-    help="Take sealed reports, hold them, shuffle them and forward them.",
-    no_args_is_help=True,
-    add_completion=False,
-)
+app = group("proxy", "Take sealed reports, hold them, shuffle them and forward them.")
 
 SETTINGS, SECRET, DATA = "proxy.toml", "server.secret", "data"
 

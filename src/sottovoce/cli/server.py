@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from sottovoce.cli import output
-from sottovoce.cli.options import PRESETS, JsonFile, optional
+from sottovoce.cli.options import PRESETS, JsonFile, group, optional
 from sottovoce.errors import MissingExtraError, SettingsError
 from sottovoce.protocol import Catalogue, Item
 from sottovoce.protocol.catalogue import MAX_TEXT
@@ -32,12 +31,7 @@ if TYPE_CHECKING:
     from sottovoce.data import Interactions
     from sottovoce.server.store import Epoch
 
-app = typer.Typer(
-    name="server",
-    help="Open the reports of proxies, update the model and publish the next epoch.",
-    no_args_is_help=True,
-    add_completion=False,
-)
+app = group("server", "Open the reports of proxies, update the model and publish the next epoch.")
 
 SETTINGS = "server.toml"
 ConfigOption = Annotated[
@@ -90,11 +84,11 @@ def init(
         port=port,
     )
     keys = _write(folder, found, text, given)
-    messages = Console(stderr=True, highlight=False, soft_wrap=True)
-    messages.print(f"{folder / SETTINGS} holds the settings, each explained.")
+    typer.echo(f"{folder / SETTINGS} holds the settings, each explained.", err=True)
     for name in given:
-        messages.print(f"{folder / name}.secret is for the operator of the proxy {name!r} alone.")
-    messages.print("Devices need this verification key:")
+        whose = f"is for the operator of the proxy {name!r} alone."
+        typer.echo(f"{folder / name}.secret {whose}", err=True)
+    typer.echo("Devices need this verification key:", err=True)
     typer.echo(keys.verification_key.hex())
 
 
@@ -105,18 +99,11 @@ def run(config: ConfigOption) -> None:
     Example: sottovoce server run --config my-server/server.toml
     """
     settings = ServerSettings.read(config)
-    keys, store, pool = (
-        Keys.read(settings.keys),
-        ServerStore(settings.database),
-        Pool(settings.openers),
-    )
-    try:
+    keys = Keys.read(settings.keys)
+    with closing(ServerStore(settings.database)) as store, closing(Pool(settings.openers)) as pool:
         server = Server(store, keys, settings, opener=pool)
         server.prepare()
         serve(build_app(server, settings), settings.listen)
-    finally:
-        pool.close()
-        store.close()
 
 
 @app.command()
@@ -134,15 +121,12 @@ def epoch(
       sottovoce server epoch --config my-server/server.toml --close --json epochs.json
     """  # noqa: D301 - typer reads \b
     settings = ServerSettings.read(config)
-    store = ServerStore(settings.database)
-    try:
+    with closing(ServerStore(settings.database)) as store:
         server = Server(store, Keys.read(settings.keys), settings, opener=InProcess())
         server.prepare()
         if close:
             server.close_epoch()
         epochs = server.epochs()
-    finally:
-        store.close()
     _print(epochs)
     if json_file is not None:
         output.write_json(json_file, {"epochs": [_as_json(found) for found in epochs]})
@@ -178,11 +162,8 @@ def _add(undo: ExitStack, path: Path, content: bytes) -> None:
 
 def _begin(settings: ServerSettings, keys: Keys) -> None:
     """The database, which must not hold another training."""
-    store = ServerStore(settings.database)
-    try:
+    with closing(ServerStore(settings.database)) as store:
         Server(store, keys, settings, opener=InProcess()).prepare()
-    finally:
-        store.close()
 
 
 def _catalogue_of(source: str) -> Catalogue:
@@ -197,21 +178,19 @@ def _catalogue_of(source: str) -> Catalogue:
 
 
 def items_of(data: Interactions) -> list[Item]:
-    """A data set's items as a catalogue has them."""
     return [Item(number, title[:MAX_TEXT], tags) for number, title, tags in data.described()]
 
 
 def _print(epochs: list[Epoch]) -> None:
-    table = Table()
-    for heading in ("epoch", "state", "opens", "closes", "chunks", "reports"):
-        table.add_column(heading, justify="right")
-    table.add_column("duplicates", justify="right")
-    table.add_column("undecodable", justify="right")
+    counted = ("chunks", "reports", "duplicates", "undecodable")
+    table = Table(*output.right("epoch", "state", "opens", "closes", *counted))
     for found in epochs:
         counts = (found.chunks, found.reports, found.duplicates, found.undecodable)
         times = (_when(found.opens), _when(found.closed_at or found.closes))
         table.add_row(str(found.epoch), found.state, *times, *(f"{count:,}" for count in counts))
-    Console().print(table if epochs else "No epoch yet: `sottovoce server run` opens the first.")
+    output.results.print(
+        table if epochs else "No epoch yet: `sottovoce server run` opens the first."
+    )
 
 
 def _when(seconds: float) -> str:

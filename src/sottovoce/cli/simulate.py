@@ -26,8 +26,6 @@ DEFAULT_MINIMUM = 60
 
 
 class SplitOption(StrEnum):
-    """What `--split` takes."""
-
     random = "random"
     latest = "latest"
 
@@ -138,8 +136,8 @@ def _one(data: Interactions, plan: SimulationPlan, seed: int, checkpoint: Path |
     plan = replace(plan, settings=replace(plan.settings, seed=seed))
     per_epoch = plan.settings.epsilon * plan.settings.reports
     file = checkpoint / f"seed-{seed}.safetensors" if checkpoint else None
-    with output.EpochBar(f"seed {seed}", plan.settings.epochs, per_epoch) as advance:
-        return run_simulation(data, plan, checkpoint=file, on_epoch=advance)
+    with output.EpochBar(f"seed {seed}", plan.settings.epochs, per_epoch) as bar:
+        return run_simulation(data, plan, checkpoint=file, on_epoch=bar.show)
 
 
 def _print(data: Interactions, runs: list[Run]) -> None:
@@ -148,19 +146,15 @@ def _print(data: Interactions, runs: list[Run]) -> None:
     output.results.print(
         f"{data.name}: {histories.n_users:,} users x {histories.n_items:,} items, "
         f"{histories.n_interactions:,} interactions; {plan.split} split against {against}",
-        highlight=False,
         soft_wrap=True,
     )
-    table = Table()
-    table.add_column("metric")
     over = f"{len(runs)} seeds, 95% interval" if len(runs) > 1 else "one seed"
-    table.add_column(f"{plan.settings.mechanism}, {over}", justify="right")
-    table.add_column("popularity", justify="right")
+    table = Table("metric", *output.right(f"{plan.settings.mechanism}, {over}", "popularity"))
     popularity = _mean([run.popularity for run in runs])
     for name, interval in _final(runs).items():
         table.add_row(name.upper(), str(interval), str(popularity[name]))
     output.results.print(table)
-    output.results.print(runs[0].account.statement(), highlight=False, soft_wrap=True)
+    output.results.print(runs[0].account.statement(), soft_wrap=True)
 
 
 def _final(runs: list[Run]) -> dict[str, Interval]:

@@ -8,28 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 
 from sottovoce.cli import output
-from sottovoce.cli.options import JsonFile, optional
+from sottovoce.cli.options import JsonFile, optional, verification_key
 from sottovoce.cli.simulate import SplitOption
 from sottovoce.data import load
-from sottovoce.errors import ProtocolError, SettingsError
+from sottovoce.errors import SettingsError
 from sottovoce.experiments.live.swarm import SwarmPlan, SwarmResult, run_swarm
 from sottovoce.experiments.live.system_folder import LiveSystem
-from sottovoce.protocol.strict import hexadecimal
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from sottovoce.experiments.live.simulated import Noise
     from sottovoce.experiments.live.swarm import Round
 
@@ -134,10 +123,7 @@ def _system(up: Path | None, proxy: str | None, key: str | None) -> LiveSystem:
     if up is not None and proxy is None and key is None:
         return LiveSystem.read(up)
     if up is None and proxy is not None and key is not None:
-        try:
-            return LiveSystem(proxy, hexadecimal(key, what="--key"))
-        except ProtocolError as error:
-            raise SettingsError(str(error)) from error
+        return LiveSystem(proxy, verification_key(key))
     raise SettingsError("give either --up FOLDER, or --proxy URL and --key HEX")
 
 
@@ -147,51 +133,29 @@ def _check_target(system: LiveSystem, clients: int) -> None:
         output.messages.print(
             f"Note: the server ends an epoch at {system.target_clients:,} batches, and there "
             f"will be {clients:,}; to change that: sottovoce up ... --target-clients {clients}",
-            highlight=False,
             soft_wrap=True,
         )
 
 
-class SwarmBars:
+class SwarmBars(output.CountBar):
     """Progress on stderr: one bar after the other, with the time left and reports a second."""
 
-    def __init__(self) -> None:
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[rate]}"),
-            console=output.messages,
-        )
-        self._task: TaskID | None = None
-        self._reports = 0
+    _reports = 0
 
     def begin(self, what: str, total: int, reports_each: int = 0) -> None:
-        """Show a new bar."""
         self._reports = reports_each
-        self._task = self._progress.add_task(what, total=total, rate="")
+        self.add_task(what, total=total, state="")
 
     def step(self, steps: int = 1) -> None:
-        """Move the bar."""
-        assert self._task is not None, "a bar is begun before it moves"
-        self._progress.advance(self._task, steps)
-        task = next(task for task in self._progress.tasks if task.id == self._task)
+        task = self.tasks[-1]
+        self.advance(task.id, steps)
         if self._reports and task.elapsed:
             rate = f"{task.completed * self._reports / task.elapsed:,.0f} reports/s"
-            self._progress.update(self._task, rate=rate)
+            self.update(task.id, state=rate)
 
     def end(self) -> None:
         """Stop the bar; it stays visible."""
-        if self._task is not None:
-            self._progress.stop_task(self._task)
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
+        self.stop_task(self.tasks[-1].id)
 
 
 def show(result: SwarmResult) -> None:
@@ -223,17 +187,15 @@ def show(result: SwarmResult) -> None:
 
 
 def _print(text: str) -> None:
-    output.results.print(text, highlight=False, soft_wrap=True)
+    output.results.print(text, soft_wrap=True)
 
 
 def _table(result: SwarmResult) -> Table:
     runs = result.plan.compare_runs
-    table = Table()
     headings = ["epoch", "sent", "counted", "reports/s", "HR@10"]
     if runs:
         headings += ["simulated", "off by"]
-    for heading in headings:
-        table.add_column(heading, justify="right")
+    table = Table(*output.right(*headings))
     for each in result.rounds:
         noise = each.simulated.get(SHOWN)
         table.add_row(
@@ -248,7 +210,6 @@ def _table(result: SwarmResult) -> Table:
 
 
 def _not_sent(each: Round) -> str:
-    """The outcomes of clients that did not send."""
     others = [f"{number:,} {what}" for what, number in each.outcomes.items() if what != "sent"]
     return ", ".join(others)
 

@@ -61,7 +61,6 @@ class StopSignal:
             signal.signal(sign, self._on_signal)
 
     def __call__(self) -> bool:
-        """Whether a signal has come."""
         return self.received
 
     def _on_signal(self, *_: object) -> None:
@@ -125,7 +124,6 @@ def running_system(
 
 
 def free_port(first: int) -> int:
-    """The first free port from this one on."""
     for port in range(first, 65_536):
         if is_free(port):
             return port
@@ -133,7 +131,6 @@ def free_port(first: int) -> int:
 
 
 def is_free(port: int) -> bool:
-    """Whether the port is free."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

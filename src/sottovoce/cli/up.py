@@ -125,7 +125,6 @@ class StartOptions:
     epochs: int | None
 
     def with_defaults(self) -> StartOptions:
-        """With our defaults for what was not given."""
         port = self.port or PORT
         return StartOptions(
             port,
@@ -137,7 +136,6 @@ class StartOptions:
         )
 
     def write(self, folder: Path) -> None:
-        """Write them to the settings of server and proxy."""
         set_values(
             server_toml(folder),
             {

@@ -37,13 +37,10 @@ _OURS = "client."
 
 @dataclass(frozen=True)
 class Status:
-    """Where a client stands."""
-
     proxy_url: str
     epoch: int | None
     """Of the last manifest accepted; None before the first sync."""
     terms: Terms | None
-    """What its owner agreed to."""
     paused: bool
     spent: float | None
     """Of the lifetime budget; None if the ledger is damaged."""
@@ -111,12 +108,10 @@ class Client:
         clock: Callable[[], float] = time.time,
         entropy: Entropy = os.urandom,
     ) -> Self:
-        """Take a client up where it was."""
         return cls(folder, ClientStore.open(folder / "client.db"), clock, entropy)
 
     @property
     def proxy_url(self) -> str:
-        """Where its proxy is."""
         return self._store.proxy_url
 
     def record(self, ids: Iterable[str]) -> int:
@@ -203,7 +198,6 @@ class Client:
             self._store.forget()
 
     def close(self) -> None:
-        """Let go of the folder."""
         self._store.close()
 
     def __enter__(self) -> Self:

@@ -15,8 +15,6 @@ OCTETS = {"Content-Type": "application/octet-stream"}
 
 
 class HttpProxy(HttpSource):
-    """A `ProxyApi` at an address."""
-
     _who = "the proxy"
 
     def __init__(self, http: httpx.Client, url: str):

@@ -41,7 +41,6 @@ def read_ledger(db: Database) -> Ledger:
 
 
 def append_entry(db: Database, entry: Entry) -> None:
-    """The next record."""
     db.rows(_APPEND, entry.record, entry.hash, *_columns(entry.what))
     db.rows("UPDATE about SET head = ?", entry.hash)
 

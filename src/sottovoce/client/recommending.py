@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """One item that the owner has not touched yet."""
-
     id: str
     title: str
     score: float

@@ -44,8 +44,6 @@ class Waiting:
 
 
 class ClientStore:
-    """The client's database."""
-
     def __init__(self, database: Database):
         self._db = database
 
@@ -79,7 +77,6 @@ class ClientStore:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Take it up where it was."""
         if not path.exists():
             raise StoreError(f"{path}: there is no client; begin one first (sottovoce client init)")
         store = cls(Database(path, MIGRATIONS, PRAGMAS))
@@ -92,14 +89,12 @@ class ClientStore:
         return store
 
     def close(self) -> None:
-        """Let go of it."""
         self._db.close()
 
     # The owner's choices and whom they trust.
 
     @property
     def proxy_url(self) -> str:
-        """Where the proxy is."""
         return str(self._about("proxy_url"))
 
     @property
@@ -109,7 +104,6 @@ class ClientStore:
 
     @property
     def paused(self) -> bool:
-        """Whether nothing is to leave."""
         return bool(self._about("paused"))
 
     def pause(self, *, on: bool) -> None:
@@ -119,7 +113,6 @@ class ClientStore:
 
     @property
     def terms(self) -> Terms | None:
-        """What the owner agreed to."""
         row = self._db.row("SELECT mechanism, epsilon, reports, least_clients FROM terms")
         return None if row is None else Terms(*row)
 
@@ -225,7 +218,6 @@ class ClientStore:
             self._db.rows("UPDATE outbox SET state = ?, batch = NULL WHERE epoch = ?", state, epoch)
 
     def batches(self) -> dict[str, int]:
-        """How many there are in each state."""
         return dict(self._db.rows("SELECT state, count(*) FROM outbox GROUP BY state"))
 
     def forget(self) -> None:

@@ -51,8 +51,6 @@ SENTENCES: dict[Outcome, str] = {
 
 @dataclass(frozen=True)
 class Synced:
-    """What a sync came to."""
-
     epoch: int
     """Of the manifest that holds now."""
     outcome: Outcome

@@ -28,7 +28,6 @@ class Terms:
 
     @classmethod
     def of(cls, manifest: Manifest) -> Self:
-        """What a manifest asks for."""
         return cls(manifest.mechanism, manifest.epsilon, manifest.reports, manifest.least_clients)
 
     def broken_by(self, asked: Terms) -> list[str]:

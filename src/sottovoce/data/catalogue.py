@@ -25,8 +25,6 @@ _SEE_README = _RESEARCH + "Whether it may be passed on: see the README in the ar
 
 @dataclass(frozen=True)
 class DataSet:
-    """One entry of the catalogue."""
-
     name: str
     about: str
     licence: str
@@ -80,7 +78,6 @@ CANNOT_FETCH = (
 
 
 def entry(name: str) -> DataSet:
-    """The entry of that name, or an error that lists the names."""
     if name not in CATALOGUE:
         raise DataError(f"no data set is called {name!r}; there are {', '.join(CATALOGUE)}")
     return CATALOGUE[name]
@@ -94,5 +91,4 @@ def cache_folder() -> Path:
 
 
 def archive_path(name: str, cache: Path | None = None) -> Path:
-    """Where the archive of that name lies once it is fetched."""
     return (cache or cache_folder()) / f"{name}.zip"

@@ -35,8 +35,6 @@ _ABSENT = (403, 404, 410)
 
 @dataclass(frozen=True)
 class Fetched:
-    """An archive that is ready to be loaded."""
-
     path: Path
     verified: str
     """How it was verified, in words."""

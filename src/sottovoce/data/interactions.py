@@ -82,7 +82,6 @@ class Interactions:
         ]
 
     def summary(self) -> dict[str, Any]:
-        """The data set in numbers, ready for JSON."""
         histories = self.histories
         cells = histories.n_users * histories.n_items
         loaded = self.loaded
@@ -140,8 +139,9 @@ class Interactions:
         histories = self.histories
         kept_items = np.ones(histories.n_items, bool)
         if items is not None:
-            kept_items = _drawn(np.arange(histories.n_items), items, seed, "items", self.name)
-        able = _row_sums(histories, kept_items[histories.indices]) >= 2
+            order = stream(seed, "items").permutation(histories.n_items)
+            kept_items = _first(order, items, histories.n_items, "items", self.name)
+        able = row_sums(histories, kept_items[histories.indices]) >= 2
         kept_users = able
         if users is not None:
             order = stream(seed, "users").permutation(histories.n_users)
@@ -161,7 +161,7 @@ class Interactions:
         if users.all() and items.all():
             return self
         entries = _entries(self.histories, users, items)
-        lengths = _row_sums(self.histories, entries)[users]
+        lengths = row_sums(self.histories, entries)[users]
         number = np.cumsum(items, dtype=np.int32) - np.int32(1)
         histories = Histories(
             np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
@@ -203,7 +203,7 @@ def _entries(
     return entries
 
 
-def _row_sums(histories: Histories, entries: NDArray[np.bool_]) -> NDArray[np.int64]:
+def row_sums(histories: Histories, entries: NDArray[np.bool_]) -> NDArray[np.int64]:
     """How many of a user's entries are marked."""
     sums = np.zeros(histories.n_users, np.int64)
     filled = np.flatnonzero(np.diff(histories.indptr))
@@ -221,18 +221,12 @@ def _enough(
     while repeat and not (users.all() and items.all()):
         entries = _entries(histories, users, items)
         per_item = np.bincount(histories.indices[entries], minlength=histories.n_items)
-        fewer_users = users & (_row_sums(histories, entries) >= least)
+        fewer_users = users & (row_sums(histories, entries) >= least)
         fewer_items = items & (per_item >= least)
         if (fewer_users == users).all() and (fewer_items == items).all():
             break
         users, items = fewer_users, fewer_items
     return users, items
-
-
-def _drawn(
-    of: NDArray[np.int64], how_many: int, seed: int, what: str, name: str
-) -> NDArray[np.bool_]:
-    return _first(stream(seed, what).permutation(of), how_many, len(of), what, name)
 
 
 def _first(

@@ -26,8 +26,6 @@ SplitRule = Literal["random", "latest"]
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """A training set and one test item for each user."""
-
     train: Histories
     test: NDArray[np.int32]
     """The item left out; -1 for a user with fewer than 2, whose history stays in training."""

@@ -29,15 +29,13 @@ import numpy as np
 
 from sottovoce.data import formats
 from sottovoce.data.catalogue import entry
-from sottovoce.data.interactions import Interactions
+from sottovoce.data.interactions import Interactions, row_sums
 from sottovoce.data.packing import Pairs, pack
 from sottovoce.data.streams import stream
 from sottovoce.errors import SettingsError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from sottovoce.model.histories import Histories
 
 SYNTHETIC = "synthetic"
 _POOL = 40
@@ -147,7 +145,7 @@ def _pool_counts(real: Interactions) -> NDArray[np.float64]:
     lengths = np.diff(histories.indptr)
     counts = np.zeros((len(traits), histories.n_items))
     for taste, has_trait in enumerate(traits):
-        share = _per_user(histories, has_trait) / lengths
+        share = row_sums(histories, has_trait[histories.indices]) / lengths
         pool = np.argsort(-share, kind="stable")[:_POOL]
         counts[taste] = histories.take(pool).popularity()
     return counts
@@ -166,11 +164,6 @@ def _traits(real: Interactions) -> NDArray[np.bool_]:
     return np.array(rows)
 
 
-def _per_user(histories: Histories, items: NDArray[np.bool_]) -> NDArray[np.int64]:
-    total = np.concatenate([[0], np.cumsum(items[histories.indices])])
-    return np.diff(total[histories.indptr])
-
-
 def _drawn(rng: np.random.Generator, n_tastes: int, n_items: int) -> _Block:
     """A whole block, even if fewer people are needed, so that their number changes nothing."""
     tastes = np.argsort(rng.random((_BLOCK, n_tastes)), axis=1)[:, :3]
@@ -184,7 +177,6 @@ def _drawn(rng: np.random.Generator, n_tastes: int, n_items: int) -> _Block:
 
 
 def _watched(tastes: _Tastes, seed: int, number: int) -> Pairs:
-    """What one block of people watch."""
     rng = stream(seed, "synth", number)
     n_items = len(tastes.popularity)
     block = _drawn(rng, len(tastes.favour), n_items)

@@ -23,7 +23,6 @@ def checked_threads(n: int | None) -> int:
 
 @contextmanager
 def on_threads(n: int) -> Iterator[None]:
-    """Run what is inside on so many threads."""
     before = numba.get_num_threads()
     numba.set_num_threads(n)
     try:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sottovoce.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from matplotlib.figure import Figure
+
+    from sottovoce.evaluation import Interval
 
 
 def figure_class() -> type[Figure]:
@@ -20,6 +22,18 @@ def figure_class() -> type[Figure]:
     except ImportError as error:
         raise MissingExtraError("--plot needs matplotlib: pip install 'sottovoce[plot]'") from error
     return Figure
+
+
+def draw_interval(
+    axes: Any, points: Sequence[tuple[float, Interval]], alpha: float, **line: Any
+) -> None:
+    """A curve of means with their 95% intervals as a band of the same colour."""
+    xs = [x for x, _ in points]
+    means = [interval.mean for _, interval in points]
+    low = [interval.mean - (interval.half_width or 0.0) for _, interval in points]
+    high = [interval.mean + (interval.half_width or 0.0) for _, interval in points]
+    axes.plot(xs, means, **line)
+    axes.fill_between(xs, low, high, alpha=alpha, color=line["color"], linewidth=0)
 
 
 def save_figure(

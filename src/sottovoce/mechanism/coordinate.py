@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 
 class CoordinateConstants(NamedTuple):
-    """For the kernel."""
-
     threshold: np.uint64
     """Words below this flip the sign."""
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 
 class HadamardConstants(NamedTuple):
-    """For the kernel."""
-
     threshold: np.uint64
     """Words below this flip the sign."""
     item_signs: Float32
@@ -50,7 +48,6 @@ class Hadamard(SignMechanism):
 
     @cached_property
     def rotation(self) -> Rotation:
-        """The public directions."""
         return Rotation(self.shape, self.directions_seed)
 
     @property

@@ -68,8 +68,6 @@ def best_fraction(epsilon: float) -> float:
 
 
 class LoudestConstants(NamedTuple):
-    """For the kernel."""
-
     threshold: np.uint64
     """Words below this name a uniform row."""
     item_signs: Float32
@@ -117,7 +115,6 @@ class Loudest(Mechanism):
 
     @cached_property
     def rotation(self) -> Rotation:
-        """The public directions."""
         return Rotation(self.shape, self.directions_seed)
 
     @property

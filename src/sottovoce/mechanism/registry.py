@@ -18,7 +18,6 @@ MECHANISMS: dict[str, type[Mechanism]] = {
 
 
 def mechanism_named(name: str) -> type[Mechanism]:
-    """The mechanism of that name, or a `SettingsError`."""
     if name not in MECHANISMS:
         known = ", ".join(MECHANISMS)
         raise SettingsError(f"mechanism must be one of {known}; got {name!r:.80}")

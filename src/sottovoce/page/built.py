@@ -50,7 +50,6 @@ def read_assets(folder: Traversable) -> dict[str, bytes]:
 
 
 def as_file(name: str, content: bytes) -> File:
-    """Ready to be given out."""
     kind = name.rpartition(".")[2]
     if kind not in _TYPES:
         raise SettingsError(f"{name}: the page knows {', '.join(_TYPES)}; this is none of them")

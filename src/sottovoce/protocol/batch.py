@@ -38,7 +38,6 @@ class Batch:
     sealed: bytes
 
     def encode(self) -> bytes:
-        """As sent."""
         epoch = self.epoch.to_bytes(4, "little")
         return MAGIC + epoch + self.manifest_hash + self.id + self.sealed
 

@@ -45,7 +45,6 @@ class Catalogue:
 
     @classmethod
     def of(cls, items: Iterable[Item]) -> Self:
-        """Make one."""
         content = {
             "version": VERSION,
             "items": [{"id": i.id, "title": i.title, "tags": list(i.tags)} for i in items],

@@ -38,11 +38,9 @@ class Chunk:
 
     @property
     def reports(self) -> int:
-        """How many."""
         return len(self.sealed) // SEALED
 
     def encode(self) -> bytes:
-        """As sent."""
         epoch, count = self.epoch.to_bytes(4, "little"), self.reports.to_bytes(4, "little")
         return MAGIC + epoch + self.manifest_hash + count + self.sealed
 

@@ -107,7 +107,6 @@ class Manifest:
         return known.changed(**said, **own, seed=self.directions_seed or known.seed)
 
     def asks_for_reports(self, now: float) -> bool:
-        """Whether a device may report at this time."""
         return self.public_key is not None and self.opens <= now < self.closes
 
     def encode(self) -> bytes:
@@ -187,7 +186,6 @@ class SignedManifest:
 
     @classmethod
     def make(cls, manifest: Manifest, key: Ed25519PrivateKey) -> Self:
-        """The server's side."""
         raw = manifest.encode()
         return cls(key.sign(SIGNED + raw), raw, Manifest.decode(raw))
 
@@ -206,7 +204,6 @@ class SignedManifest:
         return cls(signature, raw, Manifest.decode(raw))
 
     def encode(self) -> bytes:
-        """As served."""
         return self.signature + self.raw
 
     @cached_property

@@ -23,8 +23,6 @@ MAX_ROW = 2**31 - 1
 
 @dataclass(frozen=True)
 class Panellist:
-    """One of them."""
-
     seen: tuple[int, ...]
     """What they touched, but for one."""
     left: int
@@ -52,7 +50,6 @@ class Panel:
         return cls(catalogue, tuple(_panellist(each) for each in given["people"]))
 
     def encode(self) -> bytes:
-        """As JSON."""
         people = [
             {"seen": list(each.seen), "left": each.left, "others": list(each.others)}
             for each in self.people

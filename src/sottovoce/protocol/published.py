@@ -58,7 +58,6 @@ class Edition:
 
     @property
     def manifest(self) -> Manifest:
-        """What was signed."""
         return self.signed.manifest
 
     def rows_of(self, items: list[str]) -> list[int]:

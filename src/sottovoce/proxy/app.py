@@ -74,8 +74,6 @@ def build_app(
 
 
 class Api:
-    """One method for each route."""
-
     def __init__(self, proxy: Proxy, settings: ProxySettings, clock: Callable[[], float]):
         self._proxy = proxy
         self._limit = RateLimit(settings.rate, clock)
@@ -88,7 +86,6 @@ class Api:
 
     @asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
-        """Begin and end with the service."""
         self._writer.start(asyncio.get_running_loop())
         self._heartbeat.start()
         try:
@@ -110,20 +107,17 @@ class Api:
         return Response(status_code=HTTPStatus.ACCEPTED)
 
     async def manifest(self, request: Request) -> Response:
-        """Of the present epoch."""
         signed = self._proxy.manifest()
         if signed is None:
             raise UnavailableError("no manifest has come from the server yet")
         return serve(request, signed.encode(), signed.hash.hex(), BRIEFLY)
 
     async def manifest_of(self, request: Request) -> Response:
-        """Of any epoch so far."""
         epoch = epoch_of(request)
         data = await run_in_threadpool(self._proxy.manifest_of, epoch)
         return serve(request, data, str(epoch), FOR_EVER)
 
     async def model(self, request: Request) -> Response:
-        """A model by its hash."""
         sha256 = hash_of(request)
         data = await run_in_threadpool(self._proxy.model, sha256)
         return serve(request, data, sha256.hex(), FOR_EVER)
@@ -138,18 +132,15 @@ class Api:
         return serve(request, data, sha256.hex(), FOR_EVER, compressed)
 
     async def healthz(self, _: Request) -> Response:
-        """The process lives."""
         return PlainTextResponse("ok\n")
 
     async def readyz(self, _: Request) -> Response:
-        """It can be of use."""
         if self._proxy.is_ready():
             return PlainTextResponse("ready\n")
         detail = "no manifest yet, or the database cannot be written"
         return problem(HTTPStatus.SERVICE_UNAVAILABLE, detail)
 
     async def metrics(self, _: Request) -> Response:
-        """Counts for the whole proxy."""
         return Response(self._proxy.metrics.text(), media_type="text/plain; version=0.0.4")
 
     def _check_rate(self, request: Request) -> None:
@@ -169,8 +160,6 @@ class NoSniff:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Add one header."""
-
         async def with_header(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"].append((b"x-content-type-options", b"nosniff"))

@@ -19,7 +19,6 @@ class Compressed:
         self._lock = threading.Lock()
 
     def of(self, name: str, content: bytes) -> bytes:
-        """The content of this name, compressed."""
         with self._lock:
             if name not in self._kept:
                 self._kept[name] = compress(content)

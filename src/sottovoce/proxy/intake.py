@@ -59,12 +59,10 @@ class Intake:
         """Batches that wait for the epoch's end."""
 
     def open(self, signed: SignedManifest, *, waiting: int = 0) -> None:
-        """Take batches of this epoch."""
         self.waiting = waiting
         self._gate = EpochGate(signed, is_open=True)
 
     def close(self, signed: SignedManifest) -> None:
-        """Take no more of this epoch."""
         self._gate = EpochGate(signed, is_open=False)
 
     def reset_waiting(self) -> None:

@@ -32,8 +32,6 @@ OTHER = "disconnected"
 
 
 class Metrics:
-    """What `/metrics` shows."""
-
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         self._watched: dict[str, Gauge] = {}
@@ -49,12 +47,10 @@ class Metrics:
             self._flushes.labels(outcome)
 
     def refused(self, error: BaseException) -> None:
-        """One batch, for this reason."""
         reason = next((name for kind, name in REASONS if isinstance(error, kind)), OTHER)
         self._refused.labels(reason).inc()
 
     def flushed(self, reports: int) -> None:
-        """One epoch, ended."""
         self._flushes.labels("shuffled" if reports else "discarded").inc()
 
     def watch(self, name: str, about: str, value: Callable[[], float]) -> None:
@@ -65,7 +61,6 @@ class Metrics:
         self._watched[name].set_function(value)
 
     def text(self) -> bytes:
-        """In Prometheus' format."""
         return generate_latest(self._registry)
 
     def _counter(self, name: str, about: str, *labels: str) -> Counter:

@@ -24,8 +24,6 @@ class MirroredEpoch:
 
 
 class Mirror:
-    """What clients see, and how it is renewed."""
-
     def __init__(self, store: ProxyStore, server: PublishedSource, key: bytes, *, keep_models: int):
         self._store = store
         self._server = server

@@ -69,11 +69,9 @@ class Proxy:
         return self._mirror.manifest_of(epoch)
 
     def model(self, sha256: bytes) -> bytes | None:
-        """A model file, if it is (still) here."""
         return self._mirror.model(sha256)
 
     def catalogue(self, sha256: bytes) -> bytes | None:
-        """A catalogue file, if it is (still) here."""
         return self._mirror.catalogue(sha256)
 
     def is_ready(self) -> bool:

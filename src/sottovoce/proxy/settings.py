@@ -10,6 +10,7 @@ from sottovoce.errors import ProtocolError, SettingsError
 from sottovoce.protocol import MAX_CHUNK_REPORTS
 from sottovoce.protocol.strict import hexadecimal
 from sottovoce.service import Listen
+from sottovoce.settings import check, setting
 
 MAX_STATEMENT = 8_000
 """Characters: several screens of a phone."""
@@ -19,18 +20,15 @@ MAX_STATEMENT = 8_000
 class Rate:
     """How fast one address may send; addresses stay in memory and are never written."""
 
-    batches_per_minute: float = 60.0
-    """In the long run. 0 switches the limit off: for use behind a relay, where all are one."""
-    burst: int = 100
-    """At once: people behind one shared address all come when an epoch opens."""
+    batches_per_minute: float = setting(
+        60.0, "in the long run; 0: no limit, for use behind a relay, where all are one", least=0
+    )
+    burst: int = setting(
+        100, "at once: people behind one address all come when an epoch opens", least=1
+    )
 
     def __post_init__(self) -> None:
-        if self.batches_per_minute < 0:
-            raise SettingsError(
-                f"batches_per_minute must be 0 (off) or more, not {self.batches_per_minute}"
-            )
-        if self.burst < 1:
-            raise SettingsError(f"burst must be at least 1, not {self.burst}")
+        check(self)
 
 
 @dataclass(frozen=True)
@@ -69,8 +67,6 @@ class Page:
 
 @dataclass(frozen=True)
 class ProxySettings:
-    """Everything that an operator decides."""
-
     folder: Path
     """Where the database lies; private to the proxy's user."""
     server: str
@@ -79,32 +75,28 @@ class ProxySettings:
     """Holds the secret by which the server knows this proxy."""
     verification_key: str
     """The server's Ed25519 key, in hexadecimal: only what it signed is shown to clients."""
-    least_clients: int = 100
-    """Reports of fewer people are discarded; the larger of this and the manifest's number holds."""
-    poll_seconds: float = 5.0
-    """Between two beats: ask the server, tell how many wait, flush, forward."""
-    keep_models: int = 10
-    """So many epochs' model files are kept: for clients that come late, for the page's curve."""
-    chunk_reports: int = MAX_CHUNK_REPORTS
-    """Reports in one request to the server."""
+    least_clients: int = setting(
+        100, "reports of fewer are discarded; or the manifest's number, if it is larger", least=1
+    )
+    poll_seconds: float = setting(
+        5.0, "between two beats: ask the server, tell how many wait, flush, forward", above=0
+    )
+    keep_models: int = setting(
+        10, "epochs whose model is kept: for clients that come late, for the page's curve", least=1
+    )
+    chunk_reports: int = setting(
+        MAX_CHUNK_REPORTS, "reports in one request to the server", least=1, most=MAX_CHUNK_REPORTS
+    )
     rate: Rate = field(default_factory=Rate)
     tls: Tls = field(default_factory=Tls)
     listen: Listen = field(default_factory=Listen)
     page: Page = field(default_factory=Page)
 
     def __post_init__(self) -> None:
+        check(self)
         if not _is_address(self.server):
             raise SettingsError(
                 f"server must be https://HOST or https://HOST:PORT, not {self.server}"
-            )
-        for name in ("least_clients", "keep_models"):
-            if getattr(self, name) < 1:
-                raise SettingsError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if self.poll_seconds <= 0:
-            raise SettingsError(f"poll_seconds must be above 0, not {self.poll_seconds}")
-        if not 1 <= self.chunk_reports <= MAX_CHUNK_REPORTS:
-            raise SettingsError(
-                f"chunk_reports must lie in 1..{MAX_CHUNK_REPORTS}, not {self.chunk_reports}"
             )
         try:
             hexadecimal(self.verification_key, what="verification_key")

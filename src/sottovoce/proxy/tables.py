@@ -61,21 +61,17 @@ class Tables:
         self._db.execute("DELETE FROM batches")
 
     def add_manifest(self, signed: SignedManifest) -> None:
-        """Of a new epoch."""
         manifest = signed.manifest
         row = (manifest.epoch, signed.hash, signed.encode(), manifest.model, manifest.catalogue)
         self._db.execute("INSERT INTO manifests VALUES (?, ?, ?, ?, ?)", row)
 
     def latest_manifest(self) -> bytes | None:
-        """As served."""
         return self._one("SELECT signed FROM manifests ORDER BY epoch DESC LIMIT 1")
 
     def manifest_of(self, epoch: int) -> bytes | None:
-        """As served."""
         return self._one("SELECT signed FROM manifests WHERE epoch = ?", epoch)
 
     def add_file(self, sha256: bytes, content: bytes) -> None:
-        """A model or a catalogue."""
         self._db.execute("INSERT OR IGNORE INTO files VALUES (?, ?)", (sha256, content))
 
     def model(self, sha256: bytes) -> bytes | None:
@@ -111,7 +107,6 @@ class Tables:
         self._db.execute("INSERT INTO flushes VALUES (?, ?, ?, ?, 0, 0)", row)
 
     def is_flushed(self, epoch: int) -> bool:
-        """Whether that epoch is over for this proxy."""
         return self._one("SELECT 1 FROM flushes WHERE epoch = ?", epoch) is not None
 
     def unsettled(self) -> list[Flush]:
@@ -123,7 +118,6 @@ class Tables:
         return [Flush(*row) for row in rows]
 
     def set_delivered(self, epoch: int, chunks: int) -> None:
-        """So many have arrived."""
         self._db.execute("UPDATE flushes SET delivered = ? WHERE epoch = ?", (chunks, epoch))
 
     def settle(self, epoch: int) -> None:
@@ -136,7 +130,6 @@ class Tables:
         self._db.execute("INSERT INTO chunks VALUES (?, ?, ?)", (epoch, position, sealed))
 
     def chunk(self, epoch: int, position: int) -> bytes:
-        """Its sealed reports."""
         sealed = self._one(
             "SELECT sealed FROM chunks WHERE epoch = ? AND position = ?", epoch, position
         )
@@ -157,7 +150,6 @@ class Tables:
         return b"".join(sealed for (sealed,) in rows)
 
     def end_pieces(self) -> None:
-        """Gone."""
         self._db.execute("DROP TABLE pieces")
 
     def _one(self, statement: str, *values: object) -> bytes | None:

@@ -36,8 +36,6 @@ THREADS, CHUNKS = 24, 8
 
 
 class Api:
-    """What stands behind the routes."""
-
     def __init__(self, server: Server, settings: ServerSettings):
         self._server = server
         self._settings = settings
@@ -46,7 +44,6 @@ class Api:
         self.heartbeat = Heartbeat(server.tick, settings.heartbeat)
 
     async def manifest(self, request: Request) -> Response:
-        """The latest, signed."""
         signed = await self._work(self._server.signed_manifest)
         return serve(request, signed.encode(), signed.hash.hex(), BRIEFLY)
 
@@ -55,11 +52,9 @@ class Api:
         return await self._file(request, self._server.model)
 
     async def catalogue(self, request: Request) -> Response:
-        """The catalogue, by its hash."""
         return await self._file(request, self._server.catalogue)
 
     async def waiting(self, request: Request) -> Response:
-        """How many batches a proxy holds."""
         proxy, epoch = self._proxy(request), epoch_of(request)
         given = await _json(request, {"batches"})
         batches = strict.whole(given["batches"], least=0, most=strict.MOST, what="batches")
@@ -67,7 +62,6 @@ class Api:
         return JSONResponse({"state": state})
 
     async def chunk(self, request: Request) -> Response:
-        """One chunk, counted once."""
         proxy, epoch = self._proxy(request), epoch_of(request)
         name = strict.hexadecimal(request.path_params["sha256"], what="a chunk's name").hex()
         data = await read_body(request, MAX_CHUNK)
@@ -89,7 +83,6 @@ class Api:
         return JSONResponse({})
 
     async def alive(self, _: Request) -> Response:
-        """The process lives."""
         return PlainTextResponse("alive")
 
     async def ready(self, _: Request) -> Response:
@@ -98,7 +91,6 @@ class Api:
         return PlainTextResponse("ready")
 
     async def metrics(self, _: Request) -> Response:
-        """For Prometheus."""
         text = await self._work(self._server.measured)
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 

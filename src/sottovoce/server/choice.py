@@ -21,7 +21,6 @@ MAY_CHANGE = {"epochs"}
 
 
 def read_catalogue(path: Path) -> Catalogue:
-    """From the operator's file."""
     try:
         with path.open("rb") as file:
             return Catalogue.decode(file.read(MAX_CATALOGUE + 1))

@@ -33,7 +33,6 @@ class Seen:
         self._runs: list[NDArray[np.uint64]] = []
 
     def add(self, keys: NDArray[np.uint64]) -> None:
-        """All of these."""
         self._runs.append(np.sort(keys))
         while len(self._runs) > 1 and len(self._runs[-2]) < 2 * len(self._runs[-1]):
             merged = np.concatenate([self._runs.pop(), self._runs.pop()])
@@ -41,7 +40,6 @@ class Seen:
             self._runs.append(merged)
 
     def contains(self, keys: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Which of them."""
         found = np.zeros(len(keys), bool)
         for run in self._runs:
             if len(run):

@@ -84,7 +84,6 @@ class Keys:
 
     @cached_property
     def signer(self) -> Ed25519PrivateKey:
-        """For manifests."""
         return Ed25519PrivateKey.from_private_bytes(self.signing)
 
     @cached_property
@@ -98,7 +97,6 @@ class Keys:
         return nonce + AESGCM(self.wrapping).encrypt(nonce, private_key, _bound_to(epoch))
 
     def unwrap(self, epoch: int, wrapped: bytes) -> bytes:
-        """The epoch's private key."""
         try:
             return AESGCM(self.wrapping).decrypt(wrapped[:NONCE], wrapped[NONCE:], _bound_to(epoch))
         except (InvalidTag, ValueError) as error:

@@ -50,7 +50,6 @@ class Metrics:
 
     @contextmanager
     def opening(self) -> Iterator[None]:
-        """Time what is inside."""
         began = time.perf_counter()
         try:
             yield
@@ -58,7 +57,6 @@ class Metrics:
             self._seconds.inc(time.perf_counter() - began)
 
     def text(self, latest: Epoch | None, applied: Epoch | None) -> bytes:
-        """In Prometheus's own format."""
         self._epoch.set(latest.epoch if latest else 0)
         self._state.state(latest.state if latest else "none")
         self._reports.set(applied.reports if applied else 0)

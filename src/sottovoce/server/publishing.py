@@ -53,7 +53,6 @@ class Publisher:
         return publisher
 
     def begin(self, transaction: Transaction, now: float) -> None:
-        """The first epoch."""
         V = first_items(self.training, len(self.catalogue.items))
         transaction.add_file(self.catalogue.hash, "catalogue", self.catalogue.raw)
         model = self._keep_model(transaction, encode_items(V))
@@ -75,7 +74,6 @@ class Publisher:
         self._publish(transaction, last.epoch + 1, last.model, last.epochs_done, behind, now)
 
     def wants_more(self, epochs_done: int) -> bool:
-        """Whether reports are asked for."""
         return epochs_done < self.training.epochs
 
     def manifest_of(self, epoch: Epoch) -> Manifest:

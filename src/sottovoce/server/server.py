@@ -103,7 +103,6 @@ class Server:
     # What everybody may ask
 
     def signed_manifest(self) -> SignedManifest:
-        """Of the latest epoch."""
         with self._store.read() as transaction:
             latest = transaction.latest()
         if latest is None:
@@ -111,12 +110,10 @@ class Server:
         return SignedManifest.open(latest.manifest, self._keys.verification_key)
 
     def model(self, sha256: bytes) -> bytes | None:
-        """A model file of any epoch."""
         with self._store.read() as transaction:
             return transaction.file(sha256, "model")
 
     def catalogue(self, sha256: bytes) -> bytes | None:
-        """The catalogue file."""
         with self._store.read() as transaction:
             return transaction.file(sha256, "catalogue")
 
@@ -131,7 +128,6 @@ class Server:
         self._store.check()
 
     def measured(self) -> bytes:
-        """For Prometheus."""
         with self._store.read() as transaction:
             return self.metrics.text(transaction.latest(), transaction.last_applied())
 

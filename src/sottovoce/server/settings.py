@@ -24,8 +24,6 @@ _DIGEST = re.compile("[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class ProxyAccess:
-    """How a proxy is known."""
-
     secret_sha256: str
     """SHA-256 of its secret, in hexadecimal: this file opens nothing."""
 

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 
 def check_known(epoch: Epoch | None, number: int) -> Epoch:
-    """There must be one."""
     if epoch is None:
         raise NotFoundError(f"there is no epoch {number}")
     return epoch

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Listen:
-    """Where, and with which certificate."""
-
     host: str = "127.0.0.1"
     port: int = 8080
     certificate: Path | None = None

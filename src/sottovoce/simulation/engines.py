@@ -24,8 +24,6 @@ ENGINES = {"cpu": "sottovoce.simulation.cpu", "reference": "sottovoce.simulation
 
 
 class EnginePackage(Protocol):
-    """What an engine's package has."""
-
     Options: type[Any]
     """Its own options: a frozen dataclass with stated fields."""
 
@@ -36,7 +34,6 @@ class EnginePackage(Protocol):
 
 
 def engine_package(name: str) -> EnginePackage:
-    """The engine of that name, or a `SettingsError`."""
     if name not in ENGINES:
         raise SettingsError(f"no engine {name!r:.80}; there are {', '.join(ENGINES)}")
     return cast("EnginePackage", import_module(ENGINES[name]))

@@ -171,7 +171,6 @@ class FederatedMF:
 
     @classmethod
     def load(cls, path: str | Path) -> FederatedMF:
-        """A model that was saved."""
         saved = read_model(Path(path))
         return cls.from_items(saved.V, saved.settings, saved.epochs_done)
 

@@ -31,8 +31,6 @@ FORMAT = "sottovoce-model-1"
 
 @dataclass(frozen=True, eq=False)
 class ModelFile:
-    """What a file holds."""
-
     V: NDArray[np.float32]
     settings: Settings
     epochs_done: int
@@ -41,7 +39,6 @@ class ModelFile:
 
 
 def write_model(path: Path, model: ModelFile) -> None:
-    """Write or replace a model file."""
     about = {
         "settings": model.settings.as_dict(),
         "epochs_done": model.epochs_done,

@@ -29,7 +29,6 @@ class Trained:
 
 
 def begin(settings: Settings, n_items: int) -> Trained:
-    """Before the first epoch."""
     return Trained(0, first_items(settings, n_items))
 
 

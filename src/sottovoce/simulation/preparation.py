@@ -37,7 +37,6 @@ class EpochConstants(NamedTuple):
 
 
 def prepare(settings: Settings, mechanism: Mechanism, V: Float32, epoch: int) -> EpochConstants:
-    """The constants of one epoch."""
     G, table = normal_equations(V)
     return EpochConstants(
         seed=np.uint64(settings.seed),

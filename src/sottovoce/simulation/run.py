@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sottovoce.data import leave_one_out
-from sottovoce.errors import CheckpointError, SettingsError
+from sottovoce.errors import CheckpointError
 from sottovoce.evaluation import Candidates, rank_factors, sample_candidates, summary
 from sottovoce.privacy import Account, Crowd, account
+from sottovoce.settings import check, setting
 from sottovoce.simulation.engines import build_engine, engine_package
 from sottovoce.simulation.files import ModelFile, fingerprint, read_model, write_model
 from sottovoce.simulation.loop import Trained, begin, train
@@ -40,13 +41,13 @@ class SimulationPlan:
     engine: str = "cpu"
     engine_options: Mapping[str, Any] = field(default_factory=dict)
     """What the engine may be told: see `sottovoce.simulation.engines.engine_options`."""
-    evaluate_every: int = 1
-    """Epochs between two evaluations; the last is always evaluated. 0: only the last."""
+    evaluate_every: int = setting(
+        1, "epochs between two evaluations; the last is always evaluated. 0: only the last", least=0
+    )
 
     def __post_init__(self) -> None:
         engine_package(self.engine)  # refuses one that is not there, before the data is read
-        if self.evaluate_every < 0:
-            raise SettingsError(f"evaluate_every must not be negative, got {self.evaluate_every}")
+        check(self)
 
     def due(self, epoch: int) -> bool:
         """Whether to evaluate after this epoch (counted from 1)."""
@@ -56,8 +57,6 @@ class SimulationPlan:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A finished training."""
-
     plan: SimulationPlan
     epochs: list[dict[str, Any]]
     """`epoch`, `seconds` and, where evaluated, the metrics."""

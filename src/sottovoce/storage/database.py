@@ -109,7 +109,6 @@ class Database:
             raise StoreError(f"{self.path}: in use by a reader, so traces are left; try again")
 
     def close(self) -> None:
-        """Let go of the file."""
         self.connection.close()
 
     def _refuse_newer(self) -> None:

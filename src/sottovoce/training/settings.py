@@ -106,7 +106,6 @@ class Settings:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Settings:
-        """What `as_dict` gave, whole."""
         missing = set(stated(cls)) - set(content)
         if missing:
             raise SettingsError(f"missing settings: {', '.join(sorted(missing))}")
@@ -118,7 +117,6 @@ class Settings:
         return self.learning_rate * (self.reports if self.rate_grows_with_reports else 1)
 
     def build(self, n_items: int) -> Mechanism:
-        """The mechanism, for a catalogue of this size."""
         shape = Shape(n_items, self.factors, self.alpha)
         return mechanism_named(self.mechanism).build(shape, self.epsilon, self.seed, self.own)
 
@@ -130,7 +128,7 @@ class Settings:
 def all_settings() -> dict[str, Setting]:
     """Every setting of a training by name: those that all have, then those of single mechanisms."""
     own = {
-        name: replace(each, stated=replace(each.stated, help=f"{kind.name} only: {each.help}"))
+        name: replace(each, help=f"{kind.name} only: {each.help}")
         for kind in MECHANISMS.values()
         for name, each in kind.settings().items()
     }
@@ -140,8 +138,7 @@ def all_settings() -> dict[str, Setting]:
 def _mechanism() -> Setting:
     """With the names that there are."""
     each = stated(Settings)["mechanism"]
-    named = f"{each.help}: {', '.join(MECHANISMS)}"
-    return replace(each, stated=replace(each.stated, help=named))
+    return replace(each, help=f"{each.help}: {', '.join(MECHANISMS)}")
 
 
 def _whose(name: str) -> str:

@@ -23,7 +23,6 @@ _SEPARATORS = (",", "\t", ";", "|")
 
 
 def read(path: Path, columns: Mapping[str, str] | None = None) -> Interactions:
-    """The interactions of one text file."""
     collector = Collector()
     with open_file(path) as file:
         read_into(collector, file, str(path), columns)

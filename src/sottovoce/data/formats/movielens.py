@@ -67,7 +67,6 @@ EDITIONS = (
 
 
 def recognised(source: Source) -> Edition | None:
-    """The edition whose ratings lie in the source."""
     return next((edition for edition in EDITIONS if find(source, edition.ratings)), None)
 
 
@@ -89,14 +88,26 @@ def _films(source: Source, edition: Edition) -> Films | None:
     name = find(source, edition.films)
     if name is None:
         return None
+    first = 2 if edition.film_header else 1
+    return read_films(source, name, edition.film_fields, "title and genres", first_line=first)
+
+
+def read_films(
+    source: Source,
+    name: str,
+    fields_of: Callable[[str], Sequence[str]],
+    beside: str,
+    first_line: int = 1,
+) -> Films:
+    """A list of films, a line each; `fields_of` makes number, title and genres of one."""
     films: Films = {}
-    for number, line in text_lines(source, name):
-        if number == 1 and edition.film_header:
+    for number, line in _text_lines(source, name):
+        if number < first_line:
             continue
-        fields = edition.film_fields(line)
+        fields = fields_of(line)
         if len(fields) != 3 or not fields[0].isdecimal():
             raise DataError(
-                f"expected a film's number, title and genres, found {line!r}",
+                f"expected a film's number, {beside}, found {line!r}",
                 path=label(source, name),
                 line=number,
             )
@@ -104,7 +115,7 @@ def _films(source: Source, edition: Edition) -> Films | None:
     return films
 
 
-def text_lines(source: Source, name: str) -> Iterator[tuple[int, str]]:
+def _text_lines(source: Source, name: str) -> Iterator[tuple[int, str]]:
     """Numbered lines of a small text file that is UTF-8 or, like the older lists, Latin-1."""
     with source.open(name) as file, reading(label(source, name)):
         data = file.read()

@@ -15,7 +15,7 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from sottovoce.data.formats.collecting import Collector, Films
-from sottovoce.data.formats.movielens import text_lines
+from sottovoce.data.formats.movielens import read_films
 from sottovoce.data.formats.sources import Source, find, label
 from sottovoce.data.formats.text import Block, blocks
 from sottovoce.errors import DataError
@@ -109,19 +109,11 @@ def _films(source: Source) -> Films | None:
     name = next((found for title in _TITLES if (found := find(source, title))), None)
     if name is None:
         return None
-    films: Films = {}
-    for number, line in text_lines(source, name):
-        fields = line.split(",", 2)  # the title comes last and may hold commas
-        if len(fields) != 3 or not fields[0].isdecimal():
-            raise DataError(
-                f"expected a film's number, year and title, found {line!r}",
-                path=label(source, name),
-                line=number,
-            )
-        films[int(fields[0])] = (_titled(fields[2], fields[1]), "")
-    return films
+    return read_films(source, name, _film_fields, "year and title")
 
 
-def _titled(title: str, year: str) -> str:
-    """Title with its year, as MovieLens writes it; a few films have no year."""
-    return f"{title} ({year})" if year.isdecimal() else title
+def _film_fields(line: str) -> list[str]:
+    """Number and title with its year, as MovieLens writes it; a few films have no year."""
+    number, _, rest = line.partition(",")
+    year, comma, title = rest.partition(",")  # the title comes last and may hold commas
+    return [number, f"{title} ({year})" if year.isdecimal() else title, ""] if comma else []

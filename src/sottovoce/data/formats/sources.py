@@ -52,12 +52,9 @@ class Folder:
 
 @dataclass(frozen=True)
 class Archive:
-    """Files in a zip archive."""
-
     path: Path
 
     def names(self) -> list[str]:
-        """Every file of the archive."""
         with reading(self.path), zipfile.ZipFile(self.path) as archive:
             return [entry.filename for entry in archive.infolist() if not entry.is_dir()]
 
@@ -82,7 +79,6 @@ def find(source: Source, filename: str) -> str | None:
 
 
 def label(source: Source, name: str) -> str:
-    """How messages call a file."""
     return str(source.path / name)
 
 

@@ -205,7 +205,6 @@ def quoted_fields(text: str, separator: str) -> list[str]:
 
 
 def _fault(fields: Sequence[str], layout: Layout) -> str | None:
-    """What is wrong with one line, or None."""
     if len(fields) != len(layout.roles):
         return f"expected {len(layout.roles)} fields, found {len(fields)}"
     for role, text in zip(layout.roles, fields, strict=True):

@@ -1,20 +1,18 @@
 """Does the code keep its promise? Lower bounds on epsilon, and an attack on one person."""
 
-from sottovoce.experiments.audit.attack import Attack, AttackPlan, AttackPoint, run_attack, sweep
+from sottovoce.experiments.audit.attack import Attack, AttackPlan, run_attack, sweep
 from sottovoce.experiments.audit.audit import AuditPlan, AuditResult, examine, run_audit
-from sottovoce.experiments.audit.clients import Client, Maker, live_client
+from sottovoce.experiments.audit.clients import Client, live_client
 from sottovoce.experiments.audit.evidence import ALPHA, Check, judge
 
 __all__ = [
     "ALPHA",
     "Attack",
     "AttackPlan",
-    "AttackPoint",
     "AuditPlan",
     "AuditResult",
     "Check",
     "Client",
-    "Maker",
     "examine",
     "judge",
     "live_client",

@@ -94,8 +94,6 @@ class AttackPoint:
 
 @dataclass(frozen=True)
 class Attack:
-    """One mechanism's curve."""
-
     settings: Settings
     question: Question
     clients: int

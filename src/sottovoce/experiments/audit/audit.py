@@ -12,6 +12,7 @@ from sottovoce.experiments.audit.entropy import entropy_facts
 from sottovoce.experiments.audit.evidence import ALPHA, Check, judge
 from sottovoce.experiments.audit.sampling import gather
 from sottovoce.mechanism import MECHANISMS
+from sottovoce.settings import check, setting
 from sottovoce.training import Settings
 
 if TYPE_CHECKING:
@@ -30,12 +31,11 @@ ERRORS = 6
 
 @dataclass(frozen=True)
 class AuditPlan:
-    """What to audit."""
-
     mechanisms: tuple[str, ...] = tuple(MECHANISMS)
     epsilon: float = 2.5
-    samples: int = 200_000
-    """Reports of each of two people, in each scene."""
+    samples: int = setting(
+        200_000, "reports of each of two people, in each scene", least=FEWEST_SAMPLES
+    )
     reports: int | None = None
     """k of the attacked training; None here and below: the preset's."""
     epochs: int | None = None
@@ -44,8 +44,7 @@ class AuditPlan:
     """None: no attack."""
 
     def __post_init__(self) -> None:
-        if self.samples < FEWEST_SAMPLES:
-            raise SettingsError(f"samples must be at least {FEWEST_SAMPLES}, got {self.samples}")
+        check(self)
         if not self.mechanisms or set(self.mechanisms) - set(MECHANISMS):
             known, got = ", ".join(MECHANISMS), ", ".join(self.mechanisms)
             raise SettingsError(f"mechanisms are {known}; got {got!r}")
@@ -54,7 +53,6 @@ class AuditPlan:
         self.settings()
 
     def settings(self) -> list[Settings]:
-        """One training for each mechanism."""
         return [
             Settings.preset(
                 mechanism,
@@ -77,11 +75,9 @@ class AuditResult:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing was found."""
         return all(check.passed for check in self.checks)
 
     def as_dict(self) -> dict[str, Any]:
-        """The content for a JSON file."""
         return {
             "passed": self.passed,
             "false_alarm_rate": ALPHA,

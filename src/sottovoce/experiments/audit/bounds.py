@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Count:
-    """How often something happened."""
-
     happened: int
     trials: int
 

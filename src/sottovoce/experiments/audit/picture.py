@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 
 def draw_attacks(attacks: Sequence[Attack], path: Path) -> None:
-    """Write one panel for each attack."""
-
     def draw(figure: Figure) -> None:
         panels = figure.subplots(1, len(attacks), sharey=True, squeeze=False)[0]
         for axes, attack in zip(panels, attacks, strict=True):

@@ -42,7 +42,6 @@ class Scene:
 
     @property
     def n_items(self) -> int:
-        """M."""
         return len(self.V)
 
     def densities(self) -> NDArray[np.float32]:

@@ -1,22 +1,6 @@
 """How fast is an epoch? Side by side with implicit's ALS and with the numpy reference."""
 
-from sottovoce.experiments.bench.comparison import (
-    BenchPlan,
-    BenchResult,
-    Comparison,
-    PeakMemory,
-    run_bench,
-)
-from sottovoce.experiments.bench.growth import Growth, GrowthPoint
+from sottovoce.experiments.bench.comparison import BenchPlan, BenchResult, run_bench
 from sottovoce.experiments.bench.timing import Spread
 
-__all__ = [
-    "BenchPlan",
-    "BenchResult",
-    "Comparison",
-    "Growth",
-    "GrowthPoint",
-    "PeakMemory",
-    "Spread",
-    "run_bench",
-]
+__all__ = ["BenchPlan", "BenchResult", "Spread", "run_bench"]

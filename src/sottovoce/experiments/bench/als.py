@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sottovoce.baselines.als import als_class, implicit_alpha, one_blas_thread
+from sottovoce.baselines.als import als_class, implicit_alpha
 from sottovoce.experiments.bench.timing import Contender
 
 if TYPE_CHECKING:
     from sottovoce.model import Histories
     from sottovoce.training import Settings
-
-__all__ = ["ALS", "als", "als_solver", "one_blas_thread"]
 
 ALS = "als"
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sottovoce.baselines.als import one_blas_thread
 from sottovoce.errors import SettingsError
-from sottovoce.experiments.bench.als import ALS, als, als_solver, one_blas_thread
+from sottovoce.evaluation.threads import checked_threads
+from sottovoce.experiments.bench.als import ALS, als, als_solver
 from sottovoce.experiments.bench.epoch import ReferenceEpoch, TimedEpoch
 from sottovoce.experiments.bench.growth import Growth, measure_growth
 from sottovoce.experiments.bench.timing import (
@@ -20,6 +22,7 @@ from sottovoce.experiments.bench.timing import (
     take_turns,
 )
 from sottovoce.mechanism import MECHANISMS
+from sottovoce.settings import check, setting
 from sottovoce.simulation.cpu.work import Work, work_of
 from sottovoce.training import Settings
 
@@ -32,30 +35,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BenchPlan:
-    """What to time."""
-
     mechanisms: tuple[str, ...] = tuple(MECHANISMS)
     factors: int = 5
     epsilon: float = 2.5
     reports: int = 100
-    repeats: int = 5
-    """Rounds."""
+    repeats: int = setting(5, "rounds", least=1)
     threads: int | None = None
     """None: all cores."""
     growth: bool = True
-    reference_users: int = 200
-    """How many users the numpy reference really runs."""
+    reference_users: int = setting(200, "users that the numpy reference really runs", least=1)
     seed: int = 0
 
     def __post_init__(self) -> None:
+        check(self)
         unknown = set(self.mechanisms) - set(MECHANISMS)
         if unknown or not self.mechanisms:
             raise SettingsError(
                 f"mechanisms must be some of {', '.join(MECHANISMS)}; got {list(self.mechanisms)}"
             )
-        for name in ("repeats", "reference_users"):
-            if getattr(self, name) < 1:
-                raise SettingsError(f"{name} must be at least 1, got {getattr(self, name)}")
 
     def settings(self) -> list[Settings]:
         """One for each mechanism, in order and without repeats."""
@@ -73,8 +70,6 @@ class BenchPlan:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One mechanism against the others."""
-
     mechanism: str
     seconds: list[float]
     """Of an epoch, round by round."""
@@ -104,8 +99,6 @@ class PeakMemory:
 
 @dataclass(frozen=True)
 class BenchResult:
-    """Everything that was measured."""
-
     data: dict[str, Any]
     plan: BenchPlan
     threads: int
@@ -117,7 +110,6 @@ class BenchResult:
     memory: PeakMemory
 
     def as_dict(self) -> dict[str, Any]:
-        """The content for a JSON file."""
         content = asdict(self)
         content["plan"]["mechanisms"] = list(self.plan.mechanisms)
         return content
@@ -128,7 +120,7 @@ def run_bench(
 ) -> BenchResult:
     """Time every mechanism on this data; `watch` is told what is being done."""
     data = replace(data, timestamps=None, titles=None, genres=None)  # not needed, and large
-    threads, settings = plan.threads or _all_threads(), plan.settings()
+    threads, settings = plan.threads or checked_threads(None), plan.settings()
     with one_blas_thread():
         solver, loaded = als_solver(), peak_memory()
         epochs = [_warm(data, each, threads, watch) for each in settings]
@@ -197,9 +189,3 @@ def _compare(
         operations_per_second=work.operations / median,
         reading_share=work.index_bytes / bandwidth / median,
     )
-
-
-def _all_threads() -> int:
-    import numba
-
-    return int(numba.config.NUMBA_NUM_THREADS)

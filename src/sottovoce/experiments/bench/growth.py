@@ -34,7 +34,6 @@ class GrowthPoint:
 
     @property
     def nanoseconds_per_interaction(self) -> float:
-        """Median time over all interactions in it."""
         return 1e9 * float(np.median(self.seconds)) / max(self.interactions, 1)
 
 

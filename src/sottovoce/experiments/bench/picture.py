@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 
 def draw_growth(result: BenchResult, path: Path) -> None:
-    """Write a picture of the growth curves."""
-
     def draw(figure: Figure) -> None:
         for axes, axis in zip(figure.subplots(1, len(AXES)), AXES, strict=True):
             for growth in result.growth:

@@ -56,7 +56,6 @@ class Child:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is running."""
         return self.process.poll() is None
 
     def wait_until_ready(self, url: str, stopping: Callable[[], bool]) -> None:
@@ -87,7 +86,6 @@ class Child:
             os.setpriority(os.PRIO_PROCESS, self.process.pid, _LOWER)
 
     def terminate(self) -> None:
-        """Ask the process to end."""
         if self.is_running:
             self.process.terminate()
 
@@ -109,7 +107,6 @@ class Child:
 
 @contextlib.contextmanager
 def running(name: str, arguments: Sequence[str], *, quiet: bool = False) -> Iterator[Child]:
-    """A child process for the length of a block."""
     child = Child(name, arguments, quiet=quiet)
     try:
         yield child
@@ -126,7 +123,6 @@ def watch(children: Sequence[Child], stopping: Callable[[], bool]) -> None:
 
 
 def is_ready(url: str) -> bool:
-    """Whether the service at this address is ready."""
     try:
         return httpx.get(f"{url}/readyz", timeout=5.0, trust_env=False).status_code == 200
     except httpx.HTTPError:

@@ -39,8 +39,6 @@ MOST_FILES = 8
 
 @dataclass(frozen=True)
 class NewClient:
-    """A client to be made."""
-
     folder: Path
     items: list[str]
     """Ids of the items that its owner touched."""
@@ -48,15 +46,12 @@ class NewClient:
 
 @dataclass(frozen=True)
 class SyncResult:
-    """The result of one client's sync."""
-
     outcome: str
     """As in `sottovoce.client.Synced`, or `unavailable`, or `failed`."""
     tries: int
     spent: float
     """Of the lifetime budget, so far."""
     problem: str = ""
-    """The error message."""
 
 
 class SharedDownloads:

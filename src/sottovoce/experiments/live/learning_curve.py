@@ -22,8 +22,6 @@ LOOK_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """The result of one epoch."""
-
     epoch: int
     learnt: int
     """Epochs that the model has learnt from by now; those with too few people are discarded."""
@@ -36,7 +34,6 @@ class CurvePoint:
     seconds: float
     """How long an epoch has taken so far, on average, from the first on."""
     finished: bool
-    """Whether it was the last."""
 
 
 class LearningCurve:
@@ -72,7 +69,6 @@ class LearningCurve:
 
     @property
     def finished(self) -> bool:
-        """Whether no more reports are asked for."""
         return self._known is not None and self._known.manifest.public_key is None
 
     def _point(self, before: SignedManifest, after: SignedManifest) -> CurvePoint:

@@ -35,7 +35,6 @@ class PublicReader:
         self._files: Files = {}
 
     def manifest(self) -> SignedManifest:
-        """Of the present epoch."""
         signed = fetch_manifest(self._source, self._key, self._newest)
         self._newest = signed.manifest.epoch, signed.hash
         return signed

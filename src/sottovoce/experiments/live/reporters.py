@@ -79,7 +79,6 @@ class Reporters:
                 )
 
     def terminate(self) -> None:
-        """Ask the processes to end."""
         for process in self._processes:
             process.terminate()
 

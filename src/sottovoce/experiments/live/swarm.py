@@ -65,7 +65,6 @@ class SwarmPlan:
     """The server's verification key."""
     clients: int
     epochs: int
-    """Epochs to take part in."""
     processes: int
     seed: int = 0
     """Of who takes part, what is left out, and against what it is ranked; never of a report."""
@@ -110,8 +109,6 @@ class Round:
 
 @dataclass(frozen=True, eq=False)
 class SwarmResult:
-    """Everything that a swarm came to."""
-
     plan: SwarmPlan
     people: People
     settings: Settings
@@ -126,7 +123,6 @@ class SwarmResult:
     seconds: dict[str, float]
 
     def as_dict(self) -> dict[str, Any]:
-        """The content for a JSON file."""
         return {
             "proxy": self.plan.proxy,
             "data": self.people.data.summary(),
@@ -184,8 +180,6 @@ def run_swarm(data: Interactions, plan: SwarmPlan, watch: SwarmProgress) -> Swar
 
 
 class _Swarm:
-    """The clients of one run, and what they came to."""
-
     def __init__(
         self,
         plan: SwarmPlan,

@@ -27,12 +27,10 @@ ABOUT = "up.json"
 
 
 def server_toml(folder: Path) -> Path:
-    """The server's settings."""
     return folder / "server" / "server.toml"
 
 
 def proxy_toml(folder: Path) -> Path:
-    """The proxy's settings."""
     return folder / "proxy" / "proxy.toml"
 
 

@@ -1,9 +1,9 @@
 """The paper's experiments run again: every figure and table, beside its numbers and ours."""
 
 from sottovoce.experiments.paper.cells import METHODS, Cell, Size
-from sottovoce.experiments.paper.experiments import EXPERIMENTS, Experiment, compute
+from sottovoce.experiments.paper.experiments import EXPERIMENTS, compute
 from sottovoce.experiments.paper.report import write_all
-from sottovoce.experiments.paper.runner import CellProgress, Runner
+from sottovoce.experiments.paper.runner import Runner
 from sottovoce.experiments.paper.scale import Scale
 from sottovoce.experiments.paper.store import About, CellStore
 from sottovoce.experiments.paper.tables import Table
@@ -13,9 +13,7 @@ __all__ = [
     "METHODS",
     "About",
     "Cell",
-    "CellProgress",
     "CellStore",
-    "Experiment",
     "Runner",
     "Scale",
     "Size",

@@ -39,8 +39,6 @@ FULL = Size()
 
 @dataclass(frozen=True)
 class Row:
-    """One method at one setting."""
-
     label: str
     family: Family
     said: str | None = None
@@ -51,12 +49,10 @@ class Row:
 
 
 def cells(scale: Scale) -> list[Cell]:
-    """Every method, every split."""
     return scale.all_of(row.family for row in _rows(scale))
 
 
 def tables(scale: Scale, store: CellStore) -> list[Table]:
-    """A row for each method."""
     reader = Reader(store, scale)
     rows, records = [], []
     for row in _rows(scale):
@@ -82,7 +78,6 @@ def tables(scale: Scale, store: CellStore) -> list[Table]:
 
 
 def draw(scale: Scale, store: CellStore, figure: Figure) -> None:
-    """HR@10 of every method, beside the paper's."""
     reader, rows = Reader(store, scale), _rows(scale)
     found = [reader.interval(row.family) for row in rows]
     said = [published.TABLE5[row.said][2] if row.said else None for row in rows]

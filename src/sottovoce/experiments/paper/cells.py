@@ -87,16 +87,13 @@ class Cell:
 
     @property
     def named(self) -> dict[str, Any]:
-        """The parameters by name."""
         return dict(self.parameters)
 
     @property
     def settings(self) -> Settings:
-        """Of a training."""
         return Settings.from_dict({**self.named, "seed": self.seed})
 
     def as_dict(self) -> dict[str, Any]:
-        """The content for a JSON file."""
         return {**asdict(self), "parameters": self.named}
 
     @property

@@ -66,7 +66,6 @@ def tables(scale: Scale, store: CellStore) -> list[Table]:
 
 
 def draw(scale: Scale, store: CellStore, figure: Figure) -> None:
-    """A panel for each crowd and k."""
     reader = Reader(store, scale)
 
     def draw_panel(axes: Any, users: int, k: int) -> None:

@@ -36,22 +36,14 @@ class Experiment:
 
 
 EXPERIMENTS = {
-    each.NAME: Experiment(
-        each.NAME,
-        each.TITLE,
-        each.cells,
-        each.tables,
-        each.draw,
-        picture,
-        getattr(each, "reported", lambda _scale, _store: []),
-    )
-    for each, picture in (
+    of.NAME: Experiment(of.NAME, of.TITLE, of.cells, of.tables, of.draw, *more)
+    for of, *more in (
         (trade_off, (10.0, 10.0)),
         (curves, (9.0, 6.5)),
         (sizes, (8.0, 7.0)),
         (benchmarks, (8.0, 6.5)),
         (traffic, (8.0, 3.5)),
-        (frontier, (10.0, 4.6)),
+        (frontier, (10.0, 4.6), frontier.reported),
     )
 }
 

@@ -54,14 +54,12 @@ def reported(scale: Scale, store: CellStore) -> list[Cell]:
 
 
 def tables(scale: Scale, store: CellStore) -> list[Table]:
-    """The points, and the least budget for each quality."""
     reader = Reader(store, scale)
     points = _points(scale, reader)
     return [_points_table(scale, reader, points), _targets_table(points)]
 
 
 def draw(scale: Scale, store: CellStore, figure: Figure) -> None:
-    """HR@10 over the local and over the central budget."""
     reader = Reader(store, scale)
     points = _points(scale, reader)
     panels = figure.subplots(1, len(VIEWS), sharey=True)

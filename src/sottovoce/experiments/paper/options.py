@@ -40,11 +40,9 @@ class Option:
 
     @property
     def method(self) -> Method:
-        """The method's name."""
         return self.chosen_by.method
 
     def cell(self, seed: int) -> Cell:
-        """The same on another split."""
         return replace(self.chosen_by, seed=seed, draw=drawn_with(seed))
 
     def about(self) -> dict[str, float]:
@@ -69,7 +67,6 @@ class BudgetPoint:
     quality: float
 
     def cost(self, view: View) -> float:
-        """In one of the two views."""
         return self.local if view == "local" else self.central
 
 

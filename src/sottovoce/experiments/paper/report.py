@@ -138,7 +138,6 @@ splits.</p>
 
 
 def commands(about: About, names: list[str]) -> str:
-    """The commands that compute these results again."""
     options = f"--data {about.source} --out DIR --seeds {about.seeds}"
     if about.min_interactions:
         options += f" --min-interactions {about.min_interactions}"

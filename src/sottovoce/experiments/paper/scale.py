@@ -85,7 +85,6 @@ class Scale:
         )
 
     def all_trained(self, size: Size, epsilon: float, reports: int) -> dict[str, Family]:
-        """Such a training of every method."""
         return {method: self.trained(method, size, epsilon, reports) for method in TRAINED}
 
     def ceiling(self, size: Size, split: SplitRule = "random") -> Family:
@@ -96,11 +95,9 @@ class Scale:
         )
 
     def popularity(self, size: Size, split: SplitRule = "random") -> Family:
-        """Popularity."""
         return lambda seed: Cell.make("popularity", size, seed, draw=drawn_with(seed), split=split)
 
     def all_of(self, families: Iterable[Family]) -> list[Cell]:
-        """Every reported cell of these."""
         return [family(seed) for family in families for seed in self.seeds]
 
 

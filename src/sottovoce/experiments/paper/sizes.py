@@ -30,14 +30,12 @@ TITLE = "Table 4: users and items"
 
 
 def cells(scale: Scale) -> list[Cell]:
-    """Trainings, the ceiling and popularity of each subset."""
     return scale.all_of(
         family for size in _sizes(scale) for family in _families(scale, size).values()
     )
 
 
 def tables(scale: Scale, store: CellStore) -> list[Table]:
-    """A row for each subset."""
     reader = Reader(store, scale)
     rows, records, won = [], [], []
     for size in _sizes(scale):
@@ -62,7 +60,6 @@ def tables(scale: Scale, store: CellStore) -> list[Table]:
 
 
 def draw(scale: Scale, store: CellStore, figure: Figure) -> None:
-    """Bars for each subset."""
     reader, sizes = Reader(store, scale), _sizes(scale)
     series = {}
     for name in (*TRAINED, "mf", "popularity"):

@@ -90,8 +90,6 @@ def stands_for(about: About) -> str:
 
 
 class CellStore:
-    """A folder of results."""
-
     def __init__(self, folder: Path, about: About):
         self.folder = folder
         self.about = about
@@ -112,7 +110,6 @@ class CellStore:
 
     @classmethod
     def open(cls, folder: Path) -> Self:
-        """Open a folder to read its results."""
         return cls(folder, read_about(folder))
 
     def get(self, cell: Cell) -> dict[str, Any] | None:
@@ -150,7 +147,6 @@ class CellStore:
 
 
 def read_about(folder: Path) -> About:
-    """Read what the results of a folder are of."""
     try:
         return About(**json.loads((folder / ABOUT).read_bytes()))
     except (OSError, ValueError, TypeError) as error:

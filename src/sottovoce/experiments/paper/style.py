@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sottovoce.experiments.figures import draw_interval
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -27,20 +29,12 @@ def lines(
 ) -> None:
     """A curve through the points that are known, with their 95% intervals as a band."""
     known = [(x, interval) for x, interval in points if interval is not None]
-    if not known:
-        return
-    xs = [x for x, _ in known]
-    means = [interval.mean for _, interval in known]
-    widths = [interval.half_width or 0.0 for _, interval in known]
-    marker = "o" if len(xs) < 12 else None
-    axes.plot(xs, means, marker=marker, markersize=3, color=colour, label=label)
-    low = [mean - width for mean, width in zip(means, widths, strict=True)]
-    high = [mean + width for mean, width in zip(means, widths, strict=True)]
-    axes.fill_between(xs, low, high, alpha=0.2, color=colour, linewidth=0)
+    marker = "o" if len(known) < 12 else None
+    if known:
+        draw_interval(axes, known, 0.2, marker=marker, markersize=3, color=colour, label=label)
 
 
 def level(axes: Any, interval: Interval | None, label: str) -> None:
-    """A horizontal line."""
     if interval is not None:
         colour = COLOURS["mf" if label == "MF-NP" else "popularity"]
         axes.axhline(interval.mean, linestyle="--", linewidth=1, color=colour, label=label)

@@ -47,11 +47,9 @@ class Table:
 
     @property
     def filled(self) -> bool:
-        """Whether it has any numbers yet."""
         return bool(self.records)
 
     def as_dict(self) -> dict[str, Any]:
-        """The content for a JSON file."""
         return {"title": self.title, "notes": self.notes, "numbers": self.records}
 
     def as_csv(self) -> str:
@@ -105,7 +103,6 @@ class Reader:
 
 
 def metric_of(result: dict[str, Any], metric: str = METRIC, epoch: int | None = None) -> float:
-    """One number of one result."""
     where = result["final"] if epoch is None else result["curve"][epoch - 1]
     return float(where[metric])
 
@@ -117,7 +114,6 @@ def budget_in(result: dict[str, Any], epoch: int | None) -> dict[str, float | No
 
 
 def shown(interval: Interval | None) -> str:
-    """In a table."""
     return NOTHING if interval is None else str(interval)
 
 
@@ -158,7 +154,6 @@ class Contest:
 
 
 def contests(reader: Reader, families: Mapping[Trained, Family], where: str) -> list[Contest]:
-    """Each of ours against each of theirs."""
     return [
         Contest(ours, theirs, where, reader.gain(families[ours], families[theirs]))
         for theirs, ours in product(THEIRS, OURS)
@@ -176,7 +171,6 @@ class Compared:
     """Of `loudest` over the paper's system."""
 
     def shown(self, names: Iterable[str] = TRAINED) -> tuple[str, ...]:
-        """The intervals of these, in a table."""
         return tuple(shown(self.intervals[name]) for name in names)
 
 

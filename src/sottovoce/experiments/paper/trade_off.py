@@ -33,14 +33,12 @@ TITLE = "Figure 2: privacy and utility"
 
 
 def cells(scale: Scale) -> list[Cell]:
-    """Every training, and popularity once for each crowd."""
     families = [family for cell in _grid(scale) for family in scale.all_trained(*cell).values()]
     families += [scale.popularity(scale.small(users)) for users in scale.users]
     return scale.all_of(families)
 
 
 def tables(scale: Scale, store: CellStore) -> list[Table]:
-    """A row for each crowd, epsilon and k."""
     reader = Reader(store, scale)
     rows, records, won = [], [], []
     for size, epsilon, k in _grid(scale):
@@ -67,7 +65,6 @@ def tables(scale: Scale, store: CellStore) -> list[Table]:
 
 
 def draw(scale: Scale, store: CellStore, figure: Figure) -> None:
-    """A panel for each crowd and k: HR@10 over epsilon."""
     reader = Reader(store, scale)
 
     def draw_panel(axes: Any, users: int, k: int) -> None:

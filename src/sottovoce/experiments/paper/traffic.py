@@ -35,7 +35,6 @@ def cells(scale: Scale) -> list[Cell]:
 
 
 def tables(scale: Scale, store: CellStore) -> list[Table]:
-    """A row for each catalogue and k."""
     found = _found(scale, store)
     rows = []
     for k, counted in found:
@@ -58,7 +57,6 @@ def tables(scale: Scale, store: CellStore) -> list[Table]:
 
 
 def draw(scale: Scale, store: CellStore, figure: Figure) -> None:
-    """Down and up."""
     found = _found(scale, store)
     series = {
         "down": [float(counted["model"] + counted["manifest"]) for _, counted in found],

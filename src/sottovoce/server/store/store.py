@@ -33,7 +33,6 @@ class ServerStore:
 
     @contextmanager
     def read(self) -> Iterator[Transaction]:
-        """One view of the database."""
         with store_errors(), self._engine.connect() as connection, connection.begin():
             yield Transaction(connection)
 
@@ -80,5 +79,4 @@ class ServerStore:
                 attempt.rollback()
 
     def close(self) -> None:
-        """Let go of all connections."""
         self._engine.dispose()

@@ -97,7 +97,6 @@ class Transaction:
         return self._epoch(select(epochs).where(epochs.c.epoch == number), lock=lock)
 
     def latest(self, *, lock: bool = False) -> Epoch | None:
-        """The epoch of the newest manifest."""
         return self._epoch(select(epochs).order_by(epochs.c.epoch.desc()).limit(1), lock=lock)
 
     def last_applied(self) -> Epoch | None:
@@ -152,7 +151,6 @@ class Transaction:
             self._connection.execute(sums.insert().values(epoch=epoch, sums=content))
 
     def has_chunk(self, epoch: int, name: str) -> bool:
-        """Whether it is counted."""
         query = select(chunks.c.name).where(chunks.c.epoch == epoch, chunks.c.name == name)
         return self._connection.scalar(query) is not None
 
@@ -162,7 +160,6 @@ class Transaction:
         return self._connection.scalar(query)
 
     def chunk_names(self, epoch: int) -> set[str]:
-        """Of all that are counted."""
         return set(self._connection.scalars(select(chunks.c.name).where(chunks.c.epoch == epoch)))
 
     def chunk_keys(self, epoch: int, name: str) -> NDArray[np.uint64]:
@@ -173,7 +170,6 @@ class Transaction:
     def add_chunk(
         self, epoch: int, name: str, proxy: str, reports: int, keys: NDArray[np.uint64]
     ) -> None:
-        """Counted, as of this transaction."""
         content = keys.astype("<u8").tobytes()
         self._connection.execute(
             chunks.insert().values(
@@ -211,12 +207,10 @@ class Transaction:
         return None if row is None else (int(row[0]), int(row[1]))
 
     def add_commit(self, epoch: int, proxy: str, chunks: int, reports: int) -> None:
-        """This proxy is done."""
         row = {"epoch": epoch, "proxy": proxy, "chunks": chunks, "reports": reports}
         self._connection.execute(commits.insert().values(**row))
 
     def all_committed(self, epoch: int, proxies: Iterable[str]) -> bool:
-        """Whether none of these is waited for."""
         query = select(commits.c.proxy).where(commits.c.epoch == epoch)
         return set(proxies) <= set(self._connection.scalars(query))
 
@@ -228,12 +222,10 @@ class Transaction:
         self._connection.execute(waiting.insert().values(**row))
 
     def total_waiting(self, epoch: int) -> int:
-        """Batches at all proxies."""
         query = select(func.sum(waiting.c.batches)).where(waiting.c.epoch == epoch)
         return int(self._connection.scalar(query) or 0)
 
     def file(self, sha256: bytes, kind: FileKind) -> bytes | None:
-        """By its hash."""
         query = select(files.c.content).where(files.c.sha256 == sha256, files.c.kind == kind)
         return self._connection.scalar(query)
 

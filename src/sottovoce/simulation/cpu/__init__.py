@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Options:
-    """Of the cpu engine."""
-
     threads: int | None = setting(None, "CPU threads (default: all)", least=1)
 
     def __post_init__(self) -> None:

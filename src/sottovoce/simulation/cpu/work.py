@@ -46,7 +46,6 @@ class Work:
 
 
 def work_of(histories: Histories, settings: Settings) -> Work:
-    """One epoch of this training."""
     mechanism = settings.build(histories.n_items)
     return kernel_of(mechanism).work(histories, mechanism, settings.reports)
 

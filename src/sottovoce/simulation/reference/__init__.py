@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Options:
-    """Of the reference engine."""
-
     batch: int = setting(64, "people computed together", least=1)
 
     def __post_init__(self) -> None:

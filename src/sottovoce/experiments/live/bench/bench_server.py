@@ -74,7 +74,6 @@ class BenchServer:
 
     @property
     def keys(self) -> Keys:
-        """The server's keys."""
         return Keys(*self.secrets)
 
     @contextmanager
@@ -93,7 +92,6 @@ class BenchServer:
             shutil.rmtree(folder)
 
     def chunk(self, sealed: bytes) -> Chunk:
-        """Of this epoch."""
         return Chunk(self.signed.manifest.epoch, self.signed.hash, sealed)
 
     def sealed_chunks(self, number: int, reports: int, processes: int) -> Iterator[Chunk]:

@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sottovoce.errors import SettingsError
 from sottovoce.experiments.live.bench.bench_server import BenchServer
 from sottovoce.experiments.live.bench.counting import Counting, measure_counting
 from sottovoce.experiments.live.bench.intake import Intake, measure_intake
 from sottovoce.experiments.live.bench.opening import OpeningRate, measure_opening
 from sottovoce.protocol import MAX_CHUNK_REPORTS
+from sottovoce.settings import check, setting
 
 if TYPE_CHECKING:
     from sottovoce.experiments.bench.timing import Watch
@@ -21,34 +21,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LiveBenchPlan:
-    """How much to measure."""
-
-    repeats: int = 5
-    """Rounds."""
-    processes: int = 0
-    """Beside 1; 0: as many as there are cores."""
-    chunk: int = MAX_CHUNK_REPORTS
-    """Reports in a chunk."""
-    batches: int = 10_000
-    """In an epoch at the proxy; the server's epoch has as many reports."""
-    reports: int = 100
-    """k: in a batch."""
-    items: int = 1000
-    full: bool = False
-    """Whether the server's epoch is sealed and opened for real."""
+    repeats: int = setting(5, "rounds", least=1)
+    processes: int = setting(0, "beside 1; 0: as many as there are cores")
+    chunk: int = setting(MAX_CHUNK_REPORTS, "reports in a chunk", least=1, most=MAX_CHUNK_REPORTS)
+    batches: int = setting(
+        10_000, "in an epoch at the proxy; the server's epoch has as many reports", least=1
+    )
+    reports: int = setting(100, "k: in a batch", least=1)
+    items: int = setting(1000, "M", least=1)
+    full: bool = setting(
+        default=False, help="whether the server's epoch is sealed and opened for real"
+    )
 
     def __post_init__(self) -> None:
-        for name in ("repeats", "batches", "reports", "items"):
-            if getattr(self, name) < 1:
-                raise SettingsError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if not 1 <= self.chunk <= MAX_CHUNK_REPORTS:
-            raise SettingsError(f"a chunk has 1..{MAX_CHUNK_REPORTS} reports, not {self.chunk}")
+        check(self)
 
 
 @dataclass(frozen=True)
 class LiveBenchResult:
-    """Everything that was measured, in one run."""
-
     plan: LiveBenchPlan
     cores: int
     opening: list[OpeningRate]
@@ -56,7 +46,6 @@ class LiveBenchResult:
     counting: Counting
 
     def as_dict(self) -> dict[str, Any]:
-        """The content for a JSON file."""
         return asdict(self)
 
 

@@ -21,8 +21,6 @@ HEAD = (
 
 @dataclass(frozen=True)
 class Load:
-    """What to send, and where."""
-
     port: int
     batches: int
     connections: int
@@ -34,8 +32,6 @@ class Load:
 
 @dataclass(frozen=True)
 class Sent:
-    """How long it took, and how much was accepted."""
-
     seconds: float
     cpu_seconds: float
     """Of whoever sent: far below `seconds`, or the sender was what was measured."""
