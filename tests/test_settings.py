@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sottovoce.errors import SettingsError
@@ -60,3 +61,12 @@ def test_the_ends_are_allowed_and_whole_numbers_do_for_floats() -> None:
     kettle = Kettle(litres=3, cups=1, owner=0)
     assert (kettle.litres, type(kettle.litres)) == (3.0, float)
     assert Kettle().owner is None
+
+
+def test_numbers_of_numpy_do_and_become_pythons() -> None:
+    kettle = Kettle(litres=np.float32(0.5), cups=np.int64(3))  # type: ignore[arg-type]
+    assert (type(kettle.litres), type(kettle.cups)) == (float, int)
+    with pytest.raises(SettingsError, match="cups"):
+        Kettle(cups=np.float64(3.0))  # type: ignore[arg-type]
+    with pytest.raises(SettingsError, match="litres"):
+        Kettle(litres=np.bool_(1))  # type: ignore[arg-type]

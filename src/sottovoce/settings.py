@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import Field, dataclass, field, fields
 from math import isfinite
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 from sottovoce.errors import SettingsError
@@ -50,7 +51,7 @@ class Setting:
     def checked(self, value: Any) -> Any:
         """The value in its kind, or a `SettingsError` that names the setting.
 
-        A boolean is never a number, and a whole number will do for a float.
+        A boolean is never a number, a whole number will do for a float, and numpy's numbers do too.
         """
         if value is None and self.optional:
             return None
@@ -61,9 +62,9 @@ class Setting:
         return value
 
     def _number(self, value: Any) -> Any:
-        allowed = (int,) if self.kind is int else (int, float)
+        number = isinstance(value, Integral if self.kind is int else Real)
         try:
-            fine = type(value) in allowed and isfinite(value) and self._is_within(value)
+            fine = number and type(value) is not bool and isfinite(value) and self._is_within(value)
         except OverflowError:  # a whole number beyond any float
             fine = False
         if not fine:
