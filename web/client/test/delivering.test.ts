@@ -138,7 +138,7 @@ test("after forgetting, an epoch that was paid for is not paid for again", async
   await client.forget();
   const synced = await client.sync();
   assert.deepEqual([synced.outcome, synced.spent], ["already charged", COST]);
-  assert.match(synced.sentence, /after forgetting; nothing is reported in this epoch again/);
+  assert.match(synced.sentence, /forgotten since; nothing is reported in this epoch again/);
   world.now += DAY;
   await world.publish(2);
   assert.equal((await client.sync()).outcome, "sent");
