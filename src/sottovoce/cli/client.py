@@ -13,9 +13,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from sottovoce.cli import output
-from sottovoce.cli.options import JsonFile, group, optional, verification_key
+from sottovoce.cli.options import JsonFile, group, optional
 from sottovoce.client import Client, HttpProxy
-from sottovoce.errors import SettingsError
+from sottovoce.errors import ProtocolError, SettingsError
+from sottovoce.protocol.strict import hexadecimal
 
 if TYPE_CHECKING:
     from sottovoce.client import Recommendation, Status
@@ -222,6 +223,14 @@ def forget(
 
 def _folder(given: Path | None) -> Path:
     return Path(platformdirs.user_data_dir("sottovoce")) / "client" if given is None else given
+
+
+def verification_key(text: str) -> bytes:
+    """A server's key as people write it."""
+    try:
+        return hexadecimal(text.lower(), what="--key")
+    except ProtocolError as error:
+        raise SettingsError(str(error)) from error
 
 
 def _as_json(each: Recommendation) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 import typer
 
-from sottovoce.errors import SettingsError
 from sottovoce.mechanism import MECHANISMS
 from sottovoce.training import presets
 
@@ -18,17 +17,6 @@ def group(name: str, text: str) -> typer.Typer:
 def optional(text: str, default: str, *names: str, **limits: Any) -> Any:
     """An option that may be left out; `default` says in words what holds then."""
     return typer.Option(*names, help=text, show_default=default, **limits)
-
-
-def verification_key(text: str) -> bytes:
-    """A server's key as people write it."""
-    try:
-        key = bytes.fromhex(text)
-    except ValueError:
-        key = b""
-    if len(key) != 32:
-        raise SettingsError(f"a verification key has 64 hexadecimal digits, not {text!r:.80}")
-    return key
 
 
 DataSource = Annotated[

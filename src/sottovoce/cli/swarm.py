@@ -11,7 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from sottovoce.cli import output
-from sottovoce.cli.options import JsonFile, optional, verification_key
+from sottovoce.cli.client import verification_key
+from sottovoce.cli.options import JsonFile, optional
 from sottovoce.cli.simulate import SplitOption
 from sottovoce.data import load
 from sottovoce.errors import SettingsError
