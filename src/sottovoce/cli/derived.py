@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from enum import StrEnum
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any
@@ -37,16 +38,20 @@ def training_options(
 
 def engine_choice(command: Command) -> Command:
     """Give a command `--engine` and what engines may be told; it gets these as `engine`."""
-    annotation = Annotated[str, typer.Option(help=f"{', '.join(ENGINES)}.")]
+    text = f"What computes everybody's reports: {', '.join(ENGINES)}. All give the same bits."
     chosen = inspect.Parameter(
-        "engine", inspect.Parameter.KEYWORD_ONLY, default="cpu", annotation=annotation
+        "engine",
+        inspect.Parameter.KEYWORD_ONLY,
+        default="cpu",
+        annotation=Annotated[str, typer.Option(help=text)],
     )
-    options = {
-        name: _option(setting, f"{engine} engine: {setting.default or 'all'}")
-        for engine, settings in engine_options().items()
-        for name, setting in settings.items()
-    }
-    return _options({"engine": chosen, **options}, into="engine")(command)
+    options: dict[str, Setting] = {}
+    for engine, settings in engine_options().items():
+        for name, each in settings.items():
+            said = f"{options[name].help}; " if name in options else ""
+            options[name] = replace(each, help=f"{said}{each.help} ({engine} engine)")
+    parameters = {name: _option(each, str(each.default or "all")) for name, each in options.items()}
+    return _options({"engine": chosen, **parameters}, into="engine")(command)
 
 
 def _option(setting: Setting, default: str) -> inspect.Parameter:

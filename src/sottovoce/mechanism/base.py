@@ -129,7 +129,11 @@ class Mechanism(ABC):
     @property
     @abstractmethod
     def loud_fraction(self) -> float:
-        """rho, all that an accountant must know beside epsilon: see `sottovoce.privacy.events`."""
+        """rho, all that an accountant must know beside epsilon: see `sottovoce.privacy.events`.
+
+        What it must mean: whatever the history, every report is at least `gamma` and at most
+        `gamma e^eps` times as likely as under a uniform draw, gamma = 1 / (1 + rho (e^eps - 1)).
+        """
 
     @classmethod
     @abstractmethod

@@ -101,7 +101,8 @@ class Loudest(Mechanism):
         rows = self.rotation.rows
         if not 0 <= self.loud <= rows:
             raise SettingsError(
-                f"loud must lie in 1..{rows} (half of the signed rows), got {self.loud}"
+                f"loud must lie in 1..{rows} (half of the signed rows), or be 0: the best number; "
+                f"got {self.loud}"
             )
         if self.loud == 0:
             best = round(2 * rows * best_fraction(self.epsilon))

@@ -55,9 +55,9 @@ class Manifest:
     """F."""
     mechanism: str
     directions_seed: int
-    """Of the public signs of the rotation; `coordinate` has none and carries 0."""
+    """Of the public signs of the rotation; 0 where a mechanism has none."""
     loud: int
-    """L of `loudest`; 0 for the others."""
+    """L; 0 where a mechanism has none."""
     epsilon: float
     """Budget of one report."""
     reports: int
@@ -97,7 +97,13 @@ class Manifest:
     def for_training(cls, training: Settings, items: int, **epoch: Any) -> Self:
         """What a training says in every epoch, with what this epoch adds."""
         shared = {name: getattr(training, name) for name in _shared()}
-        own = dict.fromkeys(PARAMETERS, 0) | training.build(items).published()
+        published = training.build(items).published()
+        if not set(published) <= set(PARAMETERS):
+            raise SettingsError(
+                f"version {VERSION} of the protocol carries {', '.join(PARAMETERS)} of a mechanism; "
+                f"{training.mechanism} has {', '.join(published)}"
+            )
+        own = dict.fromkeys(PARAMETERS, 0) | published
         return cls(items=items, **shared, **own, **epoch)
 
     def training(self, known: Settings) -> Settings:

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
 from sottovoce.errors import SettingsError
-from sottovoce.settings import stated
+from sottovoce.settings import check, stated
 
 if TYPE_CHECKING:
     from typing import Any
@@ -52,5 +52,10 @@ def build_engine(
     given = {option: value for option, value in options.items() if value is not None}
     unknown = set(given) - set(stated(package.Options))
     if unknown:
-        raise SettingsError(f"the {name} engine has no option {', '.join(sorted(unknown))}")
-    return package.build(histories, settings, package.Options(**given), first_user)
+        known = ", ".join(stated(package.Options)) or "none"
+        raise SettingsError(
+            f"the {name} engine has no option {', '.join(sorted(unknown))}; it has {known}"
+        )
+    chosen = package.Options(**given)
+    check(chosen)
+    return package.build(histories, settings, chosen, first_user)

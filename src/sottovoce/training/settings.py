@@ -87,7 +87,8 @@ class Settings:
         given = {name: value for name, value in changes.items() if value is not None}
         unknown = set(given) - set(all_settings())
         if unknown:
-            raise SettingsError(f"no such setting: {', '.join(sorted(unknown))}")
+            known = ", ".join(all_settings())
+            raise SettingsError(f"no such setting: {', '.join(sorted(unknown))}; there are {known}")
         own = {name: given.pop(name) for name in list(given) if name not in stated(Settings)}
         same = given.get("mechanism", self.mechanism) == self.mechanism
         return replace(self, **given, own={**(self.own if same else {}), **own})
@@ -127,11 +128,11 @@ class Settings:
 
 def all_settings() -> dict[str, Setting]:
     """Every setting of a training by name: those that all have, then those of single mechanisms."""
-    own = {
-        name: replace(each, help=f"{kind.name} only: {each.help}")
-        for kind in MECHANISMS.values()
-        for name, each in kind.settings().items()
-    }
+    own: dict[str, Setting] = {}
+    for kind in MECHANISMS.values():
+        for name, each in kind.settings().items():
+            said = f"{own[name].help}; " if name in own else ""
+            own[name] = replace(each, help=f"{said}{kind.name} only: {each.help}")
     return {**stated(Settings), "mechanism": _mechanism(), **own}
 
 

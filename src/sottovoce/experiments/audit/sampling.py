@@ -125,11 +125,19 @@ def coins(drawn: Sample) -> Iterator[Surprise]:
         loud = is_loud[reports]
         share = surprise(_count(loud), chance)
         yield _surprise(drawn, SHARE, f"{who}: {loud.mean():.4f} of {chance:.4f}", share)
-        yield _surprise(drawn, COIN, who, related(loud.ravel(), drawn.blind(reports).ravel()))
+        if _is_even(drawn, density):
+            yield _surprise(drawn, COIN, who, related(loud.ravel(), drawn.blind(reports).ravel()))
         yield _surprise(drawn, PAIRS, f"{who}'s coins", related(*_pairs(loud).T))
         yield _surprise(
             drawn, PAIRS, f"{who}'s directions", related(*_pairs(drawn.blind(reports)).T)
         )
+
+
+def _is_even(drawn: Sample, density: NDArray[np.float32]) -> bool:
+    """Whether a loud report is as likely on every direction: only then the coin must not know it."""
+    direction = drawn.blind(np.arange(drawn.size))
+    loud = np.bincount(direction, weights=np.where(density > 1, density, 0))
+    return bool(np.ptp(loud) <= LIKELIEST * loud.max())
 
 
 def silence(drawn: Sample) -> Iterator[Surprise]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sottovoce.settings import check, setting
+from sottovoce.settings import setting
 
 if TYPE_CHECKING:
     from sottovoce.model import Histories
@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Options:
-    threads: int | None = setting(None, "CPU threads (default: all)", least=1)
-
-    def __post_init__(self) -> None:
-        check(self)
+    threads: int | None = setting(None, "CPU threads", least=1)
 
 
 def build(histories: Histories, settings: Settings, options: Options, first_user: int) -> Engine:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sottovoce.settings import check, setting
+from sottovoce.settings import setting
 
 if TYPE_CHECKING:
     from sottovoce.model import Histories
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Options:
     batch: int = setting(64, "people computed together", least=1)
-
-    def __post_init__(self) -> None:
-        check(self)
 
 
 def build(histories: Histories, settings: Settings, options: Options, first_user: int) -> Engine:
