@@ -13,7 +13,8 @@ import pytest
 from starlette.applications import Starlette
 
 from sottovoce.proxy import Page, Rate
-from tests.proxy.asgi import Answer, ask, post, serving
+from tests.asgi import Answer, ask
+from tests.proxy.asgi import post, serving
 from tests.proxy.world import CATALOGUE, CLOSES, OPENS, Clock, World, model_of, signed
 
 Work = Callable[[Starlette], Coroutine[Any, Any, Any]]
@@ -28,8 +29,8 @@ def within(world: World, work: Work, clock: Clock | None = None) -> Any:
 
 
 def get(world: World, path: str, method: str = "GET", **headers: str) -> Answer:
-    raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
-    answer = within(world, lambda app: ask(app, method, path, headers=raw))
+    named = [(name.replace("_", "-"), value) for name, value in headers.items()]
+    answer = within(world, lambda app: ask(app, method, path, headers=named))
     assert isinstance(answer, Answer)
     assert answer.headers["x-content-type-options"] == "nosniff"
     return answer
@@ -94,25 +95,21 @@ def test_400_for_what_is_no_batch(world: World) -> None:
 def test_413_as_soon_as_it_is_too_long(world: World) -> None:
     data = world.people.batch(world.now).encode()
     assert send(world, data + b"x").status == 413
-    unsaid = within(
-        world, lambda app: ask(app, "POST", "/v1/batches", pieces=[data, b"x", b"never read"])
-    )
+    unsaid = within(world, lambda app: ask(app, "POST", "/v1/batches", [data, b"x", b"never read"]))
     assert unsaid.status == 413
 
 
 def test_a_batch_in_pieces_without_its_length(world: World) -> None:
     data = world.people.batch(world.now).encode()
     pieces = [data[at : at + 50] for at in range(0, len(data), 50)]
-    answer = within(world, lambda app: ask(app, "POST", "/v1/batches", pieces=pieces))
+    answer = within(world, lambda app: ask(app, "POST", "/v1/batches", pieces))
     assert answer.status == 202
     assert stored(world) == 1
 
 
 def test_a_line_that_breaks_leaves_nothing(world: World) -> None:
     data = world.people.batch(world.now).encode()
-    answer = within(
-        world, lambda app: ask(app, "POST", "/v1/batches", pieces=[data[:90]], hang_up=True)
-    )
+    answer = within(world, lambda app: ask(app, "POST", "/v1/batches", [data[:90]], hang_up=True))
     assert answer.status == 400
     assert stored(world) == 0
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.proxy.asgi import Answer, ask, serving
+from tests.asgi import Answer, ask
+from tests.proxy.asgi import serving
 from tests.proxy.world import CATALOGUE, World
 
 REQUESTS = 100_000
@@ -136,7 +137,7 @@ def test_a_hundred_thousand_requests(world: World) -> None:
                 body = fuzzer.body()
                 answer = await ask(
                     app, fuzzer.method(), fuzzer.path(), headers=fuzzer.headers(body),
-                    pieces=fuzzer.pieces(body), client=fuzzer.client(),
+                    body=fuzzer.pieces(body), client=fuzzer.client(),
                     hang_up=fuzzer.chance(0.05),
                 )  # fmt: skip
                 check(answer)

@@ -16,7 +16,8 @@ import pytest
 from sottovoce.errors import StoreError, UnavailableError
 from sottovoce.proxy import ProxyStore, Rate
 from sottovoce.proxy.store import NAME
-from tests.proxy.asgi import ask, post, serving
+from tests.asgi import ask
+from tests.proxy.asgi import post, serving
 from tests.proxy.world import World, all_reports, raw_bytes, reports_of, signed
 
 ARRIVAL = 1_733_333_333.625
@@ -69,7 +70,7 @@ def session(world: World) -> list[bytes]:
                 ):
                     answers.append(
                         await ask(
-                            app, "POST", "/v1/batches", headers=headers, pieces=pieces,
+                            app, "POST", "/v1/batches", pieces, headers,
                             client=client, hang_up=hang_up,
                         )
                     )  # fmt: skip

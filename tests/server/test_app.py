@@ -15,7 +15,8 @@ import pytest
 from sottovoce.protocol import SignedManifest
 from sottovoce.server import build_app
 from sottovoce.server.app import MAX_CHUNK
-from tests.server.world import SECRETS, Answer, World, ask, bearer, chunk_of, sealed
+from tests.asgi import Answer, ask
+from tests.server.world import SECRETS, World, bearer, chunk_of, sealed
 
 if TYPE_CHECKING:
     from tests.server.conftest import MakeWorld

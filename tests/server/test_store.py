@@ -18,7 +18,8 @@ from sottovoce.mechanism import sum_signs
 from sottovoce.server import Store, build_app
 from sottovoce.server.store import Epoch, database_url
 from sottovoce.server.store.schema import MIGRATIONS, epochs
-from tests.server.world import World, ask, bearer, chunk_of, chunks_of, sealed
+from tests.asgi import ask
+from tests.server.world import World, bearer, chunk_of, chunks_of, sealed
 
 if TYPE_CHECKING:
     from sottovoce.protocol import Chunk, SignedManifest
