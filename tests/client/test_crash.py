@@ -19,44 +19,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from sottovoce.client import Client
 from sottovoce.errors import ClosedError, SottovoceError, UnavailableError
 from sottovoce.protocol import Batch
-from sottovoce.storage import Database
 from tests.client.world import COST, DAY, REPORTS, FakeProxy, World, charges, item, sha
-
-
-class PowerCut(BaseException):
-    """No error of the program: its end."""
-
-
-class Life:
-    """So many things are done, and nothing ever after."""
-
-    def __init__(self, steps: int):
-        self.left = steps
-
-    def step(self, *_: object) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise PowerCut
-
-
-FOREVER = 10**9
-
-
-class MortalDatabase(Database):
-    """Dies before a commit or right after it."""
-
-    life = Life(FOREVER)
-
-    def commit(self) -> None:
-        self.life.step()
-        super().commit()
-        self.life.step()
+from tests.crash import FOREVER, Life, MortalDatabase, PowerCut, make_mortal
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _mortal_databases() -> object:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sottovoce.client.store.Database", MortalDatabase)
+        make_mortal(patch)
         yield
 
 
@@ -68,7 +38,7 @@ def lasting(life: Life) -> Iterator[None]:
         with suppress(PowerCut):
             yield
     finally:
-        MortalDatabase.life = Life(FOREVER)
+        MortalDatabase.life = Life()
 
 
 def sync_for(world: World, proxy: FakeProxy, folder: Path, steps: int) -> str | None:
@@ -239,13 +209,11 @@ VICTIM = """
 import os, signal, sys
 from pathlib import Path
 from tests.client import world as w
-from tests.client.test_crash import Life, MortalDatabase
+from tests.crash import Life, MortalDatabase
 
 class Killed(Life):
-    def step(self, *_):
-        self.left -= 1
-        if self.left < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+    def end(self):
+        os.kill(os.getpid(), signal.SIGKILL)
 
 folder, manifest, catalogue, model, steps = Path(sys.argv[1]), *sys.argv[2:5], int(sys.argv[5])
 life = Killed(steps)

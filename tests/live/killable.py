@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sottovoce.client import Client
-from sottovoce.proxy import Proxy, ProxySettings, Upstream
+from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, Upstream
 from sottovoce.server import InProcess, Server, ServerSettings
 from sottovoce.server import Store as ServerStore
-from tests.client.test_crash import FOREVER, Life, MortalDatabase
-from tests.proxy.test_crash import FragileStore
+from tests.crash import FOREVER, Life, MortalDatabase
 from tests.server.world import KEYS
 
 if TYPE_CHECKING:
@@ -41,15 +40,13 @@ class Countdown(Life):
     """Counts the points at which its part could be killed; kills it at zero."""
 
     def __init__(self, part: Part):
-        super().__init__(FOREVER)
+        super().__init__()
         self._part = part
 
-    def step(self, *_: object) -> None:
-        self.left -= 1
-        if self.left < 0:
-            self.left = FOREVER
-            self._part.copy_disk()
-            raise Killed(self._part)
+    def end(self) -> None:
+        self.left = FOREVER
+        self._part.copy_disk()
+        raise Killed(self._part)
 
 
 class Part:
@@ -141,7 +138,7 @@ class KillableServer(Part):
 
 
 class KillableProxy(Part):
-    """Dies before and after each commit and each scrubbing."""
+    """Dies before and after each commit and each cleaning."""
 
     def __init__(
         self,
@@ -158,8 +155,9 @@ class KillableProxy(Part):
         self.start()
 
     def start(self) -> None:
-        self.store = self._opened.enter_context(FragileStore.open(self.folder))
-        self.store.step = self.countdown.step
+        self.store = self._opened.enter_context(ProxyStore.open(self.folder))
+        assert isinstance(self.store._writer, MortalDatabase)
+        self.store._writer.life = self.countdown
         self.proxy = Proxy(self.store, *self._rest, clock=self._clock, entropy=self._entropy)
 
 
@@ -179,4 +177,4 @@ class KillableClient(Part):
             with Client.open(self.folder, clock=self._clock) as client:
                 return client.sync(api, words=words)
         finally:
-            MortalDatabase.life = Life(FOREVER)
+            MortalDatabase.life = Life()
