@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from sottovoce.storage import Database
 
 if TYPE_CHECKING:
     import pytest
+
+    from sottovoce.server import Store
 
 FOREVER = 10**9
 
@@ -53,3 +56,16 @@ def make_mortal(patch: pytest.MonkeyPatch) -> None:
     """The databases of clients and proxies, from now on."""
     for part in ("client", "proxy"):
         patch.setattr(f"sottovoce.{part}.store.Database", MortalDatabase)
+
+
+def make_server_mortal(store: Store, step: Callable[[object], None]) -> None:
+    """This store of a server takes a step before and after each commit."""
+    dialect: Any = store._engine.dialect
+    commit = dialect.do_commit
+
+    def do_commit(connection: Any) -> None:
+        step("before a commit")
+        commit(connection)
+        step("after a commit")
+
+    dialect.do_commit = do_commit

@@ -9,13 +9,13 @@ from __future__ import annotations
 import shutil
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sottovoce.client import Client
 from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, Upstream
 from sottovoce.server import InProcess, Server, ServerSettings
 from sottovoce.server import Store as ServerStore
-from tests.crash import FOREVER, Life, MortalDatabase
+from tests.crash import FOREVER, Life, MortalDatabase, make_server_mortal
 from tests.server.world import KEYS
 
 if TYPE_CHECKING:
@@ -96,17 +96,9 @@ class ReusedStore:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        self.step: Callable[[], None] = lambda: None
+        self.life = Life()
         self.store = ServerStore(f"sqlite:///{folder / 'server.sqlite'}")
-        dialect: Any = self.store._engine.dialect
-        commit = dialect.do_commit
-
-        def do_commit(connection: Any) -> None:
-            self.step()
-            commit(connection)
-            self.step()
-
-        dialect.do_commit = do_commit
+        make_server_mortal(self.store, lambda name: self.life.step(name))
 
 
 class KillableServer(Part):
@@ -121,7 +113,7 @@ class KillableServer(Part):
         self.start()
 
     def start(self) -> None:
-        self._reused.step = self.countdown.step
+        self._reused.life = self.countdown
         self.server = Server(
             self.store, KEYS, self._settings, clock=self._clock, opener=InProcess()
         )

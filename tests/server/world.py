@@ -65,17 +65,21 @@ class World:
     now: float = 1_000.0
 
     def __post_init__(self) -> None:
+        self._others: list[World] = []
         self.store = Store(self.settings.database)
         self.server = Server(
             self.store, self.keys, self.settings, clock=lambda: self.now, opener=self.opener
         )
 
     def another(self, **changes: Any) -> World:
-        """A further worker."""
+        """A further worker; closed with this one."""
         settings = replace(self.settings, **changes)
-        return World(settings, self.keys, self.opener, self.now)
+        self._others.append(World(settings, self.keys, self.opener, self.now))
+        return self._others[-1]
 
     def close(self) -> None:
+        for other in self._others:
+            other.close()
         self.store.close()
 
     def signed(self) -> SignedManifest:
@@ -104,6 +108,17 @@ class World:
         reports = sum(chunk.reports for chunk in given)
         epoch = signed.manifest.epoch
         self.server.commit(proxy, epoch, signed.hash, len(given), reports)
+
+    def chunk(self, signed: SignedManifest, reports: int) -> Chunk:
+        return chunk_of(sealed(self.reports(reports), signed), signed)
+
+    def apply(self, signed: SignedManifest, *chunks: Chunk) -> None:
+        """East hands these in, west nothing; the epoch is applied."""
+        for chunk in chunks:
+            self.send("east", chunk)
+        self.commit("east", signed, chunks)
+        self.commit("west", signed)
+        self.server.tick()
 
     def sums(self, epoch: int) -> NDArray[np.int64]:
         with self.store.read() as transaction:
