@@ -9,6 +9,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -70,8 +71,8 @@ def check(proxy: FakeProxy, folder: Path) -> None:
 
 
 def test_a_crash_after_every_step_of_a_sync(tmp_path: Path) -> None:
-    steps, died_sent = 0, 0
-    while True:
+    died_sent = 0
+    for steps in count():
         folder = tmp_path / str(steps)
         world, proxy = make(folder)
         outcome = sync_for(world, proxy, folder, steps)
@@ -85,20 +86,17 @@ def test_a_crash_after_every_step_of_a_sync(tmp_path: Path) -> None:
         if outcome is not None:
             assert (outcome, second) == ("sent", "already sent")
             break
-        steps += 1
     assert steps >= 15
     assert died_sent > 1  # after the batch arrived, before that was noted
 
 
 def test_a_crash_after_every_step_and_then_the_next_epoch(tmp_path: Path) -> None:
     """What is left over belongs to an epoch that closed meanwhile."""
-    steps = 0
-    while True:
+    for steps in count():
         folder = tmp_path / str(steps)
         world, proxy = make(folder)
         outcome = sync_for(world, proxy, folder, steps)
-        world.now += DAY
-        proxy.publish(world.signed(2))
+        proxy.next_epoch()
         assert sync_for(world, proxy, folder, FOREVER) == "sent"
         check(proxy, folder)
         assert charges(folder)[-1].epoch == 2
@@ -106,12 +104,10 @@ def test_a_crash_after_every_step_and_then_the_next_epoch(tmp_path: Path) -> Non
             assert set(client.status().batches) <= {"sent", "dropped"}
         if outcome is not None:
             break
-        steps += 1
 
 
 def test_a_crash_after_every_step_of_creating(tmp_path: Path) -> None:
-    steps = 0
-    while True:
+    for steps in count():
         folder, world, life = tmp_path / str(steps), World(), Life(steps)
         with lasting(life):
             world.create(folder, limit=50).close()
@@ -122,7 +118,6 @@ def test_a_crash_after_every_step_of_creating(tmp_path: Path) -> None:
         with world.open(folder) as client:
             status = client.status()
             assert (status.limit, status.spent, status.problem) == (50.0, 0.0, None)
-        steps += 1
     assert steps == 2  # all of it is one transaction
 
 

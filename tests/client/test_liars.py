@@ -98,8 +98,7 @@ def test_better_terms_are_taken_and_do_not_become_the_bound(
     proxy.publish(world.signed(3, epsilon=1.0, reports=1, least_clients=1000))
     assert told.sync(proxy, accept_new_terms=True).spent == 1.0
     assert told.status().terms == Terms("loudest", 2.5, 4, 100)
-    world.now += DAY
-    proxy.publish(world.signed(4))
+    proxy.next_epoch()
     assert told.sync(proxy).outcome == "sent"
 
 
@@ -120,6 +119,8 @@ def test_terms_of_the_owner_bind_from_the_first_manifest_on(
             client.sync(proxy)
         assert client.status().epoch is None
     assert proxy.received == []
+    with world.create(folder.with_name("content"), terms=Terms("loudest", 2.5, 4, 100)) as client:
+        assert client.sync(proxy).outcome == "sent"
 
 
 def test_all_that_changed_is_said_at_once() -> None:

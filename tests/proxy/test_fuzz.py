@@ -16,21 +16,7 @@ from tests.proxy.world import CATALOGUE, World
 
 REQUESTS = 100_000
 PAGE = os.sysconf("SC_PAGE_SIZE")
-METHODS = [
-    "GET",
-    "HEAD",
-    "POST",
-    "POST",
-    "POST",
-    "POST",
-    "PUT",
-    "DELETE",
-    "PATCH",
-    "OPTIONS",
-    "get",
-    "",
-    "\x00",
-]
+METHODS = ["GET", "HEAD", *["POST"] * 4, "PUT", "DELETE", "PATCH", "OPTIONS", "get", "", "\x00"]
 STEMS = [
     "/v1/batches", "/v1/batches", "/v1/batches", "/v1/manifest", "/v1/manifests/", "/v1/models/",
     "/v1/catalogues/", "/healthz", "/readyz", "/metrics", "/", "", "*", "//", "/v1/../metrics",

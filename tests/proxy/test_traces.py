@@ -103,8 +103,7 @@ def test_a_session_leaves_no_trace(
             places["disk after the flush"] = raw_bytes(world.folder)
 
     world.server.before = look
-    world.close_epoch()
-    world.proxy.tick()
+    world.end_epoch()
     places["disk after forwarding"] = raw_bytes(world.folder)
     chunks = [chunk.encode() for chunk in world.server.chunks[1].values()]
     heard = repr((world.server.told, world.server.commits)).encode()
@@ -153,8 +152,7 @@ def test_a_crash_before_the_scrubbing_is_made_good_at_the_start(tmp_path: Path) 
     world.proxy.tick()
     sent = world.send(30)
     world.store.scrub = lambda: None  # type: ignore[method-assign]
-    world.close_epoch()
-    world.proxy.tick()
+    world.end_epoch()
     assert any(batch.id in raw_bytes(tmp_path) for batch in sent)  # in the log, still
     left = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     after = tmp_path.with_name("after-the-crash")
