@@ -8,6 +8,8 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Self
 
+import httpx
+
 if TYPE_CHECKING:
     from tests.client.world import FakeProxy
 
@@ -47,6 +49,16 @@ class LoopbackServer:
         self.http.shutdown()
         self.thread.join()
         self.http.server_close()
+
+
+def careless_http() -> httpx.Client:
+    """As careless as one can be set up."""
+    return httpx.Client(
+        headers={"Accept-Language": "ro", "X-Who": "me"},
+        cookies={"who": "me"},
+        auth=("me", "secret"),
+        follow_redirects=True,
+    )
 
 
 def reply(status: int, body: bytes = b"", **headers: str) -> Answer:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
 import re
 import subprocess
 import sys
-import threading
 import zipfile
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +17,7 @@ from typer.testing import CliRunner
 
 from sottovoce.cli.data import app
 from sottovoce.errors import DataError, FetchError, SettingsError
+from tests.loopback import LoopbackServer, reply
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,23 +31,16 @@ def run(*arguments: str) -> Result:
 
 
 @pytest.fixture
-def mirror(tmp_path: Path) -> Iterator[str]:
-    folder = tmp_path / "site"
-    folder.mkdir()
-    with zipfile.ZipFile(folder / "ml-20m.zip", "w") as out:
+def mirror() -> Iterator[str]:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as out:
         out.writestr("ml-20m/ratings.csv", "userId,movieId,rating,timestamp\n1,2,3,4\n")
-    handler = partial(Quiet, directory=str(folder))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join()
-
-
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- the base class's name
-        """Nothing."""
+    found, missing = reply(200, archive.getvalue()), reply(404)
+    with LoopbackServer() as server:
+        server.answer = lambda handler, body: (found if handler.path == "/ml-20m.zip" else missing)(
+            handler, body
+        )
+        yield server.url
 
 
 def test_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,8 +127,3 @@ def test_info_with_columns(tmp_path: Path) -> None:
     )
     with pytest.raises(DataError, match="no column for the user"):
         run("info", str(path))
-
-
-@pytest.mark.parametrize("command", ["list", "fetch", "info"])
-def test_help_has_an_example(command: str) -> None:
-    assert f"Example: sottovoce data {command}" in run(command, "--help").stdout

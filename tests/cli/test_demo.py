@@ -8,24 +8,21 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 import httpx
 import pytest
-from typer.testing import CliRunner
 
 from sottovoce.cli.app import app
 from sottovoce.cli.demo import REPORTS, can_open
 from sottovoce.errors import SettingsError
 from sottovoce.protocol import SignedManifest
 from sottovoce.protocol.panel import Panel
+from tests.processes import PATIENCE, calling, read_until, wait_until
 
 SMALL = ("--people", "30", "--films", "40", "--epochs", "2", "--epoch-seconds", "3")
-PATIENCE = 60
 
 
 @contextmanager
@@ -63,26 +60,10 @@ def session_of(leader: int) -> list[int]:
     return found
 
 
-def wait_for(what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def read_until(pattern: str, stream: IO[str]) -> re.Match[str]:
-    seen = []
-    for line in stream:
-        seen.append(line)
-        if found := re.search(pattern, line):
-            return found
-    raise AssertionError("".join(seen))
-
-
 def check_gone(process: subprocess.Popen[str], temporary: Path) -> None:
     """No process, no file, no traceback."""
     assert process.wait(PATIENCE) == 0
-    wait_for(lambda: not session_of(process.pid))
+    wait_until(lambda: not session_of(process.pid), "all processes to end")
     assert list(temporary.iterdir()) == []
     said = (temporary.parent / "stderr").read_text()
     assert "Traceback" not in said
@@ -137,15 +118,15 @@ def check_epochs(http: httpx.Client, key: bytes) -> None:
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
 def test_told_to_stop_while_it_starts(temporary: Path, sign: signal.Signals) -> None:
     with started(temporary, *SMALL, "--no-browser") as process:
-        wait_for(lambda: list(temporary.iterdir()))
+        wait_until(lambda: list(temporary.iterdir()), "a first file")
         process.send_signal(sign)
         check_gone(process, temporary)
 
 
 def refused(*arguments: object) -> str:
-    result = CliRunner().invoke(app, ["demo", *SMALL, "--no-browser", *map(str, arguments)])
-    assert isinstance(result.exception, SettingsError), result.output
-    return str(result.exception)
+    with pytest.raises(SettingsError) as caught:
+        calling(app, "demo", *SMALL, "--no-browser")(*arguments)
+    return str(caught.value)
 
 
 @pytest.fixture(autouse=True)
@@ -193,8 +174,3 @@ def test_a_browser_is_opened_where_somebody_sees_it(
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
     assert can_open(environment, platform) is opens
-
-
-def test_help_has_examples() -> None:
-    told = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["demo", "--help"]).stdout
-    assert "sottovoce demo --folder here --port 9000" in told

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import typer
 
 from sottovoce import cli
+from sottovoce.cli.app import app
 from sottovoce.errors import DataError, MissingExtraError
+from tests.processes import calling
 
 
 def test_our_errors_become_one_line(
@@ -49,6 +54,24 @@ def test_help_runs_through_main(
         cli.main()
     assert stopped.value.code == 0
     assert "simulate" in capsys.readouterr().out
+
+
+def helps(command: Any, *path: str) -> Iterator[tuple[tuple[str, ...], str]]:
+    """The help text of every command, all the way down."""
+    if isinstance(command, typer.core.TyperGroup):
+        context = typer.Context(command)
+        for name in command.list_commands(context):
+            yield from helps(command.get_command(context, name), *path, name)
+    else:
+        yield path, " ".join((command.help or "").split())
+
+
+def test_the_help_of_every_command_has_an_example() -> None:
+    found = dict(helps(typer.main.get_command(app)))
+    assert len(found) > 30
+    for path, told in found.items():
+        assert f"sottovoce {' '.join(path)}" in told, path
+    assert "--json" in calling(app)("simulate", "--help")
 
 
 def run_without(packages: tuple[str, ...], command: str) -> subprocess.CompletedProcess[str]:

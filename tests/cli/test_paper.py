@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from typer.testing import Result
 
-COMMANDS = [*EXPERIMENTS, "all"]
-
 
 def run(*arguments: object) -> Result:
     return CliRunner().invoke(app, [str(each) for each in arguments], catch_exceptions=False)
@@ -97,10 +95,3 @@ def test_errors(tmp_path: Path) -> None:
         run("fig2", "--out", tmp_path)
     with pytest.raises(CheckpointError, match="compute some first"):
         run("report", "--out", tmp_path)
-
-
-@pytest.mark.parametrize("command", [*COMMANDS, "report"])
-def test_every_command_has_help_with_an_example(command: str) -> None:
-    result = run(command, "--help")
-    assert result.exit_code == 0
-    assert f"sottovoce paper {command} " in result.stdout

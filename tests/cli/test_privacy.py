@@ -1,47 +1,43 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from sottovoce.cli.app import app
+from sottovoce.errors import SettingsError
+from tests.processes import calling
 
-runner = CliRunner()
+call = calling(app, "privacy")
 
 
 def test_table_paragraph_json_and_plot(tmp_path: Path) -> None:
     out, picture = tmp_path / "p.json", tmp_path / "p.png"
-    arguments = ["privacy", "--preset", "paper", "--clients", "50000", "--epochs", "3"]
-    result = runner.invoke(app, [*arguments, "--json", str(out), "--plot", str(picture)])
-    assert result.exit_code == 0, result.output
-    assert "Not promised" in result.stdout
+    arguments = ["--preset", "paper", "--clients", "50000", "--epochs", "3"]
+    shown = call(*arguments, "--json", str(out), "--plot", str(picture))
+    assert "Not promised" in shown
     content = json.loads(out.read_text())
     assert content["mechanism"] == "coordinate"
     assert content["spans"][2]["pure"] == 750
-    assert content["statement"] in result.stdout.replace("\n", " ") + content["statement"]
+    assert content["statement"] in shown.replace("\n", " ") + content["statement"]
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 def test_without_a_crowd_there_is_no_central_figure() -> None:
-    result = runner.invoke(app, ["privacy", "--preset", "paper"])
-    assert "is weak" in result.stdout
-    assert "No central figure" in result.stdout
+    shown = call("--preset", "paper")
+    assert "is weak" in shown
+    assert "No central figure" in shown
 
 
 def test_planning(tmp_path: Path) -> None:
     out, picture = tmp_path / "p.json", tmp_path / "p.png"
-    arguments = ["privacy", "--target", "10", "--view", "local", "--json", str(out)]
-    result = runner.invoke(app, [*arguments, "--plot", str(picture)])
-    assert result.exit_code == 0, result.output
+    arguments = ["--target", "10", "--view", "local", "--json", str(out)]
+    call(*arguments, "--plot", str(picture))
     best = json.loads(out.read_text())["options"]
     assert all(option["local"] <= 10 for option in best)
     assert picture.read_bytes().startswith(b"\x89PNG")
-    tiny = runner.invoke(app, ["privacy", "--target", "0.01", "--view", "local"])
-    assert "Not even one report" in tiny.stdout
+    assert "Not even one report" in call("--target", "0.01", "--view", "local")
 
 
 @pytest.mark.parametrize(
@@ -57,13 +53,8 @@ def test_planning(tmp_path: Path) -> None:
         ["--target", "1"],
     ],
 )
-def test_bad_input_is_one_line_and_code_2(arguments: list[str]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "sottovoce", "privacy", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert done.stderr.startswith("sottovoce: ")
+def test_bad_input_is_refused(arguments: list[str]) -> None:
+    """That this is one line and code 2: `test_main.py`."""
+    with pytest.raises(SettingsError) as caught:
+        call(*arguments)
+    assert len(str(caught.value).splitlines()) == 1

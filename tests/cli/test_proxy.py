@@ -11,38 +11,32 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-from typer.testing import CliRunner
 
 from sottovoce.cli.proxy import app
 from sottovoce.errors import SettingsError
 from sottovoce.proxy import ProxySettings
 from sottovoce.service import read_settings
+from tests.processes import calling, read_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from typer.testing import Result
-
 KEY = "ab" * 32
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner(env={"COLUMNS": "200"}).invoke(app, list(arguments), catch_exceptions=False)
+run = calling(app)
 
 
-def init(folder: Path, *, server: str = "https://server.example", key: str = KEY) -> Result:
+def init(folder: Path, *, server: str = "https://server.example", key: str = KEY) -> str:
     secret = folder.parent / "given.secret"
     secret.write_text("s3cret\n")
-    arguments = ["--server", server, "--key", key, "--secret-file", str(secret)]
-    return run("init", str(folder), *arguments)
+    return run("init", folder, "--server", server, "--key", key, "--secret-file", secret)
 
 
 def test_init_writes_settings_that_can_be_read(tmp_path: Path) -> None:
     folder = tmp_path / "proxy"
-    done = init(folder)
-    assert done.exit_code == 0
-    assert f"sottovoce proxy run --config {folder / 'proxy.toml'}" in done.stdout
+    assert f"sottovoce proxy run --config {folder / 'proxy.toml'}" in init(folder)
     known = read_settings(folder / "proxy.toml", ProxySettings)
     secret = folder / "server.secret"
     assert known == ProxySettings(folder / "data", "https://server.example", secret, KEY)
@@ -70,21 +64,15 @@ def test_init_refuses_what_cannot_work(tmp_path: Path, wrong: dict[str, str]) ->
 
 
 def test_init_without_the_secret(tmp_path: Path) -> None:
-    missing = str(tmp_path / "missing")
+    missing = tmp_path / "missing"
     with pytest.raises(SettingsError, match="missing"):
-        run("init", str(tmp_path), "--server", "https://a", "--key", KEY, "--secret-file", missing)
+        run("init", tmp_path, "--server", "https://a", "--key", KEY, "--secret-file", missing)
     assert not list(tmp_path.iterdir())
 
 
 def test_run_without_settings(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=re.escape(str(tmp_path / "no.toml"))):
-        run("run", "--config", str(tmp_path / "no.toml"))
-
-
-@pytest.mark.parametrize("command", ["init", "run"])
-def test_help_has_an_example(command: str) -> None:
-    told = run(command, "--help").stdout
-    assert f"Example: sottovoce proxy {command}" in told
+        run("run", "--config", tmp_path / "no.toml")
 
 
 @pytest.fixture
@@ -99,13 +87,13 @@ def running(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
         [*command, "run", "--config", str(folder / "proxy.toml")], stderr=subprocess.PIPE, text=True
     )
     assert process.stderr is not None
-    for line in process.stderr:
-        if found := re.search(r"running on http://127\.0\.0\.1:(\d+)", line):
-            yield process, int(found[1])
-            break
-    process.kill()
-    process.wait()
-    process.stderr.close()
+    try:
+        found = read_until(r"running on http://127\.0\.0\.1:(\d+)", process.stderr)
+        yield process, int(found[1])
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
 
 
 def test_run_serves_until_it_is_told_to_stop(running: tuple[subprocess.Popen[str], int]) -> None:

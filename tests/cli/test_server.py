@@ -6,7 +6,6 @@ import json
 import os
 import select
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -14,26 +13,18 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import IO
 
 import httpx
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from sottovoce.cli.server import app
 from sottovoce.errors import SettingsError
 from sottovoce.protocol import Catalogue, Chunk, Item, SignedManifest, seal_reports
 from sottovoce.server import InProcess, Keys, Server, ServerSettings, ServerStore
+from tests.processes import calling, free_port, read_until
 
-RUNNER = CliRunner()
-
-
-def call(*arguments: object) -> str:
-    result = RUNNER.invoke(app, [str(argument) for argument in arguments])
-    if result.exception is not None:
-        raise result.exception
-    return result.stdout
+call = calling(app)
 
 
 @pytest.fixture
@@ -119,33 +110,12 @@ def test_epoch_shows_and_closes(tmp_path: Path, catalogue: Path) -> None:
     assert len(epoch["hash"]) == 64
 
 
-def test_help_has_examples() -> None:
-    for command in ("init", "run", "epoch"):
-        assert f"sottovoce server {command}" in call(command, "--help")
-
-
 def test_a_server_needs_no_simulator() -> None:
     program = "import sys, sottovoce.cli.server; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert not {"polars", "numba", "safetensors", "matplotlib"} & set(
         loaded.stdout.decode().split()
     )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def wait_for(words: str, stream: IO[str]) -> None:
-    seen = []
-    for line in stream:
-        seen.append(line)
-        if words in line:
-            return
-    raise AssertionError("".join(seen))
 
 
 @contextmanager
@@ -158,7 +128,7 @@ def running(config: Path) -> Iterator[subprocess.Popen[str]]:
     )
     assert process.stderr is not None
     try:
-        wait_for("Uvicorn running", process.stderr)
+        read_until("Uvicorn running", process.stderr)
         yield process
     finally:
         process.kill()

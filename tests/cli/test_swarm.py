@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from sottovoce.cli.app import app
 from sottovoce.cli.swarm import show
@@ -17,15 +16,10 @@ from sottovoce.experiments.live.swarm import Round, SwarmPlan, SwarmResult
 from sottovoce.privacy import Crowd, account
 from sottovoce.protocol import Catalogue, Item
 from sottovoce.training import Settings
+from tests.processes import calling
 
-RUNNER = CliRunner()
+call = calling(app, "swarm")
 KEY = "ab" * 32
-
-
-def call(*arguments: object) -> None:
-    result = RUNNER.invoke(app, ["swarm", *(str(argument) for argument in arguments)])
-    if result.exception is not None:
-        raise result.exception
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,9 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from sottovoce.cli.app import app
 from sottovoce.errors import SettingsError
@@ -24,41 +23,25 @@ from sottovoce.proxy import ProxySettings
 from sottovoce.server import Keys, ServerSettings
 from sottovoce.server.choice import read_catalogue
 from sottovoce.service import read_settings
+from tests.processes import calling, free_port, read_until
 
 CLIENTS, EPOCHS, REPORTS = 20, 2, 100
 DATA = "synthetic:N=60,M=30,seed=0"
-
-
-def free_ports(number: int) -> list[int]:
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 def command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "sottovoce", *map(str, arguments)]
 
 
-def read_until(words: str, stream: IO[str]) -> list[str]:
-    seen = []
-    for line in stream:
-        seen.append(line)
-        if words in line:
-            return seen
-    raise AssertionError("".join(seen))
-
-
 @contextmanager
-def running(*arguments: object) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+def running(*arguments: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """`sottovoce up ...` until it says that it runs; what it said on stdout."""
     process = subprocess.Popen(
         command("up", *arguments), stdout=subprocess.PIPE, stderr=sys.stderr, text=True
     )
     assert process.stdout is not None
     try:
-        yield process, read_until("Ctrl-C", process.stdout)
+        yield process, read_until("Ctrl-C", process.stdout).string
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
@@ -76,17 +59,16 @@ def swarm(*arguments: object) -> str:
 @pytest.mark.slow
 def test_up_and_a_swarm_from_first_start_to_restart(tmp_path: Path) -> None:
     folder, report = tmp_path / "here", tmp_path / "swarm.json"
-    port, server_port = free_ports(2)
+    port, server_port = free_port(), free_port()
     options: tuple[object, ...] = ("--port", port, "--server-port", server_port)
     options += ("--epoch-seconds", 600)
     options += ("--target-clients", CLIENTS, "--least-clients", 5, "--epochs", EPOCHS + 1)
     with running(folder, "--data", DATA, *options) as (process, said):
         key = Keys.read(folder / "server" / "keys.json").verification_key.hex()
-        told = "".join(said)
-        assert f"http://127.0.0.1:{port}" in told
-        assert "only the local guarantee holds" in told
-        assert f"client init --proxy http://127.0.0.1:{port} --key {key} --limit 750" in told
-        assert f"sottovoce swarm --up {folder} --clients {CLIENTS}" in told
+        assert f"http://127.0.0.1:{port}" in said
+        assert "only the local guarantee holds" in said
+        assert f"client init --proxy http://127.0.0.1:{port} --key {key} --limit 750" in said
+        assert f"sottovoce swarm --up {folder} --clients {CLIENTS}" in said
         size = ("--clients", CLIENTS, "--epochs", EPOCHS, "--processes", 2)
         shown = swarm("--up", folder, *size, "--compare-seeds", 3, "--json", report)
         assert "by itself it protects nobody" in " ".join(shown.split())
@@ -122,7 +104,7 @@ def check_report(found: dict[str, Any]) -> None:
 @pytest.mark.slow
 def test_if_one_ends_the_other_is_stopped_and_it_is_said(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        (server_port,) = free_ports(1)
+        server_port = free_port()
         ports = ("--port", taken.getsockname()[1], "--server-port", server_port)
         done = subprocess.run(
             command("up", tmp_path / "here", "--data", DATA, *ports),
@@ -138,20 +120,11 @@ def test_if_one_ends_the_other_is_stopped_and_it_is_said(tmp_path: Path) -> None
         pass  # the server is gone as well
 
 
-RUNNER = CliRunner()
-
-
-def call(*arguments: object) -> None:
-    result = RUNNER.invoke(app, [str(argument) for argument in arguments])
-    if result.exception is not None:
-        raise result.exception
-
-
 def made(folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
     """Set up and changed, but not run."""
     monkeypatch.setattr("sottovoce.cli.up._run", lambda *_: None)
     monkeypatch.setattr("signal.signal", lambda *_: None)
-    call("up", folder, *arguments)
+    calling(app)("up", folder, *arguments)
 
 
 def test_options_are_written_to_the_settings(

@@ -9,6 +9,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -19,44 +20,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from sottovoce.client import Client
 from sottovoce.errors import ClosedError, SottovoceError, UnavailableError
 from sottovoce.protocol import Batch
-from sottovoce.storage import Database
 from tests.client.world import COST, DAY, REPORTS, FakeProxy, World, charges, item, sha
-
-
-class PowerCut(BaseException):
-    """No error of the program: its end."""
-
-
-class Life:
-    """So many things are done, and nothing ever after."""
-
-    def __init__(self, steps: int):
-        self.left = steps
-
-    def step(self, *_: object) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise PowerCut
-
-
-FOREVER = 10**9
-
-
-class MortalDatabase(Database):
-    """Dies before a commit or right after it."""
-
-    life = Life(FOREVER)
-
-    def commit(self) -> None:
-        self.life.step()
-        super().commit()
-        self.life.step()
+from tests.crash import FOREVER, Life, MortalDatabase, PowerCut, make_mortal
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _mortal_databases() -> object:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sottovoce.client.store.Database", MortalDatabase)
+        make_mortal(patch)
         yield
 
 
@@ -68,7 +39,7 @@ def lasting(life: Life) -> Iterator[None]:
         with suppress(PowerCut):
             yield
     finally:
-        MortalDatabase.life = Life(FOREVER)
+        MortalDatabase.life = Life()
 
 
 def sync_for(world: World, proxy: FakeProxy, folder: Path, steps: int) -> str | None:
@@ -100,8 +71,8 @@ def check(proxy: FakeProxy, folder: Path) -> None:
 
 
 def test_a_crash_after_every_step_of_a_sync(tmp_path: Path) -> None:
-    steps, died_sent = 0, 0
-    while True:
+    died_sent = 0
+    for steps in count():
         folder = tmp_path / str(steps)
         world, proxy = make(folder)
         outcome = sync_for(world, proxy, folder, steps)
@@ -115,20 +86,17 @@ def test_a_crash_after_every_step_of_a_sync(tmp_path: Path) -> None:
         if outcome is not None:
             assert (outcome, second) == ("sent", "already sent")
             break
-        steps += 1
     assert steps >= 15
     assert died_sent > 1  # after the batch arrived, before that was noted
 
 
 def test_a_crash_after_every_step_and_then_the_next_epoch(tmp_path: Path) -> None:
     """What is left over belongs to an epoch that closed meanwhile."""
-    steps = 0
-    while True:
+    for steps in count():
         folder = tmp_path / str(steps)
         world, proxy = make(folder)
         outcome = sync_for(world, proxy, folder, steps)
-        world.now += DAY
-        proxy.publish(world.signed(2))
+        proxy.next_epoch()
         assert sync_for(world, proxy, folder, FOREVER) == "sent"
         check(proxy, folder)
         assert charges(folder)[-1].epoch == 2
@@ -136,12 +104,10 @@ def test_a_crash_after_every_step_and_then_the_next_epoch(tmp_path: Path) -> Non
             assert set(client.status().batches) <= {"sent", "dropped"}
         if outcome is not None:
             break
-        steps += 1
 
 
 def test_a_crash_after_every_step_of_creating(tmp_path: Path) -> None:
-    steps = 0
-    while True:
+    for steps in count():
         folder, world, life = tmp_path / str(steps), World(), Life(steps)
         with lasting(life):
             world.create(folder, limit=50).close()
@@ -152,7 +118,6 @@ def test_a_crash_after_every_step_of_creating(tmp_path: Path) -> None:
         with world.open(folder) as client:
             status = client.status()
             assert (status.limit, status.spent, status.problem) == (50.0, 0.0, None)
-        steps += 1
     assert steps == 2  # all of it is one transaction
 
 
@@ -239,13 +204,11 @@ VICTIM = """
 import os, signal, sys
 from pathlib import Path
 from tests.client import world as w
-from tests.client.test_crash import Life, MortalDatabase
+from tests.crash import Life, MortalDatabase
 
 class Killed(Life):
-    def step(self, *_):
-        self.left -= 1
-        if self.left < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+    def end(self):
+        os.kill(os.getpid(), signal.SIGKILL)
 
 folder, manifest, catalogue, model, steps = Path(sys.argv[1]), *sys.argv[2:5], int(sys.argv[5])
 life = Killed(steps)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -60,8 +58,7 @@ def test_a_left_over_of_a_closed_epoch_makes_way(
     with pytest.raises(UnavailableError):
         client.sync(proxy)
     proxy.before = lambda call: None
-    world.now += DAY
-    proxy.publish(world.signed(2))
+    proxy.next_epoch()
     synced = client.sync(proxy)
     assert (synced.epoch, synced.outcome, synced.lost) == (2, "sent", 1)
     assert "epoch 1 came too late" in synced.sentence
@@ -81,9 +78,8 @@ def test_a_refusal_keeps_the_batch_until_its_epoch_is_over(
         with pytest.raises(RefusedError):
             client.sync(proxy)
     assert client.status().batches == {"charged": 1}
-    world.now += DAY
     proxy.before = lambda call: None
-    proxy.publish(world.signed(2))
+    proxy.next_epoch()
     assert client.sync(proxy).outcome == "sent"
 
 
@@ -160,13 +156,7 @@ def test_a_pause_without_sense_is_refused(client: Client, proxy: FakeProxy, jitt
 def test_a_second_sync_of_the_same_folder_is_told_so(
     client: Client, proxy: FakeProxy, world: World, folder: Path
 ) -> None:
-    told: list[str] = []
-    code = (
-        "import sys; from pathlib import Path; from sottovoce.client import Client\n"
-        "from sottovoce.errors import StoreError\n"
-        "try: Client.open(Path(sys.argv[1])).sync(None)\n"
-        "except StoreError as error: print(error)\n"
-    )
+    """Between processes: `tests/storage/test_lock.py`."""
 
     def meanwhile(_: float) -> None:
         with world.open(folder) as other:
@@ -176,9 +166,6 @@ def test_a_second_sync_of_the_same_folder_is_told_so(
                 other.forget()
             other.record([item(40)])
             assert other.recommend(1)
-        command = [sys.executable, "-c", code, str(folder)]
-        told.append(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
     assert client.sync(proxy, sleep=meanwhile, jitter=1).outcome == "sent"
-    assert "another process is syncing" in told[0]
     assert client.sync(proxy).outcome == "already sent"

@@ -29,11 +29,6 @@ def table(folder: Path) -> list[Any]:
         return rows + db.execute("SELECT * FROM outbox").fetchall()
 
 
-def next_epoch(world: World, proxy: FakeProxy) -> None:
-    world.now += DAY
-    proxy.publish(world.signed(proxy.signed.manifest.epoch + 1))
-
-
 def waiting(epoch: int, epsilon: float = EPSILON, content: bytes = b"a batch") -> Waiting:
     return Waiting(Charge(epoch, sha(content), "loudest", epsilon, 1), 9 * DAY, content)
 
@@ -94,7 +89,7 @@ def test_a_batch_that_is_not_the_one_charged_is_not_sent(
     with pytest.raises(LedgerError, match="not the one that was charged"):
         client.sync(proxy)
     assert proxy.received == []
-    next_epoch(world, proxy)
+    proxy.next_epoch()
     synced = client.sync(proxy)
     assert (synced.outcome, synced.lost, synced.spent) == ("sent", 1, 2 * COST)
 
@@ -107,7 +102,7 @@ def test_at_the_limit_reporting_stops_and_recommending_goes_on(
 ) -> None:
     with world.create(folder, limit=COST + 1) as client:
         assert client.sync(proxy).outcome == "sent"
-        next_epoch(world, proxy)
+        proxy.next_epoch()
         for _ in range(2):
             synced = client.sync(proxy)
             assert (synced.outcome, synced.spent, synced.remaining) == ("limit reached", COST, 1.0)
@@ -125,7 +120,7 @@ def test_another_limit_lets_the_next_epoch_report_and_is_on_the_record(
         assert client.sync(proxy).outcome == "limit reached"
         client.set_limit(COST)
         assert client.sync(proxy).outcome == "limit reached"
-        next_epoch(world, proxy)
+        proxy.next_epoch()
         assert client.sync(proxy).outcome == "sent"
         limits = [entry.what for entry in client._store.ledger().entries[:2]]
         assert limits == [Limit(0), Limit(COST)]
@@ -175,14 +170,14 @@ def test_a_damaged_ledger_stops_reporting_and_nothing_else(
     client: Client, proxy: FakeProxy, world: World, folder: Path, damage: str
 ) -> None:
     client.sync(proxy)
-    next_epoch(world, proxy)
+    proxy.next_epoch()
     client.sync(proxy, sleep=lambda _: client.pause(), jitter=60)  # one waits
     client.pause(on=False)
     client._store._db.rows(damage)
     before = table(folder)
     with pytest.raises(LedgerError, match="the ledger is damaged"):
         client.sync(proxy)  # while the batch that waits is in time
-    next_epoch(world, proxy)
+    proxy.next_epoch()
     for attempt in (lambda: client.sync(proxy), lambda: client.set_limit(1e9)):
         with pytest.raises(LedgerError, match="the ledger is damaged"):
             attempt()
@@ -272,12 +267,12 @@ def test_forgetting_keeps_what_was_spent_and_which_epochs_were_used(
     synced = client.sync(proxy)
     assert (synced.outcome, synced.spent) == ("already charged", COST)
     assert "forgotten since" in synced.sentence
-    next_epoch(world, proxy)
+    proxy.next_epoch()
     client.sync(proxy, sleep=lambda _: client.pause(), jitter=60)
     client.forget()  # the batch that waits goes, its charge does not
     client.pause(on=False)
     assert client.sync(proxy).outcome == "already charged"
-    next_epoch(world, proxy)
+    proxy.next_epoch()
     assert client.sync(proxy).outcome == "sent"
     assert [charge.epoch for charge in charges(folder)] == [1, 2, 3]
     assert len(proxy.received) == 2

@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 from math import nextafter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sottovoce.client import Client, Terms
 from sottovoce.client.reporting import make_batch
-from sottovoce.errors import (
-    SettingsError,
-)
+from sottovoce.errors import SettingsError
 from sottovoce.model import Histories, user_vectors
 from sottovoce.protocol import Batch, Edition, batch_size, open_reports
 from tests.client.world import (
@@ -29,6 +26,9 @@ from tests.client.world import (
     sha,
     words,
 )
+
+if TYPE_CHECKING:
+    from sottovoce.client import Client
 
 
 def test_a_first_sync_learns_and_takes_part(client: Client, proxy: FakeProxy, folder: Path) -> None:
@@ -161,8 +161,7 @@ def test_a_paused_batch_of_an_earlier_epoch_is_given_up(
     client: Client, proxy: FakeProxy, world: World
 ) -> None:
     client.sync(proxy, sleep=lambda _: client.pause(), jitter=60)
-    world.now += DAY
-    proxy.publish(world.signed(2))
+    proxy.next_epoch()
     assert client.sync(proxy).lost == 1
     client.pause(on=False)
     assert client.sync(proxy).outcome == "sent"
@@ -191,12 +190,3 @@ def test_a_finished_model_makes_no_batch(world: World) -> None:
     edition = Edition(world.signed(1, public_key=None), world.items(1), world.catalogue)
     with pytest.raises(SettingsError, match="no reports"):
         make_batch(edition, [], words, os.urandom)
-
-
-def test_terms_given_at_the_start_bind_the_first_manifest(
-    world: World, proxy: FakeProxy, folder: Path
-) -> None:
-    terms = Terms("loudest", EPSILON, REPORTS, 100)
-    with world.create(folder, terms=terms) as client:
-        assert client.status().terms == terms
-        assert client.sync(proxy).outcome == "sent"

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ITEMS, FACTORS, REPORTS, EPSILON = 50, 3, 4, 2.5
+TRAINING = Settings.preset(
+    "loudest", epsilon=EPSILON, reports=REPORTS, factors=FACTORS, loud=10, seed=3
+)
 COST = REPORTS * EPSILON
 DAY = 86_400
 
@@ -75,18 +78,10 @@ class World:
         return sha(content)
 
     def manifest(self, epoch: int, **changes: Any) -> Manifest:
-        preset = Settings(mechanism="loudest", epsilon=EPSILON, reports=REPORTS, factors=FACTORS)
-        built = Manifest(
+        built = Manifest.for_training(
+            TRAINING,
+            ITEMS,
             epoch=epoch,
-            items=ITEMS,
-            factors=FACTORS,
-            mechanism=preset.mechanism,
-            directions_seed=3,
-            loud=10,
-            epsilon=EPSILON,
-            reports=REPORTS,
-            alpha=preset.alpha,
-            regularization=preset.regularization,
             model=self.add(encode_items(self.items(epoch))),
             catalogue=self.catalogue.hash,
             public_key=public_key_of(self.epoch_keys[epoch]),
@@ -131,6 +126,11 @@ class FakeProxy:
     def publish(self, signed: SignedManifest) -> None:
         self.signed = signed
         self.data = signed.encode()
+
+    def next_epoch(self) -> None:
+        """A day passes."""
+        self.world.now += DAY
+        self.publish(self.world.signed(self.signed.manifest.epoch + 1))
 
     def manifest(self) -> bytes:
         return self._do("manifest", lambda: self.data)

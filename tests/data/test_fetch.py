@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+DATE = "Fri, 01 Jan 2021 00:00:00 GMT"
+
+
 def archive(seed: int = 0) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as writer:
@@ -158,33 +161,24 @@ def test_without_a_length(site: Site, tmp_path: Path) -> None:
     assert whole(site, tmp_path)
 
 
-def test_resuming(site: Site, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("changes", "condition"),
+    [
+        ({}, '"first"'),
+        ({"etag": 'W/"x"', "modified": DATE}, DATE),
+        ({"etag": None}, None),
+        ({"ranges": False}, '"first"'),
+    ],
+    ids=["by tag", "by date if the tag is weak", "without a version", "no ranges there"],
+)
+def test_resuming(
+    site: Site, tmp_path: Path, changes: dict[str, object], condition: str | None
+) -> None:
+    vars(site).update(changes)
     interrupted(site, tmp_path)
     get(site, tmp_path)
-    assert [(ask["Range"], ask["If-Range"]) for ask in site.asked] == [("bytes=1000-", '"first"')]
-    assert whole(site, tmp_path)
-
-
-def test_resuming_by_date_when_the_etag_is_weak(site: Site, tmp_path: Path) -> None:
-    site.etag, site.modified = 'W/"x"', "Fri, 01 Jan 2021 00:00:00 GMT"
-    interrupted(site, tmp_path)
-    get(site, tmp_path)
-    assert site.asked[0]["If-Range"] == site.modified
-    assert whole(site, tmp_path)
-
-
-def test_resuming_without_a_version(site: Site, tmp_path: Path) -> None:
-    site.etag = None
-    interrupted(site, tmp_path)
-    get(site, tmp_path)
-    assert "If-Range" not in site.asked[0]
-    assert whole(site, tmp_path)
-
-
-def test_a_server_that_ignores_ranges(site: Site, tmp_path: Path) -> None:
-    site.ranges = False
-    interrupted(site, tmp_path)
-    get(site, tmp_path)
+    (asked,) = site.asked
+    assert (asked["Range"], asked.get("If-Range")) == ("bytes=1000-", condition)
     assert whole(site, tmp_path)
 
 
@@ -196,14 +190,9 @@ def test_a_file_that_changed_is_begun_again(site: Site, tmp_path: Path, heeds: b
     assert whole(site, tmp_path)
 
 
-def test_a_part_that_was_whole_already(site: Site, tmp_path: Path) -> None:
-    (tmp_path / "ml-20m.zip.part").write_bytes(site.body)
-    get(site, tmp_path)
-    assert whole(site, tmp_path)
-
-
-def test_a_part_longer_than_the_file(site: Site, tmp_path: Path) -> None:
-    (tmp_path / "ml-20m.zip.part").write_bytes(site.body + b"more")
+@pytest.mark.parametrize("more", [b"", b"more"])
+def test_a_part_that_was_whole_already_or_longer(site: Site, tmp_path: Path, more: bytes) -> None:
+    (tmp_path / "ml-20m.zip.part").write_bytes(site.body + more)
     get(site, tmp_path)
     assert whole(site, tmp_path)
 

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-import typer
-from typer.testing import CliRunner
 
 from sottovoce.baselines.als import one_blas_thread
-from sottovoce.cli.bench import bench
+from sottovoce.cli.app import app
 from sottovoce.data import synthetic_people
 from sottovoce.errors import MissingExtraError, SettingsError
 from sottovoce.experiments.bench import BenchPlan, Spread, run_bench
@@ -24,11 +22,10 @@ from sottovoce.mechanism import MECHANISMS
 from sottovoce.model import Histories
 from sottovoce.simulation.cpu.work import work_of
 from sottovoce.training import Settings
+from tests.processes import calling
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from typer.testing import Result
 
     from sottovoce.data import Interactions
     from sottovoce.experiments.bench import BenchResult
@@ -175,20 +172,15 @@ SMALL = (
 )  # fmt: skip
 
 
-def run_command(*arguments: str) -> Result:
-    app = typer.Typer()
-    app.command()(bench)
-    runner = CliRunner(env={"COLUMNS": "200"})
-    return runner.invoke(app, [*SMALL, *arguments], catch_exceptions=False)
+run_command = calling(app, "bench", *SMALL)
 
 
 @pytest.mark.slow  # matplotlib may have to look for fonts first
 def test_tables_json_and_picture(tmp_path: Path) -> None:
     json_file, picture = tmp_path / "bench.json", tmp_path / "bench.png"
-    result = run_command("--json", str(json_file), "--plot", str(picture))
-    assert result.exit_code == 0
+    shown = run_command("--json", json_file, "--plot", picture)
     for words in ("epoch / ALS iteration", "reference / epoch", "3 users drawn", "Peak memory"):
-        assert words in result.stdout
+        assert words in shown
     content = json.loads(json_file.read_text())
     assert [each["mechanism"] for each in content["comparisons"]] == list(MECHANISMS)
     assert picture.read_bytes().startswith(b"\x89PNG")
@@ -198,8 +190,7 @@ def test_tables_json_and_picture(tmp_path: Path) -> None:
 def test_one_mechanism_filtered_without_growth(tmp_path: Path) -> None:
     json_file = tmp_path / "bench.json"
     few = ("--mechanism", "loudest", "--no-growth", "--min-interactions", "3")
-    result = run_command(*few, "--json", str(json_file))
-    assert "Growth" not in result.stdout
+    assert "Growth" not in run_command(*few, "--json", json_file)
     content = json.loads(json_file.read_text())
     assert content["plan"]["mechanisms"] == ["loudest"]
     assert content["growth"] == []

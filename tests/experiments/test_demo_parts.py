@@ -41,6 +41,7 @@ class Time:
 
     def __init__(self, now: float = OPENS) -> None:
         self.now = now
+        self.slept: list[float] = []
         self.events: list[tuple[float, object]] = []
 
     def clock(self) -> float:
@@ -48,6 +49,7 @@ class Time:
 
     def sleep(self, seconds: float) -> None:
         assert seconds >= 0
+        self.slept.append(seconds)
         self.now += seconds + 1e-6
         while self.events and self.events[0][0] <= self.now:
             _, event = self.events.pop(0)

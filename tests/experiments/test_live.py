@@ -35,6 +35,7 @@ from sottovoce.server import InProcess
 from sottovoce.simulation import SimulationPlan, simulate
 from sottovoce.training import Settings, first_items
 from tests.client.world import FakeProxy, World, item
+from tests.experiments.test_demo_parts import Time
 
 PROC = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc, as on Linux")
 
@@ -109,28 +110,13 @@ def test_a_swarm_of_nothing_is_refused(name: str) -> None:
         replace(plan, **nothing)
 
 
-class Time:
-    """Passes when somebody sleeps."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.slept: list[float] = []
-
-    def clock(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        self.now += seconds
-
-
 def open_now() -> World:
     now = int(time.time())
     return World(opens=now - 100, closes=now + 1000)
 
 
 def test_a_busy_proxy_is_tried_again_and_the_batch_is_made_once(tmp_path: Path) -> None:
-    world, passing = open_now(), Time()
+    world, passing = open_now(), Time(0.0)
     proxy = FakeProxy(world)
     busy = iter([True, True, False])
 
@@ -147,7 +133,7 @@ def test_a_busy_proxy_is_tried_again_and_the_batch_is_made_once(tmp_path: Path) 
 
 
 def test_a_proxy_that_stays_away_is_given_up(tmp_path: Path) -> None:
-    world, passing = open_now(), Time()
+    world, passing = open_now(), Time(0.0)
     proxy = FakeProxy(world)
 
     def refuse(call: str) -> None:
@@ -183,7 +169,7 @@ def test_public_files_are_fetched_once_for_all(tmp_path: Path) -> None:
 
 
 def test_the_next_epoch_is_waited_for() -> None:
-    world, passing = World(), Time()
+    world, passing = World(), Time(0.0)
     proxy = FakeProxy(world)
     reader = PublicReader(proxy, world.verification_key, clock=passing.clock, sleep=passing.sleep)
     assert np.array_equal(reader.edition(reader.manifest()).V, world.items(1))

@@ -9,13 +9,12 @@ from __future__ import annotations
 import shutil
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sottovoce.client import Client
-from sottovoce.proxy import Proxy, ProxySettings, Upstream
+from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, Upstream
 from sottovoce.server import InProcess, Server, ServerSettings, ServerStore
-from tests.client.test_crash import FOREVER, Life, MortalDatabase
-from tests.proxy.test_crash import FragileStore
+from tests.crash import FOREVER, Life, MortalDatabase, make_server_mortal
 from tests.server.world import KEYS
 
 if TYPE_CHECKING:
@@ -40,15 +39,13 @@ class Countdown(Life):
     """Counts the points at which its part could be killed; kills it at zero."""
 
     def __init__(self, part: Part):
-        super().__init__(FOREVER)
+        super().__init__()
         self._part = part
 
-    def step(self, *_: object) -> None:
-        self.left -= 1
-        if self.left < 0:
-            self.left = FOREVER
-            self._part.copy_disk()
-            raise Killed(self._part)
+    def end(self) -> None:
+        self.left = FOREVER
+        self._part.copy_disk()
+        raise Killed(self._part)
 
 
 class Part:
@@ -98,17 +95,9 @@ class ReusedStore:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        self.step: Callable[[], None] = lambda: None
+        self.life = Life()
         self.store = ServerStore(f"sqlite:///{folder / 'server.sqlite'}")
-        dialect: Any = self.store._engine.dialect
-        commit = dialect.do_commit
-
-        def do_commit(connection: Any) -> None:
-            self.step()
-            commit(connection)
-            self.step()
-
-        dialect.do_commit = do_commit
+        make_server_mortal(self.store, lambda name: self.life.step(name))
 
 
 class KillableServer(Part):
@@ -123,7 +112,7 @@ class KillableServer(Part):
         self.start()
 
     def start(self) -> None:
-        self._reused.step = self.countdown.step
+        self._reused.life = self.countdown
         self.server = Server(
             self.store, KEYS, self._settings, clock=self._clock, opener=InProcess()
         )
@@ -140,7 +129,7 @@ class KillableServer(Part):
 
 
 class KillableProxy(Part):
-    """Dies before and after each commit and each scrubbing."""
+    """Dies before and after each commit and each cleaning."""
 
     def __init__(
         self,
@@ -157,8 +146,9 @@ class KillableProxy(Part):
         self.start()
 
     def start(self) -> None:
-        self.store = self._opened.enter_context(FragileStore.open(self.folder))
-        self.store.step = self.countdown.step
+        self.store = self._opened.enter_context(ProxyStore.open(self.folder))
+        assert isinstance(self.store._writer, MortalDatabase)
+        self.store._writer.life = self.countdown
         self.proxy = Proxy(self.store, *self._rest, clock=self._clock, entropy=self._entropy)
 
 
@@ -178,4 +168,4 @@ class KillableClient(Part):
             with Client.open(self.folder, clock=self._clock) as client:
                 return client.sync(api, words=words)
         finally:
-            MortalDatabase.life = Life(FOREVER)
+            MortalDatabase.life = Life()

@@ -18,8 +18,8 @@ from sottovoce.protocol import Batch, Catalogue, Item, SignedManifest, seal_repo
 from sottovoce.proxy import ProxyStore
 from sottovoce.server.store import OPEN
 from sottovoce.training import Settings
-from tests.client.test_crash import FOREVER
 from tests.client.world import charges
+from tests.crash import FOREVER
 from tests.live.killable import (
     KillableClient,
     KillableProxy,

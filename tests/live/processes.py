@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import cycle
@@ -16,18 +15,17 @@ from pathlib import Path
 import httpx
 import numpy as np
 
+from sottovoce.cli.proxy import app as proxy_app
+from sottovoce.cli.server import app as server_app
 from sottovoce.protocol import Batch, Catalogue, Item, SignedManifest, seal_reports
 from sottovoce.server import Keys, ServerStore
-from tests.cli.test_proxy import run as call_proxy
-from tests.cli.test_server import call as call_server
-from tests.cli.test_server import free_port
 from tests.live.sent_batches import SentBatches
+from tests.processes import calling, free_port, wait_until
 
 ROOT = Path(__file__).parents[2]
 ITEMS, FACTORS, REPORTS = 20, 16, 2
 CROWD, LEAST = 4, 2
 """An epoch closes when so many have reported."""
-PATIENCE = 60.0
 
 
 class Site:
@@ -43,14 +41,14 @@ class Site:
             "server": folder / "server" / "server.toml",
             "proxy": folder / "proxy" / "proxy.toml",
         }
-        call_server(
+        calling(server_app)(
             "init", folder / "server", "--catalogue", catalogue, "--port", ports["server"],
             "--preset", "coordinate", "--least-clients", LEAST,
         )  # fmt: skip
         self.key = Keys.read(folder / "server" / "keys.json").verification_key
-        call_proxy(
-            "init", str(folder / "proxy"), "--server", f"http://127.0.0.1:{ports['server']}",
-            "--key", self.key.hex(), "--secret-file", str(folder / "server" / "proxy.secret"),
+        calling(proxy_app)(
+            "init", folder / "proxy", "--server", f"http://127.0.0.1:{ports['server']}",
+            "--key", self.key.hex(), "--secret-file", folder / "server" / "proxy.secret",
         )  # fmt: skip
         training = f"reports = {REPORTS}\nfactors = {FACTORS}\nepochs = 1000\n"
         self._change(
@@ -220,11 +218,3 @@ class Sender:
 def sender(site: Site) -> Iterator[Sender]:
     with httpx.Client(trust_env=False, timeout=10) as http:
         yield Sender(site, http)
-
-
-def wait_until(done: Callable[[], bool], what: str) -> None:
-    """Real processes take real time; nothing tells when one is done but to look."""
-    give_up = time.monotonic() + PATIENCE
-    while not done():
-        assert time.monotonic() < give_up, f"waited too long for {what}"
-        time.sleep(0.005)

@@ -139,7 +139,7 @@ class Stack:
         self._opened = opened
         self.world = World(make_settings(folder, url, proxies=known, **changes))
         opened.callback(self.world.close)
-        self.beat = self._by_hand(self.world.server)
+        self.beat = by_hand(self.world.server)
         self.beat()
         self._portal = opened.enter_context(start_blocking_portal())
         app = servers.build_app(self.world.server, self.world.settings)
@@ -216,7 +216,7 @@ class Stack:
         upstream = HttpUpstream(self.http, SERVER_URL, SECRETS[name])
         entropy = os.urandom if seed is None else Randomness(seed)
         proxy = Proxy(store, upstream, settings, clock=self.clock, entropy=entropy)
-        beat = self._by_hand(proxy)
+        beat = by_hand(proxy)
         ear, http = self._served(proxies.build_app(proxy, settings), source)
         beat()
         return Gate(name, store, proxy, ear, http, beat)
@@ -229,13 +229,6 @@ class Stack:
         http = httpx.Client(transport=InProcess(ear, self._portal, source))
         return ear, self._opened.enter_context(http)
 
-    @staticmethod
-    def _by_hand(part: Any) -> Callable[[], None]:
-        """The heartbeat of the application does nothing: tests say when a part beats."""
-        beat: Callable[[], None] = part.tick
-        part.tick = lambda: None
-        return beat
-
 
 @contextmanager
 def running(folder: Path, *names: str, **changes: Any) -> Iterator[Stack]:
@@ -247,3 +240,10 @@ def running(folder: Path, *names: str, **changes: Any) -> Iterator[Stack]:
 
 def _digest(name: str) -> str:
     return sha256(SECRETS[name].encode()).hexdigest()
+
+
+def by_hand(part: Any) -> Callable[[], None]:
+    """The heartbeat of the application does nothing: tests say when a part beats."""
+    beat: Callable[[], None] = part.tick
+    part.tick = lambda: None
+    return beat

@@ -39,7 +39,11 @@ def test_killed_at_every_commit(folder: Path, part: str) -> None:
             people.until(lambda: launcher.is_dead(part), told)
         launcher.start(part)
         people.go_on(2)
-    assert site.check(people.sent_batches) >= 4
+    check(site, people, epochs=4)
+
+
+def check(site: Site, people: Sender, epochs: int) -> None:
+    assert site.check(people.sent_batches) >= epochs
     assert people.sent_batches.n_acknowledged() > 10
     assert "Traceback" not in site.logs()
 
@@ -59,9 +63,7 @@ def test_killed_at_any_moment(folder: Path) -> None:
             launcher.kill(part)
             launcher.start(part)
         people.go_on(3)
-    assert site.check(people.sent_batches) >= 3
-    assert people.sent_batches.n_acknowledged() > 10
-    assert "Traceback" not in site.logs()
+    check(site, people, epochs=3)
 
 
 @pytest.mark.slow

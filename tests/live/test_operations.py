@@ -23,7 +23,7 @@ from sottovoce.proxy.tables import Tables
 from sottovoce.server import Server
 from sottovoce.server.counting import Seen
 from sottovoce.server.store import Transaction
-from tests.client.test_crash import MortalDatabase
+from tests.crash import make_mortal
 from tests.live.conftest import quick_folder
 from tests.live.operations import Templates, run_list
 
@@ -39,7 +39,7 @@ def play(seeds: range) -> Counter[str]:
     logging.disable()
     seen: Counter[str] = Counter()
     with pytest.MonkeyPatch.context() as patch, quick_folder() as folder:
-        patch.setattr("sottovoce.client.store.Database", MortalDatabase)
+        make_mortal(patch)
         templates = Templates(folder)
         for seed in seeds:
             run = run_list(seed, templates)
@@ -169,7 +169,7 @@ def test_the_lists_find(
     monkeypatch: pytest.MonkeyPatch,
     folder: Path,
 ) -> None:
-    monkeypatch.setattr("sottovoce.client.store.Database", MortalDatabase)
+    make_mortal(monkeypatch)
     bug(monkeypatch)
     templates = Templates(folder)
     with pytest.raises(AssertionError, match=rf"^list \d+: AssertionError.*({verdict})") as found:

@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 
 from sottovoce.page import Content, page_routes
 from sottovoce.page.built import in_package, read_assets
-from tests.proxy.asgi import Answer, ask
+from tests.asgi import Answer, ask
 
 KEY = bytes(range(32))
 FIRST_LOAD = ("/", "/page/page.js", "/page/worker.js", "/page/style.css", "/page/icon.svg")

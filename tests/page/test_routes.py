@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 from sottovoce.errors import SettingsError
 from sottovoce.page import Content, page_routes
 from sottovoce.protocol.panel import Panel, Panellist
-from tests.proxy.asgi import Answer, ask
+from tests.asgi import Answer, ask
 
 KEY = bytes(range(32))
 INDEX = b'<meta name="k" content="{{key}}"><meta name="s" content="{{statement}}">' + b" " * 999
@@ -51,8 +51,7 @@ def get(
 ) -> Answer:  # fmt: skip
     app = Starlette(routes=page_routes(content or Content(KEY), assets))
     app.router.redirect_slashes = False
-    raw = [(name.encode(), value.encode()) for name, value in headers]
-    return asyncio.run(ask(app, method, path, headers=raw))
+    return asyncio.run(ask(app, method, path, headers=headers))
 
 
 def expected(name: str) -> bytes:

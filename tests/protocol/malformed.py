@@ -38,53 +38,55 @@ def of_json(raw: bytes) -> Labelled:
     }
 
 
+MANIFEST_VALUES: dict[str, dict[str, Any]] = {
+    "another suite": {"suite": "DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-256-GCM"},
+    "epoch 0": {"epoch": 0},
+    "epoch 2^32": {"epoch": 2**32},
+    "epoch as text": {"epoch": "3"},
+    "epoch true": {"epoch": True},
+    "epoch 3.5": {"epoch": 3.5},
+    "items 0": {"items": 0},
+    "items 2^24 + 1": {"items": 2**24 + 1},
+    "factors 1025": {"factors": 1025},
+    "directions that fit no report": {"items": 2**24, "factors": 1024},
+    "unknown mechanism": {"mechanism": "loud"},
+    "seed 2^53": {"directions_seed": 2**53},
+    "negative seed": {"directions_seed": -1},
+    "loudest without loud": {"loud": 0},
+    "more loud rows than half": {"loud": 9},
+    "loud for hadamard": {"mechanism": "hadamard"},
+    "seed for coordinate": {"mechanism": "coordinate", "loud": 0},
+    "epsilon 0": {"epsilon": 0},
+    "epsilon 1e-7": {"epsilon": 1e-7},
+    "epsilon 41": {"epsilon": 41},
+    "epsilon as text": {"epsilon": "2.5"},
+    "epsilon null": {"epsilon": None},
+    "reports 0": {"reports": 0},
+    "reports 10001": {"reports": 10_001},
+    "negative alpha": {"alpha": -1},
+    "negative regularization": {"regularization": -1e-9},
+    "model in capitals": {"model": "AB" * 32},
+    "model too short": {"model": "ab" * 31},
+    "catalogue null": {"catalogue": None},
+    "public key too long": {"public_key": "ab" * 33},
+    "public key false": {"public_key": False},
+    "least clients 0": {"least_clients": 0},
+    "closes when it opens": {"opens": 1_800_086_400},
+    "closes before it opens": {"closes": 1_799_999_999},
+    "closes 2^53": {"closes": 2**53},
+    "negative previous reports": {"previous_reports": -1},
+    "missing loud": {"loud": ...},
+}
+
+
 def manifests(raw: bytes) -> Labelled:
     def swapped(old: bytes, new: bytes) -> bytes:
         assert raw.count(old) == 1
         return raw.replace(old, new)
 
-    values: dict[str, dict[str, Any]] = {
-        "another suite": {"suite": "DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-256-GCM"},
-        "epoch 0": {"epoch": 0},
-        "epoch 2^32": {"epoch": 2**32},
-        "epoch as text": {"epoch": "3"},
-        "epoch true": {"epoch": True},
-        "epoch 3.5": {"epoch": 3.5},
-        "items 0": {"items": 0},
-        "items 2^24 + 1": {"items": 2**24 + 1},
-        "factors 1025": {"factors": 1025},
-        "directions that fit no report": {"items": 2**24, "factors": 1024},
-        "unknown mechanism": {"mechanism": "loud"},
-        "seed 2^53": {"directions_seed": 2**53},
-        "negative seed": {"directions_seed": -1},
-        "loudest without loud": {"loud": 0},
-        "more loud rows than half": {"loud": 9},
-        "loud for hadamard": {"mechanism": "hadamard"},
-        "seed for coordinate": {"mechanism": "coordinate", "loud": 0},
-        "epsilon 0": {"epsilon": 0},
-        "epsilon 1e-7": {"epsilon": 1e-7},
-        "epsilon 41": {"epsilon": 41},
-        "epsilon as text": {"epsilon": "2.5"},
-        "epsilon null": {"epsilon": None},
-        "reports 0": {"reports": 0},
-        "reports 10001": {"reports": 10_001},
-        "negative alpha": {"alpha": -1},
-        "negative regularization": {"regularization": -1e-9},
-        "model in capitals": {"model": "AB" * 32},
-        "model too short": {"model": "ab" * 31},
-        "catalogue null": {"catalogue": None},
-        "public key too long": {"public_key": "ab" * 33},
-        "public key false": {"public_key": False},
-        "least clients 0": {"least_clients": 0},
-        "closes when it opens": {"opens": 1_800_086_400},
-        "closes before it opens": {"closes": 1_799_999_999},
-        "closes 2^53": {"closes": 2**53},
-        "negative previous reports": {"previous_reports": -1},
-        "missing loud": {"loud": ...},
-    }
     return (
         of_json(raw)
-        | {label: changed(raw, **change) for label, change in values.items()}
+        | {label: changed(raw, **change) for label, change in MANIFEST_VALUES.items()}
         | {
             "epsilon NaN": swapped(b'"epsilon":2.5', b'"epsilon":NaN'),
             "epsilon Infinity": swapped(b'"epsilon":2.5', b'"epsilon":Infinity'),

@@ -57,28 +57,21 @@ def test_deep_nesting_anywhere_is_refused(name: str, depth: int) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"version": 2}, "version"),
-        ({"version": True}, "version"),
         ({"version": 1.0}, "version"),
         ({"version": ...}, "missing"),
         ({"more": 1}, "unknown"),
         ({"items": []}, "not empty"),
-        ({"items": {}}, "not empty"),
-        ({"items": None}, "not empty"),
         ({"items": [1]}, "JSON object"),
-        ({"items": [{"id": "a", "title": "A"}]}, "missing"),
-        ({"items": [ONE | {"year": 1927}]}, "unknown"),
         ({"items": [ONE, ONE]}, "same id"),
         ({"items": [ONE | {"id": 7}]}, "id"),
-        ({"items": [ONE | {"id": ""}]}, "id"),
         ({"items": [ONE | {"title": "x" * 513}]}, "title"),
         ({"items": [ONE | {"title": "\ud800"}]}, "surrogate"),
         ({"items": [ONE | {"tags": "x"}]}, "tags must be a list"),
-        ({"items": [ONE | {"tags": [""]}]}, "tag"),
         ({"items": [ONE | {"tags": [None]}]}, "tag"),
     ],
 )
-def test_what_is_no_catalogue_is_refused(changes: dict[str, Any], words: str) -> None:
+def test_what_is_wrong_is_said(changes: dict[str, Any], words: str) -> None:
+    """The whole list of what is refused: `malformed.py`."""
     with pytest.raises(ProtocolError, match=words):
         Catalogue.decode(changed(RAW, **changes))
 

@@ -41,12 +41,8 @@ def test_any_bytes_are_a_chunk_or_refused(data: bytes) -> None:
     ("count", "size"),
     [
         (0, 0),
-        (1, 0),
-        (1, 51),
         (1, 53),
-        (2, 52),
         (MAX_CHUNK_REPORTS + 1, 52 * (MAX_CHUNK_REPORTS + 1)),
-        (2**32 - 1, 52),
     ],
 )
 def test_a_count_that_is_not_the_content_is_refused(count: int, size: int) -> None:

@@ -19,7 +19,7 @@ from sottovoce.protocol import MAX_SIGNED_MANIFEST
 from sottovoce.protocol.catalogue import MAX_CATALOGUE
 from sottovoce.protocol.http import HttpSource
 from sottovoce.proxy import HttpUpstream
-from tests.loopback import LoopbackServer, reply
+from tests.loopback import LoopbackServer, careless_http, reply
 
 Connect = Callable[[httpx.Client, str], HttpSource]
 
@@ -42,13 +42,7 @@ def connect(request: pytest.FixtureRequest) -> Connect:
 
 @pytest.fixture
 def source(server: LoopbackServer, connect: Connect) -> Iterator[HttpSource]:
-    """Over an HTTP client that is as careless as one can be set up."""
-    with httpx.Client(
-        headers={"Accept-Language": "ro", "X-Who": "me"},
-        cookies={"who": "me"},
-        auth=("me", "secret"),
-        follow_redirects=True,
-    ) as http:
+    with careless_http() as http:
         yield connect(http, server.url + "/")
 
 
@@ -69,16 +63,6 @@ def test_paths_and_what_every_request_carries(server: LoopbackServer, source: Ht
         ("GET", f"/v1/models/{sha256.hex()}", common, b""),
         ("GET", f"/v1/catalogues/{sha256.hex()}", common, b""),
     ]
-
-
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_redirects_are_not_followed(
-    server: LoopbackServer, source: HttpSource, status: int
-) -> None:
-    server.answer = reply(status, Location="/elsewhere")
-    with pytest.raises(RefusedError, match="redirects are not followed"):
-        source.manifest()
-    assert [path for _, path, _, _ in server.requests] == ["/v1/manifest"]
 
 
 CAPPED: dict[int, Callable[[HttpSource], bytes]] = {
@@ -148,7 +132,9 @@ def test_nothing_is_unpacked(server: LoopbackServer, source: HttpSource) -> None
 
 
 WRONG_EPOCH = json.dumps({"type": "urn:sottovoce:wrong-epoch", "status": 409}).encode()
+REDIRECTS = (301, 302, 303, 307, 308)
 ANSWERS = [
+    *((status, b"", RefusedError) for status in REDIRECTS),
     *((status, b"", RefusedError) for status in (204, 206, 304, 400, 401, 404, 413)),
     *((409, body, RefusedError) for body in (b'{"type": "about:blank"}', b"[]", b"\xff")),
     *((409, body, RefusedError) for body in (b"[" * 10_000, bytes(20_000))),
@@ -162,11 +148,13 @@ ANSWERS = [
 def test_what_an_answer_means(
     server: LoopbackServer, source: HttpSource, status: int, body: bytes, error: type[Exception]
 ) -> None:
-    server.answer = reply(status, body)
+    server.answer = reply(status, body, Location="/elsewhere")
     with pytest.raises(error) as caught:
         source.manifest()
     assert type(caught.value) is error
     assert str(status) in str(caught.value)
+    assert ("redirects are not followed" in str(caught.value)) is (status in REDIRECTS)
+    assert len(server.requests) == 1
 
 
 def test_nobody_there_is_unavailable(connect: Connect) -> None:

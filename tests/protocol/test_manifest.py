@@ -23,6 +23,7 @@ from tests.protocol.examples import (
     refuses,
     signing_key,
 )
+from tests.protocol.malformed import MANIFEST_VALUES
 
 RAW = manifest().encode()
 SIGNED_BYTES = SignedManifest.make(manifest(), signing_key()).encode()
@@ -124,42 +125,24 @@ def test_the_json_has_the_fields_of_the_class_in_their_order() -> None:
     assert ["version", "suite", *(field.name for field in fields(Manifest))] == KEYS
 
 
+@pytest.mark.parametrize("change", MANIFEST_VALUES.values(), ids=MANIFEST_VALUES)
+def test_the_field_at_fault_is_named(change: dict[str, Any]) -> None:
+    together = ("hadamard has no loud", "coordinate has no directions_seed", "its model may be")
+    with pytest.raises(ProtocolError, match="|".join([*change, *together])):
+        Manifest.decode(changed(RAW, **change))
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"version": 2}, "this program speaks version 1"),
         ({"version": 1.0}, "this program speaks version 1"),
         ({"version": True}, "this program speaks version 1"),
-        ({"suite": "DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, Export-only"}, "with suite"),
-        ({"epoch": 0}, "epoch"),
-        ({"epoch": 2**32}, "epoch"),
         ({"epoch": 1.0}, "epoch"),
-        ({"items": 0}, "items"),
-        ({"items": 2**24 + 1}, "items"),
         ({"factors": 0}, "factors"),
-        ({"factors": 2**10 + 1}, "factors"),
-        ({"mechanism": "paper"}, "no mechanism 'paper'"),
         ({"mechanism": "\ud800"}, "no mechanism"),
-        ({"directions_seed": 2**53}, "directions_seed"),
-        ({"epsilon": 0}, "epsilon"),
         ({"epsilon": 1e-20}, "epsilon"),
-        ({"epsilon": 40.1}, "epsilon"),
         ({"epsilon": 10**400}, "epsilon"),
-        ({"reports": 0}, "reports"),
-        ({"reports": 10_001}, "reports"),
-        ({"alpha": -0.5}, "alpha"),
-        ({"regularization": -1e-9}, "regularization"),
-        ({"model": "AB" * 32}, "model"),
-        ({"catalogue": "ab" * 31}, "catalogue"),
-        ({"public_key": "ab" * 33}, "public_key"),
-        ({"least_clients": 0}, "least_clients"),
-        ({"opens": 1_800_086_400}, "closes before it opens"),
-        ({"closes": 0}, "closes before it opens"),
-        ({"previous_reports": -1}, "previous_reports"),
-        ({"loud": 0}, "number of loud directions"),
         ({"loud": 9}, "loud must lie in 1..8"),
-        ({"mechanism": "hadamard"}, "hadamard has no loud"),
-        ({"mechanism": "coordinate", "loud": 0}, "coordinate has no directions_seed"),
         ({"items": 2**24, "factors": 8}, "its model may be"),
     ],
 )

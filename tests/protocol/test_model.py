@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import load, save
 
-from sottovoce.errors import ProtocolError
 from sottovoce.protocol import decode_items, encode_items, model_size
 from tests.protocol.examples import damaged, json_values, nested, refuses
 
@@ -84,25 +83,11 @@ def test_metadata_is_passed_over_whatever_it_is(value: Any) -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b"",
         FILE[:7],
         FILE[:8],
-        FILE[:-1],
-        FILE + b"\0",
-        b"\xff" * 8 + FILE[8:],
-        (4097).to_bytes(8, "little") + b" " * 4097,
         file_with(b""),
-        file_with(b"[]"),
         file_with(b'{"item_matrix":' + nested(1_900).encode() + b"}"),
-        file_with(b'{"item_matrix":1,"item_matrix":' + json.dumps(HEADER).encode() + b"}"),
-        described(),
-        described(items=HEADER),
-        described(item_matrix=HEADER, other=HEADER),
-        described(item_matrix=HEADER | {"more": 1}),
-        described(item_matrix=HEADER | {"dtype": "F64"}),
         described(item_matrix=HEADER | {"dtype": "f32"}),
-        described(item_matrix=HEADER | {"shape": [2, 3]}),
-        described(item_matrix=HEADER | {"shape": [6]}),
         described(item_matrix=HEADER | {"shape": [3.0, 2]}),
         described(item_matrix=HEADER | {"data_offsets": [False, 24]}),
         described(item_matrix=HEADER | {"data_offsets": [24, 48]}),
@@ -111,16 +96,9 @@ def test_metadata_is_passed_over_whatever_it_is(value: Any) -> None:
         encode_items(V.T),
         encode_items(V[:2]),
     ],
-    ids=range(26),
+    ids=range(12),
 )
 def test_anything_else_is_refused(data: bytes) -> None:
+    """More of it, for all implementations: `malformed.py`."""
     assert not refuses(decode, FILE)
     assert refuses(decode, data)
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_is_refused(bad: float) -> None:
-    broken = V.copy()
-    broken[1, 1] = bad
-    with pytest.raises(ProtocolError, match="NaN or an infinity"):
-        decode(encode_items(broken))

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from sottovoce.errors import ProtocolError, UntrustedError
 from sottovoce.experiments.live.reader import PublicReader
 from sottovoce.protocol import Catalogue, Item, SignedManifest, encode_items, model_size
-from sottovoce.protocol.published import fetch_manifest
 from sottovoce.proxy import ProxyStore
 from sottovoce.proxy.mirror import Mirror
 from tests.client.world import FACTORS, ITEMS, FakeProxy, World, item
@@ -172,18 +171,6 @@ def test_a_model_is_read_up_to_the_size_that_the_manifest_allows(
     monkeypatch.setattr(scene.source, "model", too_long)
     with scene.refused(ProtocolError, f"longer than {model_size(ITEMS, FACTORS)}"):
         pass
-
-
-@given(st.integers(1, 8), st.integers(1, 8), st.booleans())
-def test_later_or_the_very_same(newest: int, offered: int, other: bool) -> None:
-    known, signed = WORLD.signed(newest), WORLD.signed(offered, previous_reports=int(other))
-    source = FakeProxy(WORLD)
-    source.publish(signed)
-    if offered > newest or signed.hash == known.hash:
-        assert fetch_manifest(source, WORLD.verification_key, (newest, known.hash)) == signed
-    else:
-        with pytest.raises(UntrustedError):
-            fetch_manifest(source, WORLD.verification_key, (newest, known.hash))
 
 
 @pytest.mark.parametrize("make", [client, proxy, reader])

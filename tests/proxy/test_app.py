@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -13,7 +12,8 @@ import pytest
 from starlette.applications import Starlette
 
 from sottovoce.proxy import Page, Rate
-from tests.proxy.asgi import Answer, ask, post, serving
+from tests.asgi import Answer, ask
+from tests.proxy.asgi import post, serving
 from tests.proxy.world import CATALOGUE, CLOSES, OPENS, Clock, World, model_of, signed
 
 Work = Callable[[Starlette], Coroutine[Any, Any, Any]]
@@ -28,8 +28,8 @@ def within(world: World, work: Work, clock: Clock | None = None) -> Any:
 
 
 def get(world: World, path: str, method: str = "GET", **headers: str) -> Answer:
-    raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
-    answer = within(world, lambda app: ask(app, method, path, headers=raw))
+    named = [(name.replace("_", "-"), value) for name, value in headers.items()]
+    answer = within(world, lambda app: ask(app, method, path, headers=named))
     assert isinstance(answer, Answer)
     assert answer.headers["x-content-type-options"] == "nosniff"
     return answer
@@ -54,65 +54,43 @@ def test_202_is_empty_and_means_stored(world: World) -> None:
     assert stored(world) == 1
 
 
-def test_409_for_the_same_id_with_other_bytes(world: World) -> None:
-    (batch,) = world.send(1)
-    answer = send(world, world.people.batch(world.now, id=batch.id).encode())
-    assert answer.status == 409
-    assert answer.problem()["type"] == "about:blank"
-
-
-@pytest.mark.parametrize("change", [{"epoch": 2}, {"manifest_hash": bytes(32)}])
-def test_409_for_another_epoch(world: World, change: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    ("now", "change", "status", "kind"),
+    [
+        (OPENS, {"epoch": 2}, 409, "urn:sottovoce:wrong-epoch"),
+        (CLOSES, {}, 410, "urn:sottovoce:closed"),
+        (OPENS - 1, {}, 503, "about:blank"),
+        (OPENS, {"sealed": b""}, 400, "about:blank"),
+    ],
+)
+def test_what_is_refused(
+    world: World, now: float, change: dict[str, object], status: int, kind: str
+) -> None:
+    """Which error it is: `test_intake.py`; how each is told: `tests/service/test_http.py`."""
+    world.clock.now = now
     answer = send(world, world.people.batch(world.now, **change).encode())
-    assert answer.status == 409
-    assert answer.problem()["type"] == "urn:sottovoce:wrong-epoch"
-
-
-def test_410_when_the_epoch_is_over(world: World) -> None:
-    batch = world.people.batch(world.now)
-    world.clock.now = CLOSES
-    answer = send(world, batch.encode())
-    assert answer.status == 410
-    assert answer.problem()["type"] == "urn:sottovoce:closed"
-
-
-def test_503_before_the_epoch_opens(world: World) -> None:
-    world.clock.now = OPENS - 1
-    answer = send(world, world.people.batch(world.now).encode())
-    assert (answer.status, answer.headers["retry-after"]) == (503, "5")
-
-
-def test_400_for_what_is_no_batch(world: World) -> None:
-    data = world.people.batch(world.now).encode()
-    for wrong in (b"", data[:-1], b"X" + data[1:]):
-        answer = send(world, wrong)
-        assert answer.status == 400
-        assert answer.problem()["title"] == "Bad Request"
+    assert (answer.status, answer.problem()["type"]) == (status, kind)
     assert stored(world) == 0
 
 
 def test_413_as_soon_as_it_is_too_long(world: World) -> None:
     data = world.people.batch(world.now).encode()
     assert send(world, data + b"x").status == 413
-    unsaid = within(
-        world, lambda app: ask(app, "POST", "/v1/batches", pieces=[data, b"x", b"never read"])
-    )
+    unsaid = within(world, lambda app: ask(app, "POST", "/v1/batches", [data, b"x", b"never read"]))
     assert unsaid.status == 413
 
 
 def test_a_batch_in_pieces_without_its_length(world: World) -> None:
     data = world.people.batch(world.now).encode()
     pieces = [data[at : at + 50] for at in range(0, len(data), 50)]
-    answer = within(world, lambda app: ask(app, "POST", "/v1/batches", pieces=pieces))
+    answer = within(world, lambda app: ask(app, "POST", "/v1/batches", pieces))
     assert answer.status == 202
     assert stored(world) == 1
 
 
 def test_a_line_that_breaks_leaves_nothing(world: World) -> None:
     data = world.people.batch(world.now).encode()
-    answer = within(
-        world, lambda app: ask(app, "POST", "/v1/batches", pieces=[data[:90]], hang_up=True)
-    )
+    answer = within(world, lambda app: ask(app, "POST", "/v1/batches", [data[:90]], hang_up=True))
     assert answer.status == 400
     assert stored(world) == 0
 
@@ -141,24 +119,6 @@ def test_429_says_when_to_come_again(tmp_path: Path) -> None:
     world.store.close()
 
 
-def test_503_and_nothing_stored_while_the_disk_takes_nothing(world: World) -> None:
-    data = world.people.batch(world.now).encode()
-    world.store._writer.rows("PRAGMA query_only = ON")
-
-    async def work(app: Starlette) -> None:
-        answer = await post(app, data)
-        assert (answer.status, answer.headers["retry-after"]) == (503, "5")
-        assert str(world.folder) not in answer.body.decode()
-        assert (await ask(app, "GET", "/readyz")).status == 503
-        assert (await ask(app, "GET", "/healthz")).status == 200
-        world.store._writer.rows("PRAGMA query_only = OFF")
-        assert (await post(app, data)).status == 202
-        assert (await ask(app, "GET", "/readyz")).status == 200
-
-    within(world, work)
-    assert stored(world) == 1
-
-
 def test_the_manifest(world: World) -> None:
     answer = get(world, "/v1/manifest")
     assert answer.status == 200
@@ -178,15 +138,6 @@ def test_files_for_ever(world: World, name: str) -> None:
     assert (answer.status, answer.body) == (200, content)
     assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
     assert get(world, path, if_none_match=answer.headers["etag"]).status == 304
-
-
-@pytest.mark.parametrize("accepted", ["gzip", "identity"])
-def test_a_catalogue_is_compressed_for_whoever_accepts_it(world: World, accepted: str) -> None:
-    answer = get(world, f"/v1/catalogues/{CATALOGUE.hash.hex()}", accept_encoding=accepted)
-    compressed = accepted == "gzip"
-    assert (gzip.decompress(answer.body) if compressed else answer.body) == CATALOGUE.raw
-    assert answer.headers["vary"] == "Accept-Encoding"
-    assert answer.headers["etag"] == f'"{CATALOGUE.hash.hex()}{"-gzip" * compressed}"'
 
 
 @pytest.mark.parametrize("name", ["manifest", "models"])

@@ -3,73 +3,36 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from sottovoce.proxy import ProxyStore
+from tests.crash import FOREVER, Life, MortalDatabase, PowerCut, make_mortal
 from tests.proxy.world import World, all_reports, raw_bytes, signed
 
-if TYPE_CHECKING:
-    from sottovoce.proxy.tables import Tables
 
-
-class PowerCut(BaseException):
-    """Nothing may catch it."""
-
-
-@dataclass
-class Steps:
-    """Counts every step at which a machine could die, and dies at one of them."""
-
-    fatal: int | None
-    taken: list[str] = field(default_factory=list)
-
-    def __call__(self, name: str) -> None:
-        self.taken.append(name)
-        if len(self.taken) - 1 == self.fatal:
-            raise PowerCut(name)
-
-
-class FragileStore(ProxyStore):
-    """A store that can die before and after every commit and every scrubbing."""
-
-    step: Callable[[str], None]
-
-    @contextmanager
-    def write(self) -> Iterator[Tables]:
-        with super().write() as tables:
-            yield tables
-            self.step("before a commit")
-        self.step("after a commit")
-
-    def scrub(self) -> None:
-        if hasattr(self, "step"):
-            self.step("before scrubbing")
-            super().scrub()
-            self.step("after scrubbing")
-        else:
-            super().scrub()
+@pytest.fixture(autouse=True)
+def _mortal_databases(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_mortal(monkeypatch)
 
 
 class FragileWorld(World):
     """Its disk, as it was at the moment of death, is all that the next life has."""
 
-    def __init__(self, folder: Path, steps: Steps):
+    def __init__(self, folder: Path, steps: int):
         super().__init__(folder)
-        self.steps, self.lives = steps, 1
-        self.server.before = steps
+        self.life, self.lives = Life(steps), 1
+        self.server.before = self.life.step
         self._revive(folder)
 
     def _revive(self, folder: Path) -> None:
         self.store.close()
-        self.store = FragileStore.open(folder)
-        assert isinstance(self.store, FragileStore)
-        self.store.step = self.steps
+        self.store = ProxyStore.open(folder)
+        assert isinstance(self.store._writer, MortalDatabase)
+        self.store._writer.life = self.life
         self.folder, self.proxy = folder, self._proxy()
 
     def insist(self, action: Callable[[], object]) -> None:
@@ -78,15 +41,16 @@ class FragileWorld(World):
             action()
         except PowerCut:
             self.lives += 1
+            self.life.left = FOREVER
             disk = self.folder.with_name(f"life-{self.lives}")
             shutil.copytree(self.folder, disk)
             self._revive(disk)
             action()
 
 
-def live(folder: Path, fatal: int | None) -> FragileWorld:
+def live(folder: Path, steps: int = FOREVER) -> FragileWorld:
     """Two epochs and the beginning of a third."""
-    world = FragileWorld(folder / "life-1", Steps(fatal))
+    world = FragileWorld(folder / "life-1", steps)
     world.insist(lambda: world.proxy.tick())
     for epoch in (1, 2):
         batches = world.people.batches(world.now, 3)
@@ -109,16 +73,10 @@ def live(folder: Path, fatal: int | None) -> FragileWorld:
 
 @pytest.mark.slow
 def test_a_power_cut_at_every_step(tmp_path: Path) -> None:
-    whole = live(tmp_path / "whole", None).steps.taken
-    assert {
-        "before a commit",
-        "after a commit",
-        "before scrubbing",
-        "put_chunk",
-        "after commit",
-    } <= set(whole)
-    for fatal in range(len(whole)):
-        world = live(tmp_path / f"cut-{fatal}", fatal)
-        assert world.lives == 2, (fatal, whole[fatal])
+    whole = live(tmp_path / "whole").life
+    assert {"before a commit", "after a cleaning", "put_chunk", "after commit"} <= whole.done
+    for steps in range(FOREVER - whole.left):
+        world = live(tmp_path / f"cut-{steps}", steps)
+        assert world.lives == 2, steps
         with suppress(OSError):
-            shutil.rmtree(tmp_path / f"cut-{fatal}")
+            shutil.rmtree(tmp_path / f"cut-{steps}")

@@ -92,8 +92,7 @@ def test_a_finished_model_takes_no_reports_and_asks_the_server_nothing(tmp_path:
 
 def test_closed_by_the_server_it_refuses_even_what_it_has(world: World) -> None:
     sent = world.send(3)
-    world.close_epoch()
-    world.proxy.tick()
+    world.end_epoch()
     with pytest.raises(ClosedError):
         world.proxy.accept(sent[0].encode())
     with pytest.raises(ClosedError):
@@ -102,8 +101,7 @@ def test_closed_by_the_server_it_refuses_even_what_it_has(world: World) -> None:
 
 def test_a_flushed_epoch_stays_closed_after_a_restart(world: World) -> None:
     world.send(3)
-    world.close_epoch()
-    world.proxy.tick()
+    world.end_epoch()
     world.reopen()
     with pytest.raises(ClosedError):
         world.send(1)
@@ -121,8 +119,7 @@ def test_a_batch_checked_before_the_close_is_refused_behind_it(world: World) -> 
     """The second check, inside the transaction: nothing slips in behind a flush."""
     world.send(3)
     late = world.proxy.intake.check(world.people.batch(world.now).encode())
-    world.close_epoch()
-    world.proxy.tick()
+    world.end_epoch()
     (outcome,) = world.proxy.intake.keep([late])
     assert isinstance(outcome, ClosedError)
     world.server.go_on(signed(2))
@@ -166,8 +163,7 @@ def test_many_threads_while_the_epoch_ends(world: World) -> None:
     for thread in threads:
         thread.start()
     assert some.wait(30)
-    world.close_epoch()
-    world.proxy.tick()
+    world.end_epoch()
     for thread in threads:
         thread.join()
     assert not stored(world)

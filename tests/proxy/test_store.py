@@ -40,28 +40,15 @@ def test_what_is_written_and_nothing_else(world: World) -> None:
     db.close()
 
 
-@pytest.mark.parametrize(
-    ("pragma", "value"),
-    [
-        ("journal_mode", "wal"),
-        ("synchronous", 2),
-        ("secure_delete", 1),
-        ("auto_vacuum", 2),
-        ("temp_store", 1),
-    ],
-)
-def test_the_settings_that_durability_and_privacy_rest_on(
-    world: World, pragma: str, value: object
+def test_it_is_opened_as_all_are_with_pragmas_of_its_own_in_a_folder_of_its_own(
+    world: World,
 ) -> None:
+    """What every database has: `tests/storage/test_database.py`."""
     for connection in (world.store._writer, world.store._reader):
-        assert connection.row(f"PRAGMA {pragma}") == (value,)
-
-
-def test_files_are_their_owners_alone(world: World) -> None:
-    world.send(1)
+        found = [connection.row(f"PRAGMA {name}") for name in ("secure_delete", "auto_vacuum")]
+        assert found == [(1,), (2,)]
+        assert connection.row("PRAGMA temp_store") == (1,)
     assert world.folder.stat().st_mode & 0o077 == 0
-    for path in world.folder.glob(f"{NAME}*"):
-        assert path.stat().st_mode & 0o077 == 0, path.name
 
 
 def test_who_reads_cannot_write(world: World) -> None:

@@ -10,14 +10,7 @@ import pytest
 
 from sottovoce.errors import ClosedError, RefusedError, TooEarlyError, UnavailableError
 from sottovoce.protocol import SignedManifest
-from tests.proxy.world import (
-    CLOSES,
-    World,
-    all_reports,
-    metric,
-    raw_bytes,
-    signed,
-)
+from tests.proxy.world import CLOSES, World, all_reports, metric, raw_bytes, signed
 
 if TYPE_CHECKING:
     from sottovoce.proxy.mirror import MirroredEpoch
@@ -33,8 +26,7 @@ def test_a_whole_epoch(world: World) -> None:
     world.proxy.tick()
     assert world.server.told == [(1, 0), (1, 5)]
     assert not world.server.chunks
-    world.close_epoch()
-    world.proxy.tick()
+    world.end_epoch()
     assert world.server.commits == {1: (4, 20)}
     assert sorted(world.server.reports(1)) == sorted(all_reports(sent))
     assert [chunk.reports for chunk in world.server.chunks[1].values()] == [5, 5, 5, 5]
@@ -46,14 +38,12 @@ def test_a_whole_epoch(world: World) -> None:
 
 def test_the_next_epoch(world: World) -> None:
     world.send(3)
-    world.close_epoch()
-    world.proxy.tick()
+    world.end_epoch()
     world.server.go_on(signed(2))
     world.proxy.tick()
     assert world.proxy.manifest() == world.now
     second = world.send(3)
-    world.close_epoch()
-    world.proxy.tick()
+    world.end_epoch()
     assert sorted(world.server.reports(2)) == sorted(all_reports(second))
     assert world.server.commits == {1: (3, 12), 2: (3, 12)}
     first = world.proxy.manifest_of(1)
@@ -71,8 +61,7 @@ def test_an_epoch_ends_by_the_proxys_own_clock_without_a_server(world: World) ->
     with world.store.read() as tables:
         assert tables.count_batches() == 0  # shuffled already: nobody waits for the server
     world.server.reachable = True
-    world.close_epoch()
-    world.proxy.tick()
+    world.end_epoch()
     assert sorted(world.server.reports(1)) == sorted(all_reports(sent))
 
 
@@ -82,8 +71,7 @@ def test_the_server_may_think_the_epoch_is_still_open(world: World) -> None:
     for _ in range(2):
         with pytest.raises(TooEarlyError):
             world.proxy.tick()
-    world.close_epoch()
-    world.proxy.tick()
+    world.end_epoch()
     assert world.server.commits == {1: (3, 12)}
 
 
@@ -118,8 +106,7 @@ def test_exactly_the_threshold_is_enough(tmp_path: Path) -> None:
     world = World(tmp_path, signed(least_clients=7))
     world.proxy.tick()
     sent = world.send(7)
-    world.close_epoch()
-    world.proxy.tick()
+    world.end_epoch()
     assert len(world.server.reports(1)) == len(all_reports(sent))
     world.store.close()
 

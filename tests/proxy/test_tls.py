@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from cryptography.x509.oid import NameOID
 from sottovoce.errors import UnavailableError
 from sottovoce.proxy import ProxySettings, connect
 from sottovoce.proxy.settings import Tls
+from tests.processes import read_until
 
 SERVER = """
 import sys
@@ -117,10 +117,7 @@ def address(folder: Path) -> Iterator[str]:
         [sys.executable, "-c", SERVER, str(folder)], stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stderr is not None
-        for line in process.stderr:
-            if found := re.search(r"running on (https://127\.0\.0\.1:\d+)", line):
-                yield found[1]
-                break
+        yield read_until(r"running on (https://127\.0\.0\.1:\d+)", process.stderr)[1]
         process.kill()
         process.stderr.read()
 

@@ -16,7 +16,8 @@ import pytest
 from sottovoce.errors import StoreError, UnavailableError
 from sottovoce.proxy import ProxyStore, Rate
 from sottovoce.proxy.store import NAME
-from tests.proxy.asgi import ask, post, serving
+from tests.asgi import ask
+from tests.proxy.asgi import post, serving
 from tests.proxy.world import World, all_reports, raw_bytes, reports_of, signed
 
 ARRIVAL = 1_733_333_333.625
@@ -69,7 +70,7 @@ def session(world: World) -> list[bytes]:
                 ):
                     answers.append(
                         await ask(
-                            app, "POST", "/v1/batches", headers=headers, pieces=pieces,
+                            app, "POST", "/v1/batches", pieces, headers,
                             client=client, hang_up=hang_up,
                         )
                     )  # fmt: skip
@@ -102,8 +103,7 @@ def test_a_session_leaves_no_trace(
             places["disk after the flush"] = raw_bytes(world.folder)
 
     world.server.before = look
-    world.close_epoch()
-    world.proxy.tick()
+    world.end_epoch()
     places["disk after forwarding"] = raw_bytes(world.folder)
     chunks = [chunk.encode() for chunk in world.server.chunks[1].values()]
     heard = repr((world.server.told, world.server.commits)).encode()
@@ -152,8 +152,7 @@ def test_a_crash_before_the_scrubbing_is_made_good_at_the_start(tmp_path: Path) 
     world.proxy.tick()
     sent = world.send(30)
     world.store.scrub = lambda: None  # type: ignore[method-assign]
-    world.close_epoch()
-    world.proxy.tick()
+    world.end_epoch()
     assert any(batch.id in raw_bytes(tmp_path) for batch in sent)  # in the log, still
     left = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     after = tmp_path.with_name("after-the-crash")

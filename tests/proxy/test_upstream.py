@@ -5,17 +5,12 @@ What it fetches is tested with the device's side in `tests/protocol/test_http.py
 
 from __future__ import annotations
 
-import datetime
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import httpx
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
-from cryptography.x509.oid import NameOID
 
 from sottovoce.errors import (
     ClosedError,
@@ -104,29 +99,10 @@ def test_a_state_that_there_is_not(told: bytes) -> None:
         wire.upstream.waiting(1, 1)
 
 
-def certificate(folder: Path) -> Tls:
-    """A certificate that signed itself, as authority and as the proxy's own."""
-    key = generate_private_key(SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "proxy.example")])
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now)
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .sign(key, hashes.SHA256())
-    )
-    plain = serialization.NoEncryption()
-    pem = serialization.Encoding.PEM
-    (folder / "cert.pem").write_bytes(made.public_bytes(pem))
-    (folder / "key.pem").write_bytes(
-        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain)
-    )
-    return Tls(folder / "cert.pem", folder / "cert.pem", folder / "key.pem")
-
-
 def test_connect(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """With certificates: `test_tls.py`."""
     (tmp_path / "secret").write_text(f"{SECRET}\n")
-    http, upstream = connect(settings(tmp_path, tls=certificate(tmp_path)))
+    http, upstream = connect(settings(tmp_path))
     assert isinstance(upstream, HttpUpstream)
     assert upstream._secret == {"Authorization": f"Bearer {SECRET}"}
     assert not caplog.messages

@@ -24,6 +24,7 @@ from sottovoce.protocol import (
     public_key_of,
 )
 from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, Rate
+from sottovoce.training import Settings
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 ITEMS, FACTORS = 3, 2
@@ -37,17 +38,10 @@ def model_of(epoch: int) -> bytes:
 
 def manifest(epoch: int = 1, **changes: object) -> Manifest:
     """An epoch of four reports that needs three people."""
-    plain = Manifest(
+    plain = Manifest.for_training(
+        Settings.preset("coordinate", factors=FACTORS, reports=4),
+        ITEMS,
         epoch=epoch,
-        items=ITEMS,
-        factors=FACTORS,
-        mechanism="coordinate",
-        directions_seed=0,
-        loud=0,
-        epsilon=2.5,
-        reports=4,
-        alpha=1.0,
-        regularization=0.1,
         model=hashlib.sha256(model_of(epoch)).digest(),
         catalogue=CATALOGUE.hash,
         public_key=public_key_of(new_epoch_key()),
@@ -215,6 +209,11 @@ class World:
 
     def close_epoch(self) -> None:
         self.server.states[self.now.manifest.epoch] = "closed"
+
+    def end_epoch(self) -> None:
+        """The server closes it, and the proxy hands in what it has."""
+        self.close_epoch()
+        self.proxy.tick()
 
     def reopen(self) -> None:
         """As after a restart."""

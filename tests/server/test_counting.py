@@ -45,8 +45,6 @@ def test_the_same_chunk_from_eight_threads_counts_once(world: World) -> None:
     assert sorted(answers) == [False] * 7 + [True]
     assert world.counts(1) == (1, 40, 0, 0)
     assert np.array_equal(world.sums(1), sum_signs(reports, world.n_directions()))
-    for worker in workers[1:]:
-        worker.close()
 
 
 def overlapping(data: bytes, signed: SignedManifest) -> list[Chunk]:
@@ -68,8 +66,6 @@ def test_overlapping_chunks_over_many_workers_count_every_report_once(world: Wor
         assert sum(sent) == len(chunks)
     assert world.counts(1) == (15, 310, 140, 0)
     assert np.array_equal(world.sums(1), sum_signs(reports, world.n_directions()))
-    for worker in workers:
-        worker.close()
 
 
 def test_many_workers_apply_an_epoch_once(world: World) -> None:
@@ -86,15 +82,13 @@ def test_many_workers_apply_an_epoch_once(world: World) -> None:
     all_tick()
     assert [epoch.epoch for epoch in world.server.epochs()] == [1]
     signed = world.closed()
-    chunk = chunk_of(sealed(world.reports(15), signed), signed)
+    chunk = world.chunk(signed, 15)
     world.send("east", chunk)
     world.commit("east", signed, [chunk])
     world.commit("west", signed)
     all_tick()
     found = [(e.epoch, e.state, e.epochs_done) for e in world.server.epochs()]
     assert found == [(1, "applied", 0), (2, "open", 1)]
-    for worker in workers:
-        worker.close()
 
 
 def work(settings: ServerSettings, keys: Keys, now: float, chunks: list[Chunk]) -> int:

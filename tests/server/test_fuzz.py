@@ -15,7 +15,8 @@ import pytest
 
 from sottovoce.protocol import Chunk
 from sottovoce.server import build_app
-from tests.server.world import SECRETS, World, ask, chunk_of, sealed
+from tests.asgi import ask
+from tests.server.world import SECRETS, World, chunk_of, sealed
 
 if TYPE_CHECKING:
     from tests.server.conftest import MakeWorld

@@ -14,7 +14,6 @@ from sottovoce.server import Keys
 from tests.server.world import World, chunk_of, sealed
 
 if TYPE_CHECKING:
-    from sottovoce.protocol import SignedManifest
     from tests.server.conftest import MakeWorld
 
 
@@ -80,14 +79,6 @@ def everything_in(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(folder.glob("server.sqlite*")))
 
 
-def apply_epoch(world: World, signed: SignedManifest) -> None:
-    chunk = chunk_of(sealed(world.reports(30), signed), signed)
-    world.send("east", chunk)
-    world.commit("east", signed, [chunk])
-    world.commit("west", signed)
-    world.server.tick()
-
-
 def test_nothing_of_an_applied_epochs_key_or_chunks_is_left_in_the_files(
     make_world: MakeWorld, sqlite_url: str, tmp_path: Path
 ) -> None:
@@ -99,8 +90,8 @@ def test_nothing_of_an_applied_epochs_key_or_chunks_is_left_in_the_files(
     private = world.keys.unwrap(1, wrapped)
     assert wrapped in everything_in(tmp_path)
     assert private not in everything_in(tmp_path)
-    chunk = chunk_of(sealed(world.reports(30), signed), signed)
-    apply_epoch(world, signed)
+    chunk = world.chunk(signed, 30)
+    world.apply(signed, chunk)
     left = everything_in(tmp_path)
     assert world.signed().manifest.epoch == 2
     assert signed.hash in left, "the epoch itself is kept"
@@ -118,7 +109,7 @@ def test_a_reader_in_the_way_only_delays_the_scrubbing(
     with world.store.read() as transaction:
         wrapped = transaction.wrapped_key(1)
         assert wrapped is not None
-        apply_epoch(world, signed)
+        world.apply(signed, world.chunk(signed, 30))
         assert wrapped in everything_in(tmp_path)
     world.server.tick()
     assert wrapped not in everything_in(tmp_path)
@@ -126,7 +117,7 @@ def test_a_reader_in_the_way_only_delays_the_scrubbing(
 
 def test_an_applied_epochs_key_is_gone_from_every_database(world: World) -> None:
     signed = world.closed()
-    apply_epoch(world, signed)
+    world.apply(signed, world.chunk(signed, 30))
     with world.store.read() as transaction:
         assert transaction.wrapped_key(1) is None
         assert transaction.wrapped_key(2) is not None

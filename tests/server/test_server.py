@@ -80,7 +80,6 @@ def test_a_chunk_counts_once_and_duplicates_once(world: World) -> None:
     assert world.send("west", second) is False
     assert np.array_equal(world.sums(1), sum_signs(reports, world.n_directions()))
     assert world.counts(1) == (2, 60, 30, 0)
-    other_worker.close()
 
 
 def test_what_does_not_open_is_counted_and_does_no_harm(world: World) -> None:
@@ -104,9 +103,7 @@ def test_what_does_not_open_is_counted_and_does_no_harm(world: World) -> None:
 def test_a_report_of_an_earlier_epoch_never_counts_again(world: World) -> None:
     first = world.closed()
     data = sealed(world.reports(5), first)
-    world.send("east", chunk_of(data, first))
-    world.commit("east", first, [chunk_of(data, first)])
-    world.commit("west", first)
+    world.apply(first, chunk_of(data, first))
     second = world.closed()
     assert second.manifest.epoch == 2
     assert world.send("east", chunk_of(data, second)) is True
@@ -116,7 +113,7 @@ def test_a_report_of_an_earlier_epoch_never_counts_again(world: World) -> None:
 def test_chunks_are_refused_with_the_reason(world: World) -> None:
     world.server.tick()
     signed = world.signed()
-    chunk = chunk_of(sealed(world.reports(3), signed), signed)
+    chunk = world.chunk(signed, 3)
     with pytest.raises(TooEarlyError, match="epoch 1 is still open"):
         world.send("east", chunk)
     with pytest.raises(TooEarlyError):
@@ -136,9 +133,7 @@ def test_chunks_are_refused_with_the_reason(world: World) -> None:
         with pytest.raises(ProtocolError):
             world.server.take_chunk("east", 1, hashlib.sha256(broken).hexdigest(), broken)
     assert world.counts(1) == (0, 0, 0, 0)
-    world.commit("east", signed)
-    world.commit("west", signed)
-    world.server.tick()
+    world.apply(signed)
     with pytest.raises(ClosedError, match="epoch 1 is over"):
         world.send("east", chunk)
     with pytest.raises(ClosedError):
@@ -180,10 +175,7 @@ def test_applying_is_the_papers_update_and_the_last_manifest_asks_for_nothing(
         assert signed.manifest.epoch == epoch
         reports = world.reports(200, seed=epoch)
         chunk = chunk_of(sealed(reports, signed), signed)
-        world.send("east", chunk)
-        world.commit("east", signed, [chunk])
-        world.commit("west", signed)
-        world.server.tick()
+        world.apply(signed, chunk)
         mechanism = signed.manifest.build()
         sums = sum_signs(reports, mechanism.n_directions)
         V = next_items(V, sums, 200, epoch, plan, mechanism)
@@ -202,14 +194,11 @@ def test_applying_is_the_papers_update_and_the_last_manifest_asks_for_nothing(
     longer.server.tick()
     assert longer.signed().manifest.public_key is not None
     assert longer.signed().manifest.epoch == plan.epochs + 2
-    longer.close()
 
 
 def test_an_epoch_without_reports_changes_nothing(world: World) -> None:
     first = world.closed()
-    world.commit("east", first)
-    world.commit("west", first)
-    world.server.tick()
+    world.apply(first)
     second = world.signed().manifest
     assert (second.epoch, second.model, second.previous_reports) == (2, first.manifest.model, 0)
     assert second.public_key not in (None, first.manifest.public_key)
@@ -218,7 +207,7 @@ def test_an_epoch_without_reports_changes_nothing(world: World) -> None:
 
 def test_slow_proxies_are_waited_for_until_grace_is_over(world: World) -> None:
     signed = world.closed()
-    chunk = chunk_of(sealed(world.reports(9), signed), signed)
+    chunk = world.chunk(signed, 9)
     world.send("east", chunk)
     world.commit("east", signed, [chunk])
     world.now += world.settings.grace_seconds - 1
@@ -247,7 +236,6 @@ def test_an_epoch_closes_when_enough_batches_wait(world: World) -> None:
     early.server.tick()
     assert early.server.waiting("east", 1, 0) == "applied"
     assert early.signed().manifest.epoch == 2, "counted from the real closing, not the planned one"
-    early.close()
 
 
 def test_an_epoch_is_closed_by_hand(world: World) -> None:
@@ -267,7 +255,6 @@ def test_a_running_training_does_not_silently_change(world: World, name: str) ->
     other = world.another(training=replace(TRAINING, **{name: changed[name]}))  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match=rf"training\.{name} was .* set it back"):
         other.server.tick()
-    other.close()
 
 
 def test_until_the_first_epoch_the_training_may_be_chosen_anew(world: World) -> None:
@@ -278,8 +265,6 @@ def test_until_the_first_epoch_the_training_may_be_chosen_anew(world: World) -> 
     again = world.another()
     with pytest.raises(SettingsError, match="set it back"):
         again.server.tick()
-    again.close()
-    other.close()
 
 
 def test_keys_and_catalogue_belong_to_the_database(world: World) -> None:
@@ -295,7 +280,6 @@ def test_keys_and_catalogue_belong_to_the_database(world: World) -> None:
     other = world.another(catalogue=make_settings(folder, world.settings.database).catalogue)
     with pytest.raises(SettingsError, match="the catalogue is another one"):
         other.server.tick()
-    other.close()
 
 
 def test_what_may_change_holds_from_the_next_epoch(world: World) -> None:
@@ -306,24 +290,21 @@ def test_what_may_change_holds_from_the_next_epoch(world: World) -> None:
     assert signed.manifest.least_clients == 1
     assert (manifest.epoch, manifest.least_clients) == (2, 30)
     assert manifest.closes - manifest.opens == 7
-    other.close()
 
 
 def test_settings_that_no_device_could_use_are_refused(world: World) -> None:
     other = world.another(training=Settings.preset(DEFAULT, seed=2**60))
     with pytest.raises(SettingsError, match="no device could take part: manifest: directions_seed"):
         other.server.prepare()
-    other.close()
     missing = world.another(catalogue=world.settings.catalogue.parent / "nowhere.json")
     with pytest.raises(SettingsError, match=r"nowhere\.json: no catalogue"):
         missing.server.prepare()
-    missing.close()
 
 
 @pytest.mark.parametrize("preset", ["coordinate", "hadamard", "strong"])
 def test_every_mechanism_is_served(make_world: MakeWorld, sqlite_url: str, preset: str) -> None:
     world = make_world(sqlite_url, training=Settings.preset(preset))
     signed = world.closed()
-    chunk = chunk_of(sealed(world.reports(20), signed), signed)
+    chunk = world.chunk(signed, 20)
     assert world.send("east", chunk) is True
     assert world.counts(1) == (1, 20, 0, 0)

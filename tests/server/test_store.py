@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import fields
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,9 @@ from sottovoce.mechanism import sum_signs
 from sottovoce.server import ServerStore, build_app
 from sottovoce.server.store import Epoch, database_url
 from sottovoce.server.store.schema import MIGRATIONS, epochs
-from tests.server.world import World, ask, bearer, chunk_of, chunks_of, sealed
+from tests.asgi import ask
+from tests.crash import Life, PowerCut, make_server_mortal
+from tests.server.world import World, bearer, chunk_of, chunks_of, sealed
 
 if TYPE_CHECKING:
     from sottovoce.protocol import Chunk, SignedManifest
@@ -135,7 +138,6 @@ def test_a_full_disk_counts_nothing_by_halves(
     assert anyio.run(put, app, chunk) == 503
     assert world.counts(1) == (0, 0, 0, 0)
     assert not world.sums(1).any()
-    full.close()
     assert world.send("east", chunk) is True
     assert np.array_equal(world.sums(1), sum_signs(reports, world.n_directions()))
 
@@ -150,7 +152,7 @@ def read_only(url: str) -> str:
 
 def test_a_read_only_database_counts_nothing(world: World) -> None:
     signed = world.closed()
-    chunk = chunk_of(sealed(world.reports(10), signed), signed)
+    chunk = world.chunk(signed, 10)
     frozen = world.another(database=read_only(world.settings.database))
     app = build_app(frozen.server, frozen.settings)
     frozen.server._ready = world.server._publisher()  # set up while it could still be written
@@ -161,7 +163,6 @@ def test_a_read_only_database_counts_nothing(world: World) -> None:
     assert anyio.run(put, app, chunk) == 503
     assert frozen.signed() == world.signed(), "what was published is still served"
     assert world.counts(1) == (0, 0, 0, 0)
-    frozen.close()
 
 
 @pytest.mark.parametrize(
@@ -198,27 +199,6 @@ def test_urls(tmp_path: Path) -> None:
             database_url(wrong, tmp_path)
 
 
-class Crash(BaseException):
-    """The power goes."""
-
-
-def crash_at(world: World, number: int, *, after: bool) -> Callable[[], bool]:
-    """From the commit of that number on nothing happens any more; whether it came to that."""
-    dialect: Any = world.store._engine.dialect
-    commit, seen = dialect.do_commit, [0]
-
-    def crashing(connection: Any) -> None:
-        seen[0] += 1
-        if seen[0] == number and after:
-            commit(connection)
-        if seen[0] >= number:
-            raise Crash
-        commit(connection)
-
-    dialect.do_commit = crashing
-    return lambda: seen[0] >= number
-
-
 def journey(world: World, made: list[tuple[SignedManifest, list[Chunk]]]) -> None:
     """One epoch, begun, filled, committed and applied, by parties that repeat everything."""
     world.server.tick()
@@ -229,36 +209,27 @@ def journey(world: World, made: list[tuple[SignedManifest, list[Chunk]]]) -> Non
     world.now = signed.manifest.closes
     world.server.tick()
     if world.signed().manifest.epoch == 1:
-        for chunk in chunks:
-            world.send("east", chunk)
-        world.commit("east", signed, chunks)
-        world.commit("west", signed)
-        world.server.tick()
+        world.apply(signed, *chunks)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("after", [False, True])
 def test_a_crash_at_any_commit_counts_everything_once(
-    make_world: MakeWorld, new_url: NewUrl, after: bool
+    make_world: MakeWorld, new_url: NewUrl
 ) -> None:
-    number = 0
-    reached = True
-    while reached:
-        number += 1
-        world = make_world(new_url())
+    for steps in count():
+        world, life = make_world(new_url()), Life(steps)
         made: list[tuple[SignedManifest, list[Chunk]]] = []
-        came = crash_at(world, number, after=after)
-        try:
+        make_server_mortal(world.store, life.step)
+        with suppress(PowerCut):
             journey(world, made)
-        except Crash:
-            world.store.close()
-        reached = came()
+        world.store.close()
         again = world.another()
         journey(again, made)
-        assert again.counts(1) == (2, 40, 0, 0), number
+        assert again.counts(1) == (2, 40, 0, 0), steps
         assert np.array_equal(again.sums(1), sum_signs(again.reports(40), again.n_directions()))
         states = [(e.epoch, e.state, e.epochs_done) for e in again.server.epochs()]
-        assert states == [(1, "applied", 0), (2, "open", 1)], number
+        assert states == [(1, "applied", 0), (2, "open", 1)], steps
         assert again.signed().manifest.previous_reports == 40
-        again.close()
-    assert number > 15, "so many commits were crashed at"
+        if life.left >= 0:
+            break
+    assert steps > 28, "so many times before or after a commit"

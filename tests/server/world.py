@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +24,8 @@ from sottovoce.training import Settings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from tests.asgi import Headers
 
 SECRETS = {"east": "the secret of east", "west": "the secret of west"}
 KEYS = Keys.generate()
@@ -64,17 +65,21 @@ class World:
     now: float = 1_000.0
 
     def __post_init__(self) -> None:
+        self._others: list[World] = []
         self.store = ServerStore(self.settings.database)
         self.server = Server(
             self.store, self.keys, self.settings, clock=lambda: self.now, opener=self.opener
         )
 
     def another(self, **changes: Any) -> World:
-        """A further worker."""
+        """A further worker; closed with this one."""
         settings = replace(self.settings, **changes)
-        return World(settings, self.keys, self.opener, self.now)
+        self._others.append(World(settings, self.keys, self.opener, self.now))
+        return self._others[-1]
 
     def close(self) -> None:
+        for other in self._others:
+            other.close()
         self.store.close()
 
     def signed(self) -> SignedManifest:
@@ -104,6 +109,17 @@ class World:
         epoch = signed.manifest.epoch
         self.server.commit(proxy, epoch, signed.hash, len(given), reports)
 
+    def chunk(self, signed: SignedManifest, reports: int) -> Chunk:
+        return chunk_of(sealed(self.reports(reports), signed), signed)
+
+    def apply(self, signed: SignedManifest, *chunks: Chunk) -> None:
+        """East hands these in, west nothing; the epoch is applied."""
+        for chunk in chunks:
+            self.send("east", chunk)
+        self.commit("east", signed, chunks)
+        self.commit("west", signed)
+        self.server.tick()
+
     def sums(self, epoch: int) -> NDArray[np.int64]:
         with self.store.read() as transaction:
             return transaction.sums(epoch)
@@ -132,67 +148,6 @@ def chunks_of(data: bytes, signed: SignedManifest, reports: int) -> list[Chunk]:
     return [chunk_of(data[at : at + size], signed) for at in range(0, len(data), size)]
 
 
-@dataclass
-class Answer:
-    """What an ASGI application answered."""
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-    def json(self) -> Any:
-        return json.loads(self.body)
-
-
-async def ask(
-    app: Any,
-    method: str,
-    path: str,
-    body: bytes | Iterable[bytes] = b"",
-    headers: Iterable[tuple[str | bytes, str | bytes]] = (),
-    raw_path: bytes | None = None,
-) -> Answer:
-    """One request, straight into the application, without a network."""
-    pieces = [body] if isinstance(body, bytes) else list(body)
-    scope = {
-        "type": "http",
-        "asgi": {"version": "3.0"},
-        "http_version": "1.1",
-        "method": method,
-        "scheme": "http",
-        "path": path,
-        "raw_path": path.encode("utf-8", "surrogatepass") if raw_path is None else raw_path,
-        "query_string": b"",
-        "root_path": "",
-        "headers": [(_bytes(name).lower(), _bytes(value)) for name, value in headers],
-        "client": ("192.0.2.1", 4711),
-        "server": ("testserver", 80),
-        "state": {},
-    }
-    events = [
-        {"type": "http.request", "body": piece, "more_body": number < len(pieces)}
-        for number, piece in enumerate(pieces, 1)
-    ] or [{"type": "http.request", "body": b"", "more_body": False}]
-    events.reverse()
-    sent: list[dict[str, Any]] = []
-
-    async def receive() -> dict[str, Any]:
-        return events.pop() if events else {"type": "http.disconnect"}
-
-    async def send(message: dict[str, Any]) -> None:
-        sent.append(message)
-
-    await app(scope, receive, send)
-    start = sent[0]
-    content = b"".join(message.get("body", b"") for message in sent[1:])
-    found = {name.decode("latin-1"): value.decode("latin-1") for name, value in start["headers"]}
-    return Answer(start["status"], found, content)
-
-
-def bearer(proxy: str) -> list[tuple[str | bytes, str | bytes]]:
+def bearer(proxy: str) -> Headers:
     """The header that says which proxy this is."""
     return [("authorization", f"Bearer {SECRETS[proxy]}")]
-
-
-def _bytes(value: str | bytes) -> bytes:
-    return value.encode("latin-1", "replace") if isinstance(value, str) else value

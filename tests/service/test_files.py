@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from sottovoce.service import epoch_of, errors_as_problems, hash_of
 from sottovoce.service.files import BRIEFLY, FOR_EVER, compress, serve
-from tests.proxy.asgi import Answer, ask
+from tests.asgi import Answer, ask
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -43,8 +43,7 @@ APP = Starlette(
 
 
 def get(path: str, headers: Iterable[tuple[str, str]] = (), method: str = "GET") -> Answer:
-    raw = [(name.encode(), value.encode()) for name, value in headers]
-    return asyncio.run(ask(APP, method, path, headers=raw))
+    return asyncio.run(ask(APP, method, path, headers=headers))
 
 
 def test_a_file_says_what_it_is_and_how_long_it_may_be_kept() -> None:

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable
+from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +19,13 @@ from starlette.routing import Route
 
 from sottovoce import errors
 from sottovoce.service import errors_as_problems, problem, read_body
+from tests.asgi import Answer, ask
 
 if TYPE_CHECKING:
     from starlette.requests import Request
+    from starlette.types import Receive, Scope, Send
 
 MOST = 100
-Answer = tuple[int, dict[str, str], bytes]
 
 
 def app_raising(error: BaseException | None = None) -> Starlette:
@@ -36,65 +39,29 @@ def app_raising(error: BaseException | None = None) -> Starlette:
     return Starlette(routes=routes, exception_handlers=errors_as_problems(log_unavailable=True))
 
 
-class Sender:
-    """The other end of a connection, piece by piece; counts what was taken from it."""
-
-    def __init__(self, pieces: Iterator[bytes], *, gone: bool = False):
-        self.pieces, self.gone = pieces, gone
-        self.taken = 0
-        self.answer: list[dict[str, Any]] = []
-
-    async def receive(self) -> dict[str, Any]:
-        piece = next(self.pieces, None)
-        if piece is None:
-            more: dict[str, Any] = {"type": "http.request", "body": b""}
-            return {"type": "http.disconnect"} if self.gone else more
-        self.taken += len(piece)
-        return {"type": "http.request", "body": piece, "more_body": True}
-
-    async def send(self, message: Any) -> None:
-        self.answer.append(message)
-
-
-def ask(
+def call(
     app: Starlette,
-    sender: Sender,
+    pieces: Iterable[bytes] = (),
     *,
     length: str | bytes | None = None,
     method: str = "POST",
-    path: str = "/",
+    **more: Any,
 ) -> Answer:
-    """One request, straight into the application: no server in between corrects anything."""
-    declared = length.encode("latin-1") if isinstance(length, str) else length
-    scope = {
-        "type": "http",
-        "method": method,
-        "path": path,
-        "query_string": b"",
-        "headers": [] if declared is None else [(b"content-length", declared)],
-    }
-
-    async def call() -> None:
-        await app(scope, sender.receive, sender.send)
-
-    try:
-        asyncio.run(call())
-    except Exception:
+    async def quiet(scope: Scope, receive: Receive, send: Send) -> None:
         # Starlette answers first and then lets the server log what was not expected.
-        assert sender.answer
-    start, *rest = sender.answer
-    headers = {name.decode(): value.decode() for name, value in start["headers"]}
-    return start["status"], headers, b"".join(part.get("body", b"") for part in rest)
+        with suppress(Exception):
+            await app(scope, receive, send)
+
+    headers = [] if length is None else [("content-length", length)]
+    return asyncio.run(ask(quiet, method, more.pop("path", "/"), pieces, headers, **more))
 
 
 def post(*pieces: bytes, length: str | bytes | None = None) -> Answer:
-    return ask(app_raising(), Sender(iter(pieces)), length=length)
+    return call(app_raising(), pieces, length=length)
 
 
 def is_problem(answer: Answer, status: int) -> dict[str, Any]:
-    assert answer[0] == status
-    assert answer[1]["content-type"] == "application/problem+json"
-    content: dict[str, Any] = json.loads(answer[2])
+    content: dict[str, Any] = answer.problem()
     assert content["status"] == status
     assert content["title"] == HTTPStatus(status).phrase
     assert {*content} == {"type", "title", "status", "detail"}
@@ -103,7 +70,8 @@ def is_problem(answer: Answer, status: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("length", [None, "100", "0100"])
 def test_a_body_up_to_the_cap_is_read_whole(length: str | None) -> None:
-    assert post(b"a" * 60, b"", b"b" * 40, length=length)[::2] == (200, b"100")
+    answer = post(b"a" * 60, b"", b"b" * 40, length=length)
+    assert (answer.status, answer.body) == (200, b"100")
 
 
 @pytest.mark.parametrize("length", [None, "0", "5", "100"])
@@ -114,20 +82,16 @@ def test_a_longer_body_is_refused_whatever_it_declared(length: str | None) -> No
 
 
 def test_an_endless_body_is_refused_while_it_is_read() -> None:
-    def endless() -> Iterator[bytes]:
-        while True:
-            yield b"a" * 10
-
-    sender = Sender(endless())
-    is_problem(ask(app_raising(), sender), 413)
-    assert sender.taken == MOST + 10
+    pieces = itertools.count()
+    is_problem(call(app_raising(), (b"a" * 10 for _ in pieces)), 413)
+    assert next(pieces) == MOST / 10 + 1
 
 
 @pytest.mark.parametrize("length", ["101", "9" * 18, "9" * 19, "9" * 5_000, "0" * 5_000])
 def test_a_body_that_declares_too_much_is_not_read_at_all(length: str) -> None:
-    sender = Sender(iter([b"a"]))
-    is_problem(ask(app_raising(), sender, length=length), 413)
-    assert sender.taken == 0
+    pieces = iter([b"a"])
+    is_problem(call(app_raising(), pieces, length=length), 413)
+    assert next(pieces) == b"a"
 
 
 @pytest.mark.parametrize(
@@ -141,16 +105,15 @@ def test_a_length_that_is_no_number_is_refused(length: str | bytes) -> None:
 @given(st.binary(max_size=30), st.lists(st.binary(max_size=60), max_size=4))
 @settings(max_examples=60)
 def test_any_length_and_body_are_taken_or_refused(length: bytes, pieces: list[bytes]) -> None:
-    status, _, body = post(*pieces, length=length)
-    assert status in {200, 400, 413}
-    if status == 200:
-        assert body == str(sum(map(len, pieces))).encode()
+    answer = post(*pieces, length=length)
+    assert answer.status in {200, 400, 413}
+    if answer.status == 200:
+        assert answer.body == str(sum(map(len, pieces))).encode()
 
 
 def test_a_sender_who_leaves_is_no_error_of_ours() -> None:
-    answer = ask(app_raising(), Sender(iter([b"a"]), gone=True), length="2")
-    assert answer[0] == 400
-    assert answer[2] == b""
+    answer = call(app_raising(), [b"a"], length="2", hang_up=True)
+    assert (answer.status, answer.body) == (400, b"")
 
 
 STATUS: dict[type[Exception], int] = {
@@ -170,9 +133,7 @@ KINDS: dict[type[Exception], str] = {
 
 @pytest.mark.parametrize("kind", STATUS)
 def test_what_the_sender_did_wrong_is_said(kind: type[Exception]) -> None:
-    content = is_problem(
-        ask(app_raising(kind("the epoch is over")), Sender(iter(()))), STATUS[kind]
-    )
+    content = is_problem(call(app_raising(kind("the epoch is over"))), STATUS[kind])
     assert content["detail"] == "the epoch is over"
     assert content["type"] == KINDS.get(kind, "about:blank")
 
@@ -182,10 +143,10 @@ def test_what_is_our_trouble_is_only_said_to_be_trouble(
     kind: type[Exception], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "sottovoce"):
-        answer = ask(app_raising(kind("disk of /srv is full")), Sender(iter(())))
+        answer = call(app_raising(kind("disk of /srv is full")))
     content = is_problem(answer, 503)
-    assert answer[1]["retry-after"] == "5"
-    assert b"/srv" not in answer[2]
+    assert answer.headers["retry-after"] == "5"
+    assert b"/srv" not in answer.body
     assert content["detail"] == "Temporarily unavailable; retry"
     assert caplog.messages == [f"{kind.__name__}: disk of /srv is full"]
 
@@ -200,11 +161,11 @@ def test_what_is_our_trouble_is_only_said_to_be_trouble(
     ],
 )
 def test_nothing_of_an_unexpected_error_is_told(error: Exception) -> None:
-    answer = ask(app_raising(error), Sender(iter(())))
+    answer = call(app_raising(error))
     content = is_problem(answer, 500)
     assert content["detail"] == "Internal error"
-    assert b"secret" not in answer[2]
-    assert b"Traceback" not in answer[2]
+    assert b"secret" not in answer.body
+    assert b"Traceback" not in answer.body
 
 
 def test_every_error_of_ours_is_a_problem() -> None:
@@ -212,20 +173,19 @@ def test_every_error_of_ours_is_a_problem() -> None:
         return [kind, *(each for sub in kind.__subclasses__() for each in below(sub))]
 
     for kind in below(errors.SottovoceError):
-        answer = ask(app_raising(kind("x")), Sender(iter(())))
-        content = is_problem(answer, answer[0])
-        assert answer[0] >= 400, content
+        answer = call(app_raising(kind("x")))
+        assert is_problem(answer, answer.status)["status"] >= 400
 
 
 def test_starlettes_own_refusals_are_problems_too() -> None:
-    is_problem(ask(app_raising(), Sender(iter(())), path="/nothing"), 404)
-    wrong_method = ask(app_raising(), Sender(iter(())), method="PUT")
+    is_problem(call(app_raising(), path="/nothing"), 404)
+    wrong_method = call(app_raising(), method="PUT")
     is_problem(wrong_method, 405)
-    assert wrong_method[1]["allow"] == "POST"
+    assert wrong_method.headers["allow"] == "POST"
     later = HTTPException(429, "slowly", headers={"Retry-After": "7"})
-    limited = ask(app_raising(later), Sender(iter(())))
+    limited = call(app_raising(later))
     assert is_problem(limited, 429)["detail"] == "slowly"
-    assert limited[1]["retry-after"] == "7"
+    assert limited.headers["retry-after"] == "7"
 
 
 def test_a_problem_can_name_its_kind() -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from sottovoce.errors import SettingsError
 from sottovoce.service import Listen, read_settings
+from tests.processes import read_until
 
 PROGRAM = """
 import asyncio, contextlib, sys
@@ -67,17 +68,15 @@ class Service:
         )
         self.log = ""
 
-    def wait_for(self, words: str) -> str:
+    def wait_for(self, words: str) -> None:
         """Read its log up to this line."""
         assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.log += line
-            if words in line:
-                return line
-        raise AssertionError(f"it ended without {words!r}: {self.log}")
+        self.log += read_until(words, self.process.stderr).string
 
     def connect(self) -> socket.socket:
-        found = RUNNING.search(self.log) or RUNNING.search(self.wait_for("running on"))
+        if not self.log:
+            self.wait_for("running on")
+        found = RUNNING.search(self.log)
         assert found
         return socket.create_connection(("127.0.0.1", int(found[1])), LIMIT)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.lacking import leave_out
+from tests.live.conftest import quick_folder
 from tests.web import chromium
 from tests.web.system import System, running
 
@@ -52,10 +51,8 @@ def browser(playwright: Playwright) -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
     """In memory where there is any: databases here sync thousands of small files."""
-    memory = Path("/dev/shm")
-    base = memory if os.access(memory, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="sottovoce-web-", dir=base) as made:
-        yield Path(made)
+    with quick_folder() as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 import uvicorn
 from anyio import to_thread
 
+from tests.processes import wait_until
+
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-PATIENCE = 60.0
 WORKER = "/page/worker.js"
 HURRY = b"""{
   const draw = crypto.getRandomValues.bind(crypto);
@@ -189,14 +190,6 @@ def served(app: ASGIApp) -> Iterator[str]:
         finally:
             server.should_exit = True
             thread.join()
-
-
-def wait_until(done: Callable[[], bool], what: str) -> None:
-    """Threads take their time; nothing tells when they are done but to look."""
-    give_up = time.monotonic() + PATIENCE
-    while not done():
-        assert time.monotonic() < give_up, f"waited too long for {what}"
-        time.sleep(0.01)
 
 
 async def _read(scope: Scope, receive: Receive) -> Heard:

@@ -32,13 +32,12 @@ from sottovoce.protocol import (
 from sottovoce.proxy import HttpUpstream, Page, Proxy
 from sottovoce.server import InProcess, Server
 from sottovoce.training import Settings
+from tests.live.stack import by_hand
 from tests.proxy.world import settings as proxy_settings
 from tests.server.world import KEYS, SECRETS, make_settings
 from tests.web.front import Front, served
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sottovoce.protocol.panel import Panel
     from sottovoce.server.store import Epoch
 
@@ -69,7 +68,7 @@ class System:
         self.store = servers.ServerStore(settings.database)
         opened.callback(self.store.close)
         self.server = Server(self.store, KEYS, settings, clock=time.time, opener=InProcess())
-        self._beat_server = _by_hand(self.server)
+        self._beat_server = by_hand(self.server)
         self._beat_server()
         self.server_url = opened.enter_context(served(servers.build_app(self.server, settings)))
         self.front = self._proxy(folder / "proxy", folder / "panel.json")
@@ -85,7 +84,7 @@ class System:
         store = self._opened.enter_context(proxies.ProxyStore.open(folder))
         http = self._opened.enter_context(httpx.Client(trust_env=False))
         self.proxy = Proxy(store, HttpUpstream(http, self.server_url, SECRETS[PROXY]), settings)
-        self._beat_proxy = _by_hand(self.proxy)
+        self._beat_proxy = by_hand(self.proxy)
         front = Front(proxies.build_app(self.proxy, settings))
         front.url = self._opened.enter_context(served(front))
         self._beat_proxy()
@@ -173,13 +172,6 @@ class System:
         """Another manifest than the present one, signed with the server's true key."""
         manifest: Manifest = replace(self.signed().manifest, **changes)
         return SignedManifest.make(manifest, KEYS.signer).encode()
-
-
-def _by_hand(part: Any) -> Callable[[], None]:
-    """The heartbeat of the application does nothing: tests say when a part beats."""
-    beat: Callable[[], None] = part.tick
-    part.tick = lambda: None
-    return beat
 
 
 def _histories(people: int, films: int) -> list[list[int]]:

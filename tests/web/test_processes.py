@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sottovoce.experiments.live.children import running
+from tests.processes import free_port
 from tests.web import chromium
 from tests.web.front import Site
 
@@ -17,13 +17,6 @@ if TYPE_CHECKING:
 
 EPOCH_SECONDS = 8
 REPORTS = 100
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def test_a_visitor_s_reports_are_in_the_next_model(

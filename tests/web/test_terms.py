@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from tests.web.visitor import Visitor
 
 TERMS: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
-    "k": ({"reports": 21}, ("An epoch would take 21 reports, not 20",)),
     "epsilon": ({"epsilon": 3.0}, ("The budget of one report would rise from epsilon 2.5 to 3",)),
-    "least clients": ({"least_clients": 2}, ("hidden among at least 2 people, not 3",)),
     "mechanism": (
         {"mechanism": "hadamard", "loud": 0},
         ("Reports would be made by hadamard, not by loudest",),

@@ -100,7 +100,7 @@ class Manifest:
         published = training.build(items).published()
         if not set(published) <= set(PARAMETERS):
             raise SettingsError(
-                f"version {VERSION} of the protocol carries {', '.join(PARAMETERS)} of a mechanism; "
+                f"protocol {VERSION} carries {', '.join(PARAMETERS)} of a mechanism; "
                 f"{training.mechanism} has {', '.join(published)}"
             )
         own = dict.fromkeys(PARAMETERS, 0) | published

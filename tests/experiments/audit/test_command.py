@@ -7,40 +7,32 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from sottovoce.cli.audit import audit
+from sottovoce.cli.app import app
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.audit import AuditPlan, judge
 from sottovoce.mechanism import MECHANISMS
 from tests.experiments.audit.audited import HONEST_ALPHA, HONEST_SAMPLES, seeded_when_made
+from tests.processes import calling
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture
-def app() -> typer.Typer:
-    app = typer.Typer()
-    app.command()(audit)
-    return app
-
-
+call = calling(app, "audit")
 TINY = ["--data", "synthetic:N=60,M=30,seed=0", "--reports", "5", "--trials", "80", "--quick"]
 TINY += ["--samples", f"{HONEST_SAMPLES}"]
 
 
 def test_command_passes_and_writes_everything(
-    app: typer.Typer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         "sottovoce.experiments.audit.audit.judge", partial(judge, alpha=HONEST_ALPHA)
     )
-    files = ["--json", str(tmp_path / "a.json"), "--plot", str(tmp_path / "a.png")]
-    result = CliRunner().invoke(app, [*TINY, *files])
-    assert result.exit_code == 0, result.output
-    assert "Audit passed" in result.stdout
+    files = ["--json", tmp_path / "a.json", "--plot", tmp_path / "a.png"]
+    assert "Audit passed" in call(*TINY, *files)
     content = json.loads((tmp_path / "a.json").read_text())
     assert content["passed"]
     assert {check["mechanism"] for check in content["checks"]} == set(MECHANISMS)
@@ -49,10 +41,10 @@ def test_command_passes_and_writes_everything(
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_command_fails_with_exit_code_1(app: typer.Typer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_fails_with_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sottovoce.experiments.audit.audit.live_client", seeded_when_made)
     arguments = ["--mechanism", "hadamard", "--no-attack", "--samples", "2000"]
-    result = CliRunner().invoke(app, arguments)
+    result = CliRunner().invoke(app, ["audit", *arguments])
     assert result.exit_code == 1
     assert "FAIL" in result.stdout
     assert "Audit FAILED" in result.stdout
@@ -71,10 +63,9 @@ def test_command_fails_with_exit_code_1(app: typer.Typer, monkeypatch: pytest.Mo
         (["--reports", "0"], "at least 1"),
     ],
 )
-def test_command_refuses(app: typer.Typer, arguments: list[str], message: str) -> None:
-    result = CliRunner().invoke(app, arguments)
-    assert isinstance(result.exception, SettingsError)
-    assert message in str(result.exception)
+def test_command_refuses(arguments: list[str], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        call(*arguments)
 
 
 def test_plan_names_every_training() -> None:

@@ -134,7 +134,7 @@ def coins(drawn: Sample) -> Iterator[Surprise]:
 
 
 def _is_even(drawn: Sample, density: NDArray[np.float32]) -> bool:
-    """Whether a loud report is as likely on every direction: only then the coin must not know it."""
+    """Whether loud reports are as likely on every direction: only then must the coin ignore it."""
     direction = drawn.blind(np.arange(drawn.size))
     loud = np.bincount(direction, weights=np.where(density > 1, density, 0))
     return bool(np.ptp(loud) <= LIKELIEST * loud.max())

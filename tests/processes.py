@@ -1,0 +1,53 @@
+"""Commands and processes as people start them: ports, what they say, and waiting for it."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from collections.abc import Callable
+from typing import IO, TYPE_CHECKING
+
+from typer.testing import CliRunner
+
+if TYPE_CHECKING:
+    import typer
+
+PATIENCE = 60.0
+
+
+def calling(app: typer.Typer, *before: object) -> Callable[..., str]:
+    """Runs a command in this process: what it printed; its error comes through."""
+
+    def call(*arguments: object) -> str:
+        runner = CliRunner(env={"COLUMNS": "200"})
+        result = runner.invoke(app, [str(each) for each in (*before, *arguments)])
+        if result.exception is not None:
+            raise result.exception
+        return result.stdout
+
+    return call
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def read_until(pattern: str, stream: IO[str]) -> re.Match[str]:
+    """What was found; its `string` is all that was said until then."""
+    seen = ""
+    for line in stream:
+        seen += line
+        if found := re.search(pattern, seen):
+            return found
+    raise AssertionError(seen)
+
+
+def wait_until(done: Callable[[], object], what: str) -> None:
+    """Real processes take real time; nothing tells when one is done but to look."""
+    give_up = time.monotonic() + PATIENCE
+    while not done():
+        assert time.monotonic() < give_up, f"waited too long for {what}"
+        time.sleep(0.005)
