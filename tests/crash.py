@@ -58,7 +58,7 @@ def make_mortal(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(f"sottovoce.{part}.store.Database", MortalDatabase)
 
 
-def make_server_mortal(store: Store, step: Callable[[object], None]) -> None:
+def make_server_mortal(store: ServerStore, step: Callable[[object], None]) -> None:
     """This store of a server takes a step before and after each commit."""
     dialect: Any = store._engine.dialect
     commit = dialect.do_commit

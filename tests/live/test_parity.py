@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from sottovoce.mechanism import MECHANISMS
 from sottovoce.simulation import build_engine
 from sottovoce.simulation.loop import begin, train
 from sottovoce.simulation.words import report_words
@@ -51,8 +52,7 @@ def report(stack: Stack, clients: list[Client], epoch: int) -> None:
     [
         ("loudest", 200, 3, ("east",)),
         ("loudest", 60, 2, ("east", "west")),
-        ("hadamard", 60, 2, ("east",)),
-        ("coordinate", 60, 2, ("east",)),
+        *((name, 60, 2, ("east",)) for name in MECHANISMS if name != "loudest"),
     ],
 )
 def test_live_and_simulated_are_the_same_bits(

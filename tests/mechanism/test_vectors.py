@@ -55,6 +55,14 @@ def answers(case: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def test_every_mechanism_has_its_vectors() -> None:
+    known = [
+        (case["settings"]["mechanism"], case["n_items"], case["settings"]["factors"])
+        for case in json.loads(FILE.read_text())
+    ]
+    assert known == CASES, "write the new ones: python -m tests.mechanism.test_vectors"
+
+
 @pytest.mark.parametrize("number", range(len(CASES)))
 def test_vectors(number: int) -> None:
     case = json.loads(FILE.read_text())[number]

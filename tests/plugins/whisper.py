@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 
 from sottovoce.mechanism import coin
-from sottovoce.mechanism.base import CHOICE, COIN, DIRECTION, SignMechanism, pack, sign_densities
+from sottovoce.mechanism.base import (
+    CHOICE,
+    COIN,
+    DIRECTION,
+    SignMechanism,
+    check_finite,
+    pack,
+    sign_densities,
+)
 from sottovoce.model import gradients, residuals
 
 if TYPE_CHECKING:
@@ -35,8 +43,9 @@ class Whisper(SignMechanism):
         return self.shape.n_items * self.shape.factors
 
     def _signs(self, V: Float32, X: Float32, histories: Histories) -> Float32:
-        e = residuals(V, X, histories, alpha=self.shape.alpha)
-        return np.sign(gradients(e, X)).reshape(len(X), -1)
+        g = gradients(residuals(V, X, histories, alpha=self.shape.alpha), X)
+        check_finite(g, "a gradient")
+        return np.sign(g).reshape(len(X), -1)
 
     def reports(
         self, V: Float32, X: Float32, histories: Histories, words: NDArray[np.uint64]

@@ -12,7 +12,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import strategies as st
 
 from sottovoce.errors import ProtocolError
-from sottovoce.protocol import Catalogue, Item, Manifest, public_key_of
+from sottovoce.mechanism import MECHANISMS
+from sottovoce.protocol import Catalogue, Item, Manifest, public_key_of, strict
+from sottovoce.protocol.manifest import PARAMETERS
 
 SIGNING_SEED = bytes(range(32))
 EPOCH_KEY = bytes(range(32, 64))
@@ -129,3 +131,14 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner),
     max_leaves=8,
 )
+
+
+@st.composite
+def parameters(draw: st.DrawFn, mechanism: str, items: int) -> dict[str, int]:
+    """Those that the manifest carries for a mechanism: any that it has, 0 for the others."""
+    any_value = {
+        "directions_seed": st.integers(0, strict.MOST),
+        "loud": st.integers(1, items),
+    }
+    has = MECHANISMS[mechanism].public_names()
+    return {name: draw(any_value[name]) if name in has else 0 for name in PARAMETERS}

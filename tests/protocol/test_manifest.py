@@ -5,6 +5,7 @@ import json
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from sottovoce.errors import ProtocolError, UntrustedError
 from sottovoce.mechanism import MECHANISMS
 from sottovoce.protocol import MAX_SIGNED_MANIFEST, Manifest, SignedManifest
-from sottovoce.protocol.manifest import SIGNED
+from sottovoce.protocol.manifest import PARAMETERS, SIGNED
 from sottovoce.protocol.strict import MOST
 from tests.protocol.examples import (
     changed,
@@ -20,6 +21,7 @@ from tests.protocol.examples import (
     json_values,
     manifest,
     nested,
+    parameters,
     refuses,
     signing_key,
 )
@@ -42,8 +44,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
         items=items,
         factors=draw(st.integers(1, 64)),
         mechanism=mechanism,
-        directions_seed=0 if mechanism == "coordinate" else draw(st.integers(0, MOST)),
-        loud=draw(st.integers(1, items)) if mechanism == "loudest" else 0,
+        **draw(parameters(mechanism, items)),
         epsilon=draw(st.floats(1e-6, 40)),
         reports=draw(st.integers(1, 10_000)),
         alpha=draw(st.floats(0, allow_infinity=False)),
@@ -162,12 +163,10 @@ def test_the_ends_of_epsilon_make_coins_of_64_bits(epsilon: float) -> None:
         one = manifest(
             mechanism=mechanism,
             epsilon=epsilon,
-            loud=3 if mechanism == "loudest" else 0,
-            directions_seed=0,
+            **dict.fromkeys(PARAMETERS, 0) | dict.fromkeys(MECHANISMS[mechanism].public_names(), 3),
         )
         built: Any = Manifest.decode(one.encode()).build()
-        threshold = built.blanket_below if mechanism == "loudest" else built.flip_below
-        assert 0 < threshold < 2**64
+        assert 0 < built.constants(np.ones((one.items, one.factors), np.float32)).threshold < 2**64
 
 
 def test_reports_are_asked_for_from_opens_until_just_before_closes() -> None:
@@ -245,3 +244,8 @@ def test_the_server_cannot_sign_what_no_device_could_work_with() -> None:
         SignedManifest.make(manifest(loud=0), signing_key())
     with pytest.raises(ValueError, match="JSON"):
         SignedManifest.make(manifest(alpha=float("nan")), signing_key())
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_mechanisms_parameters_have_room_in_the_manifest(mechanism: str) -> None:
+    assert set(MECHANISMS[mechanism].public_names()) <= set(PARAMETERS)

@@ -31,7 +31,7 @@ from sottovoce.protocol import (
     seal_reports,
 )
 from sottovoce.server import Keys
-from sottovoce.training import DEFAULT, Settings, first_items, next_items
+from sottovoce.training import DEFAULT, Settings, first_items, next_items, presets
 from tests.server.world import ITEMS, TRAINING, World, chunk_of, chunks_of, make_settings, sealed
 
 if TYPE_CHECKING:
@@ -301,7 +301,7 @@ def test_settings_that_no_device_could_use_are_refused(world: World) -> None:
         missing.server.prepare()
 
 
-@pytest.mark.parametrize("preset", ["coordinate", "hadamard", "strong"])
+@pytest.mark.parametrize("preset", presets())
 def test_every_mechanism_is_served(make_world: MakeWorld, sqlite_url: str, preset: str) -> None:
     world = make_world(sqlite_url, training=Settings.preset(preset))
     signed = world.closed()

@@ -37,7 +37,8 @@ def changed(line: str) -> str:
 def test_the_example_parses_and_is_what_init_writes() -> None:
     settings = ServerSettings.read(EXAMPLE)
     known = {name: access.secret_sha256 for name, access in settings.proxies.items()}
-    assert EXAMPLE.read_text() == server_toml(proxies=known)
+    written = server_toml(proxies=known)
+    assert EXAMPLE.read_text() == written, "write it anew: python -m tests.server.test_settings"
 
 
 def test_the_example_explains_every_field() -> None:
@@ -120,3 +121,8 @@ def test_a_database_password_is_never_shown(tmp_path: Path) -> None:
     with pytest.raises(SettingsError) as refused:
         read(tmp_path, changed('database = "postgresql//me:hunter2@host/name"'))
     assert "hunter2" not in str(refused.value)
+
+
+if __name__ == "__main__":
+    access = ServerSettings.read(EXAMPLE).proxies
+    EXAMPLE.write_text(server_toml(proxies={n: each.secret_sha256 for n, each in access.items()}))

@@ -7,6 +7,9 @@ given `make`, which refuses an engine that is not the one of its name.
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
+
 import numba
 import numpy as np
 import pytest
@@ -30,6 +33,9 @@ def make(engine: str, h: Histories, plan: Settings, **options: int) -> Engine:
     """The engine of that name, and no other in its place."""
     built = build_engine(engine, h, plan, **options)
     assert built.name == engine
+    others = {package for name, package in ENGINES.items() if name != engine}
+    for kind in type(built).__mro__:
+        assert not any(kind.__module__.startswith(f"{other}.") for other in others), kind
     assert type(built).__module__.startswith(f"{ENGINES[engine]}."), "this is another engine"
     return built
 
@@ -75,11 +81,12 @@ def test_any_population_agrees(
 
 
 @engines
+@mechanisms
 @pytest.mark.parametrize("equal", [0.0, 0.25])
-def test_ties_are_settled_as_the_reference_does(engine: str, equal: float) -> None:
+def test_ties_are_settled_as_the_reference_does(engine: str, mechanism: str, equal: float) -> None:
     """All items alike: rotated rows tie in great numbers, at zero and elsewhere."""
     h = Histories.from_lists([[], [0], [0, 1, 2, 3], list(range(40)), [5, 9]], 40)
-    plan = Settings.preset("loudest", factors=2, reports=200, regularization=0.1)
+    plan = Settings.preset(mechanism, factors=2, reports=200, regularization=0.1)
     V = np.full((40, 2), equal, np.float32)
     simulated = make(engine, h, plan).reports(V, 0)
     assert np.array_equal(simulated, reference(h, V, plan, 0))
@@ -112,14 +119,13 @@ def test_shards_add_up_to_the_whole(engine: str, mechanism: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("engine", "option", "values"), [("cpu", "threads", (1, 2)), ("reference", "batch", (1, 7))]
+    ("engine", "option"),
+    [(engine, name) for engine, options in engine_options().items() for name in options],
 )
 @mechanisms
-def test_options_change_no_report(
-    engine: str, option: str, values: tuple[int, ...], mechanism: str
-) -> None:
-    if option == "threads":
-        values = tuple(n for n in values if n <= numba.config.NUMBA_NUM_THREADS)
+def test_options_change_no_report(engine: str, option: str, mechanism: str) -> None:
+    """All options so far are numbers from 1 on."""
+    values = range(1, min(2, numba.config.NUMBA_NUM_THREADS) + 1)
     h = random_people(100, 50, seed=9)
     plan = Settings.preset(mechanism, factors=3, reports=9)
     V = initial_items(50, 3, 0.2, 5)
@@ -170,3 +176,10 @@ def test_a_name_that_falls_back_to_another_engine_fails_this_suite(
     monkeypatch.setitem(ENGINES, "cuda", ENGINES["cpu"])
     with pytest.raises(AssertionError):
         test_an_engine_is_closed_by_its_block("cuda")
+
+
+def test_engines_are_kept_apart_by_import_linter() -> None:
+    config = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    contracts = config["tool"]["importlinter"]["contracts"]
+    (apart,) = [each for each in contracts if each["name"] == "engines do not know each other"]
+    assert apart["modules"] == list(ENGINES.values())

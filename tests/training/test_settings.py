@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sottovoce.errors import SettingsError
-from sottovoce.mechanism import Coordinate, Hadamard, Loudest
+from sottovoce.mechanism import MECHANISMS
 from sottovoce.training import Settings, all_settings, presets
 
 
@@ -21,12 +21,10 @@ def test_the_papers_preset() -> None:
     assert paper.head_start == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"), [("coordinate", Coordinate), ("hadamard", Hadamard), ("loudest", Loudest)]
-)
-def test_build(name: str, kind: type) -> None:
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_build(name: str) -> None:
     mechanism = Settings.preset(name, factors=2, alpha=3.0).build(10)
-    assert isinstance(mechanism, kind)
+    assert type(mechanism) is MECHANISMS[name]
     assert mechanism.name == name
     assert (mechanism.shape.n_items, mechanism.shape.factors, mechanism.shape.alpha) == (10, 2, 3.0)
 

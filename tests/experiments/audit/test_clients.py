@@ -73,7 +73,7 @@ def test_shipped_clients_pass_at_other_epsilons() -> None:
             evidence += [replace(each, mechanism=f"{mechanism} {epsilon}") for each in found]
     checks = judge(evidence, HONEST_ALPHA)
     assert failed(checks) == set()
-    assert sum(check.check == SIGHT for check in checks) == 6
+    assert sum(check.check == SIGHT for check in checks) == 2 * len(MECHANISMS)
 
 
 # Planted bugs

@@ -39,7 +39,7 @@ from sottovoce.protocol import (
 from sottovoce.protocol.manifest import SIGNED
 from tests.lacking import leave_out
 from tests.privacy.test_ledger_vectors import played
-from tests.protocol.examples import EPOCH_KEY, catalogue, manifest, signing_key
+from tests.protocol.examples import EPOCH_KEY, catalogue, manifest, parameters, signing_key
 
 WEB = Path(__file__).parents[3] / "web"
 ESBUILD = WEB / "node_modules" / ".bin" / "esbuild"
@@ -105,8 +105,7 @@ def worlds(draw: st.DrawFn) -> dict[str, Any]:
         "items": items,
         "factors": factors,
         "reports": reports,
-        "directions_seed": 0 if mechanism == "coordinate" else draw(st.integers(0, 2**53 - 1)),
-        "loud": draw(st.integers(1, rows)) if mechanism == "loudest" else 0,
+        **draw(parameters(mechanism, rows)),
         "epsilon": draw(st.floats(1e-6, 40)),
         "alpha": draw(st.floats(0, 100) | st.sampled_from([0.0, 1e39])),
         "regularization": draw(st.floats(0, 10) | st.sampled_from([0.0, 1e-6])),
