@@ -173,17 +173,6 @@ def test_there_is_a_page_and_invented_people_on_its_panel(
     assert len(Panel.decode(page.panel.read_bytes()).people) == on_panel
 
 
-def test_a_folder_from_before_there_was_a_page_still_works(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "here"
-    made(folder, monkeypatch, "--data", DATA)
-    text, _, _ = proxy_toml(folder).read_text().partition("# The page for browsers")
-    proxy_toml(folder).write_text(text)
-    made(folder, monkeypatch, "--epochs", 9)
-    assert not read_settings(proxy_toml(folder), ProxySettings).page.serve
-
-
 def test_a_first_start_that_was_cut_short_is_begun_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

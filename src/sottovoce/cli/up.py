@@ -31,8 +31,6 @@ from sottovoce.experiments.live.system_folder import (
     server_toml,
     set_values,
 )
-from sottovoce.proxy import ProxySettings
-from sottovoce.service import read_settings
 from sottovoce.training import DEFAULT
 
 EPOCH_SECONDS, TARGET_CLIENTS, LEAST_CLIENTS = 60, 0, 10
@@ -154,8 +152,7 @@ class StartOptions:
                 ("listen", "port"): self.port,
             },
         )
-        # What the page says follows from the epochs; in a folder that has no page, nothing does.
-        if self.epochs is not None and read_settings(proxy_toml(folder), ProxySettings).page.serve:
+        if self.epochs is not None:  # what the page says follows from them
             write_statement(folder)
 
 
