@@ -10,7 +10,7 @@ MODULES := web/node_modules/.package-lock.json
 NODE_20 := node -e 'process.exit(Number(process.versions.node.split(".")[0] < 20))' 2>/dev/null
 WEB := $(if $(shell $(NODE_20) && command -v npm),$(MODULES))
 
-.PHONY: help demo web test nightly lint lint-style lint-types lint-web kernels format bench clean clean-kernels
+.PHONY: help demo web test nightly lint lint-style lint-types lint-web kernels format bench clean
 
 help:
 	@echo "make demo    server, proxy, invented people who report live, and a page to take part in"
@@ -22,7 +22,6 @@ help:
 	@echo "make format  let ruff rewrite the sources"
 	@echo "make bench   a short side-by-side timing on synthetic people"
 	@echo "make clean   remove what these targets made"
-	@echo "make clean-kernels  remove compiled kernels, after an edit of simulation/cpu"
 
 $(MADE):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "sottovoce needs Python 3.11 or later; name one: make PYTHON=python3.12")'
@@ -86,7 +85,3 @@ clean:
 	rm -rf $(VENV) .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	rm -rf web/node_modules web/*/node_modules web/*/build web/*/dist web/build
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
-
-# numba looks at the file of a loop alone, not at those of the kernels that it calls.
-clean-kernels:
-	find src tests -name '*.nb[ic]' -delete

@@ -31,23 +31,6 @@ LAST = ("live", "web")
 """Whole systems and browsers: a mistake shows sooner in what comes before."""
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Drop compiled loops that are older than the kernels in them.
-
-    numba looks at the file of a loop alone, not at those of the functions that it calls.
-    """
-    if hasattr(config, "workerinput"):
-        return
-    package = TESTS.parent / "src" / "sottovoce"
-    folders = (package / "simulation" / "cpu", TESTS / "plugins")
-    kernels = [package / "evaluation" / "kernels.py"]
-    kernels += [path for folder in folders for path in folder.rglob("*.py")]
-    newest = max(path.stat().st_mtime for path in kernels)
-    for index in (path for folder in folders for path in folder.rglob("*.nbi")):
-        if index.stat().st_mtime < newest:
-            index.unlink()
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: _place(item.path))
 

@@ -68,5 +68,6 @@ def test_numbers_of_numpy_do_and_become_pythons() -> None:
     assert (type(kettle.litres), type(kettle.cups)) == (float, int)
     with pytest.raises(SettingsError, match="cups"):
         Kettle(cups=np.float64(3.0))  # type: ignore[arg-type]
+    assert Kettle(on=np.bool_(1)).on is True  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match="litres"):
         Kettle(litres=np.bool_(1))  # type: ignore[arg-type]

@@ -11,6 +11,8 @@ from math import isfinite
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from sottovoce.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -57,9 +59,9 @@ class Setting:
             return None
         if self.kind in (int, float):
             return self._number(value)
-        if type(value) is not self.kind:
+        if not isinstance(value, (bool, np.bool_) if self.kind is bool else str):
             raise SettingsError(f"{self.name} must be {_KINDS[self.kind]}, got {value!r:.80}")
-        return value
+        return self.kind(value)
 
     def _number(self, value: Any) -> Any:
         number = isinstance(value, Integral if self.kind is int else Real)

@@ -30,6 +30,15 @@ def test_without_a_crowd_there_is_no_central_figure() -> None:
     assert "No central figure" in shown
 
 
+def test_a_mechanism_named_is_that_mechanisms_preset(tmp_path: Path) -> None:
+    out = tmp_path / "p.json"
+    few = ["--epsilon", "5", "--reports", "1", "--epochs", "2", "--clients", "75040"]
+    call("--mechanism", "loudest", *few, "--json", str(out))
+    content = json.loads(out.read_text())
+    assert (content["mechanism"], content["spans"][2]["pure"]) == ("loudest", 10)
+    assert content["spans"][3]["central"] == pytest.approx(0.316, abs=0.001)
+
+
 def test_planning(tmp_path: Path) -> None:
     out, picture = tmp_path / "p.json", tmp_path / "p.png"
     arguments = ["--target", "10", "--view", "local", "--json", str(out)]

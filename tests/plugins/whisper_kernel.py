@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 _ONE, _ZERO = np.float32(1), np.float32(0)
 
 
-@njit(cache=True)
+@njit
 def new_scratch(c: EpochConstants, m: WhisperConstants, longest: int) -> NDArray[np.uint8]:
     return np.zeros(c.V.shape[0], np.uint8)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def fill_reports(
     user: int,
     items: NDArray[np.int32],

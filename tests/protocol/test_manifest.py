@@ -15,6 +15,7 @@ from sottovoce.mechanism import MECHANISMS
 from sottovoce.protocol import MAX_SIGNED_MANIFEST, Manifest, SignedManifest
 from sottovoce.protocol.manifest import PARAMETERS, SIGNED
 from sottovoce.protocol.strict import MOST
+from sottovoce.training import Settings
 from tests.protocol.examples import (
     changed,
     damaged,
@@ -249,3 +250,13 @@ def test_the_server_cannot_sign_what_no_device_could_work_with() -> None:
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_mechanisms_parameters_have_room_in_the_manifest(mechanism: str) -> None:
     assert set(MECHANISMS[mechanism].public_names()) <= set(PARAMETERS)
+
+
+@given(manifests(), st.integers(0, MOST))
+def test_the_settings_behind_a_manifest_make_the_same_mechanism(one: Manifest, seed: int) -> None:
+    settings = one.training(Settings(seed=seed))
+    assert settings.build(one.items) == one.build()
+    again = {name: getattr(one, name) for name in KEYS if name not in ("version", "suite")}
+    rest = {name: again[name] for name in again if name not in settings.as_dict()}
+    rest = {name: value for name, value in rest.items() if name not in ("items", *PARAMETERS)}
+    assert Manifest.for_training(settings, one.items, **rest) == one

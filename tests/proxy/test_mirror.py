@@ -81,6 +81,19 @@ def test_old_models_are_pruned_and_what_is_known_is_not_fetched_again(tmp_path: 
     world.store.close()
 
 
+def test_a_file_that_the_disk_has_damaged_is_fetched_again(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.proxy.tick()
+    with world.store.write() as tables:
+        tables.add_file(CATALOGUE.hash, b"damaged")
+    world.reopen()
+    world.server.go_on(signed(2))
+    world.proxy.tick()
+    assert world.proxy.manifest() == world.now
+    assert world.proxy.catalogue(CATALOGUE.hash) == CATALOGUE.raw
+    world.store.close()
+
+
 def test_an_epoch_of_the_same_model_again(tmp_path: Path) -> None:
     """The server had too few reports: the next epoch starts from the same V."""
     world = World(tmp_path, keep_models=1)

@@ -293,8 +293,8 @@ def test_what_may_change_holds_from_the_next_epoch(world: World) -> None:
 
 
 def test_settings_that_no_device_could_use_are_refused(world: World) -> None:
-    other = world.another(training=Settings.preset(DEFAULT, seed=2**60))
-    with pytest.raises(SettingsError, match="no device could take part: manifest: directions_seed"):
+    other = world.another(training=Settings.preset(DEFAULT, factors=2000))
+    with pytest.raises(SettingsError, match="no device could take part: manifest: factors"):
         other.server.prepare()
     missing = world.another(catalogue=world.settings.catalogue.parent / "nowhere.json")
     with pytest.raises(SettingsError, match=r"nowhere\.json: no catalogue"):

@@ -6,6 +6,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -21,6 +22,21 @@ from sottovoce.storage import exclusive_lock
 with exclusive_lock(Path(sys.argv[1]), "taken"):
     print("held", flush=True)
     sys.stdin.read()
+"""
+
+
+READ_ONLY = """
+import os, sys
+from pathlib import Path
+from sottovoce.errors import StoreError
+from sottovoce.storage import exclusive_lock
+if os.geteuid() == 0:
+    os.setuid(65534)  # to root every file is writable
+try:
+    with exclusive_lock(Path(sys.argv[1]), "taken"):
+        print("held")
+except StoreError as error:
+    print(error)
 """
 
 
@@ -84,3 +100,17 @@ def test_its_file_is_its_owners_alone_and_what_is_no_lock_is_named(path: Path) -
         exclusive_lock(path, "taken"),
     ):
         pytest.fail("it is not held")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions as POSIX has them")
+def test_a_file_that_cannot_be_written_is_no_lock() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "a.lock"
+        path.touch()
+        for each, mode in ((path, 0o444), (Path(name), 0o755)):
+            each.chmod(mode)
+        done = subprocess.run(
+            [sys.executable, "-c", READ_ONLY, str(path)], capture_output=True, text=True, check=True
+        )
+    assert "readonly" in done.stdout
+    assert "held" not in done.stdout

@@ -61,6 +61,14 @@ def test_presets_refuse_unknown_names_and_keep_what_is_not_given() -> None:
     assert Settings.preset("loudest", epsilon=None) == Settings.preset("loudest")
 
 
+@pytest.mark.parametrize("anything", [[], {}, 3, None])
+def test_a_name_of_another_kind_is_refused(anything: Any) -> None:
+    with pytest.raises(SettingsError, match="no preset"):
+        Settings.from_table({"preset": anything})
+    with pytest.raises(SettingsError, match="mechanism must be"):
+        Settings(mechanism=anything)
+
+
 @pytest.mark.parametrize("preset", presets())
 def test_settings_survive_json(preset: str) -> None:
     settings = Settings.preset(preset, seed=3)

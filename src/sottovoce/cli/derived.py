@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import replace
-from enum import StrEnum
+from enum import Enum, StrEnum
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -75,7 +75,8 @@ def _options(
         @wraps(command)
         def called(**given: Any) -> None:
             values = {name: given.pop(name, None) for name in parameters}
-            command(**given, **{into: {n: v for n, v in values.items() if v is not None}})
+            plain = {n: v.value if isinstance(v, Enum) else v for n, v in values.items()}
+            command(**given, **{into: {n: v for n, v in plain.items() if v is not None}})
 
         signature = inspect.signature(command, eval_str=True)
         every = [

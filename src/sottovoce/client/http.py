@@ -16,6 +16,7 @@ OCTETS = {"Content-Type": "application/octet-stream"}
 
 class HttpProxy(HttpSource):
     _who = "the proxy"
+    _closes_with_epoch = True
 
     def __init__(self, http: httpx.Client, url: str):
         super().__init__(http, checked_url(url))

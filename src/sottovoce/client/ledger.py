@@ -32,7 +32,7 @@ def read_ledger(db: Database) -> Ledger:
     """All that was ever recorded; a `LedgerError` if it is not whole."""
     try:
         return _read_all(db.rows(_RECORDS))
-    except (LedgerError, SettingsError) as error:
+    except (LedgerError, SettingsError, TypeError, ValueError) as error:  # no longer our types
         # Not a `BudgetExceededError`, whatever was found: that would be the limit's plain end.
         raise LedgerError(
             f"{db.path}: the ledger is damaged: {error}; what was spent is not known, so nothing "

@@ -232,7 +232,10 @@ class ClientStore:
         self._db.empty_log()
 
     def _about(self, column: str) -> Any:
-        return self._db.row(f"SELECT {column} FROM about")[0]  # noqa: S608 - a name of our own
+        row = self._db.row(f"SELECT {column} FROM about")  # noqa: S608 - a name of our own
+        if row is None:
+            raise StoreError(f"{self._db.path}: the file is damaged: restore it")
+        return row[0]
 
     def _count(self, table: str) -> int:
         return int(self._db.row(f"SELECT count(*) FROM {table}")[0])  # noqa: S608 - our own

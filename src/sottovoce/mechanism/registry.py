@@ -18,7 +18,7 @@ MECHANISMS: dict[str, type[Mechanism]] = {
 
 
 def mechanism_named(name: str) -> type[Mechanism]:
-    if name not in MECHANISMS:
+    if name not in list(MECHANISMS):  # a list: what is asked for may be anything
         known = ", ".join(MECHANISMS)
         raise SettingsError(f"mechanism must be one of {known}; got {name!r:.80}")
     return MECHANISMS[name]

@@ -33,6 +33,8 @@ class HttpSource:
     """Who answers, for messages."""
     _hints: ClassVar[Mapping[int, str]] = {}
     """What to look at when an answer has this status."""
+    _closes_with_epoch: ClassVar[bool] = False
+    """Whether what is sent is of no use any more when they are at another epoch."""
 
     def __init__(self, http: httpx.Client, url: str):
         self._http = http
@@ -89,7 +91,8 @@ class HttpSource:
             raise UnavailableError(f"{told}; try again later")
         if code == HTTPStatus.GONE:
             raise ClosedError(f"{told}: the epoch is over")
-        if code == HTTPStatus.CONFLICT and _problem_type(response) == WRONG_EPOCH:
+        wrong = code == HTTPStatus.CONFLICT and self._closes_with_epoch
+        if wrong and _problem_type(response) == WRONG_EPOCH:
             raise ClosedError(f"{told}: it is at another epoch")
         if response.has_redirect_location:
             raise RefusedError(f"{told}, a redirect; redirects are not followed")

@@ -109,8 +109,11 @@ class Manifest:
     def training(self, known: Settings) -> Settings:
         """The settings behind it; what it does not say is as in `known`."""
         said = {name: getattr(self, name) for name in _shared()}
-        own = {name: getattr(self, name) for name in MECHANISMS[self.mechanism].settings()}
-        return known.changed(**said, **own, seed=self.directions_seed or known.seed)
+        kind = MECHANISMS[self.mechanism]
+        own = {name: getattr(self, name) for name in kind.settings()}
+        seeded = "directions_seed" in kind.public_names()
+        seed = self.directions_seed if seeded else known.seed
+        return known.changed(**said, **own, seed=seed)
 
     def asks_for_reports(self, now: float) -> bool:
         return self.public_key is not None and self.opens <= now < self.closes

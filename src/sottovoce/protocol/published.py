@@ -91,8 +91,8 @@ def fetch_edition(
     """The epoch of a verified manifest, and its files; only what is not held is fetched."""
     manifest = signed.manifest
     most = model_size(manifest.items, manifest.factors)
-    model = held(manifest.model) or source.model(manifest.model, most)
-    catalogue = held(manifest.catalogue) or source.catalogue(manifest.catalogue)
+    model = _intact(held, manifest.model) or source.model(manifest.model, most)
+    catalogue = _intact(held, manifest.catalogue) or source.catalogue(manifest.catalogue)
     files = {manifest.model: model, manifest.catalogue: catalogue}
     return verified(signed, model, catalogue), files
 
@@ -111,6 +111,16 @@ def verified(signed: SignedManifest, model: bytes, catalogue: bytes) -> Edition:
     return Edition(signed, V, names)
 
 
+def _intact(held: Held, sha256: bytes) -> bytes | None:
+    """One that the disk has damaged is as good as none."""
+    content = held(sha256)
+    return content if content is not None and _hash(content) == sha256 else None
+
+
+def _hash(content: bytes) -> bytes:
+    return hashlib.sha256(content).digest()
+
+
 def _check_hash(content: bytes, sha256: bytes, what: str) -> None:
-    if hashlib.sha256(content).digest() != sha256:
+    if _hash(content) != sha256:
         raise UntrustedError(f"the {what} file is not the one that the manifest names")

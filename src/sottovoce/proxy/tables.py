@@ -72,7 +72,7 @@ class Tables:
         return self._one("SELECT signed FROM manifests WHERE epoch = ?", epoch)
 
     def add_file(self, sha256: bytes, content: bytes) -> None:
-        self._db.execute("INSERT OR IGNORE INTO files VALUES (?, ?)", (sha256, content))
+        self._db.execute("REPLACE INTO files VALUES (?, ?)", (sha256, content))
 
     def model(self, sha256: bytes) -> bytes | None:
         """The file, if some manifest calls it a model."""

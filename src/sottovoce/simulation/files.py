@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from sottovoce.model import Histories
 
-FORMAT = "sottovoce-model-1"
+FORMAT = "sottovoce-model-2"
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,10 +6,13 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+
+from sottovoce.errors import SettingsError
+
 if TYPE_CHECKING:
     from typing import Self
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from sottovoce.model import Histories
@@ -44,17 +47,33 @@ class Engine(ABC):
         self.first_user = first_user
         self.mechanism = settings.build(histories.n_items)
 
-    @abstractmethod
     def collect(self, V: Float32, epoch: int) -> Collected:
         """Every user's reports of one epoch (counted from 0), added up."""
+        return self._collect(self._checked(V), epoch)
 
-    @abstractmethod
     def reports(self, V: Float32, epoch: int) -> NDArray[np.uint32]:
         """The same reports one by one, N x k: for inspection and tests."""
+        return self._reports(self._checked(V), epoch)
 
-    @abstractmethod
     def user_vectors(self, V: Float32) -> Float32:
         """Every user's vector, N x F."""
+        return self._user_vectors(self._checked(V))
+
+    @abstractmethod
+    def _collect(self, V: Float32, epoch: int) -> Collected: ...
+
+    @abstractmethod
+    def _reports(self, V: Float32, epoch: int) -> NDArray[np.uint32]: ...
+
+    @abstractmethod
+    def _user_vectors(self, V: Float32) -> Float32: ...
+
+    def _checked(self, V: Float32) -> Float32:
+        """As engines may rely on it: compiled code does not look where it reads."""
+        shape = (self.histories.n_items, self.settings.factors)
+        if V.shape != shape:
+            raise SettingsError(f"the item matrix must be {shape[0]} x {shape[1]}, got {V.shape}")
+        return np.ascontiguousarray(V, np.float32)
 
     def close(self) -> None:  # noqa: B027 - most engines have nothing to let go of
         """Let go of processes, memory on a card and the like; nothing by default."""

@@ -32,7 +32,10 @@ def exclusive_lock(path: Path, taken: str, *, wait: float = 0.0) -> Iterator[Non
 
 def _take(lock: sqlite3.Connection, taken: str) -> None:
     try:
+        lock.execute("PRAGMA journal_mode = MEMORY")
         lock.execute("BEGIN EXCLUSIVE")
+        # On a file that cannot be written that locks nothing, but this fails. Never committed.
+        lock.execute("PRAGMA user_version = 1")
     except sqlite3.Error as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
             raise

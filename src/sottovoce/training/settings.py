@@ -55,6 +55,7 @@ class Settings:
         0,
         "public; of the first item matrix, the directions and, in a simulation, all reports",
         least=0,
+        most=2**53 - 1,
     )
     own: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """The mechanism's own settings, by name; what is not given is its default."""
@@ -78,7 +79,7 @@ class Settings:
         20
         """
         known = presets()
-        if preset not in known:
+        if preset not in list(known):  # a list: a settings file may have anything here
             raise SettingsError(f"no preset {preset!r:.80}; there are {', '.join(known)}")
         return known[preset].changed(**changes)
 

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 class EchoEngine(Engine):
     name: ClassVar[str] = "echo"
 
-    def collect(self, V: NDArray[np.float32], epoch: int) -> Collected:
-        reports = self.reports(V, epoch)
+    def _collect(self, V: NDArray[np.float32], epoch: int) -> Collected:
+        reports = self._reports(V, epoch)
         return Collected(sum_signs(reports, self.mechanism.n_directions), reports.size)
 
-    def reports(self, V: NDArray[np.float32], epoch: int) -> NDArray[np.uint32]:
-        X, s = self.user_vectors(V), self.settings
+    def _reports(self, V: NDArray[np.float32], epoch: int) -> NDArray[np.uint32]:
+        X, s = self._user_vectors(V), self.settings
         return np.concatenate(
             [
                 self.mechanism.reports(
@@ -36,6 +36,6 @@ class EchoEngine(Engine):
             ]
         )
 
-    def user_vectors(self, V: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _user_vectors(self, V: NDArray[np.float32]) -> NDArray[np.float32]:
         s = self.settings
         return user_vectors(V, self.histories, alpha=s.alpha, regularization=s.regularization)

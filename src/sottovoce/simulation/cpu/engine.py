@@ -9,6 +9,7 @@ import numpy as np
 
 from sottovoce.errors import NotFiniteError
 from sottovoce.evaluation.threads import checked_threads, on_threads
+from sottovoce.simulation.cpu.cache import drop_stale
 from sottovoce.simulation.cpu.epoch import run_epoch
 from sottovoce.simulation.cpu.kernels import kernel_of
 from sottovoce.simulation.cpu.solve import solve_users
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     Float32 = NDArray[np.float32]
 
+drop_stale(run_epoch)
 _NOTHING_KEPT = np.empty((0, 0), np.uint32)
 
 
@@ -37,16 +39,16 @@ class CpuEngine(Engine):
         self.threads = checked_threads(options.threads)
         kernel_of(self.mechanism)
 
-    def collect(self, V: Float32, epoch: int) -> Collected:
+    def _collect(self, V: Float32, epoch: int) -> Collected:
         sums = self._run(V, epoch, _NOTHING_KEPT)
         return Collected(sums, self.histories.n_users * self.settings.reports)
 
-    def reports(self, V: Float32, epoch: int) -> NDArray[np.uint32]:
+    def _reports(self, V: Float32, epoch: int) -> NDArray[np.uint32]:
         kept = np.empty((self.histories.n_users, self.settings.reports), np.uint32)
         self._run(V, epoch, kept)
         return kept
 
-    def user_vectors(self, V: Float32) -> Float32:
+    def _user_vectors(self, V: Float32) -> Float32:
         G, table = normal_equations(V)
         X = np.empty((self.histories.n_users, V.shape[1]), np.float32)
         with on_threads(self.threads):
@@ -64,7 +66,6 @@ class CpuEngine(Engine):
         return X
 
     def _run(self, V: Float32, epoch: int, kept: NDArray[np.uint32]) -> NDArray[np.int64]:
-        V = np.ascontiguousarray(V)
         constants = prepare(self.settings, self.mechanism, V, epoch)
         threads = int(numba.config.NUMBA_NUM_THREADS)
         sums = np.zeros((threads, self.mechanism.n_directions), np.int32)

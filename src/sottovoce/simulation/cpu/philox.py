@@ -30,7 +30,7 @@ def multiply_high(typing_context: Any, a: Any, b: Any) -> Any:  # noqa: ARG001 -
     return types.uint64(types.uint64, types.uint64), generate
 
 
-@njit(cache=True)
+@njit
 def philox(seed: np.uint64, purpose: np.uint64, c0: int, c1: int, c2: int) -> Any:
     """Four words for the counter (c0, c1, c2, 0)."""
     x0, x1, x2, x3 = np.uint64(c0), np.uint64(c1), np.uint64(c2), np.uint64(0)
@@ -44,7 +44,7 @@ def philox(seed: np.uint64, purpose: np.uint64, c0: int, c1: int, c2: int) -> An
     return x0, x1, x2, x3
 
 
-@njit(cache=True)
+@njit
 def report_words(seed: np.uint64, epoch: int, user: int, draw: int) -> Any:
     """The words of one report; draw k breaks ties."""
     return philox(seed, _REPORTS, draw, user, epoch)

@@ -17,7 +17,7 @@ USERS_PER_BLOCK = 64
 """What one thread takes at a time: small enough to share out evenly, large enough to amortise."""
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def solve_user(
     items: NDArray[np.int32],
     G: Float64,

@@ -32,7 +32,7 @@ class ReferenceEngine(Engine):
         super().__init__(histories, settings, first_user)
         self._batch = options.batch
 
-    def collect(self, V: Float32, epoch: int) -> Collected:
+    def _collect(self, V: Float32, epoch: int) -> Collected:
         n_directions = self.mechanism.n_directions
         sums, n_reports = np.zeros(n_directions, np.int64), 0
         for reports in self._batches(V, epoch):
@@ -40,11 +40,11 @@ class ReferenceEngine(Engine):
             n_reports += reports.size
         return Collected(sums, n_reports)
 
-    def reports(self, V: Float32, epoch: int) -> NDArray[np.uint32]:
+    def _reports(self, V: Float32, epoch: int) -> NDArray[np.uint32]:
         nobody = np.empty((0, self.settings.reports), np.uint32)
         return np.concatenate([nobody, *self._batches(V, epoch)])
 
-    def user_vectors(self, V: Float32) -> Float32:
+    def _user_vectors(self, V: Float32) -> Float32:
         return self._vectors(V, self.histories)
 
     def _vectors(self, V: Float32, people: Histories) -> Float32:

@@ -25,7 +25,7 @@ _ZERO = np.float32(0)
 _MINUS_TWO = np.float32(-2)
 
 
-@njit(cache=True)
+@njit
 def new_scratch(
     c: EpochConstants,
     m: CoordinateConstants,  # noqa: ARG001 - the signature of all kernels
@@ -35,7 +35,7 @@ def new_scratch(
     return np.zeros(c.V.shape[0], np.uint8)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def fill_reports(
     user: int,
     items: NDArray[np.int32],

@@ -30,7 +30,7 @@ _ONE = np.float32(1)
 _ZERO = np.float32(0)
 
 
-@njit(cache=True)
+@njit
 def new_scratch(c: EpochConstants, m: HadamardConstants, longest: int) -> Scratch:
     """Two tables of signs, the k rows and their sums, the columns, the weights of a history."""
     k, low = c.reports, min(m.rows, 1 << BLOCK_BITS)
@@ -44,7 +44,7 @@ def new_scratch(c: EpochConstants, m: HadamardConstants, longest: int) -> Scratc
     )
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def sign_table(rows: UInt32, first_bit: int, n_bits: int, table: Float32) -> None:
     """`table[c, j] = H[rows[j], c << first_bit]`: a row of signs for each part of an item number.
 
@@ -61,7 +61,7 @@ def sign_table(rows: UInt32, first_bit: int, n_bits: int, table: Float32) -> Non
                 table[size + c, j] = table[c, j] * table[size, j]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def add_rows(
     items: NDArray[np.int32],
     weights: Float32,
@@ -79,7 +79,7 @@ def add_rows(
             a[j] += weight * (first[j] * second[j])
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def fill_reports(
     user: int,
     items: NDArray[np.int32],

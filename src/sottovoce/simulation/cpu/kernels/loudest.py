@@ -41,7 +41,7 @@ PART = 1024
 """Rows whose predictions are computed at once."""
 
 
-@njit(cache=True)
+@njit
 def new_scratch(c: EpochConstants, m: LoudestConstants, longest: int) -> Scratch:  # noqa: ARG001
     """All rows and a part of them, the loud ones, the groups, the columns, a history's weights."""
     return (
@@ -54,7 +54,7 @@ def new_scratch(c: EpochConstants, m: LoudestConstants, longest: int) -> Scratch
     )
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def any_loud(user: int, c: EpochConstants, m: LoudestConstants, k: int) -> bool:
     """Whether any of a user's reports looks at the data at all."""
     for j in range(k):
@@ -64,7 +64,7 @@ def any_loud(user: int, c: EpochConstants, m: LoudestConstants, k: int) -> bool:
     return False
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def fill_reports(
     user: int,
     items: Int32,

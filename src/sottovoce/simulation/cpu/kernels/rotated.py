@@ -21,7 +21,7 @@ _ONE = np.float32(1)
 _ZERO = np.float32(0)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def history_weights(
     items: NDArray[np.int32],
     x: Float32,
@@ -36,7 +36,7 @@ def history_weights(
         weights[t] = item_signs[i] * ((_ONE + alpha) - alpha * score(x, V[i]))
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def user_columns(x: Float32, m: HadamardConstants | LoudestConstants, b: Float32) -> bool:
     """`b = H' (t * x)`; false if it is not finite."""
     b[:] = _ZERO
@@ -55,7 +55,7 @@ def user_columns(x: Float32, m: HadamardConstants | LoudestConstants, b: Float32
     return finite
 
 
-@njit(cache=True)
+@njit
 def log2(n: int) -> int:
     """Of a power of two."""
     bits = 0

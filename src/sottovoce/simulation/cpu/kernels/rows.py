@@ -16,7 +16,7 @@ _ZERO = np.float32(0)
 CACHED_ROWS = 4096
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def all_rows(
     items: NDArray[np.int32],
     x: Float32,
@@ -45,7 +45,7 @@ def all_rows(
             part[r] -= some[r]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def transform_blocks(block: int, a: Float32) -> None:
     """Butterflies between whole blocks; first within parts that fit the first-level cache."""
     part = min(a.shape[0], CACHED_ROWS)
@@ -54,7 +54,7 @@ def transform_blocks(block: int, a: Float32) -> None:
     transform_levels(part, a)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def transform_levels(half: int, a: Float32) -> None:
     """Every level from `half` up, two in one pass over memory where there are two."""
     n_rows = a.shape[0]
@@ -69,7 +69,7 @@ def transform_levels(half: int, a: Float32) -> None:
         butterfly(a[:half], a[half:])
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def predict_rows(x: Float32, item_rows: Float32, start: int, out: Float32) -> None:
     """`out = x . rows` from `start` on, factor after factor, four of them in one pass."""
     # Sliced here: numba takes slices of a slice for strided, and then LLVM does not vectorise.
@@ -91,7 +91,7 @@ def predict_rows(x: Float32, item_rows: Float32, start: int, out: Float32) -> No
         f += 1
 
 
-@njit(cache=True)
+@njit
 def add_four_rows(
     c: Float32, row0: Float32, row1: Float32, row2: Float32, row3: Float32, out: Float32
 ) -> None:
@@ -101,7 +101,7 @@ def add_four_rows(
         out[r] = (((out[r] + c0 * row0[r]) + c1 * row1[r]) + c2 * row2[r]) + c3 * row3[r]
 
 
-@njit(cache=True)
+@njit
 def butterflies(first: Float32, second: Float32, third: Float32, fourth: Float32) -> None:
     """Two levels of `butterfly`: of neighbours, then of pairs."""
     for r in range(first.shape[0]):
@@ -110,7 +110,7 @@ def butterflies(first: Float32, second: Float32, third: Float32, fourth: Float32
         first[r], second[r], third[r], fourth[r] = s + t, d + e, s - t, d - e
 
 
-@njit(cache=True)
+@njit
 def butterfly(first: Float32, second: Float32) -> None:
     """(u, v) -> (u + v, u - v)."""
     for r in range(first.shape[0]):
@@ -118,14 +118,14 @@ def butterfly(first: Float32, second: Float32) -> None:
         first[r], second[r] = low + high, low - high
 
 
-@njit(cache=True)
+@njit
 def scale_row(c: np.float32, row: Float32, out: Float32) -> None:
     """`out = c row`."""
     for r in range(row.shape[0]):
         out[r] = c * row[r]
 
 
-@njit(cache=True)
+@njit
 def add_scaled_row(c: np.float32, row: Float32, out: Float32) -> None:
     """`out += c row`."""
     for r in range(row.shape[0]):

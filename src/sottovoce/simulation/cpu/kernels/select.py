@@ -26,7 +26,7 @@ GROUP = 64
 """Rows that are counted together, and looked through one by one for one report."""
 
 
-@njit(cache=True)
+@njit
 def count_reaching(bits: NDArray[np.uint32], threshold: np.uint32) -> np.int32:
     """How many floats, seen as bits, have at least this magnitude (bits order like magnitudes)."""
     total = np.int32(0)
@@ -36,7 +36,7 @@ def count_reaching(bits: NDArray[np.uint32], threshold: np.uint32) -> np.int32:
     return total
 
 
-@njit(cache=True, fastmath={"reassoc"})
+@njit(fastmath={"reassoc"})
 def sum_of_squares(a: Float32) -> np.float32:
     """In whatever order; not finite if any of `a` is not (or if it is huge)."""
     total = np.float32(0)
@@ -45,19 +45,19 @@ def sum_of_squares(a: Float32) -> np.float32:
     return total
 
 
-@njit(cache=True)
+@njit
 def as_bits(value: float) -> np.uint32:
     """A float32 seen as bits."""
     return np.float32(value).view(np.uint32)
 
 
-@njit(cache=True)
+@njit
 def as_float(bits: int) -> np.float32:
     """Bits seen as a float32."""
     return np.uint32(bits).view(np.float32)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def separate(
     a: Float32, loud: int, scale: float, guess: float, density: float
 ) -> tuple[np.uint32, bool]:
@@ -92,7 +92,7 @@ def separate(
     return below, False
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def find_loud(a: Float32, loud: int, guess: float, density: float) -> tuple[np.uint32, bool, bool]:
     """`separate`, and whether all of `a` is finite."""
     squares = np.float64(sum_of_squares(a))
@@ -102,7 +102,7 @@ def find_loud(a: Float32, loud: int, guess: float, density: float) -> tuple[np.u
     return threshold, found, True
 
 
-@njit(cache=True)
+@njit
 def list_loud(a: Float32, threshold: np.uint32, out: Int32) -> None:
     """All loud signed rows, ascending. `out` has one place more than there are rows."""
     bits = a.view(np.uint32)
@@ -112,7 +112,7 @@ def list_loud(a: Float32, threshold: np.uint32, out: Int32) -> None:
         n += (bits[r] & _MAGNITUDE) >= threshold
 
 
-@njit(cache=True)
+@njit
 def count_groups(a: Float32, threshold: np.uint32, starts: Int32) -> None:
     """`starts[g]`: how many loud rows lie before group g."""
     groups = a.view(np.uint32).reshape(-1, GROUP)
@@ -125,7 +125,7 @@ def count_groups(a: Float32, threshold: np.uint32, starts: Int32) -> None:
         total = np.int32(total + n)
 
 
-@njit(cache=True)
+@njit
 def nth_loud(bits: NDArray[np.uint32], threshold: np.uint32, starts: Int32, rank: int) -> np.int64:
     """`list_loud`'s entry at `rank`: k of these are cheaper than the list."""
     group, step = 0, starts.shape[0] >> 1  # a power of two
@@ -139,7 +139,7 @@ def nth_loud(bits: NDArray[np.uint32], threshold: np.uint32, starts: Int32, rank
     return row << 1 | np.int64(bits[row] <= _MAGNITUDE)
 
 
-@njit(cache=True)
+@njit
 def settle_tie(a: Float32, loud: int, mask: int, tie: np.uint32, out: Int32) -> None:
     """The rows above the tie, and of the tied ones those with the lowest `signed_row ^ mask`."""
     bits = a.view(np.uint32)

@@ -1,0 +1,38 @@
+"""Compiled loops that are older than the code in them are dropped.
+
+numba keeps a compiled loop as long as the file of the loop stays the same; it does not look at the
+files of the kernels that are compiled into it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from sottovoce.atomic import write_atomically
+from sottovoce.evaluation import kernels
+
+FOLDER = Path(__file__).parent
+
+
+def drop_stale(loop: Any) -> None:
+    """Forget what was compiled of this loop from other sources than today's."""
+    folder = Path(loop.stats.cache_path)
+    stamp = folder / f"{loop.__name__}.sources"
+    digest = _digest().encode()
+    with suppress(OSError):  # a cache that cannot be written is not used either
+        if stamp.exists() and stamp.read_bytes() == digest:
+            return
+        for index in folder.glob(f"*.{loop.__name__}-*.nbi"):
+            index.unlink(missing_ok=True)
+        write_atomically(stamp, digest)
+
+
+def _digest() -> str:
+    """Of all sources that can be compiled into a loop."""
+    digest = hashlib.sha256()
+    for path in sorted([*FOLDER.rglob("*.py"), Path(kernels.__file__)]):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,39 @@
+"""A changed kernel is compiled again: numba alone would not notice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from sottovoce.simulation.cpu import cache
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def loop(folder: Path) -> Any:
+    return SimpleNamespace(__name__="run_epoch", stats=SimpleNamespace(cache_path=str(folder)))
+
+
+def test_compiled_loops_are_dropped_when_a_source_changes_and_kept_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index, other = tmp_path / "epoch.run_epoch-9.py311.nbi", tmp_path / "solve.solve_users-9.nbi"
+    kernels = tmp_path / "kernels"
+    kernels.mkdir()
+    (kernels / "loudest.py").write_text("one")
+    monkeypatch.setattr(cache, "FOLDER", kernels)
+    for content, kept in (("one", False), ("one", True), ("two", False), ("two", True)):
+        (kernels / "loudest.py").write_text(content)
+        index.touch()
+        other.touch()
+        cache.drop_stale(loop(tmp_path))
+        assert index.exists() == kept
+    assert other.exists()
+
+
+def test_a_cache_that_cannot_be_written_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    cache.drop_stale(loop(tmp_path / "file" / "below"))
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
