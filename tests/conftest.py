@@ -22,7 +22,7 @@ settings.load_profile("sottovoce")
 
 TESTS = Path(__file__).parent
 FIRST = TESTS / "simulation" / "test_engine.py"
-"""Compiles the kernels, which takes half a minute, while another process has tests without any."""
+"""Compiles the kernels if `make kernels` has not, while others have tests without any."""
 COMPILED = (
     "baselines", "cli", "data", "evaluation", "experiments", "plugins", "simulation",
     "test_docs.py",

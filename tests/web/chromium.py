@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, BrowserType
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+"""The first is the same engine without windows: a quarter faster. SOTTOVOCE_CHROMIUM chooses."""
 QUIET = (
     "--disable-gpu",
     "--disable-quic",
