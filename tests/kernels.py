@@ -1,4 +1,4 @@
-"""Compile every mechanism's kernel, so that no test has to wait for it: `python -m tests.kernels`."""
+"""Compile every kernel, so that no test has to wait for it: `python -m tests.kernels`."""
 
 from __future__ import annotations
 
