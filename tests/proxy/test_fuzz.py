@@ -14,7 +14,7 @@ from tests.asgi import Answer, ask
 from tests.proxy.asgi import serving
 from tests.proxy.world import CATALOGUE, World
 
-REQUESTS = int(os.environ.get("SOTTOVOCE_REQUESTS", "20000"))
+REQUESTS = 100_000
 PAGE = os.sysconf("SC_PAGE_SIZE")
 METHODS = ["GET", "HEAD", *["POST"] * 4, "PUT", "DELETE", "PATCH", "OPTIONS", "get", "", "\x00"]
 STEMS = [
