@@ -18,6 +18,7 @@ from sottovoce.mechanism import MECHANISMS
 from sottovoce.privacy import Crowd, account
 from sottovoce.protocol import Manifest
 from sottovoce.simulation import ENGINES, FederatedMF, SimulationPlan, simulate
+from sottovoce.simulation.cpu.epoch import run_epoch
 from sottovoce.training import Settings, all_settings, presets
 from sottovoce.training.planning import options
 from tests.live import test_parity as live
@@ -55,6 +56,12 @@ def test_engines_agree_to_the_bit(engine: str, mechanism: str) -> None:
     engine_contract.test_reports_are_the_references(engine, mechanism, 127, 5, 20)
     engine_contract.test_shards_add_up_to_the_whole(engine, mechanism)
     engine_contract.test_an_engine_is_closed_by_its_block(engine)
+
+
+def test_nothing_of_it_is_left_in_the_cache_of_compiled_loops() -> None:
+    """Whoever has no such plug-in could not read that cache."""
+    engine_contract.test_reports_are_the_references("cpu", "whisper", 3, 2, 5)
+    assert not any("Whisper" in str(signature) for signature in run_epoch.signatures)
 
 
 def test_it_is_a_preset_a_setting_and_a_plan() -> None:

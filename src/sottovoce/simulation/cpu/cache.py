@@ -25,8 +25,8 @@ def drop_stale(loop: Any) -> None:
     with suppress(OSError):  # a cache that cannot be written is not used either
         if stamp.exists() and stamp.read_bytes() == digest:
             return
-        for index in folder.glob(f"*.{loop.__name__}-*.nbi"):
-            index.unlink(missing_ok=True)
+        for compiled in folder.glob(f"*.{loop.__name__}-*.nb[ic]"):
+            compiled.unlink(missing_ok=True)
         write_atomically(stamp, digest)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from sottovoce.errors import NotFiniteError
 from sottovoce.evaluation.threads import checked_threads, on_threads
 from sottovoce.simulation.cpu.cache import drop_stale
-from sottovoce.simulation.cpu.epoch import run_epoch
+from sottovoce.simulation.cpu.epoch import loop_for, run_epoch
 from sottovoce.simulation.cpu.kernels import kernel_of
 from sottovoce.simulation.cpu.solve import solve_users
 from sottovoce.simulation.interface import Collected, Engine
@@ -69,13 +69,14 @@ class CpuEngine(Engine):
         constants = prepare(self.settings, self.mechanism, V, epoch)
         threads = int(numba.config.NUMBA_NUM_THREADS)
         sums = np.zeros((threads, self.mechanism.n_directions), np.int32)
+        own = self.mechanism.constants(V)
         with on_threads(self.threads):
-            broken = run_epoch(
+            broken = loop_for(own)(
                 self.histories.indptr,
                 self.histories.indices,
                 self.first_user,
                 constants,
-                self.mechanism.constants(V),
+                own,
                 sums,
                 kept,
             )

@@ -64,8 +64,7 @@ def _is(m: Any, constants: type) -> bool:
     return isinstance(m, types.BaseNamedTuple) and m.instance_class is constants
 
 
-@njit(parallel=True, cache=True, error_model="numpy")
-def run_epoch(
+def _run_epoch(
     indptr: NDArray[np.int64],
     indices: Int32,
     first_user: int,
@@ -104,3 +103,14 @@ def run_epoch(
             if kept.shape[0]:
                 kept[u] = out
     return broken
+
+
+run_epoch = njit(parallel=True, cache=True, error_model="numpy")(_run_epoch)
+run_epoch_uncached = njit(parallel=True, error_model="numpy")(_run_epoch)
+"""For mechanisms from outside: a cache that names their types cannot be read without them."""
+
+
+def loop_for(constants: object) -> Any:
+    """The loop for constants of this type."""
+    ours = type(constants).__module__.startswith("sottovoce.")
+    return run_epoch if ours else run_epoch_uncached
