@@ -35,7 +35,6 @@ class WhisperConstants(NamedTuple):
 @dataclass(frozen=True)
 class Whisper(SignMechanism):
     name: ClassVar[str] = "whisper"
-    about: ClassVar[str] = "the sign of one entry of the gradient"
     kernel: ClassVar[str] = "tests.plugins.whisper_kernel"
 
     @property

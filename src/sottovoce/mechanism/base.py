@@ -78,8 +78,6 @@ class Mechanism(ABC):
 
     name: ClassVar[str]
     """As on the command line and in the manifest."""
-    about: ClassVar[str]
-    """One line for people."""
     kernel: ClassVar[str]
     """The module, in an engine's folder `kernels`, that computes its reports fast."""
     gain_is_bound: ClassVar[bool] = False

@@ -47,7 +47,6 @@ class Coordinate(SignMechanism):
     """
 
     name: ClassVar[str] = "coordinate"
-    about: ClassVar[str] = "the paper's: one clipped entry of the gradient, rounded to a sign"
     kernel: ClassVar[str] = "coordinate"
     gain_is_bound: ClassVar[bool] = True
     # The paper's system: gamma 1e-3, 20 steps an epoch over the same reports, lambda 1e-6, F 5.

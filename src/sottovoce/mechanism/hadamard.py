@@ -43,7 +43,6 @@ class Hadamard(SignMechanism):
     directions_seed: int = 0
 
     name: ClassVar[str] = "hadamard"
-    about: ClassVar[str] = "the sign of one uniformly drawn direction of the rotated gradient"
     kernel: ClassVar[str] = "hadamard"
 
     @cached_property

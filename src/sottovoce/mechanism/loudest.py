@@ -93,7 +93,6 @@ class Loudest(Mechanism):
     )
 
     name: ClassVar[str] = "loudest"
-    about: ClassVar[str] = "one of the directions that agree with the gradient most, or any"
     kernel: ClassVar[str] = "loudest"
 
     def __post_init__(self) -> None:
