@@ -29,17 +29,30 @@ COMPILED = (
 )  # fmt: skip
 LAST = ("live", "web")
 """Whole systems and browsers: a mistake shows sooner in what comes before."""
+LONG = (
+    "web/test_node.py", "live/test_kill.py", "cli/test_up.py", "cli/test_paper.py",
+    "live/test_operations.py",
+)  # fmt: skip
+"""Half a minute and more each: begun early, so that nobody waits for one of them at the end."""
+UNMEASURED = ("live", "web", "server/test_fuzz.py", "proxy/test_fuzz.py")
+"""Not counted in the coverage: faster tests cover the same code, and counting costs minutes."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: _place(item.path))
+    for item in items:
+        if _is_in(item.path, UNMEASURED):
+            item.add_marker("no_cover")
 
 
 def _place(path: Path) -> int:
-    if path == FIRST:
+    if path == FIRST or _is_in(path, LONG):
         return 0
-    folder = path.relative_to(TESTS).parts[0] if path.is_relative_to(TESTS) else "src"
-    return 3 if folder in LAST else 2 if folder in COMPILED else 1
+    return 3 if _is_in(path, LAST) else 2 if _is_in(path, COMPILED) else 1
+
+
+def _is_in(path: Path, places: tuple[str, ...]) -> bool:
+    return any(path.is_relative_to(TESTS / place) for place in places)
 
 
 @pytest.hookimpl(wrapper=True)
