@@ -66,7 +66,7 @@ def contributions(
     manifest = edition.manifest
     own = edition.V[rows].astype(np.float64)
     A = gram(edition.V) + manifest.alpha * own.T @ own
-    A += manifest.regularization * np.eye(manifest.factors)
+    A += manifest.regularization * np.eye(manifest.terms.factors)
     if not rows:
         return np.zeros((len(items), 0))
     shares = np.linalg.solve(A, own.T) * (1.0 + manifest.alpha)

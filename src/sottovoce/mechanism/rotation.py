@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sottovoce.mechanism import walsh
-from sottovoce.mechanism.base import check_finite
 from sottovoce.model import predictions
 
 if TYPE_CHECKING:
@@ -76,7 +75,6 @@ class Rotation:
     def user_columns(self, X: Float32) -> Float32:
         """`b`, N x Q."""
         b = walsh.transform(walsh.padded(self.factor_signs * X, 1), 1)
-        check_finite(b, "a rotated user vector")
         return np.asarray(b, dtype=np.float32)
 
     def history_weights(self, V: Float32, X: Float32, histories: Histories) -> Float32:
@@ -95,7 +93,6 @@ class Rotation:
         weights = self.history_weights(V, X, histories)
         own = history_rows(weights, histories, self.rows)
         a = own - predictions(X[:, None, :], self.item_rows(V)[None, :, :])
-        check_finite(a, "a rotated gradient")
         return np.asarray(a, dtype=np.float32)
 
     def some_rows(
@@ -108,7 +105,6 @@ class Rotation:
             signs = walsh.hadamard_signs(rows[users], histories.indices[entries][:, None])
             own[users] += weights[entries][:, None] * signs
         a = own - predictions(X[:, None, :], self.item_rows(V)[rows])
-        check_finite(a, "a rotated gradient")
         return np.asarray(a, dtype=np.float32)
 
     def forward(self, gradients: Float64) -> Float64:

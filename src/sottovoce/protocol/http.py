@@ -15,7 +15,7 @@ import httpx
 from sottovoce.errors import ClosedError, ProtocolError, RefusedError, UnavailableError
 from sottovoce.protocol import routes
 from sottovoce.protocol.catalogue import MAX_CATALOGUE
-from sottovoce.protocol.manifest import MAX_SIGNED_MANIFEST
+from sottovoce.protocol.signed import MAX_SIGNED_MANIFEST
 from sottovoce.protocol.transfer import WRONG_EPOCH, is_for_later, read_capped
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
-INFO = b"sottovoce report 1\x00"
+INFO = b"sottovoce report 2\x00"
 """Before the manifest's hash in HPKE's `info`."""
 ENC = 32
 """A sealed report begins with its encapsulated key, drawn anew for every report."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sottovoce.errors import NotFiniteError
+from sottovoce.errors import DivergedError
 from sottovoce.experiments.audit.evidence import Fact
 
 if TYPE_CHECKING:
@@ -112,10 +112,10 @@ def _refusal(client: Client, V: NDArray[np.float32]) -> tuple[str, bool]:
     try:
         with np.errstate(all="ignore"):
             client(V, HISTORY, 4)
-    except NotFiniteError:
+    except DivergedError:
         return "refused", True
     except Exception as error:  # a black box may raise anything
-        return f"{type(error).__name__} instead of NotFiniteError", False
+        return f"{type(error).__name__} instead of DivergedError", False
     return "reported", False
 
 
