@@ -27,28 +27,23 @@ COMPILED = (
     "baselines", "cli", "data", "evaluation", "experiments", "plugins", "simulation",
     "test_docs.py",
 )  # fmt: skip
-LAST = ("live", "web")
-"""Whole systems and browsers: a mistake shows sooner in what comes before."""
+SLOW = ("live", "web")
+"""Whole systems and browsers: before the others, so that no process waits for them at the end."""
 LONG = (
     "web/test_node.py", "live/test_kill.py", "cli/test_up.py", "cli/test_paper.py",
     "live/test_operations.py",
 )  # fmt: skip
-"""Half a minute and more each: begun early, so that nobody waits for one of them at the end."""
-UNMEASURED = ("live", "web", "server/test_fuzz.py", "proxy/test_fuzz.py")
-"""Not counted in the coverage: faster tests cover the same code, and counting costs minutes."""
+"""Half a minute and more each: before all."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: _place(item.path))
-    for item in items:
-        if _is_in(item.path, UNMEASURED):
-            item.add_marker("no_cover")
 
 
 def _place(path: Path) -> int:
     if path == FIRST or _is_in(path, LONG):
         return 0
-    return 3 if _is_in(path, LAST) else 2 if _is_in(path, COMPILED) else 1
+    return 1 if _is_in(path, SLOW) else 3 if _is_in(path, COMPILED) else 2
 
 
 def _is_in(path: Path, places: tuple[str, ...]) -> bool:
