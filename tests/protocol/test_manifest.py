@@ -118,11 +118,10 @@ def test_every_field_is_needed_once_and_with_a_value_of_its_kind(name: str) -> N
 @pytest.mark.parametrize("name", KEYS + TERMS)
 def test_no_field_may_be_there_twice(name: str) -> None:
     content = json.loads(RAW)
-    value = json.dumps(content[name] if name in content else content["terms"][name])
-    again = f'"{name}":{value}'
-    once = json.dumps(json.loads(RAW), separators=(",", ":"))
-    assert once.count(again) == 1
-    assert refuses(Manifest.decode, once.replace(again, f"{again},{again}").encode())
+    given = content[name] if name in content else content["terms"][name]
+    again = f'"{name}":{json.dumps(given, separators=(",", ":"))}'
+    assert RAW.decode().count(again) == 1
+    assert refuses(Manifest.decode, RAW.decode().replace(again, f"{again},{again}").encode())
 
 
 def test_an_unknown_field_is_refused() -> None:

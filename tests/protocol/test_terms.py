@@ -16,7 +16,10 @@ from tests.protocol.examples import terms
 WORSE: dict[str, list[Any]] = {
     "training": [bytes(16)],
     "mechanism": ["hadamard", "coordinate"],
-    "parameters": [{"directions_seed": 7, "loud": 3, "block": 2}, {"directions_seed": 7}],
+    "parameters": [
+        {"directions_seed": 7, "loud": 3, "block": 2},
+        {"directions_seed": 7, "block": 1},
+    ],
     "epsilon": [2.5000000000000004, 40.0],
     "loud_fraction": [0.18750000000000003, 0.5],
     "reports": [5, 10_000],
