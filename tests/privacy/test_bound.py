@@ -96,6 +96,16 @@ def test_grouped_sizes_are_just_above_single_ones(
     assert alone * (1 + 1e-6) < grouped < 1.01 * alone
 
 
+def test_grouped_counts_are_just_above_single_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One size of the blanket, so that nothing but s is grouped."""
+    event = Reporting(1.0, 20, 2, 0.3)
+    monkeypatch.setattr(bound, "_blankets", lambda *_: (np.array([900]), np.ones(1)))
+    grouped = central_bound(event, 900, DELTA)
+    monkeypatch.setattr(bound, "COARSENESS", 0.0)
+    alone = central_bound(event, 900, DELTA)
+    assert alone * (1 + 1e-6) < grouped < 1.01 * alone
+
+
 @given(st.floats(0.2, 2.0), st.integers(2, 5_000))
 @settings(max_examples=50)
 def test_a_grouped_blanket_is_never_larger(epsilon: float, clients: int) -> None:
