@@ -30,12 +30,20 @@ from sottovoce.protocol import (
     public_key_of,
     seal_reports,
 )
+from sottovoce.protocol.crowd import ENOUGH, NONE, SHORT
 from sottovoce.server import Keys
-from sottovoce.training import DEFAULT, Settings, first_items, next_items, presets
+from sottovoce.training import (
+    DEFAULT,
+    Participation,
+    Settings,
+    first_items,
+    next_items,
+    presets,
+)
 from tests.server.world import ITEMS, TRAINING, World, chunk_of, chunks_of, make_settings, sealed
 
 if TYPE_CHECKING:
-    from tests.server.conftest import MakeWorld
+    from tests.server.conftest import MakeWorld, NewUrl
 
 
 def test_the_first_epoch_is_opened_with_the_first_model(world: World) -> None:
@@ -47,7 +55,7 @@ def test_the_first_epoch_is_opened_with_the_first_model(world: World) -> None:
     world.server.tick()
     manifest = world.signed().manifest
     assert (manifest.epoch, manifest.opens, manifest.closes) == (1, 1000, 1100)
-    assert manifest.previous_reports == 0
+    assert manifest.reports_behind == 0
     model = world.server.model(manifest.model)
     assert model == encode_items(first_items(TRAINING, ITEMS))
     assert world.server.catalogue(manifest.catalogue) == world.settings.catalogue.read_bytes()
@@ -129,7 +137,7 @@ def test_chunks_are_refused_with_the_reason(world: World) -> None:
         world.send("east", replace(chunk, epoch=7))
     with pytest.raises(RefusedError, match="has the manifest"):
         world.send("east", replace(chunk, manifest_hash=bytes(32)))
-    for broken in (b"", b"SVC1", chunk.encode()[:-1], chunk.encode() + b"x"):
+    for broken in (b"", b"SVC2", chunk.encode()[:-1], chunk.encode() + b"x"):
         with pytest.raises(ProtocolError):
             world.server.take_chunk("east", 1, hashlib.sha256(broken).hexdigest(), broken)
     assert world.counts(1) == (0, 0, 0, 0)
@@ -180,17 +188,20 @@ def test_applying_is_the_papers_update_and_the_last_manifest_asks_for_nothing(
         sums = sum_signs(reports, mechanism.n_directions)
         V = next_items(V, sums, 200, epoch, plan, mechanism)
         manifest = world.signed().manifest
-        assert manifest.previous_reports == 200
+        assert manifest.reports_behind == 200
         content = world.server.model(manifest.model)
         assert content is not None
         assert np.array_equal(decode_items(content, ITEMS, plan.factors), V)
     assert world.signed().manifest.public_key is None
-    assert world.server.waiting("east", plan.epochs + 1, 3) == "applied"
+    assert world.server.waiting("east", plan.epochs + 1, ENOUGH) == "applied"
     last = world.signed().encode()
     world.now += 10_000
     world.server.tick()
     assert world.signed().encode() == last
-    longer = world.another(training=replace(TRAINING, epochs=plan.epochs + 1))
+    more = replace(TRAINING, epochs=plan.epochs + 1)
+    with pytest.raises(SettingsError, match=r"lifetime would have 4 epochs, not 3.*set terms\.lif"):
+        world.another(training=more).server.tick()
+    longer = world.another(training=more, terms=replace(world.settings.terms, lifetime=3))
     longer.server.tick()
     assert longer.signed().manifest.public_key is not None
     assert longer.signed().manifest.epoch == plan.epochs + 2
@@ -200,7 +211,7 @@ def test_an_epoch_without_reports_changes_nothing(world: World) -> None:
     first = world.closed()
     world.apply(first)
     second = world.signed().manifest
-    assert (second.epoch, second.model, second.previous_reports) == (2, first.manifest.model, 0)
+    assert (second.epoch, second.model, second.reports_behind) == (2, first.manifest.model, 0)
     assert second.public_key not in (None, first.manifest.public_key)
     assert world.server.epochs()[1].epochs_done == 0
 
@@ -216,36 +227,60 @@ def test_slow_proxies_are_waited_for_until_grace_is_over(world: World) -> None:
     world.now += 1
     world.server.tick()
     assert world.signed().manifest.epoch == 2
-    assert world.signed().manifest.previous_reports == 9
+    assert world.signed().manifest.reports_behind == 9
 
 
-def test_an_epoch_closes_when_enough_batches_wait(world: World) -> None:
-    early = world.another(target_clients=10)
-    early.server.tick()
-    assert early.server.waiting("east", 1, 4) == "open"
-    assert early.server.waiting("west", 1, 5) == "open"
-    early.server.tick()
-    assert early.server.waiting("east", 1, 5) == "open"
-    early.server.tick()
-    assert early.server.waiting("west", 1, 9) == "closed"
-    with pytest.raises(NotFoundError):
-        early.server.waiting("east", 2, 0)
-    with pytest.raises(RefusedError, match="no proxy"):
-        early.server.waiting("north", 1, 0)
-    early.now += early.settings.grace_seconds
-    early.server.tick()
-    assert early.server.waiting("east", 1, 0) == "applied"
-    assert early.signed().manifest.epoch == 2, "counted from the real closing, not the planned one"
-
-
-def test_an_epoch_is_closed_by_hand(world: World) -> None:
-    with pytest.raises(RefusedError, match="no epoch is open"):
-        world.server.close_epoch()
+def test_an_epoch_closes_with_its_crowd_and_never_before_its_time(world: World) -> None:
+    """At least one proxy has enough, none is short, and the time is over."""
     world.server.tick()
-    world.server.close_epoch()
-    assert world.server.waiting("east", 1, 0) == "closed"
-    with pytest.raises(RefusedError, match="no epoch is open"):
-        world.server.close_epoch()
+    signed = world.signed()
+    world.now = signed.manifest.closes - 1
+    world.tell(signed, east=ENOUGH, west=ENOUGH)
+    assert world.state(1) == "open"
+    world.now += 1
+    for east, west in ((NONE, NONE), (SHORT, NONE), (ENOUGH, SHORT), (SHORT, ENOUGH)):
+        world.tell(signed, east=east, west=west)
+        assert world.state(1) == "open", (east, west)
+    world.tell(signed, east=ENOUGH, west=NONE)
+    assert world.state(1) == "closed"
+    assert world.server.waiting("west", 1, SHORT) == "closed"
+    world.now += world.settings.grace_seconds
+    world.server.tick()
+    assert world.server.waiting("east", 1, NONE) == "applied"
+
+
+def test_an_epoch_waits_for_its_crowd_until_the_hold_is_over(world: World) -> None:
+    world.server.tick()
+    signed = world.signed()
+    world.now = signed.manifest.ends - 1
+    world.tell(signed, east=SHORT, west=NONE)
+    assert world.state(1) == "open"
+    world.now += 1
+    world.server.tick()
+    assert world.state(1) == "closed"
+    world.apply(signed)
+    found = world.signed().manifest
+    assert (found.epoch, found.model, found.reports_behind) == (2, signed.manifest.model, 0)
+
+
+def test_a_proxy_that_says_nothing_is_waited_for_but_not_for_long(world: World) -> None:
+    """It may have people: closing at once would lose their reports."""
+    world.server.tick()
+    signed = world.signed()
+    world.now = signed.manifest.closes + world.settings.grace_seconds - 1
+    world.tell(signed, east=ENOUGH)
+    assert world.state(1) == "open"
+    world.now += 1
+    world.server.tick()
+    assert world.state(1) == "closed"
+
+
+def test_waiting_is_refused_with_the_reason(world: World) -> None:
+    world.server.tick()
+    with pytest.raises(NotFoundError):
+        world.server.waiting("east", 2, NONE)
+    with pytest.raises(RefusedError, match="no proxy"):
+        world.server.waiting("north", 1, NONE)
 
 
 @pytest.mark.parametrize("name", ["epsilon", "reports", "factors", "seed", "learning_rate"])
@@ -261,7 +296,8 @@ def test_until_the_first_epoch_the_training_may_be_chosen_anew(world: World) -> 
     world.server.prepare()
     other = world.another(training=Settings.preset("hadamard", factors=3))
     other.server.tick()
-    assert (other.signed().manifest.mechanism, other.signed().manifest.factors) == ("hadamard", 3)
+    terms = other.signed().manifest.terms
+    assert (terms.mechanism, terms.factors) == ("hadamard", 3)
     again = world.another()
     with pytest.raises(SettingsError, match="set it back"):
         again.server.tick()
@@ -284,17 +320,75 @@ def test_keys_and_catalogue_belong_to_the_database(world: World) -> None:
 
 def test_what_may_change_holds_from_the_next_epoch(world: World) -> None:
     signed = world.closed()
-    other = world.another(epoch_seconds=7, least_clients=30, grace_seconds=0.0)
+    other = world.another(
+        epoch_seconds=7, grace_seconds=0.0, terms=replace(world.settings.terms, least_clients=10)
+    )
     other.server.tick()
     manifest = other.signed().manifest
-    assert signed.manifest.least_clients == 1
-    assert (manifest.epoch, manifest.least_clients) == (2, 30)
+    assert signed.manifest.terms.least_clients == 1
+    assert (manifest.epoch, manifest.terms.least_clients) == (2, 10)
     assert manifest.closes - manifest.opens == 7
+    assert manifest.terms.training == signed.manifest.terms.training
+
+
+WORSE = {
+    "least_clients": (40, 39, "hidden among at least 39 people, not 40"),
+    "hold": (1000, 1001, "wait for its crowd for 1001 seconds, not 1000"),
+    "share": (0.5, 0.6, "rise from 0.5 to 0.6"),
+    "lifetime": (2, 3, "3 epochs, not 2"),
+    "window_epochs": (1, 2, "2 epochs in a window of time, not 1"),
+    "window_seconds": (100, 99, "99 seconds, not 100"),
+    "interval": (60, 59, "59 seconds apart, not 60"),
+    "most_items": (50, 51, "51 items, not 50"),
+}
+
+
+@pytest.mark.parametrize("name", WORSE)
+def test_terms_never_become_worse_while_a_training_runs(
+    make_world: MakeWorld, sqlite_url: str, name: str
+) -> None:
+    before, worse, why = WORSE[name]
+    terms = Participation(least_clients=40, hold=1000)
+    world = make_world(sqlite_url, terms=replace(terms, **{name: before}))  # type: ignore[arg-type]
+    world.server.tick()
+    changed = replace(terms, **{name: worse})  # type: ignore[arg-type]
+    with pytest.raises(SettingsError, match=rf"terms of epoch 1 would refuse.*{why}.*Set it back"):
+        world.another(terms=changed).server.tick()
+    world.another().server.tick()
+
+
+def test_the_crowd_grows_at_most_to_ten_times_the_first(
+    make_world: MakeWorld, sqlite_url: str
+) -> None:
+    """Whoever accepted the first terms refuses more, however slowly it grew."""
+    world = make_world(sqlite_url, terms=Participation(least_clients=2, hold=1000))
+    for least in (2, 20, 21):
+        grown = world.another(terms=Participation(least_clients=least, hold=1000))
+        grown.now = world.now
+        if least == 21:
+            with pytest.raises(SettingsError, match="terms of epoch 1 would refuse"):
+                grown.server.tick()
+            break
+        grown.apply(grown.closed())
+        world.now = grown.now
+    assert grown.now > 1100
+
+
+def test_every_training_has_a_random_id(make_world: MakeWorld, new_url: NewUrl) -> None:
+    worlds = [make_world(new_url()) for _ in range(2)]
+    for world in worlds:
+        world.server.tick()
+    first, second = (world.signed().manifest.terms.training for world in worlds)
+    assert len(first) == len(second) == 16
+    assert first != second
+    again = worlds[0].another()
+    again.apply(again.closed())
+    assert again.signed().manifest.terms.training == first
 
 
 def test_settings_that_no_device_could_use_are_refused(world: World) -> None:
     other = world.another(training=Settings.preset(DEFAULT, factors=2000))
-    with pytest.raises(SettingsError, match="no device could take part: manifest: factors"):
+    with pytest.raises(SettingsError, match="factors"):
         other.server.prepare()
     missing = world.another(catalogue=world.settings.catalogue.parent / "nowhere.json")
     with pytest.raises(SettingsError, match=r"nowhere\.json: no catalogue"):

@@ -28,7 +28,7 @@ def flush(
     manifest = signed.manifest
     with store.write() as tables:
         batches = tables.count_batches()
-        total = batches * manifest.reports if batches >= least else 0
+        total = batches * manifest.terms.reports if batches >= least else 0
         chunks = 0
         if total:
             runs = shuffled(tables.batches(), total, tables, entropy)
@@ -50,7 +50,7 @@ def discard(store: ProxyStore, signed: SignedManifest) -> int:
     """The server has gone on without us: drop the batches; how many reports were lost."""
     manifest = signed.manifest
     with store.write() as tables:
-        lost = tables.count_batches() * manifest.reports
+        lost = tables.count_batches() * manifest.terms.reports
         tables.delete_batches()
         tables.add_flush(Flush(manifest.epoch, signed.hash, 0, 0))
         tables.settle(manifest.epoch)

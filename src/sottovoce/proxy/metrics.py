@@ -29,6 +29,8 @@ REASONS: tuple[tuple[type[Exception], str], ...] = (
     (HTTPException, "http"),
 )
 OTHER = "disconnected"
+SHUFFLED, DISCARDED, GIVEN_UP = "shuffled", "discarded", "given_up"
+"""What becomes of an epoch: mixed; too few by its end; applied by the server without us."""
 
 
 class Metrics:
@@ -43,7 +45,7 @@ class Metrics:
         self.untrusted = self._counter("manifests_untrusted", "Manifests of the server refused")
         for _, reason in (*REASONS, (Exception, OTHER)):
             self._refused.labels(reason)
-        for outcome in ("shuffled", "discarded"):
+        for outcome in (SHUFFLED, DISCARDED, GIVEN_UP):
             self._flushes.labels(outcome)
 
     def refused(self, error: BaseException) -> None:
@@ -51,7 +53,12 @@ class Metrics:
         self._refused.labels(reason).inc()
 
     def flushed(self, reports: int) -> None:
-        self._flushes.labels("shuffled" if reports else "discarded").inc()
+        self._flushes.labels(SHUFFLED if reports else DISCARDED).inc()
+
+    def given_up(self, reports: int) -> None:
+        """The server went on without us."""
+        self._flushes.labels(GIVEN_UP).inc()
+        self.lost.inc(reports)
 
     def watch(self, name: str, about: str, value: Callable[[], float]) -> None:
         """A number that is looked up when somebody asks."""

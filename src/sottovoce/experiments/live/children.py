@@ -59,7 +59,7 @@ class Child:
         return self.process.poll() is None
 
     def wait_until_ready(self, url: str, stopping: Callable[[], bool]) -> None:
-        """Until `/readyz` says yes; an error if it ends first or takes too long."""
+        """Until `/readyz` says yes, where it is watched; an error if it ends or takes too long."""
         deadline = time.monotonic() + READY_SECONDS
         while not stopping() and not is_ready(url):
             self.check()
