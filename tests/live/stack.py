@@ -20,6 +20,7 @@ from sottovoce.client import Client, HttpProxy
 from sottovoce.protocol import Batch, SignedManifest, decode_items, seal_reports
 from sottovoce.proxy import HttpUpstream, Proxy
 from sottovoce.server import ProxyAccess
+from sottovoce.training import Participation
 from tests.proxy.world import Randomness
 from tests.proxy.world import settings as proxy_settings
 from tests.server.world import ITEMS, SECRETS, World, make_settings
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+HOLD = 1000
+"""Seconds that an epoch waits for its crowd."""
 PROXY_URL, SERVER_URL = "https://proxy.example", "https://server.example"
 
 
@@ -116,7 +119,7 @@ class Gate:
 
     def post(self, data: bytes, headers: dict[str, str] | None = None) -> int:
         """A batch as anybody could send it; the status."""
-        return self.http.post(f"{PROXY_URL}/v1/batches", content=data, headers=headers).status_code
+        return self.http.post(f"{PROXY_URL}/v2/batches", content=data, headers=headers).status_code
 
     def signed(self) -> SignedManifest:
         signed = self.proxy.manifest()
@@ -135,6 +138,8 @@ class Stack:
             for name in ("chunk_reports", "seed", "source")
             if name in changes
         }
+        least = changes.pop("least_clients", 1)
+        changes.setdefault("terms", Participation(least_clients=least, hold=HOLD))
         self.folder = folder
         self._opened = opened
         self.world = World(make_settings(folder, url, proxies=known, **changes))
@@ -150,7 +155,7 @@ class Stack:
         return self.world.now
 
     def client(self, name: str, items: list[str]) -> Client:
-        """A device of its own; closed with the stack."""
+        """A device of its own, whose owner accepted what is asked now; closed with the stack."""
         made = Client.create(
             self.folder / "clients" / name,
             proxy_url=PROXY_URL,
@@ -159,31 +164,30 @@ class Stack:
             clock=self.clock,
         )
         made.record(items)
+        made.accept(self.world.signed().manifest.terms)
         return self._opened.enter_context(made)
 
-    def turn(self) -> int:
-        """To the end of the open epoch and into the next; which one ended."""
+    def turn(self, *, crowd: bool = True) -> int:
+        """To the end of the open epoch and into the next, which takes longer without a crowd."""
         signed = self.world.signed()
-        self.world.now = signed.manifest.closes
+        self.world.now = signed.manifest.closes if crowd else signed.manifest.ends
         self.hand_in()
         assert self.world.signed().manifest.epoch == signed.manifest.epoch + 1
         return signed.manifest.epoch
 
     def hand_in(self) -> None:
-        """Everybody does what is to be done now."""
-        self.beat()
-        for gate in self.gates.values():
-            gate.beat()
-        self.beat()
-        for gate in self.gates.values():
-            gate.beat()
+        """Everybody does what is to be done now: tell and close, flush and apply, mirror."""
+        for _ in range(3):
+            self.beat()
+            for gate in self.gates.values():
+                gate.beat()
 
     def model(self) -> NDArray[np.float32]:
         """V as it is published."""
         manifest = self.world.signed().manifest
         content = self.world.server.model(manifest.model)
         assert content is not None
-        return decode_items(content, ITEMS, manifest.factors)
+        return decode_items(content, ITEMS, manifest.terms.factors)
 
     def batch(self, gate: Gate, reports: NDArray[np.uint32], name: bytes) -> Batch:
         """Sealed as a device would, under what this proxy shows."""
@@ -195,7 +199,7 @@ class Stack:
     def random_batch(self, gate: Gate, seed: int) -> Batch:
         rng = np.random.default_rng(seed)
         manifest = gate.signed().manifest
-        reports = rng.integers(0, 2 * manifest.build().n_directions, manifest.reports)
+        reports = rng.integers(0, 2 * manifest.build().n_directions, manifest.terms.reports)
         return self.batch(gate, reports.astype(np.uint32), rng.bytes(16))
 
     def _gate(

@@ -23,8 +23,8 @@ log = logging.getLogger("sottovoce")
 
 def flush(
     store: ProxyStore, signed: SignedManifest, *, least: int, chunk_reports: int, entropy: Entropy
-) -> Flush:
-    """Turn the epoch's batches into chunks; with fewer than `least` of them, into nothing."""
+) -> tuple[int, Flush]:
+    """Turn the epoch's batches, so many, into chunks; with fewer than `least`, into nothing."""
     manifest = signed.manifest
     with store.write() as tables:
         batches = tables.count_batches()
@@ -39,11 +39,11 @@ def flush(
         tables.add_flush(done)
     if total:
         log.info("epoch %d: %d reports shuffled into %d chunks", manifest.epoch, total, chunks)
-    else:
+    elif batches:
         log.warning(
             "epoch %d: fewer than %d people: discarded, nothing is forwarded", manifest.epoch, least
         )
-    return done
+    return batches, done
 
 
 def discard(store: ProxyStore, signed: SignedManifest) -> int:

@@ -185,7 +185,7 @@ class Proxy:
         """Refuse from now on; then mix what there is, or discard it if it is too little."""
         self.intake.close(signed)
         self._unscrubbed = True
-        done = flush(
+        batches, done = flush(
             self._store,
             signed,
             least=self._least(signed),
@@ -193,7 +193,7 @@ class Proxy:
             entropy=self._entropy,
         )
         self.intake.reset_waiting()
-        self.metrics.flushed(done.reports)
+        self.metrics.flushed(done.reports, batches)
         self._scrub()
 
     def _give_up(self, signed: SignedManifest) -> None:
