@@ -256,6 +256,11 @@ class Run:
         if self.rng.random() < 0.7:
             self.start_countdown()
         self.now = max(self.now, self._latest().closes)
+        if self.rng.random() < 0.5:  # proxies dawdle: an impatient server goes on without them
+            self._beat_proxies()
+            self._attempt("close", lambda: self.server.server.tick())
+            self.now += SHORT_GRACE
+            self._attempt("apply", lambda: self.server.server.tick())
         self._beat_all()
         self._beat_proxies()
 

@@ -18,7 +18,7 @@ from sottovoce import proxy as proxies
 from sottovoce import server as servers
 from sottovoce.client import Client, HttpProxy
 from sottovoce.protocol import Batch, SignedManifest, decode_items, seal_reports
-from sottovoce.proxy import HttpUpstream, Proxy
+from sottovoce.proxy import HttpUpstream, Proxy, Rate
 from sottovoce.server import ProxyAccess
 from sottovoce.training import Participation
 from tests.proxy.world import Randomness
@@ -135,13 +135,14 @@ class Stack:
         url = f"sqlite:///{folder / 'server.sqlite'}"
         proxy_changes = {
             name: changes.pop(name)
-            for name in ("chunk_reports", "seed", "source")
+            for name in ("chunk_reports", "seed", "source", "rate")
             if name in changes
         }
         least = changes.pop("least_clients", 1)
         changes.setdefault("terms", Participation(least_clients=least, hold=HOLD))
         self.folder = folder
         self._opened = opened
+        self._limits = 0.0
         self.world = World(make_settings(folder, url, proxies=known, **changes))
         opened.callback(self.world.close)
         self.beat = by_hand(self.world.server)
@@ -150,6 +151,10 @@ class Stack:
         app = servers.build_app(self.world.server, self.world.settings)
         self.ear, self.http = self._served(app, ("192.0.2.2", 50_001))
         self.gates = {name: self._gate(name, **proxy_changes) for name in names}
+
+    def tick_limits(self, seconds: float) -> None:
+        """Time passes for what a proxy's rate limit counts, and for nothing else."""
+        self._limits += seconds
 
     def clock(self) -> float:
         return self.world.now
@@ -208,6 +213,7 @@ class Stack:
         *,
         chunk_reports: int = 97,
         seed: int | None = None,
+        rate: Rate | None = None,
         source: tuple[str, int] = ("192.0.2.1", 50_000),
     ) -> Gate:
         folder = self.folder / name
@@ -215,13 +221,15 @@ class Stack:
             folder,
             verification_key=self.world.keys.verification_key.hex(),
             chunk_reports=chunk_reports,
+            rate=rate or Rate(batches_per_minute=0, per_epoch=0),
         )
         store = self._opened.enter_context(proxies.ProxyStore.open(folder))
         upstream = HttpUpstream(self.http, SERVER_URL, SECRETS[name])
         entropy = os.urandom if seed is None else Randomness(seed)
         proxy = Proxy(store, upstream, settings, clock=self.clock, entropy=entropy)
         beat = by_hand(proxy)
-        ear, http = self._served(proxies.build_app(proxy, settings), source)
+        app = proxies.build_app(proxy, settings, clock=lambda: self._limits)
+        ear, http = self._served(app, source)
         beat()
         return Gate(name, store, proxy, ear, http, beat)
 

@@ -15,7 +15,7 @@ from sottovoce.proxy import Page, Rate
 from sottovoce.service import build_watch
 from tests.asgi import Answer, ask
 from tests.proxy.asgi import post, serving
-from tests.proxy.world import CATALOGUE, CLOSES, ENDS, OPENS, Clock, World, model_of, signed
+from tests.proxy.world import CATALOGUE, ENDS, OPENS, Clock, World, model_of, signed
 
 Work = Callable[[Starlette], Coroutine[Any, Any, Any]]
 

@@ -57,7 +57,13 @@ def test_another_epoch_or_manifest(world: World, change: dict[str, object]) -> N
 
 @pytest.mark.parametrize(
     ("time", "error"),
-    [(OPENS - 0.01, UnavailableError), (OPENS, None), (CLOSES, None), (ENDS - 0.01, None), (ENDS, ClosedError)],
+    [
+        (OPENS - 0.01, UnavailableError),
+        (OPENS, None),
+        (CLOSES, None),
+        (ENDS - 0.01, None),
+        (ENDS, ClosedError),
+    ],
 )
 def test_the_window_by_the_proxys_own_clock(
     world: World, time: float, error: type[Exception] | None

@@ -98,9 +98,10 @@ def test_a_rate_that_cannot_work(wrong: tuple[float, int, int]) -> None:
 def test_one_address_is_never_a_crowd(tmp_path: Path) -> None:
     """Neither at once nor in an epoch; the defaults fit together, and so does a smaller crowd."""
     rate = Rate()
-    assert max(rate.burst, rate.per_epoch) < ProxySettings(
-        tmp_path, "https://server.example", tmp_path, "00" * 32
-    ).least_clients
+    assert (
+        max(rate.burst, rate.per_epoch)
+        < ProxySettings(tmp_path, "https://server.example", tmp_path, "00" * 32).least_clients
+    )
     for least, told in ((20, "per_epoch"), (10, "per_epoch"), (2, "per_epoch")):
         with pytest.raises(SettingsError, match=rf"rate\.{told} must be below least_clients"):
             settings(tmp_path, least_clients=least, rate=rate)
@@ -111,16 +112,16 @@ def test_one_address_is_never_a_crowd(tmp_path: Path) -> None:
     settings(tmp_path, least_clients=1, rate=rate)
 
 
-def test_a_limit_that_is_off_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("least", "rate", "told"),
+    [(5, Rate(0, per_epoch=0), True), (1, Rate(0, per_epoch=0), False), (50, Rate(), False)],
+)
+def test_a_limit_that_is_off_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, least: int, rate: Rate, told: bool
+) -> None:
     """Behind a relay everybody is one address."""
-    for name, changes, told in (
-        ("a", {"least_clients": 5, "rate": Rate(0, per_epoch=0)}, True),
-        ("b", {"least_clients": 1, "rate": Rate(0, per_epoch=0)}, False),
-        ("c", {"least_clients": 50, "rate": Rate()}, False),
-    ):
-        caplog.clear()
-        World(tmp_path / name, **changes).store.close()
-        assert ("one address may send a whole crowd" in caplog.text) is told
+    World(tmp_path, least_clients=least, rate=rate).store.close()
+    assert ("one address may send a whole crowd" in caplog.text) is told
 
 
 def test_a_certificate_needs_its_key(tmp_path: Path) -> None:

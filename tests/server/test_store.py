@@ -91,7 +91,7 @@ def test_a_database_of_protocol_1_is_refused_and_left_alone(tmp_path: Path) -> N
     with store._engine.begin() as connection:
         connection.execute(text("CREATE TABLE schema_version (version INTEGER NOT NULL)"))
         connection.execute(text("INSERT INTO schema_version VALUES (1)"))
-    with pytest.raises(StoreError, match="version 1 of the protocol.*database of its own"):
+    with pytest.raises(StoreError, match=r"version 1 of the protocol.*database of its own"):
         store.migrate()
     assert version(store) == 1
     assert inspect(store._engine).get_table_names() == ["schema_version"]

@@ -61,7 +61,8 @@ def most_of_one(n_reports: int, event: Reporting, n_kinds: int) -> int:
     low, high = -1, n_reports  # the chance of more than `high` is at most the tail
     while high - low > 1:
         middle = (low + high) // 2
-        if special.bdtrc(middle, n_reports, likely) <= TAIL:
+        # The chance of more than `middle`: bdtrc says the same, of fewer than 2^31 reports.
+        if special.betainc(middle + 1, n_reports - middle, likely) <= TAIL:
             high = middle
         else:
             low = middle
