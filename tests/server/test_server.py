@@ -30,20 +30,13 @@ from sottovoce.protocol import (
     public_key_of,
     seal_reports,
 )
-from sottovoce.protocol.crowd import ENOUGH, NONE, SHORT
+from sottovoce.protocol.crowd import ENOUGH
 from sottovoce.server import Keys
-from sottovoce.training import (
-    DEFAULT,
-    Participation,
-    Settings,
-    first_items,
-    next_items,
-    presets,
-)
+from sottovoce.training import DEFAULT, Settings, first_items, next_items, presets
 from tests.server.world import ITEMS, TRAINING, World, chunk_of, chunks_of, make_settings, sealed
 
 if TYPE_CHECKING:
-    from tests.server.conftest import MakeWorld, NewUrl
+    from tests.server.conftest import MakeWorld
 
 
 def test_the_first_epoch_is_opened_with_the_first_model(world: World) -> None:
@@ -230,59 +223,6 @@ def test_slow_proxies_are_waited_for_until_grace_is_over(world: World) -> None:
     assert world.signed().manifest.reports_behind == 9
 
 
-def test_an_epoch_closes_with_its_crowd_and_never_before_its_time(world: World) -> None:
-    """At least one proxy has enough, none is short, and the time is over."""
-    world.server.tick()
-    signed = world.signed()
-    world.now = signed.manifest.closes - 1
-    world.tell(signed, east=ENOUGH, west=ENOUGH)
-    assert world.state(1) == "open"
-    world.now += 1
-    for east, west in ((NONE, NONE), (SHORT, NONE), (ENOUGH, SHORT), (SHORT, ENOUGH)):
-        world.tell(signed, east=east, west=west)
-        assert world.state(1) == "open", (east, west)
-    world.tell(signed, east=ENOUGH, west=NONE)
-    assert world.state(1) == "closed"
-    assert world.server.waiting("west", 1, SHORT) == "closed"
-    world.now += world.settings.grace_seconds
-    world.server.tick()
-    assert world.server.waiting("east", 1, NONE) == "applied"
-
-
-def test_an_epoch_waits_for_its_crowd_until_the_hold_is_over(world: World) -> None:
-    world.server.tick()
-    signed = world.signed()
-    world.now = signed.manifest.ends - 1
-    world.tell(signed, east=SHORT, west=NONE)
-    assert world.state(1) == "open"
-    world.now += 1
-    world.server.tick()
-    assert world.state(1) == "closed"
-    world.apply(signed)
-    found = world.signed().manifest
-    assert (found.epoch, found.model, found.reports_behind) == (2, signed.manifest.model, 0)
-
-
-def test_a_proxy_that_says_nothing_is_waited_for_but_not_for_long(world: World) -> None:
-    """It may have people: closing at once would lose their reports."""
-    world.server.tick()
-    signed = world.signed()
-    world.now = signed.manifest.closes + world.settings.grace_seconds - 1
-    world.tell(signed, east=ENOUGH)
-    assert world.state(1) == "open"
-    world.now += 1
-    world.server.tick()
-    assert world.state(1) == "closed"
-
-
-def test_waiting_is_refused_with_the_reason(world: World) -> None:
-    world.server.tick()
-    with pytest.raises(NotFoundError):
-        world.server.waiting("east", 2, NONE)
-    with pytest.raises(RefusedError, match="no proxy"):
-        world.server.waiting("north", 1, NONE)
-
-
 @pytest.mark.parametrize("name", ["epsilon", "reports", "factors", "seed", "learning_rate"])
 def test_a_running_training_does_not_silently_change(world: World, name: str) -> None:
     world.server.tick()
@@ -329,61 +269,6 @@ def test_what_may_change_holds_from_the_next_epoch(world: World) -> None:
     assert (manifest.epoch, manifest.terms.least_clients) == (2, 10)
     assert manifest.closes - manifest.opens == 7
     assert manifest.terms.training == signed.manifest.terms.training
-
-
-WORSE = {
-    "least_clients": (40, 39, "hidden among at least 39 people, not 40"),
-    "hold": (1000, 1001, "wait for its crowd for 1001 seconds, not 1000"),
-    "share": (0.5, 0.6, "rise from 0.5 to 0.6"),
-    "lifetime": (2, 3, "3 epochs, not 2"),
-    "window_epochs": (1, 2, "2 epochs in a window of time, not 1"),
-    "window_seconds": (100, 99, "99 seconds, not 100"),
-    "interval": (60, 59, "59 seconds apart, not 60"),
-    "most_items": (50, 51, "51 items, not 50"),
-}
-
-
-@pytest.mark.parametrize("name", WORSE)
-def test_terms_never_become_worse_while_a_training_runs(
-    make_world: MakeWorld, sqlite_url: str, name: str
-) -> None:
-    before, worse, why = WORSE[name]
-    terms = Participation(least_clients=40, hold=1000)
-    world = make_world(sqlite_url, terms=replace(terms, **{name: before}))  # type: ignore[arg-type]
-    world.server.tick()
-    changed = replace(terms, **{name: worse})  # type: ignore[arg-type]
-    with pytest.raises(SettingsError, match=rf"terms of epoch 1 would refuse.*{why}.*Set it back"):
-        world.another(terms=changed).server.tick()
-    world.another().server.tick()
-
-
-def test_the_crowd_grows_at_most_to_ten_times_the_first(
-    make_world: MakeWorld, sqlite_url: str
-) -> None:
-    """Whoever accepted the first terms refuses more, however slowly it grew."""
-    world = make_world(sqlite_url, terms=Participation(least_clients=2, hold=1000))
-    for least in (2, 20, 21):
-        grown = world.another(terms=Participation(least_clients=least, hold=1000))
-        grown.now = world.now
-        if least == 21:
-            with pytest.raises(SettingsError, match="terms of epoch 1 would refuse"):
-                grown.server.tick()
-            break
-        grown.apply(grown.closed())
-        world.now = grown.now
-    assert grown.now > 1100
-
-
-def test_every_training_has_a_random_id(make_world: MakeWorld, new_url: NewUrl) -> None:
-    worlds = [make_world(new_url()) for _ in range(2)]
-    for world in worlds:
-        world.server.tick()
-    first, second = (world.signed().manifest.terms.training for world in worlds)
-    assert len(first) == len(second) == 16
-    assert first != second
-    again = worlds[0].another()
-    again.apply(again.closed())
-    assert again.signed().manifest.terms.training == first
 
 
 def test_settings_that_no_device_could_use_are_refused(world: World) -> None:

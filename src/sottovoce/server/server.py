@@ -91,9 +91,9 @@ class Server:
         if now < epoch.closes:
             return False
         told = transaction.crowds(epoch.epoch)
-        silent = self._settings.proxies.keys() - told.keys()
-        patient = silent and now < epoch.closes + self._settings.grace_seconds
-        complete = ENOUGH in told.values() and SHORT not in told.values() and not patient
+        said = [told.get(name) for name in self._settings.proxies]
+        patient = None in said and now < epoch.closes + self._settings.grace_seconds
+        complete = ENOUGH in said and SHORT not in said and not patient
         return complete or now >= epoch.ends
 
     def _is_complete(self, transaction: Transaction, epoch: Epoch, now: float) -> bool:

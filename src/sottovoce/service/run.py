@@ -68,8 +68,9 @@ def run(app: Starlette, listen: Listen, watch: Starlette, at: Watch, *, grace: i
         logging.getLogger(chatty).disabled = True
     servers = [Listener(_config(app, listen, grace)), Listener(_config(watch, at.listen, grace))]
     _end_cleanly(servers)
-    if not asyncio.run(_serve(*servers)):
-        sys.exit(1)
+    with asyncio.Runner(loop_factory=servers[0].config.get_loop_factory()) as runner:
+        if not runner.run(_serve(*servers)):
+            sys.exit(1)
 
 
 class Listener(uvicorn.Server):

@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING
 import httpx
 
 from sottovoce.errors import UnavailableError
+from sottovoce.service.watch import READY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -65,7 +66,7 @@ class Child:
             self.check()
             if time.monotonic() > deadline:
                 raise UnavailableError(
-                    f"the {self.name} is not ready after {READY_SECONDS:g} seconds: {url}/readyz"
+                    f"the {self.name} is not ready after {READY_SECONDS:g} seconds: {url}{READY}"
                 )
             time.sleep(_LOOK_SECONDS)
 
@@ -124,7 +125,7 @@ def watch(children: Sequence[Child], stopping: Callable[[], bool]) -> None:
 
 def is_ready(url: str) -> bool:
     try:
-        return httpx.get(f"{url}/readyz", timeout=5.0, trust_env=False).status_code == 200
+        return httpx.get(f"{url}{READY}", timeout=5.0, trust_env=False).status_code == 200
     except httpx.HTTPError:
         return False
 
