@@ -5,12 +5,21 @@ from __future__ import annotations
 import pytest
 
 from sottovoce.proxy import Rate
-from sottovoce.proxy.limit import RateLimit, network_of
+from sottovoce.proxy.limit import LATER, RateLimit, network_of
 from tests.proxy.world import Clock
 
 
-def limit(clock: Clock, per_minute: float = 6, burst: int = 3, most: int = 100) -> RateLimit:
-    return RateLimit(Rate(per_minute, burst), clock, most_addresses=most)
+class Limit(RateLimit):
+    """In one epoch, if nothing else is said."""
+
+    def wait(self, address: str, epoch: int = 1) -> float:
+        return super().wait(address, epoch)
+
+
+def limit(
+    clock: Clock, per_minute: float = 6, burst: int = 3, most: int = 100, per_epoch: int = 0
+) -> Limit:
+    return Limit(Rate(per_minute, burst, per_epoch), clock, most_addresses=most)
 
 
 def test_a_burst_then_one_every_ten_seconds() -> None:
@@ -52,14 +61,30 @@ def test_the_memory_is_bounded_and_forgets_the_longest_silent() -> None:
     asked = limit(Clock(0), burst=1, most=2)
     for address in ("a", "b", "a", "c"):
         asked.wait(address)
-    assert list(asked._buckets) == ["a", "c"]
+    assert list(asked._addresses) == ["a", "c"]
     assert asked.wait("b") == 0
 
 
 def test_zero_is_off() -> None:
     asked = limit(Clock(0), per_minute=0, burst=1)
     assert not any(asked.wait("a") for _ in range(1000))
-    assert not asked._buckets
+    assert not asked._addresses
+
+
+@pytest.mark.parametrize("per_minute", [0, 6])
+def test_so_many_in_an_epoch_and_then_no_more(per_minute: float) -> None:
+    """However much time has passed; what was refused, or did not reach the disk, is not counted."""
+    clock = Clock(0)
+    asked = limit(clock, per_minute, per_epoch=2)
+    for _ in range(2):
+        assert asked.wait("a") == 0
+        clock.now += 1e6
+        assert asked.wait("a") == 0, "the first one was not stored"
+        asked.took("a")
+        clock.now += 1e6
+    assert asked.wait("a") == LATER
+    assert asked.wait("b") == 0
+    assert asked.wait("a", 2) == 0, "another epoch"
 
 
 @pytest.mark.parametrize(

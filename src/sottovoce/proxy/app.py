@@ -18,7 +18,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from sottovoce.errors import SottovoceError, UnavailableError
@@ -32,7 +32,6 @@ from sottovoce.service import (
     epoch_of,
     errors_as_problems,
     hash_of,
-    problem,
     read_body,
 )
 from sottovoce.service.files import BRIEFLY, FOR_EVER, accepts_gzip, serve
@@ -59,9 +58,6 @@ def build_app(
             Route(routes.MANIFEST_OF, api.manifest_of),
             Route(routes.MODEL, api.model),
             Route(routes.CATALOGUE, api.catalogue),
-            Route(routes.HEALTH, api.healthz),
-            Route(routes.READY, api.readyz),
-            Route(routes.METRICS, api.metrics),
             *_page(settings),
         ],
         middleware=[Middleware(NoSniff)],
@@ -96,13 +92,15 @@ class Api:
 
     async def take(self, request: Request) -> Response:
         """A batch: 202 when it is on disk."""
+        address = request.client.host if request.client else ""
         try:
-            self._check_rate(request)
+            self._check_rate(address)
             data = await read_body(request, self._proxy.intake.batch_size())
             await self._writer.write(self._proxy.intake.check(data))
         except (SottovoceError, HTTPException, ClientDisconnect) as error:
             self._proxy.metrics.refused(error)
             raise
+        self._limit.took(address)
         self._proxy.metrics.accepted.inc()
         return Response(status_code=HTTPStatus.ACCEPTED)
 
@@ -131,20 +129,8 @@ class Api:
             compressed = await run_in_threadpool(self._compressed.of, sha256.hex(), data)
         return serve(request, data, sha256.hex(), FOR_EVER, compressed)
 
-    async def healthz(self, _: Request) -> Response:
-        return PlainTextResponse("ok\n")
-
-    async def readyz(self, _: Request) -> Response:
-        if self._proxy.is_ready():
-            return PlainTextResponse("ready\n")
-        detail = "no manifest yet, or the database cannot be written"
-        return problem(HTTPStatus.SERVICE_UNAVAILABLE, detail)
-
-    async def metrics(self, _: Request) -> Response:
-        return Response(self._proxy.metrics.text(), media_type="text/plain; version=0.0.4")
-
-    def _check_rate(self, request: Request) -> None:
-        wait = self._limit.wait(request.client.host if request.client else "")
+    def _check_rate(self, address: str) -> None:
+        wait = self._limit.wait(address, self._proxy.epoch)
         if wait:
             raise HTTPException(
                 HTTPStatus.TOO_MANY_REQUESTS,

@@ -29,6 +29,8 @@ REASONS: tuple[tuple[type[Exception], str], ...] = (
     (HTTPException, "http"),
 )
 OTHER = "disconnected"
+SHUFFLED, EMPTY, DISCARDED, GIVEN_UP = "shuffled", "empty", "discarded", "given_up"
+"""What becomes of an epoch: mixed; nobody came; too few came; the server went on without us."""
 
 
 class Metrics:
@@ -43,15 +45,22 @@ class Metrics:
         self.untrusted = self._counter("manifests_untrusted", "Manifests of the server refused")
         for _, reason in (*REASONS, (Exception, OTHER)):
             self._refused.labels(reason)
-        for outcome in ("shuffled", "discarded"):
+        for outcome in (SHUFFLED, EMPTY, DISCARDED, GIVEN_UP):
             self._flushes.labels(outcome)
 
     def refused(self, error: BaseException) -> None:
         reason = next((name for kind, name in REASONS if isinstance(error, kind)), OTHER)
         self._refused.labels(reason).inc()
 
-    def flushed(self, reports: int) -> None:
-        self._flushes.labels("shuffled" if reports else "discarded").inc()
+    def flushed(self, reports: int, batches: int) -> None:
+        """So many were there, and so much of them goes on."""
+        outcome = SHUFFLED if reports else DISCARDED if batches else EMPTY
+        self._flushes.labels(outcome).inc()
+
+    def given_up(self, reports: int) -> None:
+        """The server went on without us."""
+        self._flushes.labels(GIVEN_UP).inc()
+        self.lost.inc(reports)
 
     def watch(self, name: str, about: str, value: Callable[[], float]) -> None:
         """A number that is looked up when somebody asks."""
