@@ -8,9 +8,8 @@
  */
 
 import { pick, uniformThreshold } from "../coin.js";
-import { ProtocolError } from "../errors.js";
 import type { Manifest } from "../manifest.js";
-import type { Mechanism, Odds } from "./base.js";
+import { DIRECTIONS_SEED, type Mechanism, type Odds } from "./base.js";
 import type { Draw, Person, Told } from "./draws.js";
 import { allRows, rotated, rotatedDirections } from "./rotation.js";
 import { nextPowerOfTwo } from "./walsh.js";
@@ -19,33 +18,39 @@ import { nextPowerOfTwo } from "./walsh.js";
 export const loudest: Mechanism = {
   name: "loudest",
   about: "a report names a public direction, more often one that fits you.",
-  parameters: ["directionsSeed", "loud"],
-  check,
+  parameters: {
+    directions_seed: DIRECTIONS_SEED,
+    // At least one row, at most half of the signed ones. Free: `loud_fraction` of the terms bounds it.
+    loud: { least: 1, most: nextPowerOfTwo, isFree: true },
+  },
   directions: rotatedDirections,
+  loudFraction,
   reports,
   odds,
 };
 
-/** At least one row, and at most half of the signed ones. */
-function check({ loud, items }: Manifest): void {
-  if (loud === 0 || loud > nextPowerOfTwo(items)) {
-    throw new ProtocolError(`manifest: loudest with ${loud} loud rows`);
-  }
+/** rho = L / 2R. */
+function loudFraction(manifest: Manifest): number {
+  return loudCount(manifest) / (2 * nextPowerOfTwo(manifest.items));
+}
+
+function loudCount({ terms }: Manifest): number {
+  return terms.parameters.loud as number;
 }
 
 /** A uniform signed row with probability gamma, else one of the L that fit best, out of 2R. */
-function odds({ epsilon, loud, items }: Manifest): Odds {
-  const rho = loud / (2 * nextPowerOfTwo(items));
-  const gamma = 1 / (1 + rho * (Math.exp(epsilon) - 1));
+function odds(manifest: Manifest): Odds {
+  const rho = loudFraction(manifest);
+  const gamma = 1 / (1 + rho * (Math.exp(manifest.terms.epsilon) - 1));
   return { truth: gamma * rho + (1 - gamma), chance: rho, random: gamma };
 }
 
 /** A signed row is `row << 1 | bit`. `ties` is the word that settles equal agreements. */
 async function reports(person: Person, draws: readonly Draw[], ties: bigint): Promise<Told[]> {
   const rotation = await rotated(person);
-  const { loud: count, epsilon } = person.manifest;
+  const count = loudCount(person.manifest);
   const signedRows = 2 * rotation.rows;
-  const uniformBelow = uniformThreshold(epsilon, count, rotation.rows);
+  const uniformBelow = uniformThreshold(person.manifest.terms.epsilon, count, rotation.rows);
   const mask = pick(ties, signedRows);
   const loud = loudRows(allRows(person, rotation), count, mask);
   return draws.map((draw) => {
