@@ -6,7 +6,7 @@ import hashlib
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +21,12 @@ from sottovoce.protocol import (
     Item,
     Manifest,
     SignedManifest,
+    Terms,
     encode_items,
     new_epoch_key,
     public_key_of,
 )
-from sottovoce.training import Settings
+from sottovoce.training import Participation, Settings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,6 +35,7 @@ ITEMS, FACTORS, REPORTS, EPSILON = 50, 3, 4, 2.5
 TRAINING = Settings.preset(
     "loudest", epsilon=EPSILON, reports=REPORTS, factors=FACTORS, loud=10, seed=3
 )
+ASKED = Participation(least_clients=100, hold=2 * 86_400)
 COST = REPORTS * EPSILON
 DAY = 86_400
 
@@ -77,20 +79,28 @@ class World:
         self.files[sha(content)] = content
         return sha(content)
 
+    def terms(self, **changes: Any) -> Terms:
+        return replace(Terms.of(bytes(range(16)), TRAINING, ASKED, ITEMS), **changes)
+
     def manifest(self, epoch: int, **changes: Any) -> Manifest:
-        built = Manifest.for_training(
-            TRAINING,
-            ITEMS,
+        """With changes of the manifest or of its terms: no name is in both."""
+        changes = {**self.changes, **changes}
+        asked = {each.name for each in fields(Terms)} & set(changes)
+        built = Manifest(
             epoch=epoch,
+            terms=self.terms(**{name: changes.pop(name) for name in asked}),
+            items=ITEMS,
+            alpha=TRAINING.alpha,
+            regularization=TRAINING.regularization,
             model=self.add(encode_items(self.items(epoch))),
             catalogue=self.catalogue.hash,
+            catalogue_version=1,
             public_key=public_key_of(self.epoch_keys[epoch]),
-            least_clients=100,
             opens=epoch * DAY,
             closes=(epoch + 1) * DAY,
-            previous_reports=0,
+            reports_behind=0,
         )
-        return replace(built, **{**self.changes, **changes})
+        return replace(built, **changes)
 
     def signed(self, epoch: int, **changes: Any) -> SignedManifest:
         return SignedManifest.make(self.manifest(epoch, **changes), self.signing_key)
@@ -98,14 +108,20 @@ class World:
     def clock(self) -> float:
         return self.now
 
-    def create(self, folder: Path, limit: float = 100.0, **changes: Any) -> Client:
-        return Client.create(
+    def create(
+        self, folder: Path, limit: float = 100.0, *, accept: bool = True, **changes: Any
+    ) -> Client:
+        """A client whose owner has accepted what the first manifest asks for, unless told not to."""
+        client = Client.create(
             folder,
             proxy_url="https://proxy.example",
             verification_key=self.verification_key,
             limit=limit,
             **{"clock": self.clock, **changes},
         )
+        if accept:
+            client.accept(self.manifest(1).terms)
+        return client
 
     def open(self, folder: Path, **changes: Any) -> Client:
         return Client.open(folder, **{"clock": self.clock, **changes})
@@ -160,7 +176,7 @@ class FakeProxy:
 
 def charges(folder: Path) -> list[Charge]:
     """What the ledger says, read as anybody could."""
-    columns = "epoch, purpose, mechanism, epsilon, reports"
+    columns = "training, epoch, at, purpose, mechanism, epsilon, reports"
     with closing(sqlite3.connect(folder / "client.db")) as db:
         rows = db.execute(f"SELECT {columns} FROM ledger WHERE epoch IS NOT NULL ORDER BY record")
         return [Charge(*row) for row in rows]
