@@ -22,6 +22,7 @@ export { type Explanation, explain, type Told } from "./mechanism/index.js";
 export type { ClientOptions } from "./options.js";
 export type { LeftDevice } from "./outbox.js";
 export type { Outcome } from "./outcome.js";
+export { type Promised, promiseOf, promiseSentences } from "./promise.js";
 export type { Reason, Recommendation } from "./recommending.js";
 export type { State } from "./rows.js";
 export type { Synced } from "./syncing.js";

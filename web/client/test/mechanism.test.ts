@@ -83,7 +83,7 @@ for (const mechanism of MECHANISMS) {
       assert.ok(index < mechanism.directions(manifest));
     });
     const coins = new Set(told.map(({ coin }) => coin));
-    const other = mechanism.odds(manifest).random > 0 ? "random" : "turned";
+    const other = mechanism.odds(manifest.terms).random > 0 ? "random" : "turned";
     assert.deepEqual(coins, new Set(["kept", other]));
   });
 
@@ -102,7 +102,7 @@ for (const mechanism of MECHANISMS) {
     const [truth, other] = [await made(2n ** 64n - 1n), await made(0n)];
     assert.ok(truth.every(({ coin }) => coin === "kept"));
     assert.ok(other.every(({ coin }) => coin !== "kept"));
-    if (mechanism.odds(manifest).random > 0) return;
+    if (mechanism.odds(manifest.terms).random > 0) return;
     assert.deepEqual(
       other,
       truth.map((one) => ({ ...one, bit: 1 - one.bit, coin: "turned" })),

@@ -115,7 +115,7 @@ const closeTo = (value: number, wanted: number) => assert.ok(Math.abs(value - wa
 test("a sign is kept e^epsilon times as often as it is turned", () => {
   for (const name of ["coordinate", "hadamard"]) {
     const { truth, chance, random } = mechanismNamed(name).odds(
-      manifestWith({ terms: { epsilon: 2.5 } }),
+      manifestWith({ terms: { epsilon: 2.5 } }).terms,
     );
     closeTo(truth / (1 - truth), Math.exp(2.5));
     assert.deepEqual([chance, random], [0.5, 0]);
@@ -123,11 +123,8 @@ test("a sign is kept e^epsilon times as often as it is turned", () => {
 });
 
 test("a loud direction is e^epsilon times as likely as a quiet one", () => {
-  const manifest = manifestWith({
-    items: 9724,
-    terms: { epsilon: 2.5, parameters: { directions_seed: 7, loud: 5394 } },
-  });
-  const { truth, chance } = mechanismNamed("loudest").odds(manifest);
+  const { terms } = manifestWith({ terms: { epsilon: 2.5, loudFraction: 5394 / 32768 } });
+  const { truth, chance } = mechanismNamed("loudest").odds(terms);
   closeTo(truth / chance / ((1 - truth) / (1 - chance)), Math.exp(2.5));
   assert.equal(chance, 5394 / 32768);
 });
@@ -153,7 +150,10 @@ test("a further mechanism is an object in the list", async (t) => {
   const words = new BigUint64Array(4 * (manifest.terms.reports + 1));
   const { reports } = await makeReports(manifest, V, [], words);
   assert.deepEqual([...reports], [1, 1, 1, 1]);
-  assert.deepEqual(explain(manifest), { about: always.about, odds: always.odds(manifest) });
+  assert.deepEqual(explain(manifest.terms), {
+    about: always.about,
+    odds: always.odds(manifest.terms),
+  });
   // What is not free is pinned.
   const broken = brokenBy(manifest.terms, asking(4).terms);
   assert.deepEqual(broken, [

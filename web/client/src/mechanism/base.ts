@@ -6,6 +6,7 @@
  */
 
 import type { Manifest } from "../manifest.js";
+import type { Terms } from "../terms.js";
 import type { Draw, Person, Told } from "./draws.js";
 
 /** How often one report says the truth. */
@@ -56,11 +57,11 @@ export interface Mechanism {
     ties: bigint,
   ) => readonly Told[] | Promise<readonly Told[]>;
   /** For people, in floats: the reports themselves are made by exact thresholds. */
-  readonly odds: (manifest: Manifest) => Odds;
+  readonly odds: (terms: Terms) => Odds;
 }
 
 /** Of a sign that is kept with probability e^epsilon / (1 + e^epsilon), else turned. */
-export function signOdds({ terms }: Manifest): Odds {
-  const ratio = Math.exp(terms.epsilon);
+export function signOdds({ epsilon }: Terms): Odds {
+  const ratio = Math.exp(epsilon);
   return { truth: ratio / (1 + ratio), chance: 0.5, random: 0 };
 }

@@ -8,6 +8,7 @@
 
 import { SettingsError } from "../errors.js";
 import type { Manifest } from "../manifest.js";
+import type { Terms } from "../terms.js";
 import { ascending, type Matrix, userVector } from "../user.js";
 import type { Odds } from "./base.js";
 import { drawsOf, type Told } from "./draws.js";
@@ -28,10 +29,10 @@ export interface Explanation {
   readonly odds: Odds;
 }
 
-/** Of the reports that this manifest asks for. */
-export function explain(manifest: Manifest): Explanation {
-  const { about, odds } = mechanismNamed(manifest.terms.mechanism);
-  return { about, odds: odds(manifest) };
+/** Of the reports that these terms ask for. */
+export function explain(terms: Terms): Explanation {
+  const { about, odds } = mechanismNamed(terms.mechanism);
+  return { about, odds: odds(terms) };
 }
 
 /**

@@ -9,6 +9,7 @@
 
 import { pick, uniformThreshold } from "../coin.js";
 import type { Manifest } from "../manifest.js";
+import type { Terms } from "../terms.js";
 import { DIRECTIONS_SEED, type Mechanism, type Odds } from "./base.js";
 import type { Draw, Person, Told } from "./draws.js";
 import { allRows, rotated, rotatedDirections } from "./rotation.js";
@@ -39,9 +40,8 @@ function loudCount({ terms }: Manifest): number {
 }
 
 /** A uniform signed row with probability gamma, else one of the L that fit best, out of 2R. */
-function odds(manifest: Manifest): Odds {
-  const rho = loudFraction(manifest);
-  const gamma = 1 / (1 + rho * (Math.exp(manifest.terms.epsilon) - 1));
+function odds({ epsilon, loudFraction: rho }: Terms): Odds {
+  const gamma = 1 / (1 + rho * (Math.exp(epsilon) - 1));
   return { truth: gamma * rho + (1 - gamma), chance: rho, random: gamma };
 }
 
