@@ -19,7 +19,7 @@ export {
 export type { Manifest } from "./manifest.js";
 export type { Odds } from "./mechanism/base.js";
 export { type Explanation, explain, type Told } from "./mechanism/index.js";
-export type { ClientOptions } from "./options.js";
+export { type ClientOptions, type Sleep, sleepFor } from "./options.js";
 export type { LeftDevice } from "./outbox.js";
 export type { Outcome } from "./outcome.js";
 export { type Promised, promiseOf, promiseSentences } from "./promise.js";

@@ -136,6 +136,6 @@ test("every name that is exported is there", () => {
     ...["BudgetExceededError", "Client", "ClosedError", "JITTER", "LedgerError"],
     ...["ProtocolError", "RefusedError", "SettingsError", "SottovoceError", "StoreError"],
     ...["TermsError", "UnavailableError", "UntrustedError"],
-    ...["explain", "promiseOf", "promiseSentences", "scores", "userVector"],
+    ...["explain", "promiseOf", "promiseSentences", "scores", "sleepFor", "userVector"],
   ]);
 });

@@ -71,7 +71,7 @@ test("a request carries what everybody's does", async (t) => {
   assert.deepEqual(carried, [common, common, { ...common, ...batch }]);
 });
 
-test("fetch is told to send nothing of hers", async (t) => {
+test("fetch is told to send nothing of its owner", async (t) => {
   const asked: RequestInit[] = [];
   const [, proxy] = await ask(t, hello, {
     fetch: (input, init) => {
