@@ -46,7 +46,7 @@ def test_a_batch_carries_what_everybodys_does(server: LoopbackServer, api: HttpP
         "content-type": "application/octet-stream",
         "content-length": "5",
     }
-    assert server.requests == [("POST", "/v1/batches", headers, b"batch")] * 2
+    assert server.requests == [("POST", "/v2/batches", headers, b"batch")] * 2
 
 
 @pytest.mark.parametrize(

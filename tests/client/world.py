@@ -31,11 +31,13 @@ from sottovoce.training import Participation, Settings
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from sottovoce.client import ProxyApi, Synced
+
 ITEMS, FACTORS, REPORTS, EPSILON = 50, 3, 4, 2.5
 TRAINING = Settings.preset(
     "loudest", epsilon=EPSILON, reports=REPORTS, factors=FACTORS, loud=10, seed=3
 )
-ASKED = Participation(least_clients=100, hold=2 * 86_400)
+ASKED = Participation(least_clients=100, hold=0)
 COST = REPORTS * EPSILON
 DAY = 86_400
 
@@ -53,6 +55,13 @@ def words(n_users: int, reports: int) -> NDArray[np.uint64]:
     stream = np.random.default_rng(7)
     shape = (n_users, reports + 1, 4)
     return stream.integers(0, 2**64, shape, dtype=np.uint64)
+
+
+class Prompt(Client):
+    """Sends at once, unless told otherwise."""
+
+    def sync(self, api: ProxyApi, **options: Any) -> Synced:
+        return super().sync(api, **{"jitter": 0.0, **options})
 
 
 class World:
@@ -111,8 +120,8 @@ class World:
     def create(
         self, folder: Path, limit: float = 100.0, *, accept: bool = True, **changes: Any
     ) -> Client:
-        """A client whose owner has accepted what the first manifest asks for, unless told not to."""
-        client = Client.create(
+        """A client whose owner has accepted the first terms, unless told not to."""
+        client = Prompt.create(
             folder,
             proxy_url="https://proxy.example",
             verification_key=self.verification_key,
@@ -124,7 +133,7 @@ class World:
         return client
 
     def open(self, folder: Path, **changes: Any) -> Client:
-        return Client.open(folder, **{"clock": self.clock, **changes})
+        return Prompt.open(folder, **{"clock": self.clock, **changes})
 
 
 class FakeProxy:
@@ -172,6 +181,16 @@ class FakeProxy:
         answer = work()
         self.after(call)
         return answer
+
+
+def pause_once_made(client: Client) -> Callable[[float], None]:
+    """A sleep during which the owner pauses, as soon as a batch waits."""
+
+    def sleep(_: float) -> None:
+        if client.status().batches.get("charged"):
+            client.pause()
+
+    return sleep
 
 
 def charges(folder: Path) -> list[Charge]:

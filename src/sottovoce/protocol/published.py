@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from sottovoce.errors import ProtocolError, UntrustedError
 from sottovoce.protocol.catalogue import Catalogue
 from sottovoce.protocol.model import decode_items, model_size
+from sottovoce.protocol.sealing import check_public_key
 from sottovoce.protocol.signed import SignedManifest
 
 if TYPE_CHECKING:
@@ -100,6 +101,8 @@ def fetch_edition(
 def verified(signed: SignedManifest, model: bytes, catalogue: bytes) -> Edition:
     """The epoch of a verified manifest and these files, if they are the ones that it names."""
     manifest = signed.manifest
+    if manifest.public_key is not None:
+        check_public_key(manifest.public_key)
     _check_hash(model, manifest.model, "model")
     _check_hash(catalogue, manifest.catalogue, "catalogue")
     V = decode_items(model, manifest.items, manifest.terms.factors)

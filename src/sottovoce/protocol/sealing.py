@@ -53,6 +53,11 @@ def seal_reports(reports: NDArray[np.uint32], public_key: bytes, manifest_hash: 
         raise ProtocolError(f"nothing can be sealed to this epoch's key: {error}") from error
 
 
+def check_public_key(public_key: bytes) -> None:
+    """Refuse a key to which nothing can be sealed: one of small order, which anybody could open."""
+    seal_reports(np.zeros(1, np.uint32), public_key, bytes(32))
+
+
 @dataclass(frozen=True, eq=False)
 class Opened:
     """What is in a run of sealed reports."""
