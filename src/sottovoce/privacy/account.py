@@ -100,8 +100,8 @@ class Account:
         figures = self.lifetime
         text = (
             "Promised whatever happens, even if every report can be traced to its sender: no set "
-            f"of her reports is more than e^{figures.pure:.4g} times likelier than under any other "
-            f"history (e^{figures.local:.4g}, but for a chance of {self.delta:g})."
+            f"of their reports is more than e^{figures.pure:.4g} times likelier than under any "
+            f"other history (e^{figures.local:.4g}, but for a chance of {self.delta:g})."
         )
         if figures.pure > WEAK_ABOVE:
             text += (
@@ -117,7 +117,7 @@ class Account:
         text = (
             f"Promised if the proxy shuffles honestly and {crowd.honest:,} honest people take part "
             f"in every epoch: what the server sees is at most e^{central:.3g} times likelier than "
-            f"if her whole history had been another one, but for a chance of {self.delta:g}."
+            f"if their whole history had been another one, but for a chance of {self.delta:g}."
         )
         if central > WEAK_CENTRAL_ABOVE:
             text += " That is weak too."
@@ -125,9 +125,9 @@ class Account:
 
 
 NOT_PROMISED = (
-    "Not promised: that she takes part unseen (only what she touched is hidden), anything that the "
-    "finished model says of everybody, what she shows elsewhere, and nothing at all of the second "
-    "promise if proxy and server work together."
+    "Not promised: that they take part unseen (only what they touched is hidden), anything that "
+    "the finished model says of everybody, what they show elsewhere, and nothing at all of the "
+    "second promise if proxy and server work together."
 )
 
 
