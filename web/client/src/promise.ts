@@ -54,10 +54,10 @@ function centralSentence({ local, central, clients, delta }: Promised): string {
   );
 }
 
-/** `e^0.426 (1.54) times`, both rounded up; a number that nobody can picture is left out. */
+/** `e^0.428 (1.54) times`, both rounded up; a number that nobody can picture is left out. */
 function times(epsilon: number): string {
   const pictured = epsilon < WEAK_CENTRAL_ABOVE ? ` (${shown(up(Math.exp(epsilon)))})` : "";
-  return `e^${up(epsilon)}${pictured} times`;
+  return `e^${Number(up(epsilon).toPrecision(6))}${pictured} times`;
 }
 
 function shown(value: number): string {

@@ -164,12 +164,12 @@ export class Syncing {
     const { store, outbox, clock } = this.tools;
     const { manifest } = edition.signed;
     const verdict = (standing: Standing) => judged(standing, manifest, clock());
+    const moments = this.#moments(plan, manifest); // before the history is read, and once
     for (;;) {
       const found = verdict(await this.#standing(manifest));
       if (found !== "make it") {
         return found === "deliver it" ? this.#deliver(manifest.epoch) : found;
       }
-      const moments = this.#moments(plan, manifest);
       const made = await makeBatch(edition, await store.touched(), moments, this.tools);
       // Not kept: something changed while it was being sealed. The next look says what.
       if (await outbox.keep(made, (now) => verdict(now) === "make it")) {
@@ -181,7 +181,7 @@ export class Syncing {
     }
   }
 
-  /** Known before the history is read. */
+  /** When it is made, and when it leaves. */
   #moments(plan: Plan, manifest: Manifest): { now: number; sendAt: number } {
     const now = this.tools.clock();
     const sendAt = this.waits.jitter > 0 ? Math.max(plan.sendAt, now + lead(manifest)) : now;

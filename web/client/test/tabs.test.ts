@@ -87,6 +87,27 @@ for (const locked of [false, true]) {
   });
 }
 
+test("a tab that sleeps until its moment holds no other tab up", async (t) => {
+  const world = await World.begin(t);
+  const locks = newLocks();
+  let [wake, asleep] = [() => {}, () => {}];
+  const sleeping = new Promise<void>((done) => {
+    asleep = done;
+  });
+  const sleep = () => {
+    asleep();
+    return new Promise<void>((done) => {
+      wake = done;
+    });
+  };
+  const slow = (await world.client({ locks, sleep })).sync();
+  await sleeping;
+  assert.equal((await (await world.open({ locks })).sync(AT_ONCE)).outcome, "sent");
+  wake();
+  assert.equal((await slow).outcome, "already sent");
+  assert.equal(world.received.length, 1);
+});
+
 test("tabs that find an old batch at once", async (t) => {
   const world = await World.begin(t);
   const first = await world.client();

@@ -88,12 +88,25 @@ export function loudRows(a: Float32Array, count: number, mask: number): Uint32Ar
     agreement[2 * row + 1] = value;
   });
   const least = agreement.slice().sort()[agreement.length - count] as number;
-  const above: number[] = [];
-  const tied: number[] = [];
-  agreement.forEach((value, signedRow) => {
-    if (value > least) above.push(signedRow);
-    else if (value === least) tied.push(signedRow);
+  const isLoud = Uint8Array.from(agreement, (value) => (value > least ? 1 : 0));
+  let missing = isLoud.reduce((left, loud) => left - loud, count);
+  // In the order of `signedRow ^ mask`; nothing is sorted, however many tie.
+  for (let place = 0; missing > 0; place++) {
+    const signedRow = place ^ mask;
+    if (agreement[signedRow] === least) {
+      isLoud[signedRow] = 1;
+      missing -= 1;
+    }
+  }
+  return placesOf(isLoud, count);
+}
+
+/** Where the ones are, ascending. */
+function placesOf(marks: Uint8Array, count: number): Uint32Array {
+  const places = new Uint32Array(count);
+  let found = 0;
+  marks.forEach((mark, place) => {
+    if (mark === 1) places[found++] = place;
   });
-  tied.sort((one, other) => (one ^ mask) - (other ^ mask));
-  return Uint32Array.from([...above, ...tied.slice(0, count - above.length)]).sort();
+  return places;
 }

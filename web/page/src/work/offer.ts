@@ -2,13 +2,17 @@
 import { explain, promiseOf, promiseSentences, type Terms } from "sottovoce-client";
 import type { Offer } from "../messages.js";
 
-let last: { name: string; offer: Offer } | null = null;
+/** Those in force and those asked for; a promise takes some tenths of a second to work out. */
+const known = new Map<string, Offer>();
+const MOST_KNOWN = 4;
 
-/** Worked out once for the same terms: a promise takes some tenths of a second. */
+/** Worked out once for the same terms. */
 export function offerOf(terms: Terms): Offer {
   const name = JSON.stringify(terms);
-  if (last?.name !== name) last = { name, offer: worked(terms) };
-  return last.offer;
+  const offer = known.get(name) ?? worked(terms);
+  if (known.size >= MOST_KNOWN && !known.has(name)) known.clear();
+  known.set(name, offer);
+  return offer;
 }
 
 function worked(terms: Terms): Offer {
