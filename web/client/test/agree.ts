@@ -16,7 +16,7 @@ import { allRows, oneRow, rotated } from "../src/mechanism/rotation.js";
 import { decodeItems } from "../src/model.js";
 import { sealReports } from "../src/sealing.js";
 import { openManifest } from "../src/signed.js";
-import { writtenTerms } from "../src/terms.js";
+import { brokenBy, readTerms, writtenTerms } from "../src/terms.js";
 import { ascending, userVector } from "../src/user.js";
 import { openSealed } from "./opening.js";
 import { fromWords } from "./vectors.js";
@@ -42,6 +42,7 @@ interface Asked {
   rotation: { signed: string; key: string; model: string; own: number[] };
   ledger: { steps: Step[] };
   manifest: { signed: string; key: string };
+  terms: { accepted: object; asked: object };
   catalogue: { bytes: string };
   model: { bytes: string; items: number; factors: number };
 }
@@ -92,6 +93,9 @@ const commands: Commands = {
     const { epoch, alpha, regularization, closes, terms } = manifest;
     const fields = [epoch, terms.epsilon, terms.reports, alpha, regularization, closes];
     return { hash: toHex(hash), key: toHex(last), fields, terms: writtenTerms(terms) };
+  },
+  async terms({ accepted, asked }) {
+    return { worse: brokenBy(readTerms(accepted), readTerms(asked)) };
   },
   async catalogue({ bytes }) {
     const { items } = decodeCatalogue(fromHex(bytes));
