@@ -38,7 +38,7 @@ SEALED = """
   return batch === undefined ? null : { from: agreed.at, to: batch.at };
 }
 """
-"""From the moment at which they had agreed to that at which all reports were sealed and paid for."""
+"""From the yes to the moment at which all reports were sealed and paid for."""
 
 
 @pytest.fixture(scope="module")
