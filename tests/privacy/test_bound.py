@@ -35,7 +35,7 @@ def finer(event: Reporting, clients: int, delta: float) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("clients", [2, 10, 100, 1_000, 10_000, 1_000_000])
+@pytest.mark.parametrize("clients", [2, 10, 100, 1_000, 10_000, 50_000, 1_000_000])
 def test_it_is_above_the_accountants_figure_and_near(clients: int) -> None:
     ratios = []
     # A million people and a small epsilon take the accountant, not the bound, many seconds each.
@@ -90,6 +90,16 @@ def test_grouped_sizes_are_just_above_single_ones(
     rho: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     event = Reporting(1.0, 20, 2, rho)
+    grouped = central_bound(event, 900, DELTA)
+    monkeypatch.setattr(bound, "COARSENESS", 0.0)
+    alone = central_bound(event, 900, DELTA)
+    assert alone * (1 + 1e-6) < grouped < 1.01 * alone
+
+
+def test_grouped_counts_are_just_above_single_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One size of the blanket, so that nothing but s is grouped."""
+    event = Reporting(1.0, 20, 2, 0.3)
+    monkeypatch.setattr(bound, "_blankets", lambda *_: (np.array([900]), np.ones(1)))
     grouped = central_bound(event, 900, DELTA)
     monkeypatch.setattr(bound, "COARSENESS", 0.0)
     alone = central_bound(event, 900, DELTA)

@@ -28,6 +28,7 @@ CASES: list[tuple[float, float, int, int, int, float]] = [
     *((epsilon, 0.05, 1, 1, 1_000_000, 1e-9) for epsilon in (1.0, 4.0, 7.0)),
     # A blanket that is often small, and one that is hardly there.
     *((8.0, rho, 1, 2, 50_000, 1e-6) for rho in (0.03, 0.165, 0.5)),
+    (8.0, 0.5, 10, 1, 50_000, 1e-6),
     (10.0, 0.002, 25, 20, 75_040, 1e-6),
     (40.0, 0.5, 1, 1, 10_000_000, 1e-6),
     # Small crowds, where nothing is grouped; and where grouping begins.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import time
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,7 @@ from rich.table import Table
 from sottovoce.cli import output
 from sottovoce.cli.options import JsonFile, group, optional
 from sottovoce.client import Client, HttpProxy
+from sottovoce.client.timing import JITTER
 from sottovoce.errors import ProtocolError, SettingsError
 from sottovoce.protocol.strict import hexadecimal
 
@@ -51,7 +53,8 @@ def init(
     where = _folder(folder)
     trusted = verification_key(key)
     Client.create(where, proxy_url=proxy, verification_key=trusted, limit=limit).close()
-    typer.echo(f"Client created in {where}. Record what you like with: sottovoce client record")
+    typer.echo(f"Client created in {where}.")
+    typer.echo("Next: sottovoce client record ITEM..., then: sottovoce client terms")
 
 
 @app.command()
@@ -83,29 +86,77 @@ def record(
 
 
 @app.command()
+def terms(*, folder: Folder = None, json: JsonFile = None) -> None:
+    """Show what the server asks for now and what that promises. Nothing is sent or accepted.
+
+    \b
+    Example:
+      sottovoce client terms
+    """  # noqa: D301 - typer reads \b
+    with Client.open(_folder(folder)) as client, httpx.Client() as http:
+        asked = client.asked(HttpProxy(http, client.proxy_url))
+        accepted = client.status().terms
+    output.results.print(_table(asked.in_words()))
+    typer.echo(asked.promise.sentence())
+    if accepted is not None and not accepted.broken_by(asked):
+        typer.echo("You have accepted these terms, or ones that allow more.")
+    else:
+        typer.echo(f"To accept exactly these terms: sottovoce client accept {asked.name}")
+    if json is not None:
+        output.write_json(json, {"name": asked.name, **asked.as_dict()})
+
+
+@app.command()
+def accept(
+    name: Annotated[str, typer.Argument(help="Name of the terms, as `terms` printed it.")],
+    *,
+    folder: Folder = None,
+) -> None:
+    """Accept the terms that `terms` showed. If they changed since, nothing is accepted.
+
+    From then on a manifest that asks for more, in any single field, is refused.
+
+    \b
+    Example:
+      sottovoce client accept 3f2a9c0d51e7
+    """  # noqa: D301 - typer reads \b
+    with Client.open(_folder(folder)) as client, httpx.Client() as http:
+        asked = client.asked(HttpProxy(http, client.proxy_url))
+        if asked.name != name:
+            raise SettingsError(
+                f"the server now asks for other terms ({asked.name}, not {name}); nothing was "
+                "accepted. Show them: sottovoce client terms"
+            )
+        client.accept(asked)
+    typer.echo("Accepted. Take part with: sottovoce client sync")
+
+
+@app.command()
 def sync(
     *,
     jitter: Annotated[
         float,
-        typer.Option(help="Wait a random time before sending, at most so many seconds.", min=0),
-    ] = 0.0,
-    accept_new_terms: Annotated[
-        bool, typer.Option("--accept-new-terms", help="Accept the terms that the server has now.")
-    ] = False,
+        typer.Option(
+            help="Seconds over which the moment of sending is drawn; 0 sends at once, which shows "
+            "when this device woke up: for tests and demos.",
+            min=0,
+        ),
+    ] = JITTER,
     folder: Folder = None,
     json: JsonFile = None,
 ) -> None:
     """Fetch the newest model and report to its epoch, once; running it again does no harm.
 
+    The moment of sending is drawn at random within an hour, so the command may wait. Stopped
+    meanwhile, nothing is lost: the next `sync` goes on.
+
     \b
     Examples:
       sottovoce client sync
-      sottovoce client sync --jitter 600 --json synced.json
+      sottovoce client sync --json synced.json
     """  # noqa: D301 - typer reads \b
     with Client.open(_folder(folder)) as client, httpx.Client() as http:
-        synced = client.sync(
-            HttpProxy(http, client.proxy_url), jitter=jitter, accept_new_terms=accept_new_terms
-        )
+        synced = client.sync(HttpProxy(http, client.proxy_url), jitter=jitter, sleep=_sleep)
     typer.echo(synced.sentence)
     typer.echo(f"Spent so far: epsilon {synced.spent}; left: {synced.remaining}.")
     if json is not None:
@@ -146,12 +197,16 @@ def status(*, folder: Folder = None, json: JsonFile = None) -> None:
     """  # noqa: D301 - typer reads \b
     with Client.open(_folder(folder)) as client:
         found = client.status()
-    table = Table("", "", show_header=False)
-    for label, value in _lines(found):
-        table.add_row(label, escape(value))
-    output.results.print(table)
+    output.results.print(_table(_lines(found)))
+    if found.terms is not None:
+        typer.echo(found.terms.promise.sentence())
     if json is not None:
-        output.write_json(json, asdict(found))
+        accepted = found.terms
+        content = {
+            "terms": None if accepted is None else accepted.as_dict(),
+            "promise": None if accepted is None else asdict(accepted.promise),
+        }
+        output.write_json(json, {**asdict(replace(found, terms=None)), **content})
 
 
 @app.command()
@@ -221,6 +276,20 @@ def forget(
     typer.echo("Deleted. The ledger was kept: what was spent stays spent.")
 
 
+def _sleep(seconds: float) -> None:
+    """Say how long, where somebody waits for it."""
+    until = time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
+    typer.echo(f"Waiting until {until}, a moment drawn at random. Ctrl-C stops; nothing is lost.")
+    time.sleep(seconds)
+
+
+def _table(lines: list[tuple[str, str]]) -> Table:
+    table = Table("", "", show_header=False)
+    for label, value in lines:
+        table.add_row(label, escape(value))
+    return table
+
+
 def _folder(given: Path | None) -> Path:
     return Path(platformdirs.user_data_dir("sottovoce")) / "client" if given is None else given
 
@@ -239,13 +308,14 @@ def _as_json(each: Recommendation) -> dict[str, Any]:
 
 
 def _lines(found: Status) -> list[tuple[str, str]]:
-    terms, batches = found.terms, found.batches
+    batches, accepted = found.batches, found.terms
     budget = found.problem or f"epsilon {found.spent} of {found.limit}"
-    agreed = "those of the first manifest will be pinned"
-    if terms is not None:
+    agreed = "none accepted yet: sottovoce client terms"
+    if accepted is not None:
         agreed = (
-            f"{terms.mechanism}, {terms.reports} reports of epsilon {terms.epsilon} an epoch, "
-            f"hidden among at least {terms.least_clients} people"
+            f"{accepted.mechanism}, {accepted.reports} reports of epsilon {accepted.epsilon} an "
+            f"epoch, {found.epochs} of {accepted.epochs} epochs so far, mixed with those of at "
+            f"least {accepted.least_clients} devices"
         )
     return [
         ("proxy", found.proxy_url),

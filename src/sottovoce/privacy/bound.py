@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 UNSEEN = 1e-3
 """The share of delta that the ends of the binomials are cut for."""
-SPENT = (0.0, 0.05, 0.4)
+SPENT = (0.0, 0.01, 0.05, 0.1, 0.4, 0.7)
 """Shares of delta that may be spent on the largest losses."""
 COARSENESS = 0.005
 """Sizes that differ by less than this share are taken together."""

@@ -15,7 +15,7 @@ from sottovoce.errors import ProtocolError
 from sottovoce.mechanism import MECHANISMS
 from sottovoce.mechanism.coin import MAX_EPSILON
 from sottovoce.model.bounds import MOST_FACTORS, MOST_ITEMS
-from sottovoce.privacy import SIGN, Reporting
+from sottovoce.privacy import SIGN, Promise, Reporting, promise
 from sottovoce.protocol import strict
 
 if TYPE_CHECKING:
@@ -77,6 +77,29 @@ class Terms:
     def name(self) -> str:
         """Short, and another one for other terms: what an owner repeats to accept exactly these."""
         return sha256(dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()[:12]
+
+    def in_words(self) -> list[tuple[str, str]]:
+        """For the owner who is asked: a label and what it means, line by line."""
+        own = "".join(f", {name} {value}" for name, value in self.parameters.items())
+        often = f"{self.epochs} in all, each by a chance of {self.share:g}"
+        if self.window_epochs < self.epochs:
+            often += f"; {self.window_epochs} within {_duration(self.window_seconds)}"
+        if self.interval:
+            often += f"; at least {_duration(self.interval)} apart"
+        return [
+            ("training", self.training.hex()),
+            ("reports", f"{self.reports} of four bytes in an epoch, epsilon {self.epsilon:g} each"),
+            ("epochs", often),
+            ("crowd", f"mixed with those of at least {self.least_clients:,} devices, or with none"),
+            ("waiting", f"up to {_duration(self.hold)} for that crowd, then thrown away"),
+            ("mechanism", f"{self.mechanism}{own}; loud share at most {self.loud_fraction:g}"),
+            ("model", f"{self.factors} numbers an item, at most {self.most_items:,} items"),
+        ]
+
+    @property
+    def promise(self) -> Promise:
+        """What follows from these terms for a whole lifetime, and from nothing else."""
+        return promise(self.event, self.least_clients)
 
     @property
     def event(self) -> Reporting:
@@ -184,6 +207,14 @@ RULES = (
     AtMost("factors", "the model would have {1} factors, not {0}"),
     AtMost("most_items", "the model could have {1} items, not {0}"),
 )
+
+
+def _duration(seconds: int) -> str:
+    """In the largest unit that divides it."""
+    for unit, name in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
+        if seconds >= unit and seconds % unit == 0:
+            return f"{seconds // unit} {name}" + ("" if seconds == unit else "s")
+    return f"{seconds} seconds"
 
 
 def _checked(given: dict[str, Any]) -> dict[str, Any]:
