@@ -30,7 +30,7 @@ interface Chances {
 /** The share of delta that the ends of the binomials are cut for. */
 const UNSEEN = 1e-3;
 /** Shares of delta that may be spent on the largest losses. */
-const SPENT = [0, 0.05, 0.4];
+const SPENT = [0, 0.01, 0.05, 0.1, 0.4, 0.7];
 /** Sizes that differ by less than this share are taken together. */
 const COARSENESS = 0.005;
 /** Of the grid of losses: the ratio, and how many points beside 0 and epsilon. */
@@ -55,14 +55,13 @@ export function centralBound(event: Reporting, clients: number, delta: number): 
   const above = weights.slice(); // a loss so large, in any of the rounds
   for (let at = above.length - 2; at >= 0; at--)
     above[at] = entry(above, at) + entry(above, at + 1);
-  const found = SPENT.map((share) => {
+  const ways = SPENT.map((share) => {
     const isKept = Array.from(above, (chance) => total * chance > share * delta);
-    const spent =
-      total * above.reduce((most, chance, at) => (isKept[at] ? most : Math.max(most, chance)), 0);
+    const spent = above.reduce((most, each, at) => (isKept[at] ? most : Math.max(most, each)), 0);
     const kept = weights.map((weight, at) => (isKept[at] ? weight : 0));
-    return epsilonOf(event, kept, (1 - UNSEEN) * delta - spent);
+    return { weights: kept, delta: (1 - UNSEEN) * delta - total * spent };
   });
-  return Math.min(localBound(event), ...found);
+  return Math.min(localBound(event), leastEpsilon(event, ways));
 }
 
 function entry(values: Float64Array, at: number): number {
@@ -178,16 +177,25 @@ function pointsOf(epsilon: number): Float64Array {
   return Float64Array.of(0, ...points);
 }
 
-/** Renyi moments, composed and converted; steps 5 and 6. */
-function epsilonOf(event: Reporting, weights: Float64Array, delta: number): number {
+/** Weights of the grid, and what is left of delta for them. */
+interface Way {
+  readonly weights: Float64Array;
+  readonly delta: number;
+}
+
+/** Renyi moments, composed and converted; steps 5 and 6. The best way at the best order counts. */
+function leastEpsilon(event: Reporting, ways: readonly Way[]): number {
   const losses = pointsOf(event.epsilon);
-  const found = ORDERS.map((order) => {
-    let moment = 0;
-    weights.forEach((weight, at) => {
-      if (weight > 0) moment += weight * momentOf(entry(losses, at), order - 1);
+  const found = ORDERS.flatMap((order) => {
+    const moments = losses.map((loss) => momentOf(loss, order - 1));
+    return ways.map(({ weights, delta }) => {
+      const moment = weights.reduce(
+        (sum, weight, at) => (weight > 0 ? sum + weight * entry(moments, at) : sum),
+        0,
+      );
+      const renyi = (totalOf(event) * Math.log1p(moment)) / (order - 1);
+      return renyi + Math.log1p(-1 / order) - (Math.log(delta) + Math.log(order)) / (order - 1);
     });
-    const renyi = (totalOf(event) * Math.log1p(moment)) / (order - 1);
-    return renyi + Math.log1p(-1 / order) - (Math.log(delta) + Math.log(order)) / (order - 1);
   });
   return Math.max(0, Math.min(...found));
 }

@@ -21,12 +21,12 @@
  * are there and are sent again; the proxy knows them by their id. Nothing is randomised again.
  */
 
-import { isLifetimeOver, isTooSoon } from "./agreement.js";
 import { equal } from "./bytes.js";
 import { ClosedError, UnavailableError } from "./errors.js";
 import type { Edition, Fetching } from "./fetching.js";
-import { budgetOf, type Charge, isWithin } from "./ledger.js";
-import { asksForReports, type Manifest } from "./manifest.js";
+import { judged } from "./judging.js";
+import { budgetOf } from "./ledger.js";
+import type { Manifest } from "./manifest.js";
 import type { Sleep } from "./options.js";
 import type { End, Outbox, Standing, Waiting } from "./outbox.js";
 import { type Outcome, sentenceOf } from "./outcome.js";
@@ -34,7 +34,6 @@ import type { HttpProxy } from "./proxy.js";
 import { makeBatch } from "./reporting.js";
 import type { BatchRow } from "./rows.js";
 import type { Store } from "./store.js";
-import { brokenBy, type Terms } from "./terms.js";
 import { drawnPlan, lead, notBefore, type Plan } from "./timing.js";
 import type { Entropy, Words } from "./words.js";
 
@@ -255,59 +254,6 @@ export class Syncing {
     const sentence = sentenceOf(outcome, epoch, lost);
     return { epoch, outcome, lost, spent, remaining, sentence };
   }
-}
-
-/**
- * The one rule of whether an epoch may have a batch: asked before it is made and when it is kept. It
- * knows public data, the ledger and the owner's choices; the history is not in it.
- */
-function judged(
-  standing: Standing,
-  manifest: Manifest,
-  now: number,
-): Outcome | "make it" | "deliver it" {
-  const { settings, batch, charges, waiting } = standing;
-  if (batch?.state === "sent") {
-    return "already sent";
-  }
-  if (batch?.state === "dropped") {
-    return "too late";
-  }
-  if (batch?.state === "charged") {
-    return "deliver it"; // another tab has made it: the same bytes, once more, count once
-  }
-  if (manifest.publicKey === null) {
-    return "nothing asked";
-  }
-  if (settings.terms === null || brokenBy(settings.terms, manifest.terms).length > 0) {
-    return "not accepted"; // or better terms were accepted while this was fetched
-  }
-  if (settings.paused || waiting !== undefined) {
-    return "paused"; // a batch of another epoch still waits only if its owner said so
-  }
-  if (!asksForReports(manifest, now)) {
-    return "not open";
-  }
-  if (charges.some((charge) => charge.epoch === manifest.epoch)) {
-    return "already charged";
-  }
-  return overspent(settings.limit, charges, manifest.terms, now) ?? "make it";
-}
-
-/** What a lifetime and the owner's limit allow: counted by the device, from its own ledger. */
-function overspent(
-  limit: number,
-  charges: readonly Charge[],
-  terms: Terms,
-  now: number,
-): Outcome | null {
-  if (!isWithin(limit, charges, terms)) {
-    return "limit reached";
-  }
-  if (isLifetimeOver(terms, charges)) {
-    return "lifetime over";
-  }
-  return isTooSoon(terms, charges, now) ? "too soon" : null;
 }
 
 /** The proxy said when to come again. Until then the batch stays here, and nothing is asked. */
