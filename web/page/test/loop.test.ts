@@ -69,6 +69,21 @@ test("nothing happens before the page has spoken; then at once, then every five 
   assert.deepEqual(looks, [0, 5]);
 });
 
+test("how long a look takes does not show in when the next one begins", async () => {
+  const durations = [1.3, 0.2, 7, 0];
+  const timer = new Hand();
+  const looks: number[] = [];
+  const loop = new Loop(async () => {
+    looks.push(timer.time);
+    timer.time += durations.shift() ?? 0;
+    return WELL;
+  }, timer);
+  loop.meet(SEEN);
+  await timer.pass(0);
+  for (const _ of [1, 2, 3]) await timer.pass(timer.next ?? 0);
+  assert.deepEqual(looks, [0, 5, 10, 20]);
+});
+
 test("offline it stops, and goes on at once when the network is back", async () => {
   const { timer, looks, loop } = looking();
   loop.meet(SEEN);
