@@ -24,6 +24,7 @@ export function asked(question: Question): Promise<boolean> {
     });
     document.body.append(dialog);
     dialog.showModal();
+    dialog.scrollTop = 0; // the focus may lie below the title of a long one
   });
 }
 
