@@ -159,4 +159,4 @@ def _page(settings: ProxySettings) -> list[Route]:
     page = settings.page
     if not page.serve:
         return []
-    return page_routes(Content(settings.key, page.statement, page.panel))
+    return page_routes(Content(settings.key, page.statement, page.panel, page.jitter))

@@ -57,8 +57,15 @@ class Page:
     """What the page says about privacy, in plain text; `sottovoce privacy` writes one."""
     panel: Path | None = None
     """Public test people, on whom the page measures every epoch's model; none: no curve."""
+    jitter: float = setting(
+        3_600.0,
+        "seconds over which a browser draws when to send; less in demos",
+        least=0,
+        most=3_600,
+    )
 
     def __post_init__(self) -> None:
+        check(self)
         if len(self.statement) > MAX_STATEMENT:
             raise SettingsError(
                 f"page.statement has {len(self.statement)} characters, "
