@@ -146,7 +146,7 @@ def test_the_moment_leaves_time_to_compute_and_lies_in_the_epoch(
     one = World(hold=3 * DAY).manifest(1)
     now = min(one.opens + age, one.ends - 1)
     plan = drawn_plan(one, now, jitter, lambda size: random[:size])
-    until = one.closes if now < one.closes else one.ends
+    until = one.closes if now + lead(one) < one.closes else one.ends
     assert now + lead(one) <= plan.send_at <= max(until, now + lead(one))
     assert plan.send_at <= now + lead(one) + jitter
 
@@ -199,6 +199,17 @@ def test_the_batch_leaves_at_the_moment_that_was_drawn(
     assert slept == [300, pytest.approx(ahead)]
     # Shortly before it makes the batch it looks again whether the epoch still runs.
     assert proxy.calls == ["manifest", "model", "catalogue", "manifest", "send"]
+
+
+@pytest.mark.parametrize(("left", "outcome"), [(0.99, "not open"), (1.01, "sent")])
+def test_nobody_pays_for_a_batch_that_could_not_be_sent_in_time(
+    world: World, proxy: FakeProxy, folder: Path, left: float, outcome: str
+) -> None:
+    """The epoch ends after so many leads."""
+    world.now = 2 * DAY - left * lead(proxy.signed.manifest)
+    with world.create(folder) as client:
+        synced = client.sync(proxy, sleep=sleeping(world, []), jitter=600)
+    assert (synced.outcome, len(charges(folder))) == (outcome, int(outcome == "sent"))
 
 
 def test_an_epoch_that_is_over_before_its_turn_costs_nothing(

@@ -143,7 +143,7 @@ def test_a_report_from_another_model_is_refused() -> None:
 
 def test_too_many_directions_are_refused() -> None:
     class Endless(Coordinate):
-        n_directions = 2**31 + 1  # type: ignore[assignment]
+        n_directions = 2**31 + 1
 
     with pytest.raises(SettingsError, match="four-byte"):
         Endless(Shape(5, 3, 1.0), 1.0)

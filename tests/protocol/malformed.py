@@ -13,6 +13,8 @@ from sottovoce.protocol.signed import SIGNED_MANIFEST, STATEMENT
 from tests.protocol.examples import NEXT_SEED, SMALL_ORDER, changed, nested, signing_key
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
     from sottovoce.protocol import Batch, Chunk, SignedManifest
 
 Labelled = dict[str, bytes]
@@ -144,7 +146,7 @@ def signed_manifests(signed: SignedManifest) -> Labelled:
     def flipped(at: int, bit: int = 1) -> bytes:
         return data[:at] + bytes([data[at] ^ bit]) + data[at + 1 :]
 
-    def by(signer: Any, content: bytes, start: bytes = before) -> bytes:
+    def by(signer: Ed25519PrivateKey, content: bytes, start: bytes = before) -> bytes:
         return start + signer.sign(SIGNED_MANIFEST + content) + content
 
     def after(statement: KeyStatement) -> bytes:

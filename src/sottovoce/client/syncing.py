@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from sottovoce.client.fetching import refresh
 from sottovoce.client.reporting import make_batch
 from sottovoce.client.terms import is_lifetime_over, is_too_soon
-from sottovoce.client.timing import drawn_plan, lead, not_before
+from sottovoce.client.timing import drawn_plan, is_time, lead, not_before
 from sottovoce.errors import ClosedError, LedgerError
 from sottovoce.privacy import rounded_down, rounded_up
 
@@ -138,7 +138,7 @@ class Syncing:
             return "not accepted"
         if store.paused or store.waiting() is not None:
             return "paused"  # a batch still waits only if its owner said so
-        if not manifest.asks_for_reports(now):
+        if not is_time(manifest, now, self.jitter):
             return "not open"
         if charged:
             return "already charged"

@@ -36,8 +36,8 @@ class Plan:
 def drawn_plan(manifest: Manifest, now: float, jitter: float, entropy: Entropy) -> Plan:
     """Whether to take part, with the probability of the terms, and when to send."""
     takes_part = uniform(entropy) < manifest.terms.share
-    until = manifest.closes if now < manifest.closes else manifest.ends
     earliest = now + (lead(manifest) if jitter else 0.0)
+    until = manifest.closes if earliest < manifest.closes else manifest.ends
     span = max(min(jitter, until - earliest), 0.0)
     return Plan(manifest.epoch, takes_part, earliest + span * uniform(entropy))
 
@@ -46,6 +46,12 @@ def lead(manifest: Manifest) -> float:
     """Seconds that making a batch takes at most, on a slow device: of public numbers alone."""
     factors, reports = manifest.terms.factors, manifest.terms.reports
     return 2.0 + manifest.items * factors**2 / 2**23 + reports / 200
+
+
+def is_time(manifest: Manifest, now: float, jitter: float) -> bool:
+    """Whether a batch that is begun now can still be sent in time: only then it may be paid for."""
+    ready = now + (lead(manifest) if jitter else 0.0)
+    return manifest.asks_for_reports(now) and manifest.asks_for_reports(ready)
 
 
 def not_before(send_at: float, now: float, manifest: Manifest) -> float:
