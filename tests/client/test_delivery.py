@@ -219,7 +219,8 @@ def test_an_epoch_that_is_over_before_its_turn_costs_nothing(
         world.now += seconds
         proxy.publish(world.signed(2, opens=DAY))
 
-    assert client.sync(proxy, sleep=meanwhile, jitter=600).outcome == "missed"
+    missed = client.sync(proxy, sleep=meanwhile, jitter=600)
+    assert (missed.outcome, missed.epoch) == ("missed", 2)
     assert charges(folder) == []
     assert proxy.received == []
     assert client.sync(proxy).outcome == "sent"
@@ -256,6 +257,8 @@ def test_a_second_sync_of_the_same_folder_is_told_so(
     """Between processes: `tests/storage/test_lock.py`."""
 
     def meanwhile(_: float) -> None:
+        if not client.status().batches:
+            return  # the long pause, before anything is made: see below
         with world.open(folder) as other:
             with pytest.raises(StoreError, match="another process is syncing"):
                 other.sync(proxy)
@@ -266,3 +269,17 @@ def test_a_second_sync_of_the_same_folder_is_told_so(
 
     assert client.sync(proxy, sleep=meanwhile, jitter=60).outcome == "sent"
     assert client.sync(proxy).outcome == "already sent"
+
+
+def test_while_it_waits_for_its_turn_the_owner_may_do_as_they_like(
+    client: Client, proxy: FakeProxy, world: World, folder: Path
+) -> None:
+    def meanwhile(_: float) -> None:
+        with world.open(folder) as other:
+            if not other.status().batches:
+                other.forget()
+                other.set_limit(0)
+
+    synced = client.sync(proxy, sleep=meanwhile, jitter=600)
+    assert (synced.outcome, synced.spent) == ("limit reached", 0.0)
+    assert proxy.received == []

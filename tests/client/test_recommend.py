@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from sottovoce.client.recommending import contributions, recommendations, score_items
 from sottovoce.errors import SettingsError, StoreError
 from sottovoce.model import Histories, rotate_factors, user_vectors
-from sottovoce.protocol import Edition
-from tests.client.world import ITEMS, FakeProxy, World, item
+from sottovoce.protocol import Edition, encode_items
+from tests.client.world import FACTORS, ITEMS, FakeProxy, World, item
 
 if TYPE_CHECKING:
     from sottovoce.client import Client
@@ -111,3 +111,13 @@ def test_without_a_history_popular_items_come_first_in_any_basis() -> None:
         edition = Edition(EDITION.signed, rotate_factors(V, 1, epoch), EDITION.catalogue)
         found = [each.id for each in recommendations(edition, [], 5)]
         assert found == [item(number) for number in range(5)]
+
+
+def test_a_model_without_a_solution_recommends_and_explains_nothing(
+    client: Client, proxy: FakeProxy, world: World
+) -> None:
+    V = np.full((ITEMS, FACTORS), 2.0**20, np.float32)
+    model = world.add(encode_items(V))
+    proxy.publish(world.signed(1, model=model, regularization=1e-12))
+    assert client.sync(proxy).outcome == "sent"
+    assert [each.because for each in client.recommend(3)] == [None] * 3

@@ -19,7 +19,12 @@ from sottovoce.training import Settings
 from tests.people import random_people
 
 FILE = Path(__file__).parents[1] / "vectors" / "mechanisms.json"
-SHAPES = {"small": (5, 1, 1.5), "blocks": (150, 3, 0.1), "no solution": (6, 2, 0.1)}
+SHAPES = {
+    "small": (5, 1, 1.5),
+    "blocks": (150, 3, 0.1),
+    "many items and factors": (300, 12, 7.3),
+    "no solution": (6, 2, 0.1),
+}
 """Items, factors and alpha; 0.1 is not exact in float32. The last one's equations are singular."""
 CASES = [(name, shape) for name in MECHANISMS for shape in SHAPES]
 

@@ -28,8 +28,11 @@ SMALL_ORDER = [
     "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
     "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
     "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "0000000000000000000000000000000000000000000000000000000000000080",
+    "0100000000000000000000000000000000000000000000000000000000000080",
 ]
-"""Every point of small order on Curve25519: the shared secret would be zero for everybody."""
+"""Points of small order on Curve25519, two of them with the top bit, which X25519 ignores: the
+shared secret would be zero for everybody."""
 
 
 def signing_key(seed: bytes = SIGNING_SEED) -> Ed25519PrivateKey:

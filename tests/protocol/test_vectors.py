@@ -36,7 +36,7 @@ from sottovoce.protocol import (
     seal_reports,
 )
 from sottovoce.protocol.sealing import INFO
-from tests.protocol import malformed
+from tests.protocol import malformed, wellformed
 from tests.protocol.examples import (
     EPOCH_KEY,
     NEXT_SEED,
@@ -142,6 +142,12 @@ def make(frozen: dict[str, Any]) -> dict[str, Any]:
             "sha256": sha256(batch.encode()).hexdigest(),
         },
         "chunk": {"order": SHUFFLED, "bytes": chunk.encode().hex(), "name": chunk.name},
+        "accepted": {
+            "manifest": hexed(wellformed.manifests(signed().raw)),
+            "signed_manifest": wellformed.signed_manifests(),
+            "catalogue": hexed(wellformed.catalogues()),
+            "model": hexed(wellformed.models(encode_items(V))),
+        },
         "refused": {
             "manifest": hexed(malformed.manifests(signed().raw)),
             "signed_manifest": hexed(malformed.signed_manifests(signed())),
@@ -243,6 +249,21 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
     "chunk": Chunk.decode,
     "public_key": lambda data: seal_reports(np.zeros(1, np.uint32), data, of("manifest", "hash")),
 }
+
+
+@pytest.mark.parametrize("kind", ["manifest", "catalogue", "model"])
+def test_what_is_well_formed_is_taken(kind: str) -> None:
+    cases = stored()["accepted"][kind]
+    assert cases
+    for case in cases:
+        assert not refuses(DECODERS[kind], bytes.fromhex(case["bytes"])), case["label"]
+
+
+def test_key_statements_lead_from_a_trusted_key_to_the_last() -> None:
+    for case in stored()["accepted"]["signed_manifest"]:
+        trusted = bytes.fromhex(case["trusted"])
+        opened = SignedManifest.open(bytes.fromhex(case["bytes"]), trusted)
+        assert opened.key.hex() == case["then"], case["label"]
 
 
 @pytest.mark.parametrize("kind", DECODERS)

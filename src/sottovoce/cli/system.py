@@ -184,6 +184,7 @@ def _make_server_and_proxy(unfinished: Path, source: CatalogueSource) -> None:
             ("rate", "batches_per_minute"): 0,
             ("rate", "per_epoch"): 0,
             ("page", "serve"): True,
+            ("page", "jitter"): 0.0,  # a trial: the page says that it sends at once
             ("page", "panel"): panel and PANEL,
         },
     )

@@ -13,7 +13,7 @@ from sottovoce.client.fetching import asked_terms, held, refresh
 from sottovoce.client.importing import checked_items, read_items
 from sottovoce.client.recommending import recommendations
 from sottovoce.client.store import ClientStore
-from sottovoce.client.syncing import Syncing
+from sottovoce.client.syncing import Synced, Syncing
 from sottovoce.client.timing import JITTER
 from sottovoce.errors import LedgerError, SettingsError, StoreError
 from sottovoce.mechanism import os_words
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from sottovoce.client.api import ProxyApi
     from sottovoce.client.recommending import Recommendation
     from sottovoce.client.reporting import Words
-    from sottovoce.client.syncing import Synced
     from sottovoce.client.timing import Entropy
     from sottovoce.protocol import Terms
 
@@ -151,6 +150,7 @@ class Client:
         """
         if not (isfinite(jitter) and jitter >= 0):
             raise SettingsError(f"jitter must be a number of seconds from 0, not {jitter}")
+        syncing = Syncing(self._store, api, self._clock, self._entropy, words, sleep, jitter)
         with _locked(self._folder):
             try:
                 self._store.ledger()
@@ -158,8 +158,12 @@ class Client:
                 # Reporting alone needs it: what was published may be fetched all the same.
                 refresh(self._store, api)
                 raise
-            syncing = Syncing(self._store, api, self._clock, self._entropy, words, sleep, jitter)
-            return syncing.run()
+            begun = syncing.begin()
+        if isinstance(begun, Synced):
+            return begun
+        sleep(begun.seconds)  # without the lock: the owner may forget, or accept other terms
+        with _locked(self._folder):
+            return syncing.go_on(begun)
 
     def recommend(self, n: int = 10) -> list[Recommendation]:
         """The n best items that the owner has not touched; asks nobody."""

@@ -67,9 +67,10 @@ def contributions(
     own = edition.V[rows].astype(np.float64)
     A = gram(edition.V) + manifest.alpha * own.T @ own
     A += manifest.regularization * np.eye(manifest.terms.factors)
-    if not rows:
-        return np.zeros((len(items), 0))
-    shares = np.linalg.solve(A, own.T) * (1.0 + manifest.alpha)
+    try:
+        shares = np.linalg.solve(A, own.T) * (1.0 + manifest.alpha)
+    except np.linalg.LinAlgError:  # nor has such a model a vector: there is nothing to explain
+        return np.zeros((len(items), len(rows)))
     return np.asarray(edition.V[items].astype(np.float64) @ shares)
 
 

@@ -48,7 +48,7 @@ SENTENCES: dict[Outcome, str] = {
     "not accepted": ("The terms have not been accepted yet; nothing was sent, recommending works."),
     "not open": "Epoch {epoch} takes no reports at this time; nothing was sent.",
     "sitting out": "This device sits out epoch {epoch}, as its own coin decided; nothing was sent.",
-    "missed": "Epoch {epoch} came before it was this device's turn to send; nothing was sent.",
+    "missed": "Epoch {epoch} began before it was this device's turn to send; nothing was sent.",
     "paused": "Reporting is paused; nothing was sent.",
     "limit reached": (
         "The lifetime limit does not allow another batch; nothing was sent, recommending goes on."
@@ -83,8 +83,21 @@ class Synced:
 
 
 @dataclass(frozen=True)
+class Early:
+    """It is not yet time to make a batch."""
+
+    seconds: float
+    manifest_hash: bytes
+    """Of the epoch that it would be for."""
+    lost: int | None
+
+
+@dataclass(frozen=True)
 class Syncing:
-    """Everything that one sync works with; the caller holds the folder's lock."""
+    """Everything that one sync works with.
+
+    The caller holds the folder's lock, but for the pause between `begin` and `go_on`.
+    """
 
     store: ClientStore
     api: ProxyApi
@@ -94,8 +107,8 @@ class Syncing:
     sleep: Callable[[float], None]
     jitter: float
 
-    def run(self) -> Synced:
-        """Settle, fetch, take part."""
+    def begin(self) -> Synced | Early:
+        """Settle, fetch, and take part at once or find out when."""
         left_over = self.store.waiting()
         settled = None if left_over is None else self._deliver(left_over)
         edition = refresh(self.store, self.api)
@@ -103,10 +116,26 @@ class Syncing:
         if left_over is not None and settled is not None and left_over.epoch == epoch:
             return self._result(epoch, settled, None)
         lost = left_over.epoch if left_over is not None and settled == "too late" else None
-        return self._result(epoch, self._take_part(edition), lost)
+        taken = self._take_part(edition)
+        if isinstance(taken, float):
+            return Early(taken, edition.signed.hash, lost)
+        return self._result(epoch, taken, lost)
 
-    def _take_part(self, edition: Edition) -> Outcome:
-        """At most one batch in an epoch, ever. Nothing before `_report` knows the history."""
+    def go_on(self, early: Early) -> Synced:
+        """After the pause. The epoch may be over by now: what is not made yet costs nothing."""
+        edition = refresh(self.store, self.api)
+        manifest = edition.manifest
+        if edition.signed.hash != early.manifest_hash:
+            return self._result(manifest.epoch, "missed", early.lost)
+        refused = self._refusal(manifest)
+        outcome = refused or self._report(edition, self._plan(manifest))
+        return self._result(manifest.epoch, outcome, early.lost)
+
+    def _take_part(self, edition: Edition) -> Outcome | float:
+        """At most one batch in an epoch, ever; or the seconds to wait before it is made.
+
+        Nothing before `_report` knows the history.
+        """
         manifest = edition.manifest
         refused = self._refusal(manifest)
         if refused is not None:
@@ -115,14 +144,7 @@ class Syncing:
         if not plan.takes_part:
             return "sitting out"
         early = plan.send_at - lead(manifest) - self.clock()
-        if self.jitter and early > 0:
-            self.sleep(early)
-            # It may be over by now: what is not made yet costs nothing.
-            edition = refresh(self.store, self.api)
-            if edition.manifest != manifest:
-                return "missed"
-            refused = self._refusal(manifest)
-        return refused or self._report(edition, plan)
+        return early if self.jitter and early > 0 else self._report(edition, plan)
 
     def _refusal(self, manifest: Manifest) -> Outcome | None:
         """Why this epoch gets no batch; None: it may have one. From public data and the ledger."""

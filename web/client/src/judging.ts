@@ -2,16 +2,18 @@
 
 import { isLifetimeOver, isTooSoon } from "./agreement.js";
 import { type Charge, isWithin } from "./ledger.js";
-import { asksForReports, type Manifest } from "./manifest.js";
+import type { Manifest } from "./manifest.js";
 import type { Standing } from "./outbox.js";
 import type { Outcome } from "./outcome.js";
 import { brokenBy, type Terms } from "./terms.js";
+import { isTime } from "./timing.js";
 
 /** Asked before it is made and when it is kept; the history is not in it. */
 export function judged(
   standing: Standing,
   manifest: Manifest,
   now: number,
+  jitter: number,
 ): Outcome | "make it" | "deliver it" {
   const { settings, batch, charges, waiting } = standing;
   if (batch?.state === "sent") {
@@ -32,7 +34,7 @@ export function judged(
   if (settings.paused || waiting !== undefined) {
     return "paused"; // a batch of another epoch still waits only if its owner said so
   }
-  if (!asksForReports(manifest, now)) {
+  if (!isTime(manifest, now, jitter)) {
     return "not open";
   }
   if (charges.some((charge) => charge.epoch === manifest.epoch)) {

@@ -132,7 +132,7 @@ export class Syncing {
   /** At most one batch in an epoch, ever. Nothing before `#report` knows the history. */
   async #takePart(edition: Edition): Promise<Outcome | { until: number }> {
     const { manifest } = edition.signed;
-    const found = judged(await this.#standing(manifest), manifest, this.tools.clock());
+    const found = this.#judged(await this.#standing(manifest), manifest, this.tools.clock());
     if (found === "make it") {
       const plan = await this.#plan(edition);
       if (!plan.takesPart) {
@@ -145,6 +145,10 @@ export class Syncing {
       return this.#report(edition, plan);
     }
     return found === "deliver it" ? this.#deliver(manifest.epoch) : found;
+  }
+
+  #judged(standing: Standing, manifest: Manifest, now: number) {
+    return judged(standing, manifest, now, this.waits.jitter);
   }
 
   #standing({ epoch }: Manifest): Promise<Standing> {
@@ -162,8 +166,8 @@ export class Syncing {
   async #report(edition: Edition, plan: Plan): Promise<Outcome> {
     const { store, outbox, clock } = this.tools;
     const { manifest } = edition.signed;
-    const verdict = (standing: Standing) => judged(standing, manifest, clock());
     const moments = this.#moments(plan, manifest); // before the history is read, and once
+    const verdict = (standing: Standing) => this.#judged(standing, manifest, moments.now);
     for (;;) {
       const found = verdict(await this.#standing(manifest));
       if (found !== "make it") {

@@ -6,7 +6,7 @@
  * time for it, and what is ready earlier waits.
  */
 
-import { endOf, type Manifest } from "./manifest.js";
+import { asksForReports, endOf, type Manifest } from "./manifest.js";
 import type { Entropy } from "./words.js";
 
 /** Seconds over which devices spread what they send, or what is left of the epoch. */
@@ -23,8 +23,8 @@ export interface Plan {
 /** Whether to take part, with the probability of the terms, and when to send. */
 export function drawnPlan(manifest: Manifest, now: number, jitter: number, entropy: Entropy): Plan {
   const takesPart = uniform(entropy) < manifest.terms.share;
-  const until = now < manifest.closes ? manifest.closes : endOf(manifest);
   const earliest = now + (jitter > 0 ? lead(manifest) : 0);
+  const until = earliest < manifest.closes ? manifest.closes : endOf(manifest);
   const span = Math.max(Math.min(jitter, until - earliest), 0);
   return { epoch: manifest.epoch, takesPart, sendAt: earliest + span * uniform(entropy) };
 }
@@ -32,6 +32,12 @@ export function drawnPlan(manifest: Manifest, now: number, jitter: number, entro
 /** Seconds that making a batch takes at most, on a slow device: of public numbers alone. */
 export function lead({ items, terms }: Manifest): number {
   return 2 + (items * terms.factors ** 2) / 2 ** 23 + terms.reports / 200;
+}
+
+/** Whether a batch that is begun now can still be sent in time: only then it may be paid for. */
+export function isTime(manifest: Manifest, now: number, jitter: number): boolean {
+  const ready = now + (jitter > 0 ? lead(manifest) : 0);
+  return asksForReports(manifest, now) && asksForReports(manifest, ready);
 }
 
 /**

@@ -51,7 +51,8 @@ test("the moment lies before the end of the epoch, or of the time that it is hel
   assert.equal(moment(9_000, 0.5), 9_000 + LEAD + 0.5 * (1_000 - LEAD));
   assert.equal(moment(10_000, 0.5), 10_000 + LEAD + 0.5 * 3_600);
   assert.equal(moment(14_500, 0.5), 14_500 + LEAD + 0.5 * (500 - LEAD));
-  assert.equal(moment(9_999, 0.5), 9_999 + LEAD); // there is no time left to choose from
+  assert.equal(moment(9_999, 0.5), 9_999 + LEAD + 0.5 * 3_600); // while the crowd is waited for
+  assert.equal(moment(14_999, 0.5), 14_999 + LEAD); // there is no time left to choose from
   assert.equal(drawnPlan(manifest, 100, 0, coins(0, 0.5)).sendAt, 100);
 });
 
