@@ -16,6 +16,7 @@ import pytest
 
 from sottovoce.client.terms import is_lifetime_over, is_too_soon
 from sottovoce.client.timing import drawn_plan, is_time, lead, not_before
+from sottovoce.mechanism import MECHANISMS
 from sottovoce.privacy import Charge
 from sottovoce.protocol import Terms
 from sottovoce.protocol.terms import RULES
@@ -33,10 +34,12 @@ def comparisons() -> list[dict[str, Any]]:
         replace(terms(), **{name: value}) for name, values in WORSE.items() for value in values
     ]
     asked += [replace(terms(), **{name: vs[0]}) for name, vs in BETTER.items()]
+    own = {"coordinate": {}, "hadamard": {"directions_seed": 7}}
+    asked += [terms(mechanism=name, parameters=each) for name, each in own.items()]
     asked.append(terms())
     worst = {name: values[0] for name, values in WORSE.items() if name != "parameters"}
-    asked.append(terms(**worst))
-    known = [each for each in asked if set(each.parameters) == {"directions_seed", "loud"}]
+    asked.append(terms(**{**worst, "parameters": {"directions_seed": 7}}))
+    known = [each for each in asked if _can_be_read(each)]
     return [
         {
             "asked": each.as_dict(),
@@ -44,6 +47,10 @@ def comparisons() -> list[dict[str, Any]]:
         }
         for each in known
     ]
+
+
+def _can_be_read(asked: Terms) -> bool:
+    return set(asked.parameters) == set(MECHANISMS[asked.mechanism].public_names())
 
 
 def coins() -> list[dict[str, Any]]:

@@ -71,7 +71,7 @@ def test_it_is_a_preset_a_setting_and_a_plan() -> None:
 
 
 def test_the_manifest_carries_it() -> None:
-    one = manifest(mechanism="whisper", loud=0, directions_seed=0)
+    one = manifest(mechanism="whisper", parameters={}, loud_fraction=0.5)
     assert Manifest.decode(one.encode()).build() == one.build()
     assert isinstance(one.build(), Whisper)
 

@@ -54,6 +54,7 @@ def most_of_one(n_reports: int, event: Reporting, n_kinds: int) -> int:
     under a uniform draw (`sottovoce.privacy.events`), and draws are independent. So the number of
     reports with this value is at most binomial, also if everybody has the same history.
 
+    >>> from sottovoce.privacy import Reporting
     >>> most_of_one(1000, Reporting(epsilon=1.0, reports=10, epochs=1), 2000)
     10
     """

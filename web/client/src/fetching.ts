@@ -9,6 +9,7 @@ import { modelSize } from "./model.js";
 import type { HttpProxy } from "./proxy.js";
 import { Reading, type Source } from "./reading.js";
 import type { Settings } from "./rows.js";
+import { checkPublicKey } from "./sealing.js";
 import { openManifest, type SignedManifest } from "./signed.js";
 import type { Store } from "./store.js";
 import type { Terms } from "./terms.js";
@@ -112,6 +113,7 @@ export class Fetching {
   async #fetched(signed: SignedManifest, fresh: Map<string, Uint8Array>): Promise<Edition> {
     const { manifest } = signed;
     const most = modelSize(manifest.items, manifest.terms.factors);
+    if (manifest.publicKey !== null) await checkPublicKey(manifest.publicKey);
     // After a `forget` in another tab: what is in memory alone could not be stored again.
     this.#reading.keepOnly(await this.store.fileNames());
     const orElse = (fetch: Source<never>): Source<never> => {

@@ -20,6 +20,11 @@ export const suite = new CipherSuite({
   aead: new Aes128Gcm(),
 });
 
+/** Refuse a key to which nothing can be sealed: one of small order, which anybody could open. */
+export async function checkPublicKey(publicKey: Uint8Array): Promise<void> {
+  await sealReports(Uint32Array.of(0), publicKey, new Uint8Array(32));
+}
+
 /**
  * Each report sealed alone, one after the other, `SEALED` bytes each.
  *

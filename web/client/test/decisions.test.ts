@@ -66,7 +66,7 @@ test("everything that must be taken is taken", async () => {
     assert.equal(decodeCatalogue(fromHex(bytes)).items.length, 1, label);
   }
   for (const { label, bytes } of accepted.model) {
-    assert.equal(decodeItems(fromHex(bytes), 5, 2).values.length, 10, label);
+    assert.equal(decodeItems(fromHex(bytes), 5, 2).length, 10, label);
   }
   for (const { label, bytes, trusted, then } of accepted.signed_manifest) {
     const opened = await openManifest(fromHex(bytes), fromHex(trusted));
