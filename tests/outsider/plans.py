@@ -32,7 +32,7 @@ def is_time(manifest: Manifest, now: float, spread: float = SPREAD) -> bool:
 
 def is_over(terms: Terms, charged: Sequence[Charge]) -> bool:
     """Whether this training has had all its epochs."""
-    return len(_own(terms, charged)) >= terms["epochs"]
+    return len(_own(terms, charged)) >= int(terms["epochs"])
 
 
 def is_too_soon(terms: Terms, charged: Sequence[Charge], now: float) -> bool:
