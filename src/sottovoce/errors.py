@@ -81,6 +81,11 @@ class UntrustedError(ProtocolError):
 class UnavailableError(SottovoceError):
     """Another party cannot be reached now, or is busy: retry later."""
 
+    def __init__(self, message: str, retry_after: float | None = None):
+        super().__init__(message)
+        self.retry_after = retry_after
+        """Seconds that they asked to be left alone for; None if they did not say."""
+
 
 class TooEarlyError(UnavailableError):
     """The epoch is still open: what belongs to it cannot be handed in yet."""

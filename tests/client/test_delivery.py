@@ -84,6 +84,29 @@ def test_a_refusal_keeps_the_batch_until_its_epoch_is_over(
     assert client.sync(proxy).outcome == "sent"
 
 
+def test_a_proxy_that_asks_for_patience_gets_it_also_after_a_restart(
+    client: Client, proxy: FakeProxy, world: World, folder: Path
+) -> None:
+    def busy(call: str) -> None:
+        if call == "send":
+            raise UnavailableError("busy", 120.0)
+
+    proxy.before = busy
+    with pytest.raises(UnavailableError):
+        client.sync(proxy)
+    proxy.before = lambda call: None
+    client.close()
+    with world.open(folder) as again:
+        world.now += 119
+        for _ in range(2):
+            with pytest.raises(UnavailableError, match="again in 1 seconds") as caught:
+                again.sync(proxy)
+            assert caught.value.retry_after == pytest.approx(1)
+        assert proxy.calls.count("send") == 0
+        world.now += 1
+        assert again.sync(proxy).outcome == "sent"
+
+
 # Randomness.
 
 

@@ -41,7 +41,7 @@ def table(folder: Path) -> list[Any]:
 
 def waiting(epoch: int, epsilon: float = EPSILON, content: bytes = b"a batch") -> Waiting:
     charge = Charge(bytes(16), epoch, DAY, sha(content), "loudest", epsilon, 1)
-    return Waiting(charge, 0.0, 9 * DAY, content)
+    return Waiting(charge, 0.0, 9 * DAY, batch=content)
 
 
 # Batch and charge.

@@ -50,4 +50,4 @@ def make_batch(
         epsilon=terms.epsilon,
         reports=terms.reports,
     )
-    return Waiting(charge, send_at, manifest.ends, batch)
+    return Waiting(charge, send_at, manifest.ends, batch=batch)

@@ -48,10 +48,12 @@ MIGRATIONS = (
             CHECK ((epoch IS NULL) = (mechanism IS NULL)),
             CHECK ((epoch IS NULL) = (reports IS NULL))
         ) STRICT""",
-        # 'charged' waits to be sent; 'sent' arrived; 'dropped' came too late or beyond the limit.
+        # 'charged' waits to be sent; 'sent' arrived; 'dropped' came too late. `not_before`: the
+        # proxy asked for it.
         """CREATE TABLE outbox (
             epoch INTEGER PRIMARY KEY,
             send_at REAL NOT NULL,
+            not_before REAL NOT NULL DEFAULT 0,
             ends INTEGER NOT NULL,
             state TEXT NOT NULL CHECK (state IN ('charged', 'sent', 'dropped')),
             batch BLOB,

@@ -34,7 +34,9 @@ class Waiting:
     send_at: float
     """Not before: drawn before the history was read."""
     ends: int
-    batch: bytes = field(repr=False)
+    not_before: float = 0.0
+    """The proxy asked to be left alone until then."""
+    batch: bytes = field(repr=False, kw_only=True)
 
     @property
     def epoch(self) -> int:
@@ -224,10 +226,11 @@ class ClientStore:
     def waiting(self) -> Waiting | None:
         """The batch that has neither arrived nor been given up; there is one at most."""
         row = self._db.row(
-            "SELECT training, epoch, at, purpose, mechanism, epsilon, reports, send_at, ends, batch"
+            "SELECT training, epoch, at, purpose, mechanism, epsilon, reports, send_at, ends,"
+            " not_before, batch"
             " FROM outbox JOIN ledger USING (epoch) WHERE state = 'charged' ORDER BY epoch"
         )
-        return None if row is None else Waiting(Charge(*row[:7]), *row[7:])
+        return None if row is None else Waiting(Charge(*row[:7]), *row[7:10], batch=row[10])
 
     def state(self, epoch: int) -> State | None:
         """What became of an epoch's batch, as far as it was not forgotten."""
@@ -242,6 +245,11 @@ class ClientStore:
         """It arrived or was given up: its bytes are of no use any more."""
         with self._db.transaction():
             self._db.rows("UPDATE outbox SET state = ?, batch = NULL WHERE epoch = ?", state, epoch)
+
+    def postpone(self, epoch: int, not_before: float) -> None:
+        """Not to be sent before that moment; a restart does not forget it."""
+        with self._db.transaction():
+            self._db.rows("UPDATE outbox SET not_before = ? WHERE epoch = ?", not_before, epoch)
 
     def batches(self) -> dict[str, int]:
         return dict(self._db.rows("SELECT state, count(*) FROM outbox GROUP BY state"))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil
 from typing import TYPE_CHECKING, Literal
 
 from sottovoce.client.fetching import refresh
 from sottovoce.client.reporting import make_batch
 from sottovoce.client.terms import is_lifetime_over, is_too_soon
 from sottovoce.client.timing import drawn_plan, is_time, lead, not_before
-from sottovoce.errors import ClosedError, LedgerError
+from sottovoce.errors import ClosedError, LedgerError, UnavailableError
 from sottovoce.privacy import rounded_down, rounded_up
 
 if TYPE_CHECKING:
@@ -206,7 +207,17 @@ class Syncing:
             raise LedgerError(
                 f"the batch of epoch {batch.epoch} is not the one that was charged; it is not sent"
             )
+        self._check_patience(batch)
         return self._send(batch)
+
+    def _check_patience(self, batch: Waiting) -> None:
+        left = batch.not_before - self.clock()
+        if left > 0:
+            raise UnavailableError(
+                f"the proxy asked to be sent the batch of epoch {batch.epoch} again in "
+                f"{ceil(left)} seconds, not before; it is kept here until then",
+                left,
+            )
 
     def _sleep_until(self, moment: float) -> None:
         left = moment - self.clock()
@@ -219,6 +230,10 @@ class Syncing:
         except ClosedError:
             self.store.done(batch.epoch, "dropped")
             return "too late"
+        except UnavailableError as error:
+            if error.retry_after is not None:
+                self.store.postpone(batch.epoch, self.clock() + error.retry_after)
+            raise
         self.store.done(batch.epoch, "sent")
         return "sent"
 
