@@ -264,7 +264,7 @@ def test_the_moment_survives_a_restart(world: World, proxy: FakeProxy, folder: P
     assert world.now == pytest.approx(begun + 300 + lead(proxy.signed.manifest))
 
 
-@pytest.mark.parametrize("jitter", [-1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("jitter", [-1.0, 3_601.0, float("nan"), float("inf")])
 def test_a_pause_without_sense_is_refused(client: Client, proxy: FakeProxy, jitter: float) -> None:
     with pytest.raises(SettingsError, match="jitter"):
         client.sync(proxy, jitter=jitter)

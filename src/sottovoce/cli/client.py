@@ -21,10 +21,12 @@ from sottovoce.errors import ProtocolError, SettingsError
 from sottovoce.protocol.strict import hexadecimal
 
 if TYPE_CHECKING:
-    from sottovoce.client import Recommendation, Status
+    from sottovoce.client import Recommendation, Status, Terms
 
 app = group("client", "Take part from this device; recommendations are computed on it.")
 
+LONG = 10.0
+"""Seconds: a shorter wait needs no word."""
 Folder = Annotated[Path | None, optional("The client's folder.", "in the user's data folder")]
 
 
@@ -95,9 +97,11 @@ def terms(*, folder: Folder = None, json: JsonFile = None) -> None:
     """  # noqa: D301 - typer reads \b
     with Client.open(_folder(folder)) as client, httpx.Client() as http:
         asked = client.asked(HttpProxy(http, client.proxy_url))
-        accepted = client.status().terms
+        known = client.status()
+    accepted, client_limit = known.terms, known.limit
     output.results.print(_table(asked.in_words()))
     typer.echo(asked.promise.sentence())
+    typer.echo(_affordable(asked, client_limit))
     if accepted is not None and not accepted.broken_by(asked):
         typer.echo("You have accepted these terms, or ones that allow more.")
     else:
@@ -140,6 +144,7 @@ def sync(
             help="Seconds over which the moment of sending is drawn; 0 sends at once, which shows "
             "when this device woke up: for tests and demos.",
             min=0,
+            max=JITTER,
         ),
     ] = JITTER,
     folder: Folder = None,
@@ -219,7 +224,7 @@ def pause(*, folder: Folder = None) -> None:
     """  # noqa: D301 - typer reads \b
     with Client.open(_folder(folder)) as client:
         client.pause()
-    typer.echo("Paused: nothing leaves this device.")
+    typer.echo("Paused: no reports leave this device. A sync still fetches new models.")
 
 
 @app.command()
@@ -274,13 +279,28 @@ def forget(
         output.confirm(question, "sottovoce client forget", yes=yes)
         client.forget()
     typer.echo("Deleted. The ledger was kept: what was spent stays spent.")
+    typer.echo("This device still takes part; to stop: sottovoce client pause")
 
 
 def _sleep(seconds: float) -> None:
     """Say how long, where somebody waits for it."""
-    until = time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
-    typer.echo(f"Waiting until {until}, a moment drawn at random. Ctrl-C stops; nothing is lost.")
+    if seconds > LONG:
+        until = time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
+        typer.echo(
+            f"Waiting until {until} before sending, a moment drawn at random. Ctrl-C stops it;"
+        )
+        typer.echo("nothing is lost, and the next sync goes on.")
     time.sleep(seconds)
+
+
+def _affordable(asked: Terms, limit: float | None) -> str:
+    """What the owner's own limit leaves of these terms."""
+    cost = asked.epsilon * asked.reports
+    epochs = asked.epochs if limit is None else min(asked.epochs, int(limit / cost))
+    return (
+        f"An epoch costs epsilon {cost:g}. Your limit of {limit} allows {epochs} of these "
+        f"{asked.epochs} epochs."
+    )
 
 
 def _table(lines: list[tuple[str, str]]) -> Table:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
-from math import isfinite
 from typing import TYPE_CHECKING
 
 from sottovoce.client.address import checked_url
@@ -148,8 +147,10 @@ class Client:
         when the device woke up: for tests and demos. After an `UnavailableError` do it again later:
         a batch that was made is kept and sent again byte for byte.
         """
-        if not (isfinite(jitter) and jitter >= 0):
-            raise SettingsError(f"jitter must be a number of seconds from 0, not {jitter}")
+        if not 0 <= jitter <= JITTER:  # a NaN is not
+            raise SettingsError(
+                f"jitter must be a number of seconds in 0..{JITTER:g}, not {jitter}"
+            )
         syncing = Syncing(self._store, api, self._clock, self._entropy, words, sleep, jitter)
         with _locked(self._folder):
             try:

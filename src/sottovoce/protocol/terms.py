@@ -202,7 +202,11 @@ RULES = (
     AtLeast("window_seconds", "the window of time would be {1} seconds, not {0}"),
     AtLeast("interval", "two batches could be {1} seconds apart, not {0}"),
     AtMost("share", "the chance to take part in an epoch would rise from {} to {}"),
-    TheCrowd("least_clients", "a report would be hidden among at least {1} people, not {0}"),
+    TheCrowd(
+        "least_clients",
+        "a report would be hidden among at least {1} people, not {0} (fewer hide less, and more "
+        "than ten times as many may never come together)",
+    ),
     AtMost("hold", "an epoch would wait for its crowd for {1} seconds, not {0}"),
     AtMost("factors", "the model would have {1} factors, not {0}"),
     AtMost("most_items", "the model could have {1} items, not {0}"),

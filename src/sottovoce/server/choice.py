@@ -106,4 +106,7 @@ def _hint(worse: list[str]) -> str:
     return said if longer else ""
 
 
-ANEW = "or begin another training with a database of its own"
+ANEW = (
+    "or begin another service: keys, database, proxies and devices of its own, since devices never "
+    "go back to an earlier epoch under the same keys"
+)

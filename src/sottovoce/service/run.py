@@ -39,6 +39,10 @@ class Listen:
                 "private_key and client_authority mean nothing without a certificate: "
                 "name one, or leave them out and let something in front speak TLS"
             )
+        for name in ("certificate", "private_key", "client_authority"):
+            path = getattr(self, name)
+            if path is not None and not path.is_file():
+                raise SettingsError(f"{name}: {path} is not a file that can be read")
 
 
 @dataclass(frozen=True)
