@@ -220,4 +220,8 @@ def test_half_of_tls_is_refused_rather_than_served_in_clear(tmp_path: Path, name
         read_settings(tmp_path / "listen.toml", Listen)
     complete = f'certificate = "chain.pem"\n{name} = "file.pem"'
     (tmp_path / "listen.toml").write_text(complete)
+    with pytest.raises(SettingsError, match=r"certificate: .*chain\.pem is not a file"):
+        read_settings(tmp_path / "listen.toml", Listen)
+    for file in ("chain.pem", "file.pem"):
+        (tmp_path / file).touch()
     assert getattr(read_settings(tmp_path / "listen.toml", Listen), name) == tmp_path / "file.pem"

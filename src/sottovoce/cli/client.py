@@ -286,10 +286,8 @@ def _sleep(seconds: float) -> None:
     """Say how long, where somebody waits for it."""
     if seconds > LONG:
         until = time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
-        typer.echo(
-            f"Waiting until {until} before sending, a moment drawn at random. Ctrl-C stops it;"
-        )
-        typer.echo("nothing is lost, and the next sync goes on.")
+        typer.echo(f"Waiting until {until} before sending, a moment drawn at random.")
+        typer.echo("Ctrl-C stops it; nothing is lost, and the next sync goes on.")
     time.sleep(seconds)
 
 

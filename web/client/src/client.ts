@@ -123,8 +123,8 @@ export class Client {
    */
   async sync(options: { jitter?: number; signal?: AbortSignal } = {}): Promise<Synced> {
     const { jitter = JITTER, signal } = options;
-    if (!(Number.isFinite(jitter) && jitter >= 0)) {
-      throw new SettingsError(`jitter must be a number of seconds from 0, not ${jitter}`);
+    if (!(jitter >= 0 && jitter <= JITTER)) {
+      throw new SettingsError(`jitter must be in 0..${JITTER} seconds, not ${jitter}`);
     }
     return new Syncing(this.tools, { jitter, signal, lock: this.lock }).run();
   }

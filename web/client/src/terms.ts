@@ -207,7 +207,9 @@ export const RULES: Readonly<Record<keyof Terms, Rule>> = {
   },
   leastClients: {
     isWorse: anotherCrowd,
-    sentence: "a report would be hidden among at least {1} people, not {0}",
+    sentence:
+      "a report would be hidden among at least {1} people, not {0} (fewer hide less, and more " +
+      "than ten times as many may never come together)",
   },
   hold: {
     isWorse: atMost("hold"),

@@ -18,7 +18,10 @@ const WORSE: Readonly<Record<Exclude<keyof Terms, "parameters">, readonly [unkno
   windowSeconds: [0, "the window of time would be 0 seconds, not 2592000"],
   interval: [5, "two batches could be 5 seconds apart, not 10"],
   share: [1, "the chance to take part in an epoch would rise from 0.5 to 1"],
-  leastClients: [99, "a report would be hidden among at least 99 people, not 100"],
+  leastClients: [
+    99,
+    "a report would be hidden among at least 99 people, not 100 (fewer hide less, and more than ten times as many may never come together)",
+  ],
   hold: [61, "an epoch would wait for its crowd for 61 seconds, not 60"],
   factors: [4, "the model would have 4 factors, not 3"],
   mostItems: [101, "the model could have 101 items, not 100"],
