@@ -44,7 +44,7 @@ def test_numbers_that_raise_elsewhere_silence_nobody(
 @pytest.mark.parametrize("mechanism", ["hadamard", "loudest"])
 def test_the_longest_history_is_ready_in_time(mechanism: str) -> None:
     """Everything in a large catalogue was touched. What takes longer than `lead` can be seen."""
-    n_items = 100_000
+    n_items = 1_000_000
     built = Settings.preset(mechanism, factors=1, reports=1).build(n_items)
     one = World(most_items=n_items, factors=1, reports=1).manifest(1, items=n_items)
     V = np.random.default_rng(1).standard_normal((n_items, 1)).astype(np.float32)
