@@ -59,8 +59,8 @@ test("the moment lies before the end of the epoch, or of the time that it is hel
 test("what took too long shows in whole leads", () => {
   const at = (now: number) => notBefore(1_000, now, manifest);
   assert.deepEqual(
-    [900, 1_000, 1_000.1, 1_004, 1_004.1].map(at),
-    [1_000, 1_000, 1_004, 1_004, 1_008],
+    [900, 1_000, 1_000.1, 1_008, 1_008.1].map(at),
+    [1_000, 1_000, 1_008, 1_008, 1_016],
   );
 });
 
