@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -116,6 +118,16 @@ def test_descending_the_exact_gradient_lowers_the_loss() -> None:
 def test_gram_is_v_transposed_v() -> None:
     V = initial_items(50, 4, 1.0, 0)
     assert gram(V) == pytest.approx(V.astype(float).T @ V.astype(float), rel=1e-12)
+
+
+def test_gram_needs_the_memory_of_v() -> None:
+    """A server chooses M and F: with M F^2 numbers at once a device would run out of memory."""
+    V = np.ones((2_000, 64), np.float32)
+    tracemalloc.start()
+    gram(V)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10 * V.nbytes
 
 
 def test_predictions_are_dot_products() -> None:

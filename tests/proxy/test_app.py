@@ -149,6 +149,21 @@ def test_one_address_is_taken_so_often_in_an_epoch(tmp_path: Path) -> None:
     world.store.close()
 
 
+def test_requests_that_are_begun_together_are_no_more_than_others(tmp_path: Path) -> None:
+    """Bodies that are held back until many requests were let in do not make one address a crowd."""
+    world = World(tmp_path, rate=Rate(batches_per_minute=0, per_epoch=2))
+    world.proxy.tick()
+
+    async def work(app: Starlette) -> None:
+        batches = [world.people.batch(world.now).encode() for _ in range(10)]
+        answers = await asyncio.gather(*[post(app, data) for data in batches])
+        assert sorted(answer.status for answer in answers) == [202] * 2 + [429] * 8
+
+    within(world, work)
+    assert stored(world) == 2
+    world.store.close()
+
+
 def test_batches_are_taken_until_the_crowd_is_mixed(world: World) -> None:
     """Beyond the epoch's time, while it waits; not after the flush."""
     world.clock.now = ENDS - 1

@@ -122,7 +122,7 @@ def accept(
 
     \b
     Example:
-      sottovoce client accept 3f2a9c0d51e7
+      sottovoce client accept NAME
     """  # noqa: D301 - typer reads \b
     with Client.open(_folder(folder)) as client, httpx.Client() as http:
         asked = client.asked(HttpProxy(http, client.proxy_url))

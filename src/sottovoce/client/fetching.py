@@ -29,12 +29,13 @@ def asked_terms(store: ClientStore, api: ProxyApi) -> Terms:
 
 def held(store: ClientStore) -> Edition | None:
     """What was accepted last, without asking anybody; None if there is nothing."""
-    data = store.signed_manifest()
-    if data is None:
-        return None
-    signed = SignedManifest.open(data, store.verification_key)
-    manifest = signed.manifest
-    model, catalogue = store.file(manifest.model), store.file(manifest.catalogue)
+    with store.at_once():
+        data = store.signed_manifest()
+        if data is None:
+            return None
+        signed = SignedManifest.open(data, store.verification_key)
+        manifest = signed.manifest
+        model, catalogue = store.file(manifest.model), store.file(manifest.catalogue)
     if model is None or catalogue is None:
         return None
     return verified(signed, model, catalogue)

@@ -27,10 +27,11 @@ class Recommendation:
 
 def recommendations(edition: Edition, rows: list[int], n: int) -> list[Recommendation]:
     """The n best items outside `rows`, best first; among equals the catalogue's order holds."""
-    scores = score_items(edition, rows)
-    order = np.argsort(-scores, kind="stable")
-    best = order[~np.isin(order, rows)][:n]
-    reasons = contributions(edition, rows, best)
+    with np.errstate(all="ignore"):  # as for a batch, whatever the application has told numpy
+        scores = score_items(edition, rows)
+        order = np.argsort(-scores, kind="stable")
+        best = order[~np.isin(order, rows)][:n]
+        reasons = contributions(edition, rows, best)
     items = edition.catalogue.items
     return [
         Recommendation(

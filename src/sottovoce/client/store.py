@@ -18,6 +18,7 @@ from sottovoce.storage import Database
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
     from typing import Any, Self
 
@@ -147,6 +148,10 @@ class ClientStore:
         """Epoch and hash of the last manifest accepted; survives `forget`, it is public."""
         epoch, manifest_hash = self._db.row("SELECT epoch, manifest_hash FROM about")
         return None if epoch is None else (epoch, manifest_hash)
+
+    def at_once(self) -> AbstractContextManager[None]:
+        """What is read in the block belongs together: a sync elsewhere may replace all of it."""
+        return self._db.snapshot()
 
     def signed_manifest(self) -> bytes | None:
         """The last one accepted."""

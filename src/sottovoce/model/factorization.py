@@ -82,10 +82,10 @@ _INITIAL_ITEMS, _BASES = 0x56, 0x57
 def gram(V: Float32) -> Float64:
     """`G = V^T V`, once an epoch: it turns the paper's O(M F^2) for each user into O(n_u F^2)."""
     wide = V.astype(np.float64)
-    # cumsum adds one row after the other; sum() and matmul choose an order of their own.
-    return np.stack(
-        [np.cumsum(wide * wide[:, f : f + 1], axis=0)[-1] for f in range(V.shape[1])], axis=0
-    )
+    # cumsum adds one row after the other; sum() and matmul choose an order of their own. The last
+    # row is copied: a view of it would keep all of them, M F^2 numbers in the end.
+    rows = [np.cumsum(wide * wide[:, f : f + 1], axis=0)[-1].copy() for f in range(V.shape[1])]
+    return np.stack(rows, axis=0)
 
 
 def outer_table(V: Float32) -> Float64:

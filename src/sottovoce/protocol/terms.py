@@ -75,8 +75,11 @@ class Terms:
 
     @property
     def name(self) -> str:
-        """Short, and another one for other terms: what an owner repeats to accept exactly these."""
-        return sha256(dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()[:12]
+        """Another one for other terms: what an owner repeats to accept exactly these.
+
+        Whole: a server that looks for two terms with one short name finds them in a minute.
+        """
+        return sha256(dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()
 
     def in_words(self) -> list[tuple[str, str]]:
         """For the owner who is asked: a label and what it means, line by line."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from http import HTTPStatus
 from math import ceil
 from typing import TYPE_CHECKING
@@ -37,7 +37,7 @@ from sottovoce.service import (
 from sottovoce.service.files import BRIEFLY, FOR_EVER, accepts_gzip, serve
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from starlette.requests import Request
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -94,13 +94,12 @@ class Api:
         """A batch: 202 when it is on disk."""
         address = request.client.host if request.client else ""
         try:
-            self._check_rate(address)
-            data = await read_body(request, self._proxy.intake.batch_size())
-            await self._writer.write(self._proxy.intake.check(data))
+            with self._place_of(address):
+                data = await read_body(request, self._proxy.intake.batch_size())
+                await self._writer.write(self._proxy.intake.check(data))
         except (SottovoceError, HTTPException, ClientDisconnect) as error:
             self._proxy.metrics.refused(error)
             raise
-        self._limit.took(address)
         self._proxy.metrics.accepted.inc()
         return Response(status_code=HTTPStatus.ACCEPTED)
 
@@ -129,14 +128,22 @@ class Api:
             compressed = await run_in_threadpool(self._compressed.of, sha256.hex(), data)
         return serve(request, data, sha256.hex(), FOR_EVER, compressed)
 
-    def _check_rate(self, address: str) -> None:
-        wait = self._limit.wait(address, self._proxy.epoch)
+    @contextmanager
+    def _place_of(self, address: str) -> Iterator[None]:
+        """One of the batches that this address may send; taken for good when the block succeeds."""
+        epoch = self._proxy.epoch
+        wait = self._limit.wait(address, epoch)
         if wait:
             raise HTTPException(
                 HTTPStatus.TOO_MANY_REQUESTS,
                 "too many batches from one address",
                 {"Retry-After": str(ceil(wait))},
             )
+        try:
+            yield
+        except BaseException:
+            self._limit.give_back(address, epoch)
+            raise
 
 
 class NoSniff:

@@ -29,13 +29,14 @@ class Known:
     """When they were counted."""
     epoch: int = 0
     taken: int = 0
-    """Batches in that epoch."""
+    """Batches in that epoch, those under way included."""
 
 
 class RateLimit:
     """A bucket of tokens for each address: a batch takes one, time brings them back.
 
-    And so many batches in one epoch, of those that were taken: what was refused does not count.
+    And so many batches in one epoch. A place is taken before the body is read: whoever begins many
+    requests and ends them at once has no more. What was refused gives it back.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class RateLimit:
         self._addresses: OrderedDict[str | int, Known] = OrderedDict()
 
     def wait(self, address: str, epoch: int) -> float:
-        """0 when a batch may come now, which takes a token; else the seconds until one may."""
+        """0 when a batch may come now, which takes a token and a place; else seconds to wait."""
         if self._is_off:
             return 0.0
         known = self._known(address)
@@ -57,8 +58,20 @@ class RateLimit:
             known.epoch, known.taken = epoch, 0
         if self._per_epoch and known.taken >= self._per_epoch:
             return LATER
-        if not self._per_second:
-            return 0.0
+        pause = self._take_token(known) if self._per_second else 0.0
+        known.taken += not pause
+        return pause
+
+    def give_back(self, address: str, epoch: int) -> None:
+        """A batch from there that might come did not reach the disk."""
+        if self._is_off:
+            return
+        known = self._known(address)
+        if known.epoch == epoch:
+            known.taken = max(known.taken - 1, 0)
+
+    def _take_token(self, known: Known) -> float:
+        """0, or the seconds until there is one."""
         now = self._clock()
         known.tokens += max(now - known.then, 0.0) * self._per_second
         known.tokens, known.then = min(self._burst, known.tokens), now
@@ -66,11 +79,6 @@ class RateLimit:
             return (1 - known.tokens) / self._per_second
         known.tokens -= 1
         return 0.0
-
-    def took(self, address: str) -> None:
-        """A batch from there is on disk."""
-        if not self._is_off:
-            self._known(address).taken += 1
 
     @property
     def _is_off(self) -> bool:

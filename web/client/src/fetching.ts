@@ -13,7 +13,7 @@ import { checkPublicKey } from "./sealing.js";
 import { openManifest, type SignedManifest } from "./signed.js";
 import type { Store } from "./store.js";
 import type { Terms } from "./terms.js";
-import type { Matrix } from "./user.js";
+import { type Matrix, prepare } from "./user.js";
 
 /** One epoch as it was published: the manifest, the item matrix, the names of its rows. */
 export interface Edition {
@@ -45,6 +45,7 @@ export class Fetching {
     check(settings); // before anything more is fetched, and once more when it is stored
     const fresh = new Map<string, Uint8Array>();
     const edition = await this.#fetched(signed, fresh);
+    prepare(edition.V);
     const isKnown = settings.newest?.hash === toHex(signed.hash);
     if (fresh.size > 0 || !isKnown || settings.trusted !== toHex(signed.key)) {
       await this.store.keepEdition(signed, fresh, check);

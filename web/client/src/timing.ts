@@ -29,9 +29,13 @@ export function drawnPlan(manifest: Manifest, now: number, jitter: number, entro
   return { epoch: manifest.epoch, takesPart, sendAt: earliest + span * uniform(entropy) };
 }
 
-/** Seconds that making a batch takes at most, on a slow device: of public numbers alone. */
+/**
+ * Seconds that making a batch takes at most, on a slow device: of public numbers alone. Each item
+ * costs F^2 for the normal equations, and as much as 256 of these for all else: reading it if it was
+ * touched, ranking its row. Everything may have been touched.
+ */
 export function lead({ items, terms }: Manifest): number {
-  return 2 + (items * terms.factors ** 2) / 2 ** 23 + terms.reports / 200;
+  return 2 + (items * (terms.factors ** 2 + 256)) / 2 ** 23 + terms.reports / 200;
 }
 
 /** Whether a batch that is begun now can still be sent in time: only then it may be paid for. */

@@ -112,6 +112,14 @@ function* allRows(rows: number): Generator<number> {
   for (let row = 0; row < rows; row++) yield row;
 }
 
+/**
+ * All work on a matrix that is the same for everybody, done when it is taken in: it can take seconds,
+ * and done at the first question about a history it would show who has one.
+ */
+export function prepare(V: Matrix): void {
+  sumOfAllSquares(V);
+}
+
 /** Of the whole matrix: the same for everybody and every question, so it is worked out once. */
 function sumOfAllSquares(V: Matrix): Float64Array {
   const known = squares.get(V) ?? sumOfSquares(V, allRows(V.rows));

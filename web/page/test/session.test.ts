@@ -34,7 +34,7 @@ async function begin(
     const last = events.filter((event) => event.kind === "curve").at(-1);
     return last?.kind === "curve" ? last.curve : undefined;
   };
-  return { world, session, events, state, curve };
+  return { world, client, session, events, state, curve };
 }
 
 /** The terms that the question shows. */
@@ -87,6 +87,21 @@ test("a yes is one batch for an epoch, and a pause stops the next", async (conte
   await session.look();
   assert.equal(world.received.length, 1);
   assert.equal(state().manifest?.epoch, 2);
+});
+
+test("nothing is computed from the films between the questions of a look", async (context) => {
+  const { world, client, session, state } = await begin(context);
+  await session.look();
+  await session.add(item(3));
+  await session.agree(shown(state()), COST);
+  const arrived: number[] = [];
+  const recommend = client.recommend.bind(client);
+  client.recommend = (n) => {
+    arrived.push(world.received.length);
+    return recommend(n);
+  };
+  await session.look();
+  assert.deepEqual(new Set(arrived), new Set([1]), "advice, and only after the batch");
 });
 
 test("the limit stops reporting in the client's words, and a new one counts at once", async (context) => {

@@ -165,13 +165,15 @@ export class Session {
     this.#raise();
   }
 
-  /** Takes part. A sync that falls asleep goes on beside the looks. */
+  /**
+   * Takes part. A sync that falls asleep goes on beside the looks. Nothing is published before it:
+   * that computes advice, and how long it takes would show in when the sync asks the proxy.
+   */
   async #begin(manifest: Manifest): Promise<void> {
     const { paused, terms } = await this.#client.status();
     if (paused || terms === null || this.#settled(manifest)) return;
     this.#trouble = null;
     this.#synced = null;
-    await this.publish();
     const asleep = this.#naps.begun();
     const sync = (signal: AbortSignal) => this.#client.sync({ jitter: this.#jitter, signal });
     this.#running = new Running(manifest.epoch, sync, (result) => this.#ended(result));
