@@ -13,11 +13,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sottovoce.client import Client
-from sottovoce.client.timing import JITTER, drawn_plan, lead, not_before, uniform
+from sottovoce.client.timing import JITTER, MOST_LEAD, drawn_plan, lead, not_before, uniform
 from sottovoce.errors import RefusedError, SettingsError, StoreError, UnavailableError
 from sottovoce.mechanism import os_words
 from sottovoce.protocol import open_reports
-from tests.client.world import COST, DAY, REPORTS, FakeProxy, World, charges, item, sha
+from tests.client.world import (
+    COST,
+    DAY,
+    REPORTS,
+    FakeProxy,
+    World,
+    charges,
+    item,
+    pause_once_made,
+    sha,
+)
 
 # A proxy that is away, closed, or says no.
 
@@ -222,6 +232,26 @@ def test_the_batch_leaves_at_the_moment_that_was_drawn(
     assert slept == [300, pytest.approx(ahead)]
     # Shortly before it makes the batch it looks again whether the epoch still runs.
     assert proxy.calls == ["manifest", "model", "catalogue", "manifest", "send"]
+
+
+def test_no_shape_has_a_longer_lead_than_a_batch_waits_for() -> None:
+    shapes = [(2**24, 1), (2**24, 4), (2**16, 256), (2**22, 16)]
+    leads = [
+        lead(World(most_items=2**24, factors=f, reports=10_000, items=m).manifest(1))
+        for m, f in shapes
+    ]
+    assert max(leads) < MOST_LEAD
+
+
+def test_a_clock_that_was_set_back_does_not_hold_a_batch(
+    client: Client, proxy: FakeProxy, world: World
+) -> None:
+    client.sync(proxy, sleep=pause_once_made(client), jitter=60)
+    client.pause(on=False)
+    world.now -= DAY / 4
+    slept: list[float] = []
+    assert client.sync(proxy, sleep=slept.append, jitter=60).outcome == "sent"
+    assert slept == []
 
 
 @pytest.mark.parametrize(("left", "outcome"), [(0.99, "not open"), (1.01, "sent")])

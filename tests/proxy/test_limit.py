@@ -99,7 +99,7 @@ def test_what_is_given_back_after_its_epoch_makes_no_room() -> None:
     ("one", "other", "same"),
     [
         ("2001:db8:0:1::1", "2001:db8:0:1:ffff::2", True),
-        ("2001:db8:0:1::1", "2001:db8:0:2::1", False),
+        ("2001:db8:0:1::1", "2001:db8:0:101::1", False),
         ("fe80::1%eth0", "fe80::2%eth1", True),
         ("::ffff:192.0.2.1", "192.0.2.1", True),
         ("::ffff:192.0.2.1", "::ffff:192.0.2.2", False),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from sottovoce.client.fetching import refresh
 from sottovoce.client.reporting import make_batch
 from sottovoce.client.terms import is_lifetime_over, is_too_soon
-from sottovoce.client.timing import drawn_plan, is_time, lead, not_before
+from sottovoce.client.timing import MOST_LEAD, drawn_plan, is_time, lead, not_before
 from sottovoce.errors import ClosedError, LedgerError, UnavailableError
 from sottovoce.privacy import rounded_down, rounded_up
 
@@ -224,7 +224,7 @@ class Syncing:
 
     def _sleep_until(self, moment: float) -> None:
         left = moment - self.clock()
-        if left > 0:
+        if 0 < left <= MOST_LEAD:
             self.sleep(left)
 
     def _send(self, batch: Waiting) -> Outcome:

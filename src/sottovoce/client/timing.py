@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 JITTER = 3_600.0
 """Seconds over which devices spread what they send, or what is left of the epoch."""
+MOST_LEAD = 1_200.0
+"""Beyond the lead of any shape: a batch that would wait longer was made before the clock was set
+back."""
 _UNIT = 2.0**-53
 
 

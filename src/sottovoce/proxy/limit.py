@@ -96,7 +96,7 @@ class RateLimit:
 
 
 def network_of(address: str) -> str | int:
-    """What one household has: an IPv4 address, or the first 64 bits of an IPv6 address.
+    """What one household has: an IPv4 address, or the first 56 bits of an IPv6 address.
 
     >>> network_of("203.0.113.7")
     '203.0.113.7'
@@ -111,4 +111,4 @@ def network_of(address: str) -> str | int:
         known = ipaddress.IPv6Address(address.partition("%")[0])
     except ValueError:
         return address
-    return str(known.ipv4_mapped) if known.ipv4_mapped else int(known) >> 64
+    return str(known.ipv4_mapped) if known.ipv4_mapped else int(known) >> 72
