@@ -75,11 +75,11 @@ def reply(status: int, body: bytes = b"", **headers: str) -> Answer:
 
 def serve(proxy: FakeProxy) -> Answer:
     def answer(handler: BaseHTTPRequestHandler, body: bytes) -> None:
-        if handler.path == "/v1/manifest":
+        if handler.path == "/v2/manifest":
             reply(200, proxy.manifest())(handler, body)
-        elif handler.path.startswith("/v1/models/"):
+        elif handler.path.startswith("/v2/models/"):
             reply(200, proxy.model(bytes.fromhex(handler.path[-64:]), 0))(handler, body)
-        elif handler.path.startswith("/v1/catalogues/"):
+        elif handler.path.startswith("/v2/catalogues/"):
             reply(200, proxy.catalogue(bytes.fromhex(handler.path[-64:])))(handler, body)
         else:
             proxy.send(body)

@@ -42,6 +42,18 @@ def test_both_services_have_a_unit_and_an_example() -> None:
         assert tomllib.loads((DEPLOY / f"{name}.example.toml").read_text())
 
 
+def test_health_is_asked_for_where_it_is_watched() -> None:
+    """On the ports of the examples, and never on one that is published."""
+    text = (DEPLOY / "compose.yaml").read_text()
+    asked = set(map(int, re.findall(r"http://127\.0\.0\.1:(\d+)/readyz", text)))
+    published = set(map(int, re.findall(r'ports: \["127\.0\.0\.1:\d+:(\d+)"\]', text)))
+    files = [DEPLOY / f"{name}.example.toml" for name in ("proxy", "server")]
+    examples = [tomllib.loads(path.read_text()) for path in files]
+    assert asked == {example["watch"]["port"] for example in examples}
+    assert published == {examples[0]["listen"]["port"]}
+    assert {example["watch"]["host"] for example in examples} == {"127.0.0.1"}
+
+
 def test_the_compose_file_starts_commands_that_exist() -> None:
     text = (DEPLOY / "compose.yaml").read_text()
     commands = re.findall(r"^ +command: (\[.*\])$", text, re.MULTILINE)

@@ -4,7 +4,7 @@
     ├── SettingsError      a setting has a value that cannot work
     ├── DataError          an input file or matrix is not what it must be
     │   └── FetchError     a download failed or does not match its checksum
-    ├── NotFiniteError     a NaN or an infinity would have become a report
+    ├── DivergedError      the item matrix has left the range that devices accept
     ├── CheckpointError    a checkpoint or model file is damaged or belongs to another run
     ├── LedgerError        the record of spent budget cannot be trusted: nothing may be reported
     │   └── BudgetExceededError  a charge would go beyond the lifetime limit
@@ -54,8 +54,8 @@ class FetchError(DataError):
     """A download failed or does not match its checksum."""
 
 
-class NotFiniteError(SottovoceError, ArithmeticError):
-    """A NaN or an infinity would have become a report: nothing leaves."""
+class DivergedError(SottovoceError, ArithmeticError):
+    """The item matrix has left the range that devices accept: nothing is published."""
 
 
 class CheckpointError(SottovoceError):
@@ -80,6 +80,11 @@ class UntrustedError(ProtocolError):
 
 class UnavailableError(SottovoceError):
     """Another party cannot be reached now, or is busy: retry later."""
+
+    def __init__(self, message: str, retry_after: float | None = None):
+        super().__init__(message)
+        self.retry_after = retry_after
+        """Seconds that they asked to be left alone for; None if they did not say."""
 
 
 class TooEarlyError(UnavailableError):

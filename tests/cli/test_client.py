@@ -15,7 +15,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from sottovoce.cli.client import app
-from sottovoce.errors import DataError, SettingsError, StoreError, UntrustedError
+from sottovoce.client import TermsError
+from sottovoce.errors import DataError, SettingsError, StoreError
 from tests.client.world import COST, FakeProxy, World, item
 from tests.loopback import LoopbackServer, serve
 
@@ -39,6 +40,16 @@ class Device:
         key = self.world.verification_key.hex()
         return self("init", "--proxy", self.server.url, "--key", key, "--limit", "25")
 
+    def begin(self) -> None:
+        """Set up, and accept what is asked for."""
+        self.init()
+        name = self.proxy.signed.manifest.terms.name
+        assert name in self("terms").stdout
+        assert "Accepted" in self("accept", name).stdout
+
+    def sync(self, *arguments: str) -> Result:
+        return self("sync", "--jitter", "0", *arguments)
+
 
 @pytest.fixture
 def device(tmp_path: Path) -> Iterator[Device]:
@@ -49,12 +60,15 @@ def device(tmp_path: Path) -> Iterator[Device]:
 def test_a_life_on_the_command_line(device: Device, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     assert str(device.folder) in device.init().stdout.replace("\n", "")
+    assert "not been accepted yet" in device.sync().stdout
+    assert device.proxy.received == []
+    device("accept", device.proxy.signed.manifest.terms.name)
     assert device("record", item(3), item(7), "unheard-of").stdout == "New items: 3\n"
-    synced = device("sync", "--json", str(out))
+    synced = device.sync("--json", str(out))
     assert "The batch of epoch 1 was sent." in synced.stdout
     assert json.loads(out.read_text())["outcome"] == "sent"
     assert json.loads(out.read_text())["spent"] == COST
-    assert "had been sent before" in device("sync").stdout
+    assert "had been sent before" in device.sync().stdout
     found = device("recommend", "-n", "3", "--json", str(out))
     listed = json.loads(out.read_text())["recommendations"]
     assert len(listed) == 3
@@ -65,10 +79,10 @@ def test_a_life_on_the_command_line(device: Device, tmp_path: Path) -> None:
 
 def test_status_for_people_and_machines(device: Device, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
-    device.init()
+    device.begin()
     assert "none yet" in device("status").stdout
     device("record", item(3), "unheard-of")
-    device("sync")
+    device.sync()
     told = device("status", "--json", str(out)).stdout
     assert f"epsilon {COST} of 25.0" in told
     assert "unheard-of" in told
@@ -96,28 +110,64 @@ def test_a_csv_file(device: Device, tmp_path: Path) -> None:
 
 
 def test_pause_and_resume(device: Device) -> None:
-    device.init()
+    device.begin()
     device("pause")
-    assert "paused" in device("sync").stdout
+    assert "paused" in device.sync().stdout
     assert device.proxy.received == []
     device("resume")
-    assert "was sent" in device("sync").stdout
+    assert "was sent" in device.sync().stdout
 
 
 def test_new_terms_are_asked_about(device: Device) -> None:
-    device.init()
-    device("sync")
+    device.begin()
+    device.sync()
     device.proxy.publish(device.world.signed(2, reports=5, **device.open_now))
-    refused = device("sync").exception
-    assert isinstance(refused, UntrustedError)
-    assert "--accept-new-terms" in str(refused)
-    assert "was sent" in device("sync", "--accept-new-terms").stdout
+    refused = device.sync().exception
+    assert isinstance(refused, TermsError)
+    name = device.proxy.signed.manifest.terms.name
+    assert f"sottovoce client accept {name}" in str(refused)
+    shown = device("terms").stdout
+    assert "5 of four bytes in an epoch" in shown
+    assert name in shown
+    device("accept", name)
+    assert "was sent" in device.sync().stdout
+
+
+def test_terms_that_changed_since_they_were_shown_are_not_accepted(device: Device) -> None:
+    device.begin()
+    shown = device.proxy.signed.manifest.terms.name
+    device.proxy.publish(device.world.signed(2, reports=5, **device.open_now))
+    refused = device("accept", shown).exception
+    assert isinstance(refused, SettingsError)
+    assert "nothing was accepted" in str(refused)
+    assert isinstance(device.sync().exception, TermsError)
+
+
+def test_what_is_promised_follows_from_the_terms(device: Device, tmp_path: Path) -> None:
+    device.begin()
+    out = tmp_path / "out.json"
+    told = device("status", "--json", str(out)).stdout.replace("\n", " ")
+    promised = json.loads(out.read_text())["promise"]
+    assert promised["local"] == 20 * COST
+    assert promised["clients"] == 100
+    assert 0 < promised["central"] <= 20 * COST
+    assert "one device, not for one person" in told
+
+
+def test_it_says_until_when_it_waits(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr("sottovoce.cli.client.time.sleep", slept.append)
+    device.begin()
+    told = device("sync", "--jitter", "600").stdout
+    assert "Waiting until" in told
+    assert 0 < sum(slept[:1]) <= 600 + 60
+    assert "was sent" in told
 
 
 def test_forgetting_is_asked_for(device: Device) -> None:
-    device.init()
+    device.begin()
     device("record", item(1))
-    device("sync")
+    device.sync()
     assert isinstance(device("forget").exception, SettingsError)
     assert "stays spent" in device("forget", "--yes").stdout
     assert isinstance(device("recommend").exception, StoreError)

@@ -76,37 +76,45 @@ def test_run_without_settings(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """A proxy whose server is not there, on a port of the system's choice."""
+def running(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int, int]]:
+    """A proxy whose server is not there, on two ports of the system's choice."""
     folder = tmp_path / "proxy"
     init(folder, server="http://127.0.0.1:9")
     text = (folder / "proxy.toml").read_text()
-    (folder / "proxy.toml").write_text(text.replace("port = 8080", "port = 0"))
+    text = text.replace("port = 8080", "port = 0").replace("port = 8081", "port = 0")
+    (folder / "proxy.toml").write_text(text)
     command = [sys.executable, "-c", "from sottovoce.cli.proxy import app; app()"]
     process = subprocess.Popen(
         [*command, "run", "--config", str(folder / "proxy.toml")], stderr=subprocess.PIPE, text=True
     )
     assert process.stderr is not None
     try:
-        found = read_until(r"running on http://127\.0\.0\.1:(\d+)", process.stderr)
-        yield process, int(found[1])
+        address = r"running on http://127\.0\.0\.1:(\d+)"
+        found = read_until(rf"(?s){address}.*{address}", process.stderr)
+        yield process, int(found[1]), int(found[2])
     finally:
         process.kill()
         process.wait()
         process.stderr.close()
 
 
-def test_run_serves_until_it_is_told_to_stop(running: tuple[subprocess.Popen[str], int]) -> None:
+def test_run_serves_until_it_is_told_to_stop(
+    running: tuple[subprocess.Popen[str], int, int],
+) -> None:
     """Over real sockets; nothing of what came in is in the log, however odd it was."""
-    process, port = running
+    process, port, watch = running
     client_port = 0
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http:
-        assert http.get("/healthz").text == "ok\n"
+    with httpx.Client(base_url=f"http://127.0.0.1:{watch}", trust_env=False) as http:
+        assert http.get("/healthz").text == "alive\n"
         assert http.get("/readyz").status_code == 503
-        assert http.head("/v1/manifest").status_code == 503
-        upgrade = {"Upgrade": "websocket", "Connection": "Upgrade", "User-Agent": "Odd/1.0"}
-        assert http.get("/v1/odd-path", headers=upgrade).status_code == 404
+        assert "sottovoce_proxy_batches_waiting 0.0" in http.get("/metrics").text
         assert "server" not in http.get("/healthz").headers
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http:
+        assert http.get("/metrics").status_code == 404
+        assert http.head("/v2/manifest").status_code == 503
+        upgrade = {"Upgrade": "websocket", "Connection": "Upgrade", "User-Agent": "Odd/1.0"}
+        assert http.get("/v2/odd-path", headers=upgrade).status_code == 404
+        assert "server" not in http.get("/v2/manifest").headers
     with socket.create_connection(("127.0.0.1", port)) as line:
         client_port = line.getsockname()[1]
         line.sendall(b"\x16\x03\x01 this is no HTTP\r\n\r\n")

@@ -22,7 +22,7 @@ from sottovoce.cli.server import app
 from sottovoce.errors import SettingsError
 from sottovoce.protocol import Catalogue, Chunk, Item, SignedManifest, seal_reports
 from sottovoce.server import InProcess, Keys, Server, ServerSettings, ServerStore
-from tests.processes import calling, free_port, read_until
+from tests.processes import calling, free_port, read_until, wait_until
 
 call = calling(app)
 
@@ -95,7 +95,7 @@ def test_init_says_what_is_missing(tmp_path: Path, catalogue: Path) -> None:
     assert not (tmp_path / "s").exists() or not list((tmp_path / "s").iterdir())
 
 
-def test_epoch_shows_and_closes(tmp_path: Path, catalogue: Path) -> None:
+def test_epoch_shows_how_they_stand(tmp_path: Path, catalogue: Path) -> None:
     call("init", tmp_path / "s", "--catalogue", catalogue)
     config, report = tmp_path / "s" / "server.toml", tmp_path / "epochs.json"
     assert "No epoch yet" in call("epoch", "--config", config)
@@ -103,10 +103,11 @@ def test_epoch_shows_and_closes(tmp_path: Path, catalogue: Path) -> None:
     store = ServerStore(settings.database)
     Server(store, Keys.read(settings.keys), settings, opener=InProcess()).tick()
     store.close()
-    assert "open" in call("epoch", "--config", config)
-    call("epoch", "--config", config, "--close", "--json", report)
+    assert "open" in call("epoch", "--config", config, "--json", report)
     (epoch,) = json.loads(report.read_text())["epochs"]
-    assert (epoch["epoch"], epoch["state"], epoch["reports"]) == (1, "closed", 0)
+    assert (epoch["epoch"], epoch["state"], epoch["reports"]) == (1, "open", 0)
+    assert (epoch["crowdless"], epoch["capped"]) == (0, 0)
+    assert epoch["ends"] - epoch["closes"] == settings.terms.hold
     assert len(epoch["hash"]) == 64
 
 
@@ -128,7 +129,7 @@ def running(config: Path) -> Iterator[subprocess.Popen[str]]:
     )
     assert process.stderr is not None
     try:
-        read_until("Uvicorn running", process.stderr)
+        read_until("(?s)Uvicorn running.*Uvicorn running", process.stderr)
         yield process
     finally:
         process.kill()
@@ -147,21 +148,28 @@ class Operator:
 
     def __init__(self, folder: Path, catalogue: Path):
         port = free_port()
-        call("init", folder, "--catalogue", catalogue, "--port", port)
+        call("init", folder, "--catalogue", catalogue, "--port", port, "--epoch-seconds", 1)
         self.config = folder / "server.toml"
+        text = self.config.read_text().replace("heartbeat = 5", "heartbeat = 0.05")
+        self.config.write_text(text.replace("port = 8091", "port = 0"))
         self._url = f"http://127.0.0.1:{port}"
         self._key = Keys.read(folder / "keys.json").verification_key
         secret = (folder / "proxy.secret").read_text().strip()
         self._headers = {"Authorization": f"Bearer {secret}"}
 
     def closed(self) -> SignedManifest:
-        """The manifest of the first epoch, which is closed by hand."""
-        signed = SignedManifest.open(httpx.get(f"{self._url}/v1/manifest").content, self._key)
-        call("epoch", "--config", self.config, "--close")
+        """The manifest of the first epoch, which is over and has its crowd."""
+        signed = SignedManifest.open(httpx.get(f"{self._url}/v2/manifest").content, self._key)
+        wait_until(lambda: self._tell() == "closed", "the first epoch to close")
         return signed
 
+    def _tell(self) -> str:
+        path, crowd = f"{self._url}/v2/epochs/1/waiting", {"crowd": "enough"}
+        state: str = httpx.post(path, json=crowd, headers=self._headers).json()["state"]
+        return state
+
     def put(self, chunk: Chunk) -> int:
-        path = f"{self._url}/v1/epochs/1/chunks/{chunk.name}"
+        path = f"{self._url}/v2/epochs/1/chunks/{chunk.name}"
         answer = httpx.put(path, content=chunk.encode(), headers=self._headers, timeout=60)
         return answer.status_code
 

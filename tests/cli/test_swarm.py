@@ -81,6 +81,7 @@ def test_a_result_shows_both_sides_and_what_went_wrong(capsys: pytest.CaptureFix
         "+1.5 sd",
         "Epoch 4, not sent: 1 too late",
         "the proxy was away",
+        "Clients sent at once, without jitter: for demos and tests.",
     ):
         assert words in shown
     assert "Popularity alone: HR@10 0.2500" in shown

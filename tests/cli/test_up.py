@@ -61,8 +61,7 @@ def test_up_and_a_swarm_from_first_start_to_restart(tmp_path: Path) -> None:
     folder, report = tmp_path / "here", tmp_path / "swarm.json"
     port, server_port = free_port(), free_port()
     options: tuple[object, ...] = ("--port", port, "--server-port", server_port)
-    options += ("--epoch-seconds", 600)
-    options += ("--target-clients", CLIENTS, "--least-clients", 5, "--epochs", EPOCHS + 1)
+    options += ("--epoch-seconds", 1, "--least-clients", CLIENTS, "--epochs", EPOCHS + 1)
     with running(folder, "--data", DATA, *options) as (process, said):
         key = Keys.read(folder / "server" / "keys.json").verification_key.hex()
         assert f"http://127.0.0.1:{port}" in said
@@ -72,6 +71,7 @@ def test_up_and_a_swarm_from_first_start_to_restart(tmp_path: Path) -> None:
         size = ("--clients", CLIENTS, "--epochs", EPOCHS, "--processes", 2)
         shown = swarm("--up", folder, *size, "--compare-seeds", 3, "--json", report)
         assert "by itself it protects nobody" in " ".join(shown.split())
+        assert "without jitter: for demos and tests" in " ".join(shown.split())
         check_report(json.loads(report.read_text()))
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == 0
@@ -135,20 +135,27 @@ def test_options_are_written_to_the_settings(
     server = ServerSettings.read(server_toml(folder))
     proxy = read_settings(proxy_toml(folder), ProxySettings)
     keys = server.keys.read_bytes()
-    assert (proxy.listen.port, proxy.rate.batches_per_minute) == (20_001, 0)
+    assert (proxy.listen.port, proxy.rate.batches_per_minute, proxy.rate.per_epoch) == (
+        20_001, 0, 0
+    )  # fmt: skip
+    ports = {proxy.listen.port, server.listen.port, proxy.watch.port, server.watch.port}
+    assert len(ports) == 4
     assert proxy.server == f"http://127.0.0.1:{server.listen.port}"
     assert max(server.heartbeat, proxy.poll_seconds) <= 1
-    assert (server.target_clients, server.least_clients, proxy.least_clients) == (0, 10, 10)
-    assert server.training.epochs == 2
-    made(folder, monkeypatch, "--epochs", 7, "--target-clients", 33, "--server-port", 20_002)
+    assert (server.terms.least_clients, proxy.least_clients) == (100, 100)
+    assert (server.training.epochs, server.terms.lifetime) == (2, 0)
+    made(folder, monkeypatch, "--epochs", 7, "--least-clients", 133, "--server-port", 20_002)
     server = ServerSettings.read(server_toml(folder))
     proxy = read_settings(proxy_toml(folder), ProxySettings)
-    assert server.training.epochs == 7
-    assert (server.target_clients, server.least_clients) == (33, 10)
+    assert (server.training.epochs, server.terms.lifetime) == (7, 2)
+    assert (server.terms.least_clients, proxy.least_clients) == (133, 133)
     assert proxy.server == "http://127.0.0.1:20002"
     assert server.keys.read_bytes() == keys
-    assert "in each of 7 epochs" in proxy.page.statement
+    assert "in each of 2 epochs" in proxy.page.statement, "more of them are for new people"
     system = LiveSystem.read(folder)
+    assert system.least_clients == 133
+    assert system.server_watch == f"http://127.0.0.1:{server.watch.port}"
+    assert system.proxy_watch == f"http://127.0.0.1:{proxy.watch.port}"
     assert system.proxy == "http://127.0.0.1:20001"
     assert system.data == DATA
     with pytest.raises(SettingsError, match="in another folder"):

@@ -46,7 +46,7 @@ def test_a_batch_carries_what_everybodys_does(server: LoopbackServer, api: HttpP
         "content-type": "application/octet-stream",
         "content-length": "5",
     }
-    assert server.requests == [("POST", "/v1/batches", headers, b"batch")] * 2
+    assert server.requests == [("POST", "/v2/batches", headers, b"batch")] * 2
 
 
 @pytest.mark.parametrize(
@@ -145,5 +145,8 @@ def test_a_proxy_that_is_away_keeps_the_batch_here(
         client.sync(api)
     refused = server.requests[-1][3]
     server.answer = answer
+    with pytest.raises(UnavailableError, match="again in 5 seconds"):
+        client.sync(api)
+    proxy.world.now += 5
     assert client.sync(api).outcome == "sent"
     assert proxy.received == [refused]

@@ -16,7 +16,17 @@ from sottovoce.client.ledger import append_entry
 from sottovoce.client.store import ClientStore, Waiting
 from sottovoce.errors import LedgerError, StoreError
 from sottovoce.privacy import Charge, Ledger, Limit
-from tests.client.world import COST, DAY, EPSILON, REPORTS, FakeProxy, World, charges, sha
+from tests.client.world import (
+    COST,
+    DAY,
+    EPSILON,
+    REPORTS,
+    FakeProxy,
+    World,
+    charges,
+    pause_once_made,
+    sha,
+)
 
 if TYPE_CHECKING:
     from sottovoce.client import Client
@@ -30,7 +40,8 @@ def table(folder: Path) -> list[Any]:
 
 
 def waiting(epoch: int, epsilon: float = EPSILON, content: bytes = b"a batch") -> Waiting:
-    return Waiting(Charge(epoch, sha(content), "loudest", epsilon, 1), 9 * DAY, content)
+    charge = Charge(bytes(16), epoch, DAY, sha(content), "loudest", epsilon, 1)
+    return Waiting(charge, 0.0, 9 * DAY, batch=content)
 
 
 # Batch and charge.
@@ -43,12 +54,13 @@ def test_batch_and_charge_are_on_disk_before_the_pause(
         assert proxy.received == []
         with world.open(folder) as other:
             status = other.status()
-        assert (status.batches, status.spent) == ({"charged": 1}, COST)
-        looked.append(charges(folder)[0].purpose)
+        if proxy.calls.count("manifest") == 2:  # the second pause, after the batch was made
+            assert (status.batches, status.spent) == ({"charged": 1}, COST)
+            looked.append(charges(folder)[0].purpose)
 
     looked: list[bytes] = []
-    client.sync(proxy, sleep=look, jitter=1)
-    assert looked == [sha(proxy.received[0])]
+    client.sync(proxy, sleep=look, jitter=600)
+    assert set(looked) == {sha(proxy.received[0])}
 
 
 @pytest.mark.parametrize("table_name", ["ledger", "outbox"])
@@ -83,7 +95,7 @@ def test_an_epoch_never_gets_a_second_batch_or_charge(
 def test_a_batch_that_is_not_the_one_charged_is_not_sent(
     client: Client, proxy: FakeProxy, world: World
 ) -> None:
-    client.sync(proxy, sleep=lambda _: client.pause(), jitter=60)
+    client.sync(proxy, sleep=pause_once_made(client), jitter=60)
     client.pause(on=False)
     client._store._db.rows("UPDATE outbox SET batch = zeroblob(264)")
     with pytest.raises(LedgerError, match="not the one that was charged"):
@@ -106,21 +118,17 @@ def test_at_the_limit_reporting_stops_and_recommending_goes_on(
         for _ in range(2):
             synced = client.sync(proxy)
             assert (synced.outcome, synced.spent, synced.remaining) == ("limit reached", COST, 1.0)
-        assert client._store._db.rows("SELECT state, batch FROM outbox WHERE epoch = 2") == [
-            ("dropped", None)
-        ]
+        assert client.status().batches == {"sent": 1}
         assert client.recommend(3)
     assert len(proxy.received) == len(charges(folder)) == 1
 
 
-def test_another_limit_lets_the_next_epoch_report_and_is_on_the_record(
+def test_another_limit_lets_it_report_and_is_on_the_record(
     world: World, proxy: FakeProxy, folder: Path
 ) -> None:
     with world.create(folder, limit=0) as client:
         assert client.sync(proxy).outcome == "limit reached"
         client.set_limit(COST)
-        assert client.sync(proxy).outcome == "limit reached"
-        proxy.next_epoch()
         assert client.sync(proxy).outcome == "sent"
         limits = [entry.what for entry in client._store.ledger().entries[:2]]
         assert limits == [Limit(0), Limit(COST)]
@@ -145,6 +153,8 @@ DAMAGES = {
     "an amount": "UPDATE ledger SET epsilon = epsilon - 0.5 WHERE record = 2",
     "a number of reports": "UPDATE ledger SET reports = 1 WHERE record = 3",
     "an epoch": "UPDATE ledger SET epoch = 77 WHERE record = 2",
+    "a time": "UPDATE ledger SET at = at + 1 WHERE record = 2",
+    "a training": "UPDATE ledger SET training = zeroblob(16) WHERE record = 2",
     "a mechanism": "UPDATE ledger SET mechanism = 'x' WHERE record = 2",
     "no mechanism": "UPDATE ledger SET mechanism = '' WHERE record = 2",
     "a batch": "UPDATE ledger SET purpose = zeroblob(32) WHERE record = 2",
@@ -161,8 +171,8 @@ DAMAGES = {
     "another kind": "UPDATE ledger SET purpose = NULL WHERE record = 2",
     "the order": "UPDATE ledger SET record = 9 WHERE record = 2",
     "the numbers": "UPDATE ledger SET record = record + 10",
-    "one more record": "INSERT INTO ledger SELECT 4, 99, NULL, NULL, NULL, NULL, hash FROM ledger"
-    " WHERE record = 3",
+    "one more record": "INSERT INTO ledger SELECT 4, 99, NULL, NULL, NULL, NULL, NULL, NULL, hash"
+    " FROM ledger WHERE record = 3",
     "the pinned end": "UPDATE about SET head = (SELECT hash FROM ledger WHERE record = 2)",
 }
 
@@ -173,7 +183,7 @@ def test_a_damaged_ledger_stops_reporting_and_nothing_else(
 ) -> None:
     client.sync(proxy)
     proxy.next_epoch()
-    client.sync(proxy, sleep=lambda _: client.pause(), jitter=60)  # one waits
+    client.sync(proxy, sleep=pause_once_made(client), jitter=60)  # one waits
     client.pause(on=False)
     client._store._db.rows("PRAGMA ignore_check_constraints = ON")  # as a failing disk does
     client._store._db.rows(damage)
@@ -202,7 +212,7 @@ def test_records_that_break_the_rules_are_refused_though_their_hashes_hold(
     with world.create(folder, limit=5) as client:
         other = Ledger(5)
         other.set_limit(50)
-        entry = other.charge(Charge(1, bytes(32), "loudest", EPSILON, REPORTS))
+        entry = other.charge(Charge(bytes(16), 1, 0, bytes(32), "loudest", EPSILON, REPORTS))
         store = client._store
         store._db.rows("DELETE FROM ledger")
         for each in (Ledger(5).entries[0], entry):
@@ -234,6 +244,8 @@ def test_a_reader_sees_one_moment(client: Client, world: World, folder: Path) ->
         st.floats(0, 1e300).map(Limit)
         | st.builds(
             Charge,
+            st.binary(min_size=16, max_size=16),
+            st.integers(0, 2**53 - 1),
             st.integers(0, 2**53 - 1),
             st.binary(min_size=32, max_size=32),
             st.sampled_from(["loudest", "m" * 32]),
@@ -248,7 +260,7 @@ def test_whatever_was_recorded_is_read_back(
     tmp_path_factory: pytest.TempPathFactory, records: list[Charge | Limit]
 ) -> None:
     path = tmp_path_factory.mktemp("client") / "client.db"
-    about: dict[str, Any] = {"proxy_url": "", "verification_key": bytes(32), "terms": None}
+    about: dict[str, Any] = {"proxy_url": "", "verification_key": bytes(32)}
     store, ledger = ClientStore.create(path, limit=1.7e308, **about), Ledger(1.7e308)
     epochs = set()
     for what in records:
@@ -272,7 +284,7 @@ def test_forgetting_keeps_what_was_spent_and_which_epochs_were_used(
     assert (synced.outcome, synced.spent) == ("already charged", COST)
     assert "forgotten since" in synced.sentence
     proxy.next_epoch()
-    client.sync(proxy, sleep=lambda _: client.pause(), jitter=60)
+    client.sync(proxy, sleep=pause_once_made(client), jitter=60)
     client.forget()  # the batch that waits goes, its charge does not
     client.pause(on=False)
     assert client.sync(proxy).outcome == "already charged"

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from sottovoce.client import Client, Terms
+from sottovoce.client import Client, TermsError
 from sottovoce.errors import ProtocolError, UntrustedError
-from sottovoce.protocol import SignedManifest, encode_items
-from tests.client.world import DAY, FakeProxy, World, charges
+from sottovoce.protocol import KeyStatement, SignedManifest, encode_items
+from tests.client.world import COST, DAY, FakeProxy, World, charges
 
 
 def other_model(world: World) -> SignedManifest:
@@ -25,12 +26,18 @@ def other_model(world: World) -> SignedManifest:
 LIES: dict[str, Callable[[World], SignedManifest]] = {
     "not signed with the pinned": lambda world: World().signed(2),
     "epochs never go back": lambda world: world.signed(1),
-    "two different manifests of epoch 2": lambda world: world.signed(2, previous_reports=1),
+    "two different manifests of epoch 2": lambda world: world.signed(2, reports_behind=1),
     "model file is not the one": other_model,
     "an epoch would take 5 reports, not 4": lambda world: world.signed(3, reports=5),
     "from epsilon 2.5 to 2.500001": lambda world: world.signed(3, epsilon=2.500001),
     "at least 99 people, not 100": lambda world: world.signed(3, least_clients=99),
-    "made by hadamard, not by loudest": lambda world: world.signed(3, mechanism="hadamard", loud=0),
+    "among at least 1001 people": lambda world: world.signed(3, least_clients=1_001),
+    "share of loud directions": lambda world: world.signed(3, loud_fraction=0.5),
+    "21 epochs, not 20": lambda world: world.signed(3, epochs=21),
+    "another training": lambda world: world.signed(3, training=bytes(16)),
+    "made by hadamard, not by loudest": lambda world: world.signed(
+        3, mechanism="hadamard", parameters={"directions_seed": 3}, loud_fraction=0.5
+    ),
 }
 UNTRUE = [*LIES][:3]
 """By the manifest alone."""
@@ -50,7 +57,7 @@ def test_a_lie_is_refused_and_changes_nothing(
     told: Client, proxy: FakeProxy, world: World, folder: Path, lie: str
 ) -> None:
     before, recommended = told.status(), told.recommend(5)
-    rows = told._store._db.rows("SELECT * FROM files, manifest, about, terms")
+    rows = told._store._db.rows("SELECT * FROM files, manifest, about")
     proxy.publish(LIES[lie](world))
     for _ in range(2):
         with pytest.raises(ProtocolError, match=lie):
@@ -59,7 +66,7 @@ def test_a_lie_is_refused_and_changes_nothing(
     assert charges(folder) == []
     assert told.status() == before
     assert told.recommend(5) == recommended
-    assert told._store._db.rows("SELECT * FROM files, manifest, about, terms") == rows
+    assert told._store._db.rows("SELECT * FROM files, manifest, about") == rows
     world.files.clear()
     proxy.publish(world.signed(3))
     world.files[world.catalogue.hash] = world.catalogue.raw
@@ -78,54 +85,124 @@ def test_an_older_epoch_is_refused_also_after_forgetting(
     assert told.sync(proxy).outcome == "not open"
 
 
-def test_new_terms_hold_once_they_are_accepted(
+def test_nothing_is_reported_before_terms_were_accepted(
+    world: World, proxy: FakeProxy, folder: Path
+) -> None:
+    with world.create(folder, accept=False) as client:
+        for _ in range(2):
+            synced = client.sync(proxy)
+            assert (synced.outcome, synced.spent) == ("not accepted", 0.0)
+        assert client.recommend(3)
+        assert client.status().terms is None
+        asked = client.asked(proxy)
+        client.accept(asked)
+        assert client.sync(proxy).outcome == "sent"
+        assert client.status().terms == asked == proxy.signed.manifest.terms
+
+
+def test_what_is_accepted_is_what_was_shown_and_not_what_came_later(
     told: Client, proxy: FakeProxy, world: World
 ) -> None:
-    proxy.publish(world.signed(3, epsilon=5.0, reports=2, least_clients=50))
-    with pytest.raises(UntrustedError, match="changed its terms"):
+    proxy.publish(world.signed(3, epsilon=5.0, reports=2))
+    with pytest.raises(TermsError, match="changed its terms") as caught:
         told.sync(proxy)
-    assert told.sync(proxy, accept_new_terms=True).spent == 10.0
-    assert told.status().terms == Terms("loudest", 5.0, 2, 50)
-    world.now += DAY
-    proxy.publish(world.signed(4, epsilon=5.0, reports=3, least_clients=50))
-    with pytest.raises(UntrustedError, match="3 reports, not 2"):
+    assert caught.value.asked.name in str(caught.value)
+    proxy.publish(world.signed(3, epsilon=6.0, reports=2))  # while the owner reads
+    told.accept(caught.value.asked)
+    with pytest.raises(TermsError, match=r"from epsilon 5\.0 to 6\.0"):
         told.sync(proxy)
+    assert told.status().spent == 0.0
+    proxy.publish(world.signed(3, epsilon=5.0, reports=2))
+    assert told.sync(proxy).spent == 10.0
 
 
 def test_better_terms_are_taken_and_do_not_become_the_bound(
     told: Client, proxy: FakeProxy, world: World
 ) -> None:
     proxy.publish(world.signed(3, epsilon=1.0, reports=1, least_clients=1000))
-    assert told.sync(proxy, accept_new_terms=True).spent == 1.0
-    assert told.status().terms == Terms("loudest", 2.5, 4, 100)
+    assert told.sync(proxy).spent == 1.0
+    assert told.status().terms == world.terms()
     proxy.next_epoch()
     assert told.sync(proxy).outcome == "sent"
 
 
-def test_accepting_new_terms_does_not_help_a_liar(
+def test_a_key_that_the_pinned_one_named_is_trusted_from_then_on(
     told: Client, proxy: FakeProxy, world: World
 ) -> None:
-    for lie in UNTRUE:
-        proxy.publish(LIES[lie](world))
-        with pytest.raises(UntrustedError, match=lie):
-            told.sync(proxy, accept_new_terms=True)
+    old, new = world.signing_key, Ed25519PrivateKey.generate()
+    statement = KeyStatement.make(old, new.public_key().public_bytes_raw())
+    proxy.publish(SignedManifest.make(world.manifest(3), new, (statement,)))
+    assert told.sync(proxy).outcome == "sent"
+    world.now += DAY
+    proxy.publish(SignedManifest.make(world.manifest(4), old))
+    with pytest.raises(UntrustedError, match="not signed"):
+        told.sync(proxy)
+    proxy.publish(SignedManifest.make(world.manifest(4), new))
+    assert told.sync(proxy).outcome == "sent"
 
 
-def test_terms_of_the_owner_bind_from_the_first_manifest_on(
-    world: World, proxy: FakeProxy, folder: Path
+# A server that asks again and again.
+
+
+@pytest.mark.parametrize("fate", ["sent", "lost"])
+def test_a_lifetime_is_counted_by_the_device_whatever_becomes_of_its_epochs(
+    world: World, folder: Path, fate: str
 ) -> None:
-    with world.create(folder, terms=Terms("loudest", 2.5, 3, 100)) as client:
-        with pytest.raises(UntrustedError, match="4 reports, not 3"):
-            client.sync(proxy)
-        assert client.status().epoch is None
-    assert proxy.received == []
-    with world.create(folder.with_name("content"), terms=Terms("loudest", 2.5, 4, 100)) as client:
+    """Version 1 was asked twelve times under terms of two epochs, and charged twelve times."""
+    world.changes = {"epochs": 2}
+    proxy = FakeProxy(world)
+    proxy.closed = fate == "lost"
+    with world.create(folder, limit=1_000) as client:
+        outcomes = []
+        for _ in range(7):
+            outcomes.append(client.sync(proxy).outcome)
+            proxy.next_epoch()
+        taken = ["sent" if fate == "sent" else "too late"] * 2
+        assert outcomes == taken + ["lifetime over"] * 5
+        assert client.status().epochs == 2
+        assert client.status().spent == 2 * COST
+
+
+def test_no_more_epochs_in_a_window_than_agreed(world: World, folder: Path) -> None:
+    world.changes = {"window_epochs": 2, "window_seconds": 4 * DAY}
+    proxy = FakeProxy(world)
+    with world.create(folder, limit=1_000) as client:
+        outcomes = []
+        for _ in range(7):
+            outcomes.append(client.sync(proxy).outcome)
+            proxy.next_epoch()
+    sent, wait = "sent", "too soon"
+    assert outcomes == [sent, sent, wait, wait, sent, sent, wait]
+
+
+def test_two_batches_are_as_far_apart_as_agreed(world: World, folder: Path) -> None:
+    """Also if the server hurries through its epochs, and if the clock is set back."""
+    world.changes = {"interval": DAY // 2, "opens": DAY, "closes": 9 * DAY}
+    proxy = FakeProxy(world)
+    with world.create(folder, limit=1_000) as client:
         assert client.sync(proxy).outcome == "sent"
+        for step, outcome in ((DAY // 2 - 1, "too soon"), (-DAY // 4, "too soon"), (DAY, "sent")):
+            world.now += step
+            proxy.publish(world.signed(proxy.signed.manifest.epoch + 1))
+            assert client.sync(proxy).outcome == outcome
 
 
-def test_all_that_changed_is_said_at_once() -> None:
-    worse = Terms("loudest", 1.0, 1, 10).broken_by(Terms("coordinate", 2.0, 2, 9))
-    assert len(worse) == 4
+def test_a_crowd_that_never_comes_together_costs_no_more_than_agreed(
+    world: World, folder: Path
+) -> None:
+    """A crowd of a thousand million is refused, and one of ten times as many wastes one life."""
+    world.changes = {"epochs": 3}
+    with world.create(folder, limit=1_000) as client:
+        proxy = FakeProxy(world, least_clients=1_000)
+        proxy.closed = True
+        for _ in range(7):
+            client.sync(proxy)
+            world.now += DAY
+            proxy.publish(world.signed(proxy.signed.manifest.epoch + 1, least_clients=1_000))
+        assert client.status().spent == 3 * COST
+        proxy.publish(world.signed(8, least_clients=10**7))
+        with pytest.raises(TermsError, match="10000000 people"):
+            client.sync(proxy)
 
 
 @pytest.mark.parametrize("key", [bytes(32), bytes([1]) + bytes(31)])

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sottovoce.client.recommending import contributions, recommendations, score_items
+from sottovoce.client.store import ClientStore
 from sottovoce.errors import SettingsError, StoreError
 from sottovoce.model import Histories, rotate_factors, user_vectors
-from sottovoce.protocol import Edition
-from tests.client.world import ITEMS, FakeProxy, World, item
+from sottovoce.protocol import Edition, encode_items
+from tests.client.world import FACTORS, ITEMS, FakeProxy, World, item
 
 if TYPE_CHECKING:
     from sottovoce.client import Client
@@ -111,3 +112,35 @@ def test_without_a_history_popular_items_come_first_in_any_basis() -> None:
         edition = Edition(EDITION.signed, rotate_factors(V, 1, epoch), EDITION.catalogue)
         found = [each.id for each in recommendations(edition, [], 5)]
         assert found == [item(number) for number in range(5)]
+
+
+def test_a_model_without_a_solution_recommends_and_explains_nothing(
+    client: Client, proxy: FakeProxy, world: World
+) -> None:
+    V = np.full((ITEMS, FACTORS), 2.0**20, np.float32)
+    model = world.add(encode_items(V))
+    proxy.publish(world.signed(1, model=model, regularization=1e-12))
+    assert client.sync(proxy).outcome == "sent"
+    assert [each.because for each in client.recommend(3)] == [None] * 3
+
+
+def test_a_sync_elsewhere_does_not_take_the_model_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process takes the next epoch in between the manifest that is read and its files."""
+    world = World()
+    proxy = FakeProxy(world)
+    with world.create(tmp_path) as client, world.open(tmp_path) as other:
+        client.sync(proxy)
+        read = ClientStore.signed_manifest
+
+        def then_sync(store: ClientStore) -> bytes | None:
+            monkeypatch.undo()
+            data = read(store)
+            proxy.next_epoch()
+            assert other.sync(proxy).outcome == "sent"
+            return data
+
+        monkeypatch.setattr(ClientStore, "signed_manifest", then_sync)
+        assert len(client.recommend(3)) == 3
+        assert client.status().epoch == 2

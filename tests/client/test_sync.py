@@ -23,6 +23,7 @@ from tests.client.world import (
     World,
     charges,
     item,
+    pause_once_made,
     sha,
     words,
 )
@@ -114,6 +115,7 @@ def test_the_bytes_are_gone_once_they_arrived(client: Client, proxy: FakeProxy) 
     [
         (1 * DAY - 1, {}, "not open"),
         (2 * DAY, {}, "not open"),
+        (2.5 * DAY, {"hold": DAY // 2}, "not open"),
         (1.5 * DAY, {"public_key": None}, "nothing asked"),
     ],
 )
@@ -122,7 +124,8 @@ def test_nothing_is_made_outside_the_epochs_time(
 ) -> None:
     world.now = now
     proxy = FakeProxy(world, **changes)
-    with world.create(folder) as client:
+    with world.create(folder, accept=False) as client:
+        client.accept(proxy.signed.manifest.terms)
         assert client.sync(proxy).outcome == outcome
         assert client.recommend(3)
         assert client.status().batches == {}
@@ -138,6 +141,14 @@ def test_the_first_and_the_last_moment_count(world: World, tmp_path: Path) -> No
             assert client.sync(proxy).outcome == "sent"
 
 
+def test_while_an_epoch_waits_for_its_crowd_it_takes_reports(world: World, folder: Path) -> None:
+    world.now = 2.4 * DAY
+    proxy = FakeProxy(world, hold=DAY // 2)
+    with world.create(folder, accept=False) as client:
+        client.accept(proxy.signed.manifest.terms)
+        assert client.sync(proxy).outcome == "sent"
+
+
 def test_a_pause_holds_and_ends(client: Client, proxy: FakeProxy, folder: Path) -> None:
     client.pause()
     assert client.sync(proxy).outcome == "paused"
@@ -148,7 +159,7 @@ def test_a_pause_holds_and_ends(client: Client, proxy: FakeProxy, folder: Path) 
 
 
 def test_a_pause_while_the_batch_waits_keeps_it_here(client: Client, proxy: FakeProxy) -> None:
-    paused = client.sync(proxy, sleep=lambda _: client.pause(), jitter=60)
+    paused = client.sync(proxy, sleep=pause_once_made(client), jitter=60)
     assert paused.outcome == "paused"
     assert client.sync(proxy).outcome == "paused"
     assert proxy.received == []
@@ -160,7 +171,7 @@ def test_a_pause_while_the_batch_waits_keeps_it_here(client: Client, proxy: Fake
 def test_a_paused_batch_of_an_earlier_epoch_is_given_up(
     client: Client, proxy: FakeProxy, world: World
 ) -> None:
-    client.sync(proxy, sleep=lambda _: client.pause(), jitter=60)
+    client.sync(proxy, sleep=pause_once_made(client), jitter=60)
     proxy.next_epoch()
     assert client.sync(proxy).lost == 1
     client.pause(on=False)
@@ -171,7 +182,7 @@ def test_a_paused_batch_of_an_earlier_epoch_is_given_up(
 def test_while_an_old_batch_waits_no_second_one_is_made(
     client: Client, proxy: FakeProxy, world: World
 ) -> None:
-    client.sync(proxy, sleep=lambda _: client.pause(), jitter=60)
+    client.sync(proxy, sleep=pause_once_made(client), jitter=60)
     proxy.publish(world.signed(2, opens=DAY))
 
     def resume(call: str) -> None:
@@ -186,7 +197,13 @@ def test_while_an_old_batch_waits_no_second_one_is_made(
     assert client.status().batches == {"dropped": 2}
 
 
+def test_a_pause_before_the_batch_is_made_costs_nothing(client: Client, proxy: FakeProxy) -> None:
+    paused = client.sync(proxy, sleep=lambda _: client.pause(), jitter=60)
+    assert (paused.outcome, paused.spent) == ("paused", 0.0)
+    assert client.status().batches == {}
+
+
 def test_a_finished_model_makes_no_batch(world: World) -> None:
     edition = Edition(world.signed(1, public_key=None), world.items(1), world.catalogue)
     with pytest.raises(SettingsError, match="no reports"):
-        make_batch(edition, [], words, os.urandom)
+        make_batch(edition, [], 0.0, 0.0, words, os.urandom)

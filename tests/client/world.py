@@ -6,7 +6,7 @@ import hashlib
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,19 +21,23 @@ from sottovoce.protocol import (
     Item,
     Manifest,
     SignedManifest,
+    Terms,
     encode_items,
     new_epoch_key,
     public_key_of,
 )
-from sottovoce.training import Settings
+from sottovoce.training import Participation, Settings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from sottovoce.client import ProxyApi, Synced
 
 ITEMS, FACTORS, REPORTS, EPSILON = 50, 3, 4, 2.5
 TRAINING = Settings.preset(
     "loudest", epsilon=EPSILON, reports=REPORTS, factors=FACTORS, loud=10, seed=3
 )
+ASKED = Participation(least_clients=100, hold=0)
 COST = REPORTS * EPSILON
 DAY = 86_400
 
@@ -51,6 +55,13 @@ def words(n_users: int, reports: int) -> NDArray[np.uint64]:
     stream = np.random.default_rng(7)
     shape = (n_users, reports + 1, 4)
     return stream.integers(0, 2**64, shape, dtype=np.uint64)
+
+
+class Prompt(Client):
+    """Sends at once, unless told otherwise."""
+
+    def sync(self, api: ProxyApi, **options: Any) -> Synced:
+        return super().sync(api, **{"jitter": 0.0, **options})
 
 
 class World:
@@ -77,20 +88,28 @@ class World:
         self.files[sha(content)] = content
         return sha(content)
 
+    def terms(self, **changes: Any) -> Terms:
+        return replace(Terms.of(bytes(range(16)), TRAINING, ASKED, ITEMS), **changes)
+
     def manifest(self, epoch: int, **changes: Any) -> Manifest:
-        built = Manifest.for_training(
-            TRAINING,
-            ITEMS,
+        """With changes of the manifest or of its terms: no name is in both."""
+        changes = {**self.changes, **changes}
+        asked = {each.name for each in fields(Terms)} & set(changes)
+        built = Manifest(
             epoch=epoch,
+            terms=self.terms(**{name: changes.pop(name) for name in asked}),
+            items=ITEMS,
+            alpha=TRAINING.alpha,
+            regularization=TRAINING.regularization,
             model=self.add(encode_items(self.items(epoch))),
             catalogue=self.catalogue.hash,
+            catalogue_version=1,
             public_key=public_key_of(self.epoch_keys[epoch]),
-            least_clients=100,
             opens=epoch * DAY,
             closes=(epoch + 1) * DAY,
-            previous_reports=0,
+            reports_behind=0,
         )
-        return replace(built, **{**self.changes, **changes})
+        return replace(built, **changes)
 
     def signed(self, epoch: int, **changes: Any) -> SignedManifest:
         return SignedManifest.make(self.manifest(epoch, **changes), self.signing_key)
@@ -98,17 +117,23 @@ class World:
     def clock(self) -> float:
         return self.now
 
-    def create(self, folder: Path, limit: float = 100.0, **changes: Any) -> Client:
-        return Client.create(
+    def create(
+        self, folder: Path, limit: float = 100.0, *, accept: bool = True, **changes: Any
+    ) -> Client:
+        """A client whose owner has accepted the first terms, unless told not to."""
+        client = Prompt.create(
             folder,
             proxy_url="https://proxy.example",
             verification_key=self.verification_key,
             limit=limit,
             **{"clock": self.clock, **changes},
         )
+        if accept:
+            client.accept(self.manifest(1).terms)
+        return client
 
     def open(self, folder: Path, **changes: Any) -> Client:
-        return Client.open(folder, **{"clock": self.clock, **changes})
+        return Prompt.open(folder, **{"clock": self.clock, **changes})
 
 
 class FakeProxy:
@@ -158,9 +183,19 @@ class FakeProxy:
         return answer
 
 
+def pause_once_made(client: Client) -> Callable[[float], None]:
+    """A sleep during which the owner pauses, as soon as a batch waits."""
+
+    def sleep(_: float) -> None:
+        if client.status().batches.get("charged"):
+            client.pause()
+
+    return sleep
+
+
 def charges(folder: Path) -> list[Charge]:
     """What the ledger says, read as anybody could."""
-    columns = "epoch, purpose, mechanism, epsilon, reports"
+    columns = "training, epoch, at, purpose, mechanism, epsilon, reports"
     with closing(sqlite3.connect(folder / "client.db")) as db:
         rows = db.execute(f"SELECT {columns} FROM ledger WHERE epoch IS NOT NULL ORDER BY record")
         return [Charge(*row) for row in rows]

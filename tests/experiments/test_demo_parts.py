@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 
 from sottovoce.cli.server import items_of
+from sottovoce.client import TermsError
 from sottovoce.data import load, synthetic_people
 from sottovoce.errors import UnavailableError
 from sottovoce.evaluation.panel import panel_quality
@@ -116,6 +117,26 @@ def test_a_busy_proxy_is_asked_again_with_the_same_bytes() -> None:
     assert seen.count("send") == 4
 
 
+def test_an_epoch_that_waits_for_its_crowd_is_reported_in() -> None:
+    """Beyond its time, all at once."""
+    world, time = World(hold=50), Time(OPENS + LENGTH + 1.0)
+    proxy = proxy_of(world)
+    time.events = [finish_at(proxy, OPENS + LENGTH + 20.0, 2)]
+    assert len(played(world, [[1], [2], [3]], time, proxy)) == 3
+
+
+def test_worse_terms_are_not_reported_under() -> None:
+    """What the first manifest asked for is what they agreed to."""
+    world, time = World(), Time()
+    proxy = proxy_of(world)
+    time.events = [
+        (OPENS + LENGTH, lambda: proxy.publish(world.signed(2, epsilon=3.0, **times(2))))
+    ]
+    with pytest.raises(TermsError, match="rise from epsilon"):
+        played(world, [[1], [2]], time, proxy)
+    assert len(proxy.received) == 2
+
+
 @pytest.mark.parametrize("how", ["by the proxy", "by the clock"])
 def test_an_epoch_that_is_over_is_left(how: str) -> None:
     world, time = World(), Time()
@@ -186,7 +207,7 @@ def test_the_curve_is_what_the_panel_says_of_each_epoch() -> None:
     same = world.manifest(1, **times(1)).model
     proxy.publish(world.signed(2, model=same, **times(2)))
     discarded = curve.look()
-    proxy.publish(world.signed(3, previous_reports=7 * REPORTS, public_key=None, **times(3)))
+    proxy.publish(world.signed(3, reports_behind=7 * REPORTS, public_key=None, **times(3)))
     last = curve.look()
     assert discarded is not None
     assert last is not None
@@ -212,7 +233,7 @@ def test_following_ends_when_told_and_survives_a_busy_proxy() -> None:
     proxy.before = refuse
     curve = curve_of(proxy, time)
     time.events = [
-        (OPENS + 5, lambda: proxy.publish(world.signed(2, previous_reports=REPORTS, **times(2)))),
+        (OPENS + 5, lambda: proxy.publish(world.signed(2, reports_behind=REPORTS, **times(2)))),
         finish_at(proxy, OPENS + 9, 3),
     ]
     checked: list[int] = []

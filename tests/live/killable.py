@@ -7,7 +7,8 @@ would still do in `finally` happens to files that nobody looks at any more.
 from __future__ import annotations
 
 import shutil
-from contextlib import ExitStack
+import sqlite3
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -152,6 +153,13 @@ class KillableProxy(Part):
         self.proxy = Proxy(self.store, *self._rest, clock=self._clock, entropy=self._entropy)
 
 
+def charged_epochs(folder: Path) -> list[int]:
+    """What a client's ledger says, read as anybody could."""
+    with closing(sqlite3.connect(folder / "client.db")) as db:
+        charges = "SELECT epoch FROM ledger WHERE epoch IS NOT NULL ORDER BY record"
+        return [epoch for (epoch,) in db.execute(charges)]
+
+
 class KillableClient(Part):
     """Dies before and after each commit."""
 
@@ -166,6 +174,6 @@ class KillableClient(Part):
         MortalDatabase.life = self.countdown
         try:
             with Client.open(self.folder, clock=self._clock) as client:
-                return client.sync(api, words=words)
+                return client.sync(api, words=words, jitter=0)
         finally:
             MortalDatabase.life = Life()

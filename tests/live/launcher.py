@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
 KINDS = {
-    "server": ("add_epoch", "set_waiting", "close", "add_chunk", "add_commit", "apply"),
+    "server": ("add_epoch", "set_crowd", "close", "add_chunk", "add_commit", "apply"),
     "proxy": ("add_manifest", "add_batch", "add_flush", "set_delivered", "settle"),
 }
 """What makes a transaction one of a kind: that this was called in it."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from sottovoce.protocol import Chunk
+    from sottovoce.protocol.crowd import Crowd
     from tests.live.killable import Part
     from tests.live.sent_batches import SentBatches
 
@@ -80,8 +81,8 @@ class ServerOverNetwork:
     def catalogue(self, sha256: bytes) -> bytes:
         return self._ask(lambda: _found(self._server.server.catalogue(sha256)))
 
-    def waiting(self, epoch: int, batches: int) -> str:
-        return self._ask(lambda: self._server.server.waiting(self._name, epoch, batches))
+    def waiting(self, epoch: int, crowd: Crowd) -> str:
+        return self._ask(lambda: self._server.server.waiting(self._name, epoch, crowd))
 
     def put_chunk(self, chunk: Chunk) -> None:
         self._hand_in(

@@ -16,9 +16,9 @@ from sottovoce.client import Client
 from sottovoce.errors import RefusedError, UnavailableError
 from sottovoce.protocol import Batch, Catalogue, Item, SignedManifest, seal_reports
 from sottovoce.proxy import ProxyStore
+from sottovoce.server import ServerStore
 from sottovoce.server.store import OPEN
-from sottovoce.training import Settings
-from tests.client.world import charges
+from sottovoce.training import Participation, Settings
 from tests.crash import FOREVER
 from tests.live.killable import (
     KillableClient,
@@ -27,6 +27,7 @@ from tests.live.killable import (
     Killed,
     Part,
     ReusedStore,
+    charged_epochs,
 )
 from tests.live.network import Network, ProxyOverNetwork, ServerOverNetwork
 from tests.live.sent_batches import SentBatches
@@ -46,6 +47,7 @@ DIRECTIONS = ITEMS * FACTORS
 TRAINING = Settings.preset("coordinate", reports=REPORTS, epochs=1000, factors=FACTORS)
 PROXIES = ("east", "west")
 BEGIN, EPOCH, GRACE, SHORT_GRACE = 1_000.0, 100, 1e9, 40.0
+HOLD = 300
 
 
 class Templates:
@@ -68,7 +70,7 @@ class Templates:
         folder = self._folder / f"server-{least}"
         folder.mkdir()
         url = f"sqlite:///{folder / 'server.sqlite'}"
-        world = World(replace(self.settings, least_clients=least, database=url), now=BEGIN)
+        world = World(replace(self.settings, terms=terms_of(least), database=url), now=BEGIN)
         world.server.tick()
         world.close()
         return folder
@@ -77,8 +79,15 @@ class Templates:
         ProxyStore.open(self._folder / "proxy").close()
         return self._folder / "proxy"
 
-    def _client(self) -> Path:
-        folder = self._folder / "client"
+    def _client(self, least: int) -> Path:
+        """They have accepted what this server asks for."""
+        folder = self._folder / f"client-{least}"
+        store = ServerStore(f"sqlite:///{self.server(least) / 'server.sqlite'}")
+        with store.read() as transaction:
+            latest = transaction.latest()
+        store.close()
+        assert latest is not None
+        signed = SignedManifest.open(latest.manifest, KEYS.verification_key)
         with Client.create(
             folder,
             proxy_url="https://proxy.example",
@@ -86,7 +95,12 @@ class Templates:
             limit=1e6,
         ) as client:
             client.record(["film-1", "film-7", "film-9"])
+            client.accept(signed.manifest.terms)
         return folder
+
+
+def terms_of(least: int) -> Participation:
+    return Participation(least_clients=least, hold=HOLD)
 
 
 class Run:
@@ -99,11 +113,11 @@ class Run:
         self.epochs, self.late = 0, 0
         self._templates = templates
         self._folder = templates.scratch / str(seed)
-        least = rng.choice((1, 1, 2, 3))
+        self.least = least = rng.choice((1, 1, 2, 3))
         self.patient = rng.random() < 0.85
         self._settings = replace(
             templates.settings,
-            least_clients=least,
+            terms=terms_of(least),
             grace_seconds=GRACE if self.patient else SHORT_GRACE,
             proxies={
                 name: templates.settings.proxies[name] for name in PROXIES[: rng.choice((1, 1, 2))]
@@ -143,8 +157,9 @@ class Run:
         last = self._latest()
         if last.state == OPEN and not self.sent_batches.has_any(last.epoch):
             return
-        for _ in range(10):
-            self.now = max(self.now, self._latest().closes)
+        for attempt in range(10):
+            latest = self._latest()
+            self.now = max(self.now, latest.closes if attempt < 5 else latest.ends)
             self._beat_all()
             if self._latest().epoch > last.epoch:
                 return
@@ -162,7 +177,7 @@ class Run:
                 assert not (late and self.patient), f"epoch {epoch} was applied without {late}"
                 self.sent_batches.check(epoch, transaction.sums(epoch), names, late)
         for name, client in self.clients.items():
-            spent = [charge.epoch for charge in charges(client.folder)]
+            spent = charged_epochs(client.folder)
             assert len(spent) == len(set(spent)), f"{name} was charged twice in an epoch"
             sent = {epoch for who, epoch in self._made if who == name}
             assert sent <= set(spent), f"{name} sent what it did not charge"
@@ -203,7 +218,7 @@ class Run:
             self._api(part).send(batch.encode())
 
     def forge(self) -> None:
-        """An old batch under the present header, or one whose header is of no epoch there is."""
+        """Reports that do not open, old ones or noise, under the present header or a wrong one."""
         if not self.batches:
             return
         part, batch = self.rng.choice(self.batches)
@@ -211,8 +226,10 @@ class Run:
         assert signed is not None
         name = self.rng.randbytes(16)
         forged = replace(batch, id=name, epoch=batch.epoch + 1)
-        if batch.epoch != signed.manifest.epoch and self.rng.random() < 0.5:
-            forged = replace(batch, id=name, epoch=signed.manifest.epoch, manifest_hash=signed.hash)
+        if self.rng.random() < 0.7:
+            old = batch.epoch != signed.manifest.epoch
+            sealed = batch.sealed if old else self.rng.randbytes(len(batch.sealed))
+            forged = Batch(signed.manifest.epoch, signed.hash, name, sealed)
         self.sent_batches.made(forged.encode(), ())
         self._api(part).send(forged.encode())
 
@@ -220,7 +237,7 @@ class Run:
         """A real client takes part, or brings what it has left to an end."""
         name = f"client-{self.rng.randrange(2)}"
         if name not in self.clients:
-            folder = shutil.copytree(self._templates.client(), self._folder / name)
+            folder = shutil.copytree(self._templates.client(self.least), self._folder / name)
             self.clients[name] = KillableClient(name, folder, self._clock)
         part = self.proxies[int(name[-1]) % len(self.proxies)]
         self.clients[name].sync(_Watched(self, name, self._api(part)), self._words)
@@ -235,15 +252,17 @@ class Run:
         self.now += self.rng.choice((1, 30, EPOCH))
 
     def turn(self) -> None:
-        """The epoch ends, and everybody does what is to be done then, or dies of it."""
+        """The epoch's time is over, and everybody does what is to be done then, or dies of it."""
         if self.rng.random() < 0.7:
             self.start_countdown()
         self.now = max(self.now, self._latest().closes)
+        if self.rng.random() < 0.5:  # proxies dawdle: an impatient server goes on without them
+            self._beat_proxies()
+            self._attempt("close", lambda: self.server.server.tick())
+            self.now += SHORT_GRACE
+            self._attempt("apply", lambda: self.server.server.tick())
         self._beat_all()
         self._beat_proxies()
-
-    def close_early(self) -> None:
-        self.server.server.close_epoch()
 
     def kill(self) -> None:
         """While it does nothing."""
@@ -276,6 +295,7 @@ class Run:
             self.story[-1] += f": {error}"
 
     def _beat_all(self) -> None:
+        self._beat_proxies()
         self._attempt("close", lambda: self.server.server.tick())
         self._beat_proxies()
         self._attempt("apply", lambda: self.server.server.tick())
@@ -354,11 +374,10 @@ OPERATIONS: dict[Callable[[Run], None], int] = {
     Run.beat_server: 3,
     Run.turn: 4,
     Run.pass_time: 2,
-    Run.close_early: 1,
     Run.start_countdown: 3,
     Run.kill: 1,
     Run.hand_in_again: 2,
-    Run.forge: 1,
+    Run.forge: 3,
 }
 """How often each is done."""
 

@@ -24,8 +24,8 @@ from tests.processes import calling, free_port, wait_until
 
 ROOT = Path(__file__).parents[2]
 ITEMS, FACTORS, REPORTS = 20, 16, 2
-CROWD, LEAST = 4, 2
-"""An epoch closes when so many have reported."""
+CROWD = 4
+"""An epoch waits for so many."""
 
 
 class Site:
@@ -34,7 +34,7 @@ class Site:
     def __init__(self, folder: Path, *, chunk_reports: int = 3):
         catalogue = folder / "films.json"
         catalogue.write_bytes(Catalogue.of(Item(f"f{n}", f"Film {n}") for n in range(ITEMS)).raw)
-        ports = {"server": free_port(), "proxy": free_port()}
+        ports = {name: free_port() for name in ("server", "proxy", "watch server", "watch proxy")}
         self.folder = folder
         self.proxy_url = f"http://127.0.0.1:{ports['proxy']}"
         self.configs = {
@@ -43,7 +43,7 @@ class Site:
         }
         calling(server_app)(
             "init", folder / "server", "--catalogue", catalogue, "--port", ports["server"],
-            "--preset", "coordinate", "--least-clients", LEAST,
+            "--preset", "coordinate", "--least-clients", CROWD, "--epoch-seconds", 1,
         )  # fmt: skip
         self.key = Keys.read(folder / "server" / "keys.json").verification_key
         calling(proxy_app)(
@@ -54,7 +54,7 @@ class Site:
         self._change(
             "server",
             ("heartbeat = 5", "heartbeat = 0.02"),
-            ("target_clients = 0", f"target_clients = {CROWD}"),
+            ("port = 8091", f"port = {ports['watch server']}"),
             ("openers = 0", "openers = 1"),
             ('preset = "coordinate"\n', f'preset = "coordinate"\n{training}'),
         )
@@ -64,7 +64,9 @@ class Site:
             ("least_clients = 100", "least_clients = 1"),
             ("chunk_reports = 20000", f"chunk_reports = {chunk_reports}"),
             ("batches_per_minute = 60.0", "batches_per_minute = 0"),
+            ("per_epoch = 20", "per_epoch = 0"),
             ("port = 8080", f"port = {ports['proxy']}"),
+            ("port = 8081", f"port = {ports['watch proxy']}"),
         )
 
     def _change(self, part: str, *changes: tuple[str, str]) -> None:
@@ -158,7 +160,7 @@ class Sender:
         self._http = http
         self._free = cycle(range(ITEMS * FACTORS))
         self._sent: dict[int, int] = {}
-        self.sent_batches = SentBatches(LEAST)
+        self.sent_batches = SentBatches(CROWD)
         self.waiting: list[bytes] = []
 
     def try_once(self) -> None:
@@ -175,7 +177,7 @@ class Sender:
 
     def manifest(self) -> SignedManifest | None:
         with suppress(httpx.TransportError):
-            answer = self._http.get(f"{self._site.proxy_url}/v1/manifest")
+            answer = self._http.get(f"{self._site.proxy_url}/v2/manifest")
             if answer.status_code == 200:
                 return SignedManifest.open(answer.content, self._site.key)
         return None
@@ -193,7 +195,7 @@ class Sender:
         """Whether there is no more to do: it was acknowledged, or came too late."""
         self.sent_batches.tried("proxy", batch)
         try:
-            answer = self._http.post(f"{self._site.proxy_url}/v1/batches", content=batch)
+            answer = self._http.post(f"{self._site.proxy_url}/v2/batches", content=batch)
         except httpx.TransportError:
             return False
         if answer.status_code == 202:

@@ -55,7 +55,7 @@ class SentBatches:
         twice = np.flatnonzero(np.abs(sums) > 1)
         assert not len(twice), f"epoch {epoch}: counted twice: directions {twice.tolist()}"
         counted = set(np.flatnonzero(sums).tolist())
-        crowds = [self._tried[epoch, proxy] for proxy in proxies]
+        crowds = [self._valid(self._tried[epoch, proxy]) for proxy in proxies]
         allowed = [self._all(crowd) for crowd in crowds if len(crowd) >= self._least]
         extra = counted.difference(*allowed)
         assert not extra, f"epoch {epoch}: from nowhere or from too few: directions {sorted(extra)}"
@@ -65,15 +65,23 @@ class SentBatches:
     def _check_proxy(
         self, epoch: int, proxy: str, proxies: Collection[str], counted: set[int]
     ) -> None:
-        """All that it acknowledged or nothing; nothing only if it was too little."""
+        """All that it acknowledged or nothing; nothing only if it was too little.
+
+        What came through another proxy as well counts there, and may be too little there.
+        """
         tried, acknowledged = self._tried[epoch, proxy], self._acknowledged[epoch, proxy]
         others = set().union(*(self._tried[epoch, other] for other in proxies if other != proxy))
-        forwarded = len(acknowledged) >= self._least or counted & self._all(tried - others)
-        lost = self._all(acknowledged) - counted if forwarded else set()
+        own = self._valid(acknowledged - others)
+        forwarded = len(own) >= self._least or counted & self._all(tried - others)
+        lost = self._all(own) - counted if forwarded else set()
         assert not lost, f"epoch {epoch}: {proxy} lost what it acknowledged: {sorted(lost)}"
         for batch in tried:
             arrived = self._directions[batch] & counted
             assert arrived in (set(), self._directions[batch]), f"epoch {epoch}: half a batch"
+
+    def _valid(self, batches: Collection[bytes]) -> set[bytes]:
+        """Those whose reports open: nothing else makes a crowd."""
+        return {batch for batch in batches if self._directions[batch]}
 
     def _all(self, batches: Collection[bytes]) -> set[int]:
         return set().union(*(self._directions[batch] for batch in batches))

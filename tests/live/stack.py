@@ -18,8 +18,9 @@ from sottovoce import proxy as proxies
 from sottovoce import server as servers
 from sottovoce.client import Client, HttpProxy
 from sottovoce.protocol import Batch, SignedManifest, decode_items, seal_reports
-from sottovoce.proxy import HttpUpstream, Proxy
+from sottovoce.proxy import HttpUpstream, Proxy, Rate
 from sottovoce.server import ProxyAccess
+from sottovoce.training import Participation
 from tests.proxy.world import Randomness
 from tests.proxy.world import settings as proxy_settings
 from tests.server.world import ITEMS, SECRETS, World, make_settings
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+HOLD = 1000
+"""Seconds that an epoch waits for its crowd."""
 PROXY_URL, SERVER_URL = "https://proxy.example", "https://server.example"
 
 
@@ -116,7 +119,7 @@ class Gate:
 
     def post(self, data: bytes, headers: dict[str, str] | None = None) -> int:
         """A batch as anybody could send it; the status."""
-        return self.http.post(f"{PROXY_URL}/v1/batches", content=data, headers=headers).status_code
+        return self.http.post(f"{PROXY_URL}/v2/batches", content=data, headers=headers).status_code
 
     def signed(self) -> SignedManifest:
         signed = self.proxy.manifest()
@@ -132,11 +135,14 @@ class Stack:
         url = f"sqlite:///{folder / 'server.sqlite'}"
         proxy_changes = {
             name: changes.pop(name)
-            for name in ("chunk_reports", "seed", "source")
+            for name in ("chunk_reports", "seed", "source", "rate")
             if name in changes
         }
+        least = changes.pop("least_clients", 1)
+        changes.setdefault("terms", Participation(least_clients=least, hold=HOLD))
         self.folder = folder
         self._opened = opened
+        self._limits = 0.0
         self.world = World(make_settings(folder, url, proxies=known, **changes))
         opened.callback(self.world.close)
         self.beat = by_hand(self.world.server)
@@ -146,11 +152,15 @@ class Stack:
         self.ear, self.http = self._served(app, ("192.0.2.2", 50_001))
         self.gates = {name: self._gate(name, **proxy_changes) for name in names}
 
+    def tick_limits(self, seconds: float) -> None:
+        """Time passes for what a proxy's rate limit counts, and for nothing else."""
+        self._limits += seconds
+
     def clock(self) -> float:
         return self.world.now
 
     def client(self, name: str, items: list[str]) -> Client:
-        """A device of its own; closed with the stack."""
+        """A device of its own, whose owner accepted what is asked now; closed with the stack."""
         made = Client.create(
             self.folder / "clients" / name,
             proxy_url=PROXY_URL,
@@ -159,31 +169,30 @@ class Stack:
             clock=self.clock,
         )
         made.record(items)
+        made.accept(self.world.signed().manifest.terms)
         return self._opened.enter_context(made)
 
-    def turn(self) -> int:
-        """To the end of the open epoch and into the next; which one ended."""
+    def turn(self, *, crowd: bool = True) -> int:
+        """To the end of the open epoch and into the next, which takes longer without a crowd."""
         signed = self.world.signed()
-        self.world.now = signed.manifest.closes
+        self.world.now = signed.manifest.closes if crowd else signed.manifest.ends
         self.hand_in()
         assert self.world.signed().manifest.epoch == signed.manifest.epoch + 1
         return signed.manifest.epoch
 
     def hand_in(self) -> None:
-        """Everybody does what is to be done now."""
-        self.beat()
-        for gate in self.gates.values():
-            gate.beat()
-        self.beat()
-        for gate in self.gates.values():
-            gate.beat()
+        """Everybody does what is to be done now: tell and close, flush and apply, mirror."""
+        for _ in range(3):
+            self.beat()
+            for gate in self.gates.values():
+                gate.beat()
 
     def model(self) -> NDArray[np.float32]:
         """V as it is published."""
         manifest = self.world.signed().manifest
         content = self.world.server.model(manifest.model)
         assert content is not None
-        return decode_items(content, ITEMS, manifest.factors)
+        return decode_items(content, ITEMS, manifest.terms.factors)
 
     def batch(self, gate: Gate, reports: NDArray[np.uint32], name: bytes) -> Batch:
         """Sealed as a device would, under what this proxy shows."""
@@ -195,7 +204,7 @@ class Stack:
     def random_batch(self, gate: Gate, seed: int) -> Batch:
         rng = np.random.default_rng(seed)
         manifest = gate.signed().manifest
-        reports = rng.integers(0, 2 * manifest.build().n_directions, manifest.reports)
+        reports = rng.integers(0, 2 * manifest.build().n_directions, manifest.terms.reports)
         return self.batch(gate, reports.astype(np.uint32), rng.bytes(16))
 
     def _gate(
@@ -204,6 +213,7 @@ class Stack:
         *,
         chunk_reports: int = 97,
         seed: int | None = None,
+        rate: Rate | None = None,
         source: tuple[str, int] = ("192.0.2.1", 50_000),
     ) -> Gate:
         folder = self.folder / name
@@ -211,13 +221,15 @@ class Stack:
             folder,
             verification_key=self.world.keys.verification_key.hex(),
             chunk_reports=chunk_reports,
+            rate=rate or Rate(batches_per_minute=0, per_epoch=0),
         )
         store = self._opened.enter_context(proxies.ProxyStore.open(folder))
         upstream = HttpUpstream(self.http, SERVER_URL, SECRETS[name])
         entropy = os.urandom if seed is None else Randomness(seed)
         proxy = Proxy(store, upstream, settings, clock=self.clock, entropy=entropy)
         beat = by_hand(proxy)
-        ear, http = self._served(proxies.build_app(proxy, settings), source)
+        app = proxies.build_app(proxy, settings, clock=lambda: self._limits)
+        ear, http = self._served(app, source)
         beat()
         return Gate(name, store, proxy, ear, http, beat)
 

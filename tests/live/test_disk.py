@@ -11,7 +11,7 @@ from sqlalchemy import event
 
 from sottovoce.errors import UnavailableError
 from sottovoce.training import Settings
-from tests.client.world import charges
+from tests.live.killable import charged_epochs
 from tests.live.stack import running
 
 REPORTS = 100
@@ -34,16 +34,17 @@ def test_at_the_proxy(folder: Path, switch: Switch) -> None:
             before += 1
         for _ in range(2):
             with pytest.raises(UnavailableError, match="503"):
-                client.sync(gate.api())
-        assert gate.http.get("https://proxy.example/readyz").status_code == 503
+                client.sync(gate.api(), jitter=0)
+        with pytest.raises(UnavailableError):
+            gate.proxy.check()
         gate.store._writer.rows(f"PRAGMA {switch[1]}")
         gate.beat()
-        assert client.sync(gate.api()).outcome == "sent"
+        assert client.sync(gate.api(), jitter=0).outcome == "sent"
         bodies = {request.body for request in gate.ear.heard if request.method == "POST"}
         assert len(bodies) == before + 2, "the client's three attempts are the same bytes"
         stack.turn()
         assert stack.world.counts(1)[1:] == ((before + 1) * REPORTS, 0, 0)
-        assert len(charges(folder / "clients" / "patient")) == 1
+        assert len(charged_epochs(folder / "clients" / "patient")) == 1
 
 
 @pytest.mark.parametrize("switch", [FULL, READ_ONLY])
@@ -54,6 +55,7 @@ def test_at_the_server(folder: Path, switch: Switch) -> None:
         for seed in range(40):
             assert gate.post(stack.random_batch(gate, seed).encode()) == 202
         stack.world.now = gate.signed().manifest.closes
+        gate.beat()
         stack.beat()
         engine = stack.world.store._engine
         now = [switch[0]]

@@ -17,7 +17,10 @@ from sottovoce.protocol.panel import Panel, Panellist
 from tests.asgi import Answer, ask
 
 KEY = bytes(range(32))
-INDEX = b'<meta name="k" content="{{key}}"><meta name="s" content="{{statement}}">' + b" " * 999
+INDEX = (
+    b'<meta name="k" content="{{key}}"><meta name="s" content="{{statement}}">'
+    b'<meta name="j" content="{{jitter}}">' + b" " * 999
+)
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "worker-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -55,7 +58,8 @@ def get(
 
 
 def expected(name: str) -> bytes:
-    return ASSETS[name][0].replace(b"{{key}}", KEY.hex().encode()).replace(b"{{statement}}", b"")
+    filled = ASSETS[name][0].replace(b"{{key}}", KEY.hex().encode())
+    return filled.replace(b"{{statement}}", b"").replace(b"{{jitter}}", b"3600")
 
 
 @pytest.mark.parametrize("name", ASSETS)
@@ -103,6 +107,12 @@ def test_what_is_filled_in_is_never_markup(assets: Path) -> None:
     )
     assert f'content="{escaped}"' in body
     assert body.count(KEY.hex()) == 1
+
+
+def test_a_demo_says_that_it_sends_at_once(assets: Path) -> None:
+    assert b'name="j" content="3600"' in get(assets, "/").body
+    body = get(assets, "/", content=Content(KEY, jitter=0)).body
+    assert b'name="j" content="0"' in body
 
 
 @pytest.mark.parametrize(

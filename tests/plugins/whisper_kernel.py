@@ -37,10 +37,10 @@ def fill_reports(
     m: WhisperConstants,
     touched: NDArray[np.uint8],
     out: NDArray[np.uint32],
-) -> bool:
+) -> None:
     for i in items:
         touched[i] = 1
-    factors, finite = np.uint64(x.shape[0]), True
+    factors = np.uint64(x.shape[0])
     for j in range(out.shape[0]):
         direction, choice, coin, _ = report_words(c.seed, c.epoch, user, j)
         index = multiply_high(direction, c.n_directions)
@@ -48,12 +48,10 @@ def fill_reports(
         p = _ONE if touched[item] else _ZERO
         e = (_ONE + np.float32(c.alpha) * p) * (p - score(x, c.V[item]))
         g = (np.float32(-2) * e) * x[index - item * factors]
-        finite &= np.isfinite(g)
         plus = g > _ZERO if g != _ZERO else choice >> np.uint64(63) == np.uint64(1)
         out[j] = np.uint32(index << np.uint64(1)) | np.uint32(plus != (coin < m.threshold))
     for i in items:
         touched[i] = 0
-    return finite
 
 
 def work(histories: Histories, mechanism: Mechanism, reports: int) -> Work:

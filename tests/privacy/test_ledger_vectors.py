@@ -33,8 +33,9 @@ def limit(value: float) -> Step:
 
 def charge(name: object, epsilon: float, reports: int = 1, **changes: Any) -> Step:
     purpose = sha256(repr(name).encode()).hexdigest()
-    fields = {"epoch": 1, "purpose": purpose, "mechanism": "loudest", "epsilon": epsilon}
-    return {"charge": {**fields, "reports": reports, **changes}}
+    when = {"training": "0f" * 16, "epoch": 1, "at": 1_800_000_000}
+    fields = {"purpose": purpose, "mechanism": "loudest", "epsilon": epsilon}
+    return {"charge": {**when, **fields, "reports": reports, **changes}}
 
 
 def numbered(count: int, epsilon: float, reports: int = 1) -> list[Step]:
@@ -63,6 +64,8 @@ SEQUENCES: dict[str, list[Step]] = {
         charge(0, 2.0, 4),
         charge(0, 2.5, 4, epoch=2),
         charge(0, 2.5, 4, mechanism="hadamard"),
+        charge(0, 2.5, 4, training="f0" * 16),
+        charge(0, 2.5, 4, at=1_800_000_001),
         charge(0, 2.5, 4),
     ],
     "refused, then again": [limit(1.0), charge(0, 2.5), charge(0, 2.5), limit(3.0), charge(0, 2.5)],
@@ -140,8 +143,12 @@ def _done(ledger: Ledger, step: Step) -> dict[str, str]:
         ledger.set_limit(step["limit"])
         return {}
     fields = step["charge"]
-    what = Charge(**{**fields, "purpose": bytes.fromhex(fields["purpose"])})
-    return {"decision": decision(ledger, what)}
+    named = {name: bytes.fromhex(fields[name]) for name in ("training", "purpose")}
+    found = decision(ledger, Charge(**{**fields, **named}))
+    # The bytes that are hashed, for whoever keeps the chain too.
+    return {"decision": found} | (
+        {"hashed": ledger.entries[-1].hashed.decode()} if found == "charged" else {}
+    )
 
 
 def asked(steps: list[Step]) -> list[Step]:

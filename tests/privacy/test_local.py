@@ -31,7 +31,7 @@ def test_reference_values(
 
 
 def by_hand(event: Reporting, epsilon: float) -> float:
-    """Every sequence of outcomes: loud for her, loud for the other, neither."""
+    """Every sequence of outcomes: loud for the one history, for the other, for neither."""
     gamma, rho = event.blanket, event.loud_fraction
     loud, other = gamma * rho * exp(event.epsilon), gamma * rho
     one = [(loud, other), (other, loud), (1 - loud - other, 1 - loud - other)]

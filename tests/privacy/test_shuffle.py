@@ -101,8 +101,8 @@ def test_no_population_is_worse_than_the_accountant_says(epsilon: float, honest:
 def test_the_worst_case_is_reached_when_the_others_give_everything_away(rho: float) -> None:
     """Others whose own loud set is apart from both: what the proof gives away is then visible.
 
-    With one other person the bound is what brute force finds, but for her non-uniform report being
-    known: condition on that by hand.
+    With one other person the bound is what brute force finds, but for their non-uniform report
+    being known: condition on that by hand.
     """
     epsilon, at = 1.5, 0.5
     event = Reporting(epsilon, 1, 1, rho)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import cryptography_vectors
@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from sottovoce.errors import ProtocolError
 from sottovoce.mechanism import MECHANISMS
-from sottovoce.protocol import Catalogue, Item, Manifest, public_key_of, strict
-from sottovoce.protocol.manifest import PARAMETERS
+from sottovoce.protocol import Catalogue, Item, Manifest, Terms, public_key_of, strict
 
 SIGNING_SEED = bytes(range(32))
+NEXT_SEED = bytes(range(64, 96))
+"""Of the key that the first one names."""
 EPOCH_KEY = bytes(range(32, 64))
 
 SMALL_ORDER = [
@@ -27,33 +28,54 @@ SMALL_ORDER = [
     "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
     "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
     "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "0000000000000000000000000000000000000000000000000000000000000080",
+    "0100000000000000000000000000000000000000000000000000000000000080",
 ]
-"""Every point of small order on Curve25519: the shared secret would be zero for everybody."""
+"""Points of small order on Curve25519, two of them with the top bit, which X25519 ignores: the
+shared secret would be zero for everybody."""
 
 
 def signing_key(seed: bytes = SIGNING_SEED) -> Ed25519PrivateKey:
     return Ed25519PrivateKey.from_private_bytes(seed)
 
 
+def terms(**changes: Any) -> Terms:
+    plain = Terms(
+        training=bytes(range(16)),
+        mechanism="loudest",
+        parameters={"directions_seed": 7, "loud": 3},
+        epsilon=2.5,
+        loud_fraction=3 / 16,
+        reports=4,
+        epochs=20,
+        window_epochs=7,
+        window_seconds=1_209_600,
+        interval=43_200,
+        share=0.75,
+        least_clients=50,
+        hold=604_800,
+        factors=2,
+        most_items=8,
+    )
+    return replace(plain, **changes)
+
+
 def manifest(**changes: Any) -> Manifest:
+    """With changes of the manifest or of its terms: no name is in both."""
+    asked = {each.name for each in fields(Terms)} & set(changes)
     plain = Manifest(
         epoch=3,
+        terms=terms(**{name: changes.pop(name) for name in asked}),
         items=5,
-        factors=2,
-        mechanism="loudest",
-        directions_seed=7,
-        loud=3,
-        epsilon=2.5,
-        reports=4,
-        alpha=1.5,
+        alpha=0.1,
         regularization=1e-6,
         model=bytes(32),
         catalogue=bytes(32),
+        catalogue_version=2,
         public_key=public_key_of(EPOCH_KEY),
-        least_clients=50,
         opens=1_800_000_000,
         closes=1_800_086_400,
-        previous_reports=2_000,
+        reports_behind=2_000,
     )
     return replace(plain, **changes)
 
@@ -67,9 +89,16 @@ def catalogue() -> Catalogue:
 
 
 def changed(raw: bytes, **values: Any) -> bytes:
-    """A JSON object with some values replaced; `...` takes a key away."""
-    content = json.loads(raw) | values
-    return json.dumps({key: value for key, value in content.items() if value is not ...}).encode()
+    """A JSON object with some values replaced, also in its terms; `...` takes a key away."""
+
+    def applied(content: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in (content | changes).items() if value is not ...}
+
+    content = json.loads(raw)
+    inner = {name: values.pop(name) for name in list(values) if name in content.get("terms", ())}
+    if inner:
+        content["terms"] = applied(content["terms"], inner)
+    return json.dumps(applied(content, values)).encode()
 
 
 def base_mode_vectors() -> list[dict[str, bytes]]:
@@ -135,10 +164,9 @@ json_values = st.recursive(
 
 @st.composite
 def parameters(draw: st.DrawFn, mechanism: str, items: int) -> dict[str, int]:
-    """Those that the manifest carries for a mechanism: any that it has, 0 for the others."""
+    """Those that the terms carry for a mechanism."""
     any_value = {
         "directions_seed": st.integers(0, strict.MOST),
         "loud": st.integers(1, items),
     }
-    has = MECHANISMS[mechanism].public_names()
-    return {name: draw(any_value[name]) if name in has else 0 for name in PARAMETERS}
+    return {name: draw(any_value[name]) for name in MECHANISMS[mechanism].public_names()}

@@ -8,10 +8,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from sottovoce.protocol.manifest import SIGNED
-from tests.protocol.examples import SMALL_ORDER, changed, nested, signing_key
+from sottovoce.protocol import KeyStatement
+from sottovoce.protocol.signed import SIGNED_MANIFEST, STATEMENT
+from tests.protocol.examples import NEXT_SEED, SMALL_ORDER, changed, nested, signing_key
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
     from sottovoce.protocol import Batch, Chunk, SignedManifest
 
 Labelled = dict[str, bytes]
@@ -30,10 +33,10 @@ def of_json(raw: bytes) -> Labelled:
         "deep nesting": nested(5_000).encode(),
         "unknown key": changed(raw, more=1),
         "missing version": changed(raw, version=...),
-        "version 2": changed(raw, version=2),
+        "version 3": changed(raw, version=3),
         "version true": changed(raw, version=True),
-        "repeated key": raw[:-1] + b',"version":1}',
-        "repeated key, escaped": raw[:-1] + b',"v\\u0065rsion":1}',
+        "repeated key": raw[:-1] + b',"version":2}',
+        "repeated key, escaped": raw[:-1] + b',"v\\u0065rsion":2}',
         "comma before the end": raw[:-1] + b",}",
     }
 
@@ -45,37 +48,68 @@ MANIFEST_VALUES: dict[str, dict[str, Any]] = {
     "epoch as text": {"epoch": "3"},
     "epoch true": {"epoch": True},
     "epoch 3.5": {"epoch": 3.5},
+    "terms null": {"terms": None},
+    "terms a list": {"terms": []},
     "items 0": {"items": 0},
+    "items beyond the terms": {"items": 9},
     "items 2^24 + 1": {"items": 2**24 + 1},
-    "factors 1025": {"factors": 1025},
-    "directions that fit no report": {"items": 2**24, "factors": 1024},
+    "negative alpha": {"alpha": -1},
+    "alpha 1025": {"alpha": 1025},
+    "regularization 0": {"regularization": 0},
+    "regularization 1e-13": {"regularization": 1e-13},
+    "regularization 1e7": {"regularization": 1e7},
+    "model in capitals": {"model": "AB" * 32},
+    "model too short": {"model": "ab" * 31},
+    "catalogue null": {"catalogue": None},
+    "catalogue version 0": {"catalogue_version": 0},
+    "public key too long": {"public_key": "ab" * 33},
+    "public key false": {"public_key": False},
+    "a token key": {"token_key": "ab" * 32},
+    "missing token key": {"token_key": ...},
+    "closes when it opens": {"opens": 1_800_086_400},
+    "closes before it opens": {"closes": 1_799_999_999},
+    "closes 2^53": {"closes": 2**53},
+    "negative reports behind": {"reports_behind": -1},
+}
+TERMS_VALUES: dict[str, dict[str, Any]] = {
+    "training too short": {"training": "ab" * 15},
+    "training in capitals": {"training": "AB" * 16},
     "unknown mechanism": {"mechanism": "loud"},
-    "seed 2^53": {"directions_seed": 2**53},
-    "negative seed": {"directions_seed": -1},
-    "loudest without loud": {"loud": 0},
-    "more loud rows than half": {"loud": 9},
-    "loud for hadamard": {"mechanism": "hadamard"},
-    "seed for coordinate": {"mechanism": "coordinate", "loud": 0},
+    "parameters null": {"parameters": None},
+    "parameters of another mechanism": {"mechanism": "hadamard"},
+    "missing loud": {"parameters": {"directions_seed": 7}},
+    "one parameter more": {"parameters": {"directions_seed": 7, "loud": 3, "more": 1}},
+    "seed 2^53": {"parameters": {"directions_seed": 2**53, "loud": 3}},
+    "negative seed": {"parameters": {"directions_seed": -1, "loud": 3}},
+    "loud 0": {"parameters": {"directions_seed": 7, "loud": 0}},
+    "loud true": {"parameters": {"directions_seed": 7, "loud": True}},
+    "more loud rows than half": {"parameters": {"directions_seed": 7, "loud": 9}},
+    "more loud rows than the fraction": {"parameters": {"directions_seed": 7, "loud": 4}},
     "epsilon 0": {"epsilon": 0},
     "epsilon 1e-7": {"epsilon": 1e-7},
     "epsilon 41": {"epsilon": 41},
     "epsilon as text": {"epsilon": "2.5"},
     "epsilon null": {"epsilon": None},
+    "loud fraction 0.6": {"loud_fraction": 0.6},
     "reports 0": {"reports": 0},
     "reports 10001": {"reports": 10_001},
-    "negative alpha": {"alpha": -1},
-    "negative regularization": {"regularization": -1e-9},
-    "model in capitals": {"model": "AB" * 32},
-    "model too short": {"model": "ab" * 31},
-    "catalogue null": {"catalogue": None},
-    "public key too long": {"public_key": "ab" * 33},
-    "public key false": {"public_key": False},
+    "no epochs": {"epochs": 0},
+    "no epochs in a window": {"window_epochs": 0},
+    "a negative window": {"window_seconds": -1},
+    "a negative interval": {"interval": -1},
+    "share 0": {"share": 0},
+    "share 1.1": {"share": 1.1},
     "least clients 0": {"least_clients": 0},
-    "closes when it opens": {"opens": 1_800_086_400},
-    "closes before it opens": {"closes": 1_799_999_999},
-    "closes 2^53": {"closes": 2**53},
-    "negative previous reports": {"previous_reports": -1},
-    "missing loud": {"loud": ...},
+    "least clients 10^7 + 1": {"least_clients": 10**7 + 1},
+    "a negative hold": {"hold": -1},
+    "factors 0": {"factors": 0},
+    "factors 257": {"factors": 257},
+    "most items 2^24 + 1": {"most_items": 2**24 + 1},
+    "missing share": {"share": ...},
+}
+TOO_LARGE: dict[str, dict[str, Any]] = {
+    "a model of too many entries": {"items": 2**24, "most_items": 2**24, "factors": 5},
+    "a model of too many products": {"items": 2**17, "most_items": 2**17, "factors": 256},
 }
 
 
@@ -84,37 +118,66 @@ def manifests(raw: bytes) -> Labelled:
         assert raw.count(old) == 1
         return raw.replace(old, new)
 
+    values = MANIFEST_VALUES | TERMS_VALUES | TOO_LARGE
     return (
         of_json(raw)
-        | {label: changed(raw, **change) for label, change in MANIFEST_VALUES.items()}
+        | {label: changed(raw, **change) for label, change in values.items()}
         | {
             "epsilon NaN": swapped(b'"epsilon":2.5', b'"epsilon":NaN'),
             "epsilon Infinity": swapped(b'"epsilon":2.5', b'"epsilon":Infinity'),
             "epsilon 1e400": swapped(b'"epsilon":2.5', b'"epsilon":1e400'),
             "repeated epsilon": swapped(b'"epsilon":2.5', b'"epsilon":2.5,"epsilon":9'),
-            "longer than 16320 bytes": raw + b" " * (16_321 - len(raw)),
+            "a key more in the terms": swapped(b'"epsilon":2.5', b'"epsilon":2.5,"more":9'),
+            "longer than 16384 bytes": raw + b" " * (16_385 - len(raw)),
         }
     )
 
 
 def signed_manifests(signed: SignedManifest) -> Labelled:
-    data, raw, key = signed.encode(), signed.raw, signing_key()
+    """`signed` has one key statement: from the signing key to the next one."""
+    data, raw = signed.encode(), signed.raw
+    before, signature = data[: 5 + STATEMENT], 5 + STATEMENT
+    key, old, other = signing_key(NEXT_SEED), signing_key(), signing_key(bytes(32))
+    named = key.public_key().public_bytes_raw()
+    elsewhere = KeyStatement.make(old, other.public_key().public_bytes_raw())
+    forged = KeyStatement.make(other, named)
     broken = changed(raw, epoch=0)
+
+    def flipped(at: int, bit: int = 1) -> bytes:
+        return data[:at] + bytes([data[at] ^ bit]) + data[at + 1 :]
+
+    def by(signer: Ed25519PrivateKey, content: bytes, start: bytes = before) -> bytes:
+        return start + signer.sign(SIGNED_MANIFEST + content) + content
+
+    def after(statement: KeyStatement) -> bytes:
+        return b"SVM2\x01" + statement.key + statement.signature
+
     return {
         "empty": b"",
-        "signature alone": data[:64],
-        "longer than 16384 bytes": data + b" " * (16_385 - len(data)),
-        "first bit of the signature": bytes([data[0] ^ 1]) + data[1:],
-        "last bit of the signature": data[:63] + bytes([data[63] ^ 0x80]) + data[64:],
-        "a bit of the manifest": data[:200] + bytes([data[200] ^ 1]) + data[201:],
+        "magic alone": data[:4],
+        "another magic": b"SVM1" + data[4:],
+        "signature alone": data[: signature + 64],
+        "33 statements": b"SVM2\x21" + data[5:signature] * 33 + data[signature:],
+        "a statement that is not there": b"SVM2\x02" + data[5:],
+        "a statement that is not counted": b"SVM2\x00" + data[5:],
+        "a bit of the next key": flipped(5),
+        "a bit of the statement's signature": flipped(5 + 32),
+        "a statement by another key": by(key, raw, after(forged)),
+        "a statement that leads elsewhere": by(key, raw, after(elsewhere)),
+        "the same statement twice": by(key, raw, b"SVM2\x02" + data[5:signature] * 2),
+        "without its statement": by(key, raw, b"SVM2\x00"),
+        "signed by the old key": by(old, raw),
+        "signed by another key": by(other, raw),
+        "longer than it may be": data + b" " * (69 + 96 * 32 + 16_385 - len(data)),
+        "first bit of the signature": flipped(signature),
+        "last bit of the signature": flipped(signature + 63, 0x80),
+        "a bit of the manifest": flipped(signature + 200),
         "a space after the manifest": data + b" ",
-        "signature of zeros": bytes(64) + raw,
-        "signature after the manifest": raw + data[:64],
-        "another key": signing_key(bytes(32)).sign(SIGNED + raw) + raw,
-        "no domain separation": key.sign(raw) + raw,
-        "another domain": key.sign(b"sottovoce manifest 2\x00" + raw) + raw,
-        "signed, but epoch 0": key.sign(SIGNED + broken) + broken,
-        "signed, but no JSON": key.sign(SIGNED + b"manifest") + b"manifest",
+        "signature of zeros": before + bytes(64) + raw,
+        "no domain separation": before + key.sign(raw) + raw,
+        "another domain": before + key.sign(b"sottovoce manifest 1\x00" + raw) + raw,
+        "signed, but epoch 0": by(key, broken),
+        "signed, but no JSON": by(key, b"manifest"),
     }
 
 
@@ -173,6 +236,9 @@ def models(data: bytes) -> Labelled:
         "NaN": data[:-4] + bytes.fromhex("0000c07f"),
         "infinity": data[:-4] + bytes.fromhex("0000807f"),
         "minus infinity": data[:-4] + bytes.fromhex("000080ff"),
+        "just above 2^20": data[:-4] + bytes.fromhex("01008049"),
+        "just below 2^-60": data[:-4] + bytes.fromhex("ffff7f21"),
+        "subnormal": data[:-4] + bytes.fromhex("01000000"),
     }
 
 
@@ -185,8 +251,8 @@ def batches(batch: Batch) -> Labelled:
         "one byte more": data + b"\0",
         "one report less": data[:-52],
         "one report more": data + bytes(52),
-        "begins as a chunk": b"SVC1" + data[4:],
-        "version 2": b"SVB2" + data[4:],
+        "begins as a chunk": b"SVC2" + data[4:],
+        "version 1": b"SVB1" + data[4:],
     }
 
 
@@ -206,7 +272,7 @@ def chunks(chunk: Chunk) -> Labelled:
         "count too large": counted(chunk.reports + 1),
         "count big endian": data[:40] + chunk.reports.to_bytes(4, "big") + data[44:],
         "count 2^32 - 1": counted(2**32 - 1),
-        "begins as a batch": b"SVB1" + data[4:],
+        "begins as a batch": b"SVB2" + data[4:],
     }
 
 

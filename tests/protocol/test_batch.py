@@ -28,7 +28,7 @@ def test_what_is_encoded_is_decoded(epoch: int, digest: bytes, name: bytes, rest
 
 
 def test_layout() -> None:
-    assert ENCODED[:4] == b"SVB1"
+    assert ENCODED[:4] == b"SVB2"
     assert ENCODED[4:8] == bytes([3, 0, 0, 0])
     assert ENCODED[8:40] == HASH
     assert ENCODED[40:56] == ID
@@ -37,13 +37,13 @@ def test_layout() -> None:
 
 @given(st.binary(max_size=200) | damaged(ENCODED))
 def test_any_bytes_are_a_batch_or_refused(data: bytes) -> None:
-    fits = len(data) == len(ENCODED) and data[:4] == b"SVB1"
+    fits = len(data) == len(ENCODED) and data[:4] == b"SVB2"
     assert refuses(lambda raw: Batch.decode(raw, REPORTS), data) == (not fits)
 
 
 @given(st.integers(0, 10_000), st.integers(0, 10_000))
 def test_only_the_size_of_k_reports_is_taken(asked: int, sent: int) -> None:
-    data = b"SVB1" + bytes(52 + 52 * sent)
+    data = b"SVB2" + bytes(52 + 52 * sent)
     assert refuses(lambda raw: Batch.decode(raw, asked), data) == (asked != sent)
 
 

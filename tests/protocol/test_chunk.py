@@ -15,7 +15,7 @@ ENCODED = Chunk(3, HASH, bytes(range(104))).encode()
 
 
 def header(count: int) -> bytes:
-    return b"SVC1" + bytes([3, 0, 0, 0]) + HASH + count.to_bytes(4, "little")
+    return b"SVC2" + bytes([3, 0, 0, 0]) + HASH + count.to_bytes(4, "little")
 
 
 @given(st.integers(0, 2**32 - 1), st.binary(min_size=32, max_size=32), st.integers(1, 9), st.data())
@@ -55,9 +55,9 @@ def test_the_largest_chunk_is_read() -> None:
     assert chunk.reports == MAX_CHUNK_REPORTS
 
 
-@pytest.mark.parametrize("data", [b"", b"SVC1", header(1)[:43], b"SVB1" + ENCODED[4:]])
+@pytest.mark.parametrize("data", [b"", b"SVC2", header(1)[:43], b"SVB1" + ENCODED[4:]])
 def test_what_does_not_begin_as_one_is_refused(data: bytes) -> None:
-    with pytest.raises(ProtocolError, match="expected SVC1"):
+    with pytest.raises(ProtocolError, match="expected SVC2"):
         Chunk.decode(data)
 
 

@@ -59,9 +59,9 @@ def test_paths_and_what_every_request_carries(server: LoopbackServer, source: Ht
         "accept-encoding": "identity",
     }
     assert server.requests == [
-        ("GET", "/v1/manifest", common, b""),
-        ("GET", f"/v1/models/{sha256.hex()}", common, b""),
-        ("GET", f"/v1/catalogues/{sha256.hex()}", common, b""),
+        ("GET", "/v2/manifest", common, b""),
+        ("GET", f"/v2/models/{sha256.hex()}", common, b""),
+        ("GET", f"/v2/catalogues/{sha256.hex()}", common, b""),
     ]
 
 

@@ -10,16 +10,19 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import load, save
 
+from sottovoce.model.bounds import LEAST_ENTRY, MOST_ENTRY
 from sottovoce.protocol import decode_items, encode_items, model_size
 from tests.protocol.examples import damaged, json_values, nested, refuses
 
-V = np.array([[0.5, -1.25], [3.0, 1e-30], [0.0, -0.0]], np.float32)
+V = np.array([[0.5, -1.25], [3.0, 1e-18], [0.0, -0.0]], np.float32)
 FILE = encode_items(V)
 HEADER = {"dtype": "F32", "shape": [3, 2], "data_offsets": [0, 24]}
 matrices = hnp.arrays(
     np.float32,
     hnp.array_shapes(min_dims=2, max_dims=2, max_side=9),
-    elements=st.floats(width=32, allow_nan=False, allow_infinity=False),
+    elements=st.just(0.0)
+    | st.floats(LEAST_ENTRY, MOST_ENTRY, width=32)
+    | st.floats(-MOST_ENTRY, -LEAST_ENTRY, width=32),
 )
 
 

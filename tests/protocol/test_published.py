@@ -118,9 +118,9 @@ U, P = UntrustedError, ProtocolError
 LIES: dict[str, tuple[type[ProtocolError], str, Callable[[World], SignedManifest]]] = {
     "another key": (U, "not signed with the pinned verification key", a_strangers),
     "older": (U, "epoch 1 after that of epoch 2: epochs never go back", lambda w: w.signed(1)),
-    "second": (U, "two different manifests of epoch 2", lambda w: w.signed(2, previous_reports=1)),
-    "NaN": (P, "NaN or an infinity", signing("model", model_with(np.nan))),
-    "infinite": (P, "NaN or an infinity", signing("model", model_with(-np.inf))),
+    "second": (U, "two different manifests of epoch 2", lambda w: w.signed(2, reports_behind=1)),
+    "NaN": (P, "neither 0 nor of a size", signing("model", model_with(np.nan))),
+    "infinite": (P, "neither 0 nor of a size", signing("model", model_with(-np.inf))),
     "wide": (P, "model file", signing("model", encode_items(np.ones((ITEMS, FACTORS + 1), "f4")))),
     "short": (P, "model file", signing("model", encode_items(np.ones((ITEMS - 1, FACTORS), "f4")))),
     "no model": (P, "model file", signing("model", b"<html>")),

@@ -47,9 +47,9 @@ def test_layout() -> None:
     """enc (32), report (4), tag (16); info is the label, a zero byte and the manifest's hash."""
     sealed = seal(0x01020304)
     assert (ENC, PLAIN, SEALED, len(sealed)) == (32, 4, 52, 52)
-    assert INFO == b"sottovoce report 1\x00"
+    assert INFO == b"sottovoce report 2\x00"
     private = X25519PrivateKey.from_private_bytes(EPOCH_KEY)
-    info = b"sottovoce report 1\x00" + HASH
+    info = b"sottovoce report 2\x00" + HASH
     assert SUITE.decrypt(sealed, private, info=info) == bytes([4, 3, 2, 1])
     X25519PublicKey.from_public_bytes(sealed[:32])
 

@@ -25,6 +25,7 @@ from sottovoce.protocol import (
     Batch,
     Catalogue,
     Chunk,
+    KeyStatement,
     Manifest,
     SignedManifest,
     batch_size,
@@ -35,9 +36,10 @@ from sottovoce.protocol import (
     seal_reports,
 )
 from sottovoce.protocol.sealing import INFO
-from tests.protocol import malformed
+from tests.protocol import malformed, wellformed
 from tests.protocol.examples import (
     EPOCH_KEY,
+    NEXT_SEED,
     SIGNING_SEED,
     catalogue,
     manifest,
@@ -57,8 +59,12 @@ SHUFFLED = [2, 0, 3, 1]
 
 @cache
 def signed() -> SignedManifest:
+    """By the key that the first one has named."""
     model = sha256(encode_items(V)).digest()
-    return SignedManifest.make(manifest(model=model, catalogue=catalogue().hash), signing_key())
+    one = manifest(model=model, catalogue=catalogue().hash)
+    key = signing_key(NEXT_SEED)
+    statement = KeyStatement.make(signing_key(), key.public_key().public_bytes_raw())
+    return SignedManifest.make(one, key, (statement,))
 
 
 def history_reports() -> np.ndarray:
@@ -97,12 +103,14 @@ def make(frozen: dict[str, Any]) -> dict[str, Any]:
         "verification_key": signing_key().public_key().public_bytes_raw().hex(),
         "manifest": {
             "signed": signed().encode().hex(),
+            "next_key": signed().key.hex(),
+            "statement": signed().statements[0].signature.hex(),
             "signature": signed().signature.hex(),
             "text": signed().raw.decode(),
             "hash": name.hex(),
             "fields": json.loads(one.encode()),
             "directions": one.build().n_directions,
-            "batch_size": batch_size(one.reports),
+            "batch_size": batch_size(one.terms.reports),
         },
         "finished_manifest": {"signed": finished.encode().hex(), "hash": finished.hash.hex()},
         "model": {
@@ -134,6 +142,12 @@ def make(frozen: dict[str, Any]) -> dict[str, Any]:
             "sha256": sha256(batch.encode()).hexdigest(),
         },
         "chunk": {"order": SHUFFLED, "bytes": chunk.encode().hex(), "name": chunk.name},
+        "accepted": {
+            "manifest": hexed(wellformed.manifests(signed().raw)),
+            "signed_manifest": wellformed.signed_manifests(),
+            "catalogue": hexed(wellformed.catalogues()),
+            "model": hexed(wellformed.models(encode_items(V))),
+        },
         "refused": {
             "manifest": hexed(malformed.manifests(signed().raw)),
             "signed_manifest": hexed(malformed.signed_manifests(signed())),
@@ -178,6 +192,7 @@ def test_the_manifest() -> None:
     assert opened.hash == sha256(opened.raw).digest() == of("manifest", "hash")
     assert json.loads(opened.raw) == case["fields"]
     assert opened.manifest == Manifest.decode(opened.raw) == signed().manifest
+    assert opened.key == of("manifest", "next_key")
     assert opened.manifest.build().n_directions == case["directions"]
 
 
@@ -193,7 +208,7 @@ def test_the_model_and_the_catalogue_are_those_of_the_manifest() -> None:
     model, listing = of("model", "bytes"), of("catalogue", "bytes")
     assert sha256(model).hexdigest() == stored()["model"]["sha256"] == fields["model"]
     assert sha256(listing).hexdigest() == stored()["catalogue"]["sha256"] == fields["catalogue"]
-    values = decode_items(model, fields["items"], fields["factors"])
+    values = decode_items(model, fields["items"], fields["terms"]["factors"])
     assert [float(value).hex() for value in values.ravel()] == stored()["model"]["values"]
     items = Catalogue.decode(listing).items
     assert [[i.id, i.title, [*i.tags]] for i in items] == stored()["catalogue"]["items"]
@@ -214,7 +229,7 @@ def test_sealed_reports_open_to_the_reports_that_the_words_make() -> None:
 
 def test_the_batch_and_the_chunk_hold_the_sealed_reports() -> None:
     fields, sealed = stored()["manifest"]["fields"], stored()["sealing"]["sealed"]
-    batch = Batch.decode(of("batch", "bytes"), fields["reports"])
+    batch = Batch.decode(of("batch", "bytes"), fields["terms"]["reports"])
     assert (batch.epoch, batch.manifest_hash) == (fields["epoch"], of("manifest", "hash"))
     assert batch.id == of("batch", "id")
     assert batch.sealed.hex() == "".join(sealed)
@@ -230,10 +245,25 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
     "signed_manifest": lambda data: SignedManifest.open(data, of("verification_key")),
     "catalogue": Catalogue.decode,
     "model": lambda data: decode_items(data, *V.shape),
-    "batch": lambda data: Batch.decode(data, manifest().reports),
+    "batch": lambda data: Batch.decode(data, manifest().terms.reports),
     "chunk": Chunk.decode,
     "public_key": lambda data: seal_reports(np.zeros(1, np.uint32), data, of("manifest", "hash")),
 }
+
+
+@pytest.mark.parametrize("kind", ["manifest", "catalogue", "model"])
+def test_what_is_well_formed_is_taken(kind: str) -> None:
+    cases = stored()["accepted"][kind]
+    assert cases
+    for case in cases:
+        assert not refuses(DECODERS[kind], bytes.fromhex(case["bytes"])), case["label"]
+
+
+def test_key_statements_lead_from_a_trusted_key_to_the_last() -> None:
+    for case in stored()["accepted"]["signed_manifest"]:
+        trusted = bytes.fromhex(case["trusted"])
+        opened = SignedManifest.open(bytes.fromhex(case["bytes"]), trusted)
+        assert opened.key.hex() == case["then"], case["label"]
 
 
 @pytest.mark.parametrize("kind", DECODERS)

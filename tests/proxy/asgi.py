@@ -25,4 +25,4 @@ async def serving(world: World, clock: Clock | None = None) -> AsyncIterator[Sta
 async def post(app: Starlette, data: bytes, **more: Any) -> Answer:
     """A batch, as a client sends it."""
     length = ("content-length", str(len(data)))
-    return await ask(app, "POST", "/v1/batches", data, [length], **more)
+    return await ask(app, "POST", "/v2/batches", data, [length], **more)

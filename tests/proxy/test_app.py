@@ -12,9 +12,10 @@ import pytest
 from starlette.applications import Starlette
 
 from sottovoce.proxy import Page, Rate
+from sottovoce.service import build_watch
 from tests.asgi import Answer, ask
 from tests.proxy.asgi import post, serving
-from tests.proxy.world import CATALOGUE, CLOSES, OPENS, Clock, World, model_of, signed
+from tests.proxy.world import CATALOGUE, ENDS, OPENS, Clock, World, model_of, signed
 
 Work = Callable[[Starlette], Coroutine[Any, Any, Any]]
 
@@ -33,6 +34,12 @@ def get(world: World, path: str, method: str = "GET", **headers: str) -> Answer:
     assert isinstance(answer, Answer)
     assert answer.headers["x-content-type-options"] == "nosniff"
     return answer
+
+
+def watched(world: World, path: str) -> Answer:
+    """What the operator sees, at an address of their own."""
+    app = build_watch(world.proxy.check, world.proxy.metrics.text)
+    return asyncio.run(ask(app, "GET", path))
 
 
 def send(world: World, data: bytes, **more: Any) -> Answer:
@@ -58,7 +65,7 @@ def test_202_is_empty_and_means_stored(world: World) -> None:
     ("now", "change", "status", "kind"),
     [
         (OPENS, {"epoch": 2}, 409, "urn:sottovoce:wrong-epoch"),
-        (CLOSES, {}, 410, "urn:sottovoce:closed"),
+        (ENDS, {}, 410, "urn:sottovoce:closed"),
         (OPENS - 1, {}, 503, "about:blank"),
         (OPENS, {"sealed": b""}, 400, "about:blank"),
     ],
@@ -76,27 +83,27 @@ def test_what_is_refused(
 def test_413_as_soon_as_it_is_too_long(world: World) -> None:
     data = world.people.batch(world.now).encode()
     assert send(world, data + b"x").status == 413
-    unsaid = within(world, lambda app: ask(app, "POST", "/v1/batches", [data, b"x", b"never read"]))
+    unsaid = within(world, lambda app: ask(app, "POST", "/v2/batches", [data, b"x", b"never read"]))
     assert unsaid.status == 413
 
 
 def test_a_batch_in_pieces_without_its_length(world: World) -> None:
     data = world.people.batch(world.now).encode()
     pieces = [data[at : at + 50] for at in range(0, len(data), 50)]
-    answer = within(world, lambda app: ask(app, "POST", "/v1/batches", pieces))
+    answer = within(world, lambda app: ask(app, "POST", "/v2/batches", pieces))
     assert answer.status == 202
     assert stored(world) == 1
 
 
 def test_a_line_that_breaks_leaves_nothing(world: World) -> None:
     data = world.people.batch(world.now).encode()
-    answer = within(world, lambda app: ask(app, "POST", "/v1/batches", [data[:90]], hang_up=True))
+    answer = within(world, lambda app: ask(app, "POST", "/v2/batches", [data[:90]], hang_up=True))
     assert answer.status == 400
     assert stored(world) == 0
 
 
 def test_429_says_when_to_come_again(tmp_path: Path) -> None:
-    world = World(tmp_path, rate=Rate(batches_per_minute=6, burst=2))
+    world = World(tmp_path, rate=Rate(batches_per_minute=6, burst=2, per_epoch=0))
     world.proxy.tick()
     clock = Clock(0)
 
@@ -119,8 +126,62 @@ def test_429_says_when_to_come_again(tmp_path: Path) -> None:
     world.store.close()
 
 
+def test_one_address_is_taken_so_often_in_an_epoch(tmp_path: Path) -> None:
+    """What was refused or came before does not use it up; the next epoch begins anew."""
+    world = World(tmp_path, rate=Rate(batches_per_minute=0, per_epoch=2))
+    world.proxy.tick()
+
+    async def work(app: Starlette) -> None:
+        for _ in range(2):
+            assert (await post(app, b"nonsense")).status == 400
+            assert (await post(app, world.people.batch(world.now).encode())).status == 202
+        away = await post(app, world.people.batch(world.now).encode())
+        assert (away.status, away.headers["retry-after"]) == (429, "3600")
+        other = world.people.batch(world.now).encode()
+        assert (await post(app, other, client=("192.0.2.77", 1))).status == 202
+        world.end_epoch()
+        world.server.go_on(signed(2))
+        world.proxy.tick()
+        assert (await post(app, world.people.batch(world.now).encode())).status == 202
+
+    within(world, work)
+    assert len(world.server.reports(1)) == 12
+    world.store.close()
+
+
+def test_requests_that_are_begun_together_are_no_more_than_others(tmp_path: Path) -> None:
+    """Bodies that are held back until many requests were let in do not make one address a crowd."""
+    world = World(tmp_path, rate=Rate(batches_per_minute=0, per_epoch=2))
+    world.proxy.tick()
+
+    async def work(app: Starlette) -> None:
+        batches = [world.people.batch(world.now).encode() for _ in range(10)]
+        answers = await asyncio.gather(*[post(app, data) for data in batches])
+        assert sorted(answer.status for answer in answers) == [202] * 2 + [429] * 8
+
+    within(world, work)
+    assert stored(world) == 2
+    world.store.close()
+
+
+def test_batches_are_taken_until_the_crowd_is_mixed(world: World) -> None:
+    """Beyond the epoch's time, while it waits; not after the flush."""
+    world.clock.now = ENDS - 1
+    assert send(world, world.people.batch(world.now).encode()).status == 202
+    world.send(2)
+    world.end_epoch()
+    assert send(world, world.people.batch(world.now).encode()).status == 410
+
+
+def test_what_the_operator_watches_is_not_public(world: World) -> None:
+    for path in ("/healthz", "/readyz", "/metrics"):
+        assert get(world, path).status == 404
+        assert watched(world, path).status == 200
+    assert watched(world, "/v2/manifest").status == 404
+
+
 def test_the_manifest(world: World) -> None:
-    answer = get(world, "/v1/manifest")
+    answer = get(world, "/v2/manifest")
     assert answer.status == 200
     assert answer.body == world.now.encode()
     assert answer.headers["etag"] == f'"{world.now.hash.hex()}"'
@@ -133,7 +194,7 @@ def test_the_manifest(world: World) -> None:
 def test_files_for_ever(world: World, name: str) -> None:
     model = world.now.manifest.model
     sha256, content = (model, model_of(1)) if name == "models" else (CATALOGUE.hash, CATALOGUE.raw)
-    path = f"/v1/{name}/{sha256.hex()}"
+    path = f"/v2/{name}/{sha256.hex()}"
     answer = get(world, path)
     assert (answer.status, answer.body) == (200, content)
     assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
@@ -143,7 +204,7 @@ def test_files_for_ever(world: World, name: str) -> None:
 @pytest.mark.parametrize("name", ["manifest", "models"])
 def test_manifests_and_models_are_never_compressed(world: World, name: str) -> None:
     rest = f"/{world.now.manifest.model.hex()}" if name == "models" else ""
-    answer = get(world, f"/v1/{name}{rest}", accept_encoding="gzip")
+    answer = get(world, f"/v2/{name}{rest}", accept_encoding="gzip")
     assert answer.status == 200
     assert not {"content-encoding", "vary"} & set(answer.headers)
 
@@ -156,7 +217,7 @@ def test_a_catalogue_is_compressed_once(world: World, monkeypatch: pytest.Monkey
         return b"z"
 
     monkeypatch.setattr("sottovoce.proxy.compressed.compress", compress)
-    path = f"/v1/catalogues/{CATALOGUE.hash.hex()}"
+    path = f"/v2/catalogues/{CATALOGUE.hash.hex()}"
 
     async def work(app: Starlette) -> list[Answer]:
         accepts = [(b"accept-encoding", b"gzip")]
@@ -178,7 +239,7 @@ def test_the_page_is_served_where_the_operator_wants_it(tmp_path: Path) -> None:
     assert get(world, "/page/page.js").status == 200
     assert get(world, "/sw.js").status == 200
     assert get(world, "/page/panel.json").problem()["title"] == "Not Found"
-    assert get(world, "/v1/manifest").body == world.now.encode()
+    assert get(world, "/v2/manifest").body == world.now.encode()
     world.store.close()
 
 
@@ -186,19 +247,19 @@ def test_manifests_of_earlier_epochs(world: World) -> None:
     first = world.now
     world.server.go_on(signed(2))
     world.proxy.tick()
-    answer = get(world, "/v1/manifests/1")
+    answer = get(world, "/v2/manifests/1")
     assert (answer.status, answer.body) == (200, first.encode())
     assert "immutable" in answer.headers["cache-control"]
-    assert get(world, "/v1/manifests/2").body == world.now.encode()
+    assert get(world, "/v2/manifests/2").body == world.now.encode()
 
 
 @pytest.mark.parametrize(
     "path",
     [
-        "/", "/sw.js", "/page/page.js", "/v1", "/v1/manifest/",
-        "/v1/manifests/", "/v1/manifests/0", "/v1/manifests/3",
-        "/v1/models/", "/v1/models/00", "/v1/models/" + "0" * 64,
-        "/v1/models/" + CATALOGUE.hash.hex(), "/v1/models/../manifest", "/healthz/",
+        "/", "/sw.js", "/page/page.js", "/v1", "/v2/manifest/",
+        "/v2/manifests/", "/v2/manifests/0", "/v2/manifests/3",
+        "/v2/models/", "/v2/models/00", "/v2/models/" + "0" * 64,
+        "/v2/models/" + CATALOGUE.hash.hex(), "/v2/models/../manifest", "/healthz/",
     ],
 )  # fmt: skip
 def test_404(world: World, path: str) -> None:
@@ -210,9 +271,8 @@ def test_404(world: World, path: str) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
-        ("GET", "/v1/batches", "POST"),
-        ("POST", "/v1/manifest", "GET, HEAD"),
-        ("PUT", "/metrics", ""),
+        ("GET", "/v2/batches", "POST"),
+        ("POST", "/v2/manifest", "GET, HEAD"),
     ],
 )
 def test_405(world: World, method: str, path: str, allowed: str) -> None:
@@ -226,25 +286,25 @@ def test_before_the_first_manifest(tmp_path: Path, caplog: pytest.LogCaptureFixt
     """Refused and not logged: a line for each request would keep its time."""
     world = World(tmp_path)
     world.server.reachable = False
-    assert get(world, "/v1/manifest").status == 503
-    assert get(world, "/v1/manifest").problem()["type"] == "about:blank"
-    assert get(world, "/readyz").status == 503
-    assert get(world, "/healthz").status == 200
+    assert get(world, "/v2/manifest").status == 503
+    assert get(world, "/v2/manifest").problem()["type"] == "about:blank"
+    assert watched(world, "/readyz").status == 503
+    assert watched(world, "/healthz").status == 200
     assert send(world, b"anything").status == 503
     assert "no manifest has come" not in caplog.text
     world.store.close()
 
 
 def test_metrics_are_counts_for_all(world: World) -> None:
-    async def work(app: Starlette) -> str:
+    async def work(app: Starlette) -> None:
         batch = world.people.batch(world.now)
         for data in (batch.encode(), batch.encode(), b"", batch.encode() + b"x"):
             await post(app, data)
         await post(app, world.people.batch(world.now, epoch=9).encode())
         await post(app, world.people.batch(world.now, id=batch.id).encode())
-        return (await ask(app, "GET", "/metrics")).body.decode()
 
-    told = within(world, work)
+    within(world, work)
+    told = watched(world, "/metrics").body.decode()
     counts = dict(line.rsplit(" ", 1) for line in told.splitlines() if not line.startswith("#"))
     assert counts["sottovoce_proxy_batches_accepted_total"] == "2.0"
     assert counts["sottovoce_proxy_batches_waiting"] == "1.0"

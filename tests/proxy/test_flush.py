@@ -98,7 +98,8 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 from tests.proxy.world import World, signed
-world = World(Path(sys.argv[1]), signed(reports=1000, public_key=bytes(32)))
+KEY = bytes([9]) + bytes(31)
+world = World(Path(sys.argv[1]), signed(reports=1000, public_key=KEY))
 world.proxy.tick()
 for _ in range(10):
     assert not any(world.proxy.intake.keep(world.people.batches(world.now, 100)))
@@ -108,7 +109,8 @@ FLUSH = """
 import resource, sys
 from pathlib import Path
 from tests.proxy.world import CLOSES, World, signed
-world = World(Path(sys.argv[1]), signed(reports=1000, public_key=bytes(32)), chunk_reports=20_000)
+KEY = bytes([9]) + bytes(31)
+world = World(Path(sys.argv[1]), signed(reports=1000, public_key=KEY), chunk_reports=20_000)
 forwarded = []
 world.server.put_chunk = lambda chunk: forwarded.append(chunk.reports)
 world.server.commit = lambda *_: None

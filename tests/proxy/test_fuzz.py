@@ -18,8 +18,8 @@ REQUESTS = 100_000
 PAGE = os.sysconf("SC_PAGE_SIZE")
 METHODS = ["GET", "HEAD", *["POST"] * 4, "PUT", "DELETE", "PATCH", "OPTIONS", "get", "", "\x00"]
 STEMS = [
-    "/v1/batches", "/v1/batches", "/v1/batches", "/v1/manifest", "/v1/manifests/", "/v1/models/",
-    "/v1/catalogues/", "/healthz", "/readyz", "/metrics", "/", "", "*", "//", "/v1/../metrics",
+    "/v2/batches", "/v2/batches", "/v2/batches", "/v2/manifest", "/v2/manifests/", "/v2/models/",
+    "/v2/catalogues/", "/healthz", "/readyz", "/metrics", "/", "", "*", "//", "/v2/../metrics",
 ]  # fmt: skip
 NAMES = [
     b"content-length", b"transfer-encoding", b"content-type", b"if-none-match", b"host", b"cookie",

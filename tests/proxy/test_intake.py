@@ -15,7 +15,7 @@ from sottovoce.errors import (
     UnavailableError,
     WrongEpochError,
 )
-from tests.proxy.world import CLOSES, OPENS, World, signed
+from tests.proxy.world import CLOSES, ENDS, OPENS, World, signed
 
 
 def stored(world: World) -> list[bytes]:
@@ -57,7 +57,13 @@ def test_another_epoch_or_manifest(world: World, change: dict[str, object]) -> N
 
 @pytest.mark.parametrize(
     ("time", "error"),
-    [(OPENS - 0.01, UnavailableError), (OPENS, None), (CLOSES - 0.01, None), (CLOSES, ClosedError)],
+    [
+        (OPENS - 0.01, UnavailableError),
+        (OPENS, None),
+        (CLOSES, None),
+        (ENDS - 0.01, None),
+        (ENDS, ClosedError),
+    ],
 )
 def test_the_window_by_the_proxys_own_clock(
     world: World, time: float, error: type[Exception] | None

@@ -5,12 +5,21 @@ from __future__ import annotations
 import pytest
 
 from sottovoce.proxy import Rate
-from sottovoce.proxy.limit import RateLimit, network_of
+from sottovoce.proxy.limit import LATER, RateLimit, network_of
 from tests.proxy.world import Clock
 
 
-def limit(clock: Clock, per_minute: float = 6, burst: int = 3, most: int = 100) -> RateLimit:
-    return RateLimit(Rate(per_minute, burst), clock, most_addresses=most)
+class Limit(RateLimit):
+    """In one epoch, if nothing else is said."""
+
+    def wait(self, address: str, epoch: int = 1) -> float:
+        return super().wait(address, epoch)
+
+
+def limit(
+    clock: Clock, per_minute: float = 6, burst: int = 3, most: int = 100, per_epoch: int = 0
+) -> Limit:
+    return Limit(Rate(per_minute, burst, per_epoch), clock, most_addresses=most)
 
 
 def test_a_burst_then_one_every_ten_seconds() -> None:
@@ -52,21 +61,45 @@ def test_the_memory_is_bounded_and_forgets_the_longest_silent() -> None:
     asked = limit(Clock(0), burst=1, most=2)
     for address in ("a", "b", "a", "c"):
         asked.wait(address)
-    assert list(asked._buckets) == ["a", "c"]
+    assert list(asked._addresses) == ["a", "c"]
     assert asked.wait("b") == 0
 
 
 def test_zero_is_off() -> None:
     asked = limit(Clock(0), per_minute=0, burst=1)
     assert not any(asked.wait("a") for _ in range(1000))
-    assert not asked._buckets
+    assert not asked._addresses
+
+
+@pytest.mark.parametrize("per_minute", [0, 6])
+def test_so_many_in_an_epoch_and_then_no_more(per_minute: float) -> None:
+    """However much time has passed; what was refused, or did not reach the disk, is not counted."""
+    clock = Clock(0)
+    asked = limit(clock, per_minute, per_epoch=2)
+    for _ in range(2):
+        assert asked.wait("a") == 0
+        asked.give_back("a", 1)  # it was not stored
+        clock.now += 1e6
+        assert asked.wait("a") == 0
+        clock.now += 1e6
+    assert asked.wait("a") == LATER
+    assert asked.wait("b") == 0
+    assert asked.wait("a", 2) == 0, "another epoch"
+
+
+def test_what_is_given_back_after_its_epoch_makes_no_room() -> None:
+    asked = limit(Clock(0), 0, per_epoch=1)
+    asked.wait("a", 1)
+    asked.wait("a", 2)
+    asked.give_back("a", 1)
+    assert asked.wait("a", 2) == LATER
 
 
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
         ("2001:db8:0:1::1", "2001:db8:0:1:ffff::2", True),
-        ("2001:db8:0:1::1", "2001:db8:0:2::1", False),
+        ("2001:db8:0:1::1", "2001:db8:0:101::1", False),
         ("fe80::1%eth0", "fe80::2%eth1", True),
         ("::ffff:192.0.2.1", "192.0.2.1", True),
         ("::ffff:192.0.2.1", "::ffff:192.0.2.2", False),

@@ -12,8 +12,8 @@ import pytest
 from sottovoce.errors import SettingsError
 from sottovoce.proxy import Page, ProxySettings, Rate, Tls
 from sottovoce.proxy.template import settings_file
-from sottovoce.service import Listen, read_settings
-from tests.proxy.world import settings
+from sottovoce.service import Listen, Watch, read_settings
+from tests.proxy.world import World, settings
 
 EXAMPLE = Path(__file__).parents[2] / "deploy" / "proxy.example.toml"
 PLACES = {
@@ -41,7 +41,7 @@ def names(kind: Any) -> set[str]:
     return {field.name for field in fields(kind)}
 
 
-@pytest.mark.parametrize("kind", [ProxySettings, Rate, Tls, Listen, Page])
+@pytest.mark.parametrize("kind", [ProxySettings, Rate, Tls, Listen, Watch, Page])
 def test_every_field_is_in_the_example(kind: type) -> None:
     assert is_dataclass(kind)
     text = EXAMPLE.read_text()
@@ -51,6 +51,8 @@ def test_every_field_is_in_the_example(kind: type) -> None:
 
 def test_every_line_of_the_example_that_is_switched_off_works(tmp_path: Path) -> None:
     (tmp_path / "p.toml").write_text(re.sub(r"^# (\w+ = )", r"\1", EXAMPLE.read_text(), flags=re.M))
+    for file in ("public.pem", "public-key.pem", "relay-authority.pem"):
+        (tmp_path / file).touch()
     known = read_settings(tmp_path / "p.toml", ProxySettings)
     assert known.tls == Tls(
         tmp_path / "server-authority.pem", tmp_path / "proxy.pem", tmp_path / "proxy-key.pem"
@@ -89,10 +91,39 @@ def test_what_cannot_work(tmp_path: Path, change: dict[str, object], told: str) 
         settings(tmp_path, **change)
 
 
-@pytest.mark.parametrize(("per_minute", "burst"), [(-1, 1), (1, 0)])
-def test_a_rate_that_cannot_work(per_minute: float, burst: int) -> None:
+@pytest.mark.parametrize("wrong", [(-1, 1, 1), (1, 0, 1), (1, 1, -1)])
+def test_a_rate_that_cannot_work(wrong: tuple[float, int, int]) -> None:
     with pytest.raises(SettingsError):
-        Rate(per_minute, burst)
+        Rate(*wrong)
+
+
+def test_one_address_is_never_a_crowd(tmp_path: Path) -> None:
+    """Neither at once nor in an epoch; the defaults fit together, and so does a smaller crowd."""
+    rate = Rate()
+    assert (
+        max(rate.burst, rate.per_epoch)
+        < ProxySettings(tmp_path, "https://server.example", tmp_path, "00" * 32).least_clients
+    )
+    for least, told in ((20, "per_epoch"), (10, "per_epoch"), (2, "per_epoch")):
+        with pytest.raises(SettingsError, match=rf"rate\.{told} must be below least_clients"):
+            settings(tmp_path, least_clients=least, rate=rate)
+    with pytest.raises(SettingsError, match=r"rate\.burst must be below least_clients \(10\)"):
+        settings(tmp_path, least_clients=10, rate=Rate(burst=10, per_epoch=9))
+    settings(tmp_path, least_clients=21, rate=rate)
+    settings(tmp_path, least_clients=10, rate=Rate(burst=9, per_epoch=9))
+    settings(tmp_path, least_clients=1, rate=rate)
+
+
+@pytest.mark.parametrize(
+    ("least", "rate", "told"),
+    [(5, Rate(0, per_epoch=0), True), (1, Rate(0, per_epoch=0), False), (50, Rate(), False)],
+)
+def test_a_limit_that_is_off_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, least: int, rate: Rate, told: bool
+) -> None:
+    """Behind a relay everybody is one address."""
+    World(tmp_path, least_clients=least, rate=rate).store.close()
+    assert ("one address may send a whole crowd" in caplog.text) is told
 
 
 def test_a_certificate_needs_its_key(tmp_path: Path) -> None:
@@ -113,3 +144,7 @@ def test_a_page_table_that_cannot_be_meant(tmp_path: Path, line: str) -> None:
     (tmp_path / "p.toml").write_text(text)
     with pytest.raises(SettingsError, match=r"page\."):
         read_settings(tmp_path / "p.toml", ProxySettings)
+
+
+if __name__ == "__main__":
+    EXAMPLE.write_text(settings_file(**PLACES))

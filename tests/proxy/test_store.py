@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sottovoce.errors import StoreError, UntrustedError
+from sottovoce.errors import StoreError, UnavailableError, UntrustedError
 from sottovoce.proxy import ProxyStore
 from sottovoce.proxy.store import NAME
 
@@ -123,11 +123,12 @@ def test_a_disk_that_takes_nothing(
     for _ in range(3):
         with pytest.raises(StoreError, match=advice):
             send_for_ever(world)
-    assert not world.proxy.is_ready()
+    with pytest.raises(UnavailableError):
+        world.proxy.check()
     assert sum(advice in message for message in caplog.messages) == 1
     mend(world)
     world.proxy.tick()
-    assert world.proxy.is_ready()
+    world.proxy.check()
     assert "can be written again" in caplog.text
     world.send(2)
     with world.store.read() as tables:

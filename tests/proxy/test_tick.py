@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sottovoce.errors import ClosedError, RefusedError, TooEarlyError, UnavailableError
+from sottovoce.errors import (
+    ClosedError,
+    RefusedError,
+    TooEarlyError,
+    UnavailableError,
+    WrongEpochError,
+)
 from sottovoce.protocol import SignedManifest
-from tests.proxy.world import CLOSES, World, all_reports, metric, raw_bytes, signed
+from tests.proxy.world import CLOSES, ENDS, HOLD, World, all_reports, metric, raw_bytes, signed
 
 if TYPE_CHECKING:
     from sottovoce.proxy.mirror import MirroredEpoch
@@ -24,8 +30,11 @@ def anywhere(reports: Iterable[bytes], folder: Path) -> bool:
 def test_a_whole_epoch(world: World) -> None:
     sent = world.send(5)
     world.proxy.tick()
-    assert world.server.told == [(1, 0), (1, 5)]
-    assert not world.server.chunks
+    assert world.server.told == [], "nothing is told while the epoch runs"
+    world.clock.now = CLOSES
+    world.proxy.tick()
+    assert world.server.told == [(1, "enough")]
+    assert not world.server.chunks, "the server has not closed it yet"
     world.end_epoch()
     assert world.server.commits == {1: (4, 20)}
     assert sorted(world.server.reports(1)) == sorted(all_reports(sent))
@@ -53,9 +62,15 @@ def test_the_next_epoch(world: World) -> None:
 
 
 def test_an_epoch_ends_by_the_proxys_own_clock_without_a_server(world: World) -> None:
+    """Not at its time, but when nobody is waited for any more."""
     sent = world.send(3)
-    world.clock.now = CLOSES
     world.server.reachable = False
+    world.clock.now = ENDS - 1
+    with pytest.raises(UnavailableError):
+        world.proxy.tick()
+    with world.store.read() as tables:
+        assert tables.count_batches() == 3
+    world.clock.now = ENDS
     with pytest.raises(UnavailableError):
         world.proxy.tick()
     with world.store.read() as tables:
@@ -67,7 +82,7 @@ def test_an_epoch_ends_by_the_proxys_own_clock_without_a_server(world: World) ->
 
 def test_the_server_may_think_the_epoch_is_still_open(world: World) -> None:
     world.send(3)
-    world.clock.now = CLOSES
+    world.clock.now = ENDS
     for _ in range(2):
         with pytest.raises(TooEarlyError):
             world.proxy.tick()
@@ -75,31 +90,89 @@ def test_the_server_may_think_the_epoch_is_still_open(world: World) -> None:
     assert world.server.commits == {1: (3, 12)}
 
 
-@pytest.mark.parametrize(("own", "manifests"), [(3, 7), (7, 3), (7, 7)])
-@pytest.mark.parametrize("how", ["server", "clock", "new epoch", "restart"])
-def test_n_minus_one(
-    tmp_path: Path, own: int, manifests: int, how: str, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(("own", "terms"), [(3, 7), (7, 3), (7, 7)])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_n_minus_one_waits_and_is_then_discarded(
+    tmp_path: Path, own: int, terms: int, restarted: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One person fewer than the threshold: nothing is handed on, nothing is left."""
-    world = World(tmp_path, signed(least_clients=manifests), least_clients=own)
+    """One person fewer than the threshold: nothing is handed on, in the end nothing is left."""
+    world = World(tmp_path, signed(least_clients=terms), least_clients=own)
     world.proxy.tick()
     sent = world.send(6)
-    if how == "restart":
-        world.reopen()
-    if how == "clock":
-        world.clock.now = CLOSES
     world.close_epoch()
-    if how == "new epoch":
-        world.server.go_on(signed(2))
-    world.proxy.tick()
+    for _ in range(3):
+        if restarted:
+            world.reopen()
+        world.proxy.tick()
+    assert world.server.told == [(1, "short")] * 3
+    assert not world.server.chunks
+    assert not world.server.commits
+    assert anywhere(all_reports(sent), world.folder), "they wait"
+    world.clock.now = ENDS
     world.proxy.tick()
     assert not world.server.chunks
-    assert world.server.commits == ({} if how == "new epoch" else {1: (0, 0)})
+    assert world.server.commits == {1: (0, 0)}
     assert not anywhere(all_reports(sent), world.folder)
     assert not anywhere([batch.id for batch in sent], world.folder)
     assert "fewer than 7 people" in caplog.text
     assert metric(world, 'flushes_total{outcome="discarded"}') == 1
+    with pytest.raises(ClosedError):
+        world.send(1)
     world.store.close()
+
+
+def test_a_crowd_that_comes_late_is_forwarded_whole(tmp_path: Path) -> None:
+    world = World(tmp_path, signed(least_clients=7))
+    world.proxy.tick()
+    sent = world.send(6)
+    world.clock.now = CLOSES + HOLD / 2
+    world.close_epoch()
+    world.proxy.tick()
+    sent += world.send(1)
+    world.proxy.tick()
+    assert world.server.told == [(1, "short"), (1, "enough")]
+    assert sorted(world.server.reports(1)) == sorted(all_reports(sent))
+    world.store.close()
+
+
+def test_nobody_at_all_is_said_and_committed_at_once(world: World) -> None:
+    """So that the server need not wait for this proxy."""
+    world.end_epoch()
+    assert world.server.told == [(1, "none")]
+    assert world.server.commits == {1: (0, 0)}
+
+
+@pytest.mark.parametrize("people", [1, 5])
+@pytest.mark.parametrize("how", ["closed", "applied", "next manifest"])
+def test_a_server_in_a_hurry_gets_nothing(
+    world: World, how: str, people: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before its time an epoch is ended by nobody: it could be the moment after one person came.
+
+    Whoever has reported loses that; nobody else is asked to report in an epoch without hope.
+    """
+    sent = world.send(people)
+    world.clock.now = CLOSES - 1
+    if how == "next manifest":
+        world.server.go_on(signed(2))
+    else:
+        world.server.states[1] = how
+    for _ in range(3):
+        world.proxy.tick()
+    assert not world.server.chunks
+    assert not world.server.commits
+    assert world.server.told == []
+    if how == "next manifest":
+        assert not anywhere(all_reports(sent), world.folder)
+        assert metric(world, "reports_lost_total") == 4 * people
+        assert metric(world, 'flushes_total{outcome="given_up"}') == 1
+        assert f"{4 * people} reports that waited are given up" in caplog.text
+        late = world.people.batch(signed(1))
+        with pytest.raises(WrongEpochError):
+            world.proxy.accept(late.encode())
+    else:
+        assert anywhere(all_reports(sent), world.folder), "they wait for the epoch's time"
+        world.send(1)
 
 
 def test_exactly_the_threshold_is_enough(tmp_path: Path) -> None:
@@ -114,7 +187,7 @@ def test_exactly_the_threshold_is_enough(tmp_path: Path) -> None:
 def test_a_new_manifest_is_shown_only_after_the_flush(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The old epoch's batches are chunks by then, and come too late: lost, counted, deleted."""
+    """The old epoch's batches can never count: given up, counted, deleted."""
     sent = world.send(4)
     world.server.go_on(signed(2))
     publish = world.proxy._mirror.publish
@@ -139,11 +212,13 @@ def test_a_new_manifest_is_shown_only_after_the_flush(
 
 def test_applied_without_us(world: World, caplog: pytest.LogCaptureFixture) -> None:
     sent = world.send(4)
+    world.clock.now = CLOSES
     world.server.states[1] = "applied"
     world.proxy.tick()
     world.proxy.tick()
     assert metric(world, "reports_lost_total") == 16
-    assert "16 reports lost" in caplog.text
+    assert metric(world, 'flushes_total{outcome="given_up"}') == 1
+    assert "16 reports that waited are given up" in caplog.text
     assert not anywhere(all_reports(sent), world.folder)
     with pytest.raises(ClosedError):
         world.send(1)

@@ -26,7 +26,7 @@ from pathlib import Path
 from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
-from sottovoce.service import Listen, run
+from sottovoce.service import Listen, Watch, build_watch, run
 
 async def manifest(request):
     return Response(b"signed")
@@ -38,7 +38,8 @@ listen = Listen(
     private_key=folder / "server.key",
     client_authority=folder / "authority.pem",
 )
-run(Starlette(routes=[Route("/v1/manifest", manifest)]), listen)
+app = Starlette(routes=[Route("/v2/manifest", manifest)])
+run(app, listen, build_watch(lambda: None, lambda: b""), Watch(port=0))
 """
 
 

@@ -16,6 +16,7 @@ import pytest
 from sottovoce.errors import StoreError, UnavailableError
 from sottovoce.proxy import ProxyStore, Rate
 from sottovoce.proxy.store import NAME
+from sottovoce.service import build_watch
 from tests.asgi import ask
 from tests.proxy.asgi import post, serving
 from tests.proxy.world import World, all_reports, raw_bytes, reports_of, signed
@@ -70,11 +71,12 @@ def session(world: World) -> list[bytes]:
                 ):
                     answers.append(
                         await ask(
-                            app, "POST", "/v1/batches", pieces, headers,
+                            app, "POST", "/v2/batches", pieces, headers,
                             client=client, hang_up=hang_up,
                         )
                     )  # fmt: skip
-                answers.append(await ask(app, "GET", "/metrics", headers=headers, client=client))
+                watch = build_watch(world.proxy.check, world.proxy.metrics.text)
+                answers.append(await ask(watch, "GET", "/metrics", headers=headers, client=client))
                 answers.append(await ask(app, "GET", "/no/such", headers=headers, client=client))
         assert [a.status for a in answers[::6]] == [202] * 12
         return [repr(sorted(a.headers.items())).encode() + a.body for a in answers]
@@ -82,7 +84,7 @@ def session(world: World) -> list[bytes]:
     return asyncio.run(main())
 
 
-@pytest.mark.parametrize("rate", [Rate(), Rate(batches_per_minute=0)])
+@pytest.mark.parametrize("rate", [Rate(burst=20), Rate(batches_per_minute=0, per_epoch=0)])
 def test_a_session_leaves_no_trace(
     tmp_path: Path,
     rate: Rate,
@@ -189,8 +191,11 @@ def test_post_is_the_only_thing_that_writes(world: World) -> None:
 
     async def main() -> None:
         async with serving(world) as app:
-            for path in ("/v1/manifest", "/v1/manifests/1", "/healthz", "/readyz", "/metrics"):
+            for path in ("/v2/manifest", "/v2/manifests/1"):
                 assert (await ask(app, "GET", path)).status == 200
+            watch = build_watch(world.proxy.check, world.proxy.metrics.text)
+            for path in ("/healthz", "/readyz", "/metrics"):
+                assert (await ask(watch, "GET", path)).status == 200
             assert (await post(app, b"nonsense")).status == 400
 
     asyncio.run(main())

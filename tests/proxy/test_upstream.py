@@ -46,7 +46,7 @@ def answering(content: bytes) -> Callable[[httpx.Request], httpx.Response]:
 
 
 CALLS: dict[str, Callable[[Upstream], object]] = {
-    "waiting": lambda u: u.waiting(7, 3),
+    "waiting": lambda u: u.waiting(7, "short"),
     "put_chunk": lambda u: u.put_chunk(CHUNK),
     "commit": lambda u: u.commit(7, bytes(32), 2, 40),
 }
@@ -58,12 +58,12 @@ def test_what_is_told_and_with_which_secret() -> None:
         call(wire.upstream)
     zeros = "00" * 32
     assert [(r.method, str(r.url), r.headers["authorization"]) for r in wire.asked] == [
-        ("POST", "https://server.example/v1/epochs/7/waiting", f"Bearer {SECRET}"),
-        ("PUT", f"https://server.example/v1/epochs/7/chunks/{CHUNK.name}", f"Bearer {SECRET}"),
-        ("POST", "https://server.example/v1/epochs/7/commit", f"Bearer {SECRET}"),
+        ("POST", "https://server.example/v2/epochs/7/waiting", f"Bearer {SECRET}"),
+        ("PUT", f"https://server.example/v2/epochs/7/chunks/{CHUNK.name}", f"Bearer {SECRET}"),
+        ("POST", "https://server.example/v2/epochs/7/commit", f"Bearer {SECRET}"),
     ]
     told = [request.content for request in wire.asked]
-    assert json.loads(told[0]) == {"batches": 3}
+    assert json.loads(told[0]) == {"crowd": "short"}
     assert told[1] == CHUNK.encode()
     assert json.loads(told[2]) == {"manifest": zeros, "chunks": 2, "reports": 40}
 
@@ -89,14 +89,14 @@ def test_statuses(call: Callable[[Upstream], object], status: int, error: type[E
 
 def test_a_long_answer_is_not_read() -> None:
     with pytest.raises(ProtocolError, match="longer than 4096"):
-        Wire(answering(bytes(4097))).upstream.waiting(7, 3)
+        Wire(answering(bytes(4097))).upstream.waiting(7, "short")
 
 
 @pytest.mark.parametrize("told", [b"", b"[]", b"{}", b'{"state":"ajar"}', b'{"state":["open"]}'])
 def test_a_state_that_there_is_not(told: bytes) -> None:
     wire = Wire(answering(told))
     with pytest.raises(ProtocolError):
-        wire.upstream.waiting(1, 1)
+        wire.upstream.waiting(1, "none")
 
 
 def test_connect(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

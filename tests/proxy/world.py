@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -19,38 +20,47 @@ from sottovoce.protocol import (
     Item,
     Manifest,
     SignedManifest,
+    Terms,
     encode_items,
     new_epoch_key,
     public_key_of,
 )
 from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, Rate
-from sottovoce.training import Settings
+from sottovoce.training import Participation, Settings
+
+if TYPE_CHECKING:
+    from sottovoce.protocol.crowd import Crowd
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 ITEMS, FACTORS = 3, 2
 CATALOGUE = Catalogue.of(Item(f"film-{number}", f"Film {number}") for number in range(ITEMS))
-OPENS, CLOSES = 10_000, 20_000
+OPENS, CLOSES, HOLD = 10_000, 20_000, 1_000
+ENDS = CLOSES + HOLD
 
 
 def model_of(epoch: int) -> bytes:
     return encode_items(np.full((ITEMS, FACTORS), epoch, dtype=np.float32))
 
 
-def manifest(epoch: int = 1, **changes: object) -> Manifest:
+def manifest(epoch: int = 1, **changes: Any) -> Manifest:
     """An epoch of four reports that needs three people."""
-    plain = Manifest.for_training(
-        Settings.preset("coordinate", factors=FACTORS, reports=4),
-        ITEMS,
+    training = Settings.preset("coordinate", factors=FACTORS, reports=changes.pop("reports", 4))
+    asked = Participation(least_clients=changes.pop("least_clients", 3), hold=HOLD)
+    plain = Manifest(
         epoch=epoch,
+        terms=Terms.of(bytes(16), training, asked, ITEMS),
+        items=ITEMS,
+        alpha=training.alpha,
+        regularization=training.regularization,
         model=hashlib.sha256(model_of(epoch)).digest(),
         catalogue=CATALOGUE.hash,
+        catalogue_version=1,
         public_key=public_key_of(new_epoch_key()),
-        least_clients=3,
         opens=OPENS,
         closes=CLOSES,
-        previous_reports=0,
+        reports_behind=0,
     )
-    return replace(plain, **changes)  # type: ignore[arg-type]
+    return replace(plain, **changes)
 
 
 def signed(epoch: int = 1, **changes: object) -> SignedManifest:
@@ -65,7 +75,7 @@ def settings(folder: Path, **changes: object) -> ProxySettings:
         verification_key=KEY.public_key().public_bytes_raw().hex(),
         least_clients=1,
         chunk_reports=5,
-        rate=Rate(batches_per_minute=0),
+        rate=Rate(batches_per_minute=0, per_epoch=0),
     )
     return replace(plain, **changes)  # type: ignore[arg-type]
 
@@ -97,7 +107,7 @@ class People:
         self.draw = Randomness(seed)
 
     def batch(self, of: SignedManifest, **changes: object) -> Batch:
-        sealed = self.draw(SEALED * of.manifest.reports)
+        sealed = self.draw(SEALED * of.manifest.terms.reports)
         plain = Batch(of.manifest.epoch, of.hash, self.draw(16), sealed)
         return replace(plain, **changes)  # type: ignore[arg-type]
 
@@ -116,7 +126,7 @@ class ServerInMemory:
         self.hashes = {now.manifest.epoch: now.hash}
         self.chunks: dict[int, dict[str, Chunk]] = {}
         self.commits: dict[int, tuple[int, int]] = {}
-        self.told: list[tuple[int, int]] = []
+        self.told: list[tuple[int, str]] = []
         self.reachable = True
         self.before: Callable[[str], None] = lambda _: None
         """Called with the name of each call, before and after it: where tests crash it."""
@@ -147,9 +157,9 @@ class ServerInMemory:
         self._begin("catalogue")
         return self.files[sha256]
 
-    def waiting(self, epoch: int, batches: int) -> str:
+    def waiting(self, epoch: int, crowd: Crowd) -> str:
         self._begin("waiting")
-        self.told.append((epoch, batches))
+        self.told.append((epoch, crowd))
         return self.states[epoch]
 
     def put_chunk(self, chunk: Chunk) -> None:
@@ -208,6 +218,8 @@ class World:
         return batches
 
     def close_epoch(self) -> None:
+        """Its time is over, and the server closes it."""
+        self.clock.now = max(self.clock.now, self.now.manifest.closes)
         self.server.states[self.now.manifest.epoch] = "closed"
 
     def end_epoch(self) -> None:

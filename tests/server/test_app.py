@@ -15,6 +15,7 @@ import pytest
 from sottovoce.protocol import SignedManifest
 from sottovoce.server import build_app
 from sottovoce.server.app import MAX_CHUNK
+from sottovoce.service import build_watch
 from tests.asgi import Answer, ask
 from tests.server.world import SECRETS, World, bearer, chunk_of, sealed
 
@@ -35,6 +36,12 @@ class Web:
     def __init__(self, world: World):
         self.world = world
         self.app = build_app(world.server, world.settings)
+        self.watch = build_watch(world.server.check, world.server.measured)
+
+    def watched(self, path: str) -> Answer:
+        """What the operator sees, at an address of their own."""
+        answer: Answer = anyio.run(lambda: ask(self.watch, "GET", path))
+        return answer
 
     def __call__(self, method: str, path: str, body: bytes = b"", **options: Any) -> Answer:
         answer: Answer = anyio.run(lambda: ask(self.app, method, path, body, **options))
@@ -55,26 +62,34 @@ def commit_of(signed: SignedManifest, chunks: int, reports: int) -> dict[str, ob
 
 def test_before_the_first_epoch_it_is_alive_but_not_ready(web: Web) -> None:
     web.world.server.prepare()
-    assert web("GET", "/healthz").status == 200
-    assert web("GET", "/readyz").status == 503
-    unready = web("GET", "/v1/manifest")
+    assert web.watched("/healthz").status == 200
+    assert web.watched("/readyz").status == 503
+    unready = web("GET", "/v2/manifest")
     assert unready.status == 503
     assert unready.headers["retry-after"] == "5"
     web.world.server.tick()
-    assert web("GET", "/readyz").status == 200
+    assert web.watched("/readyz").status == 200
+
+
+def test_what_the_operator_watches_is_not_public(web: Web) -> None:
+    web.world.server.tick()
+    for path in ("/healthz", "/readyz", "/metrics"):
+        assert web("GET", path).status == 404
+        assert web.watched(path).status == 200
+    assert web.watched("/v2/manifest").status == 404
 
 
 def test_the_lifespan_opens_the_first_epoch_and_beats(web: Web) -> None:
     async def live() -> int:
         async with started(web.app):
-            return (await ask(web.app, "GET", "/v1/manifest")).status
+            return (await ask(web.app, "GET", "/v2/manifest")).status
 
     assert anyio.run(live) == 200
 
 
 def test_the_manifest_is_cached_by_its_hash(web: Web) -> None:
     web.world.server.tick()
-    answer = web("GET", "/v1/manifest")
+    answer = web("GET", "/v2/manifest")
     signed = SignedManifest.open(answer.body, web.world.keys.verification_key)
     assert answer.headers["etag"] == f'"{signed.hash.hex()}"'
     assert answer.headers["cache-control"] == "public, max-age=10"
@@ -84,13 +99,13 @@ def test_the_manifest_is_cached_by_its_hash(web: Web) -> None:
 def test_files_are_served_for_ever_by_their_hash(web: Web, kind: str) -> None:
     web.world.server.tick()
     digest = getattr(web.world.signed().manifest, kind).hex()
-    answer = web("GET", f"/v1/{kind}s/{digest}")
+    answer = web("GET", f"/v2/{kind}s/{digest}")
     assert answer.body == getattr(web.world.server, kind)(bytes.fromhex(digest))
     assert "immutable" in answer.headers["cache-control"]
     headers = [("if-none-match", f'"{digest}"')]
-    assert web("GET", f"/v1/{kind}s/{digest}", headers=headers).status == 304
+    assert web("GET", f"/v2/{kind}s/{digest}", headers=headers).status == 304
     for wrong in ("0" * 64, "x"):
-        assert web("GET", f"/v1/{kind}s/{wrong}").status == 404
+        assert web("GET", f"/v2/{kind}s/{wrong}").status == 404
 
 
 def test_an_epoch_over_http(web: Web) -> None:
@@ -98,28 +113,28 @@ def test_an_epoch_over_http(web: Web) -> None:
     world.server.tick()
     signed = world.signed()
     chunk = world.chunk(signed, 20)
-    path = f"/v1/epochs/1/chunks/{chunk.name}"
+    path = f"/v2/epochs/1/chunks/{chunk.name}"
 
     def put() -> Answer:
         return web("PUT", path, chunk.encode(), headers=bearer("east"))
 
-    assert web.post("/v1/epochs/1/waiting", {"batches": 4}).json() == {"state": "open"}
+    assert web.post("/v2/epochs/1/waiting", {"crowd": "short"}).json() == {"state": "open"}
     assert put().status == 425
-    assert web.post("/v1/epochs/1/commit", commit_of(signed, 0, 0)).status == 425
+    assert web.post("/v2/epochs/1/commit", commit_of(signed, 0, 0)).status == 425
     world.closed()
-    assert web.post("/v1/epochs/1/waiting", {"batches": 4}).json() == {"state": "closed"}
-    assert web.post("/v1/epochs/1/commit", commit_of(signed, 1, 20)).status == 409
+    assert web.post("/v2/epochs/1/waiting", {"crowd": "short"}).json() == {"state": "closed"}
+    assert web.post("/v2/epochs/1/commit", commit_of(signed, 1, 20)).status == 409
     assert put().json() == {"counted": True}
     assert put().json() == {"counted": False}
-    assert web.post("/v1/epochs/1/commit", commit_of(signed, 1, 20)).status == 200
-    assert web.post("/v1/epochs/1/commit", commit_of(signed, 1, 20)).status == 200
-    assert web.post("/v1/epochs/1/commit", commit_of(signed, 0, 0), "west").status == 200
+    assert web.post("/v2/epochs/1/commit", commit_of(signed, 1, 20)).status == 200
+    assert web.post("/v2/epochs/1/commit", commit_of(signed, 1, 20)).status == 200
+    assert web.post("/v2/epochs/1/commit", commit_of(signed, 0, 0), "west").status == 200
     world.server.tick()
-    assert web.post("/v1/epochs/1/waiting", {"batches": 0}).json() == {"state": "applied"}
+    assert web.post("/v2/epochs/1/waiting", {"crowd": "none"}).json() == {"state": "applied"}
     late = put()
     assert (late.status, late.json()["type"]) == (410, "urn:sottovoce:closed")
-    assert web.post("/v1/epochs/1/commit", commit_of(signed, 2, 20)).status == 410
-    assert web.post("/v1/epochs/1/commit", commit_of(signed, 1, 20)).status == 200
+    assert web.post("/v2/epochs/1/commit", commit_of(signed, 2, 20)).status == 410
+    assert web.post("/v2/epochs/1/commit", commit_of(signed, 1, 20)).status == 200
 
 
 def test_what_is_wrong_is_said(web: Web) -> None:
@@ -130,23 +145,24 @@ def test_what_is_wrong_is_said(web: Web) -> None:
     def put(path: str, body: bytes, **options: Any) -> Answer:
         return web("PUT", path, body, headers=bearer("east"), **options)
 
-    assert put(f"/v1/epochs/1/chunks/{'0' * 64}", chunk.encode()).status == 400
-    assert put("/v1/epochs/1/chunks/x", chunk.encode()).status == 400
-    assert put(f"/v1/epochs/2/chunks/{chunk.name}", chunk.encode()).status == 400
-    assert put(f"/v1/epochs/1/chunks/{chunk.name}", bytes(MAX_CHUNK + 1)).status == 413
+    assert put(f"/v2/epochs/1/chunks/{'0' * 64}", chunk.encode()).status == 400
+    assert put("/v2/epochs/1/chunks/x", chunk.encode()).status == 400
+    assert put(f"/v2/epochs/2/chunks/{chunk.name}", chunk.encode()).status == 400
+    assert put(f"/v2/epochs/1/chunks/{chunk.name}", bytes(MAX_CHUNK + 1)).status == 413
     for number in ("0", "x", "77"):
-        assert web.post(f"/v1/epochs/{number}/waiting", {"batches": 0}).status == 404
-    for value in (-1, True, 1.5, 2**53, None, "1"):
-        assert web.post("/v1/epochs/1/waiting", {"batches": value}).status == 400
-    for bad in (b"{}", b"[]", b"", b'{"batches":1,"more":1}', b'{"batches":1,"batches":1}'):
-        answer = web("POST", "/v1/epochs/1/waiting", bad, headers=bearer("east"))
+        assert web.post(f"/v2/epochs/{number}/waiting", {"crowd": "none"}).status == 404
+    for value in (0, True, 1.5, None, "", "many", "None", ["none"]):
+        assert web.post("/v2/epochs/1/waiting", {"crowd": value}).status == 400
+    twice = b'{"crowd":"none","crowd":"none"}'
+    for bad in (b"{}", b"[]", b"", b'{"crowd":"none","more":1}', b'{"batches":1}', twice):
+        answer = web("POST", "/v2/epochs/1/waiting", bad, headers=bearer("east"))
         assert answer.status == 400
-    assert web.post("/v1/epochs/1/waiting", {"batches": "x" * 5000}).status == 413
+    assert web.post("/v2/epochs/1/waiting", {"crowd": "x" * 5000}).status == 413
     other = commit_of(signed, 0, 0) | {"manifest": "0" * 64}
-    assert web.post("/v1/epochs/1/commit", other).status == 409
-    assert web("GET", "/v1/epochs/1/commit").status == 405
+    assert web.post("/v2/epochs/1/commit", other).status == 409
+    assert web("GET", "/v2/epochs/1/commit").status == 405
     assert web("GET", "/nothing").status == 404
-    problem = web.post("/v1/epochs/77/waiting", {"batches": 0})
+    problem = web.post("/v2/epochs/77/waiting", {"crowd": "none"})
     assert problem.headers["content-type"] == "application/problem+json"
     assert problem.json()["detail"] == "there is no epoch 77"
 
@@ -171,16 +187,16 @@ def test_strangers_are_refused_before_anything_is_read(web: Web, header: str | N
     chunk = web.world.chunk(signed, 2)
     headers = [] if header is None else [("authorization", header)]
     for method, path in (
-        ("PUT", f"/v1/epochs/1/chunks/{chunk.name}"),
-        ("PUT", "/v1/epochs/nonsense/chunks/nonsense"),
-        ("POST", "/v1/epochs/1/waiting"),
-        ("POST", "/v1/epochs/1/commit"),
+        ("PUT", f"/v2/epochs/1/chunks/{chunk.name}"),
+        ("PUT", "/v2/epochs/nonsense/chunks/nonsense"),
+        ("POST", "/v2/epochs/1/waiting"),
+        ("POST", "/v2/epochs/1/commit"),
     ):
         answer = web(method, path, chunk.encode(), headers=headers)
         assert answer.status == 401
         assert answer.headers["www-authenticate"] == "Bearer"
     assert web.world.counts(1) == (0, 0, 0, 0)
-    assert b"sottovoce_server_unknown_proxy_total 4.0" in web("GET", "/metrics").body
+    assert b"sottovoce_server_unknown_proxy_total 4.0" in web.watched("/metrics").body
 
 
 def test_secrets_are_compared_in_constant_time_with_every_known_one(
@@ -204,22 +220,24 @@ def test_secrets_are_compared_in_constant_time_with_every_known_one(
 def test_metrics_tell_of_the_whole_server_only(web: Web) -> None:
     world = web.world
     world.server.prepare()
-    assert b'epoch_state{sottovoce_server_epoch_state="none"} 1.0' in web("GET", "/metrics").body
+    assert b'epoch_state{sottovoce_server_epoch_state="none"} 1.0' in web.watched("/metrics").body
     signed = world.closed()
     data = sealed(world.reports(6), signed)
     chunk = chunk_of(data + data[:52] + bytes(52), signed)
     world.send("east", chunk)
-    assert b"applied_reports 0.0" in web("GET", "/metrics").body, "not while it is being counted"
+    assert b"applied_reports 0.0" in web.watched("/metrics").body, "not while it is being counted"
     world.commit("east", signed, [chunk])
     world.commit("west", signed)
     world.server.tick()
-    text = web("GET", "/metrics").body.decode()
+    text = web.watched("/metrics").body.decode()
     for line in (
         "sottovoce_server_epoch 2.0",
         'sottovoce_server_epoch_state{sottovoce_server_epoch_state="open"} 1.0',
         "sottovoce_server_applied_reports 6.0",
         "sottovoce_server_applied_duplicates 1.0",
         "sottovoce_server_applied_undecodable 1.0",
+        "sottovoce_server_applied_crowdless 0.0",
+        "sottovoce_server_applied_capped 0.0",
         "sottovoce_server_chunks_total 1.0",
     ):
         assert line in text
@@ -231,8 +249,8 @@ def test_nothing_about_a_request_is_logged(web: Web, caplog: pytest.LogCaptureFi
     caplog.set_level(logging.DEBUG)
     signed = web.world.closed()
     chunk = web.world.chunk(signed, 2)
-    web("PUT", f"/v1/epochs/1/chunks/{chunk.name}", chunk.encode(), headers=bearer("east"))
-    web("PUT", f"/v1/epochs/1/chunks/{chunk.name}", b"x", headers=bearer("east"))
-    web("PUT", f"/v1/epochs/9/chunks/{chunk.name}", chunk.encode())
+    web("PUT", f"/v2/epochs/1/chunks/{chunk.name}", chunk.encode(), headers=bearer("east"))
+    web("PUT", f"/v2/epochs/1/chunks/{chunk.name}", b"x", headers=bearer("east"))
+    web("PUT", f"/v2/epochs/9/chunks/{chunk.name}", chunk.encode())
     for secret in ("192.0.2.1", chunk.name, *SECRETS.values()):
         assert secret not in caplog.text

@@ -120,4 +120,4 @@ def test_real_processes_share_a_database(world: World) -> None:
     world.commit("east", signed, chunks)
     world.commit("west", signed)
     world.server.tick()
-    assert world.signed().manifest.previous_reports == 600
+    assert world.signed().manifest.reports_behind == 600

@@ -40,7 +40,7 @@ class Mischief:
             "1", "2", "0", "-1", "9" * 20, "٣", "", ".", "..", "%2e", "\x00", "é", "a" * 3000,
             self.chunk.name, self.chunk.name.upper(), "0" * 64, self.signed.hash.hex(),
             self.signed.manifest.model.hex(), self.signed.manifest.catalogue.hex(),
-            "waiting", "chunks", "commit", "epochs", "models", "v1", "manifest", "\ud800",
+            "waiting", "chunks", "commit", "epochs", "models", "v2", "manifest", "\ud800",
         ]  # fmt: skip
 
     def one_of(self, *choices: Any) -> Any:
@@ -57,18 +57,17 @@ class Mischief:
         epoch = self.one_of("1", "1", "1", "2", "77")
         match self.random.randrange(6):
             case 0:
-                path = self.one_of("/v1/manifest", "/healthz", "/readyz", "/metrics")
-                return "GET", path, b""
+                return "GET", "/v2/manifest", b""
             case 1:
-                return "GET", f"/v1/models/{self.one_of(*self.words)}", b""
+                return "GET", f"/v2/models/{self.one_of(*self.words)}", b""
             case 2:
-                return "GET", f"/v1/catalogues/{self.one_of(*self.words)}", b""
+                return "GET", f"/v2/catalogues/{self.one_of(*self.words)}", b""
             case 3:
-                return "POST", f"/v1/epochs/{epoch}/waiting", self.waiting()
+                return "POST", f"/v2/epochs/{epoch}/waiting", self.waiting()
             case 4:
-                return "POST", f"/v1/epochs/{epoch}/commit", self.commit()
+                return "POST", f"/v2/epochs/{epoch}/commit", self.commit()
             case _:
-                return "PUT", f"/v1/epochs/{epoch}/chunks/{name}", self.chunk.encode()
+                return "PUT", f"/v2/epochs/{epoch}/chunks/{name}", self.chunk.encode()
 
     def forged(self) -> tuple[str, str, bytes]:
         """A chunk with a right name and anything inside."""
@@ -77,10 +76,10 @@ class Mischief:
             self.one_of(1, 1, 2, 2**32 - 1), self.one_of(self.signed.hash, bytes(32)), data
         )
         raw = self.one_of(chunk.encode, lambda: self.flip(chunk.encode()))()
-        return "PUT", f"/v1/epochs/1/chunks/{hashlib.sha256(raw).hexdigest()}", raw
+        return "PUT", f"/v2/epochs/1/chunks/{hashlib.sha256(raw).hexdigest()}", raw
 
     def waiting(self) -> bytes:
-        return json.dumps({"batches": self.value()}).encode()
+        return json.dumps({"crowd": self.one_of("none", "short", "enough", self.value())}).encode()
 
     def commit(self) -> bytes:
         content = {

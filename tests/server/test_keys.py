@@ -122,7 +122,7 @@ def test_an_applied_epochs_key_is_gone_from_every_database(world: World) -> None
         assert transaction.wrapped_key(1) is None
         assert transaction.wrapped_key(2) is not None
         assert transaction.chunk_names(1) == set()
-        assert transaction.total_waiting(1) == 0
+        assert transaction.crowds(1) == transaction.counts(1) == {}
         assert transaction.sums(1).any()
 
 

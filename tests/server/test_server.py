@@ -30,6 +30,7 @@ from sottovoce.protocol import (
     public_key_of,
     seal_reports,
 )
+from sottovoce.protocol.crowd import ENOUGH
 from sottovoce.server import Keys
 from sottovoce.training import DEFAULT, Settings, first_items, next_items, presets
 from tests.server.world import ITEMS, TRAINING, World, chunk_of, chunks_of, make_settings, sealed
@@ -47,7 +48,7 @@ def test_the_first_epoch_is_opened_with_the_first_model(world: World) -> None:
     world.server.tick()
     manifest = world.signed().manifest
     assert (manifest.epoch, manifest.opens, manifest.closes) == (1, 1000, 1100)
-    assert manifest.previous_reports == 0
+    assert manifest.reports_behind == 0
     model = world.server.model(manifest.model)
     assert model == encode_items(first_items(TRAINING, ITEMS))
     assert world.server.catalogue(manifest.catalogue) == world.settings.catalogue.read_bytes()
@@ -129,7 +130,7 @@ def test_chunks_are_refused_with_the_reason(world: World) -> None:
         world.send("east", replace(chunk, epoch=7))
     with pytest.raises(RefusedError, match="has the manifest"):
         world.send("east", replace(chunk, manifest_hash=bytes(32)))
-    for broken in (b"", b"SVC1", chunk.encode()[:-1], chunk.encode() + b"x"):
+    for broken in (b"", b"SVC2", chunk.encode()[:-1], chunk.encode() + b"x"):
         with pytest.raises(ProtocolError):
             world.server.take_chunk("east", 1, hashlib.sha256(broken).hexdigest(), broken)
     assert world.counts(1) == (0, 0, 0, 0)
@@ -180,17 +181,20 @@ def test_applying_is_the_papers_update_and_the_last_manifest_asks_for_nothing(
         sums = sum_signs(reports, mechanism.n_directions)
         V = next_items(V, sums, 200, epoch, plan, mechanism)
         manifest = world.signed().manifest
-        assert manifest.previous_reports == 200
+        assert manifest.reports_behind == 200
         content = world.server.model(manifest.model)
         assert content is not None
         assert np.array_equal(decode_items(content, ITEMS, plan.factors), V)
     assert world.signed().manifest.public_key is None
-    assert world.server.waiting("east", plan.epochs + 1, 3) == "applied"
+    assert world.server.waiting("east", plan.epochs + 1, ENOUGH) == "applied"
     last = world.signed().encode()
     world.now += 10_000
     world.server.tick()
     assert world.signed().encode() == last
-    longer = world.another(training=replace(TRAINING, epochs=plan.epochs + 1))
+    more = replace(TRAINING, epochs=plan.epochs + 1)
+    with pytest.raises(SettingsError, match=r"lifetime would have 4 epochs, not 3.*set terms\.lif"):
+        world.another(training=more).server.tick()
+    longer = world.another(training=more, terms=replace(world.settings.terms, lifetime=3))
     longer.server.tick()
     assert longer.signed().manifest.public_key is not None
     assert longer.signed().manifest.epoch == plan.epochs + 2
@@ -200,7 +204,7 @@ def test_an_epoch_without_reports_changes_nothing(world: World) -> None:
     first = world.closed()
     world.apply(first)
     second = world.signed().manifest
-    assert (second.epoch, second.model, second.previous_reports) == (2, first.manifest.model, 0)
+    assert (second.epoch, second.model, second.reports_behind) == (2, first.manifest.model, 0)
     assert second.public_key not in (None, first.manifest.public_key)
     assert world.server.epochs()[1].epochs_done == 0
 
@@ -216,36 +220,7 @@ def test_slow_proxies_are_waited_for_until_grace_is_over(world: World) -> None:
     world.now += 1
     world.server.tick()
     assert world.signed().manifest.epoch == 2
-    assert world.signed().manifest.previous_reports == 9
-
-
-def test_an_epoch_closes_when_enough_batches_wait(world: World) -> None:
-    early = world.another(target_clients=10)
-    early.server.tick()
-    assert early.server.waiting("east", 1, 4) == "open"
-    assert early.server.waiting("west", 1, 5) == "open"
-    early.server.tick()
-    assert early.server.waiting("east", 1, 5) == "open"
-    early.server.tick()
-    assert early.server.waiting("west", 1, 9) == "closed"
-    with pytest.raises(NotFoundError):
-        early.server.waiting("east", 2, 0)
-    with pytest.raises(RefusedError, match="no proxy"):
-        early.server.waiting("north", 1, 0)
-    early.now += early.settings.grace_seconds
-    early.server.tick()
-    assert early.server.waiting("east", 1, 0) == "applied"
-    assert early.signed().manifest.epoch == 2, "counted from the real closing, not the planned one"
-
-
-def test_an_epoch_is_closed_by_hand(world: World) -> None:
-    with pytest.raises(RefusedError, match="no epoch is open"):
-        world.server.close_epoch()
-    world.server.tick()
-    world.server.close_epoch()
-    assert world.server.waiting("east", 1, 0) == "closed"
-    with pytest.raises(RefusedError, match="no epoch is open"):
-        world.server.close_epoch()
+    assert world.signed().manifest.reports_behind == 9
 
 
 @pytest.mark.parametrize("name", ["epsilon", "reports", "factors", "seed", "learning_rate"])
@@ -261,7 +236,8 @@ def test_until_the_first_epoch_the_training_may_be_chosen_anew(world: World) -> 
     world.server.prepare()
     other = world.another(training=Settings.preset("hadamard", factors=3))
     other.server.tick()
-    assert (other.signed().manifest.mechanism, other.signed().manifest.factors) == ("hadamard", 3)
+    terms = other.signed().manifest.terms
+    assert (terms.mechanism, terms.factors) == ("hadamard", 3)
     again = world.another()
     with pytest.raises(SettingsError, match="set it back"):
         again.server.tick()
@@ -284,17 +260,20 @@ def test_keys_and_catalogue_belong_to_the_database(world: World) -> None:
 
 def test_what_may_change_holds_from_the_next_epoch(world: World) -> None:
     signed = world.closed()
-    other = world.another(epoch_seconds=7, least_clients=30, grace_seconds=0.0)
+    other = world.another(
+        epoch_seconds=7, grace_seconds=0.0, terms=replace(world.settings.terms, least_clients=10)
+    )
     other.server.tick()
     manifest = other.signed().manifest
-    assert signed.manifest.least_clients == 1
-    assert (manifest.epoch, manifest.least_clients) == (2, 30)
+    assert signed.manifest.terms.least_clients == 1
+    assert (manifest.epoch, manifest.terms.least_clients) == (2, 10)
     assert manifest.closes - manifest.opens == 7
+    assert manifest.terms.training == signed.manifest.terms.training
 
 
 def test_settings_that_no_device_could_use_are_refused(world: World) -> None:
     other = world.another(training=Settings.preset(DEFAULT, factors=2000))
-    with pytest.raises(SettingsError, match="no device could take part: manifest: factors"):
+    with pytest.raises(SettingsError, match="factors"):
         other.server.prepare()
     missing = world.another(catalogue=world.settings.catalogue.parent / "nowhere.json")
     with pytest.raises(SettingsError, match=r"nowhere\.json: no catalogue"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import tomllib
 from dataclasses import fields
 from pathlib import Path
 
@@ -12,8 +13,8 @@ import pytest
 from sottovoce.errors import SettingsError
 from sottovoce.server import ServerSettings
 from sottovoce.server.template import server_toml
-from sottovoce.service import Listen
-from sottovoce.training import Settings, presets
+from sottovoce.service import Listen, Watch
+from sottovoce.training import Participation, Settings, presets
 
 EXAMPLE = Path(__file__).parents[2] / "deploy" / "server.example.toml"
 DIGEST = hashlib.sha256(b"secret").hexdigest()
@@ -46,15 +47,15 @@ def test_the_example_explains_every_field() -> None:
     for field in fields(ServerSettings):
         name = field.name
         assert re.search(rf"^({name} = |\[{name}[].])", text, re.MULTILINE), name
-    listen = [field.name for field in fields(Listen)]
-    for name in ["preset", *Settings().as_dict(), *listen]:
+    others = [field.name for kind in (Listen, Watch, Participation) for field in fields(kind)]
+    for name in ["preset", *Settings().as_dict(), *others]:
         assert re.search(rf"^(# )?{name} = ", text, re.MULTILINE), name
 
 
 def test_the_example_shows_the_defaults() -> None:
     settings = ServerSettings.read(EXAMPLE)
     default = ServerSettings(settings.keys, settings.catalogue, settings.proxies)
-    for name in ("epoch_seconds", "grace_seconds", "target_clients", "least_clients", "listen"):
+    for name in ("epoch_seconds", "grace_seconds", "terms", "listen", "watch"):
         assert getattr(settings, name) == getattr(default, name)
     assert settings.training == Settings()
 
@@ -67,6 +68,7 @@ def test_commented_values_are_the_presets(tmp_path: Path, preset: str) -> None:
     text = text.replace(training, uncommented)
     settings = read(tmp_path, text)
     assert settings.training == Settings.preset(preset)
+    assert settings.terms == Participation()
 
 
 def test_a_training_may_change_every_field_of_its_preset(tmp_path: Path) -> None:
@@ -86,8 +88,9 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     [
         ("epoch_seconds = 0", "epoch_seconds must be at least 1"),
         ("epoch_seconds = 1.5", "epoch_seconds must be int"),
-        ("least_clients = 0", "least_clients must be at least 1"),
-        ("target_clients = -1", "target_clients must be at least 0"),
+        ("least_clients = 0", "least_clients must be a whole number of at least 1"),
+        ("hold = -1", "hold must be a whole number of at least 0"),
+        ("share = 1.5", "share must be"),
         ("grace_seconds = -1", "grace_seconds must be at least 0"),
         ("openers = -1", "openers must be at least 0"),
         ("heartbeat = 0", "heartbeat must be a positive number"),
@@ -124,5 +127,6 @@ def test_a_database_password_is_never_shown(tmp_path: Path) -> None:
 
 
 if __name__ == "__main__":
-    access = ServerSettings.read(EXAMPLE).proxies
-    EXAMPLE.write_text(server_toml(proxies={n: each.secret_sha256 for n, each in access.items()}))
+    access = tomllib.loads(EXAMPLE.read_text())["proxies"]
+    digests = {name: each["secret_sha256"] for name, each in access.items()}
+    EXAMPLE.write_text(server_toml(proxies=digests))

@@ -16,9 +16,10 @@ from sqlalchemy import Connection, event, inspect, make_url, text
 
 from sottovoce.errors import SettingsError, StoreError
 from sottovoce.mechanism import sum_signs
+from sottovoce.protocol.crowd import ENOUGH, NONE
 from sottovoce.server import ServerStore, build_app
 from sottovoce.server.store import Epoch, database_url
-from sottovoce.server.store.schema import MIGRATIONS, epochs
+from sottovoce.server.store.schema import MIGRATIONS, TOO_OLD, epochs
 from tests.asgi import ask
 from tests.crash import Life, PowerCut, make_server_mortal
 from tests.server.world import World, bearer, chunk_of, chunks_of, sealed
@@ -26,8 +27,6 @@ from tests.server.world import World, bearer, chunk_of, chunks_of, sealed
 if TYPE_CHECKING:
     from sottovoce.protocol import Chunk, SignedManifest
     from tests.server.conftest import MakeWorld, NewUrl
-
-VERSION_1 = Path(__file__).parent / "version-1.sql"
 
 
 def add_column(connection: Connection) -> None:
@@ -48,15 +47,15 @@ def test_migrations_run_once_and_keep_what_is_there(world: World) -> None:
     before = world.server.epochs()
     longer = [*MIGRATIONS, add_column]
     world.store.migrate()
-    assert version(world.store) == len(MIGRATIONS)
+    assert version(world.store) == TOO_OLD + len(MIGRATIONS)
     world.store.migrate(longer)
     world.store.migrate(longer)
-    assert version(world.store) == len(longer)
+    assert version(world.store) == TOO_OLD + len(longer)
     columns = {column["name"] for column in inspect(world.store._engine).get_columns("epochs")}
     assert "remark" in columns
     assert world.server.epochs() == before
     older = world.another()
-    with pytest.raises(StoreError, match=r"schema version 2, this program knows 1.*newer"):
+    with pytest.raises(StoreError, match=r"schema version 3, this program knows 2.*newer"):
         older.server.tick()
     older.close()
 
@@ -70,7 +69,7 @@ def test_a_migration_that_fails_leaves_everything_as_it_was(url: str) -> None:
     store.migrate()
     with pytest.raises(RuntimeError):
         store.migrate([*MIGRATIONS, fail])
-    assert version(store) == len(MIGRATIONS)
+    assert version(store) == TOO_OLD + len(MIGRATIONS)
     columns = {column["name"] for column in inspect(store._engine).get_columns("epochs")}
     assert "remark" not in columns
     store.close()
@@ -82,27 +81,20 @@ def test_workers_that_start_at_once_migrate_once(new_url: NewUrl) -> None:
         stores = [ServerStore(url) for _ in range(6)]
         with ThreadPoolExecutor(6) as threads:
             list(threads.map(ServerStore.migrate, stores))
-        assert version(stores[0]) == len(MIGRATIONS)
+        assert version(stores[0]) == TOO_OLD + len(MIGRATIONS)
         for store in stores:
             store.close()
 
 
-def test_a_database_of_version_1_is_still_read(tmp_path: Path) -> None:
-    """The fixture is a dump of a database that version 1 wrote. It must open for ever."""
-    path = tmp_path / "old.sqlite"
-    store = ServerStore(f"sqlite:///{path}")
-    connection = store._engine.raw_connection()
-    connection.driver_connection.executescript(VERSION_1.read_text())  # type: ignore[union-attr]
-    connection.close()
-    store.migrate()
-    with store.read() as transaction:
-        found = transaction.all_epochs()
-        assert [(e.epoch, e.state, e.reports) for e in found] == [(1, "applied", 4), (2, "open", 0)]
-        assert transaction.sums(1).tolist() == [1, -1, 0, 2]
-        assert transaction.wrapped_key(1) is None
-        assert transaction.wrapped_key(2) == b"wrapped"
-        assert transaction.commit_of(1, "east") == (1, 4)
-        assert transaction.file(bytes(32), "model") == b"model"
+def test_a_database_of_protocol_1_is_refused_and_left_alone(tmp_path: Path) -> None:
+    store = ServerStore(f"sqlite:///{tmp_path / 'old.sqlite'}")
+    with store._engine.begin() as connection:
+        connection.execute(text("CREATE TABLE schema_version (version INTEGER NOT NULL)"))
+        connection.execute(text("INSERT INTO schema_version VALUES (1)"))
+    with pytest.raises(StoreError, match=r"version 1 of the protocol.*database of its own"):
+        store.migrate()
+    assert version(store) == 1
+    assert inspect(store._engine).get_table_names() == ["schema_version"]
     store.close()
 
 
@@ -118,7 +110,7 @@ def make_full(store: ServerStore, pages: int) -> None:
 
 
 async def put(app: Any, chunk: Chunk) -> int:
-    path = f"/v1/epochs/{chunk.epoch}/chunks/{chunk.name}"
+    path = f"/v2/epochs/{chunk.epoch}/chunks/{chunk.name}"
     return (await ask(app, "PUT", path, chunk.encode(), bearer("east"))).status
 
 
@@ -207,7 +199,7 @@ def journey(world: World, made: list[tuple[SignedManifest, list[Chunk]]]) -> Non
         made.append((signed, chunks_of(sealed(world.reports(40), signed), signed, 25)))
     signed, chunks = made[0]
     world.now = signed.manifest.closes
-    world.server.tick()
+    world.tell(signed, east=ENOUGH, west=NONE)
     if world.signed().manifest.epoch == 1:
         world.apply(signed, *chunks)
 
@@ -229,7 +221,7 @@ def test_a_crash_at_any_commit_counts_everything_once(
         assert np.array_equal(again.sums(1), sum_signs(again.reports(40), again.n_directions()))
         states = [(e.epoch, e.state, e.epochs_done) for e in again.server.epochs()]
         assert states == [(1, "applied", 0), (2, "open", 1)], steps
-        assert again.signed().manifest.previous_reports == 40
+        assert again.signed().manifest.reports_behind == 40
         if life.left >= 0:
             break
     assert steps > 28, "so many times before or after a commit"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sottovoce.protocol import SEALED, Catalogue, Chunk, Item, SignedManifest, seal_reports
+from sottovoce.protocol.crowd import ENOUGH, NONE
 from sottovoce.server import (
     InProcess,
     Keys,
@@ -20,11 +21,13 @@ from sottovoce.server import (
     ServerSettings,
     ServerStore,
 )
-from sottovoce.training import Settings
+from sottovoce.training import Participation, Settings
+from sottovoce.training.counts import sums_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from sottovoce.protocol.crowd import Crowd
     from tests.asgi import Headers
 
 SECRETS = {"east": "the secret of east", "west": "the secret of west"}
@@ -50,7 +53,7 @@ def make_settings(folder: Path, url: str, **changes: Any) -> ServerSettings:
         training=TRAINING,
         epoch_seconds=100,
         grace_seconds=50,
-        least_clients=1,
+        terms=Participation(least_clients=1, hold=1000),
     )
     return replace(settings, **changes)
 
@@ -89,12 +92,21 @@ class World:
         return self.signed().manifest.build().n_directions
 
     def closed(self) -> SignedManifest:
-        """Let the open epoch's time pass; its manifest."""
+        """Let the open epoch's time pass, with a crowd at east and nobody at west; its manifest."""
         self.server.tick()
         signed = self.signed()
         self.now = signed.manifest.closes
-        self.server.tick()
+        self.tell(signed, east=ENOUGH, west=NONE)
         return signed
+
+    def tell(self, signed: SignedManifest, **crowds: Crowd) -> None:
+        """Proxies say what they hold; then the server beats."""
+        for proxy, crowd in crowds.items():
+            self.server.waiting(proxy, signed.manifest.epoch, crowd)
+        self.server.tick()
+
+    def state(self, epoch: int) -> str:
+        return self.server.epochs()[epoch - 1].state
 
     def reports(self, number: int, seed: int = 0) -> NDArray[np.uint32]:
         rng = np.random.default_rng(seed)
@@ -121,8 +133,10 @@ class World:
         self.server.tick()
 
     def sums(self, epoch: int) -> NDArray[np.int64]:
+        """Of all that was counted so far, or, when it is applied, of what is in the model."""
         with self.store.read() as transaction:
-            return transaction.sums(epoch)
+            counts = list(transaction.counts(epoch).values())
+            return sums_of(np.sum(counts, axis=0)) if counts else transaction.sums(epoch)
 
     def counts(self, epoch: int) -> tuple[int, int, int, int]:
         """Chunks, reports, duplicates, undecodable."""

@@ -21,7 +21,7 @@ import asyncio, contextlib, sys
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
-from sottovoce.service import Listen, errors_as_problems, run
+from sottovoce.service import Listen, Watch, build_watch, errors_as_problems, run
 
 async def hello(request):
     return PlainTextResponse("hello")
@@ -47,7 +47,8 @@ app = Starlette(
     exception_handlers=errors_as_problems(log_unavailable=True),
     lifespan=lifespan,
 )
-run(app, Listen(port=int(sys.argv[1])))
+watch = build_watch(lambda: None, lambda: b"counts")
+run(app, Listen(port=int(sys.argv[1])), watch, Watch(port=int(sys.argv[2])))
 print("returned", flush=True)
 """
 RUNNING = re.compile(r"running on http://127\.0\.0\.1:(\d+)")
@@ -73,12 +74,11 @@ class Service:
         assert self.process.stderr is not None
         self.log += read_until(words, self.process.stderr).string
 
-    def connect(self) -> socket.socket:
+    def connect(self, *, watch: bool = False) -> socket.socket:
         if not self.log:
-            self.wait_for("running on")
-        found = RUNNING.search(self.log)
-        assert found
-        return socket.create_connection(("127.0.0.1", int(found[1])), LIMIT)
+            self.wait_for("(?s)running on.*running on")
+        public, watched = RUNNING.findall(self.log)
+        return socket.create_connection(("127.0.0.1", int(watched if watch else public)), LIMIT)
 
     def end(self, told: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
         """Its exit code and what it printed; the rest of its log is in `log`."""
@@ -96,7 +96,7 @@ def start() -> Iterator[Callable[..., Service]]:
     services: list[Service] = []
 
     def begin(*arguments: str) -> Service:
-        services.append(Service(*(arguments or ["0"])))
+        services.append(Service(*(arguments or ["0", "0"])))
         return services[-1]
 
     yield begin
@@ -157,7 +157,7 @@ def test_told_to_stop_it_closes_what_it_opened_and_returns(
     start: Callable[..., Service], told: signal.Signals
 ) -> None:
     service = start()
-    service.wait_for("running on")
+    service.wait_for("(?s)running on.*running on")
     assert service.end(told) == (0, "closed\nreturned\n")
     assert "Traceback" not in service.log
 
@@ -181,13 +181,29 @@ def test_a_request_under_way_finishes(start: Callable[..., Service]) -> None:
 
 
 def test_what_cannot_start_does_not_end_as_if_all_were_well(start: Callable[..., Service]) -> None:
-    code, output = start("0", "fail").ended()
+    code, output = start("0", "0", "fail").ended()
     assert code not in {0, None}
     assert "returned" not in output
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        code, output = start(str(taken.getsockname()[1])).ended()
-    assert code not in {0, None}
-    assert "returned" not in output
+        port = str(taken.getsockname()[1])
+        for ports in ((port, "0"), ("0", port)):
+            code, output = start(*ports).ended()
+            assert code not in {0, None}
+            assert output == "closed\n", "both have ended, in good order"
+
+
+def test_the_operators_listener_answers_and_ends_with_the_other(
+    start: Callable[..., Service],
+) -> None:
+    service = start()
+    for path, watch, status in (
+        ("/metrics", True, "200"), ("/readyz", True, "200"), ("/healthz", True, "200"),
+        ("/hello", True, "404"), ("/metrics", False, "404"),
+    ):  # fmt: skip
+        connection = service.connect(watch=watch)
+        request(connection, path, "Connection: close")
+        assert answer(connection)[0].startswith(f"http/1.1 {status} ")
+    assert service.end() == (0, "closed\nreturned\n")
 
 
 @pytest.mark.parametrize("port", [-1, 65_536, 10**9])
@@ -204,4 +220,8 @@ def test_half_of_tls_is_refused_rather_than_served_in_clear(tmp_path: Path, name
         read_settings(tmp_path / "listen.toml", Listen)
     complete = f'certificate = "chain.pem"\n{name} = "file.pem"'
     (tmp_path / "listen.toml").write_text(complete)
+    with pytest.raises(SettingsError, match=r"certificate: .*chain\.pem is not a file"):
+        read_settings(tmp_path / "listen.toml", Listen)
+    for file in ("chain.pem", "file.pem"):
+        (tmp_path / file).touch()
     assert getattr(read_settings(tmp_path / "listen.toml", Listen), name) == tmp_path / "file.pem"

@@ -27,19 +27,26 @@ HURRY = b"""{
     later(work, wait === 30000 ? wait : Math.min(wait / 40, 250), ...rest);
 }
 """
-"""Before the worker's own script: no pause before sending, and pauses between looks much shorter.
+"""Before the worker's own script: the earliest moment of sending, and every pause much shorter.
 
-Eight random bytes are drawn for that pause alone. Thirty seconds without an answer stay thirty.
+Eight random bytes are drawn for the device's own coins alone: whether it takes part, and when it
+sends. Thirty seconds without an answer stay thirty.
 """
 WITHOUT_LOCKS = HURRY + b'Object.defineProperty(navigator, "locks", { value: undefined });'
 """As in a browser that cannot keep two tabs apart."""
 SLOWLY = b"""{
   const draw = crypto.getRandomValues.bind(crypto);
-  const early = (into) => new Uint8Array(into.buffer).set([0, 0, 0, 0, 0, 0, 0, 26]);
-  crypto.getRandomValues = (into) => (into.byteLength === 8 ? (early(into), into) : draw(into));
+  crypto.getRandomValues = (into) => (into.byteLength === 8 ? into.fill(0) : draw(into));
 }
 """
-"""Nothing hurried, and a pause before sending of a tenth of the longest: two seconds."""
+"""Nothing hurried, and the earliest moment of sending: two seconds after the batch is begun."""
+HALF_AN_HOUR = b"""{
+  const draw = crypto.getRandomValues.bind(crypto);
+  const half = (into) => into.set([0, 0, 0, 0, 0, 0, 0, 128]);
+  crypto.getRandomValues = (into) => (into.byteLength === 8 ? (half(into), into) : draw(into));
+}
+"""
+"""Nothing hurried, and the moment of sending lies half an hour ahead, or in half of the epoch."""
 AS_SHIPPED = b""
 
 
@@ -107,7 +114,7 @@ class Front(Site):
 
     def batches(self) -> list[bytes]:
         """Every batch that the browser sent, in order."""
-        return [each.body for each in self.heard if each.path == "/v1/batches"]
+        return [each.body for each in self.heard if each.path == "/v2/batches"]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -135,7 +142,7 @@ class Front(Site):
 
     async def _honest(self, scope: Scope, request: Heard) -> Answer:
         """What the real proxy says; a batch that it must not see is kept from it by `refuse`."""
-        if request.path == "/v1/batches" and "/v1/batches" in self.lies:
+        if request.path == "/v2/batches" and "/v2/batches" in self.lies:
             return Answer(202)
         sent: list[Message] = []
 

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from tests.web.system import System
     from tests.web.visitor import Visitor
 
-MANIFEST, MODELS, CATALOGUES = "/v1/manifest", "/v1/models/", "/v1/catalogues/"
+MANIFEST, MODELS, CATALOGUES = "/v2/manifest", "/v2/models/", "/v2/catalogues/"
 
 
 def in_a_new_epoch(visitor: Visitor, system: System) -> SignedManifest:
-    """She took part in the epoch before; in this one her reports are due, but not seen yet."""
+    """They took part in the epoch before; in this one their reports are due, but not seen yet."""
     before = system.signed()
     visitor.taking_part(before.manifest.epoch, "toy story", "fargo")
     system.front.lies[MANIFEST] = instead(before.encode())
@@ -28,10 +28,10 @@ def unmoved(visitor: Visitor, system: System, before: SignedManifest, advice: li
     visitor.looks_again()
     assert len(system.front.batches()) == 1
     assert len(visitor.charges()) == 1
-    assert visitor.spent() == before.manifest.epsilon * before.manifest.reports
+    assert visitor.spent() == before.manifest.terms.epsilon * before.manifest.terms.reports
     assert visitor.advice() == advice
     visitor.choose("inception")
     visitor.until(lambda: visitor.advice() != advice, "recommendations go on")
     assert len(visitor.advice()) == 10
     (settings,) = visitor.stored("settings")["settings"]
-    assert settings["terms"]["reports"] == before.manifest.reports
+    assert settings["terms"]["reports"] == before.manifest.terms.reports

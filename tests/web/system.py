@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,13 +25,14 @@ from sottovoce.protocol import (
     Edition,
     Manifest,
     SignedManifest,
+    Terms,
     open_reports,
     public_key_of,
     verified,
 )
 from sottovoce.proxy import HttpUpstream, Page, Proxy
 from sottovoce.server import InProcess, Server
-from sottovoce.training import Settings
+from sottovoce.training import Participation, Settings
 from tests.live.stack import by_hand
 from tests.proxy.world import settings as proxy_settings
 from tests.server.world import KEYS, SECRETS, make_settings
@@ -53,6 +54,7 @@ class System:
         self, folder: Path, opened: ExitStack, *, films: int = 120, reports: int = 20, people: int
     ):
         self._opened = opened
+        self._ahead = 0
         self.rows = _histories(people, films)
         self.catalogue = _write_catalogue(folder, people, films)
         self.panel = _write_panel(folder, people, films, self.catalogue)
@@ -62,12 +64,12 @@ class System:
             f"sqlite:///{folder / 'server.sqlite'}",
             training=training,
             epoch_seconds=HOUR,
-            least_clients=LEAST,
+            terms=Participation(least_clients=LEAST, hold=HOUR),
         )
         settings = replace(settings, proxies={PROXY: settings.proxies[PROXY]})
         self.store = servers.ServerStore(settings.database)
         opened.callback(self.store.close)
-        self.server = Server(self.store, KEYS, settings, clock=time.time, opener=InProcess())
+        self.server = Server(self.store, KEYS, settings, clock=self._clock, opener=InProcess())
         self._beat_server = by_hand(self.server)
         self._beat_server()
         self.server_url = opened.enter_context(served(servers.build_app(self.server, settings)))
@@ -83,12 +85,17 @@ class System:
         )
         store = self._opened.enter_context(proxies.ProxyStore.open(folder))
         http = self._opened.enter_context(httpx.Client(trust_env=False))
-        self.proxy = Proxy(store, HttpUpstream(http, self.server_url, SECRETS[PROXY]), settings)
+        upstream = HttpUpstream(http, self.server_url, SECRETS[PROXY])
+        self.proxy = Proxy(store, upstream, settings, clock=self._clock)
         self._beat_proxy = by_hand(self.proxy)
         front = Front(proxies.build_app(self.proxy, settings))
         front.url = self._opened.enter_context(served(front))
         self._beat_proxy()
         return front
+
+    def _clock(self) -> float:
+        """The browser's, but for the moments in which an epoch ends."""
+        return time.time() + self._ahead
 
     @property
     def url(self) -> str:
@@ -115,7 +122,7 @@ class System:
     def cost(self) -> float:
         """Of one epoch."""
         manifest = self.signed().manifest
-        return manifest.epsilon * manifest.reports
+        return manifest.terms.epsilon * manifest.terms.reports
 
     def turn(self, *, report: bool = True) -> Epoch:
         """Everybody reports, the epoch ends, is counted and applied; how it ended."""
@@ -123,17 +130,26 @@ class System:
         if report:
             edition = self._edition(self.signed())
             for rows in self.rows:
-                self.proxy.accept(make_batch(edition, rows, os_words, os.urandom).batch)
-        self.server.close_epoch()
-        self._beat_proxy()
-        self._beat_server()
-        self._beat_proxy()
+                made = make_batch(edition, rows, time.time(), 0.0, os_words, os.urandom)
+                self.proxy.accept(made.batch)
+        self._end(with_crowd=report)
         assert self.signed().manifest.epoch == epoch + 1
         with self.store.read() as transaction:
             over = transaction.epoch(epoch)
         assert over is not None
         assert over.state == "applied"
         return over
+
+    def _end(self, *, with_crowd: bool) -> None:
+        """With a crowd an epoch ends by its time, else when it has waited for one in vain."""
+        self._ahead = HOUR if with_crowd else 2 * HOUR
+        if with_crowd:
+            self._beat_proxy()  # which tells the server so
+        self._beat_server()
+        self._beat_proxy()
+        self._ahead = 0
+        self._beat_server()
+        self._beat_proxy()
 
     def private_key(self, epoch: int) -> bytes:
         """Of an epoch that is still open: afterwards it is gone."""
@@ -147,7 +163,7 @@ class System:
     def opened(self, batch: bytes) -> list[int]:
         """The plain reports of a batch of the open epoch, in its order."""
         signed = self.signed()
-        assert batch[:4] == b"SVB1"
+        assert batch[:4] == b"SVB2"
         assert int.from_bytes(batch[4:8], "little") == signed.manifest.epoch
         assert batch[8:40] == signed.hash
         key = self.private_key(signed.manifest.epoch)
@@ -170,7 +186,10 @@ class System:
 
     def signed_with(self, **changes: Any) -> bytes:
         """Another manifest than the present one, signed with the server's true key."""
-        manifest: Manifest = replace(self.signed().manifest, **changes)
+        present = self.signed().manifest
+        asked = {each.name for each in fields(Terms)} & set(changes)
+        terms = replace(present.terms, **{name: changes.pop(name) for name in asked})
+        manifest: Manifest = replace(present, terms=terms, **changes)
         return SignedManifest.make(manifest, KEYS.signer).encode()
 
 

@@ -104,7 +104,7 @@ def test_axe_finds_no_violation_in_bad_news(visit: Visit, system: System, axe: s
     visitor = sized(visit, PHONE)
     visitor.taking_part(system.signed().manifest.epoch, "fargo")
     worse = system.signed_with(epoch=system.signed().manifest.epoch + 1, reports=21)
-    system.front.lies = {"/v1/manifest": instead(worse)}
+    system.front.lies = {"/v2/manifest": instead(worse)}
     visitor.says("#alert", "The server wants other terms.")
     assert violations(visitor, axe) == []
     visitor.at("#accept-terms").click()

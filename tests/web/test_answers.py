@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.web.system import System
     from tests.web.visitor import Visitor
 
-BATCHES = "/v1/batches"
+BATCHES = "/v2/batches"
 
 
 def agreeing(visitor: Visitor, system: System, lie: Lie) -> int:
@@ -111,7 +111,7 @@ def test_a_refusal_is_told_and_the_batch_kept(lie: Lie, visitor: Visitor, system
 
 
 def test_a_proxy_without_a_manifest_is_waited_for(visitor: Visitor, system: System) -> None:
-    system.front.lies = {"/v1/manifest": refuse(503, retry_after="1")}
+    system.front.lies = {"/v2/manifest": refuse(503, retry_after="1")}
     visitor.page.goto(system.url)
     visitor.says("#status", "The proxy answered 503.")
     visitor.says("#no-recommendations", "The model is on its way.")

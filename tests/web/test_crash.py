@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tests.web.system import System
 
-BATCHES = "/v1/batches"
+BATCHES = "/v2/batches"
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ def older(system: System, before: SignedManifest) -> dict[str, Lie]:
 
 def model(system: System, _: SignedManifest) -> dict[str, Lie]:
     """The last bit of V."""
-    size = 4 * system.signed().manifest.items * system.signed().manifest.factors
+    size = 4 * system.signed().manifest.items * system.signed().manifest.terms.factors
     return {MODELS: flipped(8 * size)}
 
 
@@ -43,7 +43,7 @@ def catalogue(system: System, _: SignedManifest) -> dict[str, Lie]:
 
 def two_of_one_epoch(system: System, before: SignedManifest) -> dict[str, Lie]:
     """Both signed by the server's true key."""
-    told = system.signed_with(epoch=before.manifest.epoch, previous_reports=1)
+    told = system.signed_with(epoch=before.manifest.epoch, reports_behind=1)
     return {MANIFEST: instead(told)}
 
 
@@ -51,9 +51,9 @@ UNSIGNED = ("not signed by the server that this device knows", "nothing is sent"
 OTHER_BYTES = ("other bytes than the file", "nothing is sent")
 HOTEL = b"<html>Please log in" + b" " * 200
 LIES: dict[str, tuple[Lying, tuple[str, ...]]] = {
-    "a bit of the signature": (lambda *_: {MANIFEST: flipped(7)}, UNSIGNED),
+    "a bit of the signature": (lambda *_: {MANIFEST: flipped(8 * 9)}, UNSIGNED),
     "a bit of what was signed": (lambda *_: {MANIFEST: flipped(8 * 400)}, UNSIGNED),
-    "page of a hotel": (lambda *_: {MANIFEST: instead(HOTEL)}, UNSIGNED),
+    "page of a hotel": (lambda *_: {MANIFEST: instead(HOTEL)}, ("bad magic", "Nothing was sent")),
     "older": (older, ("was seen already", "serves old ones", "Nothing is sent")),
     "model": (model, OTHER_BYTES),
     "catalogue": (catalogue, OTHER_BYTES),
@@ -133,7 +133,7 @@ def test_another_key_after_the_first_visit(visitor: Visitor, system: System) -> 
     visitor.is_on(on=False)
     visitor.switch()
     visitor.is_on()
-    assert [each.path for each in system.front.heard[heard:] if "/v1/" in each.path] == []
+    assert [each.path for each in system.front.heard[heard:] if "/v2/" in each.path] == []
     assert len(system.front.batches()) == len(visitor.charges()) == 1
     visitor.at("#begin-anew").click()
     visitor.says("#begin-anew-dialog", "Begin anew with this server?")

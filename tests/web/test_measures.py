@@ -38,7 +38,7 @@ SEALED = """
   return batch === undefined ? null : { from: agreed.at, to: batch.at };
 }
 """
-"""From the moment at which she had agreed to that at which all reports were sealed and paid for."""
+"""From the yes to the moment at which all reports were sealed and paid for."""
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_a_first_visit_loads_little(
     loaded = {"V": 0, "everything else": 0}
     largest: dict[str, int] = {}
     for heard in system.front.heard:
-        of_model = heard.path.startswith("/v1/models/")
+        of_model = heard.path.startswith("/v2/models/")
         loaded["V" if of_model else "everything else"] += heard.sent
         largest[heard.path] = largest.get(heard.path, 0) + heard.sent
     shown = ", ".join(f"{path[:24]} {size}" for path, size in sorted(largest.items()))

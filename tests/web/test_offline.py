@@ -26,7 +26,7 @@ def kept_for_offline(visitor: Visitor) -> None:
 def away(visitor: Visitor) -> None:
     """Chromium forgets to be offline for a worker that is new: so the way is cut as well."""
     visitor.context.set_offline(True)
-    visitor.context.route("**/v1/**", lambda route: route.abort("internetdisconnected"))
+    visitor.context.route("**/v2/**", lambda route: route.abort("internetdisconnected"))
 
 
 def test_offline_the_page_recommends_and_sends_nothing(visitor: Visitor, system: System) -> None:
@@ -38,7 +38,7 @@ def test_offline_the_page_recommends_and_sends_nothing(visitor: Visitor, system:
     visitor.says("#status", "Offline: recommendations go on, nothing is sent.")
     system.turn()
     # Before the way is cut for a new worker, its first question may slip through: to nobody.
-    system.front.lies["/v1/manifest"] = refuse(503)
+    system.front.lies["/v2/manifest"] = refuse(503)
     heard = len(system.front.heard)
 
     def sees(*films: str) -> None:
@@ -57,7 +57,7 @@ def test_offline_the_page_recommends_and_sends_nothing(visitor: Visitor, system:
     sees("1", "79132")
     visitor.says("#epoch", str(first))
     assert visitor.spent() == system.cost()
-    assert {each.path for each in system.front.heard[heard:]} <= {"/v1/manifest"}
+    assert {each.path for each in system.front.heard[heard:]} <= {"/v2/manifest"}
     system.front.lies.clear()
     visitor.context.unroute_all()
     visitor.context.set_offline(False)

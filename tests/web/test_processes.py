@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sottovoce.experiments.live.children import running
-from tests.processes import free_port
+import httpx
+
+from sottovoce.experiments.live.children import Child, running
+from tests.processes import free_port, wait_until
 from tests.web import chromium
 from tests.web.front import Site
 
@@ -17,6 +19,15 @@ if TYPE_CHECKING:
 
 EPOCH_SECONDS = 8
 REPORTS = 100
+
+
+def is_served(url: str, up: Child) -> bool:
+    """Whether a browser would find a manifest there."""
+    up.check()
+    try:
+        return httpx.get(f"{url}/v2/manifest", trust_env=False).status_code == 200
+    except httpx.HTTPError:
+        return False
 
 
 def test_a_visitor_s_reports_are_in_the_next_model(
@@ -31,7 +42,7 @@ def test_a_visitor_s_reports_are_in_the_next_model(
     ]  # fmt: skip
     site = Site(f"http://127.0.0.1:{port}")
     with running("up", [str(each) for each in arguments], quiet=True) as up:
-        up.wait_until_ready(site.url, lambda: False)
+        wait_until(lambda: is_served(site.url, up), "a manifest")
         with chromium.fresh_profile(browser, trap) as context:
             visitor = Visitor(context, site, trap).open()
             visitor.choose("toy story", "fargo")

@@ -6,7 +6,7 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-from tests.web.front import SLOWLY, WITHOUT_LOCKS
+from tests.web.front import HALF_AN_HOUR, HURRY, SLOWLY, WITHOUT_LOCKS
 
 if TYPE_CHECKING:
     from tests.web.system import System
@@ -18,7 +18,7 @@ SEALED, HEADER = 52, 56
 
 
 def taking_part(visitor: Visitor, system: System, *titles: str) -> int:
-    """Somebody who has chosen films and agreed; the epoch in which her reports have left."""
+    """Somebody who has chosen films and agreed; the epoch in which their reports have left."""
     epoch = system.signed().manifest.epoch
     visitor.taking_part(epoch, *(titles or ("toy story", "fargo")))
     return epoch
@@ -35,7 +35,7 @@ def test_what_the_table_shows_is_what_left_and_what_the_server_counts(
     epoch = taking_part(visitor, system)
     (batch,) = system.front.batches()
     manifest = system.signed().manifest
-    assert len(batch) == HEADER + SEALED * REPORTS == HEADER + SEALED * manifest.reports
+    assert len(batch) == HEADER + SEALED * REPORTS == HEADER + SEALED * manifest.terms.reports
     columns = manifest.build().n_directions // 128
     assert columns == 8
     visitor.expect("#reports tbody tr").to_have_count(REPORTS)
@@ -61,7 +61,7 @@ def test_the_question_tells_the_signed_terms_and_no_means_no(
 ) -> None:
     visitor.open()
     visitor.at("#take-part").click()
-    visitor.says("#terms-dialog", "20 reports in every epoch", "epsilon 2.5", "at least 3 people")
+    visitor.says("#terms-dialog", "20 reports in an epoch", "epsilon 2.5", "at least 3 devices")
     visitor.says("#terms-dialog", "20 × 2.5 = 50", "10 epochs", "can never be called back")
     visitor.at("#terms-limit").fill("49.9")
     visitor.says("#terms-dialog", "Not enough for one epoch")
@@ -76,7 +76,7 @@ def test_the_question_tells_the_signed_terms_and_no_means_no(
     assert visitor.charges() == []
 
 
-def test_one_batch_an_epoch_whatever_she_does_with_the_page(
+def test_one_batch_an_epoch_whatever_is_done_with_the_page(
     visitor: Visitor, system: System
 ) -> None:
     first = taking_part(visitor, system)
@@ -206,10 +206,9 @@ def test_the_lifetime_limit_ends_it_and_can_be_raised(visitor: Visitor, system: 
     visitor.at("#limit-change summary").click()
     visitor.at("#limit").fill("100")
     visitor.at("#limit-save").click()
-    visitor.says("#budget-text", "Spent 50 of 100: enough for 1 more epoch.")
-    system.turn()
-    visitor.sees_left(first + 2)
-    assert epochs_of(system) == [first, first + 2]
+    visitor.sees_left(first + 1)
+    visitor.says("#budget-text", "Spent 100 of 100: not enough for another epoch.")
+    assert epochs_of(system) == [first, first + 1]
     assert visitor.spent() == 2 * system.cost()
 
 
@@ -227,7 +226,7 @@ def test_somebody_without_films_sends_as_much_as_everybody(
 def test_a_batch_that_waits_to_leave_is_paid_for_and_a_pause_keeps_it_back(
     visitor: Visitor, system: System
 ) -> None:
-    """With an hour left the random pause is up to twenty seconds; here it is two."""
+    """It is made some seconds before the moment that was drawn."""
     system.front.prelude = SLOWLY
     visitor.open()
     visitor.choose("fargo")
@@ -245,4 +244,28 @@ def test_a_batch_that_waits_to_leave_is_paid_for_and_a_pause_keeps_it_back(
     visitor.switch()
     visitor.sees_left(system.signed().manifest.epoch)
     assert [list(batch) for batch in system.front.batches()] == [list(waiting["bytes"])]
+    assert visitor.spent() == system.cost()
+
+
+def test_a_page_that_is_closed_before_its_moment_has_spent_nothing_and_goes_on_from_its_plan(
+    visitor: Visitor, system: System
+) -> None:
+    system.turn()  # the whole hour lies ahead
+    system.front.prelude = HALF_AN_HOUR
+    epoch = system.signed().manifest.epoch
+    visitor.open()
+    visitor.choose("fargo")
+    visitor.take_part()
+    visitor.says("#report-state", f"Epoch {epoch}: your reports leave at", "nothing is spent")
+    visitor.looks_again()
+    (plan,) = visitor.stored("plans")["plans"]
+    assert 1700 < plan["sendAt"] - time.time() < 1900
+    assert (system.front.batches(), visitor.charges(), visitor.spent()) == ([], [], 0)
+    visitor.reload()
+    visitor.says("#report-state", f"Epoch {epoch}: your reports leave at")
+    assert visitor.stored("plans")["plans"] == [plan], "no second toss"
+    system.front.prelude = HURRY  # as if the half hour had passed
+    visitor.reload().sees_left(epoch)
+    assert visitor.stored("plans")["plans"] == [plan]
+    assert epochs_of(system) == [epoch]
     assert visitor.spent() == system.cost()

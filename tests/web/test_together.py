@@ -28,7 +28,7 @@ def measured(system: System) -> dict[int, float]:
         manifest = signed.manifest
         content = system.proxy.model(manifest.model)
         assert content is not None
-        V = decode_items(content, manifest.items, manifest.factors)
+        V = decode_items(content, manifest.items, manifest.terms.factors)
         found[epoch] = panel_quality(V, system.panel, manifest.alpha, manifest.regularization)
     return found
 
@@ -75,7 +75,7 @@ def test_an_epoch_that_the_proxy_forges_is_not_on_the_curve(
     visitor.context.add_init_script(LISTEN)
     system.turn()
     forged = system.signed().manifest.epoch - 1
-    system.front.lies = {f"/v1/manifests/{forged}": flipped(8 * 100)}
+    system.front.lies = {f"/v2/manifests/{forged}": flipped(8 * 100)}
     visitor.open()
     visitor.until(lambda: curve(visitor)["points"], "a point")
     visitor.looks_again(3)
@@ -100,4 +100,6 @@ def test_the_facts_are_the_manifest_s(visitor: Visitor, system: System) -> None:
     visitor.expect("#people").to_have_text("24")
     visitor.says("#countdown", "59:")
     visitor.says("#mechanism", "loudest")
-    visitor.says("#statement", "epsilon 2.5", "at least 3 people", "Not hidden: that you take part")
+    visitor.says(
+        "#statement", "epsilon 2.5", "at least 3 devices", "Not hidden: that you take part"
+    )

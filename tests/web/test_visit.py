@@ -17,7 +17,7 @@ TOY_STORY, PULP_FICTION, FARGO, MATRIX = "1", "296", "608", "2571"
 
 
 def sees(visitor: Visitor, system: System, films: list[str]) -> None:
-    """Ten films, those of the Python client in its order, each with a reason that she gave."""
+    """Ten films, those of the Python client in its order, each with a reason that they gave."""
     expected = system.recommended(films)
     wanted = [film for film, _ in expected]
     visitor.until(lambda: visitor.advice() == wanted, f"{wanted}, not {visitor.advice()}")
@@ -34,7 +34,7 @@ def words(title: str) -> set[str]:
     return set(re.findall(r"\w+", title))
 
 
-def test_recommendations_are_those_of_the_python_client_and_follow_her_films(
+def test_recommendations_are_those_of_the_python_client_and_follow_the_films(
     visitor: Visitor, system: System
 ) -> None:
     visitor.open()
@@ -76,7 +76,7 @@ def test_a_film_can_be_chosen_by_arrows_among_several(visitor: Visitor, system: 
 def test_what_was_typed_before_the_films_came_is_found_when_they_come(
     visitor: Visitor, system: System
 ) -> None:
-    system.front.lies = {"/v1/manifest": refuse(503)}
+    system.front.lies = {"/v2/manifest": refuse(503)}
     visitor.page.goto(system.url)
     visitor.expect("#take-part").to_be_disabled()
     visitor.at("#search").focus()
@@ -98,7 +98,7 @@ def test_a_new_epoch_brings_its_model_by_itself(visitor: Visitor, system: System
     sees(visitor, system, [FARGO])
 
 
-def test_nothing_that_she_types_or_chooses_leaves_and_nothing_is_sent_before_she_agrees(
+def test_nothing_that_is_typed_or_chosen_leaves_and_nothing_is_sent_before_a_yes(
     visitor: Visitor, system: System
 ) -> None:
     visitor.open()
@@ -109,7 +109,7 @@ def test_nothing_that_she_types_or_chooses_leaves_and_nothing_is_sent_before_she
     visitor.expect("#epoch").to_have_text(str(system.signed().manifest.epoch))
     visitor.looks_again()
     said = b"\n".join(each.everything().lower() for each in system.front.heard)
-    assert b"/v1/manifest" in said
+    assert b"/v2/manifest" in said
     for typed in (b"shaw", b"redemption", b"kubrick", b"kub"):
         assert typed not in said
     assert system.front.batches() == []
@@ -133,7 +133,7 @@ def test_the_policy_stops_what_a_smuggled_script_would_try(visit: Visit, system:
     visitor.requests[:] = [each for each in visitor.requests if "127.0.0.1:9" not in each.url]
 
 
-def test_light_and_dark_follow_the_device_until_she_says_otherwise(visit: Visit) -> None:
+def test_light_and_dark_follow_the_device_until_told_otherwise(visit: Visit) -> None:
     def background(visitor: Visitor) -> str:
         found: str = visitor.page.evaluate(
             "getComputedStyle(document.documentElement).backgroundColor"
@@ -156,7 +156,7 @@ def test_light_and_dark_follow_the_device_until_she_says_otherwise(visit: Visit)
     assert background(light) == by_day
 
 
-def test_what_a_page_stores_before_she_takes_part(visitor: Visitor, system: System) -> None:
+def test_what_a_page_stores_before_a_yes(visitor: Visitor, system: System) -> None:
     visitor.open()
     visitor.choose("fargo")
     stored = visitor.stored()

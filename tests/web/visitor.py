@@ -1,4 +1,4 @@
-"""Somebody who visits the page: what she does and sees, and what her browser asked for."""
+"""Somebody who visits the page: what they do and see, and what their browser asked for."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ SECONDS = 30.0
 """Every wait: machines are busy."""
 expect.set_options(timeout=SECONDS * 1000)
 GETS = re.compile(
-    r"/|/sw\.js|/page/(page\.js|worker\.js|style\.css|icon\.svg|panel\.json)|/v1/manifest"
-    r"|/v1/manifests/[1-9][0-9]*|/v1/(models|catalogues)/[0-9a-f]{64}"
+    r"/|/sw\.js|/page/(page\.js|worker\.js|style\.css|icon\.svg|panel\.json)|/v2/manifest"
+    r"|/v2/manifests/[1-9][0-9]*|/v2/(models|catalogues)/[0-9a-f]{64}"
 )
 NETWORK = re.compile(r"Failed to load resource|net::ERR_")
 """What Chromium itself writes to the console about a request that failed."""
@@ -65,7 +65,7 @@ class Visitor:
         context.on("weberror", lambda error: self.errors.append(str(error.error)))
         self.page: Page = context.pages[0] if context.pages else context.new_page()
 
-    # What she does
+    # What they do
 
     def open(self) -> Visitor:
         """Visit, and wait until the model is there."""
@@ -106,7 +106,7 @@ class Visitor:
         self.is_on()
 
     def switch(self) -> None:
-        """On or off, once she has agreed."""
+        """On or off, once they have agreed."""
         self.at("#take-part").click()
 
     def forget(self) -> None:
@@ -114,7 +114,7 @@ class Visitor:
         self.at("#forget-dialog-yes").click()
         expect(self.at("#films > li")).to_have_count(0)
 
-    # What she sees
+    # What they see
 
     def at(self, selector: str) -> Locator:
         return self.page.locator(selector)
@@ -197,15 +197,15 @@ class Visitor:
 
     def looks_again(self, times: int = 2) -> None:
         """Until the page has asked for the manifest so many times more, and was answered."""
-        asked = self.front.asked("/v1/manifest")
-        self.until(lambda: self.front.asked("/v1/manifest") >= asked + times, "another look")
+        asked = self.front.asked("/v2/manifest")
+        self.until(lambda: self.front.asked("/v2/manifest") >= asked + times, "another look")
 
     def leaves(self) -> None:
         """Go away from the page, and wait until its worker, which dies slowly, says no more."""
         self.page.goto("about:blank")
         self.until(lambda: time.time() - self.front.heard[-1].at > 1, "silence")
 
-    # What her browser did
+    # What their browser did
 
     def _hear(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning") and not NETWORK.search(message.text):
@@ -246,8 +246,8 @@ def _check_heard(heard: Heard) -> None:
     assert not told, (heard.path, told)
     assert heard.query == b"", heard.path
     if heard.method == "POST":
-        assert heard.path == "/v1/batches"
-        assert heard.body[:4] == b"SVB1"
+        assert heard.path == "/v2/batches"
+        assert heard.body[:4] == b"SVB2"
     else:
         assert heard.method == "GET"
         assert GETS.fullmatch(heard.path), heard.path

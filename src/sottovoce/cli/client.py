@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import time
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,14 +16,17 @@ from rich.table import Table
 from sottovoce.cli import output
 from sottovoce.cli.options import JsonFile, group, optional
 from sottovoce.client import Client, HttpProxy
+from sottovoce.client.timing import JITTER
 from sottovoce.errors import ProtocolError, SettingsError
 from sottovoce.protocol.strict import hexadecimal
 
 if TYPE_CHECKING:
-    from sottovoce.client import Recommendation, Status
+    from sottovoce.client import Recommendation, Status, Terms
 
 app = group("client", "Take part from this device; recommendations are computed on it.")
 
+LONG = 10.0
+"""Seconds: a shorter wait needs no word."""
 Folder = Annotated[Path | None, optional("The client's folder.", "in the user's data folder")]
 
 
@@ -51,7 +55,8 @@ def init(
     where = _folder(folder)
     trusted = verification_key(key)
     Client.create(where, proxy_url=proxy, verification_key=trusted, limit=limit).close()
-    typer.echo(f"Client created in {where}. Record what you like with: sottovoce client record")
+    typer.echo(f"Client created in {where}.")
+    typer.echo("Next: sottovoce client record ITEM..., then: sottovoce client terms")
 
 
 @app.command()
@@ -83,29 +88,80 @@ def record(
 
 
 @app.command()
+def terms(*, folder: Folder = None, json: JsonFile = None) -> None:
+    """Show what the server asks for now and what that promises. Nothing is sent or accepted.
+
+    \b
+    Example:
+      sottovoce client terms
+    """  # noqa: D301 - typer reads \b
+    with Client.open(_folder(folder)) as client, httpx.Client() as http:
+        asked = client.asked(HttpProxy(http, client.proxy_url))
+        known = client.status()
+    accepted, client_limit = known.terms, known.limit
+    output.results.print(_table(asked.in_words()))
+    typer.echo(asked.promise.sentence())
+    typer.echo(_affordable(asked, client_limit))
+    if accepted is not None and not accepted.broken_by(asked):
+        typer.echo("You have accepted these terms, or ones that allow more.")
+    else:
+        typer.echo(f"To accept exactly these terms: sottovoce client accept {asked.name}")
+    if json is not None:
+        output.write_json(json, {"name": asked.name, **asked.as_dict()})
+
+
+@app.command()
+def accept(
+    name: Annotated[str, typer.Argument(help="Name of the terms, as `terms` printed it.")],
+    *,
+    folder: Folder = None,
+) -> None:
+    """Accept the terms that `terms` showed. If they changed since, nothing is accepted.
+
+    From then on a manifest that asks for more, in any single field, is refused.
+
+    \b
+    Example:
+      sottovoce client accept NAME
+    """  # noqa: D301 - typer reads \b
+    with Client.open(_folder(folder)) as client, httpx.Client() as http:
+        asked = client.asked(HttpProxy(http, client.proxy_url))
+        if asked.name != name:
+            raise SettingsError(
+                f"the server now asks for other terms ({asked.name}, not {name}); nothing was "
+                "accepted. Show them: sottovoce client terms"
+            )
+        client.accept(asked)
+    typer.echo("Accepted. Take part with: sottovoce client sync")
+
+
+@app.command()
 def sync(
     *,
     jitter: Annotated[
         float,
-        typer.Option(help="Wait a random time before sending, at most so many seconds.", min=0),
-    ] = 0.0,
-    accept_new_terms: Annotated[
-        bool, typer.Option("--accept-new-terms", help="Accept the terms that the server has now.")
-    ] = False,
+        typer.Option(
+            help="Seconds over which the moment of sending is drawn; 0 sends at once, which shows "
+            "when this device woke up: for tests and demos.",
+            min=0,
+            max=JITTER,
+        ),
+    ] = JITTER,
     folder: Folder = None,
     json: JsonFile = None,
 ) -> None:
     """Fetch the newest model and report to its epoch, once; running it again does no harm.
 
+    The moment of sending is drawn at random within an hour, so the command may wait. Stopped
+    meanwhile, nothing is lost: the next `sync` goes on.
+
     \b
     Examples:
       sottovoce client sync
-      sottovoce client sync --jitter 600 --json synced.json
+      sottovoce client sync --json synced.json
     """  # noqa: D301 - typer reads \b
     with Client.open(_folder(folder)) as client, httpx.Client() as http:
-        synced = client.sync(
-            HttpProxy(http, client.proxy_url), jitter=jitter, accept_new_terms=accept_new_terms
-        )
+        synced = client.sync(HttpProxy(http, client.proxy_url), jitter=jitter, sleep=_sleep)
     typer.echo(synced.sentence)
     typer.echo(f"Spent so far: epsilon {synced.spent}; left: {synced.remaining}.")
     if json is not None:
@@ -146,12 +202,16 @@ def status(*, folder: Folder = None, json: JsonFile = None) -> None:
     """  # noqa: D301 - typer reads \b
     with Client.open(_folder(folder)) as client:
         found = client.status()
-    table = Table("", "", show_header=False)
-    for label, value in _lines(found):
-        table.add_row(label, escape(value))
-    output.results.print(table)
+    output.results.print(_table(_lines(found)))
+    if found.terms is not None:
+        typer.echo(found.terms.promise.sentence())
     if json is not None:
-        output.write_json(json, asdict(found))
+        accepted = found.terms
+        content = {
+            "terms": None if accepted is None else accepted.as_dict(),
+            "promise": None if accepted is None else asdict(accepted.promise),
+        }
+        output.write_json(json, {**asdict(replace(found, terms=None)), **content})
 
 
 @app.command()
@@ -164,7 +224,7 @@ def pause(*, folder: Folder = None) -> None:
     """  # noqa: D301 - typer reads \b
     with Client.open(_folder(folder)) as client:
         client.pause()
-    typer.echo("Paused: nothing leaves this device.")
+    typer.echo("Paused: no reports leave this device. A sync still fetches new models.")
 
 
 @app.command()
@@ -219,6 +279,33 @@ def forget(
         output.confirm(question, "sottovoce client forget", yes=yes)
         client.forget()
     typer.echo("Deleted. The ledger was kept: what was spent stays spent.")
+    typer.echo("This device still takes part; to stop: sottovoce client pause")
+
+
+def _sleep(seconds: float) -> None:
+    """Say how long, where somebody waits for it."""
+    if seconds > LONG:
+        until = time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
+        typer.echo(f"Waiting until {until} before sending, a moment drawn at random.")
+        typer.echo("Ctrl-C stops it; nothing is lost, and the next sync goes on.")
+    time.sleep(seconds)
+
+
+def _affordable(asked: Terms, limit: float | None) -> str:
+    """What the owner's own limit leaves of these terms."""
+    cost = asked.epsilon * asked.reports
+    epochs = asked.epochs if limit is None else min(asked.epochs, int(limit / cost))
+    return (
+        f"An epoch costs epsilon {cost:g}. Your limit of {limit} allows {epochs} of these "
+        f"{asked.epochs} epochs."
+    )
+
+
+def _table(lines: list[tuple[str, str]]) -> Table:
+    table = Table("", "", show_header=False)
+    for label, value in lines:
+        table.add_row(label, escape(value))
+    return table
 
 
 def _folder(given: Path | None) -> Path:
@@ -239,13 +326,14 @@ def _as_json(each: Recommendation) -> dict[str, Any]:
 
 
 def _lines(found: Status) -> list[tuple[str, str]]:
-    terms, batches = found.terms, found.batches
+    batches, accepted = found.batches, found.terms
     budget = found.problem or f"epsilon {found.spent} of {found.limit}"
-    agreed = "those of the first manifest will be pinned"
-    if terms is not None:
+    agreed = "none accepted yet: sottovoce client terms"
+    if accepted is not None:
         agreed = (
-            f"{terms.mechanism}, {terms.reports} reports of epsilon {terms.epsilon} an epoch, "
-            f"hidden among at least {terms.least_clients} people"
+            f"{accepted.mechanism}, {accepted.reports} reports of epsilon {accepted.epsilon} an "
+            f"epoch, {found.epochs} of {accepted.epochs} epochs so far, mixed with those of at "
+            f"least {accepted.least_clients} devices"
         )
     return [
         ("proxy", found.proxy_url),

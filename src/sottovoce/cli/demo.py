@@ -17,7 +17,6 @@ import typer
 from sottovoce.cli import output
 from sottovoce.cli.options import optional
 from sottovoce.cli.system import (
-    HOST,
     PANEL,
     PORT,
     CatalogueSource,
@@ -26,6 +25,7 @@ from sottovoce.cli.system import (
     is_free,
     make_system,
     running_system,
+    write_ports,
     write_statement,
 )
 from sottovoce.client import HttpProxy
@@ -52,8 +52,7 @@ EPOCHS = 20
 EPOCH_SECONDS = 20
 """At least, so that a visitor has a chance in each."""
 MOST = 0.9
-"""Of the people: with fewer, an epoch was too short for this machine."""
-SLOW = "Give them more time with a larger --epoch-seconds"
+"""Of the people: for so many an epoch waits, however slow this machine is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,27 +83,22 @@ class DemoPlan:
         return replace(self, epoch_seconds=max(self.epoch_seconds, needed))
 
     def configure(self, folder: Path, port: int) -> None:
-        """Write both settings. Epochs end by the clock, so visitors know how long they have."""
-        server_port, least = free_port(port + 1), max(1, self.people // 2)
+        """Write both settings. Epochs are long enough that they end by the clock, as a rule."""
+        least = int(MOST * self.people)
         set_values(
             server_toml(folder),
             {
                 ("", "epoch_seconds"): self.epoch_seconds,
-                ("", "least_clients"): least,
+                ("terms", "least_clients"): least,
                 ("training", "reports"): REPORTS,
                 ("training", "epochs"): self.epochs,
-                ("listen", "port"): server_port,
             },
         )
         set_values(
             proxy_toml(folder),
-            {
-                ("", "server"): f"http://{HOST}:{server_port}",
-                ("", "least_clients"): least,
-                ("", "keep_models"): self.epochs + 1,
-                ("listen", "port"): port,
-            },
+            {("", "least_clients"): least, ("", "keep_models"): self.epochs + 1},
         )
+        write_ports(folder, port, free_port(port + 1))
         write_statement(folder, self.people)
 
 
@@ -122,7 +116,9 @@ def demo(
     epoch_seconds: Annotated[
         int | None,
         optional(
-            "Length of an epoch in seconds.", f"{EPOCH_SECONDS}, or what this machine needs", min=2
+            "Least length of an epoch in seconds.",
+            f"{EPOCH_SECONDS}, or what this machine needs",
+            min=2,
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the invented people.")] = 0,
@@ -217,7 +213,8 @@ def _print_start(address: str, plan: DemoPlan) -> None:
     typer.echo(f"The page: {address}")
     typer.echo(
         f"{plan.people:,} invented people report to it, each {REPORTS} noisy bits in every one of "
-        f"{plan.epochs} epochs of {plan.epoch_seconds} seconds."
+        f"{plan.epochs} epochs of {plan.epoch_seconds} seconds or more: an epoch waits for its "
+        "crowd. They send at once, without the jitter of a real device: for demos and tests."
     )
     typer.echo(
         "Choose films that you have seen: what is recommended is computed in your browser, and "
@@ -227,15 +224,10 @@ def _print_start(address: str, plan: DemoPlan) -> None:
 
 
 def _print_epoch(point: CurvePoint, plan: DemoPlan) -> None:
-    if not point.people:
-        typer.echo(f"epoch {point.epoch} was discarded: too few people reported in time. {SLOW}")
-        return
     left = (plan.epochs - point.learnt) * point.seconds / 60
     typer.echo(
         f"epoch {point.learnt:>2}/{plan.epochs}  {point.people:>6,} people  HR@10 "
         f"{point.quality:.3f} (popularity {point.popularity:.3f})  about {ceil(left)} min left"
     )
-    if point.people < MOST * plan.people:
-        typer.echo(f"Not everybody reported in time. {SLOW}")
     if point.finished:
         typer.echo("The model is finished. The page stays up until Ctrl-C.")

@@ -96,7 +96,10 @@ def confirm(question: str, command: str, *, yes: bool) -> None:
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
+    try:
+        write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
+    except OSError as error:
+        raise SettingsError(f"--json {path}: cannot be written: {error}") from error
 
 
 def draw_learning_curve(

@@ -12,7 +12,7 @@ from sottovoce.cli.options import group
 from sottovoce.errors import SettingsError
 from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, build_app, connect
 from sottovoce.proxy.template import settings_file
-from sottovoce.service import read_settings
+from sottovoce.service import build_watch, read_settings
 from sottovoce.service import run as serve
 
 app = group("proxy", "Take sealed reports, hold them, shuffle them and forward them.")
@@ -66,7 +66,9 @@ def run(
     settings = read_settings(config, ProxySettings)
     http, upstream = connect(settings)
     with http, ProxyStore.open(settings.folder) as store:
-        serve(build_app(Proxy(store, upstream, settings), settings), settings.listen)
+        proxy = Proxy(store, upstream, settings)
+        app, watch = build_app(proxy, settings), build_watch(proxy.check, proxy.metrics.text)
+        serve(app, settings.listen, watch, settings.watch)
 
 
 def _write_new(path: Path, content: bytes) -> None:

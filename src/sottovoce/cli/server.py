@@ -22,6 +22,7 @@ from sottovoce.server import InProcess, Keys, Pool, Server, ServerSettings, Serv
 from sottovoce.server.choice import read_catalogue
 from sottovoce.server.keys import write_secret
 from sottovoce.server.template import server_toml
+from sottovoce.service import build_watch
 from sottovoce.service import run as serve
 from sottovoce.training import DEFAULT
 
@@ -57,10 +58,10 @@ def init(
         str, typer.Option(help="SQLAlchemy URL of a SQLite or PostgreSQL database.")
     ] = "sqlite:///server.sqlite",
     epoch_seconds: Annotated[
-        int, typer.Option(min=1, help="Length of an epoch in seconds.")
+        int, typer.Option(min=1, help="Least length of an epoch in seconds.")
     ] = 86_400,
     least_clients: Annotated[
-        int, typer.Option(min=1, help="A proxy discards an epoch in which fewer people reported.")
+        int, typer.Option(min=1, help="An epoch waits until so many people have reported.")
     ] = 100,
     port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen at.")] = 8090,
 ) -> None:
@@ -103,29 +104,24 @@ def run(config: ConfigOption) -> None:
     with closing(ServerStore(settings.database)) as store, closing(Pool(settings.openers)) as pool:
         server = Server(store, keys, settings, opener=pool)
         server.prepare()
-        serve(build_app(server, settings), settings.listen)
+        app, watch = build_app(server, settings), build_watch(server.check, server.measured)
+        serve(app, settings.listen, watch, settings.watch)
 
 
 @app.command()
 def epoch(
     config: ConfigOption,
     *,
-    close: Annotated[bool, typer.Option("--close", help="Close the open epoch now.")] = False,
     json_file: JsonFile = None,
 ) -> None:
-    """List the epochs, or close the open one by hand.
+    """List the epochs.
 
-    \b
-    Examples:
-      sottovoce server epoch --config my-server/server.toml
-      sottovoce server epoch --config my-server/server.toml --close --json epochs.json
-    """  # noqa: D301 - typer reads \b
+    Example: sottovoce server epoch --config my-server/server.toml --json epochs.json
+    """
     settings = ServerSettings.read(config)
     with closing(ServerStore(settings.database)) as store:
         server = Server(store, Keys.read(settings.keys), settings, opener=InProcess())
         server.prepare()
-        if close:
-            server.close_epoch()
         epochs = server.epochs()
     _print(epochs)
     if json_file is not None:
@@ -182,10 +178,10 @@ def items_of(data: Interactions) -> list[Item]:
 
 
 def _print(epochs: list[Epoch]) -> None:
-    counted = ("chunks", "reports", "duplicates", "undecodable")
+    counted = ("chunks", "reports", "duplicates", "undecodable", "crowdless", "capped")
     table = Table(*output.right("epoch", "state", "opens", "closes", *counted))
     for found in epochs:
-        counts = (found.chunks, found.reports, found.duplicates, found.undecodable)
+        counts = (getattr(found, name) for name in counted)
         times = (_when(found.opens), _when(found.closed_at or found.closes))
         table.add_row(str(found.epoch), found.state, *times, *(f"{count:,}" for count in counts))
     output.results.print(

@@ -81,8 +81,10 @@ def swarm(
     and seals each report. Clients of one process share a connection and the public files. One item
     of each history is left out, and ranked among 99 items that the person never touched.
 
-    The server decides how many reports a client sends and when an epoch ends: set its
-    target_clients to the number of clients (`sottovoce up --target-clients N`).
+    The server decides how many reports a client sends, and an epoch ends when its time is over and
+    its crowd has come: let that be the number of clients (`sottovoce up --least-clients N`).
+    Clients accept the terms of the first manifest and send at once, without the jitter that hides
+    when a device wakes up: for demos and tests.
 
     \b
     Examples:
@@ -97,7 +99,7 @@ def swarm(
         raise SettingsError("name the data set: --data NAME or PATH")
     if min_interactions is None:
         min_interactions = system.min_interactions if data is None else 0
-    _check_target(system, clients)
+    _check_crowd(system, clients)
     plan = SwarmPlan(
         proxy=system.proxy,
         key=system.key,
@@ -128,12 +130,12 @@ def _system(up: Path | None, proxy: str | None, key: str | None) -> LiveSystem:
     raise SettingsError("give either --up FOLDER, or --proxy URL and --key HEX")
 
 
-def _check_target(system: LiveSystem, clients: int) -> None:
-    """Fewer than the target end no epoch before its time, and of more some come too late."""
-    if system.target_clients not in (0, clients):
+def _check_crowd(system: LiveSystem, clients: int) -> None:
+    """Fewer end no epoch by themselves, and of more some come too late to one that has waited."""
+    if system.least_clients not in (1, clients):
         output.messages.print(
-            f"Note: the server ends an epoch at {system.target_clients:,} batches, and there "
-            f"will be {clients:,}; to change that: sottovoce up ... --target-clients {clients}",
+            f"Note: an epoch waits for {system.least_clients:,} people, and there will be "
+            f"{clients:,}; to wait for all of them: sottovoce up ... --least-clients {clients}",
             soft_wrap=True,
         )
 
@@ -184,6 +186,7 @@ def show(result: SwarmResult) -> None:
         f"{seconds['make']:.0f} s to make the clients, {seconds['drive']:.0f} s for the epochs, in "
         f"{result.plan.processes} processes. No ledger has more than epsilon {result.spent:g}."
     )
+    _print("Clients sent at once, without jitter: for demos and tests.")
     _print(result.account.statement())
 
 

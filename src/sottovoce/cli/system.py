@@ -22,7 +22,8 @@ from sottovoce.experiments.live.children import running
 from sottovoce.experiments.live.panel import invented_panel
 from sottovoce.experiments.live.system_folder import ABOUT, proxy_toml, server_toml, set_values
 from sottovoce.privacy import Crowd, account
-from sottovoce.protocol import Catalogue
+from sottovoce.protocol import Catalogue, Terms
+from sottovoce.protocol.terms import TRAINING
 from sottovoce.server import Keys, ServerSettings
 from sottovoce.server.choice import read_catalogue
 from sottovoce.training import DEFAULT
@@ -94,8 +95,9 @@ def make_system(folder: Path, source: CatalogueSource, configure: Callable[[Path
 def write_statement(folder: Path, people: int | None = None) -> None:
     """What the page says about privacy; a central figure only for a crowd of known size."""
     server = ServerSettings.read(server_toml(folder))
-    event = server.training.event(len(read_catalogue(server.catalogue).items))
-    promised = account(event, None if people is None else Crowd.of(people))
+    items = len(read_catalogue(server.catalogue).items)
+    terms = Terms.of(bytes(TRAINING), server.training, server.terms, items)
+    promised = account(terms.event, None if people is None else Crowd.of(people))
     set_values(
         proxy_toml(folder), {("page", "statement"): f"{promised.statement()} {ONE_OPERATOR}."}
     )
@@ -109,8 +111,8 @@ def running_system(
     with ExitStack() as stack:
         children: list[Child] = []
         for name, url, path in (
-            ("server", system.server, server_toml(folder)),
-            ("proxy", system.proxy, proxy_toml(folder)),
+            ("server", system.server_watch, server_toml(folder)),
+            ("proxy", system.proxy_watch, proxy_toml(folder)),
         ):
             if stop():
                 break
@@ -121,6 +123,21 @@ def running_system(
         for child in children:
             stack.callback(child.terminate)
         yield children
+
+
+def write_ports(folder: Path, proxy: int, server: int) -> None:
+    """Both services there, and where each is watched at the next ports that are free."""
+    watch_proxy = free_port(max(proxy, server) + 1)
+    watch_server = free_port(watch_proxy + 1)
+    set_values(server_toml(folder), {("listen", "port"): server, ("watch", "port"): watch_server})
+    set_values(
+        proxy_toml(folder),
+        {
+            ("", "server"): f"http://{HOST}:{server}",
+            ("listen", "port"): proxy,
+            ("watch", "port"): watch_proxy,
+        },
+    )
 
 
 def free_port(first: int) -> int:
@@ -165,7 +182,9 @@ def _make_server_and_proxy(unfinished: Path, source: CatalogueSource) -> None:
             ("", "poll_seconds"): BEAT_SECONDS,
             ("", "keep_models"): KEEP_MODELS,
             ("rate", "batches_per_minute"): 0,
+            ("rate", "per_epoch"): 0,
             ("page", "serve"): True,
+            ("page", "jitter"): 0.0,  # a trial: the page says that it sends at once
             ("page", "panel"): panel and PANEL,
         },
     )

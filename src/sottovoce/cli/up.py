@@ -19,6 +19,7 @@ from sottovoce.cli.system import (
     free_port,
     make_system,
     running_system,
+    write_ports,
     write_statement,
 )
 from sottovoce.data.synthetic import SYNTHETIC
@@ -31,11 +32,10 @@ from sottovoce.experiments.live.system_folder import (
     server_toml,
     set_values,
 )
+from sottovoce.server import ServerSettings
 from sottovoce.training import DEFAULT
 
-EPOCH_SECONDS, TARGET_CLIENTS, LEAST_CLIENTS = 60, 0, 10
-SWARM = 100
-"""Clients to try it with, where no target says how many."""
+EPOCH_SECONDS, LEAST_CLIENTS = 60, 100
 
 
 def up(
@@ -67,19 +67,11 @@ def up(
         int | None, optional("Port of the server.", "the next free one", min=1, max=65_535)
     ] = None,
     epoch_seconds: Annotated[
-        int | None, optional("Longest time of an epoch in seconds.", f"{EPOCH_SECONDS}", min=1)
-    ] = None,
-    target_clients: Annotated[
-        int | None,
-        optional(
-            "End an epoch early when so many batches have come; 0: never.",
-            f"{TARGET_CLIENTS}",
-            min=0,
-        ),
+        int | None, optional("Least length of an epoch in seconds.", f"{EPOCH_SECONDS}", min=1)
     ] = None,
     least_clients: Annotated[
         int | None,
-        optional("Discard an epoch in which fewer people reported.", f"{LEAST_CLIENTS}", min=1),
+        optional("An epoch waits until so many people have reported.", f"{LEAST_CLIENTS}", min=1),
     ] = None,
     epochs: Annotated[
         int | None, optional("Epochs of the training.", "the preset's", min=1)
@@ -94,20 +86,21 @@ def up(
     \b
     Examples:
       sottovoce up
-      sottovoce up here --data ml-latest-small --preset strong --target-clients 600
-      sottovoce up here --epoch-seconds 3600 --target-clients 2000
+      sottovoce up here --data ml-latest-small --preset strong --least-clients 600
+      sottovoce up here --epoch-seconds 3600
     """  # noqa: D301 - typer reads \b
     stop = StopSignal()
-    given = StartOptions(port, server_port, epoch_seconds, target_clients, least_clients, epochs)
+    given = StartOptions(port, server_port, epoch_seconds, least_clients, epochs)
     if not is_made(folder):
         source = CatalogueSource(data or SYNTHETIC, min_interactions or 0, preset or DEFAULT)
-        make_system(folder, source, lambda made: _configure(made, given))
+        make_system(folder, source, given.write_first)
     elif data is not None or preset is not None or min_interactions is not None:
         raise SettingsError(
             f"{folder}: there is a training already, so --data, --min-interactions and --preset "
             "cannot be changed; begin another training in another folder"
         )
-    given.write(folder)
+    else:
+        given.write_again(folder)
     _run(folder, LiveSystem.read(folder), stop)
 
 
@@ -118,47 +111,42 @@ class StartOptions:
     port: int | None
     server_port: int | None
     epoch_seconds: int | None
-    target_clients: int | None
     least_clients: int | None
     epochs: int | None
 
-    def with_defaults(self) -> StartOptions:
+    def write_first(self, folder: Path) -> None:
+        """What was not chosen gets its default."""
         port = self.port or PORT
-        return StartOptions(
-            port,
-            self.server_port or free_port(port + 1),
-            self.epoch_seconds or EPOCH_SECONDS,
-            self.target_clients or TARGET_CLIENTS,
-            self.least_clients or LEAST_CLIENTS,
-            self.epochs,
+        write_ports(folder, port, self.server_port or free_port(port + 1))
+        self._write(
+            folder, self.epoch_seconds or EPOCH_SECONDS, self.least_clients or LEAST_CLIENTS
         )
 
-    def write(self, folder: Path) -> None:
+    def write_again(self, folder: Path) -> None:
+        """More epochs are for new devices: those that agreed to fewer take part in as many."""
+        if self.epochs is not None:
+            known = ServerSettings.read(server_toml(folder))
+            lifetime = known.terms.lifetime or known.training.epochs
+            set_values(server_toml(folder), {("terms", "lifetime"): lifetime})
+        server = self.server_port
+        set_values(server_toml(folder), {("listen", "port"): server})
+        set_values(
+            proxy_toml(folder),
+            {("", "server"): server and f"http://{HOST}:{server}", ("listen", "port"): self.port},
+        )
+        self._write(folder, self.epoch_seconds, self.least_clients)
+
+    def _write(self, folder: Path, epoch_seconds: int | None, least_clients: int | None) -> None:
         set_values(
             server_toml(folder),
             {
-                ("", "epoch_seconds"): self.epoch_seconds,
-                ("", "target_clients"): self.target_clients,
-                ("", "least_clients"): self.least_clients,
+                ("", "epoch_seconds"): epoch_seconds,
+                ("terms", "least_clients"): least_clients,
                 ("training", "epochs"): self.epochs,
-                ("listen", "port"): self.server_port,
             },
         )
-        set_values(
-            proxy_toml(folder),
-            {
-                ("", "server"): self.server_port and f"http://{HOST}:{self.server_port}",
-                ("", "least_clients"): self.least_clients,
-                ("listen", "port"): self.port,
-            },
-        )
-        if self.epochs is not None:  # what the page says follows from them
-            write_statement(folder)
-
-
-def _configure(folder: Path, given: StartOptions) -> None:
-    given.with_defaults().write(folder)
-    write_statement(folder)
+        set_values(proxy_toml(folder), {("", "least_clients"): least_clients})
+        write_statement(folder)
 
 
 def _run(folder: Path, system: LiveSystem, stop: StopSignal) -> None:
@@ -181,7 +169,8 @@ def _print_start(folder: Path, system: LiveSystem) -> None:
         f"{ONE_OPERATOR} (docs/operations.md).",
         "Try next, in another terminal:",
         f"  sottovoce client init --proxy {system.proxy} --key {key} --limit {limit:g}",
-        f"  sottovoce swarm --up {folder} --clients {system.target_clients or SWARM}",
+        f"  sottovoce swarm --up {folder} --clients {system.least_clients}",
+        f"An epoch waits until {system.least_clients} people have reported.",
         "Ctrl-C stops both.",
     ):
         typer.echo(line)

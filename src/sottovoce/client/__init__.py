@@ -8,20 +8,28 @@ What a sync does, and why a crash never spends twice
 ----------------------------------------------------
 Every step is on disk before the next one begins:
 
-1. a batch that an earlier sync left behind is brought to its end (steps 5 and 6);
-2. the manifest is fetched and must be signed by the pinned key, be no older than the last one, not
-   differ from another one of its epoch, and keep to the terms that the owner agreed to;
+1. a batch that an earlier sync left behind is brought to its end (steps 6 and 7);
+2. the manifest is fetched and must be signed by the pinned key, or by one that this key has named,
+   be no older than the last one, not differ from another one of its epoch, and keep to the terms
+   that the owner accepted;
 3. model and catalogue are fetched, compared with their hashes, and accepted in one transaction;
-4. the batch is made, and stored together with its charge in one transaction, which reads the ledger
-   and checks the limit. An epoch has one charge, whatever became of its batch;
-5. the stored bytes are sent, after a random pause;
-6. the batch is marked as sent, and its bytes are deleted.
+4. ledger, terms and the device's own coins decide whether it takes part, and at which moment it
+   sends; the coins are kept. It sleeps until shortly before, and asks for the manifest once more:
+   an epoch that is over by then costs nothing;
+5. only now the history is read. The batch is made, and stored together with its charge in one
+   transaction, which reads the ledger and checks the limit. An epoch has one charge, whatever
+   became of its batch;
+6. the stored bytes are sent, at the moment that was drawn;
+7. the batch is marked as sent, and its bytes are deleted.
 
-- A crash before 4 is complete: nothing was spent, nothing sent. What was randomised is lost with
+So whether a device sends, when, how much and what it asks for before is decided without looking at
+the history, and nothing that is computed from the history can fail (`sottovoce.model.bounds`).
+
+- A crash before 5 is complete: nothing was spent, nothing sent. What was randomised is lost with
   the process and was seen by nobody, so making another batch spends nothing twice.
 - A crash later: the same bytes are there, charged, and are sent again; the proxy knows them by
   their id. Nothing is randomised again.
-- A batch beyond the lifetime limit is neither stored nor charged nor sent; its epoch is over.
+- A batch beyond the lifetime limit is neither made nor stored nor charged nor sent.
 - Forgetting deletes the batch, not its charge, so the epoch is not reported in again.
 - A ledger with a record that was changed or is missing is refused: nothing is reported,
   recommending goes on.
@@ -36,7 +44,8 @@ from sottovoce.client.client import Client, Status
 from sottovoce.client.http import HttpProxy
 from sottovoce.client.recommending import Recommendation
 from sottovoce.client.syncing import Outcome, Synced
-from sottovoce.client.terms import Terms
+from sottovoce.client.terms import TermsError
+from sottovoce.protocol import Terms
 
 __all__ = [
     "Client",
@@ -47,4 +56,5 @@ __all__ = [
     "Status",
     "Synced",
     "Terms",
+    "TermsError",
 ]

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
-from math import isfinite
 from typing import TYPE_CHECKING
 
 from sottovoce.client.address import checked_url
-from sottovoce.client.fetching import held, refresh
+from sottovoce.client.fetching import asked_terms, held, refresh
 from sottovoce.client.importing import checked_items, read_items
 from sottovoce.client.recommending import recommendations
 from sottovoce.client.store import ClientStore
-from sottovoce.client.syncing import Syncing
+from sottovoce.client.syncing import Synced, Syncing
+from sottovoce.client.timing import JITTER
 from sottovoce.errors import LedgerError, SettingsError, StoreError
 from sottovoce.mechanism import os_words
 from sottovoce.privacy import rounded_down, rounded_up
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from sottovoce.client.api import ProxyApi
     from sottovoce.client.recommending import Recommendation
-    from sottovoce.client.reporting import Entropy, Words
-    from sottovoce.client.syncing import Synced
-    from sottovoce.client.terms import Terms
+    from sottovoce.client.reporting import Words
+    from sottovoce.client.timing import Entropy
+    from sottovoce.protocol import Terms
 
 _OURS = "client."
 """How the names of all files in a client's folder begin."""
@@ -41,6 +41,9 @@ class Status:
     epoch: int | None
     """Of the last manifest accepted; None before the first sync."""
     terms: Terms | None
+    """What the owner accepted; None before."""
+    epochs: int | None
+    """In how many epochs of its training the device took part; None if the ledger is damaged."""
     paused: bool
     spent: float | None
     """Of the lifetime budget; None if the ledger is damaged."""
@@ -77,14 +80,13 @@ class Client:
         proxy_url: str,
         verification_key: bytes,
         limit: float,
-        terms: Terms | None = None,
         clock: Callable[[], float] = time.time,
         entropy: Entropy = os.urandom,
     ) -> Self:
         """Begin a client in a folder of its own; `limit` is the epsilon of a lifetime, locally.
 
         Nothing counts as spent yet: begin one only on a device that never reported, or for what its
-        earlier client had left. Without `terms` those of the first manifest are pinned.
+        earlier client had left. Nothing is reported before terms were accepted (`accept`).
         """
         if len(verification_key) != 32:
             raise SettingsError(f"a verification key has 32 bytes, not {len(verification_key)}")
@@ -96,7 +98,6 @@ class Client:
                 proxy_url=url,
                 verification_key=verification_key,
                 limit=limit,
-                terms=terms,
             )
         return cls(folder, store, clock, entropy)
 
@@ -122,31 +123,48 @@ class Client:
         """Remember one column of a CSV file, all of it or nothing; how many were new."""
         return self._store.add(read_items(path, column))
 
+    def asked(self, api: ProxyApi) -> Terms:
+        """The terms that the server asks for now, to show to the owner; changes nothing."""
+        return asked_terms(self._store, api)
+
+    def accept(self, terms: Terms) -> None:
+        """The owner was shown exactly these terms and said yes: nothing worse is reported under."""
+        with _locked(self._folder):
+            self._store.accept(terms)
+
     def sync(
         self,
         api: ProxyApi,
         *,
         words: Words = os_words,
-        accept_new_terms: bool = False,
         sleep: Callable[[float], None] = time.sleep,
-        jitter: float = 0.0,
+        jitter: float = JITTER,
     ) -> Synced:
         """Fetch what the server published and take part in the epoch, at most once.
 
-        After an `UnavailableError` do it again later: a batch that was made is kept and sent again
-        byte for byte. Give a `jitter` of minutes in a program that runs by itself.
+        When it sends is drawn at random, within `jitter` seconds; it sleeps until then. Stopped
+        meanwhile, it goes on at the next sync. 0 sends as soon as the batch is made, which shows
+        when the device woke up: for tests and demos. After an `UnavailableError` do it again later:
+        a batch that was made is kept and sent again byte for byte.
         """
-        if not (isfinite(jitter) and jitter >= 0):
-            raise SettingsError(f"jitter must be a number of seconds from 0, not {jitter}")
+        if not 0 <= jitter <= JITTER:  # a NaN is not
+            raise SettingsError(
+                f"jitter must be a number of seconds in 0..{JITTER:g}, not {jitter}"
+            )
+        syncing = Syncing(self._store, api, self._clock, self._entropy, words, sleep, jitter)
         with _locked(self._folder):
             try:
                 self._store.ledger()
             except LedgerError:
                 # Reporting alone needs it: what was published may be fetched all the same.
-                refresh(self._store, api, accept_new_terms=accept_new_terms)
+                refresh(self._store, api)
                 raise
-            syncing = Syncing(self._store, api, self._clock, self._entropy, words, sleep, jitter)
-            return syncing.run(accept_new_terms=accept_new_terms)
+            begun = syncing.begin()
+        if isinstance(begun, Synced):
+            return begun
+        sleep(begun.seconds)  # without the lock: the owner may forget, or accept other terms
+        with _locked(self._folder):
+            return syncing.go_on(begun)
 
     def recommend(self, n: int = 10) -> list[Recommendation]:
         """The n best items that the owner has not touched; asks nobody."""
@@ -172,11 +190,13 @@ class Client:
         edition, newest = held(store), store.newest
         numbers = {} if edition is None else edition.catalogue.numbers
         unknown = tuple(item for item in items if item not in numbers)
-        spent, remaining, limit, problem = self._budget()
+        terms = store.terms
+        spent, remaining, limit, epochs, problem = self._budget(terms)
         return Status(
             proxy_url=store.proxy_url,
             epoch=None if newest is None else newest[0],
-            terms=store.terms,
+            terms=terms,
+            epochs=epochs,
             paused=store.paused,
             spent=spent,
             remaining=remaining,
@@ -206,12 +226,16 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _budget(self) -> tuple[float | None, float | None, float | None, str | None]:
+    def _budget(
+        self, terms: Terms | None
+    ) -> tuple[float | None, float | None, float | None, int | None, str | None]:
         try:
             ledger = self._store.ledger()
         except LedgerError as error:
-            return None, None, None, str(error)
-        return rounded_up(ledger.spent), rounded_down(ledger.remaining), ledger.limit, None
+            return None, None, None, None, str(error)
+        epochs = 0 if terms is None else len(ledger.charges_of(terms.training))
+        spent, remaining = rounded_up(ledger.spent), rounded_down(ledger.remaining)
+        return spent, remaining, ledger.limit, epochs, None
 
 
 def _locked(folder: Path) -> AbstractContextManager[None]:

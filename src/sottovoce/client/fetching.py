@@ -4,32 +4,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sottovoce.client.terms import Terms, agreed
+from sottovoce.client.terms import check_terms
 from sottovoce.protocol import SignedManifest, fetch_edition, fetch_manifest, verified
 
 if TYPE_CHECKING:
     from sottovoce.client.api import ProxyApi
     from sottovoce.client.store import ClientStore
-    from sottovoce.protocol import Edition
+    from sottovoce.protocol import Edition, Terms
 
 
-def refresh(store: ClientStore, api: ProxyApi, *, accept_new_terms: bool) -> Edition:
+def refresh(store: ClientStore, api: ProxyApi) -> Edition:
     """What is current; an error means that nothing was stored."""
     signed = fetch_manifest(api, store.verification_key, store.newest)
-    terms = agreed(store.terms, Terms.of(signed.manifest), accept_new=accept_new_terms)
+    check_terms(store.terms, signed.manifest.terms)
     edition, files = fetch_edition(signed, api, store.file)
-    store.accept(signed, files, terms)
+    store.keep_edition(signed, files)
     return edition
+
+
+def asked_terms(store: ClientStore, api: ProxyApi) -> Terms:
+    """What the server asks for now, to be shown to the owner; stores nothing."""
+    return fetch_manifest(api, store.verification_key, store.newest).manifest.terms
 
 
 def held(store: ClientStore) -> Edition | None:
     """What was accepted last, without asking anybody; None if there is nothing."""
-    data = store.signed_manifest()
-    if data is None:
-        return None
-    signed = SignedManifest.open(data, store.verification_key)
-    manifest = signed.manifest
-    model, catalogue = store.file(manifest.model), store.file(manifest.catalogue)
+    with store.at_once():
+        data = store.signed_manifest()
+        if data is None:
+            return None
+        signed = SignedManifest.open(data, store.verification_key)
+        manifest = signed.manifest
+        model, catalogue = store.file(manifest.model), store.file(manifest.catalogue)
     if model is None or catalogue is None:
         return None
     return verified(signed, model, catalogue)

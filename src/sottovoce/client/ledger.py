@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
 # In one statement: another process may append while we read.
 _RECORDS = (
-    "SELECT (SELECT head FROM about), record, hash, epsilon, epoch, purpose, mechanism, reports"
-    " FROM ledger ORDER BY record"
+    "SELECT (SELECT head FROM about), record, hash,"
+    " epsilon, training, epoch, at, purpose, mechanism, reports FROM ledger ORDER BY record"
 )
 _APPEND = (
-    "INSERT INTO ledger (record, hash, epsilon, epoch, purpose, mechanism, reports)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO ledger"
+    " (record, hash, epsilon, training, epoch, at, purpose, mechanism, reports)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 
 
@@ -62,11 +63,13 @@ def _read_all(rows: list[Any]) -> Ledger:
 
 def _columns(what: Charge | Limit) -> tuple[object, ...]:
     if isinstance(what, Limit):
-        return what.epsilon, None, None, None, None
-    return what.epsilon, what.epoch, what.purpose, what.mechanism, what.reports
+        return what.epsilon, None, None, None, None, None, None
+    charged = what.training, what.epoch, what.at, what.purpose, what.mechanism, what.reports
+    return what.epsilon, *charged
 
 
-def _what(epsilon: float, epoch: Any, purpose: Any, mechanism: Any, reports: Any) -> Charge | Limit:
-    if epoch is None:
+def _what(epsilon: float, *charged: Any) -> Charge | Limit:
+    training, epoch, at, purpose, mechanism, reports = charged
+    if training is None:
         return Limit(epsilon)
-    return Charge(epoch, purpose, mechanism, epsilon, reports)
+    return Charge(training, epoch, at, purpose, mechanism, epsilon, reports)

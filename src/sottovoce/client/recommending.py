@@ -27,10 +27,11 @@ class Recommendation:
 
 def recommendations(edition: Edition, rows: list[int], n: int) -> list[Recommendation]:
     """The n best items outside `rows`, best first; among equals the catalogue's order holds."""
-    scores = score_items(edition, rows)
-    order = np.argsort(-scores, kind="stable")
-    best = order[~np.isin(order, rows)][:n]
-    reasons = contributions(edition, rows, best)
+    with np.errstate(all="ignore"):  # as for a batch, whatever the application has told numpy
+        scores = score_items(edition, rows)
+        order = np.argsort(-scores, kind="stable")
+        best = order[~np.isin(order, rows)][:n]
+        reasons = contributions(edition, rows, best)
     items = edition.catalogue.items
     return [
         Recommendation(
@@ -66,10 +67,11 @@ def contributions(
     manifest = edition.manifest
     own = edition.V[rows].astype(np.float64)
     A = gram(edition.V) + manifest.alpha * own.T @ own
-    A += manifest.regularization * np.eye(manifest.factors)
-    if not rows:
-        return np.zeros((len(items), 0))
-    shares = np.linalg.solve(A, own.T) * (1.0 + manifest.alpha)
+    A += manifest.regularization * np.eye(manifest.terms.factors)
+    try:
+        shares = np.linalg.solve(A, own.T) * (1.0 + manifest.alpha)
+    except np.linalg.LinAlgError:  # nor has such a model a vector: there is nothing to explain
+        return np.zeros((len(items), len(rows)))
     return np.asarray(edition.V[items].astype(np.float64) @ shares)
 
 

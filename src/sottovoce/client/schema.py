@@ -6,21 +6,16 @@ PRAGMAS = ("temp_store = MEMORY",)  # nothing private in a folder for temporary 
 
 MIGRATIONS = (
     (
+        # `terms`: what the owner accepted, as JSON; NULL before.
         """CREATE TABLE about (
             only INTEGER PRIMARY KEY CHECK (only = 1),
             proxy_url TEXT NOT NULL,
             verification_key BLOB NOT NULL,
             paused INTEGER NOT NULL DEFAULT 0,
+            terms TEXT,
             head TEXT NOT NULL,
             epoch INTEGER,
             manifest_hash BLOB
-        ) STRICT""",
-        """CREATE TABLE terms (
-            only INTEGER PRIMARY KEY CHECK (only = 1),
-            mechanism TEXT NOT NULL,
-            epsilon REAL NOT NULL,
-            reports INTEGER NOT NULL,
-            least_clients INTEGER NOT NULL
         ) STRICT""",
         # The items and nothing else: no time, no count, and in the order of their names.
         "CREATE TABLE interactions (item TEXT PRIMARY KEY) STRICT, WITHOUT ROWID",
@@ -29,24 +24,37 @@ MIGRATIONS = (
             signed BLOB NOT NULL
         ) STRICT""",
         "CREATE TABLE files (sha256 BLOB PRIMARY KEY, content BLOB NOT NULL) STRICT",
+        # What the device's own coins said of an epoch, before any history was read.
+        """CREATE TABLE plans (
+            epoch INTEGER PRIMARY KEY,
+            takes_part INTEGER NOT NULL,
+            send_at REAL NOT NULL
+        ) STRICT""",
         # A charge, or, where it is of no epoch, a limit. The last line of defence: the table itself
         # refuses a second charge for an epoch or for a batch.
         """CREATE TABLE ledger (
             record INTEGER PRIMARY KEY,
             epsilon REAL NOT NULL,
+            training BLOB,
             epoch INTEGER UNIQUE,
+            at INTEGER,
             purpose BLOB UNIQUE,
             mechanism TEXT,
             reports INTEGER,
             hash TEXT NOT NULL,
+            CHECK ((epoch IS NULL) = (training IS NULL)),
+            CHECK ((epoch IS NULL) = (at IS NULL)),
             CHECK ((epoch IS NULL) = (purpose IS NULL)),
             CHECK ((epoch IS NULL) = (mechanism IS NULL)),
             CHECK ((epoch IS NULL) = (reports IS NULL))
         ) STRICT""",
-        # 'charged' waits to be sent; 'sent' arrived; 'dropped' came too late or beyond the limit.
+        # 'charged' waits to be sent; 'sent' arrived; 'dropped' came too late. `not_before`: the
+        # proxy asked for it.
         """CREATE TABLE outbox (
             epoch INTEGER PRIMARY KEY,
-            closes INTEGER NOT NULL,
+            send_at REAL NOT NULL,
+            not_before REAL NOT NULL DEFAULT 0,
+            ends INTEGER NOT NULL,
             state TEXT NOT NULL CHECK (state IN ('charged', 'sent', 'dropped')),
             batch BLOB,
             CHECK ((batch IS NULL) = (state IN ('sent', 'dropped')))

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from sottovoce.client.ledger import append_entry, read_ledger
 from sottovoce.client.schema import MIGRATIONS, PRAGMAS
-from sottovoce.client.terms import Terms
+from sottovoce.client.timing import Plan
 from sottovoce.errors import BudgetExceededError, StoreError
 from sottovoce.privacy import Charge, Ledger
+from sottovoce.protocol import Terms
 from sottovoce.storage import Database
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
     from typing import Any, Self
 
@@ -26,11 +29,15 @@ State = Literal["charged", "sent", "dropped"]
 
 @dataclass(frozen=True)
 class Waiting:
-    """A batch that has not arrived yet: its bytes, its price, and how long it is of use."""
+    """A batch that has not arrived yet: its bytes, its price, and when it is of use."""
 
     charge: Charge
-    closes: int
-    batch: bytes = field(repr=False)
+    send_at: float
+    """Not before: drawn before the history was read."""
+    ends: int
+    not_before: float = 0.0
+    """The proxy asked to be left alone until then."""
+    batch: bytes = field(repr=False, kw_only=True)
 
     @property
     def epoch(self) -> int:
@@ -55,7 +62,6 @@ class ClientStore:
         proxy_url: str,
         verification_key: bytes,
         limit: float,
-        terms: Terms | None,
     ) -> Self:
         """Whole or not at all; refuses if there is one."""
         first = Ledger(limit).entries[0]
@@ -71,8 +77,6 @@ class ClientStore:
                     *(proxy_url, verification_key, first.hash),
                 )
                 append_entry(store._db, first)
-                if terms is not None:
-                    store._pin(terms)
         return store
 
     @classmethod
@@ -113,8 +117,14 @@ class ClientStore:
 
     @property
     def terms(self) -> Terms | None:
-        row = self._db.row("SELECT mechanism, epsilon, reports, least_clients FROM terms")
-        return None if row is None else Terms(*row)
+        """What the owner accepted; None before."""
+        accepted = self._about("terms")
+        return None if accepted is None else Terms.read(json.loads(accepted))
+
+    def accept(self, terms: Terms) -> None:
+        """The owner has seen these terms and said yes."""
+        with self._db.transaction():
+            self._db.rows("UPDATE about SET terms = ?", json.dumps(terms.as_dict()))
 
     # What they touched.
 
@@ -139,6 +149,10 @@ class ClientStore:
         epoch, manifest_hash = self._db.row("SELECT epoch, manifest_hash FROM about")
         return None if epoch is None else (epoch, manifest_hash)
 
+    def at_once(self) -> AbstractContextManager[None]:
+        """What is read in the block belongs together: a sync elsewhere may replace all of it."""
+        return self._db.snapshot()
+
     def signed_manifest(self) -> bytes | None:
         """The last one accepted."""
         row = self._db.row("SELECT signed FROM manifest")
@@ -151,22 +165,38 @@ class ClientStore:
             return None
         return bytes(row[0])
 
-    def accept(self, signed: SignedManifest, files: dict[bytes, bytes], terms: Terms) -> None:
-        """A manifest, and its files by their hashes, in the place of the last one: in one step."""
+    def keep_edition(self, signed: SignedManifest, files: dict[bytes, bytes]) -> None:
+        """A manifest, and its files by their hashes, in the place of the last one: in one step.
+
+        The key that signed it is the trusted one from now on.
+        """
         manifest = signed.manifest
         with self._db.transaction():
             self._db.rows("REPLACE INTO manifest (only, signed) VALUES (1, ?)", signed.encode())
             self._db.rows(
-                "UPDATE about SET epoch = ?, manifest_hash = ?", manifest.epoch, signed.hash
+                "UPDATE about SET epoch = ?, manifest_hash = ?, verification_key = ?",
+                *(manifest.epoch, signed.hash, signed.key),
             )
             self._db.rows("DELETE FROM files WHERE sha256 NOT IN (?, ?)", *files)
             self._db.add_all(
                 "REPLACE INTO files (sha256, content) VALUES (?, ?)",
                 [(sha, content) for sha, content in files.items() if self.file(sha) is None],
             )
-            self._pin(terms)
 
-    # The ledger, and the batch on its way.
+    # What the coins said, the ledger, and the batch on its way.
+
+    def plan(self, epoch: int) -> Plan | None:
+        row = self._db.row("SELECT epoch, takes_part, send_at FROM plans WHERE epoch = ?", epoch)
+        return None if row is None else Plan(row[0], bool(row[1]), row[2])
+
+    def add_plan(self, plan: Plan) -> None:
+        """In the place of those of earlier epochs."""
+        with self._db.transaction():
+            self._db.rows("DELETE FROM plans WHERE epoch < ?", plan.epoch)
+            self._db.rows(
+                "INSERT INTO plans (epoch, takes_part, send_at) VALUES (?, ?, ?)",
+                *(plan.epoch, int(plan.takes_part), plan.send_at),
+            )
 
     def ledger(self) -> Ledger:
         """What was spent; a `LedgerError` if that is not known for certain."""
@@ -182,26 +212,30 @@ class ClientStore:
     def keep(self, batch: Waiting) -> bool:
         """Keep a batch and charge for it, or neither; whether it was kept and may be sent.
 
-        One transaction reads the ledger, checks the limit and writes both. Beyond the limit the
-        epoch is noted as over, without the bytes. Fails if the epoch has had a batch or a charge.
+        One transaction reads the ledger, checks the limit and writes both. Fails if the epoch has
+        had a batch or a charge.
         """
         with self._db.transaction():
             try:
                 entry = self.ledger().charge(batch.charge)
             except BudgetExceededError:
-                self._put(batch.epoch, batch.closes, "dropped", None)
                 return False
             append_entry(self._db, entry)
-            self._put(batch.epoch, batch.closes, "charged", batch.batch)
+            self._db.rows(
+                "INSERT INTO outbox (epoch, send_at, ends, state, batch)"
+                " VALUES (?, ?, ?, 'charged', ?)",
+                *(batch.epoch, batch.send_at, batch.ends, batch.batch),
+            )
             return True
 
     def waiting(self) -> Waiting | None:
         """The batch that has neither arrived nor been given up; there is one at most."""
         row = self._db.row(
-            "SELECT epoch, purpose, mechanism, epsilon, reports, closes, batch"
+            "SELECT training, epoch, at, purpose, mechanism, epsilon, reports, send_at, ends,"
+            " not_before, batch"
             " FROM outbox JOIN ledger USING (epoch) WHERE state = 'charged' ORDER BY epoch"
         )
-        return None if row is None else Waiting(Charge(*row[:5]), row[5], row[6])
+        return None if row is None else Waiting(Charge(*row[:7]), *row[7:10], batch=row[10])
 
     def state(self, epoch: int) -> State | None:
         """What became of an epoch's batch, as far as it was not forgotten."""
@@ -216,6 +250,11 @@ class ClientStore:
         """It arrived or was given up: its bytes are of no use any more."""
         with self._db.transaction():
             self._db.rows("UPDATE outbox SET state = ?, batch = NULL WHERE epoch = ?", state, epoch)
+
+    def postpone(self, epoch: int, not_before: float) -> None:
+        """Not to be sent before that moment; a restart does not forget it."""
+        with self._db.transaction():
+            self._db.rows("UPDATE outbox SET not_before = ? WHERE epoch = ?", not_before, epoch)
 
     def batches(self) -> dict[str, int]:
         return dict(self._db.rows("SELECT state, count(*) FROM outbox GROUP BY state"))
@@ -239,19 +278,6 @@ class ClientStore:
 
     def _count(self, table: str) -> int:
         return int(self._db.row(f"SELECT count(*) FROM {table}")[0])  # noqa: S608 - our own
-
-    def _put(self, epoch: int, closes: int, state: State, batch: bytes | None) -> None:
-        self._db.rows(
-            "INSERT INTO outbox (epoch, closes, state, batch) VALUES (?, ?, ?, ?)",
-            *(epoch, closes, state, batch),
-        )
-
-    def _pin(self, terms: Terms) -> None:
-        self._db.rows(
-            "REPLACE INTO terms (only, mechanism, epsilon, reports, least_clients)"
-            " VALUES (1, ?, ?, ?, ?)",
-            *(terms.mechanism, terms.epsilon, terms.reports, terms.least_clients),
-        )
 
     @contextmanager
     def _closed_on_failure(self) -> Iterator[None]:

@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
 from typing import TYPE_CHECKING, Literal
 
 from sottovoce.client.fetching import refresh
-from sottovoce.client.reporting import make_batch, pause_before_sending
-from sottovoce.errors import ClosedError, LedgerError
+from sottovoce.client.reporting import make_batch
+from sottovoce.client.terms import is_lifetime_over, is_too_soon
+from sottovoce.client.timing import MOST_LEAD, drawn_plan, is_time, lead, not_before
+from sottovoce.errors import ClosedError, LedgerError, UnavailableError
 from sottovoce.privacy import rounded_down, rounded_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sottovoce.client.api import ProxyApi
-    from sottovoce.client.reporting import Entropy, Words
+    from sottovoce.client.reporting import Words
     from sottovoce.client.store import ClientStore, Waiting
-    from sottovoce.protocol import Edition
+    from sottovoce.client.timing import Entropy, Plan
+    from sottovoce.protocol import Edition, Manifest
 
 Outcome = Literal[
     "sent",
     "already sent",
     "already charged",
+    "not accepted",
     "not open",
+    "sitting out",
+    "missed",
     "paused",
     "limit reached",
+    "lifetime over",
+    "too soon",
     "too late",
     "nothing asked",
 ]
@@ -36,16 +46,27 @@ SENTENCES: dict[Outcome, str] = {
         "A batch of epoch {epoch} was charged before and has been forgotten since; nothing is "
         "reported in this epoch again."
     ),
+    "not accepted": (
+        "The terms have not been accepted yet (`sottovoce client terms` shows them); nothing was "
+        "sent, recommending works."
+    ),
     "not open": "Epoch {epoch} takes no reports at this time; nothing was sent.",
+    "sitting out": "This device sits out epoch {epoch}, as its own coin decided; nothing was sent.",
+    "missed": "Epoch {epoch} began before it was this device's turn to send; nothing was sent.",
     "paused": "Reporting is paused; nothing was sent.",
     "limit reached": (
         "The lifetime limit does not allow another batch; nothing was sent, recommending goes on."
     ),
+    "lifetime over": (
+        "This device has taken part in as many epochs as its terms allow; nothing was sent, "
+        "recommending goes on."
+    ),
+    "too soon": "The terms do not allow another batch yet; nothing was sent.",
     "too late": (
         "The batch of epoch {epoch} came too late: as far as this device knows it was not counted; "
         "what was charged for it stays spent."
     ),
-    "nothing asked": "The model is finished: no reports are asked for, and nothing was sent.",
+    "nothing asked": "No reports are asked for at present, and nothing was sent.",
 }
 
 
@@ -66,8 +87,21 @@ class Synced:
 
 
 @dataclass(frozen=True)
+class Early:
+    """It is not yet time to make a batch."""
+
+    seconds: float
+    manifest_hash: bytes
+    """Of the epoch that it would be for."""
+    lost: int | None
+
+
+@dataclass(frozen=True)
 class Syncing:
-    """Everything that one sync works with; the caller holds the folder's lock."""
+    """Everything that one sync works with.
+
+    The caller holds the folder's lock, but for the pause between `begin` and `go_on`.
+    """
 
     store: ClientStore
     api: ProxyApi
@@ -77,42 +111,97 @@ class Syncing:
     sleep: Callable[[float], None]
     jitter: float
 
-    def run(self, *, accept_new_terms: bool) -> Synced:
-        """Settle, fetch, take part."""
+    def begin(self) -> Synced | Early:
+        """Settle, fetch, and take part at once or find out when."""
         left_over = self.store.waiting()
         settled = None if left_over is None else self._deliver(left_over)
-        edition = refresh(self.store, self.api, accept_new_terms=accept_new_terms)
+        edition = refresh(self.store, self.api)
         epoch = edition.manifest.epoch
         if left_over is not None and settled is not None and left_over.epoch == epoch:
             return self._result(epoch, settled, None)
         lost = left_over.epoch if left_over is not None and settled == "too late" else None
-        return self._result(epoch, self._take_part(edition), lost)
+        taken = self._take_part(edition)
+        if isinstance(taken, float):
+            return Early(taken, edition.signed.hash, lost)
+        return self._result(epoch, taken, lost)
 
-    def _take_part(self, edition: Edition) -> Outcome:
-        """At most one batch in an epoch, ever."""
+    def go_on(self, early: Early) -> Synced:
+        """After the pause. The epoch may be over by now: what is not made yet costs nothing."""
+        edition = refresh(self.store, self.api)
         manifest = edition.manifest
-        state, charged = self.store.state(manifest.epoch), self.store.was_charged(manifest.epoch)
+        if edition.signed.hash != early.manifest_hash:
+            return self._result(manifest.epoch, "missed", early.lost)
+        refused = self._refusal(manifest)
+        outcome = refused or self._report(edition, self._plan(manifest))
+        return self._result(manifest.epoch, outcome, early.lost)
+
+    def _take_part(self, edition: Edition) -> Outcome | float:
+        """At most one batch in an epoch, ever; or the seconds to wait before it is made.
+
+        Nothing before `_report` knows the history.
+        """
+        manifest = edition.manifest
+        refused = self._refusal(manifest)
+        if refused is not None:
+            return refused
+        plan = self._plan(manifest)
+        if not plan.takes_part:
+            return "sitting out"
+        early = plan.send_at - lead(manifest) - self.clock()
+        return early if self.jitter and early > 0 else self._report(edition, plan)
+
+    def _refusal(self, manifest: Manifest) -> Outcome | None:
+        """Why this epoch gets no batch; None: it may have one. From public data and the ledger."""
+        store, terms, now = self.store, manifest.terms, self.clock()
+        state, charged = store.state(manifest.epoch), store.was_charged(manifest.epoch)
         if state == "sent":
             return "already sent"
         if state == "dropped" and charged:
             return "too late"
         if manifest.public_key is None:
             return "nothing asked"
-        if self.store.paused or self.store.waiting() is not None:
+        if store.terms is None:
+            return "not accepted"
+        if store.paused or store.waiting() is not None:
             return "paused"  # a batch still waits only if its owner said so
-        if not manifest.asks_for_reports(self.clock()):
+        if not is_time(manifest, now, self.jitter):
             return "not open"
-        if state == "dropped":
-            return "limit reached"
         if charged:
             return "already charged"
+        ledger = store.ledger()
+        if not ledger.allows(Fraction(terms.epsilon) * terms.reports):
+            return "limit reached"
+        charges = ledger.charges_of(terms.training)
+        if is_lifetime_over(terms, charges):
+            return "lifetime over"
+        return "too soon" if is_too_soon(terms, charges, now) else None
+
+    def _plan(self, manifest: Manifest) -> Plan:
+        """Drawn once for each epoch, and kept: a restart gives no second toss."""
+        known = self.store.plan(manifest.epoch)
+        if known is not None:
+            return known
+        plan = drawn_plan(manifest, self.clock(), self.jitter, self.entropy)
+        self.store.add_plan(plan)
+        return plan
+
+    def _report(self, edition: Edition, plan: Plan) -> Outcome:
+        """Read the history, make the batch, charge for it; then send, when it is time."""
+        now = self.clock()
+        send_at = max(plan.send_at, now + lead(edition.manifest)) if self.jitter else now
         rows = edition.rows_of(self.store.items())
-        batch = make_batch(edition, rows, self.words, self.entropy)
-        return self._deliver(batch) if self.store.keep(batch) else "limit reached"
+        batch = make_batch(edition, rows, now, send_at, self.words, self.entropy)
+        if not self.store.keep(batch):
+            return "limit reached"
+        if self.jitter:
+            self._sleep_until(not_before(send_at, self.clock(), edition.manifest))
+        return self._deliver(batch)
 
     def _deliver(self, batch: Waiting) -> Outcome:
         """From charged to sent; every step may be repeated, in this sync or a later one."""
-        if self.clock() >= batch.closes:
+        if self.clock() < batch.ends and not self.store.paused:
+            self._sleep_until(batch.send_at)
+        if self.clock() >= batch.ends:
             self.store.done(batch.epoch, "dropped")
             return "too late"
         if self.store.paused:
@@ -121,22 +210,33 @@ class Syncing:
             raise LedgerError(
                 f"the batch of epoch {batch.epoch} is not the one that was charged; it is not sent"
             )
-        self._wait(batch)
+        self._check_patience(batch)
         return self._send(batch)
 
-    def _wait(self, batch: Waiting) -> None:
-        most = min(self.jitter, batch.closes - self.clock())
-        if most > 0:
-            self.sleep(pause_before_sending(most, self.entropy))
+    def _check_patience(self, batch: Waiting) -> None:
+        left = batch.not_before - self.clock()
+        if left > 0:
+            raise UnavailableError(
+                f"the proxy asked to be sent the batch of epoch {batch.epoch} again in "
+                f"{ceil(left)} seconds, not before; it is kept here until then",
+                left,
+            )
+
+    def _sleep_until(self, moment: float) -> None:
+        left = moment - self.clock()
+        if 0 < left <= MOST_LEAD:
+            self.sleep(left)
 
     def _send(self, batch: Waiting) -> Outcome:
-        if self.store.paused:  # while we slept
-            return "paused"
         try:
             self.api.send(batch.batch)
         except ClosedError:
             self.store.done(batch.epoch, "dropped")
             return "too late"
+        except UnavailableError as error:
+            if error.retry_after is not None:
+                self.store.postpone(batch.epoch, self.clock() + error.retry_after)
+            raise
         self.store.done(batch.epoch, "sent")
         return "sent"
 

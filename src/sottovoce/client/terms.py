@@ -2,68 +2,46 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sottovoce.errors import UntrustedError
 
 if TYPE_CHECKING:
-    from typing import Self
-
-    from sottovoce.protocol import Manifest
-
-
-@dataclass(frozen=True)
-class Terms:
-    """Pinned when a client is created, or from the first manifest that it accepts."""
-
-    mechanism: str
-    """How reports are made; another one promises something else."""
-    epsilon: float
-    """Budget of one report, at most."""
-    reports: int
-    """Reports in one epoch, at most."""
-    least_clients: int
-    """Among how many people a report is hidden, at least."""
-
-    @classmethod
-    def of(cls, manifest: Manifest) -> Self:
-        return cls(manifest.mechanism, manifest.epsilon, manifest.reports, manifest.least_clients)
-
-    def broken_by(self, asked: Terms) -> list[str]:
-        """In plain words, everything that would be worse for the owner.
-
-        >>> Terms("loudest", 2.5, 4, 100).broken_by(Terms("loudest", 5.0, 4, 100))
-        ['the budget of one report would rise from epsilon 2.5 to 5.0']
-        """
-        worse = []
-        if asked.mechanism != self.mechanism:
-            worse.append(f"reports would be made by {asked.mechanism}, not by {self.mechanism}")
-        if asked.epsilon > self.epsilon:
-            worse.append(
-                "the budget of one report would rise "
-                f"from epsilon {self.epsilon} to {asked.epsilon}"
-            )
-        if asked.reports > self.reports:
-            worse.append(f"an epoch would take {asked.reports} reports, not {self.reports}")
-        if asked.least_clients < self.least_clients:
-            worse.append(
-                f"a report would be hidden among at least {asked.least_clients} people, "
-                f"not {self.least_clients}"
-            )
-        return worse
+    from sottovoce.privacy import Charge
+    from sottovoce.protocol import Terms
 
 
-def agreed(pinned: Terms | None, asked: Terms, *, accept_new: bool) -> Terms:
-    """The terms from here on; better ones are taken, but what was agreed to stays the bound."""
-    if pinned is None:
-        return asked
-    worse = pinned.broken_by(asked)
-    if not worse:
-        return pinned
-    if accept_new:
-        return asked
-    raise UntrustedError(
-        f"the server changed its terms: {'; '.join(worse)}. Nothing is sent. If you agree, sync "
-        "with accept_new_terms=True (--accept-new-terms)"
-    )
+class TermsError(UntrustedError):
+    """The server asks for more than the owner accepted. Nothing is sent unless they accept it."""
+
+    def __init__(self, worse: list[str], asked: Terms):
+        super().__init__(
+            f"the server changed its terms: {'; '.join(worse)}. Nothing is sent. If you agree, "
+            f"accept these terms: accept(error.asked), or sottovoce client accept {asked.name}"
+        )
+        self.worse = worse
+        """In plain words, everything that would be worse."""
+        self.asked = asked
+        """What `Client.accept` must be given if they say yes: these very terms, no later ones."""
+
+
+def check_terms(accepted: Terms | None, asked: Terms) -> None:
+    """Refuse whatever is worse. Whoever has not been asked yet has nothing that could be broken."""
+    worse = [] if accepted is None else accepted.broken_by(asked)
+    if worse:
+        raise TermsError(worse, asked)
+
+
+def is_lifetime_over(terms: Terms, charges: list[Charge]) -> bool:
+    """Counted by the device: no server makes it spend more, by discarding epochs or otherwise."""
+    return len(charges) >= terms.epochs
+
+
+def is_too_soon(terms: Terms, charges: list[Charge], now: float) -> bool:
+    """Whether another batch now would be one too many in the window, or too close to the last.
+
+    A clock that was set back makes a device wait, never hurry.
+    """
+    recent = [each for each in charges if each.at > now - terms.window_seconds]
+    close = [each for each in charges if each.at > now - terms.interval]
+    return len(recent) >= terms.window_epochs or bool(close)

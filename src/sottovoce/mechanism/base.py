@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from sottovoce.errors import NotFiniteError, SettingsError
+from sottovoce.errors import SettingsError
 from sottovoce.mechanism import coin
+from sottovoce.model.bounds import MOST_ALPHA, check_shape
 from sottovoce.privacy import SIGN, Reporting
 from sottovoce.settings import Setting, stated
 
@@ -56,12 +57,9 @@ class Shape:
     """The paper's confidence: `c = 1 + alpha` on what the person touched, 1 elsewhere."""
 
     def __post_init__(self) -> None:
-        if self.n_items < 1 or self.factors < 1:
-            raise SettingsError(
-                f"need at least one item and one factor, got {self.n_items} x {self.factors}"
-            )
-        if not (np.isfinite(self.alpha) and self.alpha >= 0):
-            raise SettingsError(f"alpha must be finite and not negative, got {self.alpha}")
+        check_shape(self.n_items, self.factors)
+        if not 0 <= self.alpha <= MOST_ALPHA:
+            raise SettingsError(f"alpha must lie in 0..{MOST_ALPHA:g}, got {self.alpha}")
 
 
 @dataclass(frozen=True)
@@ -82,6 +80,8 @@ class Mechanism(ABC):
     """The module, in an engine's folder `kernels`, that computes its reports fast."""
     gain_is_bound: ClassVar[bool] = False
     """Whether `gain` is only an upper bound, not to be compared with that of other mechanisms."""
+    unpinned: ClassVar[tuple[str, ...]] = ("directions_seed",)
+    """Public parameters that may change under agreed terms, because no promise depends on them."""
     usual: ClassVar[Mapping[str, Any]] = {}
     """Where the preset of this name differs from the defaults of `sottovoce.training.Settings`."""
 
@@ -204,12 +204,6 @@ def check_directions(n_directions: int) -> None:
             f"{n_directions} directions do not fit a four-byte report (at most {MAX_DIRECTIONS}): "
             "use fewer items or factors"
         )
-
-
-def check_finite(values: NDArray[Any], what: str) -> None:
-    """No NaN or infinity becomes a report: Algorithm 1 would give it an infinite epsilon."""
-    if not np.isfinite(values).all():
-        raise NotFiniteError(f"{what} is not finite; nothing is reported")
 
 
 def pack(index: NDArray[np.integer], plus: NDArray[np.bool_]) -> UInt32:

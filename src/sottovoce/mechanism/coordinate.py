@@ -14,7 +14,6 @@ from sottovoce.mechanism.base import (
     COIN,
     DIRECTION,
     SignMechanism,
-    check_finite,
     pack,
     sign_densities,
 )
@@ -89,7 +88,6 @@ class Coordinate(SignMechanism):
         c = np.float32(1) + np.float32(self.shape.alpha) * p
         e = c * (p - predictions(X[:, None, :], V[item]))
         g = (np.float32(-2) * e) * X[users, factor]
-        check_finite(g, "a gradient entry")
         return np.asarray(np.clip(g, -1, 1), dtype=np.float64)
 
     def densities(self, V: Float32, X: Float32, histories: Histories) -> Float32:

@@ -93,6 +93,8 @@ class Loudest(Mechanism):
     )
 
     name: ClassVar[str] = "loudest"
+    # What counts is the share of loud directions, and the terms have it as a field of its own.
+    unpinned: ClassVar[tuple[str, ...]] = ("directions_seed", "loud")
     kernel: ClassVar[str] = "loudest"
 
     def __post_init__(self) -> None:

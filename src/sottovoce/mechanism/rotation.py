@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sottovoce.mechanism import walsh
-from sottovoce.mechanism.base import check_finite
 from sottovoce.model import predictions
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from sottovoce.mechanism.base import Shape
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     Float64 = NDArray[np.float64]
 
 
+PIECE = 1 << 20
+"""Numbers that are added at once: some megabytes."""
 BLOCK_BITS = 7
 """`history_rows` adds items within blocks of 2^7 one by one, then blocks by butterflies."""
 
@@ -76,7 +79,6 @@ class Rotation:
     def user_columns(self, X: Float32) -> Float32:
         """`b`, N x Q."""
         b = walsh.transform(walsh.padded(self.factor_signs * X, 1), 1)
-        check_finite(b, "a rotated user vector")
         return np.asarray(b, dtype=np.float32)
 
     def history_weights(self, V: Float32, X: Float32, histories: Histories) -> Float32:
@@ -95,7 +97,6 @@ class Rotation:
         weights = self.history_weights(V, X, histories)
         own = history_rows(weights, histories, self.rows)
         a = own - predictions(X[:, None, :], self.item_rows(V)[None, :, :])
-        check_finite(a, "a rotated gradient")
         return np.asarray(a, dtype=np.float32)
 
     def some_rows(
@@ -104,11 +105,10 @@ class Rotation:
         """`a` at the given rows (N x k) alone, item after item."""
         weights = self.history_weights(V, X, histories)
         own = np.zeros(rows.shape, np.float32)
-        for users, entries in each_position(histories):
+        for users, entries in pieces(histories, rows.shape[1]):
             signs = walsh.hadamard_signs(rows[users], histories.indices[entries][:, None])
-            own[users] += weights[entries][:, None] * signs
+            np.add.at(own, users, weights[entries][:, None] * signs)
         a = own - predictions(X[:, None, :], self.item_rows(V)[rows])
-        check_finite(a, "a rotated gradient")
         return np.asarray(a, dtype=np.float32)
 
     def forward(self, gradients: Float64) -> Float64:
@@ -138,21 +138,19 @@ def history_rows(weights: Float32, histories: Histories, rows: int) -> Float32:
     block = min(1 << BLOCK_BITS, rows)
     inner = walsh.hadamard_signs(np.arange(block)[:, None], np.arange(block)[None, :])
     parts = np.zeros((histories.n_users, rows // block, block), np.float32)
-    for users, entries in each_position(histories):
+    for users, entries in pieces(histories, block):
         outer, column = np.divmod(histories.indices[entries], block)
-        parts[users, outer] += weights[entries][:, None] * inner[column]
+        np.add.at(parts, (users, outer), weights[entries][:, None] * inner[column])
     return np.asarray(walsh.transform(parts, 1).reshape(histories.n_users, rows))
 
 
-def each_position(histories: Histories) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """For t = 0, 1, ...: the users with more than t items, and where their t-th entry is.
+def pieces(histories: Histories, width: int) -> Iterator[tuple[NDArray[np.int64], slice]]:
+    """All entries in order, with their users: so many at once that `width` times as many fit.
 
-    A sum in this order adds every user's items one after the other, all users side by side.
+    `np.add.at` adds them one after the other, so every user's items are added in their order. How
+    long it takes hardly depends on how many there are: a step of Python for each would show it.
     """
-    lengths = np.diff(histories.indptr)
-    longest = int(lengths.max(initial=0))
-    positions = []
-    for t in range(longest):
-        users = np.flatnonzero(lengths > t)
-        positions.append((users, histories.indptr[users] + t))
-    return positions
+    users, size = histories.users_of_entries(), max(PIECE // width, 1)
+    for start in range(0, len(users), size):
+        piece = slice(start, start + size)
+        yield users[piece], piece

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sottovoce.errors import NotFiniteError, SettingsError
+from sottovoce.errors import DivergedError, SettingsError
+from sottovoce.model.bounds import MOST_ENTRY, usable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,10 +82,10 @@ _INITIAL_ITEMS, _BASES = 0x56, 0x57
 def gram(V: Float32) -> Float64:
     """`G = V^T V`, once an epoch: it turns the paper's O(M F^2) for each user into O(n_u F^2)."""
     wide = V.astype(np.float64)
-    # cumsum adds one row after the other; sum() and matmul choose an order of their own.
-    return np.stack(
-        [np.cumsum(wide * wide[:, f : f + 1], axis=0)[-1] for f in range(V.shape[1])], axis=0
-    )
+    # cumsum adds one row after the other; sum() and matmul choose an order of their own. The last
+    # row is copied: a view of it would keep all of them, M F^2 numbers in the end.
+    rows = [np.cumsum(wide * wide[:, f : f + 1], axis=0)[-1].copy() for f in range(V.shape[1])]
+    return np.stack(rows, axis=0)
 
 
 def outer_table(V: Float32) -> Float64:
@@ -103,34 +104,25 @@ def user_vectors(
     """Equation (4), for a whole batch: each user's vector in closed form, N x F.
 
     `x = (G + alpha sum v v^T + lambda I)^-1 (1 + alpha) sum v`, sums over the user's own items.
-    A user with no history gets the zero vector.
+    A user with no history gets the zero vector, and so does one whose equations have no usable
+    solution: see `sottovoce.model.bounds` why that must not fail.
     """
-    factors = V.shape[1]
-    sums = _sum_by_user(outer_table(V), histories)
-    pairs = factors * (factors + 1) // 2
-    rows, columns = np.tril_indices(factors)
-    system = np.zeros((histories.n_users, factors, factors))
-    system[:, rows, columns] = gram(V)[rows, columns] + alpha * sums[:, :pairs]
-    system[:, np.arange(factors), np.arange(factors)] += regularization
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        x = _cholesky_solve(system, (1.0 + alpha) * sums[:, pairs:]).astype(np.float32)
-    if not np.isfinite(x).all():
-        raise NotFiniteError(
-            "a user vector is not finite: the item matrix holds a NaN or an infinity, or the "
-            f"normal equations are singular (regularization {regularization}); nothing is reported"
-        )
-    return x
-
-
-def _sum_by_user(table: Float64, histories: Histories) -> Float64:
-    """Sum of `table` rows over each user's items, one item after the other."""
+    factors, n = V.shape[1], histories.n_users
     users = histories.users_of_entries()
-    # bincount adds in the order of its input, unlike reduceat.
-    columns = [
-        np.bincount(users, weights=table[histories.indices, c], minlength=histories.n_users)
-        for c in range(table.shape[1])
-    ]
-    return np.stack(columns, axis=1)
+    own = V[histories.indices].astype(np.float64)
+
+    def by_user(values: Float64) -> Float64:
+        """Sums over each user's items; bincount adds in the order of its input."""
+        return np.asarray(np.bincount(users, weights=values, minlength=n), np.float64)
+
+    G, system = gram(V), np.zeros((n, factors, factors))
+    for i in range(factors):
+        for j in range(i + 1):
+            system[:, i, j] = G[i, j] + alpha * by_user(own[:, i] * own[:, j])
+        system[:, i, i] += regularization
+    right = np.stack([(1.0 + alpha) * by_user(own[:, f]) for f in range(factors)], axis=1)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        return usable(_cholesky_solve(system, right).astype(np.float32))
 
 
 def _cholesky_solve(system: Float64, right: Float64) -> Float64:
@@ -192,11 +184,10 @@ def update(
     wide = V.astype(np.float64)
     for _ in range(steps):
         wide = wide - rate * (estimate + 2.0 * regularization * wide)
-    with np.errstate(over="ignore"):
-        out = wide.astype(np.float32)
-    if not np.isfinite(out).all():
-        raise NotFiniteError(
-            f"the item matrix left the range of float32 after an update with rate {rate}: "
-            "lower the learning rate"
+    if not (np.abs(wide) <= MOST_ENTRY / np.sqrt(V.shape[1])).all():
+        # Turned to another basis, an entry can become larger by the root of F.
+        raise DivergedError(
+            f"the item matrix is beyond what devices accept ({MOST_ENTRY:g}) after an update with "
+            f"rate {rate}: lower the learning rate"
         )
-    return out
+    return wide.astype(np.float32)

@@ -40,12 +40,18 @@ class Content:
     """The privacy statement, in plain text."""
     panel: Path | None = None
     """Test people on whom the page measures every epoch's model; see `sottovoce.evaluation`."""
+    jitter: float = 3_600
+    """Seconds over which a browser draws the moment at which it sends; 0, for demos: at once."""
 
 
 def page_routes(content: Content, assets: Traversable | None = None) -> list[Route]:
     """Everything is read and compressed now: a file that changes later changes nothing here."""
     found = read_assets(in_package() if assets is None else assets)
-    places = {"key": content.key.hex(), "statement": content.statement}
+    places = {
+        "key": content.key.hex(),
+        "statement": content.statement,
+        "jitter": f"{content.jitter:g}",
+    }
     index = as_file(INDEX, filled(found.pop(INDEX), places))
     service_worker = as_file(SERVICE_WORKER, found.pop(SERVICE_WORKER))
     if content.panel is not None:

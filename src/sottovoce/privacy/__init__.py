@@ -1,9 +1,11 @@
 """Accounting: what is promised, in numbers and in words. Nothing here reads or writes anything."""
 
 from sottovoce.privacy.account import Account, Figures, account
+from sottovoce.privacy.bound import central_bound
 from sottovoce.privacy.events import SIGN, Reporting
 from sottovoce.privacy.ledger import Charge, Entry, Ledger, Limit, rounded_down, rounded_up
 from sottovoce.privacy.local import local_delta, local_epsilon
+from sottovoce.privacy.promise import Promise, promise
 from sottovoce.privacy.shuffle import Crowd, central_epsilon, gaussian_mu
 
 __all__ = [
@@ -15,12 +17,15 @@ __all__ = [
     "Figures",
     "Ledger",
     "Limit",
+    "Promise",
     "Reporting",
     "account",
+    "central_bound",
     "central_epsilon",
     "gaussian_mu",
     "local_delta",
     "local_epsilon",
+    "promise",
     "rounded_down",
     "rounded_up",
 ]

@@ -8,6 +8,7 @@ that.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from math import ceil, floor, log10
 from typing import TYPE_CHECKING
 
 from sottovoce.errors import SettingsError
@@ -100,8 +101,8 @@ class Account:
         figures = self.lifetime
         text = (
             "Promised whatever happens, even if every report can be traced to its sender: no set "
-            f"of her reports is more than e^{figures.pure:.4g} times likelier than under any other "
-            f"history (e^{figures.local:.4g}, but for a chance of {self.delta:g})."
+            f"of their reports is more than e^{_up(figures.pure)} times likelier than under any "
+            f"other history (e^{_up(figures.local)}, but for a chance of {self.delta:g})."
         )
         if figures.pure > WEAK_ABOVE:
             text += (
@@ -116,8 +117,8 @@ class Account:
             return "No central figure is given to stand on: the size of the crowd is not known."
         text = (
             f"Promised if the proxy shuffles honestly and {crowd.honest:,} honest people take part "
-            f"in every epoch: what the server sees is at most e^{central:.3g} times likelier than "
-            f"if her whole history had been another one, but for a chance of {self.delta:g}."
+            f"in every epoch: what the server sees is at most e^{_up(central)} times likelier than "
+            f"if their whole history had been another one, but for a chance of {self.delta:g}."
         )
         if central > WEAK_CENTRAL_ABOVE:
             text += " That is weak too."
@@ -125,9 +126,9 @@ class Account:
 
 
 NOT_PROMISED = (
-    "Not promised: that she takes part unseen (only what she touched is hidden), anything that the "
-    "finished model says of everybody, what she shows elsewhere, and nothing at all of the second "
-    "promise if proxy and server work together."
+    "Not promised: that they take part unseen (only what they touched is hidden), anything that "
+    "the finished model says of everybody, what they show elsewhere, and nothing at all of the "
+    "second promise if proxy and server work together."
 )
 
 
@@ -157,6 +158,12 @@ def account(
         Figures(span, each.total, each.pure, *known[each]) for span, each in spans.items()
     )
     return Account(event, delta, crowd, trainings, figures)
+
+
+def _up(epsilon: float) -> str:
+    """To four digits, never below: a promise is not rounded in our favour."""
+    digits = 3 - floor(log10(epsilon)) if epsilon > 0 else 0
+    return f"{ceil(epsilon * 10.0**digits) / 10.0**digits:.4g}"
 
 
 def _count(n: int, what: str) -> str:

@@ -7,12 +7,13 @@ limit is refused. `purpose` names a batch: the same charge again is no second on
 
 Records are chained by hashes. Of each record these bytes are hashed (here broken to fit the page):
 
-    {"record":1,"limit":50.0,"previous":"sottovoce-ledger-1"
-    {"record":2,"charge":{"epoch":7,"purpose":"ab...","mechanism":"loudest","epsilon":2.5,
-     "reports":4},"previous":"6e..."
+    {"record":1,"limit":50.0,"previous":"sottovoce-ledger-2"
+    {"record":2,"charge":{"training":"0f...","epoch":7,"at":1800000000,"purpose":"ab...",
+     "mechanism":"loudest","epsilon":2.5,"reports":4},"previous":"6e..."
 
 ASCII JSON without spaces and without the closing brace, keys in exactly this order, floats in the
-shortest form that reads back as the same float, `purpose` and `previous` in lower-case hexadecimal.
+shortest form that reads back as the same float, `training`, `purpose` and `previous` in lower-case
+hexadecimal, `at` in Unix seconds.
 `previous` is the SHA-256 of the record before; in record 1 it is the name of this format. Whoever
 keeps the hash of the last record sees a record that was changed, left out or cut off. The hashes
 are not keyed: they guard against accidents, not against the owner of the device.
@@ -32,7 +33,7 @@ from fractions import Fraction
 
 from sottovoce.errors import BudgetExceededError, LedgerError, SettingsError
 
-FORMAT = "sottovoce-ledger-1"
+FORMAT = "sottovoce-ledger-2"
 """Stands where the first record has no previous hash."""
 
 _MOST = 2**53
@@ -45,11 +46,15 @@ _MECHANISM = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 class Charge:
     """The price of one batch: `reports` of `epsilon` each.
 
-    >>> Charge(epoch=7, purpose=bytes(32), mechanism="loudest", epsilon=2.5, reports=4).cost
+    >>> Charge(bytes(16), 7, 1_800_000_000, bytes(32), "loudest", epsilon=2.5, reports=4).cost
     Fraction(10, 1)
     """
 
+    training: bytes
+    """The 16 bytes that name the training: its epochs in a lifetime are counted by it."""
     epoch: int
+    at: int
+    """Unix seconds on the device's clock, when it was charged."""
     purpose: bytes
     """32 bytes that name the batch, best the SHA-256 of its sealed bytes: the same bytes again cost
     nothing, and the same data randomised anew is another purpose, so it is charged anew."""
@@ -58,12 +63,16 @@ class Charge:
     reports: int
 
     def __post_init__(self) -> None:
+        _set(self, "training", bytes(memoryview(self.training)))
         _set(self, "epoch", _whole("epoch", self.epoch, least=0))
+        _set(self, "at", _whole("at", self.at, least=0))
         _set(self, "epsilon", _amount("epsilon", self.epsilon))
         _set(self, "reports", _whole("reports", self.reports, least=1))
         _set(self, "purpose", bytes(memoryview(self.purpose)))
         if self.epsilon == 0:
             raise SettingsError("epsilon is 0; it must be above 0")
+        if len(self.training) != 16:
+            raise SettingsError(f"training is {self.training!r}; it must be 16 bytes")
         if len(self.purpose) != 32:
             raise SettingsError(f"purpose is {self.purpose!r}; it must be 32 bytes")
         if not _MECHANISM.fullmatch(self.mechanism):
@@ -111,7 +120,8 @@ class Ledger:
 
     >>> import hashlib
     >>> ledger = Ledger(limit=50)
-    >>> batch = Charge(1, hashlib.sha256(b"sealed").digest(), "loudest", 2.5, reports=4)
+    >>> purpose = hashlib.sha256(b"sealed").digest()
+    >>> batch = Charge(bytes(16), 1, 1_800_000_000, purpose, "loudest", 2.5, reports=4)
     >>> once, again = ledger.charge(batch), ledger.charge(batch)
     >>> print(once is again, ledger.spent, ledger.remaining)
     True 10 40
@@ -138,6 +148,14 @@ class Ledger:
     def head(self) -> str:
         """The hash of the last record: kept apart, it shows that none is missing at the end."""
         return self.entries[-1].hash
+
+    def charges_of(self, training: bytes) -> list[Charge]:
+        """What was charged for one training, in order; whatever became of the batches."""
+        charges = (entry.what for entry in self._charges.values())
+        return [each for each in charges if isinstance(each, Charge) and each.training == training]
+
+    def allows(self, cost: Fraction) -> bool:
+        return self.spent + cost <= Fraction(self.limit)
 
     def charge(self, charge: Charge) -> Entry:
         """The price of a batch. The batch may leave when this is on disk, not before.
@@ -209,7 +227,9 @@ def _fields(what: Charge | Limit) -> dict[str, object]:
     if isinstance(what, Limit):
         return {"limit": what.epsilon}
     charge = {
+        "training": what.training.hex(),
         "epoch": what.epoch,
+        "at": what.at,
         "purpose": what.purpose.hex(),
         "mechanism": what.mechanism,
         "epsilon": what.epsilon,

@@ -68,8 +68,9 @@ def _losses(event: Reporting) -> tuple[Float64, Float64]:
         if weight > _NEGLIGIBLE:
             ups = np.arange(moved + 1)
             chances[n + 2 * ups - moved] += weight * stats.binom.pmf(ups, moved, up / (up + down))
-    # What was left out is counted as if it were the largest loss.
-    chances[-1] += max(0.0, 1.0 - chances.sum())
+    # What was left out is counted as if it were the largest loss. It is added up by itself: one
+    # less the sum of all others would be lost in their rounding.
+    chances[-1] += weights[weights <= _NEGLIGIBLE].sum()
     return np.arange(-n, n + 1, dtype=np.float64) * event.epsilon, chances
 
 

@@ -74,7 +74,7 @@ class Crowd:
 
     @property
     def honest(self) -> int:
-        """The people whose reports hide the victim's, she included."""
+        """The people whose reports hide the victim's, the victim included."""
         others = (self.clients - self.colluding - 1) / max(self.seeded_directions, 1)
         return 1 if self.bundled else 1 + int(others)
 
@@ -138,7 +138,7 @@ def blanket_sizes(event: Reporting, honest: int) -> list[tuple[int, float]]:
     """How many reports may be left, the victim's among them, and how likely each is.
 
     Neighbouring sizes are taken together at the smallest of them: whoever sees fewer uniform
-    reports could add some herself.
+    reports could add some themselves.
     """
     blanket = _binomial(honest - 1, event.blanket)
     lowest, highest = int(blanket.ppf(TAIL)), int(blanket.isf(TAIL))

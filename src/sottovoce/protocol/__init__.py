@@ -3,7 +3,7 @@
 from sottovoce.protocol.batch import Batch, batch_size
 from sottovoce.protocol.catalogue import Catalogue, Item
 from sottovoce.protocol.chunk import MAX_CHUNK_REPORTS, Chunk
-from sottovoce.protocol.manifest import MAX_SIGNED_MANIFEST, Manifest, SignedManifest
+from sottovoce.protocol.manifest import Manifest
 from sottovoce.protocol.model import decode_items, encode_items, model_size
 from sottovoce.protocol.published import (
     Edition,
@@ -22,6 +22,8 @@ from sottovoce.protocol.sealing import (
     public_key_of,
     seal_reports,
 )
+from sottovoce.protocol.signed import MAX_SIGNED_MANIFEST, KeyStatement, SignedManifest
+from sottovoce.protocol.terms import Terms
 
 __all__ = [
     "MAX_CHUNK_REPORTS",
@@ -33,11 +35,13 @@ __all__ = [
     "Edition",
     "Files",
     "Item",
+    "KeyStatement",
     "Manifest",
     "Newest",
     "Opened",
     "PublishedSource",
     "SignedManifest",
+    "Terms",
     "batch_size",
     "decode_items",
     "encode_items",

@@ -1,6 +1,6 @@
 """A batch: all that one device says in one epoch, on its way to the proxy. Always the same size.
 
-0    4  "SVB1"
+0    4  "SVB2"
 4    4  epoch, little endian
 8   32  manifest hash
 40  16  batch id, random, for this batch alone
@@ -18,7 +18,7 @@ from sottovoce.protocol.sealing import SEALED
 if TYPE_CHECKING:
     from typing import Self
 
-MAGIC = b"SVB1"
+MAGIC = b"SVB2"
 HEADER = 56
 ID = 16
 

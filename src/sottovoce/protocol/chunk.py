@@ -1,6 +1,6 @@
 """A chunk: shuffled reports of many people, on their way from a proxy to the server.
 
-    0    4  "SVC1"
+    0    4  "SVC2"
     4    4  epoch, little endian
     8   32  manifest hash
     40   4  number of reports n, little endian
@@ -22,7 +22,7 @@ from sottovoce.protocol.sealing import SEALED
 if TYPE_CHECKING:
     from typing import Self
 
-MAGIC = b"SVC1"
+MAGIC = b"SVC2"
 HEADER = 44
 MAX_CHUNK_REPORTS = 20_000
 """About a megabyte: what a server reads in one request."""

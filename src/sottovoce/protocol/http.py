@@ -7,6 +7,7 @@ Requests are built by hand, so that nothing is added to them: no cookie, no lang
 from __future__ import annotations
 
 import json
+import time
 from http import HTTPStatus
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
@@ -15,8 +16,13 @@ import httpx
 from sottovoce.errors import ClosedError, ProtocolError, RefusedError, UnavailableError
 from sottovoce.protocol import routes
 from sottovoce.protocol.catalogue import MAX_CATALOGUE
-from sottovoce.protocol.manifest import MAX_SIGNED_MANIFEST
-from sottovoce.protocol.transfer import WRONG_EPOCH, is_for_later, read_capped
+from sottovoce.protocol.signed import MAX_SIGNED_MANIFEST
+from sottovoce.protocol.transfer import (
+    WRONG_EPOCH,
+    is_for_later,
+    read_capped,
+    seconds_to_wait,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,7 +94,8 @@ class HttpSource:
         code = response.status_code
         told = f"{response.url}: {self._who} answered {code}{self._hints.get(code, '')}"
         if is_for_later(code):
-            raise UnavailableError(f"{told}; try again later")
+            wait = seconds_to_wait(response.headers.get("retry-after", ""), time.time())
+            raise UnavailableError(f"{told}; try again later", wait)
         if code == HTTPStatus.GONE:
             raise ClosedError(f"{told}: the epoch is over")
         wrong = code == HTTPStatus.CONFLICT and self._closes_with_epoch

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sottovoce.errors import ProtocolError
+from sottovoce.model.bounds import LEAST_ENTRY, MOST_ENTRY, within_bounds
 from sottovoce.protocol import strict
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 NAME = "item_matrix"
 _LONGEST_HEADER = 4096
-MAX_MODEL = 512 * 1024 * 1024
-"""Bytes: a manifest with a larger model is refused by every device and proxy alike."""
 _ALIGNED = 8
 """The numbers begin at a multiple of this: the header is padded with spaces."""
 
@@ -40,7 +39,7 @@ def model_size(n_items: int, factors: int) -> int:
 
 
 def decode_items(data: bytes, n_items: int, factors: int) -> NDArray[np.float32]:
-    """The matrix, which must have this shape and be finite; anything else is a `ProtocolError`."""
+    """The matrix, of this shape and within the public bounds, or a `ProtocolError`."""
     length = int.from_bytes(data[:8], "little")
     if len(data) < 8 or length > _LONGEST_HEADER or len(data) < 8 + length:
         raise ProtocolError("model file: its header is missing or too long")
@@ -54,8 +53,10 @@ def decode_items(data: bytes, n_items: int, factors: int) -> NDArray[np.float32]
             f"model file: not one float32 tensor {NAME!r} of {n_items} x {factors} in {size} bytes"
         )
     V = np.frombuffer(body, dtype="<f4").reshape(n_items, factors).astype(np.float32)
-    if not np.isfinite(V).all():
-        raise ProtocolError("model file: the item matrix holds a NaN or an infinity")
+    if not within_bounds(V):
+        raise ProtocolError(
+            f"model file: an entry is neither 0 nor of a size in {LEAST_ENTRY:g}..{MOST_ENTRY:g}"
+        )
     return V
 
 

@@ -3,7 +3,7 @@
 Nothing is used before all of it holds: signed with the pinned key, no older epoch than the newest
 accepted one, one manifest for one epoch (whoever could choose between two could tell their readers
 apart), files within their size limits and with the hashes that the manifest names, an item matrix
-of the right shape without NaN or infinity, and as many catalogue items as the manifest says.
+of the right shape and within public bounds, and as many catalogue items as the manifest says.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from sottovoce.errors import ProtocolError, UntrustedError
 from sottovoce.protocol.catalogue import Catalogue
-from sottovoce.protocol.manifest import SignedManifest
 from sottovoce.protocol.model import decode_items, model_size
+from sottovoce.protocol.sealing import check_public_key
+from sottovoce.protocol.signed import SignedManifest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -90,7 +91,7 @@ def fetch_edition(
 ) -> tuple[Edition, Files]:
     """The epoch of a verified manifest, and its files; only what is not held is fetched."""
     manifest = signed.manifest
-    most = model_size(manifest.items, manifest.factors)
+    most = model_size(manifest.items, manifest.terms.factors)
     model = _intact(held, manifest.model) or source.model(manifest.model, most)
     catalogue = _intact(held, manifest.catalogue) or source.catalogue(manifest.catalogue)
     files = {manifest.model: model, manifest.catalogue: catalogue}
@@ -100,9 +101,11 @@ def fetch_edition(
 def verified(signed: SignedManifest, model: bytes, catalogue: bytes) -> Edition:
     """The epoch of a verified manifest and these files, if they are the ones that it names."""
     manifest = signed.manifest
+    if manifest.public_key is not None:
+        check_public_key(manifest.public_key)
     _check_hash(model, manifest.model, "model")
     _check_hash(catalogue, manifest.catalogue, "catalogue")
-    V = decode_items(model, manifest.items, manifest.factors)
+    V = decode_items(model, manifest.items, manifest.terms.factors)
     names = Catalogue.decode(catalogue)
     if len(names.items) != manifest.items:
         raise ProtocolError(

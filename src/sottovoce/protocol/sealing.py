@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
-INFO = b"sottovoce report 1\x00"
+INFO = b"sottovoce report 2\x00"
 """Before the manifest's hash in HPKE's `info`."""
 ENC = 32
 """A sealed report begins with its encapsulated key, drawn anew for every report."""
@@ -51,6 +51,11 @@ def seal_reports(reports: NDArray[np.uint32], public_key: bytes, manifest_hash: 
         )
     except ValueError as error:
         raise ProtocolError(f"nothing can be sealed to this epoch's key: {error}") from error
+
+
+def check_public_key(public_key: bytes) -> None:
+    """Refuse a key to which nothing can be sealed: one of small order, which anybody could open."""
+    seal_reports(np.zeros(1, np.uint32), public_key, bytes(32))
 
 
 @dataclass(frozen=True, eq=False)

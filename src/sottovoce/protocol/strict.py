@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from math import isfinite
 from typing import Any
 
 from sottovoce.errors import ProtocolError
@@ -12,7 +11,7 @@ from sottovoce.errors import ProtocolError
 MOST = 2**53 - 1
 """No whole number is larger, so that JavaScript reads the same ones."""
 
-_HASH = re.compile(r"[0-9a-f]{64}")
+_HEXADECIMAL = re.compile(r"(?:[0-9a-f]{2})*")
 
 
 def read_object(raw: bytes, *, most: int, what: str) -> dict[str, Any]:
@@ -55,14 +54,14 @@ def whole(value: object, *, least: int, most: int, what: str) -> int:
     return value
 
 
-def number(value: object, *, least: float, what: str) -> float:
-    """A finite number of at least `least`, which is not negative."""
+def number(value: object, *, least: float, most: float, what: str) -> float:
+    """A number within its range, which has no negative ones."""
     try:
         known = float(value) if isinstance(value, int | float) else -1.0
     except OverflowError:
         known = -1.0
-    if isinstance(value, bool) or not isfinite(known) or known < least:
-        raise ProtocolError(f"{what}: a finite number of at least {least:g}, not {shown(value)}")
+    if isinstance(value, bool) or not least <= known <= most:  # a NaN is not
+        raise ProtocolError(f"{what}: a number in {least:g}..{most:g}, not {shown(value)}")
     return known
 
 
@@ -75,10 +74,11 @@ def text(value: object, *, most: int, what: str) -> str:
     return value
 
 
-def hexadecimal(value: object, *, what: str) -> bytes:
-    """32 bytes in lower-case hexadecimal."""
-    if not isinstance(value, str) or not _HASH.fullmatch(value):
-        raise ProtocolError(f"{what}: 64 lower-case hexadecimal digits, not {shown(value)}")
+def hexadecimal(value: object, *, size: int = 32, what: str) -> bytes:
+    """So many bytes in lower-case hexadecimal."""
+    digits = 2 * size
+    if not isinstance(value, str) or len(value) != digits or not _HEXADECIMAL.fullmatch(value):
+        raise ProtocolError(f"{what}: {digits} lower-case hexadecimal digits, not {shown(value)}")
     return bytes.fromhex(value)
 
 

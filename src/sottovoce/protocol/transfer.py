@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ WRONG_EPOCH = "urn:sottovoce:wrong-epoch"
 """The `type` of a problem: a batch of an epoch that is not the present one."""
 LATER = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS)
 """Statuses that, beside every 5xx, mean: retry later."""
+_LONGEST_WAIT = 9
+"""Digits of `Retry-After`."""
 _LONGEST_LENGTH = 18
 """Digits of a body's announced length: Python refuses to convert thousands of them."""
 
@@ -23,6 +26,21 @@ _LONGEST_LENGTH = 18
 def is_for_later(status: int) -> bool:
     """Whether the same request may succeed another time."""
     return status in LATER or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+def seconds_to_wait(header: str, now: float) -> float | None:
+    """What `Retry-After` asks for, as seconds or as a date (RFC 9110, 10.2.3); None if it does not.
+
+    >>> seconds_to_wait("120", now=0.0), seconds_to_wait("soon", now=0.0)
+    (120.0, None)
+    """
+    if header.isascii() and header.isdigit() and len(header) <= _LONGEST_WAIT:
+        return float(header)
+    try:
+        seconds = parsedate_to_datetime(header).timestamp() - now
+    except (ValueError, OverflowError):
+        return None
+    return seconds if seconds > 0 else None
 
 
 def read_capped(response: httpx.Response, most: int) -> bytes:

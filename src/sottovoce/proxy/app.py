@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from http import HTTPStatus
 from math import ceil
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from sottovoce.errors import SottovoceError, UnavailableError
@@ -32,13 +32,12 @@ from sottovoce.service import (
     epoch_of,
     errors_as_problems,
     hash_of,
-    problem,
     read_body,
 )
 from sottovoce.service.files import BRIEFLY, FOR_EVER, accepts_gzip, serve
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from starlette.requests import Request
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -59,9 +58,6 @@ def build_app(
             Route(routes.MANIFEST_OF, api.manifest_of),
             Route(routes.MODEL, api.model),
             Route(routes.CATALOGUE, api.catalogue),
-            Route(routes.HEALTH, api.healthz),
-            Route(routes.READY, api.readyz),
-            Route(routes.METRICS, api.metrics),
             *_page(settings),
         ],
         middleware=[Middleware(NoSniff)],
@@ -96,10 +92,11 @@ class Api:
 
     async def take(self, request: Request) -> Response:
         """A batch: 202 when it is on disk."""
+        address = request.client.host if request.client else ""
         try:
-            self._check_rate(request)
-            data = await read_body(request, self._proxy.intake.batch_size())
-            await self._writer.write(self._proxy.intake.check(data))
+            with self._place_of(address):
+                data = await read_body(request, self._proxy.intake.batch_size())
+                await self._writer.write(self._proxy.intake.check(data))
         except (SottovoceError, HTTPException, ClientDisconnect) as error:
             self._proxy.metrics.refused(error)
             raise
@@ -131,26 +128,22 @@ class Api:
             compressed = await run_in_threadpool(self._compressed.of, sha256.hex(), data)
         return serve(request, data, sha256.hex(), FOR_EVER, compressed)
 
-    async def healthz(self, _: Request) -> Response:
-        return PlainTextResponse("ok\n")
-
-    async def readyz(self, _: Request) -> Response:
-        if self._proxy.is_ready():
-            return PlainTextResponse("ready\n")
-        detail = "no manifest yet, or the database cannot be written"
-        return problem(HTTPStatus.SERVICE_UNAVAILABLE, detail)
-
-    async def metrics(self, _: Request) -> Response:
-        return Response(self._proxy.metrics.text(), media_type="text/plain; version=0.0.4")
-
-    def _check_rate(self, request: Request) -> None:
-        wait = self._limit.wait(request.client.host if request.client else "")
+    @contextmanager
+    def _place_of(self, address: str) -> Iterator[None]:
+        """One of the batches that this address may send; taken for good when the block succeeds."""
+        epoch = self._proxy.epoch
+        wait = self._limit.wait(address, epoch)
         if wait:
             raise HTTPException(
                 HTTPStatus.TOO_MANY_REQUESTS,
                 "too many batches from one address",
                 {"Retry-After": str(ceil(wait))},
             )
+        try:
+            yield
+        except BaseException:
+            self._limit.give_back(address, epoch)
+            raise
 
 
 class NoSniff:
@@ -173,4 +166,4 @@ def _page(settings: ProxySettings) -> list[Route]:
     page = settings.page
     if not page.serve:
         return []
-    return page_routes(Content(settings.key, page.statement, page.panel))
+    return page_routes(Content(settings.key, page.statement, page.panel, page.jitter))

@@ -23,12 +23,12 @@ log = logging.getLogger("sottovoce")
 
 def flush(
     store: ProxyStore, signed: SignedManifest, *, least: int, chunk_reports: int, entropy: Entropy
-) -> Flush:
-    """Turn the epoch's batches into chunks; with fewer than `least` of them, into nothing."""
+) -> tuple[int, Flush]:
+    """Turn the epoch's batches, so many, into chunks; with fewer than `least`, into nothing."""
     manifest = signed.manifest
     with store.write() as tables:
         batches = tables.count_batches()
-        total = batches * manifest.reports if batches >= least else 0
+        total = batches * manifest.terms.reports if batches >= least else 0
         chunks = 0
         if total:
             runs = shuffled(tables.batches(), total, tables, entropy)
@@ -39,18 +39,18 @@ def flush(
         tables.add_flush(done)
     if total:
         log.info("epoch %d: %d reports shuffled into %d chunks", manifest.epoch, total, chunks)
-    else:
+    elif batches:
         log.warning(
             "epoch %d: fewer than %d people: discarded, nothing is forwarded", manifest.epoch, least
         )
-    return done
+    return batches, done
 
 
 def discard(store: ProxyStore, signed: SignedManifest) -> int:
     """The server has gone on without us: drop the batches; how many reports were lost."""
     manifest = signed.manifest
     with store.write() as tables:
-        lost = tables.count_batches() * manifest.reports
+        lost = tables.count_batches() * manifest.terms.reports
         tables.delete_batches()
         tables.add_flush(Flush(manifest.epoch, signed.hash, 0, 0))
         tables.settle(manifest.epoch)

@@ -72,13 +72,13 @@ class Intake:
 
     def batch_size(self) -> int:
         """The length of every batch of this epoch."""
-        return batch_size(self._present_gate().signed.manifest.reports)
+        return batch_size(self._present_gate().signed.manifest.terms.reports)
 
     def check(self, data: bytes) -> Batch:
         """The batch, if it may be kept; raises what its sender should know."""
         gate = self._present_gate()
         manifest = gate.signed.manifest
-        batch = Batch.decode(data, manifest.reports)
+        batch = Batch.decode(data, manifest.terms.reports)
         gate.check(batch)
         now = self._clock()
         if now < manifest.opens:

@@ -1,9 +1,10 @@
-"""A limit on how fast one address may send. Addresses are held in memory and nowhere else."""
+"""A limit on what one address may send. Addresses are held in memory and nowhere else."""
 
 from __future__ import annotations
 
 import ipaddress
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,34 +16,87 @@ MOST_ADDRESSES = 100_000
 """More are not remembered: the one that was silent longest starts afresh."""
 
 
+LATER = 3600.0
+"""Seconds after which an address that has used an epoch up may ask again."""
+
+
+@dataclass
+class Known:
+    """One address."""
+
+    tokens: float
+    then: float
+    """When they were counted."""
+    epoch: int = 0
+    taken: int = 0
+    """Batches in that epoch, those under way included."""
+
+
 class RateLimit:
-    """A bucket of tokens for each address: a batch takes one, time brings them back."""
+    """A bucket of tokens for each address: a batch takes one, time brings them back.
+
+    And so many batches in one epoch. A place is taken before the body is read: whoever begins many
+    requests and ends them at once has no more. What was refused gives it back.
+    """
 
     def __init__(
         self, rate: Rate, clock: Callable[[], float], *, most_addresses: int = MOST_ADDRESSES
     ):
         self._per_second = rate.batches_per_minute / 60
         self._burst = float(rate.burst)
+        self._per_epoch = rate.per_epoch
         self._clock = clock
         self._most = most_addresses
-        self._buckets: OrderedDict[str | int, tuple[float, float]] = OrderedDict()
+        self._addresses: OrderedDict[str | int, Known] = OrderedDict()
 
-    def wait(self, address: str) -> float:
-        """0 when a batch may come now, which takes a token; else the seconds until one may."""
-        if not self._per_second:
+    def wait(self, address: str, epoch: int) -> float:
+        """0 when a batch may come now, which takes a token and a place; else seconds to wait."""
+        if self._is_off:
             return 0.0
-        whom, now = network_of(address), self._clock()
-        tokens, then = self._buckets.pop(whom, (self._burst, now))
-        tokens = min(self._burst, tokens + max(now - then, 0.0) * self._per_second)
-        allowed = tokens >= 1
-        self._buckets[whom] = (tokens - allowed, now)
-        if len(self._buckets) > self._most:
-            self._buckets.popitem(last=False)
-        return 0.0 if allowed else (1 - tokens) / self._per_second
+        known = self._known(address)
+        if known.epoch != epoch:
+            known.epoch, known.taken = epoch, 0
+        if self._per_epoch and known.taken >= self._per_epoch:
+            return LATER
+        pause = self._take_token(known) if self._per_second else 0.0
+        known.taken += not pause
+        return pause
+
+    def give_back(self, address: str, epoch: int) -> None:
+        """A batch from there that might come did not reach the disk."""
+        if self._is_off:
+            return
+        known = self._known(address)
+        if known.epoch == epoch:
+            known.taken = max(known.taken - 1, 0)
+
+    def _take_token(self, known: Known) -> float:
+        """0, or the seconds until there is one."""
+        now = self._clock()
+        known.tokens += max(now - known.then, 0.0) * self._per_second
+        known.tokens, known.then = min(self._burst, known.tokens), now
+        if known.tokens < 1:
+            return (1 - known.tokens) / self._per_second
+        known.tokens -= 1
+        return 0.0
+
+    @property
+    def _is_off(self) -> bool:
+        """Then no address is remembered."""
+        return not (self._per_second or self._per_epoch)
+
+    def _known(self, address: str) -> Known:
+        """What is known of it; it is now the last to be forgotten."""
+        whom = network_of(address)
+        known = self._addresses.pop(whom, None) or Known(self._burst, self._clock())
+        self._addresses[whom] = known
+        if len(self._addresses) > self._most:
+            self._addresses.popitem(last=False)
+        return known
 
 
 def network_of(address: str) -> str | int:
-    """What one household has: an IPv4 address, or the first 64 bits of an IPv6 address.
+    """What one household has: an IPv4 address, or the first 56 bits of an IPv6 address.
 
     >>> network_of("203.0.113.7")
     '203.0.113.7'
@@ -57,4 +111,4 @@ def network_of(address: str) -> str | int:
         known = ipaddress.IPv6Address(address.partition("%")[0])
     except ValueError:
         return address
-    return str(known.ipv4_mapped) if known.ipv4_mapped else int(known) >> 64
+    return str(known.ipv4_mapped) if known.ipv4_mapped else int(known) >> 72

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
@@ -28,7 +29,9 @@ REASONS: tuple[tuple[type[Exception], str], ...] = (
     (UnavailableError, "unavailable"),
     (HTTPException, "http"),
 )
-OTHER = "disconnected"
+OTHER, RATE = "disconnected", "rate"
+SHUFFLED, EMPTY, DISCARDED, GIVEN_UP = "shuffled", "empty", "discarded", "given_up"
+"""What becomes of an epoch: mixed; nobody came; too few came; the server went on without us."""
 
 
 class Metrics:
@@ -41,17 +44,26 @@ class Metrics:
         self.forwarded = self._counter("reports_forwarded", "Reports that the server confirmed")
         self.lost = self._counter("reports_lost", "Reports that came too late for the server")
         self.untrusted = self._counter("manifests_untrusted", "Manifests of the server refused")
-        for _, reason in (*REASONS, (Exception, OTHER)):
+        for _, reason in (*REASONS, (Exception, OTHER), (Exception, RATE)):
             self._refused.labels(reason)
-        for outcome in ("shuffled", "discarded"):
+        for outcome in (SHUFFLED, EMPTY, DISCARDED, GIVEN_UP):
             self._flushes.labels(outcome)
 
     def refused(self, error: BaseException) -> None:
         reason = next((name for kind, name in REASONS if isinstance(error, kind)), OTHER)
+        if isinstance(error, HTTPException) and error.status_code == HTTPStatus.TOO_MANY_REQUESTS:
+            reason = RATE
         self._refused.labels(reason).inc()
 
-    def flushed(self, reports: int) -> None:
-        self._flushes.labels("shuffled" if reports else "discarded").inc()
+    def flushed(self, reports: int, batches: int) -> None:
+        """So many were there, and so much of them goes on."""
+        outcome = SHUFFLED if reports else DISCARDED if batches else EMPTY
+        self._flushes.labels(outcome).inc()
+
+    def given_up(self, reports: int) -> None:
+        """The server went on without us."""
+        self._flushes.labels(GIVEN_UP).inc()
+        self.lost.inc(reports)
 
     def watch(self, name: str, about: str, value: Callable[[], float]) -> None:
         """A number that is looked up when somebody asks."""

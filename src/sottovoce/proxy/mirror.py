@@ -36,7 +36,8 @@ class Mirror:
         """Ask the server: a complete later epoch, or None; `ProtocolError` if it does not hold."""
         known = None if self.current is None else self.current.signed
         newest = None if known is None else (known.manifest.epoch, known.hash)
-        signed = fetch_manifest(self._server, self._key, newest)
+        # The key that signed the last one: nobody leads back to one that it has replaced.
+        signed = fetch_manifest(self._server, self._key if known is None else known.key, newest)
         if known is not None and signed.hash == known.hash:
             return None
         _, files = fetch_edition(signed, self._server, self._held)

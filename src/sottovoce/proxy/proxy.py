@@ -11,7 +11,8 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from sottovoce.errors import ProtocolError
+from sottovoce.errors import ProtocolError, UnavailableError
+from sottovoce.protocol.crowd import SHORT, crowd_of
 from sottovoce.proxy.flush import discard, flush
 from sottovoce.proxy.forward import forward
 from sottovoce.proxy.intake import Intake
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sottovoce.protocol import SignedManifest
+    from sottovoce.protocol.crowd import Crowd
     from sottovoce.proxy.settings import ProxySettings
     from sottovoce.proxy.shuffle import Entropy
     from sottovoce.proxy.store import ProxyStore
@@ -53,6 +55,11 @@ class Proxy:
         self.metrics = Metrics()
         self._resume()
         self._watch()
+        if settings.least_clients > 1 and not settings.rate.per_epoch:
+            log.warning(
+                "rate.per_epoch is 0: one address may send a whole crowd, unless what is in front "
+                "of this proxy limits it"
+            )
 
     def accept(self, data: bytes) -> None:
         """Take a batch; it is on disk when this returns."""
@@ -74,9 +81,16 @@ class Proxy:
     def catalogue(self, sha256: bytes) -> bytes | None:
         return self._mirror.catalogue(sha256)
 
-    def is_ready(self) -> bool:
-        """Whether a client would be served: there is an epoch, and the disk takes what it sends."""
-        return self._mirror.current is not None and not self._store.failing
+    @property
+    def epoch(self) -> int:
+        """That clients are shown; 0 before the first."""
+        signed = self.manifest()
+        return 0 if signed is None else signed.manifest.epoch
+
+    def check(self) -> None:
+        """Whether a client would be served now; `UnavailableError` if not."""
+        if self._mirror.current is None or self._store.failing:
+            raise UnavailableError("no manifest yet, or the database cannot be written")
 
     def tick(self) -> None:
         """One beat. What cannot be done now is raised, and done at a later one."""
@@ -84,9 +98,9 @@ class Proxy:
             self._store.probe()
         if self._unscrubbed:
             self._scrub()
-        self._close_by_clock()
+        self._end_by_clock()
         self._follow_server()
-        self._tell_waiting()
+        self._tell_crowd()
         self._forward()
 
     def _resume(self) -> None:
@@ -101,14 +115,18 @@ class Proxy:
         else:
             self.intake.open(signed, waiting=waiting)
 
-    def _close_by_clock(self) -> None:
-        """An epoch ends at its time, whether or not the server can be reached."""
+    def _end_by_clock(self) -> None:
+        """An epoch waits no longer than its terms say, whether or not the server is there."""
         signed = self._running()
-        if signed is not None and self._clock() >= signed.manifest.closes:
+        if signed is not None and self._clock() >= signed.manifest.ends:
             self._end(signed)
 
     def _follow_server(self) -> None:
-        """A new epoch is shown to clients only after the one before was flushed or discarded."""
+        """A new epoch is shown to clients only after the one before was flushed or given up.
+
+        A server that goes on while ours still runs will count nothing of it any more: so nothing is
+        mixed or forwarded, and nobody else is asked to report in it.
+        """
         try:
             newer = self._mirror.newer()
         except ProtocolError as error:
@@ -119,20 +137,32 @@ class Proxy:
             return
         signed = self._running()
         if signed is not None:
-            self._end(signed)
+            self._give_up(signed)
         self._mirror.publish(newer)
         self.intake.open(newer.signed)
         log.info("epoch %d: %s", newer.signed.manifest.epoch, newer.signed.hash.hex())
 
-    def _tell_waiting(self) -> None:
+    def _tell_crowd(self) -> None:
+        """Nothing is said, and nothing that the server says is heard, before the epoch's time.
+
+        Otherwise a server could end an epoch at the moment when only one person has reported, or
+        fill the crowd up by itself.
+        """
         signed = self._running()
-        if signed is None:
+        if signed is None or self._clock() < signed.manifest.closes:
             return
-        state = self._upstream.waiting(signed.manifest.epoch, self.intake.waiting)
-        if state == "closed":
-            self._end(signed)
-        elif state == "applied":
+        state = self._upstream.waiting(signed.manifest.epoch, self._crowd(signed))
+        if state == "applied":
             self._give_up(signed)
+        elif state == "closed" and self._crowd(signed) != SHORT:
+            self._end(signed)
+
+    def _crowd(self, signed: SignedManifest) -> Crowd:
+        return crowd_of(self.intake.waiting, self._least(signed))
+
+    def _least(self, signed: SignedManifest) -> int:
+        """The larger number holds: neither operator can talk the other into a smaller crowd."""
+        return max(self._settings.least_clients, signed.manifest.terms.least_clients)
 
     def _forward(self) -> None:
         with self._store.read() as tables:
@@ -152,29 +182,29 @@ class Proxy:
             return None if tables.is_flushed(signed.manifest.epoch) else signed
 
     def _end(self, signed: SignedManifest) -> None:
-        """Refuse from now on; then shuffle what there is, or discard it if it is too little."""
+        """Refuse from now on; then mix what there is, or discard it if it is too little."""
         self.intake.close(signed)
         self._unscrubbed = True
-        done = flush(
+        batches, done = flush(
             self._store,
             signed,
-            least=max(self._settings.least_clients, signed.manifest.least_clients),
+            least=self._least(signed),
             chunk_reports=self._settings.chunk_reports,
             entropy=self._entropy,
         )
         self.intake.reset_waiting()
-        self.metrics.flushed(done.reports)
+        self.metrics.flushed(done.reports, batches)
         self._scrub()
 
     def _give_up(self, signed: SignedManifest) -> None:
-        """The server has applied the epoch already: what waits here can never count."""
+        """The server has gone on without us: what waits here can never count."""
         self.intake.close(signed)
         self._unscrubbed = True
         lost = discard(self._store, signed)
         self.intake.reset_waiting()
-        self.metrics.flushed(0)
-        self.metrics.lost.inc(lost)
-        log.error("epoch %d was applied without us: %d reports lost", signed.manifest.epoch, lost)
+        self.metrics.given_up(lost)
+        said = "epoch %d: the server went on without us; %d reports that waited are given up"
+        log.error(said, signed.manifest.epoch, lost)
         self._scrub()
 
     def _scrub(self) -> None:
@@ -183,8 +213,5 @@ class Proxy:
 
     def _watch(self) -> None:
         self.metrics.watch("batches_waiting", "Batches held now", lambda: self.intake.waiting)
-        self.metrics.watch("epoch", "The epoch that clients are shown; 0 for none", self._epoch)
-
-    def _epoch(self) -> int:
-        signed = self.manifest()
-        return 0 if signed is None else signed.manifest.epoch
+        about = "The epoch that clients are shown; 0 for none"
+        self.metrics.watch("epoch", about, lambda: self.epoch)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from sottovoce.errors import ProtocolError, SettingsError
 from sottovoce.protocol import MAX_CHUNK_REPORTS
 from sottovoce.protocol.strict import hexadecimal
-from sottovoce.service import Listen
+from sottovoce.service import Listen, Watch
 from sottovoce.settings import check, setting
 
 MAX_STATEMENT = 8_000
@@ -18,13 +18,14 @@ MAX_STATEMENT = 8_000
 
 @dataclass(frozen=True)
 class Rate:
-    """How fast one address may send; addresses stay in memory and are never written."""
+    """How much one address may send; addresses stay in memory and are never written."""
 
     batches_per_minute: float = setting(
-        60.0, "in the long run; 0: no limit, for use behind a relay, where all are one", least=0
+        60.0, "in the long run; 0: as fast as it likes, burst means nothing then", least=0
     )
-    burst: int = setting(
-        100, "at once: people behind one address all come when an epoch opens", least=1
+    burst: int = setting(10, "at once", least=1)
+    per_epoch: int = setting(
+        20, "in one epoch; 0: no limit, for use behind a relay, where all are one", least=0
     )
 
     def __post_init__(self) -> None:
@@ -56,8 +57,15 @@ class Page:
     """What the page says about privacy, in plain text; `sottovoce privacy` writes one."""
     panel: Path | None = None
     """Public test people, on whom the page measures every epoch's model; none: no curve."""
+    jitter: float = setting(
+        3_600.0,
+        "seconds over which a browser draws when to send; less in demos",
+        least=0,
+        most=3_600,
+    )
 
     def __post_init__(self) -> None:
+        check(self)
         if len(self.statement) > MAX_STATEMENT:
             raise SettingsError(
                 f"page.statement has {len(self.statement)} characters, "
@@ -76,10 +84,10 @@ class ProxySettings:
     verification_key: str
     """The server's Ed25519 key, in hexadecimal: only what it signed is shown to clients."""
     least_clients: int = setting(
-        100, "reports of fewer are discarded; or the manifest's number, if it is larger", least=1
+        100, "reports of fewer are not mixed; or the terms' number, if it is larger", least=1
     )
     poll_seconds: float = setting(
-        5.0, "between two beats: ask the server, tell how many wait, flush, forward", above=0
+        5.0, "between two beats: ask the server, tell it of the crowd, flush, forward", above=0
     )
     keep_models: int = setting(
         10, "epochs whose model is kept: for clients that come late, for the page's curve", least=1
@@ -90,6 +98,8 @@ class ProxySettings:
     rate: Rate = field(default_factory=Rate)
     tls: Tls = field(default_factory=Tls)
     listen: Listen = field(default_factory=Listen)
+    watch: Watch = field(default_factory=Watch)
+    """Where the operator sees whether it is well; never public."""
     page: Page = field(default_factory=Page)
 
     def __post_init__(self) -> None:
@@ -102,6 +112,19 @@ class ProxySettings:
             hexadecimal(self.verification_key, what="verification_key")
         except ProtocolError as error:
             raise SettingsError(str(error)) from error
+        self._check_crowd()
+
+    def _check_crowd(self) -> None:
+        """One address must not be a crowd by itself: it could make one around a single person."""
+        given = {"per_epoch": self.rate.per_epoch}
+        if self.rate.batches_per_minute:
+            given["burst"] = self.rate.burst
+        for name, value in given.items():
+            if value >= self.least_clients > 1:
+                raise SettingsError(
+                    f"rate.{name} must be below least_clients ({self.least_clients}), not {value}: "
+                    "one address would be a whole crowd"
+                )
 
     @property
     def key(self) -> bytes:

@@ -16,6 +16,7 @@ from sottovoce.protocol.http import HttpSource
 
 if TYPE_CHECKING:
     from sottovoce.protocol import Chunk
+    from sottovoce.protocol.crowd import Crowd
     from sottovoce.proxy.settings import ProxySettings
 
 log = logging.getLogger("sottovoce")
@@ -32,8 +33,8 @@ class Upstream(PublishedSource, Protocol):
     applied without us), `RefusedError` (understood, and no) or `ProtocolError` (malformed answer).
     """
 
-    def waiting(self, epoch: int, batches: int) -> str:
-        """Tell how many batches wait; learn whether the epoch is open, closed or applied."""
+    def waiting(self, epoch: int, crowd: Crowd) -> str:
+        """Tell whether the crowd is there; learn whether the epoch is open, closed or applied."""
 
     def put_chunk(self, chunk: Chunk) -> None:
         """Hand a chunk over; the same chunk again changes nothing."""
@@ -52,8 +53,8 @@ class HttpUpstream(HttpSource):
         super().__init__(http, url)
         self._secret = {"Authorization": f"Bearer {secret}"}
 
-    def waiting(self, epoch: int, batches: int) -> str:
-        told = json.dumps({"batches": batches}).encode()
+    def waiting(self, epoch: int, crowd: Crowd) -> str:
+        told = json.dumps({"crowd": crowd}).encode()
         answer = self._tell("POST", routes.WAITING.format(epoch=epoch), told)
         state = strict.read_object(answer, most=MAX_ANSWER, what="state of the epoch").get("state")
         if state not in STATES:

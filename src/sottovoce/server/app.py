@@ -8,14 +8,14 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio.to_thread
-from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from sottovoce.protocol import MAX_CHUNK_REPORTS, SEALED, routes, strict
 from sottovoce.protocol.chunk import HEADER
+from sottovoce.protocol.crowd import read_crowd
 from sottovoce.service import Heartbeat, epoch_of, errors_as_problems, hash_of, read_body
 from sottovoce.service.files import BRIEFLY, FOR_EVER, serve
 
@@ -56,9 +56,8 @@ class Api:
 
     async def waiting(self, request: Request) -> Response:
         proxy, epoch = self._proxy(request), epoch_of(request)
-        given = await _json(request, {"batches"})
-        batches = strict.whole(given["batches"], least=0, most=strict.MOST, what="batches")
-        state = await self._work(self._server.waiting, proxy, epoch, batches)
+        given = await _json(request, {"crowd"})
+        state = await self._work(self._server.waiting, proxy, epoch, read_crowd(given["crowd"]))
         return JSONResponse({"state": state})
 
     async def chunk(self, request: Request) -> Response:
@@ -81,18 +80,6 @@ class Api:
         await self._work(self._server.commit, proxy, epoch, manifest, chunks, reports)
         self.heartbeat.hurry()
         return JSONResponse({})
-
-    async def alive(self, _: Request) -> Response:
-        return PlainTextResponse("alive")
-
-    async def ready(self, _: Request) -> Response:
-        """There is a manifest, and the database can be written to."""
-        await self._work(self._server.check)
-        return PlainTextResponse("ready")
-
-    async def metrics(self, _: Request) -> Response:
-        text = await self._work(self._server.measured)
-        return Response(text, media_type=CONTENT_TYPE_LATEST)
 
     async def _work(self, function: Callable[..., T], *arguments: object) -> T:
         """In a thread. A client that goes away does not stop it half way."""
@@ -137,9 +124,6 @@ def build_app(server: Server, settings: ServerSettings) -> Starlette:
             Route(routes.WAITING, api.waiting, methods=["POST"]),
             Route(routes.CHUNK, api.chunk, methods=["PUT"]),
             Route(routes.COMMIT, api.commit, methods=["POST"]),
-            Route(routes.HEALTH, api.alive),
-            Route(routes.READY, api.ready),
-            Route(routes.METRICS, api.metrics),
         ],
         exception_handlers=errors_as_problems(log_unavailable=True),
         lifespan=lifespan,

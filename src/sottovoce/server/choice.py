@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sottovoce.server.publishing import Publisher
-    from sottovoce.server.store import Transaction
+    from sottovoce.server.store import Epoch, Transaction
 
 MAY_CHANGE = {"epochs"}
 """Of the training's settings. Of the server's own all but keys and catalogue may."""
@@ -28,24 +28,36 @@ def read_catalogue(path: Path) -> Catalogue:
         raise SettingsError(f"{path}: no catalogue: {error}") from error
 
 
-def agree(transaction: Transaction, publisher: Publisher) -> None:
-    """A training that runs goes on as it was begun, or not at all.
+def agree(transaction: Transaction, publisher: Publisher) -> Publisher:
+    """A training that runs goes on as it was begun, under its own id, or not at all.
 
-    Until its first epoch is published the operator may still change her mind.
+    Until its first epoch is published the operator may still change their mind.
     """
-    training = publisher.training.as_dict()
-    settings = json.dumps(training, sort_keys=True)
-    wanted = Chosen(settings, publisher.catalogue.hash, publisher.keys.verification_key)
     transaction.one_at_a_time()
     chosen = transaction.chosen(lock=True)
     if chosen is None:
-        transaction.choose(wanted)
-    elif chosen != wanted:
-        _check_keys(chosen, wanted)
-        if transaction.latest() is not None:
-            _check_catalogue(chosen, wanted)
-            _check_training(json.loads(chosen.settings), training)
+        transaction.choose(_choice(publisher))
+        return publisher
+    publisher = publisher.of_training(chosen.training)
+    wanted = _choice(publisher)
+    _check_keys(chosen, wanted)
+    published = transaction.all_epochs()
+    if published:
+        _check_catalogue(chosen, wanted)
+        _check_training(json.loads(chosen.settings), json.loads(wanted.settings))
+        _check_terms(publisher, published)
+    if chosen != wanted:
         transaction.change_choice(wanted)
+    return publisher
+
+
+def _choice(publisher: Publisher) -> Chosen:
+    return Chosen(
+        json.dumps(publisher.training.as_dict(), sort_keys=True),
+        publisher.catalogue.hash,
+        publisher.keys.verification_key,
+        publisher.terms.training,
+    )
 
 
 def _check_keys(chosen: Chosen, wanted: Chosen) -> None:
@@ -73,4 +85,28 @@ def _check_training(before: dict[str, object], now: dict[str, object]) -> None:
             )
 
 
-ANEW = "or begin another training with a database of its own"
+def _check_terms(publisher: Publisher, published: list[Epoch]) -> None:
+    """Devices pinned what they were shown, the first as well as the last, and refuse worse.
+
+    What lies between is not worse than the first and not better than the last.
+    """
+    for epoch in (published[0], published[-1]):
+        worse = publisher.manifest_of(epoch).terms.broken_by(publisher.terms)
+        if worse:
+            raise SettingsError(
+                f"devices that agreed to the terms of epoch {epoch.epoch} would refuse these, and "
+                f"report no more: {'; '.join(worse)}. Set it back in [terms], {ANEW}{_hint(worse)}"
+            )
+
+
+def _hint(worse: list[str]) -> str:
+    """Where the reason lies in another table."""
+    longer = any(sentence.startswith("a lifetime") for sentence in worse)
+    said = ". To train for more epochs than a device takes part in, set terms.lifetime"
+    return said if longer else ""
+
+
+ANEW = (
+    "or begin another service: keys, database, proxies and devices of its own, since devices never "
+    "go back to an earlier epoch under the same keys"
+)

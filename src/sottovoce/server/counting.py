@@ -1,4 +1,4 @@
-"""Counting: each report once, whatever is sent twice and by whom.
+"""Counting: each report once, whatever is sent twice and by whom; by proxy, whose crowd it is.
 
 A chunk is known by its name, a report by the first eight bytes of its encapsulated key. Every
 worker remembers the keys of the chunks that it has seen and asks the database only for others; it
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sottovoce.mechanism import sum_signs
 from sottovoce.server.state import check_closed, check_not_committed
+from sottovoce.training.counts import count_reports
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -49,7 +49,7 @@ class Seen:
 
 
 class Counter:
-    """Adds opened chunks to the sums of an epoch. One for each worker."""
+    """Adds opened chunks to the counts of an epoch. One for each worker."""
 
     def __init__(self, store: ServerStore):
         self._store = store
@@ -69,7 +69,8 @@ class Counter:
                 check_not_committed(transaction, chunk.epoch, proxy)
                 self._catch_up(transaction, chunk.epoch)
                 new = self._new(opened.keys)
-                _add(transaction, chunk.epoch, sum_signs(opened.reports[new], n_directions))
+                found = count_reports(opened.reports[new], n_directions)
+                transaction.add_counts(chunk.epoch, proxy, found)
                 keys = opened.keys[new]
                 transaction.add_chunk(chunk.epoch, chunk.name, proxy, chunk.reports, keys)
                 transaction.count(
@@ -116,8 +117,3 @@ def _note(transaction: Transaction, proxy: str, chunk: Chunk) -> None:
     if not (transaction.has_chunk(chunk.epoch, again) or transaction.commit_of(chunk.epoch, proxy)):
         no_keys = np.empty(0, np.uint64)
         transaction.add_chunk(chunk.epoch, again, proxy, chunk.reports, no_keys)
-
-
-def _add(transaction: Transaction, epoch: int, signs: NDArray[np.int64]) -> None:
-    before = transaction.sums(epoch)
-    transaction.set_sums(epoch, before + signs if len(before) else signs)

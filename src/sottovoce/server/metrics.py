@@ -39,6 +39,13 @@ class Metrics:
         self._reports = gauge("applied_reports", "Counted in the last applied epoch")
         self._duplicates = gauge("applied_duplicates", "Dropped in the last applied epoch")
         self._undecodable = gauge("applied_undecodable", "Not openable, last applied epoch")
+        self._crowdless = gauge(
+            "applied_crowdless", "Dropped in the last applied epoch: from proxies without a crowd"
+        )
+        self._capped = gauge(
+            "applied_capped",
+            "Dropped in the last applied epoch: more of one kind than honest people send",
+        )
 
     def took_chunk(self) -> None:
         """Counted now or before."""
@@ -62,4 +69,6 @@ class Metrics:
         self._reports.set(applied.reports if applied else 0)
         self._duplicates.set(applied.duplicates if applied else 0)
         self._undecodable.set(applied.undecodable if applied else 0)
+        self._crowdless.set(applied.crowdless if applied else 0)
+        self._capped.set(applied.capped if applied else 0)
         return generate_latest(self._registry)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from sottovoce.errors import ProtocolError, RefusedError, StoreError, UnavailableError
 from sottovoce.protocol import Chunk, SignedManifest
+from sottovoce.protocol.crowd import ENOUGH, SHORT
 from sottovoce.server.choice import agree, read_catalogue
 from sottovoce.server.counting import Counter
 from sottovoce.server.metrics import Metrics
@@ -19,6 +20,7 @@ from sottovoce.server.store import APPLIED, CLOSED, OPEN
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sottovoce.protocol.crowd import Crowd
     from sottovoce.server.keys import Keys
     from sottovoce.server.opening import Opener
     from sottovoce.server.settings import ServerSettings
@@ -63,16 +65,6 @@ class Server:
             # Again with the next beat if a reader was in the way, and once after every start.
             self._scrubbed = self._store.scrub()
 
-    def close_epoch(self) -> None:
-        """Close the open epoch now: by hand, before its time."""
-        self._publisher()
-        with self._store.write() as transaction:
-            transaction.chosen(lock=True)
-            latest = transaction.latest(lock=True)
-            if latest is None or latest.state != OPEN:
-                raise RefusedError("no epoch is open")
-            transaction.close(latest.epoch, self._clock())
-
     def _step(self, publisher: Publisher) -> bool:
         """One step, in a transaction of its own; whether there was one to take."""
         now = self._clock()
@@ -81,7 +73,7 @@ class Server:
             latest = transaction.latest(lock=True)
             if latest is None:
                 publisher.begin(transaction, now)
-            elif latest.state == OPEN and self._is_full(transaction, latest, now):
+            elif latest.state == OPEN and self._has_crowd(transaction, latest, now):
                 transaction.close(latest.epoch, now)
             elif latest.state == CLOSED and self._is_complete(transaction, latest, now):
                 publisher.apply(transaction, latest, now)
@@ -91,10 +83,18 @@ class Server:
                 return False
         return True
 
-    def _is_full(self, transaction: Transaction, epoch: Epoch, now: float) -> bool:
-        target = self._settings.target_clients
-        enough = target > 0 and transaction.total_waiting(epoch.epoch) >= target
-        return enough or now >= epoch.closes
+    def _has_crowd(self, transaction: Transaction, epoch: Epoch, now: float) -> bool:
+        """Whether to close: never before its time, then with the crowd, at the end in any case.
+
+        A proxy that has said nothing yet might be short; one that is down is not waited for long.
+        """
+        if now < epoch.closes:
+            return False
+        told = transaction.crowds(epoch.epoch)
+        said = [told.get(name) for name in self._settings.proxies]
+        patient = None in said and now < epoch.closes + self._settings.grace_seconds
+        complete = ENOUGH in said and SHORT not in said and not patient
+        return complete or now >= epoch.ends
 
     def _is_complete(self, transaction: Transaction, epoch: Epoch, now: float) -> bool:
         over = now >= (epoch.closed_at or 0.0) + self._settings.grace_seconds
@@ -133,13 +133,13 @@ class Server:
 
     # What proxies may do
 
-    def waiting(self, proxy: str, epoch: int, batches: int) -> State:
-        """Hear how many batches a proxy holds; say how the epoch stands."""
+    def waiting(self, proxy: str, epoch: int, crowd: Crowd) -> State:
+        """Hear whether a proxy has its crowd; say how the epoch stands."""
         self._check_proxy(proxy)
         with self._store.write() as transaction:
             state = check_known(transaction.epoch(epoch, lock=True), epoch).state
             if state == OPEN:
-                transaction.set_waiting(epoch, proxy, batches)
+                transaction.set_crowd(epoch, proxy, crowd)
         return state
 
     def take_chunk(self, proxy: str, epoch: int, name: str, data: bytes) -> bool:
@@ -203,7 +203,7 @@ class Server:
                 publisher = Publisher.of(self._settings, catalogue, self._keys)
                 self._store.migrate()
                 with self._store.write() as transaction:
-                    agree(transaction, publisher)
+                    publisher = agree(transaction, publisher)
                 self._ready = publisher
             return self._ready
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from sottovoce.errors import SettingsError
 from sottovoce.server.store.url import database_url
-from sottovoce.service import Listen, read_settings
-from sottovoce.training import DEFAULT, Settings
+from sottovoce.service import Listen, Watch, read_settings
+from sottovoce.training import DEFAULT, Participation, Settings
 
 if TYPE_CHECKING:
     from typing import Self
@@ -50,22 +50,21 @@ class ServerSettings:
     training: Settings = field(default_factory=lambda: Settings.preset(DEFAULT))
     """What is trained: in the file the name of a preset, and what differs from it."""
     epoch_seconds: int = 86_400
-    """How long devices may report in an epoch."""
+    """How long an epoch takes at least; it then waits for its crowd."""
     grace_seconds: float = 3_600.0
-    """How long after closing slow proxies are waited for."""
-    target_clients: int = 0
-    """Close early when so many batches wait at the proxies; 0: by the clock alone."""
-    least_clients: int = 100
-    """A proxy forwards the batches of at least so many, or nothing."""
+    """How long proxies are waited for that say nothing, or do not hand in what they have."""
+    terms: Participation = field(default_factory=Participation)
+    """How often a device takes part, and among how many."""
     openers: int = 0
     """Processes that open reports; 0: one for each core."""
     heartbeat: float = 5.0
     """Seconds between two looks at the clock."""
     listen: Listen = field(default_factory=lambda: Listen(port=8090))
+    watch: Watch = field(default_factory=lambda: Watch(port=8091))
+    """Where the operator sees whether it is well; never public."""
 
     def __post_init__(self) -> None:
-        for name, least in (("epoch_seconds", 1), ("least_clients", 1), ("target_clients", 0)):
-            _at_least(name, getattr(self, name), least)
+        _at_least("epoch_seconds", self.epoch_seconds, 1)
         _at_least("openers", self.openers, 0)
         _at_least("grace_seconds", self.grace_seconds, 0)
         if not (isfinite(self.heartbeat) and self.heartbeat > 0):

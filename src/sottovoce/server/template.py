@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from sottovoce.training import DEFAULT, Settings, all_settings, presets
+from sottovoce.settings import stated
+from sottovoce.training import DEFAULT, Participation, Settings, all_settings, presets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,17 +29,12 @@ keys = {keys}
 # Which thing is item number i. It may not change while a training runs.
 catalogue = {catalogue}
 
-# How long devices may report in an epoch, in seconds.
+# How long an epoch takes at least, in seconds. Then it waits for its crowd: see [terms].
 epoch_seconds = {epoch_seconds}
 
-# How long after closing slow proxies are waited for, in seconds. What comes later is lost.
+# How long proxies are waited for, in seconds: those that say nothing when an epoch's time is over,
+# and those that do not hand in what they have when it is closed. What comes later is lost.
 grace_seconds = 3600
-
-# Close an epoch early when so many batches wait at the proxies in all; 0: by the clock alone.
-target_clients = 0
-
-# A proxy forwards the reports of at least so many devices, or none: the crowd to hide in.
-least_clients = {least_clients}
 
 # Processes that open reports; 0: one for each core.
 openers = 0
@@ -51,6 +47,11 @@ heartbeat = 5
 # {presets}: everything that is not set below comes from it.
 preset = {preset}
 {training}
+# What devices are asked for beside the training; their owners accept it. While a training runs
+# nothing here may become worse for them, or they would report no more; better is well.
+[terms]
+least_clients = {least_clients}  # {least_clients_help}
+{terms}
 # Where proxies reach this server, and how.
 [listen]
 host = "127.0.0.1"
@@ -61,6 +62,11 @@ port = {port}
 # With this, who connects must show a certificate that one of these authorities signed, on top of
 # the proxy's secret.
 # client_authority = "proxies.pem"
+
+# Where you watch the server: /healthz, /readyz and /metrics. Never open it to the public.
+[watch]
+host = "127.0.0.1"
+port = {watch_port}
 
 # Who may hand in reports: a table for each proxy, with the SHA-256 of its secret
 # (printf %s SECRET | sha256sum). All of them are waited for before an epoch is applied.
@@ -75,6 +81,7 @@ def server_toml(
     epoch_seconds: int = 86_400,
     least_clients: int = 100,
     port: int = 8090,
+    watch_port: int = 8091,
 ) -> str:
     """The file; `proxies` maps names to the SHA-256 of their secrets in hexadecimal."""
     return TEXT.format(
@@ -84,6 +91,9 @@ def server_toml(
         epoch_seconds=epoch_seconds,
         least_clients=least_clients,
         port=port,
+        watch_port=watch_port,
+        least_clients_help=stated(Participation)["least_clients"].help,
+        terms=_terms(),
         presets=", ".join(presets()),
         preset=_toml(preset),
         training=_training(Settings.preset(preset)),
@@ -99,6 +109,15 @@ def _training(preset: Settings) -> str:
     values, known = preset.as_dict(), all_settings()
     return "".join(
         f"# {name} = {_toml(value)}  # {known[name].help}\n" for name, value in values.items()
+    )
+
+
+def _terms() -> str:
+    """The others, as comments with their defaults."""
+    return "".join(
+        f"# {name} = {_toml(each.default)}  # {each.help}\n"
+        for name, each in stated(Participation).items()
+        if name != "least_clients"
     )
 
 

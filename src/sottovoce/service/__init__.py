@@ -2,12 +2,15 @@
 
 from sottovoce.service.heartbeat import Heartbeat
 from sottovoce.service.http import epoch_of, errors_as_problems, hash_of, problem, read_body
-from sottovoce.service.run import Listen, run
+from sottovoce.service.run import Listen, Watch, run
 from sottovoce.service.toml import read_settings
+from sottovoce.service.watch import build_watch
 
 __all__ = [
     "Heartbeat",
     "Listen",
+    "Watch",
+    "build_watch",
     "epoch_of",
     "errors_as_problems",
     "hash_of",

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from sottovoce.errors import SettingsError
+from sottovoce.errors import DivergedError, SettingsError
+from sottovoce.model.bounds import within_bounds
 
 if TYPE_CHECKING:
     from typing import Self
@@ -73,6 +74,8 @@ class Engine(ABC):
         shape = (self.histories.n_items, self.settings.factors)
         if V.shape != shape:
             raise SettingsError(f"the item matrix must be {shape[0]} x {shape[1]}, got {V.shape}")
+        if not within_bounds(V):
+            raise DivergedError("the item matrix has entries that no device accepts")
         return np.ascontiguousarray(V, np.float32)
 
     def close(self) -> None:  # noqa: B027 - most engines have nothing to let go of

@@ -84,6 +84,16 @@ class Database:
                         self.connection.execute("ROLLBACK")
                 raise
 
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """All that is read in the block is of one moment, whatever others write meanwhile."""
+        with store_errors(self.path):
+            self.connection.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self.connection.execute("ROLLBACK")
+
     def commit(self) -> None:
         """Returns when it would survive a power cut."""
         self.connection.execute("COMMIT")

@@ -1,6 +1,15 @@
 """One training: its settings, the first and the next item matrix, and how to spend a budget."""
 
 from sottovoce.training.items import first_items, next_items
+from sottovoce.training.participation import Participation
 from sottovoce.training.settings import DEFAULT, Settings, all_settings, presets
 
-__all__ = ["DEFAULT", "Settings", "all_settings", "first_items", "next_items", "presets"]
+__all__ = [
+    "DEFAULT",
+    "Participation",
+    "Settings",
+    "all_settings",
+    "first_items",
+    "next_items",
+    "presets",
+]

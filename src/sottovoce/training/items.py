@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sottovoce.model import initial_items, rotate_factors, update
+from sottovoce.model.bounds import flushed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,4 +47,4 @@ def next_items(
 
 def _published(V: NDArray[np.float32], settings: Settings, epochs_done: int) -> NDArray[np.float32]:
     """What the devices are given for their next epoch."""
-    return rotate_factors(V, settings.seed, epochs_done) if settings.rotate else V
+    return flushed(rotate_factors(V, settings.seed, epochs_done) if settings.rotate else V)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from sottovoce.errors import SettingsError
 from sottovoce.mechanism import MECHANISMS, Shape, mechanism_named
 from sottovoce.mechanism.coin import MAX_EPSILON
+from sottovoce.model.bounds import LEAST_RIDGE, MOST_ALPHA, MOST_RIDGE
 from sottovoce.settings import Setting, check, setting, stated
 
 if TYPE_CHECKING:
@@ -34,9 +35,11 @@ class Settings:
     epochs: int = setting(20, "epochs with reports (T); then the model is finished", least=1)
     factors: int = setting(5, "numbers for each item (F)", least=1)
     alpha: float = setting(
-        1.0, "confidence in a touched item is 1 + alpha, in any other 1", least=0
+        1.0, "confidence in a touched item is 1 + alpha, in any other 1", least=0, most=MOST_ALPHA
     )
-    regularization: float = setting(1e-6, "ridge on user vectors and items (lambda)", least=0)
+    regularization: float = setting(
+        1e-6, "ridge on user vectors and items (lambda)", least=LEAST_RIDGE, most=MOST_RIDGE
+    )
     learning_rate: float = setting(100.0, "step on the estimated gradient", above=0)
     steps: int = setting(1, "steps an epoch, all over the same reports", least=1)
     rate_grows_with_reports: bool = setting(

@@ -12,7 +12,7 @@ import pytest
 
 from sottovoce.experiments.audit import Client, examine, judge, live_client
 from sottovoce.experiments.audit.clients import answer
-from sottovoce.experiments.audit.entropy import FINITE, FORK, FRESH, in_fork
+from sottovoce.experiments.audit.entropy import FORK, FRESH, SPEAKS, in_fork
 from sottovoce.experiments.audit.sampling import (
     COIN,
     ONE,
@@ -28,7 +28,7 @@ from sottovoce.mechanism import MECHANISMS, Loudest, os_words
 from sottovoce.mechanism.base import COIN as COIN_WORD
 from sottovoce.mechanism.base import DIRECTION
 from sottovoce.mechanism.coin import WORD, flip_threshold
-from sottovoce.model import Histories
+from sottovoce.model import Histories, user_vectors
 from sottovoce.training import Settings
 from tests.experiments.audit.audited import (
     HONEST_ALPHA,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from sottovoce.mechanism import Mechanism
 
-ALL_CHECKS = {ONE, TWO, RANGE, UNIFORM, SAME, SHARE, SILENT, COIN, PAIRS, FRESH, FORK, FINITE}
+ALL_CHECKS = {ONE, TWO, RANGE, UNIFORM, SAME, SHARE, SILENT, COIN, PAIRS, FRESH, FORK, SPEAKS}
 
 
 def test_shipped_clients_pass() -> None:
@@ -92,7 +92,7 @@ def keeps_too_often(words: Words, settings: Settings) -> Words:
 def test_finds_a_keep_probability_two_percent_too_high(mechanism: str) -> None:
     found = found_in(with_words(keeps_too_often), Settings.preset(mechanism))
     assert {ONE, SHARE} <= found
-    assert not found & {UNIFORM, FRESH, FORK, FINITE}
+    assert not found & {UNIFORM, FRESH, FORK, SPEAKS}
 
 
 def test_finds_a_blanket_a_tenth_too_small() -> None:
@@ -193,27 +193,35 @@ def test_finds_a_generator_that_survives_a_fork(mechanism: str) -> None:
     assert FRESH not in found
 
 
+class NotFiniteError(Exception):
+    """As version 1 raised it."""
+
+
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_finds_nan_let_through(mechanism: str) -> None:
-    def repairs(honest: Client) -> Client:
-        return lambda V, history, k: honest(np.nan_to_num(V, posinf=1, neginf=-1), history, k)
+def test_finds_a_client_that_falls_silent_as_version_1_did(mechanism: str) -> None:
+    def careful(settings: Settings, n_items: int) -> Client:
+        honest = live_client(settings, n_items)
 
-    assert found_in(wrapped(repairs), Settings.preset(mechanism), samples=2000) == {FINITE}
-
-
-def test_finds_the_wrong_kind_of_refusal() -> None:
-    def raises_another(honest: Client) -> Client:
         def client(V: NDArray[np.float32], history: Sequence[int], k: int) -> NDArray[Any]:
-            if not np.isfinite(V).all():
-                raise ZeroDivisionError
+            own = Histories.from_lists([history], n_items)
+            rules = {"alpha": settings.alpha, "regularization": settings.regularization}
+            if history and not user_vectors(V, own, **rules).any():
+                raise NotFiniteError
             return honest(V, history, k)
 
         return client
 
-    checks = judge(examine(wrapped(raises_another), Settings.preset("loudest"), 2000))
-    (finite,) = (check for check in checks if check.check == FINITE)
-    assert not finite.passed
-    assert "ZeroDivisionError" in finite.measured
+    assert found_in(careful, Settings.preset(mechanism), samples=2000) == {SPEAKS}
+
+
+def test_finds_a_client_that_says_less_about_one_item() -> None:
+    def shy(honest: Client) -> Client:
+        return lambda V, history, k: honest(V, history, k)[int(len(V) > 3 and not V[3].any()) :]
+
+    checks = judge(examine(wrapped(shy), Settings.preset("loudest"), 2000))
+    (found,) = (check for check in checks if check.check == SPEAKS)
+    assert not found.passed
+    assert "3 reports" in found.measured
 
 
 def test_finds_reports_that_cannot_be() -> None:

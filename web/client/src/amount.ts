@@ -13,7 +13,11 @@ export type Amount = bigint;
 
 /** The price of one batch: `reports` of `epsilon` each. */
 export interface Charge {
+  /** 32 hexadecimal digits: the epochs of a lifetime are counted by it. */
+  readonly training: string;
   readonly epoch: number;
+  /** Unix seconds on the device's clock, when it was charged. */
+  readonly at: number;
   /** SHA-256 of the encoded batch, in hexadecimal: the same bytes again cost nothing. */
   readonly purpose: string;
   readonly mechanism: string;
@@ -26,6 +30,7 @@ export type Decision = "charged" | "known" | "refused";
 
 const SIGNIFICANT = 53;
 const SMALLEST = -1074;
+const TRAINING = /^[0-9a-f]{32}$/;
 const PURPOSE = /^[0-9a-f]{64}$/;
 const MECHANISM = /^[a-z0-9][a-z0-9_-]{0,31}$/;
 
@@ -37,14 +42,23 @@ const MECHANISM = /^[a-z0-9][a-z0-9_-]{0,31}$/;
  */
 export function decide(limit: number, charges: readonly Charge[], next: Charge): Decision {
   checkCharge(next);
-  const most = units(limit, "limit");
+  const fits = isWithin(limit, charges, next);
   const earlier = charges.find((charge) => charge.purpose === next.purpose);
   if (earlier !== undefined) return sameAs(earlier, next);
-  return spent(charges) + amount(next.epsilon, next.reports) > most ? "refused" : "charged";
+  return fits ? "charged" : "refused";
+}
+
+/** Whether so many reports more would stay within the limit. */
+export function isWithin(
+  limit: number,
+  charges: readonly Charge[],
+  price: Pick<Charge, "epsilon" | "reports">,
+): boolean {
+  return spent(charges) + amount(price.epsilon, price.reports) <= units(limit, "limit");
 }
 
 function sameAs(earlier: Charge, next: Charge): "known" {
-  const fields = ["epoch", "mechanism", "epsilon", "reports"] as const;
+  const fields = ["training", "epoch", "at", "mechanism", "epsilon", "reports"] as const;
   if (fields.some((field) => earlier[field] !== next[field])) {
     throw new LedgerError(
       `purpose ${next.purpose} was charged for something else before; a batch that was randomised ` +
@@ -56,8 +70,10 @@ function sameAs(earlier: Charge, next: Charge): "known" {
 
 /** Refuse a charge that no ledger can hold. */
 export function checkCharge(charge: Charge): void {
-  if (!Number.isSafeInteger(charge.epoch) || charge.epoch < 0) {
-    throw new SettingsError(`epoch is ${charge.epoch}; it must be at least 0 and below 2^53`);
+  checkWhole(charge.epoch, "epoch", 0);
+  checkWhole(charge.at, "at", 0);
+  if (!TRAINING.test(charge.training)) {
+    throw new SettingsError("training must be 32 lower-case hexadecimal digits");
   }
   if (!PURPOSE.test(charge.purpose)) {
     throw new SettingsError("purpose must be 64 lower-case hexadecimal digits");
@@ -83,10 +99,14 @@ export function remaining(limit: number, charges: readonly Charge[]): Amount {
 
 /** `epsilon * reports`, exactly: of the float itself, not of the decimal it was typed as. */
 export function amount(epsilon: number, reports: number): Amount {
-  if (!Number.isSafeInteger(reports) || reports < 1) {
-    throw new SettingsError(`reports is ${reports}; it must be at least 1 and below 2^53`);
-  }
+  checkWhole(reports, "reports", 1);
   return units(epsilon, "epsilon") * BigInt(reports);
+}
+
+function checkWhole(value: number, what: string, least: number): void {
+  if (!Number.isSafeInteger(value) || value < least) {
+    throw new SettingsError(`${what} is ${value}; it must be at least ${least} and below 2^53`);
+  }
 }
 
 /** The least float that is not below the amount: to show what was spent. */

@@ -1,7 +1,7 @@
 /**
  * A batch: all that one device says in one epoch, on its way to the proxy. Always the same size.
  *
- *     0    4   "SVB1"
+ *     0    4   "SVB2"
  *     4    4   epoch, little endian
  *     8   32   manifest hash
  *     40  16   batch id, random, for this batch alone
@@ -16,7 +16,7 @@ import { SEALED } from "./sealing.js";
 export const BATCH_ID = 16;
 /** Bytes before the sealed reports. */
 export const HEADER = 56;
-const MAGIC = utf8("SVB1");
+const MAGIC = utf8("SVB2");
 const HASH = 32;
 
 /** Sealed once, kept, and resent byte for byte: sealing anew would spend the budget anew. */

@@ -1,5 +1,6 @@
 /** The client itself: what an application in a browser calls. */
 
+import { checkedTerms, epochsOf } from "./agreement.js";
 import type { Item } from "./catalogue.js";
 import { Database } from "./database.js";
 import { SettingsError, StoreError } from "./errors.js";
@@ -22,6 +23,7 @@ import type { State } from "./rows.js";
 import { Store } from "./store.js";
 import { type Synced, Syncing, type Tools } from "./syncing.js";
 import type { Terms } from "./terms.js";
+import { JITTER, type Plan } from "./timing.js";
 import type { Matrix } from "./user.js";
 import { systemEntropy, systemWords } from "./words.js";
 
@@ -30,8 +32,12 @@ export interface Status extends Budget {
   proxy: string;
   /** Of the last manifest accepted; null before the first. */
   epoch: number | null;
-  /** What its owner agreed to. */
+  /** What its owner accepted; null before. */
   terms: Terms | null;
+  /** In how many epochs of their training the device took part; 0 before there are terms. */
+  epochs: number;
+  /** What its coins said of the last epoch in which it could take part; null before. */
+  plan: Plan | null;
   paused: boolean;
   /** How many, by what became of them. */
   batches: Record<State, number>;
@@ -89,24 +95,38 @@ export class Client {
   }
 
   /** Fetch what is current, believe it only if everything holds, and keep it; sends nothing. */
-  async refresh(options: { acceptNewTerms?: boolean } = {}): Promise<Manifest> {
-    const edition = await this.tools.fetching.refresh(options.acceptNewTerms ?? false);
-    return edition.signed.manifest;
+  async refresh(): Promise<Manifest> {
+    return (await this.tools.fetching.refresh()).signed.manifest;
+  }
+
+  /** The terms that the server asks for now, to show to the owner; changes nothing. */
+  asked(): Promise<Terms> {
+    return this.tools.fetching.asked();
+  }
+
+  /**
+   * The owner was shown exactly these terms and said yes: nothing worse is reported under, and before
+   * the first yes nothing at all.
+   */
+  async accept(terms: Terms): Promise<void> {
+    await this.tools.store.choose({ terms: checkedTerms(terms) });
   }
 
   /**
    * Fetch what the server published and take part in the epoch, at most once.
    *
-   * After an `UnavailableError` do it again later (not before its `retryAfter` seconds): a batch
-   * that was made is kept and sent again byte for byte. `jitter` is the longest random pause before
-   * sending, in seconds; give one in a page that syncs by itself.
+   * When it sends is drawn at random, within `jitter` seconds (an hour, if nothing is said); it sleeps
+   * until then. Stopped meanwhile, by `signal` or because the page was closed, it has spent nothing
+   * and goes on at the next sync. 0 sends as soon as the batch is made, which shows when the device
+   * woke up: for tests and demos. After an `UnavailableError` do it again later (not before its
+   * `retryAfter` seconds): a batch that was made is kept and sent again byte for byte.
    */
-  async sync(options: { acceptNewTerms?: boolean; jitter?: number } = {}): Promise<Synced> {
-    const { acceptNewTerms = false, jitter = 0 } = options;
-    if (!(Number.isFinite(jitter) && jitter >= 0)) {
-      throw new SettingsError(`jitter must be a number of seconds from 0, not ${jitter}`);
+  async sync(options: { jitter?: number; signal?: AbortSignal } = {}): Promise<Synced> {
+    const { jitter = JITTER, signal } = options;
+    if (!(jitter >= 0 && jitter <= JITTER)) {
+      throw new SettingsError(`jitter must be in 0..${JITTER} seconds, not ${jitter}`);
     }
-    return this.lock(() => new Syncing(this.tools, jitter).run(acceptNewTerms));
+    return new Syncing(this.tools, { jitter, signal, lock: this.lock }).run();
   }
 
   /** The n best items that the owner has not touched, each with its reasons; asks nobody. */
@@ -132,11 +152,14 @@ export class Client {
     ];
     const numbers = edition?.catalogue.numbers;
     const unknown = touched.filter((id) => !numbers?.has(id));
+    const charges = await outbox.charges();
     return {
-      ...budgetOf(settings.limit, await outbox.charges()),
+      ...budgetOf(settings.limit, charges),
       proxy: settings.proxy,
       epoch: settings.newest?.epoch ?? null,
       terms: settings.terms,
+      epochs: settings.terms === null ? 0 : epochsOf(settings.terms, charges),
+      plan: await outbox.lastPlan(),
       paused: settings.paused,
       batches: await outbox.counts(),
       touched: touched.length,
@@ -144,15 +167,6 @@ export class Client {
       unknown,
       manifest: edition?.signed.manifest ?? null,
     };
-  }
-
-  /**
-   * The owner was shown these terms and said yes: nothing worse is accepted from now on, whatever the
-   * manifests of other epochs said before. Ask them before `pause(false)`.
-   */
-  agree(terms: Terms): Promise<void> {
-    const { mechanism, epsilon, reports, leastClients } = terms;
-    return this.tools.store.choose({ terms: { mechanism, epsilon, reports, leastClients } });
   }
 
   /** From now on nothing leaves, not even a batch that waits; `pause(false)` goes on. */

@@ -7,7 +7,7 @@ import { SottovoceError, StoreError } from "./errors.js";
 import type { Schema } from "./rows.js";
 
 /** Of the database's layout; the browser keeps it and refuses an older program a newer database. */
-const VERSION = 1;
+const VERSION = 2;
 
 type Table = keyof Schema;
 
@@ -164,6 +164,7 @@ function create(database: IDBDatabase): void {
   database
     .createObjectStore("charges", { keyPath: "purpose" })
     .createIndex("epoch", "epoch", UNIQUE);
+  database.createObjectStore("plans", { keyPath: "epoch" });
   database.createObjectStore("shown", { keyPath: "only" });
 }
 

@@ -3,12 +3,11 @@
  *
  *     SottovoceError
  *     ├── SettingsError        a setting or an argument has a value that cannot work
- *     ├── NotFiniteError       a NaN or an infinity would have become a report
  *     ├── LedgerError          the record of spent budget contradicts itself
  *     │   └── BudgetExceededError  a charge would go beyond the lifetime limit
  *     ├── UntrustedError       a signature, a hash, an epoch or the terms do not hold: nothing is sent
  *     │   ├── ProtocolError    bytes are not what the protocol says they must be
- *     │   └── TermsError       the server wants more than was agreed to (in `terms`)
+ *     │   └── TermsError       the server asks for more than was accepted (in `agreement`)
  *     ├── UnavailableError     the proxy cannot be reached now, or is busy: the same again later
  *     ├── RefusedError         the proxy understood and said no: the same again is no use
  *     │   └── ClosedError      because the epoch is over
@@ -25,11 +24,6 @@ export class SottovoceError extends Error {
 /** A setting or an argument has a value that cannot work. */
 export class SettingsError extends SottovoceError {
   override name = "SettingsError";
-}
-
-/** A NaN or an infinity would have become a report: nothing leaves. */
-export class NotFiniteError extends SottovoceError {
-  override name = "NotFiniteError";
 }
 
 /** The record of spent budget cannot be trusted: nothing may be reported. */

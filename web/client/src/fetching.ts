@@ -1,16 +1,19 @@
 /** Taking in what the server published: believed only if everything about it holds. */
 
+import { checkTerms } from "./agreement.js";
 import { equal, fromHex, sha256, toHex } from "./bytes.js";
 import type { Catalogue } from "./catalogue.js";
-import { SettingsError, UntrustedError } from "./errors.js";
-import { type Manifest, openManifest, type SignedManifest } from "./manifest.js";
+import { SettingsError, StoreError, UntrustedError } from "./errors.js";
+import type { Manifest } from "./manifest.js";
 import { modelSize } from "./model.js";
 import type { HttpProxy } from "./proxy.js";
 import { Reading, type Source } from "./reading.js";
 import type { Settings } from "./rows.js";
+import { checkPublicKey } from "./sealing.js";
+import { openManifest, type SignedManifest } from "./signed.js";
 import type { Store } from "./store.js";
-import { agreed, termsOf } from "./terms.js";
-import type { Matrix } from "./user.js";
+import type { Terms } from "./terms.js";
+import { type Matrix, prepare } from "./user.js";
 
 /** One epoch as it was published: the manifest, the item matrix, the names of its rows. */
 export interface Edition {
@@ -35,17 +38,31 @@ export class Fetching {
   ) {}
 
   /** Fetch what is current; an error means that nothing was stored. */
-  async refresh(acceptNewTerms: boolean): Promise<Edition> {
+  async refresh(): Promise<Edition> {
     const settings = await this.store.settings();
-    const signed = await openManifest(await this.proxy.manifest(), fromHex(settings.key));
-    const agree = (known: Settings) => agreedTo(known, signed, acceptNewTerms);
-    agree(settings); // before anything more is fetched, and once more when it is stored
+    const signed = await this.#current(settings);
+    const check = (known: Settings) => checkAgainst(known, signed, settings.trusted);
+    check(settings); // before anything more is fetched, and once more when it is stored
     const fresh = new Map<string, Uint8Array>();
     const edition = await this.#fetched(signed, fresh);
-    if (fresh.size > 0 || settings.newest?.hash !== toHex(signed.hash)) {
-      await this.store.accept(signed, fresh, agree);
+    prepare(edition.V);
+    const isKnown = settings.newest?.hash === toHex(signed.hash);
+    if (fresh.size > 0 || !isKnown || settings.trusted !== toHex(signed.key)) {
+      await this.store.keepEdition(signed, fresh, check);
     }
     return edition;
+  }
+
+  /** What the server asks for now, to be shown to the owner; stores nothing. */
+  async asked(): Promise<Terms> {
+    const settings = await this.store.settings();
+    const signed = await this.#current(settings);
+    checkOrder(settings.newest, signed);
+    return signed.manifest.terms;
+  }
+
+  async #current({ trusted }: Settings): Promise<SignedManifest> {
+    return openManifest(await this.proxy.manifest(), fromHex(trusted));
   }
 
   /** What was accepted last, without asking anybody; null if there is nothing. */
@@ -54,7 +71,7 @@ export class Fetching {
     if (raw === null) {
       return null;
     }
-    const signed = await openManifest(raw, fromHex((await this.store.settings()).key));
+    const signed = await openManifest(raw, fromHex((await this.store.settings()).trusted));
     const stored: Source<null> = (hash) => this.store.file(hash);
     const V = await this.#reading.model(signed.manifest, stored);
     const catalogue = await this.#reading.catalogue(signed.manifest, stored);
@@ -75,10 +92,11 @@ export class Fetching {
       return null;
     }
     const settings = await this.store.settings();
+    // From the first pinned key on: an old manifest knows nothing of the keys that came after it.
     const signed = await openManifest(raw, fromHex(settings.key));
     checkAsked(epoch, signed, settings.newest);
     const { manifest } = signed;
-    const most = modelSize(manifest.items, manifest.factors);
+    const most = modelSize(manifest.items, manifest.terms.factors);
     // A reading of its own: what is current stays in memory, whatever is looked at beside it.
     const V = await new Reading().model(manifest, async (hash) => {
       const content = await this.proxy.modelOf(hash, most);
@@ -95,7 +113,8 @@ export class Fetching {
   /** From memory, the store or the proxy; what came from the proxy is put into `fresh`. */
   async #fetched(signed: SignedManifest, fresh: Map<string, Uint8Array>): Promise<Edition> {
     const { manifest } = signed;
-    const most = modelSize(manifest.items, manifest.factors);
+    const most = modelSize(manifest.items, manifest.terms.factors);
+    if (manifest.publicKey !== null) await checkPublicKey(manifest.publicKey);
     // After a `forget` in another tab: what is in memory alone could not be stored again.
     this.#reading.keepOnly(await this.store.fileNames());
     const orElse = (fetch: Source<never>): Source<never> => {
@@ -114,15 +133,13 @@ export class Fetching {
   }
 }
 
-/** The settings with this manifest as the newest; refuses an older one, and worse terms. */
-function agreedTo(known: Settings, signed: SignedManifest, acceptNewTerms: boolean): Settings {
+/** Refuses an older manifest, a second one of its epoch, and worse terms than were accepted. */
+function checkAgainst(known: Settings, signed: SignedManifest, trusted: string): void {
+  if (![trusted, toHex(signed.key)].includes(known.trusted)) {
+    throw new StoreError("Another tab has learnt of a newer key in the meantime; fetch it again.");
+  }
   checkOrder(known.newest, signed);
-  const asked = termsOf(signed.manifest);
-  // Whoever has not been asked has no terms that could be broken. It is read here, in the transaction
-  // that stores: the yes may have come while this manifest was on its way.
-  const unasked = known.askFirst && known.terms === null;
-  const terms = unasked ? null : agreed(known.terms, asked, acceptNewTerms);
-  return { ...known, terms, newest: { epoch: signed.manifest.epoch, hash: toHex(signed.hash) } };
+  checkTerms(known.terms, signed.manifest.terms);
 }
 
 /** Epochs never go back, and everybody is told the same about each. */

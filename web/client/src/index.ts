@@ -1,5 +1,6 @@
 /** `sottovoce-client`: learn from everybody's taste, recommend on the device, let noise alone leave. */
 
+export { TermsError } from "./agreement.js";
 export type { Charge } from "./amount.js";
 export type { Catalogue, Item } from "./catalogue.js";
 export { Client, type Status } from "./client.js";
@@ -7,7 +8,6 @@ export {
   BudgetExceededError,
   ClosedError,
   LedgerError,
-  NotFiniteError,
   ProtocolError,
   RefusedError,
   SettingsError,
@@ -19,12 +19,14 @@ export {
 export type { Manifest } from "./manifest.js";
 export type { Odds } from "./mechanism/base.js";
 export { type Explanation, explain, type Told } from "./mechanism/index.js";
-export type { ClientOptions } from "./options.js";
+export { type ClientOptions, type Sleep, sleepFor } from "./options.js";
 export type { LeftDevice } from "./outbox.js";
 export type { Outcome } from "./outcome.js";
+export { type Promised, promiseOf, promiseSentences } from "./promise.js";
 export type { Reason, Recommendation } from "./recommending.js";
 export type { State } from "./rows.js";
 export type { Synced } from "./syncing.js";
-export { type Terms, TermsError, termsOf } from "./terms.js";
+export type { Terms } from "./terms.js";
+export { JITTER, type Plan } from "./timing.js";
 export { type Matrix, scores, userVector } from "./user.js";
 export type { Entropy, Words } from "./words.js";

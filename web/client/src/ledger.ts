@@ -3,9 +3,17 @@
  * and never deleted. `amount` has the exact sums and the one rule, as in every other client.
  */
 
-import { type Charge, decide, remaining, roundedDown, roundedUp, spent } from "./amount.js";
+import {
+  type Charge,
+  decide,
+  isWithin,
+  remaining,
+  roundedDown,
+  roundedUp,
+  spent,
+} from "./amount.js";
 
-export type { Charge };
+export { type Charge, isWithin };
 
 /** How much of a lifetime's budget is gone. */
 export interface Budget {

@@ -1,117 +1,63 @@
 /**
- * The manifest: everything that a device must know of one epoch, signed by the server.
+ * The manifest: everything that a device must know of one epoch, signed by the server (`signed`).
  *
- * The device pins the server's verification key. Whoever hands the manifest on (the proxy, a cache)
- * can withhold it, but not change it; and since the same bytes go to everybody and their hash is
- * bound into every sealed report, nobody can be given a manifest, a model or a key of her own
- * unnoticed.
+ * Whoever hands the manifest on (the proxy, a cache) can withhold it, but not change it; and since the
+ * same bytes go to everybody and their hash is bound into every sealed report, nobody can be given a
+ * manifest, a model or a key of their own unnoticed.
  */
 
 import { HEADER } from "./batch.js";
-import { type Bytes, concat, owned, sha256, utf8 } from "./bytes.js";
-import { MAX_EPSILON } from "./coin.js";
-import { ProtocolError, UntrustedError } from "./errors.js";
+import { checkShape, LEAST_RIDGE, MOST_ALPHA, MOST_ITEMS, MOST_RIDGE } from "./bounds.js";
+import type { Bytes } from "./bytes.js";
+import { ProtocolError } from "./errors.js";
 import { mechanismNamed } from "./mechanism/registry.js";
-import { MAX_MODEL, modelSize } from "./model.js";
 import { SEALED } from "./sealing.js";
 import * as strict from "./strict.js";
+import { readTerms, type Terms } from "./terms.js";
 
 /** One epoch; hashes and keys are bytes here and hexadecimal in the JSON. */
 export interface Manifest {
-  readonly version: 1;
-  readonly suite: string;
-  /** Counts from 1 and never goes back under one verification key. */
+  /** Counts from 1 and never goes back at one service, whatever the training. */
   readonly epoch: number;
+  /** What devices are asked for. */
+  readonly terms: Terms;
   /** M. */
   readonly items: number;
-  /** F. */
-  readonly factors: number;
-  /** The name of one that this client knows. */
-  readonly mechanism: string;
-  /** Of the public signs of the rotation; 0 for a mechanism that has none. */
-  readonly directionsSeed: number;
-  /** How many signed rows are loud; 0 for a mechanism that knows no such rows. */
-  readonly loud: number;
-  /** Budget of one report. */
-  readonly epsilon: number;
-  /** k: exactly so many reports in every batch. */
-  readonly reports: number;
   readonly alpha: number;
   readonly regularization: number;
   /** SHA-256 of the model file. */
   readonly model: Bytes;
   /** SHA-256 of the catalogue file, which says what item number i is. */
   readonly catalogue: Bytes;
-  /** X25519, for this epoch alone. null: a finished model, no reports are asked for. */
+  /** Counts from 1 and never goes back; grows when the catalogue changes. */
+  readonly catalogueVersion: number;
+  /** X25519, for this epoch alone. null: no reports are asked for. */
   readonly publicKey: Bytes | null;
-  /** A proxy forwards the reports of at least so many, or of nobody. */
-  readonly leastClients: number;
   /** Unix time in seconds: reports are taken from here */
   readonly opens: number;
-  /** to here, this second not included. */
+  /** to here at least, this second not included; then until the crowd is there, or `endOf`. */
   readonly closes: number;
-  /** How many reports the last epoch counted: what stands behind this model; 0 for the first. */
-  readonly previousReports: number;
+  /** Reports counted in the last epoch that changed the model; 0 before the first. */
+  readonly reportsBehind: number;
 }
 
-/** A manifest whose signature was checked. */
-export interface SignedManifest {
-  readonly manifest: Manifest;
-  /** SHA-256 of the manifest's bytes, without the signature: names the epoch everywhere. */
-  readonly hash: Bytes;
-  /** As served: the signature, then the manifest's bytes. */
-  readonly raw: Bytes;
-}
-
-/** Bytes of the longest signed manifest. */
-export const MAX_SIGNED_MANIFEST = 16_384;
-/** The only suite of version 1. */
+/** Bytes of the longest manifest, without signatures. */
+export const MAX_MANIFEST = 16_384;
+/** The only suite of version 2. */
 export const SUITE = "DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM";
-const VERSION = 1;
-const SIGNATURE = 64;
-const KEY = 32;
-/** Stands before the bytes that are signed: a signature means a manifest and nothing else. */
-const SIGNED = utf8("sottovoce manifest 1\0");
-const LEAST_EPSILON = 1e-6;
+const VERSION = 2;
+const MAX_EPOCH = 2 ** 32 - 1;
+/** An index and its bit must fit four bytes. */
+const MAX_DIRECTIONS = 2 ** 31;
 const KEYS = [
-  ...["version", "suite", "epoch", "items", "factors", "mechanism", "directions_seed", "loud"],
-  ...["epsilon", "reports", "alpha", "regularization", "model", "catalogue", "public_key"],
-  ...["least_clients", "opens", "closes", "previous_reports"],
+  ...["version", "suite", "epoch", "terms", "items", "alpha", "regularization", "model"],
+  ...["catalogue", "catalogue_version", "public_key", "token_key", "opens", "closes"],
+  "reports_behind",
 ];
-
-/** Check the signature first; nothing of an unsigned manifest is ever looked at. */
-export async function openManifest(data: Uint8Array, key: Uint8Array): Promise<SignedManifest> {
-  if (data.length <= SIGNATURE || data.length > MAX_SIGNED_MANIFEST) {
-    throw new ProtocolError(`signed manifest: ${data.length} bytes cannot be one`);
-  }
-  const raw = new Uint8Array(data);
-  const text = raw.subarray(SIGNATURE);
-  if (!(await isSigned(raw.subarray(0, SIGNATURE), concat(SIGNED, text), key))) {
-    throw new UntrustedError(
-      "the manifest is not signed by the server that this device knows; nothing is sent",
-    );
-  }
-  return { manifest: decodeManifest(text), hash: await sha256(text), raw };
-}
-
-async function isSigned(signature: Bytes, message: Bytes, key: Uint8Array): Promise<boolean> {
-  if (key.length !== KEY) return false;
-  let verifier: CryptoKey;
-  try {
-    verifier = await crypto.subtle.importKey("raw", owned(key), "Ed25519", false, ["verify"]);
-  } catch (error) {
-    throw new UntrustedError(
-      "the server's signature cannot be checked: its key is none, or this browser is too old for " +
-        "Ed25519; nothing is sent",
-      { cause: error },
-    );
-  }
-  return crypto.subtle.verify("Ed25519", verifier, signature, message);
-}
 
 /** Any bytes give a manifest that can work, or a `ProtocolError`. */
 export function decodeManifest(raw: Uint8Array): Manifest {
-  const given = strict.readObject(raw, MAX_SIGNED_MANIFEST - SIGNATURE, "manifest");
+  const given = strict.readObject(raw, MAX_MANIFEST, "manifest");
   if (given.version !== VERSION || given.suite !== SUITE) {
     const [version, suite] = [strict.shown(given.version), strict.shown(given.suite)];
     throw new ProtocolError(
@@ -120,72 +66,73 @@ export function decodeManifest(raw: Uint8Array): Manifest {
     );
   }
   strict.exactKeys(given, KEYS, "manifest");
+  if (given.token_key !== null) {
+    throw new ProtocolError("manifest: token_key must be null; tokens are not in use yet");
+  }
   const manifest = checked(given);
   checkTogether(manifest);
   return manifest;
 }
 
 function checked(given: strict.Fields): Manifest {
-  const most = Number.MAX_SAFE_INTEGER;
-  const whole = (name: string, least: number, largest = most) =>
-    strict.whole(given[name], least, largest, `manifest: ${name}`);
-  const real = (name: string, least = 0, largest = Number.MAX_VALUE) =>
-    strict.real(given[name], least, largest, `manifest: ${name}`);
+  const whole = (name: string, least: number, most = Number.MAX_SAFE_INTEGER) =>
+    strict.whole(given[name], least, most, `manifest: ${name}`);
+  const real = (name: string, least: number, most: number) =>
+    strict.real(given[name], least, most, `manifest: ${name}`);
   const bytes = (name: string) => strict.hexadecimal(given[name], `manifest: ${name}`);
   return {
-    version: VERSION,
-    suite: SUITE,
-    epoch: whole("epoch", 1, 2 ** 32 - 1),
-    items: whole("items", 1, 2 ** 24),
-    factors: whole("factors", 1, 1024),
-    mechanism: mechanismNamed(given.mechanism).name,
-    directionsSeed: whole("directions_seed", 0),
-    loud: whole("loud", 0),
-    epsilon: real("epsilon", LEAST_EPSILON, MAX_EPSILON),
-    reports: whole("reports", 1, 10_000),
-    alpha: real("alpha"),
-    regularization: real("regularization"),
+    epoch: whole("epoch", 1, MAX_EPOCH),
+    terms: readTerms(given.terms),
+    items: whole("items", 1, MOST_ITEMS),
+    alpha: real("alpha", 0, MOST_ALPHA),
+    regularization: real("regularization", LEAST_RIDGE, MOST_RIDGE),
     model: bytes("model"),
     catalogue: bytes("catalogue"),
+    catalogueVersion: whole("catalogue_version", 1),
     publicKey: given.public_key === null ? null : bytes("public_key"),
-    leastClients: whole("least_clients", 1),
     opens: whole("opens", 0),
     closes: whole("closes", 0),
-    previousReports: whole("previous_reports", 0),
+    reportsBehind: whole("reports_behind", 0),
   };
 }
 
 /** A manifest that no device could report with is refused by all of them alike. */
 function checkTogether(manifest: Manifest): void {
-  if (manifest.opens >= manifest.closes) {
-    throw new ProtocolError("manifest: the epoch closes before it opens");
+  const { opens, closes, items, terms } = manifest;
+  if (opens >= closes) throw new ProtocolError("manifest: the epoch closes before it opens");
+  if (items > terms.mostItems) {
+    throw new ProtocolError(`manifest: ${items} items, the terms allow ${terms.mostItems}`);
   }
-  const largest = modelSize(manifest.items, manifest.factors);
-  if (largest > MAX_MODEL) {
-    throw new ProtocolError(`manifest: its model may be ${largest} bytes, beyond ${MAX_MODEL}`);
-  }
-  checkParameters(manifest);
+  checkShape(items, terms.factors);
+  checkMechanism(manifest);
 }
 
-/** A parameter that the mechanism does not have must be 0; the others are its own affair. */
-function checkParameters(manifest: Manifest): void {
-  const { name, parameters, check } = mechanismNamed(manifest.mechanism);
-  const { directionsSeed, loud } = manifest;
-  if (directionsSeed !== 0 && !parameters.includes("directionsSeed")) {
-    throw new ProtocolError(`manifest: ${name} has no seed of directions`);
+/** Ranges that depend on the number of items, the size of a report, and the promise. */
+function checkMechanism(manifest: Manifest): void {
+  const { items, terms } = manifest;
+  const { parameters, directions, loudFraction } = mechanismNamed(terms.mechanism);
+  for (const [name, { least, most }] of Object.entries(parameters)) {
+    strict.whole(terms.parameters[name], least, most(items), `terms: ${name}`);
   }
-  if (loud !== 0 && !parameters.includes("loud")) {
-    throw new ProtocolError(`manifest: ${name} with ${loud} loud rows`);
+  if (directions(manifest) > MAX_DIRECTIONS) {
+    throw new ProtocolError(`manifest: ${directions(manifest)} directions do not fit a report`);
   }
-  check?.(manifest);
+  if (loudFraction(manifest) > terms.loudFraction) {
+    throw new ProtocolError("manifest: more directions are loud than the terms allow");
+  }
 }
 
 /** Bytes of everybody's batch in this epoch. */
-export function batchSize(manifest: Manifest): number {
-  return HEADER + SEALED * manifest.reports;
+export function batchSize({ terms }: Manifest): number {
+  return HEADER + SEALED * terms.reports;
+}
+
+/** From this second on no report of the epoch is of use. */
+export function endOf({ closes, terms }: Manifest): number {
+  return closes + terms.hold;
 }
 
 /** Whether a device may report at this time, in Unix seconds. */
 export function asksForReports(manifest: Manifest, now: number): boolean {
-  return manifest.publicKey !== null && manifest.opens <= now && now < manifest.closes;
+  return manifest.publicKey !== null && manifest.opens <= now && now < endOf(manifest);
 }

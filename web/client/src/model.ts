@@ -4,21 +4,20 @@
  * Eight bytes (little endian) of header length, a JSON header, the numbers row by row.
  */
 
+import { isWithinBounds } from "./bounds.js";
 import { ProtocolError } from "./errors.js";
 import { exactKeys, type Fields, isObject, readObject } from "./strict.js";
 
 const NAME = "item_matrix";
 const LENGTH = 8;
 const LONGEST_HEADER = 4096;
-/** Bytes: a manifest with a larger model is refused. */
-export const MAX_MODEL = 512 * 2 ** 20;
 
 /** No file of such a matrix is longer: what a reader may stop at. */
 export function modelSize(items: number, factors: number): number {
   return LENGTH + LONGEST_HEADER + 4 * items * factors;
 }
 
-/** The matrix row by row; it must have this shape and be finite, else it is a `ProtocolError`. */
+/** The matrix row by row; it must have this shape and public bounds, else it is a `ProtocolError`. */
 export function decodeItems(data: Uint8Array, items: number, factors: number): Float32Array {
   const view = new DataView(data.buffer, data.byteOffset, data.byteLength);
   const length = data.length < LENGTH ? -1 : Number(view.getBigUint64(0, true));
@@ -56,8 +55,8 @@ function readFloats(view: DataView, start: number, count: number): Float32Array 
   const values = new Float32Array(count);
   for (let number = 0; number < count; number++) {
     const value = view.getFloat32(start + 4 * number, true);
-    if (!Number.isFinite(value)) {
-      throw new ProtocolError("model file: the item matrix holds a NaN or an infinity");
+    if (!isWithinBounds(value)) {
+      throw new ProtocolError("model file: an entry is neither 0 nor of a size in 2^-60..2^20");
     }
     values[number] = value;
   }

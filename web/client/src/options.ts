@@ -7,6 +7,9 @@ import type { Beginning } from "./store.js";
 import { hexadecimal, text } from "./strict.js";
 import type { Entropy, Words } from "./words.js";
 
+/** So many seconds later. */
+export type Sleep = (seconds: number, signal?: AbortSignal) => Promise<void>;
+
 /** What a client is opened with. */
 export interface ClientOptions {
   /** Where the proxy is: https://HOST, or http on this machine. Pinned at the first open. */
@@ -17,11 +20,6 @@ export interface ClientOptions {
   limit: number;
   /** Whether reporting is off; counts at the first open only, then `pause` does. Default: false. */
   paused?: boolean;
-  /**
-   * Whether terms are pinned by `agree` alone, and nothing is reported before; counts at the first
-   * open only. Default: false, the first manifest's terms are pinned.
-   */
-  askFirst?: boolean;
   /** Of the database. Default: "sottovoce". */
   name?: string;
   /** Unix seconds. */
@@ -29,7 +27,8 @@ export interface ClientOptions {
   words?: Words;
   entropy?: Entropy;
   fetch?: typeof fetch;
-  sleep?: (seconds: number) => Promise<void>;
+  /** So many seconds later; rejects at once when the signal is aborted. */
+  sleep?: Sleep;
   /** Where databases are. Default: the browser's. */
   indexedDB?: IDBFactory;
   /** Keeps two tabs from syncing at once. Default: the browser's; null: none. */
@@ -42,10 +41,16 @@ const MAX_TEXT = 512;
 /** The browser's clock, in Unix seconds. */
 export const now = () => Date.now() / 1000;
 
-/** So many seconds later. */
-export function sleepFor(seconds: number): Promise<void> {
-  return new Promise((done) => setTimeout(done, seconds * 1000));
-}
+/** The browser's timer, given up when the signal is aborted. */
+export const sleepFor: Sleep = (seconds, signal) =>
+  new Promise((done, fail) => {
+    signal?.throwIfAborted();
+    const timer = setTimeout(done, Math.ceil(seconds * 1000));
+    signal?.addEventListener("abort", () => {
+      clearTimeout(timer);
+      fail(signal.reason);
+    });
+  });
 
 /** What a client begins with, or is compared with if it is there already. */
 export function beginningOf(options: ClientOptions, time: number): Beginning {
@@ -55,7 +60,6 @@ export function beginningOf(options: ClientOptions, time: number): Beginning {
     since: new Date(time * 1000).toISOString().slice(0, 10),
     limit: checkedLimit(options.limit),
     paused: options.paused ?? false,
-    askFirst: options.askFirst ?? false,
   };
 }
 

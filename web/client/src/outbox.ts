@@ -9,6 +9,7 @@ import type { Database, Transaction } from "./database.js";
 import { allows, type Charge } from "./ledger.js";
 import type { BatchRow, Settings, ShownRow, State } from "./rows.js";
 import { settingsIn, touchedIn } from "./store.js";
+import type { Plan } from "./timing.js";
 
 /** A batch, its price, what is shown of it, and what it was made of. Nothing of it is kept yet. */
 export interface MadeBatch {
@@ -26,7 +27,6 @@ export interface Standing {
   charges: readonly Charge[];
   /** A batch of any epoch that has neither arrived nor been given up; there is one at most. */
   waiting: BatchRow | undefined;
-  touched: readonly string[];
 }
 
 /** The two ways in which a batch ends. */
@@ -42,13 +42,13 @@ export interface LeftDevice extends Omit<ShownRow, "only" | "purpose"> {
   hash: string;
 }
 
-const STANDING = ["settings", "batches", "charges", "items"] as const;
+const STANDING = ["settings", "batches", "charges"] as const;
 
 /** What leaves, and what it cost. */
 export class Outbox {
   constructor(private readonly database: Database) {}
 
-  /** Where an epoch stands. */
+  /** Where an epoch stands; from public data and the ledger, not from the history. */
   standing(epoch: number): Promise<Standing> {
     return this.database.read(STANDING, (transaction) => standingIn(transaction, epoch));
   }
@@ -61,7 +61,7 @@ export class Outbox {
    * do, and wherever a crash falls, an epoch has both a batch and its charge, or none of them. So
    * there is never a second batch, nor one that was sent and not paid for. `stands` sees what holds
    * inside the transaction: a pause, a charge or a batch that came while this one was being sealed
-   * ends it, and so does a change of what she touched (she may have forgotten everything).
+   * ends it, and so does a change of what the owner touched (they may have forgotten everything).
    *
    * Sealing takes other promises than the database's, so it must be done before. A batch that is
    * not kept was sealed for nothing and is thrown away, and that is sound: no byte of it was stored
@@ -69,13 +69,11 @@ export class Outbox {
    * favour some reports over others: what decides knows nothing of what the coins said.
    */
   keep(made: MadeBatch, stands: (standing: Standing) => boolean): Promise<boolean> {
-    return this.database.write([...STANDING, "shown"], async (transaction) => {
+    return this.database.write([...STANDING, "items", "shown"], async (transaction) => {
       const standing = await standingIn(transaction, made.batch.epoch);
-      if (!stands(standing) || !sameItems(standing.touched, made.touched)) {
-        return false;
-      }
-      if (!allows(standing.settings.limit, standing.charges, made.charge)) {
-        await transaction.rows("batches").add({ ...made.batch, state: "dropped", bytes: null });
+      const isOfNow = sameItems(await touchedIn(transaction), made.touched);
+      const isPaid = allows(standing.settings.limit, standing.charges, made.charge);
+      if (!stands(standing) || !isOfNow || !isPaid) {
         return false;
       }
       await transaction.rows("charges").add(made.charge);
@@ -83,6 +81,29 @@ export class Outbox {
       await transaction.rows("shown").put(made.shown);
       return true;
     });
+  }
+
+  /** What the coins said of an epoch; drawn once and kept: a restart gives no second toss. */
+  plan(epoch: number, draw: () => Plan): Promise<Plan> {
+    return this.database.write(["plans"], async (transaction) => {
+      const rows = transaction.rows("plans");
+      const known = await rows.get(epoch);
+      if (known !== undefined) {
+        return known;
+      }
+      const plan = draw();
+      for (const { epoch: old } of await rows.all()) {
+        await (old < epoch ? rows.delete(old) : undefined);
+      }
+      await rows.add(plan);
+      return plan;
+    });
+  }
+
+  /** The last one that was drawn. */
+  async lastPlan(): Promise<Plan | null> {
+    const plans = await this.database.read(["plans"], (open) => open.rows("plans").all());
+    return plans.at(-1) ?? null;
   }
 
   /** The batch that has neither arrived nor been given up. */
@@ -95,7 +116,7 @@ export class Outbox {
     return this.database.write(["batches"], async (transaction) => {
       const row = await transaction.rows("batches").get(epoch);
       if (row === undefined) {
-        return state; // she has forgotten it in the meantime
+        return state; // its owner has forgotten it in the meantime
       }
       const end = row.state === "sent" ? "sent" : state; // another tab may have had the better luck
       await transaction.rows("batches").put({ ...row, state: end, bytes: null });
@@ -148,7 +169,6 @@ async function standingIn(transaction: Transaction, epoch: number): Promise<Stan
     batch: await transaction.rows("batches").get(epoch),
     charges: await transaction.rows("charges").all(),
     waiting: await waitingIn(transaction),
-    touched: await touchedIn(transaction),
   };
 }
 

@@ -6,7 +6,7 @@
 import { toHex } from "./bytes.js";
 import { MAX_CATALOGUE } from "./catalogue.js";
 import { ClosedError, RefusedError, SottovoceError, UnavailableError } from "./errors.js";
-import { MAX_SIGNED_MANIFEST } from "./manifest.js";
+import { MAX_SIGNED_MANIFEST } from "./signed.js";
 import type { Arriving } from "./transfer.js";
 import { isForLater, problemType, readCapped, secondsToWait, Watch } from "./transfer.js";
 
@@ -51,27 +51,27 @@ export class HttpProxy {
 
   /** The signed manifest of the epoch, as everybody gets it. */
   manifest(): Promise<Uint8Array> {
-    return this.#get("/v1/manifest", MAX_SIGNED_MANIFEST);
+    return this.#get("/v2/manifest", MAX_SIGNED_MANIFEST);
   }
 
   /** That of any epoch; null if the proxy has it no more. */
   manifestOf(epoch: number): Promise<Uint8Array | null> {
-    return this.#find(`/v1/manifests/${epoch}`, MAX_SIGNED_MANIFEST);
+    return this.#find(`/v2/manifests/${epoch}`, MAX_SIGNED_MANIFEST);
   }
 
   /** The model file with this hash; a longer one than `most` is a `ProtocolError`. */
   model(hash: Uint8Array, most: number): Promise<Uint8Array> {
-    return this.#get(`/v1/models/${toHex(hash)}`, most);
+    return this.#get(`/v2/models/${toHex(hash)}`, most);
   }
 
   /** The model file of any epoch; null if the proxy has it no more. */
   modelOf(hash: Uint8Array, most: number): Promise<Uint8Array | null> {
-    return this.#find(`/v1/models/${toHex(hash)}`, most);
+    return this.#find(`/v2/models/${toHex(hash)}`, most);
   }
 
   /** The catalogue file with this hash. */
   catalogue(hash: Uint8Array): Promise<Uint8Array> {
-    return this.#get(`/v1/catalogues/${toHex(hash)}`, MAX_CATALOGUE);
+    return this.#get(`/v2/catalogues/${toHex(hash)}`, MAX_CATALOGUE);
   }
 
   /**
@@ -81,7 +81,7 @@ export class HttpProxy {
   send(batch: Uint8Array): Promise<void> {
     const headers = { ...HEADERS, "content-type": "application/octet-stream" };
     const init = { method: "POST", headers, body: new Uint8Array(batch) };
-    return this.#exchange("/v1/batches", init, async (arriving) => {
+    return this.#exchange("/v2/batches", init, async (arriving) => {
       if (arriving.response.status !== 202) {
         await this.#refuse(arriving);
       }

@@ -20,7 +20,8 @@ export class Reading {
     manifest: Manifest,
     source: Source<Missing>,
   ): Promise<Matrix | Missing> {
-    const { model, items: rows, factors: columns } = manifest;
+    const { model, items: rows } = manifest;
+    const columns = manifest.terms.factors;
     const name = toHex(model);
     const known = this.#model;
     if (known?.name === name && known.V.rows === rows && known.V.columns === columns) {

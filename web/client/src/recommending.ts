@@ -79,6 +79,9 @@ function reasons(edition: Edition, own: readonly number[], row: number): Reason[
     .map((item, place) => ({ item, part: at(parts, place) }))
     .filter(({ part }) => part > 0);
   const all = speaking.reduce((sum, { part }) => sum + part, 0);
+  if (!Number.isFinite(all)) {
+    return []; // no usable solution: the score is 0, and nothing speaks for it
+  }
   speaking.sort((a, b) => b.part - a.part);
   return speaking.slice(0, MOST_REASONS).map(({ item, part }) => {
     const { id, title } = itemAt(edition.catalogue, item);

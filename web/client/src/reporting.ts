@@ -4,23 +4,38 @@ import { BATCH_ID, encodeBatch } from "./batch.js";
 import { sha256, toHex } from "./bytes.js";
 import { SettingsError } from "./errors.js";
 import { type Edition, rowsOf } from "./fetching.js";
+import { endOf } from "./manifest.js";
 import { makeReports } from "./mechanism/index.js";
 import type { MadeBatch } from "./outbox.js";
 import { sealReports } from "./sealing.js";
 import type { Entropy, Words } from "./words.js";
 
+/** When it is made, and when it may leave. */
+export interface Moments {
+  now: number;
+  sendAt: number;
+}
+
+/** All the coins of a batch. */
+export interface Coins {
+  words: Words;
+  entropy: Entropy;
+}
+
 /**
  * Exactly k sealed reports of whoever touched this; of nobody's history just as many. To stay silent
- * with nothing to say would be saying it.
+ * with nothing to say would be saying it. For the same reason nothing here can fail because of what
+ * was touched: see `bounds`.
  */
 export async function makeBatch(
   edition: Edition,
   touched: readonly string[],
-  words: Words,
-  entropy: Entropy,
+  { now, sendAt }: Moments,
+  { words, entropy }: Coins,
 ): Promise<MadeBatch> {
   const { manifest, hash: manifestHash } = edition.signed;
-  const { epoch, mechanism, epsilon, reports, closes } = manifest;
+  const { epoch } = manifest;
+  const { training, mechanism, epsilon, reports } = manifest.terms;
   if (manifest.publicKey === null) {
     throw new SettingsError("this manifest asks for no reports");
   }
@@ -30,16 +45,9 @@ export async function makeBatch(
   const bytes = encodeBatch({ epoch, manifestHash, id: entropy(BATCH_ID), sealed });
   const purpose = toHex(await sha256(bytes));
   return {
-    batch: { epoch, state: "charged", purpose, closes, notBefore: 0, bytes },
-    charge: { epoch, purpose, mechanism, epsilon, reports },
+    batch: { epoch, state: "charged", purpose, sendAt, ends: endOf(manifest), notBefore: 0, bytes },
+    charge: { training, epoch, at: Math.floor(now), purpose, mechanism, epsilon, reports },
     shown: { only: 1, epoch, bytes, told: made.told, mechanism, epsilon, purpose },
     touched,
   };
-}
-
-/** Uniform in [0, most): when a batch arrives must not say when its device woke up. */
-export function pauseBeforeSending(most: number, entropy: Entropy): number {
-  const random = entropy(8);
-  const view = new DataView(random.buffer, random.byteOffset, random.byteLength);
-  return most * (Number(view.getBigUint64(0, true) >> 11n) * 2 ** -53);
 }

@@ -3,29 +3,30 @@
 import type { Charge } from "./ledger.js";
 import type { Told } from "./mechanism/index.js";
 import type { Terms } from "./terms.js";
+import type { Plan } from "./timing.js";
 
-/** Whom she trusts, what she chose, and how far she has seen: the one row of `settings`. */
+/** Whom the owner trusts, what they chose, and how far they have seen: the one row of `settings`. */
 export interface Settings {
   only: 1;
   /** Where the proxy is. */
   proxy: string;
   /** The server's verification key, in hexadecimal: pinned at the first open. */
   key: string;
+  /** That key, or the last one that it has led to: moves forward with an edition, and never back. */
+  trusted: string;
   /** The day of that first open, as YYYY-MM-DD. */
   since: string;
   /** The epsilon of a lifetime, at most. */
   limit: number;
   /** Whether nothing is to leave. */
   paused: boolean;
-  /** Whether only `agree` pins terms. */
-  askFirst: boolean;
-  /** What she agreed to; null before the first manifest. */
+  /** What they accepted; null before. */
   terms: Terms | null;
   /** The last manifest accepted; it is public and survives `forget`. */
   newest: { epoch: number; hash: string } | null;
 }
 
-/** One thing that she touched: its name and its place in the order, no time. */
+/** One thing that the owner touched: its name and its place in the order, no time. */
 export interface TouchedRow {
   place: number;
   id: string;
@@ -37,10 +38,7 @@ export interface FileRow {
   content: Uint8Array;
 }
 
-/**
- * What became of a batch. Python's client has "stored" before "charged", because its ledger is
- * another file. Here both are written in one transaction, so nothing can be stored and not charged.
- */
+/** What became of a batch. It is stored and charged in one transaction. */
 export type State = "charged" | "sent" | "dropped";
 
 /** The batch of an epoch. There is one at most, ever: the epoch is the row's key. */
@@ -49,8 +47,10 @@ export interface BatchRow {
   state: State;
   /** SHA-256 of the encoded batch, in hexadecimal; its charge has the same name. */
   purpose: string;
+  /** Not before this moment (Unix seconds): drawn before the history was read. */
+  sendAt: number;
   /** From this second on it is of no use. */
-  closes: number;
+  ends: number;
   /** The proxy asked not to be sent it before (Unix seconds). */
   notBefore: number;
   /** The encoded batch, until it has arrived or was given up. */
@@ -75,5 +75,7 @@ export interface Schema {
   files: FileRow;
   batches: BatchRow;
   charges: Charge;
+  /** What the device's own coins said of an epoch, before any history was read. */
+  plans: Plan;
   shown: ShownRow;
 }

@@ -12,13 +12,18 @@ import { ProtocolError } from "./errors.js";
 /** Bytes of a sealed report: encapsulated key (32), report (4), tag (16). */
 export const SEALED = 52;
 /** Before the manifest's hash in HPKE's `info`. */
-export const INFO = utf8("sottovoce report 1\0");
-/** The only suite of version 1. */
+export const INFO = utf8("sottovoce report 2\0");
+/** The only suite of version 2. */
 export const suite = new CipherSuite({
   kem: new DhkemX25519HkdfSha256(),
   kdf: new HkdfSha256(),
   aead: new Aes128Gcm(),
 });
+
+/** Refuse a key to which nothing can be sealed: one of small order, which anybody could open. */
+export async function checkPublicKey(publicKey: Uint8Array): Promise<void> {
+  await sealReports(Uint32Array.of(0), publicKey, new Uint8Array(32));
+}
 
 /**
  * Each report sealed alone, one after the other, `SEALED` bytes each.

@@ -3,27 +3,28 @@
 import { equal, sha256, toHex } from "./bytes.js";
 import type { Database, Transaction } from "./database.js";
 import { StoreError, UntrustedError } from "./errors.js";
-import type { SignedManifest } from "./manifest.js";
 import type { Settings } from "./rows.js";
+import type { SignedManifest } from "./signed.js";
 
 /** The name of the row with the signed manifest; the other files are named by their hashes. */
 const MANIFEST = "manifest";
 
 /** What a client begins with. */
-export type Beginning = Pick<Settings, "proxy" | "key" | "since" | "limit" | "paused" | "askFirst">;
+export type Beginning = Pick<Settings, "proxy" | "key" | "since" | "limit" | "paused">;
 
 /** The client's memory. Nothing of it is kept in variables: another tab may have changed it. */
 export class Store {
   constructor(private readonly database: Database) {}
 
-  // Whom she trusts and what she chose.
+  // Whom the owner trusts and what they chose.
 
   /** Begin, or take up where it was; another key or proxy than the pinned one is refused. */
   enrol(beginning: Beginning): Promise<void> {
     return this.database.write(["settings"], async (transaction) => {
       const known = await transaction.rows("settings").get(1);
       if (known === undefined) {
-        const fresh: Settings = { only: 1, ...beginning, terms: null, newest: null };
+        const unknown = { trusted: beginning.key, terms: null, newest: null };
+        const fresh: Settings = { only: 1, ...beginning, ...unknown };
         await transaction.rows("settings").add(fresh);
       } else {
         checkPinned(known, beginning);
@@ -35,14 +36,14 @@ export class Store {
     return this.database.read(["settings"], settingsIn);
   }
 
-  /** Another choice of hers. */
+  /** Another choice of theirs. */
   choose(choice: Partial<Pick<Settings, "limit" | "paused" | "terms">>): Promise<void> {
     return this.database.write(["settings"], async (transaction) => {
       await transaction.rows("settings").put({ ...(await settingsIn(transaction)), ...choice });
     });
   }
 
-  // What she touched.
+  // What they touched.
 
   /** How many of them are new. */
   add(ids: readonly string[]): Promise<number> {
@@ -100,18 +101,22 @@ export class Store {
 
   /**
    * A manifest and its files in the place of the last ones, in one step. `fresh` are those that
-   * were not here. `agree` says what the settings become, or refuses: it is asked again here,
-   * inside the transaction, because another tab may have gone further in the meantime.
+   * were not here. `check` refuses what must not be stored: it is asked again here, inside the
+   * transaction, because another tab may have gone further in the meantime, or the owner may have
+   * accepted other terms. The key that signed it is the trusted one from now on.
    */
-  accept(
+  keepEdition(
     signed: SignedManifest,
     fresh: ReadonlyMap<string, Uint8Array>,
-    agree: (settings: Settings) => Settings,
+    check: (settings: Settings) => void,
   ): Promise<void> {
     const wanted = [MANIFEST, toHex(signed.manifest.model), toHex(signed.manifest.catalogue)];
     return this.database.write(["settings", "files"], async (transaction) => {
       const rows = transaction.rows("files");
-      await transaction.rows("settings").put(agree(await settingsIn(transaction)));
+      const known = await settingsIn(transaction);
+      check(known);
+      const newest = { epoch: signed.manifest.epoch, hash: toHex(signed.hash) };
+      await transaction.rows("settings").put({ ...known, newest, trusted: toHex(signed.key) });
       for (const [name, content] of [...fresh, [MANIFEST, signed.raw] as const]) {
         await rows.put({ name, content });
       }
@@ -126,8 +131,9 @@ export class Store {
   }
 
   /**
-   * Everything about her, and all that could be worked out from it. The charges stay, because what
-   * left cannot be called back, and they hold no item; so do her choices and the newest epoch.
+   * Everything about the owner, and all that could be worked out from it. The charges stay, because
+   * what left cannot be called back, and they hold no item; so do what the owner chose, what the
+   * coins said (else forgetting would be another toss), and the newest epoch.
    */
   forget(): Promise<void> {
     const tables = ["items", "files", "batches", "shown"] as const;
@@ -148,7 +154,7 @@ export async function settingsIn(transaction: Transaction): Promise<Settings> {
   return settings;
 }
 
-/** What she touched, inside a transaction. */
+/** What they touched, inside a transaction. */
 export async function touchedIn(transaction: Transaction): Promise<string[]> {
   return (await transaction.rows("items").all()).map((row) => row.id);
 }

@@ -11,7 +11,7 @@ const DEEPEST = 64;
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const COLON = 0x3a;
-const HASH = /^[0-9a-f]{64}$/;
+const HEXADECIMAL = /^[0-9a-f]*$/;
 const HALF_OF_A_PAIR = /\p{Surrogate}/u;
 
 // A byte order mark is not dropped but read as a character, which no JSON may begin with.
@@ -116,10 +116,12 @@ export function text(value: unknown, most: number, what: string): string {
   return value;
 }
 
-/** 32 bytes in lower-case hexadecimal. */
-export function hexadecimal(value: unknown, what: string): Bytes {
-  if (typeof value !== "string" || !HASH.test(value)) {
-    throw new ProtocolError(`${what}: 64 lower-case hexadecimal digits, not ${shown(value)}`);
+/** So many bytes in lower-case hexadecimal; 32, if nothing is said. */
+export function hexadecimal(value: unknown, what: string, size = 32): Bytes {
+  if (typeof value !== "string" || value.length !== 2 * size || !HEXADECIMAL.test(value)) {
+    throw new ProtocolError(
+      `${what}: ${2 * size} lower-case hexadecimal digits, not ${shown(value)}`,
+    );
   }
   return fromHex(value);
 }

@@ -1,30 +1,40 @@
 /**
  * One sync, step by step, and why a crash or a second tab never spends twice.
  *
- * 1. A batch that an earlier sync left behind is brought to its end (steps 5 and 6).
- * 2. The manifest is fetched and must be signed by the pinned key, be no older than the last one,
- *    not differ from another one of its epoch, and keep to the terms that the owner agreed to.
- * 3. Model and catalogue are fetched, compared with their hashes, and accepted in one transaction.
- * 4. The batch is made, and stored together with its charge in one transaction (`Outbox.keep`),
- *    which looks once more whether anything speaks against it.
- * 5. The stored bytes are sent, after a random pause.
- * 6. The batch is marked as sent, and its bytes are deleted.
+ * 1. A batch that an earlier sync left behind is brought to its end (steps 6 and 7).
+ * 2. The manifest is fetched and must be signed by the trusted key, or by one that this key has
+ *    named, be no older than the last one, not differ from another one of its epoch, and keep to the
+ *    terms that the owner accepted.
+ * 3. Model and catalogue are fetched, compared with their hashes, and kept in one transaction.
+ * 4. Ledger, terms and the device's own coins decide whether it takes part, and at which moment it
+ *    sends; the coins are kept. It sleeps until shortly before, and asks for the manifest once more:
+ *    an epoch that is over by then costs nothing.
+ * 5. Only now the history is read. The batch is made, and stored together with its charge in one
+ *    transaction (`Outbox.keep`), which looks once more whether anything speaks against it.
+ * 6. The stored bytes are sent, at the moment that was drawn.
+ * 7. The batch is marked as sent, and its bytes are deleted.
  *
- * A crash before 4 is complete: nothing was spent, nothing sent. A crash after it: the same bytes
+ * So whether a device sends, when, how much and what it asks for before is decided without looking at
+ * the history, and nothing that is computed from the history can fail (`bounds`).
+ *
+ * A crash before 5 is complete: nothing was spent, nothing sent. A crash after it: the same bytes
  * are there and are sent again; the proxy knows them by their id. Nothing is randomised again.
  */
 
+import { equal } from "./bytes.js";
 import { ClosedError, UnavailableError } from "./errors.js";
 import type { Edition, Fetching } from "./fetching.js";
+import { judged } from "./judging.js";
 import { budgetOf } from "./ledger.js";
-import { asksForReports, type Manifest } from "./manifest.js";
+import type { Manifest } from "./manifest.js";
+import type { Sleep } from "./options.js";
 import type { End, Outbox, Standing, Waiting } from "./outbox.js";
 import { type Outcome, sentenceOf } from "./outcome.js";
 import type { HttpProxy } from "./proxy.js";
-import { makeBatch, pauseBeforeSending } from "./reporting.js";
+import { makeBatch } from "./reporting.js";
 import type { BatchRow } from "./rows.js";
 import type { Store } from "./store.js";
-import { brokenBy, termsOf } from "./terms.js";
+import { drawnPlan, lead, notBefore, type Plan } from "./timing.js";
 import type { Entropy, Words } from "./words.js";
 
 /** What a sync came to. */
@@ -52,7 +62,25 @@ export interface Tools {
   clock: () => number;
   entropy: Entropy;
   words: Words;
-  sleep: (seconds: number) => Promise<void>;
+  sleep: Sleep;
+}
+
+/** How this sync waits. */
+export interface Waits {
+  /** Seconds over which the moment of sending is drawn; 0 sends as soon as the batch is made. */
+  jitter: number;
+  /** Ends the long pause: nothing is lost, the next sync goes on from the stored plan. */
+  signal: AbortSignal | undefined;
+  /** One tab at a time; the long pause is outside of it. */
+  lock: <Result>(work: () => Promise<Result>) => Promise<Result>;
+}
+
+/** It is not yet time to make the batch of this edition. */
+interface Early {
+  edition: Edition;
+  lost: number | null;
+  /** Unix seconds. */
+  until: number;
 }
 
 /** What a batch becomes when it is finished, said of the sync that finished it. */
@@ -62,38 +90,111 @@ const ENDS: Record<End, Outcome> = { sent: "sent", dropped: "too late" };
 export class Syncing {
   constructor(
     private readonly tools: Tools,
-    private readonly jitter: number,
+    private readonly waits: Waits,
   ) {}
 
-  async run(acceptNewTerms: boolean): Promise<Synced> {
+  async run(): Promise<Synced> {
+    const { clock, sleep } = this.tools;
+    const begun = await this.waits.lock(() => this.#begin());
+    if ("outcome" in begun) {
+      return begun;
+    }
+    await sleep(begun.until - clock(), this.waits.signal);
+    return this.waits.lock(() => this.#goOn(begun));
+  }
+
+  /** Until it is known when to go on, or that there is nothing more to do. */
+  async #begin(): Promise<Synced | Early> {
     const { outbox, fetching } = this.tools;
     const leftOver = await outbox.waiting();
     const settled = leftOver && (await this.#deliver(leftOver.epoch));
-    const edition = await fetching.refresh(acceptNewTerms);
+    const edition = await fetching.refresh();
     const { epoch } = edition.signed.manifest;
     if (settled !== undefined && leftOver?.epoch === epoch) {
       return this.#result(epoch, settled, null);
     }
     const lost = leftOver && settled === "too late" ? leftOver.epoch : null;
-    return this.#result(epoch, await this.#takePart(edition), lost);
+    const next = await this.#takePart(edition);
+    return typeof next === "string"
+      ? this.#result(epoch, next, lost)
+      : { edition, lost, until: next.until };
   }
 
-  /** At most one batch in an epoch, ever: `keep` decides, this only asks. */
-  async #takePart(edition: Edition): Promise<Outcome> {
-    const { outbox, words, entropy } = this.tools;
+  /** It may be over by now: what is not made yet costs nothing. */
+  async #goOn({ edition, lost }: Early): Promise<Synced> {
+    const now = await this.tools.fetching.refresh();
+    const { epoch } = now.signed.manifest;
+    const isSame = equal(now.signed.hash, edition.signed.hash);
+    const outcome = isSame ? await this.#report(now, await this.#plan(now)) : "missed";
+    return this.#result(epoch, outcome, lost);
+  }
+
+  /** At most one batch in an epoch, ever. Nothing before `#report` knows the history. */
+  async #takePart(edition: Edition): Promise<Outcome | { until: number }> {
     const { manifest } = edition.signed;
-    const verdict = (standing: Standing) => judged(standing, manifest, this.tools.clock());
+    const found = this.#judged(await this.#standing(manifest), manifest, this.tools.clock());
+    if (found === "make it") {
+      const plan = await this.#plan(edition);
+      if (!plan.takesPart) {
+        return "sitting out";
+      }
+      const until = plan.sendAt - lead(manifest);
+      if (this.waits.jitter > 0 && until > this.tools.clock()) {
+        return { until };
+      }
+      return this.#report(edition, plan);
+    }
+    return found === "deliver it" ? this.#deliver(manifest.epoch) : found;
+  }
+
+  #judged(standing: Standing, manifest: Manifest, now: number) {
+    return judged(standing, manifest, now, this.waits.jitter);
+  }
+
+  #standing({ epoch }: Manifest): Promise<Standing> {
+    return this.tools.outbox.standing(epoch);
+  }
+
+  #plan(edition: Edition): Promise<Plan> {
+    const { outbox, clock, entropy } = this.tools;
+    const { manifest } = edition.signed;
+    const draw = () => drawnPlan(manifest, clock(), this.waits.jitter, entropy);
+    return outbox.plan(manifest.epoch, draw);
+  }
+
+  /** Read the history, make the batch, charge for it; then send, when it is time. */
+  async #report(edition: Edition, plan: Plan): Promise<Outcome> {
+    const { store, outbox, clock } = this.tools;
+    const { manifest } = edition.signed;
+    const moments = this.#moments(plan, manifest); // before the history is read, and once
+    const verdict = (standing: Standing) => this.#judged(standing, manifest, moments.now);
     for (;;) {
-      const standing = await outbox.standing(manifest.epoch);
-      const found = verdict(standing);
+      const found = verdict(await this.#standing(manifest));
       if (found !== "make it") {
         return found === "deliver it" ? this.#deliver(manifest.epoch) : found;
       }
+      const made = await makeBatch(edition, await store.touched(), moments, this.tools);
       // Not kept: something changed while it was being sealed. The next look says what.
-      const made = await makeBatch(edition, standing.touched, words, entropy);
       if (await outbox.keep(made, (now) => verdict(now) === "make it")) {
+        if (this.waits.jitter > 0) {
+          await this.#waitUntil(notBefore(moments.sendAt, clock(), manifest));
+        }
         return this.#deliver(manifest.epoch);
       }
+    }
+  }
+
+  /** When it is made, and when it leaves. */
+  #moments(plan: Plan, manifest: Manifest): { now: number; sendAt: number } {
+    const now = this.tools.clock();
+    const sendAt = this.waits.jitter > 0 ? Math.max(plan.sendAt, now + lead(manifest)) : now;
+    return { now, sendAt };
+  }
+
+  async #waitUntil(moment: number): Promise<void> {
+    const left = moment - this.tools.clock();
+    if (left > 0) {
+      await this.tools.sleep(left);
     }
   }
 
@@ -103,7 +204,7 @@ export class Syncing {
     if (typeof batch === "string") {
       return batch;
     }
-    await this.#wait(batch);
+    await this.#waitUntil(batch.sendAt);
     // The owner may have paused or forgotten it, or another tab may have sent it, while we slept.
     const still = await this.#ready(epoch);
     return typeof still === "string" ? still : this.#send(still);
@@ -120,7 +221,7 @@ export class Syncing {
     if (state !== "charged" || bytes === null) {
       return state === "sent" ? "already sent" : "too late";
     }
-    if (clock() >= batch.closes) {
+    if (clock() >= batch.ends) {
       return ENDS[await outbox.finish(epoch, "dropped")];
     }
     if (settings.paused) {
@@ -128,14 +229,6 @@ export class Syncing {
     }
     checkPatience(batch, clock());
     return { ...batch, bytes };
-  }
-
-  async #wait(batch: Waiting): Promise<void> {
-    const { clock, entropy, sleep } = this.tools;
-    const most = Math.min(this.jitter, batch.closes - clock());
-    if (most > 0) {
-      await sleep(pauseBeforeSending(most, entropy));
-    }
   }
 
   async #send(batch: Waiting): Promise<Outcome> {
@@ -167,44 +260,10 @@ export class Syncing {
   }
 }
 
-/** The one rule of whether an epoch may have a batch: asked before it is made and when it is kept. */
-function judged(
-  standing: Standing,
-  manifest: Manifest,
-  now: number,
-): Outcome | "make it" | "deliver it" {
-  const { settings, batch, charges, waiting } = standing;
-  if (batch?.state === "sent") {
-    return "already sent";
-  }
-  if (batch?.state === "dropped" && charges.some((charge) => charge.purpose === batch.purpose)) {
-    return "too late";
-  }
-  if (batch?.state === "charged") {
-    return "deliver it"; // another tab has made it: the same bytes, once more, count once
-  }
-  if (manifest.publicKey === null) {
-    return "nothing asked";
-  }
-  if (settings.paused || waiting !== undefined) {
-    return "paused"; // a batch of another epoch still waits only if its owner said so
-  }
-  if (settings.terms === null || brokenBy(settings.terms, termsOf(manifest)).length > 0) {
-    return "paused"; // the owner was not asked yet, or agreed to better terms while this was fetched
-  }
-  if (!asksForReports(manifest, now)) {
-    return "not open";
-  }
-  if (batch?.state === "dropped") {
-    return "limit reached";
-  }
-  return charges.some((charge) => charge.epoch === manifest.epoch) ? "already charged" : "make it";
-}
-
 /** The proxy said when to come again. Until then the batch stays here, and nothing is asked. */
 function checkPatience(batch: BatchRow, now: number): void {
   if (now < batch.notBefore) {
-    const wait = Math.min(batch.notBefore, batch.closes) - now;
+    const wait = Math.min(batch.notBefore, batch.ends) - now;
     throw new UnavailableError(
       `the proxy asked to be sent the batch of epoch ${batch.epoch} again in ${Math.ceil(wait)} ` +
         "seconds, not before; it is kept here until then",

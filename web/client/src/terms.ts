@@ -1,72 +1,239 @@
-/** What the device's owner agreed to, at most; a server cannot ask for more by asking again. */
+/**
+ * The terms: all that a device's owner agrees to, as one block of every manifest.
+ *
+ * A device pins the terms that its owner accepted. A server may later ask for less, never for more:
+ * each field has one rule, and a single field that is worse refuses the manifest, whatever got better.
+ */
 
-import { UntrustedError } from "./errors.js";
-import type { Manifest } from "./manifest.js";
+import { MOST_FACTORS, MOST_ITEMS } from "./bounds.js";
+import { toHex } from "./bytes.js";
+import { MAX_EPSILON } from "./coin.js";
+import { ProtocolError } from "./errors.js";
+import { SIGN } from "./mechanism/base.js";
+import { MECHANISMS, mechanismNamed } from "./mechanism/registry.js";
+import * as strict from "./strict.js";
 
-/** What `agree` was given, else those of the first manifest that the client accepts. */
+/** What a device is asked for, at most, and among how many, at least. */
 export interface Terms {
-  /** How reports are made; another one promises something else. */
+  /** Which training: 32 hexadecimal digits, random, chosen when it begins. */
+  readonly training: string;
+  /** How reports are made. */
   readonly mechanism: string;
-  /** Budget of one report, at most. */
+  /** The mechanism's own, by the names that they have in the manifest. */
+  readonly parameters: Readonly<Record<string, number>>;
+  /** Budget of one report. */
   readonly epsilon: number;
-  /** Reports in one epoch, at most. */
+  /** rho, at most: what the central promise depends on beside epsilon. */
+  readonly loudFraction: number;
+  /** k: exactly so many reports in every batch. */
   readonly reports: number;
-  /** Among how many people a report is hidden, at least. */
+  /** In how many epochs a device takes part, ever. Epochs that came to nothing count too. */
+  readonly epochs: number;
+  /** In how many at most within any `windowSeconds`. */
+  readonly windowEpochs: number;
+  readonly windowSeconds: number;
+  /** Seconds between two batches of one device, at least. */
+  readonly interval: number;
+  /** The chance by which a device takes part in an epoch: its own coin decides. */
+  readonly share: number;
+  /** The reports of at least so many are mixed, or nobody's. */
   readonly leastClients: number;
+  /** Seconds that an epoch waits for its crowd, beyond its end; then it is thrown away. */
+  readonly hold: number;
+  /** F, and */
+  readonly factors: number;
+  /** M at most: what memory and time on the device depend on. */
+  readonly mostItems: number;
 }
 
-/** What a manifest asks for. */
-export function termsOf(manifest: Manifest): Terms {
-  const { mechanism, epsilon, reports, leastClients } = manifest;
-  return { mechanism, epsilon, reports, leastClients };
+const LEAST_EPSILON = 1e-6;
+const MOST_REPORTS = 10_000;
+/** No crowd is larger: one that is never reached would make every epoch a wasted one. */
+const MOST_CLIENTS = 10_000_000;
+/** The crowd that is waited for may become so many times as large without asking, and no larger. */
+const MOST_GROWTH = 10;
+/** Bytes of a training's id. */
+const TRAINING = 16;
+
+/** By what name each field stands in the manifest. */
+const NAMES: Readonly<Record<keyof Terms, string>> = {
+  training: "training",
+  mechanism: "mechanism",
+  parameters: "parameters",
+  epsilon: "epsilon",
+  loudFraction: "loud_fraction",
+  reports: "reports",
+  epochs: "epochs",
+  windowEpochs: "window_epochs",
+  windowSeconds: "window_seconds",
+  interval: "interval",
+  share: "share",
+  leastClients: "least_clients",
+  hold: "hold",
+  factors: "factors",
+  mostItems: "most_items",
+};
+const FIELDS = Object.keys(NAMES) as (keyof Terms)[];
+
+/** The block of a manifest, or a `ProtocolError`. */
+export function readTerms(given: unknown): Terms {
+  if (!strict.isObject(given)) throw new ProtocolError("manifest: terms must be an object");
+  strict.exactKeys(given, Object.values(NAMES), "manifest: terms");
+  const whole = (name: string, least: number, most = Number.MAX_SAFE_INTEGER) =>
+    strict.whole(given[name], least, most, `terms: ${name}`);
+  const real = (name: string, least: number, most: number) =>
+    strict.real(given[name], least, most, `terms: ${name}`);
+  const mechanism = mechanismNamed(given.mechanism).name;
+  return {
+    training: toHex(strict.hexadecimal(given.training, "terms: training", TRAINING)),
+    mechanism,
+    parameters: readParameters(given.parameters, mechanism),
+    epsilon: real("epsilon", LEAST_EPSILON, MAX_EPSILON),
+    loudFraction: real("loud_fraction", 0, SIGN),
+    reports: whole("reports", 1, MOST_REPORTS),
+    epochs: whole("epochs", 1),
+    windowEpochs: whole("window_epochs", 1),
+    windowSeconds: whole("window_seconds", 0),
+    interval: whole("interval", 0),
+    share: real("share", 2 ** -32, 1),
+    leastClients: whole("least_clients", 1, MOST_CLIENTS),
+    hold: whole("hold", 0),
+    factors: whole("factors", 1, MOST_FACTORS),
+    mostItems: whole("most_items", 1, MOST_ITEMS),
+  };
 }
+
+/** Which parameters there are, the mechanism says; their ranges depend on the manifest. */
+function readParameters(given: unknown, mechanism: string): Readonly<Record<string, number>> {
+  if (!strict.isObject(given)) throw new ProtocolError("terms: parameters must be an object");
+  const names = Object.keys(mechanismNamed(mechanism).parameters);
+  strict.exactKeys(given, names, "terms: parameters");
+  return Object.fromEntries(
+    names.map((name) => [
+      name,
+      strict.whole(given[name], 0, Number.MAX_SAFE_INTEGER, `terms: ${name}`),
+    ]),
+  );
+}
+
+/** As the manifest has it. */
+export function writtenTerms(terms: Terms): strict.Fields {
+  return Object.fromEntries(FIELDS.map((field) => [NAMES[field], terms[field]]));
+}
+
+/** When one field of the asked terms is worse than the accepted one, and how to say so. */
+interface Rule {
+  isWorse(accepted: Terms, asked: Terms): boolean;
+  /** `{0}` is what was accepted, `{1}` what is asked for. */
+  sentence: string;
+}
+
+type Compared = Exclude<keyof Terms, "parameters">;
+
+const other = (field: Compared): Rule["isWorse"] => {
+  return (accepted, asked) => asked[field] !== accepted[field];
+};
+const atMost = (field: Compared): Rule["isWorse"] => {
+  return (accepted, asked) => asked[field] > accepted[field];
+};
+const atLeast = (field: Compared): Rule["isWorse"] => {
+  return (accepted, asked) => asked[field] < accepted[field];
+};
+
+/** A smaller crowd hides less; a far larger one would never come together, and be paid for in vain. */
+function anotherCrowd(accepted: Terms, asked: Terms): boolean {
+  const [before, now] = [accepted.leastClients, asked.leastClients];
+  return now < before || now > MOST_GROWTH * before;
+}
+
+/** Of another mechanism they say nothing; of the same all but its free ones count. */
+function otherParameters(accepted: Terms, asked: Terms): boolean {
+  const known = MECHANISMS.find(({ name }) => name === accepted.mechanism)?.parameters ?? {};
+  const names = new Set([...Object.keys(accepted.parameters), ...Object.keys(asked.parameters)]);
+  return (
+    accepted.mechanism === asked.mechanism &&
+    [...names].some(
+      (name) =>
+        known[name]?.isFree !== true && accepted.parameters[name] !== asked.parameters[name],
+    )
+  );
+}
+
+/** One for each field: TypeScript itself refuses a field without one. */
+export const RULES: Readonly<Record<keyof Terms, Rule>> = {
+  training: {
+    isWorse: other("training"),
+    sentence: "reports would go to another training",
+  },
+  mechanism: {
+    isWorse: other("mechanism"),
+    sentence: "reports would be made by {1}, not by {0}",
+  },
+  parameters: {
+    isWorse: otherParameters,
+    sentence: "the mechanism's parameters would be {1}, not {0}",
+  },
+  epsilon: {
+    isWorse: atMost("epsilon"),
+    sentence: "the budget of one report would rise from epsilon {0} to {1}",
+  },
+  loudFraction: {
+    isWorse: atMost("loudFraction"),
+    sentence: "the share of loud directions would rise from {0} to {1}",
+  },
+  reports: {
+    isWorse: atMost("reports"),
+    sentence: "an epoch would take {1} reports, not {0}",
+  },
+  epochs: {
+    isWorse: atMost("epochs"),
+    sentence: "a lifetime would have {1} epochs, not {0}",
+  },
+  windowEpochs: {
+    isWorse: atMost("windowEpochs"),
+    sentence: "there would be {1} epochs in a window of time, not {0}",
+  },
+  windowSeconds: {
+    isWorse: atLeast("windowSeconds"),
+    sentence: "the window of time would be {1} seconds, not {0}",
+  },
+  interval: {
+    isWorse: atLeast("interval"),
+    sentence: "two batches could be {1} seconds apart, not {0}",
+  },
+  share: {
+    isWorse: atMost("share"),
+    sentence: "the chance to take part in an epoch would rise from {0} to {1}",
+  },
+  leastClients: {
+    isWorse: anotherCrowd,
+    sentence:
+      "a report would be hidden among at least {1} people, not {0} (fewer hide less, and more " +
+      "than ten times as many may never come together)",
+  },
+  hold: {
+    isWorse: atMost("hold"),
+    sentence: "an epoch would wait for its crowd for {1} seconds, not {0}",
+  },
+  factors: {
+    isWorse: atMost("factors"),
+    sentence: "the model would have {1} factors, not {0}",
+  },
+  mostItems: {
+    isWorse: atMost("mostItems"),
+    sentence: "the model could have {1} items, not {0}",
+  },
+};
 
 /** In plain words, everything that would be worse for the owner. */
-export function brokenBy(pinned: Terms, asked: Terms): string[] {
-  const worse: string[] = [];
-  if (asked.mechanism !== pinned.mechanism) {
-    worse.push(`reports would be made by ${asked.mechanism}, not by ${pinned.mechanism}`);
-  }
-  if (asked.epsilon > pinned.epsilon) {
-    worse.push(
-      `the budget of one report would rise from epsilon ${pinned.epsilon} to ${asked.epsilon}`,
-    );
-  }
-  if (asked.reports > pinned.reports) {
-    worse.push(`an epoch would take ${asked.reports} reports, not ${pinned.reports}`);
-  }
-  if (asked.leastClients < pinned.leastClients) {
-    worse.push(
-      `a report would be hidden among at least ${asked.leastClients} people, ` +
-        `not ${pinned.leastClients}`,
-    );
-  }
-  return worse;
+export function brokenBy(accepted: Terms, asked: Terms): string[] {
+  return FIELDS.filter((field) => RULES[field].isWorse(accepted, asked)).map((field) =>
+    RULES[field].sentence
+      .replace("{0}", shown(accepted[field]))
+      .replace("{1}", shown(asked[field])),
+  );
 }
 
-/** The terms from here on; better ones are taken, but what was agreed to stays the bound. */
-export function agreed(pinned: Terms | null, asked: Terms, acceptNew: boolean): Terms {
-  if (pinned === null) return asked;
-  const worse = brokenBy(pinned, asked);
-  if (worse.length === 0) return pinned;
-  if (acceptNew) return asked;
-  throw new TermsError(worse, asked);
-}
-
-/** The server wants more than the owner agreed to. Nothing is sent; only she can change that. */
-export class TermsError extends UntrustedError {
-  override name = "TermsError";
-  /** In plain words, everything that would be worse. */
-  readonly worse: readonly string[];
-  /** What `agree` must be given if she says yes: these very terms, and no later ones. */
-  readonly asked: Terms;
-
-  constructor(worse: readonly string[], asked: Terms) {
-    super(
-      `the server changed its terms: ${worse.join("; ")}. Nothing is sent. ` +
-        "If you agree, accept the new terms",
-    );
-    this.worse = worse;
-    this.asked = asked;
-  }
+function shown(value: Terms[keyof Terms]): string {
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
 }

@@ -6,7 +6,8 @@
  * float64; `Math.fround` marks where it is float32.
  */
 
-import { NotFiniteError, SettingsError } from "./errors.js";
+import { usable } from "./bounds.js";
+import { SettingsError } from "./errors.js";
 
 /** Row by row. */
 export interface Matrix {
@@ -25,7 +26,10 @@ export function ascending(own: readonly number[], rows: number): number[] {
   return [...new Set(own)].sort((a, b) => a - b);
 }
 
-/** `x = (V^T V + alpha sum v v^T + lambda I)^-1 (1 + alpha) sum v`, sums over her own items. */
+/**
+ * `x = (V^T V + alpha sum v v^T + lambda I)^-1 (1 + alpha) sum v`, sums over the own items; zero
+ * where that has no usable solution (`bounds`). Whatever was touched, there is a result.
+ */
 export function userVector(
   V: Matrix,
   own: readonly number[],
@@ -34,13 +38,7 @@ export function userVector(
 ): Float32Array {
   const items = ascending(own, V.rows);
   const right = sumOfRows(V, items).map((z) => (1 + alpha) * z);
-  const x = Float32Array.from(solve(normalFactor(V, items, alpha, regularization), right));
-  if (!x.every(Number.isFinite)) {
-    throw new NotFiniteError(
-      "the user vector is not finite: the model does not allow one; nothing is reported",
-    );
-  }
-  return x;
+  return usable(Float32Array.from(solve(normalFactor(V, items, alpha, regularization), right)));
 }
 
 /** `x.v` in float32, factor after factor, with the row of `values` that begins at `start`. */
@@ -58,9 +56,9 @@ export function scores(V: Matrix, x: Float32Array): Float32Array {
 }
 
 /**
- * What each of her own items adds to the score of `item`: `(1 + alpha) v_j^T A^-1 v_item`.
+ * What each of the own items adds to the score of `item`: `(1 + alpha) v_j^T A^-1 v_item`.
  *
- * In the order of `own`. They sum to the score, since x is a sum over her items too.
+ * In the order of `own`. They sum to the score, since x is a sum over the own items too.
  */
 export function contributions(
   V: Matrix,
@@ -114,6 +112,14 @@ function* allRows(rows: number): Generator<number> {
   for (let row = 0; row < rows; row++) yield row;
 }
 
+/**
+ * All work on a matrix that is the same for everybody, done when it is taken in: it can take seconds,
+ * and done at the first question about a history it would show who has one.
+ */
+export function prepare(V: Matrix): void {
+  sumOfAllSquares(V);
+}
+
 /** Of the whole matrix: the same for everybody and every question, so it is worked out once. */
 function sumOfAllSquares(V: Matrix): Float64Array {
   const known = squares.get(V) ?? sumOfSquares(V, allRows(V.rows));
@@ -123,7 +129,7 @@ function sumOfAllSquares(V: Matrix): Float64Array {
 
 const squares = new WeakMap<Matrix, Float64Array>();
 
-/** The Cholesky factor of her normal equations, lower triangle. */
+/** The Cholesky factor of the normal equations, lower triangle. */
 function normalFactor(V: Matrix, items: number[], alpha: number, lambda: number): Float64Array {
   const own = sumOfSquares(V, items);
   const system = sumOfAllSquares(V).map((g, at) => g + alpha * (own[at] as number));

@@ -11,11 +11,12 @@ import { encodeBatch } from "../src/batch.js";
 import { fromHex, toHex } from "../src/bytes.js";
 import { decodeCatalogue } from "../src/catalogue.js";
 import { LedgerError } from "../src/errors.js";
-import { openManifest } from "../src/manifest.js";
 import { makeReports } from "../src/mechanism/index.js";
 import { allRows, oneRow, rotated } from "../src/mechanism/rotation.js";
 import { decodeItems } from "../src/model.js";
 import { sealReports } from "../src/sealing.js";
+import { openManifest } from "../src/signed.js";
+import { brokenBy, readTerms, writtenTerms } from "../src/terms.js";
 import { ascending, userVector } from "../src/user.js";
 import { openSealed } from "./opening.js";
 import { fromWords } from "./vectors.js";
@@ -41,6 +42,7 @@ interface Asked {
   rotation: { signed: string; key: string; model: string; own: number[] };
   ledger: { steps: Step[] };
   manifest: { signed: string; key: string };
+  terms: { accepted: object; asked: object };
   catalogue: { bytes: string };
   model: { bytes: string; items: number; factors: number };
 }
@@ -57,7 +59,8 @@ const commands: Commands = {
   },
   async batch({ signed, key, model, own, words, id }) {
     const { manifest, hash } = await openManifest(fromHex(signed), fromHex(key));
-    const { items: rows, factors: columns, epoch, publicKey } = manifest;
+    const { items: rows, epoch, publicKey } = manifest;
+    const columns = manifest.terms.factors;
     const values = decodeItems(fromHex(model), rows, columns);
     const made = await makeReports(manifest, { values, rows, columns }, own, fromWords(words));
     if (publicKey === null) throw new Error("this manifest asks for no reports");
@@ -71,7 +74,8 @@ const commands: Commands = {
   },
   async rotation({ signed, key, model, own: touched }) {
     const { manifest } = await openManifest(fromHex(signed), fromHex(key));
-    const { items: rows, factors: columns, alpha, regularization } = manifest;
+    const { items: rows, alpha, regularization } = manifest;
+    const columns = manifest.terms.factors;
     const V = { values: decodeItems(fromHex(model), rows, columns), rows, columns };
     const own = ascending(touched, rows);
     const person = { manifest, V, own, x: userVector(V, own, alpha, regularization) };
@@ -85,9 +89,13 @@ const commands: Commands = {
     return { answers: played(steps) };
   },
   async manifest({ signed, key }) {
-    const { manifest, hash } = await openManifest(fromHex(signed), fromHex(key));
-    const { epoch, epsilon, reports, alpha, regularization, closes } = manifest;
-    return { hash: toHex(hash), fields: [epoch, epsilon, reports, alpha, regularization, closes] };
+    const { manifest, hash, key: last } = await openManifest(fromHex(signed), fromHex(key));
+    const { epoch, alpha, regularization, closes, terms } = manifest;
+    const fields = [epoch, terms.epsilon, terms.reports, alpha, regularization, closes];
+    return { hash: toHex(hash), key: toHex(last), fields, terms: writtenTerms(terms) };
+  },
+  async terms({ accepted, asked }) {
+    return { worse: brokenBy(readTerms(accepted), readTerms(asked)) };
   },
   async catalogue({ bytes }) {
     const { items } = decodeCatalogue(fromHex(bytes));

@@ -5,6 +5,7 @@ import {
   type Charge,
   checkCharge,
   decide,
+  isWithin,
   remaining,
   roundedDown,
   roundedUp,
@@ -14,7 +15,9 @@ import { LedgerError, SettingsError } from "../src/errors.js";
 import { ledger, seeded } from "./vectors.js";
 
 const charge: Charge = {
+  training: "0f".repeat(16),
   epoch: 1,
+  at: 1_800_000_000,
   purpose: "0a".repeat(32),
   mechanism: "loudest",
   epsilon: 2.5,
@@ -64,6 +67,22 @@ test("an amount is exact: of the float, not of its decimals", () => {
   assert.equal(amount(Number.MAX_VALUE, 1), ((1n << 53n) - 1n) << (971n + 1074n));
 });
 
+test("the same purpose for anything else contradicts the ledger", () => {
+  assert.equal(decide(50, [charge], charge), "known");
+  const others = [{ training: "00".repeat(16) }, { epoch: 2 }, { at: 1 }, { epsilon: 1 }];
+  for (const change of [...others, { mechanism: "other" }, { reports: 1 }]) {
+    assert.throws(() => decide(50, [charge], { ...charge, ...change }), LedgerError);
+  }
+});
+
+test("another batch is within the limit to the last bit", () => {
+  const tenth = { ...charge, epsilon: 0.1, reports: 10 };
+  assert.ok(!isWithin(1, [], tenth));
+  assert.ok(isWithin(1.0000000000000002, [], tenth));
+  assert.ok(isWithin(20, [charge], charge));
+  assert.ok(!isWithin(19.999999999999996, [charge], charge));
+});
+
 test("any float goes both ways unchanged", () => {
   const random = seeded(9);
   const view = new DataView(new ArrayBuffer(8));
@@ -96,6 +115,10 @@ test("what no ledger can hold is refused before it is decided on", () => {
     { epoch: -1 },
     { epoch: 1.5 },
     { epoch: 2 ** 53 },
+    { at: -1 },
+    { at: 1.5 },
+    { training: "0F".repeat(16) },
+    { training: "0f".repeat(15) },
     { purpose: "0A".repeat(32) },
     { purpose: "0a".repeat(31) },
     { mechanism: "" },

@@ -1,21 +1,32 @@
-/** Her choices hold at every moment: the pause, the limit, what she touched. */
+/** What the owner chose holds at every moment: the pause, the limit, what they touched. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { makeReports } from "../src/mechanism/index.js";
 import { charges } from "./stored.js";
-import { COST, DAY, distinct, epochOf, REPORTS, sameWords, toBatches, World } from "./world.js";
+import {
+  AT_ONCE,
+  COST,
+  DAY,
+  distinct,
+  epochOf,
+  REPORTS,
+  sameWords,
+  toBatches,
+  World,
+  whileWaiting,
+} from "./world.js";
 
 test("a pause holds and ends", async (t) => {
   const world = await World.begin(t);
   const client = await world.client({ paused: true });
-  const synced = await client.sync();
+  const synced = await client.sync(AT_ONCE);
   assert.equal(synced.outcome, "paused");
   assert.equal(synced.sentence, "Reporting is paused; nothing was sent.");
   assert.ok(await client.recommend(2));
   assert.deepEqual(await charges(world), []);
   await client.pause(false);
-  assert.equal((await client.sync()).outcome, "sent");
+  assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
 });
 
 test("a pause while the batch is being sealed throws it away, unpaid", async (t) => {
@@ -27,7 +38,7 @@ test("a pause while the batch is being sealed throws it away, unpaid", async (t)
       return sameWords(reports);
     },
   });
-  assert.equal((await client.sync()).outcome, "paused");
+  assert.equal((await client.sync(AT_ONCE)).outcome, "paused");
   await pausing;
   assert.deepEqual([world.received, await charges(world)], [[], []]);
   assert.equal(await client.lastBatch(), null);
@@ -35,54 +46,54 @@ test("a pause while the batch is being sealed throws it away, unpaid", async (t)
 
 test("a pause while the batch waits keeps it here", async (t) => {
   const world = await World.begin(t);
-  const client = await world.client({ sleep: () => client.pause(true) });
+  const client = await world.client({ sleep: whileWaiting(world, () => client.pause(true)) });
   assert.equal((await client.sync({ jitter: 60 })).outcome, "paused");
-  assert.equal((await client.sync()).outcome, "paused");
+  assert.equal((await client.sync(AT_ONCE)).outcome, "paused");
   assert.deepEqual(world.received, []);
   const waiting = await client.lastBatch();
   assert.equal(waiting?.state, "charged");
   await client.pause(false);
-  const resumed = await client.sync();
+  const resumed = await client.sync(AT_ONCE);
   assert.deepEqual([resumed.outcome, resumed.spent], ["sent", COST]);
   assert.deepEqual(world.received, [waiting?.bytes]);
 });
 
 test("a paused batch of an earlier epoch is given up", async (t) => {
   const world = await World.begin(t);
-  const client = await world.client({ sleep: () => client.pause(true) });
+  const client = await world.client({ sleep: whileWaiting(world, () => client.pause(true)) });
   await client.sync({ jitter: 60 });
   world.now += DAY;
   await world.publish(2);
-  assert.equal((await client.sync()).lost, 1);
+  assert.equal((await client.sync(AT_ONCE)).lost, 1);
   await client.pause(false);
-  assert.equal((await client.sync()).outcome, "sent");
+  assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
   assert.deepEqual(distinct(world.received).map(epochOf), [2]);
 });
 
 test("while an old batch waits no second one is made", async (t) => {
   const world = await World.begin(t);
-  const client = await world.client({ sleep: () => client.pause(true) });
+  const client = await world.client({ sleep: whileWaiting(world, () => client.pause(true)) });
   await client.sync({ jitter: 60 });
-  await world.publish(2, { opens: DAY });
+  await world.publish(2, { opens: DAY, closes: 3 * DAY });
   world.answer = async (_, call) => {
     await (call === "manifest" && client.pause(false));
     return false;
   };
-  assert.equal((await client.sync()).outcome, "paused");
+  assert.equal((await client.sync(AT_ONCE)).outcome, "paused");
   assert.deepEqual((await client.status()).batches, { charged: 1, sent: 0, dropped: 0 });
   world.answer = toBatches(410);
-  assert.equal((await client.sync()).lost, 1);
+  assert.equal((await client.sync(AT_ONCE)).lost, 1);
   assert.deepEqual((await client.status()).batches, { charged: 0, sent: 0, dropped: 2 });
 });
 
 test("at the limit reporting stops and recommending goes on", async (t) => {
   const world = await World.begin(t);
   const client = await world.client({ limit: COST + 1 });
-  assert.equal((await client.sync()).outcome, "sent");
+  assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
   world.now += DAY;
   await world.publish(2);
   for (const _ of [1, 2]) {
-    const { outcome, spent, remaining } = await client.sync();
+    const { outcome, spent, remaining } = await client.sync(AT_ONCE);
     assert.deepEqual([outcome, spent, remaining], ["limit reached", COST, 1]);
   }
   assert.equal((await client.recommend(3)).length, 3);
@@ -90,16 +101,21 @@ test("at the limit reporting stops and recommending goes on", async (t) => {
   assert.equal((await client.lastBatch())?.epoch, 1);
 });
 
-test("another limit lets the next epoch report", async (t) => {
+test("another limit lets it report, in the same epoch too", async (t) => {
   const world = await World.begin(t);
-  const client = await world.client({ limit: 0 });
-  assert.equal((await client.sync()).outcome, "limit reached");
+  const client = await world.client({ limit: COST - 1 });
+  assert.equal((await client.sync(AT_ONCE)).outcome, "limit reached");
+  assert.deepEqual((await client.status()).batches, { charged: 0, sent: 0, dropped: 0 });
   await client.setLimit(COST);
-  assert.equal((await client.sync()).outcome, "limit reached");
-  world.now += DAY;
-  await world.publish(2);
-  assert.equal((await client.sync()).outcome, "sent");
+  assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
   assert.equal((await client.status()).limit, COST);
+});
+
+test("the limit is looked at before any coin is tossed", async (t) => {
+  const world = await World.begin(t);
+  const never = () => assert.fail("a coin was tossed");
+  const client = await world.client({ limit: COST - 1, words: never, entropy: never });
+  assert.equal((await client.sync()).outcome, "limit reached");
 });
 
 test("a limit that is lowered while the batch is sealed counts", async (t) => {
@@ -110,11 +126,11 @@ test("a limit that is lowered while the batch is sealed counts", async (t) => {
       return sameWords(reports);
     },
   });
-  assert.equal((await client.sync()).outcome, "limit reached");
+  assert.equal((await client.sync(AT_ONCE)).outcome, "limit reached");
   assert.deepEqual([world.received, await charges(world)], [[], []]);
 });
 
-test("what she changes while the batch is sealed goes into it", async (t) => {
+test("what is changed while the batch is sealed goes into it", async (t) => {
   const world = await World.begin(t);
   let sealed = 0;
   const client = await world.client({
@@ -126,7 +142,7 @@ test("what she changes while the batch is sealed goes into it", async (t) => {
       return sameWords(reports);
     },
   });
-  assert.equal((await client.sync()).outcome, "sent");
+  assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
   assert.equal(sealed, 2);
   const edition = await client.edition(1);
   assert.ok(edition);

@@ -4,30 +4,34 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as exported from "../src/index.js";
 import { ITEMS, item } from "./published.js";
-import { COST, DAY, EPSILON, hashOf, REPORTS, sameWords, TERMS, World } from "./world.js";
+import { AT_ONCE, COST, DAY, EPSILON, hashOf, REPORTS, sameWords, TERMS, World } from "./world.js";
 
 test("status before and after a sync", async (t) => {
   const world = await World.begin(t);
-  const client = await world.client();
-  await client.record(["unheard of", item(3)]);
+  const client = await world.open();
+  await client.record([item(3), item(7), item(20), "unheard of"]);
   const before = await client.status();
   assert.deepEqual(
     [before.epoch, before.terms, before.known, before.manifest],
     [null, null, 0, null],
   );
+  assert.deepEqual([before.epochs, before.plan], [0, null]);
+  await client.accept(TERMS);
   assert.deepEqual([before.spent, before.remaining, before.limit], [0, 100, 100]);
-  await client.sync();
+  await client.sync(AT_ONCE);
   const after = await client.status();
   assert.deepEqual([after.touched, after.known, after.unknown], [4, 3, ["unheard of"]]);
   assert.deepEqual([after.epoch, after.terms, after.manifest?.epoch], [1, TERMS, 1]);
   assert.deepEqual([after.spent, after.remaining, after.proxy], [COST, 100 - COST, world.url]);
-  assert.deepEqual([after.paused, after.batches.sent], [false, 1]);
+  assert.deepEqual([after.paused, after.batches.sent, after.epochs], [false, 1, 1]);
+  assert.deepEqual(after.plan, { epoch: 1, takesPart: true, sendAt: world.now });
 });
 
 test("status and sync round what is spent up and what is left down", async (t) => {
-  const world = await World.begin(t, { epsilon: 0.1, reports: 10 });
-  const client = await world.client({ limit: 1.5 });
-  const { spent, remaining } = await client.sync();
+  const world = await World.begin(t, { terms: { epsilon: 0.1, reports: 10 } });
+  const client = await world.open({ limit: 1.5 });
+  await client.accept({ ...TERMS, epsilon: 0.1, reports: 10 });
+  const { spent, remaining } = await client.sync(AT_ONCE);
   assert.equal(spent, 1.0000000000000002); // ten times the float 0.1 is more than 1
   assert.equal(remaining, 0.49999999999999994);
 });
@@ -46,7 +50,10 @@ test("fetching sends nothing and says what was published", async (t) => {
   const world = await World.begin(t);
   const client = await world.client();
   const manifest = await client.refresh();
-  assert.deepEqual([manifest.epoch, manifest.reports, manifest.closes], [1, REPORTS, 2 * DAY]);
+  assert.deepEqual(
+    [manifest.epoch, manifest.terms.reports, manifest.closes],
+    [1, REPORTS, 2 * DAY],
+  );
   assert.deepEqual(world.calls(), ["manifest", "models", "catalogues"]);
   assert.deepEqual((await client.status()).batches, { charged: 0, sent: 0, dropped: 0 });
 });
@@ -63,7 +70,7 @@ test("files that are the same are not fetched again, nor decoded again", async (
   await client.refresh();
   assert.equal(await client.catalogue(), before);
   assert.notDeepEqual((await client.edition(2))?.V, V);
-  const calls = world.requests.filter(({ path }) => path.startsWith("/v1/catalogues/"));
+  const calls = world.requests.filter(({ path }) => path.startsWith("/v2/catalogues/"));
   assert.equal(calls.length, 1);
   const models = world.calls().filter((call) => call === "models");
   assert.equal(models.length, 2); // of two epochs fetched; the present one is looked at here
@@ -72,7 +79,7 @@ test("files that are the same are not fetched again, nor decoded again", async (
 test("a reload finds everything again, without a network", async (t) => {
   const world = await World.begin(t);
   const client = await world.client();
-  await client.sync();
+  await client.sync(AT_ONCE);
   const [status, recommended] = [await client.status(), await client.recommend(5)];
   const [shown, items] = [await client.lastBatch(), await client.catalogue()];
   client.close();
@@ -88,7 +95,7 @@ test("the last batch is shown bit for bit", async (t) => {
   const world = await World.begin(t);
   const client = await world.client({ words: sameWords });
   assert.equal(await client.lastBatch(), null);
-  await client.sync();
+  await client.sync(AT_ONCE);
   const shown = await client.lastBatch();
   assert.ok(shown);
   assert.deepEqual(Object.keys(shown).sort(), [
@@ -109,7 +116,7 @@ test("the last batch is shown bit for bit", async (t) => {
 test("nothing private is in any request", async (t) => {
   const world = await World.begin(t);
   const client = await world.client();
-  await client.sync();
+  await client.sync(AT_ONCE);
   await client.recommend(10);
   await world.publish(2);
   await client.refresh();
@@ -126,9 +133,9 @@ test("nothing private is in any request", async (t) => {
 
 test("every name that is exported is there", () => {
   assert.deepEqual(Object.keys(exported).sort(), [
-    ...["BudgetExceededError", "Client", "ClosedError", "LedgerError", "NotFiniteError"],
+    ...["BudgetExceededError", "Client", "ClosedError", "JITTER", "LedgerError"],
     ...["ProtocolError", "RefusedError", "SettingsError", "SottovoceError", "StoreError"],
     ...["TermsError", "UnavailableError", "UntrustedError"],
-    ...["explain", "scores", "termsOf", "userVector"],
+    ...["explain", "promiseOf", "promiseSentences", "scores", "sleepFor", "userVector"],
   ]);
 });

@@ -8,7 +8,7 @@ import { SottovoceError, StoreError } from "../src/errors.js";
 import { ended, Life, mortal, onTransaction, PowerCut } from "./mortal.js";
 import { item, numbers } from "./published.js";
 import { charges } from "./stored.js";
-import { DAY, distinct, epochOf, hashOf, toBatches, World } from "./world.js";
+import { AT_ONCE, DAY, distinct, epochOf, hashOf, toBatches, World } from "./world.js";
 
 const FOREVER = 1e9;
 
@@ -30,7 +30,7 @@ async function anew(world: World): Promise<void> {
   world.received.length = 0;
   world.now = 1.5 * DAY;
   await world.publish(1);
-  const client = await world.open();
+  const client = await world.accepted();
   await client.record([item(1), item(2)]);
   client.close();
 }
@@ -129,7 +129,9 @@ test("epochs, crashes, silence, refusals, pauses, forgetting, in any order", asy
 
 async function failing(world: World, answer: World["answer"]): Promise<void> {
   world.answer = answer;
-  await (await world.open()).sync().catch((error) => assert.ok(error instanceof SottovoceError));
+  await (await world.open())
+    .sync(AT_ONCE)
+    .catch((error) => assert.ok(error instanceof SottovoceError));
   world.answer = () => false;
 }
 
@@ -147,7 +149,7 @@ test("a disk that is full at any write sends nothing that it could not note", as
       const said = await syncWithout(world, write, turns);
       await check(world);
       const arrived = distinct(world.received);
-      assert.match((await (await world.open()).sync()).outcome, /^(already )?sent$/);
+      assert.match((await (await world.open()).sync(AT_ONCE)).outcome, /^(already )?sent$/);
       assert.deepEqual([distinct(world.received).length, (await charges(world)).length], [1, 1]);
       assert.deepEqual(arrived, distinct(world.received).slice(0, arrived.length));
       full[write] = (full[write] ?? 0) + (said === "full" ? 1 : 0);
@@ -169,7 +171,7 @@ async function syncWithout(world: World, write: number, turns: number): Promise<
     return cut ? ended(begin(), turns, "QuotaExceededError") : begin();
   });
   try {
-    return (await (await world.open({ indexedDB })).sync()).outcome;
+    return (await (await world.open({ indexedDB })).sync(AT_ONCE)).outcome;
   } catch (error) {
     assert.ok(error instanceof StoreError, String(error));
     assert.match(error.message, /QuotaExceededError/);
@@ -191,12 +193,12 @@ test("a proxy that never answers does not keep another tab from sending the same
     }
     return call === "batches";
   };
-  const abandoned = (await world.client()).sync();
+  const abandoned = (await world.client()).sync(AT_ONCE);
   abandoned.catch(() => undefined);
   await hanging;
   world.answer = () => false;
   const other = await world.open();
-  assert.equal((await other.sync()).outcome, "sent");
+  assert.equal((await other.sync(AT_ONCE)).outcome, "sent");
   release();
   await assert.rejects(abandoned, { name: "UnavailableError" });
   assert.equal((await other.lastBatch())?.state, "sent");

@@ -4,7 +4,17 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { RefusedError, UnavailableError } from "../src/errors.js";
 import { charges, dump } from "./stored.js";
-import { COST, DAY, distinct, epochOf, hashOf, toBatches, World } from "./world.js";
+import {
+  AT_ONCE,
+  COST,
+  DAY,
+  distinct,
+  epochOf,
+  hashOf,
+  toBatches,
+  World,
+  whileWaiting,
+} from "./world.js";
 
 // A proxy that is away, closed, or says no.
 
@@ -18,13 +28,13 @@ test("the same bytes are sent again", async (t) => {
     }
     return call === "batches";
   };
-  await assert.rejects(client.sync(), UnavailableError);
+  await assert.rejects(client.sync(AT_ONCE), UnavailableError);
   world.answer = toBatches(503);
   for (const _ of [1, 2, 3]) {
-    await assert.rejects(client.sync(), UnavailableError);
+    await assert.rejects(client.sync(AT_ONCE), UnavailableError);
   }
   world.answer = () => false;
-  assert.equal((await client.sync()).outcome, "sent");
+  assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
   assert.equal(world.received.length, 2);
   assert.equal(distinct(world.received).length, 1);
   const bodies = world.requests.filter((request) => request.method === "POST");
@@ -47,7 +57,7 @@ for (const [status, body] of [
     const client = await world.client();
     world.answer = toBatches(status, body);
     for (const _ of [1, 2]) {
-      const synced = await client.sync();
+      const synced = await client.sync(AT_ONCE);
       assert.deepEqual([synced.outcome, synced.spent, synced.lost], ["too late", COST, null]);
       assert.match(synced.sentence, /stays spent/);
     }
@@ -62,11 +72,11 @@ test("a left-over of a closed epoch makes way", async (t) => {
   const world = await World.begin(t);
   const client = await world.client();
   world.answer = toBatches(503);
-  await assert.rejects(client.sync(), UnavailableError);
+  await assert.rejects(client.sync(AT_ONCE), UnavailableError);
   world.answer = () => false;
   world.now += DAY;
   await world.publish(2);
-  const synced = await client.sync();
+  const synced = await client.sync(AT_ONCE);
   assert.deepEqual([synced.epoch, synced.outcome, synced.lost], [2, "sent", 1]);
   assert.match(
     synced.sentence,
@@ -84,39 +94,42 @@ test("a refusal keeps the batch until its epoch is over", async (t) => {
   const client = await world.client();
   world.answer = toBatches(403);
   for (const _ of [1, 2]) {
-    await assert.rejects(client.sync(), RefusedError);
+    await assert.rejects(client.sync(AT_ONCE), RefusedError);
   }
   assert.deepEqual((await client.status()).batches, { charged: 1, sent: 0, dropped: 0 });
   world.now += DAY;
   world.answer = () => false;
   await world.publish(2);
-  assert.equal((await client.sync()).outcome, "sent");
+  assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
 });
 
 test("the proxy is not asked before the time that it named, not after a reload either", async (t) => {
   const world = await World.begin(t);
   world.answer = toBatches(429, "", { "retry-after": "90" });
-  await assert.rejects((await world.client()).sync(), { name: "UnavailableError", retryAfter: 90 });
+  await assert.rejects((await world.client()).sync(AT_ONCE), {
+    name: "UnavailableError",
+    retryAfter: 90,
+  });
   const asked = world.requests.length;
   world.answer = () => false;
   world.now += 89;
   const reloaded = await world.open();
-  await assert.rejects(reloaded.sync(), { name: "UnavailableError", retryAfter: 1 });
+  await assert.rejects(reloaded.sync(AT_ONCE), { name: "UnavailableError", retryAfter: 1 });
   assert.equal(world.requests.length, asked);
   world.now += 1;
-  assert.equal((await reloaded.sync()).outcome, "sent");
+  assert.equal((await reloaded.sync(AT_ONCE)).outcome, "sent");
 });
 
 test("a proxy that asks for more patience than an epoch has is asked in the next one", async (t) => {
   const world = await World.begin(t);
   const client = await world.client();
   world.answer = toBatches(503, "", { "retry-after": "999999999" });
-  await assert.rejects(client.sync(), UnavailableError);
+  await assert.rejects(client.sync(AT_ONCE), UnavailableError);
   world.answer = () => false;
-  await assert.rejects(client.sync(), { retryAfter: DAY / 2 });
+  await assert.rejects(client.sync(AT_ONCE), { retryAfter: DAY / 2 });
   world.now += DAY;
   await world.publish(2);
-  const synced = await client.sync();
+  const synced = await client.sync(AT_ONCE);
   assert.deepEqual([synced.outcome, synced.lost], ["sent", 1]);
 });
 
@@ -124,24 +137,24 @@ test("a proxy that asks for more patience than an epoch has is asked in the next
 
 test("what is forgotten while it waits is not sent", async (t) => {
   const world = await World.begin(t);
-  const client = await world.client({ sleep: () => client.forget() });
+  const client = await world.client({ sleep: whileWaiting(world, () => client.forget()) });
   assert.equal((await client.sync({ jitter: 60 })).outcome, "already charged");
   assert.deepEqual(world.received, []);
   assert.equal((await charges(world)).length, 1);
-  assert.equal((await client.sync()).outcome, "already charged");
+  assert.equal((await client.sync(AT_ONCE)).outcome, "already charged");
 });
 
 test("after forgetting, an epoch that was paid for is not paid for again", async (t) => {
   const world = await World.begin(t);
   const client = await world.client();
-  await client.sync();
+  await client.sync(AT_ONCE);
   await client.forget();
-  const synced = await client.sync();
+  const synced = await client.sync(AT_ONCE);
   assert.deepEqual([synced.outcome, synced.spent], ["already charged", COST]);
   assert.match(synced.sentence, /forgotten since; nothing is reported in this epoch again/);
   world.now += DAY;
   await world.publish(2);
-  assert.equal((await client.sync()).outcome, "sent");
+  assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
   assert.deepEqual(
     (await charges(world)).map((charge) => charge.epoch),
     [1, 2],

@@ -6,27 +6,28 @@ import { IDBFactory } from "fake-indexeddb";
 import { StoreError } from "../src/errors.js";
 import { item } from "./published.js";
 import { charges, dump } from "./stored.js";
-import { COST, distinct, TERMS, toBatches, World } from "./world.js";
+import { AT_ONCE, COST, distinct, TERMS, toBatches, World } from "./world.js";
 
 test("forgetting leaves settings and charges, and no trace of an item", async (t) => {
   const world = await World.begin(t);
   const client = await world.client();
   await client.record(Array.from({ length: 200 }, (_, n) => `a-very-private-thing-${n}`));
   world.answer = toBatches(503);
-  await assert.rejects(client.sync());
+  await assert.rejects(client.sync(AT_ONCE));
   const waiting = await client.lastBatch();
   assert.equal(waiting?.state, "charged");
   const before = await dump(world.factory);
-  for (const store of ["settings", "items", "files", "batches", "charges", "shown"]) {
+  for (const store of ["settings", "items", "files", "batches", "charges", "plans", "shown"]) {
     assert.ok((before[store] ?? []).length > 0, store);
   }
   await client.forget();
-  const { settings, charges: paid, ...others } = await dump(world.factory);
+  const { settings, charges: paid, plans, ...others } = await dump(world.factory);
   assert.deepEqual(others, { items: [], files: [], batches: [], shown: [] });
   assert.deepEqual(paid, before.charges);
   assert.deepEqual(settings, before.settings);
+  assert.deepEqual(plans, before.plans);
   assert.deepEqual(Object.keys(settings?.[0] as object).sort(), [
-    ...["askFirst", "key", "limit", "newest", "only", "paused", "proxy", "since", "terms"],
+    ...["key", "limit", "newest", "only", "paused", "proxy", "since", "terms", "trusted"],
   ]);
   await client.record([item(9)]);
   // Nor of how much there was.
@@ -36,7 +37,7 @@ test("forgetting leaves settings and charges, and no trace of an item", async (t
 test("what was spent stays spent and what was agreed stays agreed", async (t) => {
   const world = await World.begin(t);
   const client = await world.client();
-  await client.sync();
+  await client.sync(AT_ONCE);
   await client.pause(true);
   await client.forget();
   const status = await client.status();
@@ -47,14 +48,14 @@ test("what was spent stays spent and what was agreed stays agreed", async (t) =>
   await assert.rejects(client.recommend(), /sync first/);
   await assert.rejects(client.catalogue(), StoreError);
   await client.pause(false);
-  assert.equal((await client.sync()).outcome, "already charged");
+  assert.equal((await client.sync(AT_ONCE)).outcome, "already charged");
   assert.equal((await client.recommend(1)).length, 1);
   assert.deepEqual([distinct(world.received).length, (await charges(world)).length], [1, 1]);
 });
 
 test("two databases are two clients", async (t) => {
   const world = await World.begin(t);
-  await (await world.client({ name: "one" })).sync();
+  await (await world.client({ name: "one" })).sync(AT_ONCE);
   assert.equal((await (await world.open({ name: "two" })).status()).spent, 0);
   world.factory = new IDBFactory();
   assert.equal((await (await world.open({ name: "one" })).status()).spent, 0);

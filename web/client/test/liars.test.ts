@@ -2,14 +2,14 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { toHex, utf8 } from "../src/bytes.js";
-import { ProtocolError, UntrustedError } from "../src/errors.js";
-import { MAX_SIGNED_MANIFEST } from "../src/manifest.js";
-import { TermsError } from "../src/terms.js";
+import { TermsError } from "../src/agreement.js";
+import { utf8 } from "../src/bytes.js";
+import { UntrustedError } from "../src/errors.js";
+import { MAX_SIGNED_MANIFEST } from "../src/signed.js";
 import { systemWords } from "../src/words.js";
-import { encodeCatalogue, encodeModel, FACTORS, ITEMS, item, itemMatrix } from "./published.js";
-import { charges, dump } from "./stored.js";
-import { DAY, hashOf, newSigningKey, reply, TERMS, told, World } from "./world.js";
+import { encodeCatalogue, encodeModel, FACTORS, ITEMS, itemMatrix } from "./published.js";
+import { dump } from "./stored.js";
+import { AT_ONCE, DAY, hashOf, newSigningKey, reply, TERMS, told, World } from "./world.js";
 
 type Lie = (world: World) => Promise<unknown>;
 
@@ -38,7 +38,7 @@ const LIES: Record<string, [RegExp, string[], Lie]> = {
     },
   ],
   "an endless manifest": [
-    /longer than 16384 bytes/,
+    /longer than 19525 bytes/,
     ["manifest"],
     async (world) => {
       world.manifest = new Uint8Array(MAX_SIGNED_MANIFEST + 1);
@@ -48,7 +48,7 @@ const LIES: Record<string, [RegExp, string[], Lie]> = {
   "two manifests of one epoch": [
     /two different manifests of epoch 2/,
     ["manifest"],
-    (world) => world.publish(2, { previous_reports: 1 }),
+    (world) => world.publish(2, { reports_behind: 1 }),
   ],
   "another model": [
     /other bytes/,
@@ -95,36 +95,97 @@ const LIES: Record<string, [RegExp, string[], Lie]> = {
     ["manifest"],
     async (world) => {
       const model = await world.add(encodeModel(itemMatrix(2), ITEMS, FACTORS));
-      await world.publish(3, { model, items: FACTORS, factors: ITEMS, loud: 1 });
+      await world.publish(3, { model, items: ITEMS - 1 });
     },
   ],
   "a number that is none": [
-    /finite|NaN/,
+    /neither 0 nor of a size/,
     ["manifest", "models"],
     async (world) => {
       const values = itemMatrix(3).map((value, at) => (at === 13 ? Number.NaN : value));
       await world.publish(3, { model: await world.add(encodeModel(values, ITEMS, FACTORS)) });
     },
   ],
-  "more reports": [
-    /an epoch would take 5 reports, not 4/,
+  "another training": [
+    /to another training/,
     ["manifest"],
-    (world) => world.publish(3, { reports: 5 }),
-  ],
-  "a raised epsilon": [
-    /from epsilon 2.5 to 2.500001/,
-    ["manifest"],
-    (world) => world.publish(3, { epsilon: 2.500001 }),
-  ],
-  "a smaller crowd": [
-    /at least 99 people, not 100/,
-    ["manifest"],
-    (world) => world.publish(3, { least_clients: 99 }),
+    (world) => world.publish(3, { terms: { training: "00".repeat(16) } }),
   ],
   "another mechanism": [
     /made by hadamard, not by loudest/,
     ["manifest"],
-    (world) => world.publish(3, { mechanism: "hadamard", loud: 0 }),
+    (world) =>
+      world.publish(3, {
+        terms: { mechanism: "hadamard", parameters: { directions_seed: 3 }, loud_fraction: 0.5 },
+      }),
+  ],
+  "a raised epsilon": [
+    /from epsilon 2.5 to 2.500001/,
+    ["manifest"],
+    (world) => world.publish(3, { terms: { epsilon: 2.500001 } }),
+  ],
+  "more that is loud": [
+    /loud directions would rise from 0.1 to 0.5/,
+    ["manifest"],
+    (world) =>
+      world.publish(3, {
+        terms: { parameters: { directions_seed: 3, loud: 64 }, loud_fraction: 0.5 },
+      }),
+  ],
+  "more reports": [
+    /an epoch would take 5 reports, not 4/,
+    ["manifest"],
+    (world) => world.publish(3, { terms: { reports: 5 } }),
+  ],
+  "a longer lifetime": [
+    /1001 epochs, not 1000/,
+    ["manifest"],
+    (world) => world.publish(3, { terms: { epochs: 1001 } }),
+  ],
+  "more in a window": [
+    /1001 epochs in a window of time, not 1000/,
+    ["manifest"],
+    (world) => world.publish(3, { terms: { window_epochs: 1001 } }),
+  ],
+  "a shorter window": [
+    /window of time would be 1 seconds/,
+    ["manifest"],
+    (world) => world.publish(3, { terms: { window_seconds: 1 } }),
+  ],
+  "a smaller crowd": [
+    /at least 99 people, not 100/,
+    ["manifest"],
+    (world) => world.publish(3, { terms: { least_clients: 99 } }),
+  ],
+  "a crowd that never comes": [
+    /at least 1001 people, not 100/,
+    ["manifest"],
+    (world) => world.publish(3, { terms: { least_clients: 1001 } }),
+  ],
+  "a longer hold": [
+    /for 1 seconds, not 0/,
+    ["manifest"],
+    (world) => world.publish(3, { terms: { hold: 1 } }),
+  ],
+  "more items": [
+    /could have 101 items, not 100/,
+    ["manifest"],
+    (world) => world.publish(3, { terms: { most_items: 101 } }),
+  ],
+  "one field worse and all others better": [
+    /terms: an epoch would take 5 reports, not 4\. Nothing/,
+    ["manifest"],
+    (world) =>
+      world.publish(3, {
+        terms: {
+          reports: 5,
+          epsilon: 0.1,
+          epochs: 1,
+          share: 0.01,
+          interval: DAY,
+          least_clients: 900,
+        },
+      }),
   ],
 };
 
@@ -133,7 +194,11 @@ for (const [name, [words, calls, lie]] of Object.entries(LIES)) {
     const [world, client] = await told(t);
     const [before, recommended] = [await dump(world.factory), await client.recommend(5)];
     await lie(world);
-    for (const attempt of [() => client.sync(), () => client.refresh(), () => client.sync()]) {
+    for (const attempt of [
+      () => client.sync(AT_ONCE),
+      () => client.refresh(),
+      () => client.sync(AT_ONCE),
+    ]) {
       world.requests.length = 0;
       await assert.rejects(attempt(), (error) => {
         assert.ok(error instanceof UntrustedError);
@@ -146,7 +211,7 @@ for (const [name, [words, calls, lie]] of Object.entries(LIES)) {
     assert.deepEqual(await dump(world.factory), before);
     assert.deepEqual(await client.recommend(5), recommended);
     await world.publish(3);
-    assert.equal((await client.sync()).outcome, "sent");
+    assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
   });
 }
 
@@ -155,29 +220,34 @@ test("an older epoch is refused also after forgetting", async (t) => {
   await client.forget();
   for (const name of ["an older epoch", "two manifests of one epoch"]) {
     await LIES[name]?.[2](world);
-    await assert.rejects(client.sync(), UntrustedError);
+    await assert.rejects(client.sync(AT_ONCE), UntrustedError);
   }
   await world.publish(2);
-  assert.equal((await client.sync()).outcome, "not open");
+  assert.equal((await client.sync(AT_ONCE)).outcome, "not open");
 });
 
-test("new terms hold once they are accepted", async (t) => {
+test("new terms hold once exactly they were accepted", async (t) => {
   const [world, client] = await told(t);
-  await world.publish(3, { epsilon: 5, reports: 2, least_clients: 50 });
-  await assert.rejects(client.sync(), /changed its terms/);
-  await assert.rejects(client.refresh(), /changed its terms/);
-  assert.equal((await client.sync({ acceptNewTerms: true })).spent, 10);
-  const accepted = { mechanism: "loudest", epsilon: 5, reports: 2, leastClients: 50 };
+  const dear = { epsilon: 5, reports: 2, least_clients: 50 };
+  await world.publish(3, { terms: dear });
+  await assert.rejects(client.sync(AT_ONCE), /changed its terms/);
+  const error = await client.refresh().catch((caught: unknown) => caught);
+  assert.ok(error instanceof TermsError);
+  assert.equal(error.worse.length, 2);
+  assert.deepEqual(error.asked, await client.asked());
+  await client.accept(error.asked);
+  assert.equal((await client.sync(AT_ONCE)).spent, 10);
+  const accepted = { ...TERMS, epsilon: 5, reports: 2, leastClients: 50 };
   assert.deepEqual((await client.status()).terms, accepted);
   world.now += DAY;
-  await world.publish(4, { epsilon: 5, reports: 3, least_clients: 50 });
-  await assert.rejects(client.sync(), /3 reports, not 2/);
+  await world.publish(4, { terms: { ...dear, reports: 3 } });
+  await assert.rejects(client.sync(AT_ONCE), /3 reports, not 2/);
 });
 
-test("what she agreed to is the bound, whatever manifests said before", async (t) => {
+test("what was accepted is the bound, whatever manifests said before", async (t) => {
   const [world, client] = await told(t);
-  await client.agree({ ...TERMS, epsilon: 1 });
-  await assert.rejects(client.sync(), (error) => {
+  await client.accept({ ...TERMS, epsilon: 1 });
+  await assert.rejects(client.sync(AT_ONCE), (error) => {
     assert.ok(error instanceof TermsError);
     assert.deepEqual(error.asked, TERMS);
     assert.equal(error.worse.length, 1);
@@ -186,99 +256,79 @@ test("what she agreed to is the bound, whatever manifests said before", async (t
   assert.deepEqual(world.received, []);
 });
 
-test("whoever is asked first is bound by her yes alone, also to what was on its way then", async (t) => {
+test("nothing is reported before a yes, which binds what was on its way then too", async (t) => {
   const world = await World.begin(t);
-  const dear = { epsilon: 5, opens: 0, closes: 4_000_000 };
+  const dear = { opens: 0, closes: 4_000_000, terms: { epsilon: 5 } };
   await world.publish(2, dear);
-  const client = await world.open({ askFirst: true });
+  const client = await world.open();
   t.after(() => client.close());
-  assert.equal((await client.sync()).outcome, "paused");
-  assert.equal((await client.status()).terms, null);
+  const synced = await client.sync(AT_ONCE);
+  assert.equal(synced.outcome, "not accepted");
+  assert.match(synced.sentence, /^The terms have not been accepted yet; nothing was sent/);
+  assert.deepEqual([(await client.status()).terms, (await client.status()).plan], [null, null]);
   await world.publish(3, dear);
   const refreshing = client.refresh();
-  await client.agree(TERMS);
+  await client.accept(TERMS);
   await assert.rejects(refreshing, TermsError);
-  await assert.rejects(client.sync(), TermsError);
+  await assert.rejects(client.sync(AT_ONCE), TermsError);
   assert.deepEqual([world.received, (await client.status()).terms], [[], TERMS]);
 });
 
-test("better terms that she agrees to while a batch is made hold for it", async (t) => {
+test("asking for the terms stores nothing and sends nothing", async (t) => {
+  const [world, client] = await told(t);
+  const before = await dump(world.factory);
+  await world.publish(3, { terms: { epsilon: 5 } });
+  assert.deepEqual(await client.asked(), { ...TERMS, epsilon: 5 });
+  assert.deepEqual(world.calls(), ["manifest"]);
+  for (const name of ["another key", "an older epoch", "two manifests of one epoch"]) {
+    await LIES[name]?.[2](world);
+    await assert.rejects(client.asked(), UntrustedError);
+  }
+  assert.deepEqual(await dump(world.factory), before);
+});
+
+test("what are no terms cannot be accepted", async (t) => {
   const world = await World.begin(t);
-  const client = await world.open({
+  const client = await world.open();
+  const { share: _, ...missing } = TERMS;
+  for (const wrong of [missing, { ...TERMS, epsilon: -1 }, { ...TERMS, mechanism: "louder" }]) {
+    await assert.rejects(client.accept(wrong as typeof TERMS), { name: "SettingsError" });
+  }
+  assert.equal((await client.status()).terms, null);
+});
+
+test("better terms that are accepted while a batch is made hold for it", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.accepted({
     words: (reports) => {
-      void client.agree({ ...TERMS, reports: 1 });
+      void client.accept({ ...TERMS, reports: 1 });
       return systemWords(reports);
     },
   });
   t.after(() => client.close());
-  assert.equal((await client.sync()).outcome, "paused");
+  assert.equal((await client.sync(AT_ONCE)).outcome, "not accepted");
   assert.deepEqual([world.received, (await client.status()).spent], [[], 0]);
-  await assert.rejects(client.sync(), TermsError);
+  await assert.rejects(client.sync(AT_ONCE), TermsError);
 });
 
 test("better terms are taken and do not become the bound", async (t) => {
   const [world, client] = await told(t);
-  await world.publish(3, { epsilon: 1, reports: 1, least_clients: 1000 });
-  assert.equal((await client.sync({ acceptNewTerms: true })).spent, 1);
+  await world.publish(3, { terms: { epsilon: 1, reports: 1, least_clients: 1000 } });
+  assert.equal((await client.sync(AT_ONCE)).spent, 1);
   assert.deepEqual((await client.status()).terms, TERMS);
   world.now += DAY;
   await world.publish(4);
-  assert.equal((await client.sync()).outcome, "sent");
-});
-
-test("accepting new terms does not help a liar", async (t) => {
-  const [world, client] = await told(t);
-  for (const name of ["another key", "an older epoch", "two manifests of one epoch"]) {
-    await LIES[name]?.[2](world);
-    await assert.rejects(client.sync({ acceptNewTerms: true }), UntrustedError);
-  }
-});
-
-for (const first of [0, 1]) {
-  test(`nothing is sealed to the point ${first} of small order`, async (t) => {
-    const [world, client] = await told(t);
-    const key = new Uint8Array(32);
-    key[0] = first;
-    await world.publish(3, { public_key: toHex(key) });
-    for (const _ of [1, 2]) {
-      await assert.rejects(client.sync(), ProtocolError);
-    }
-    assert.deepEqual([world.received, await charges(world)], [[], []]);
-    assert.deepEqual((await client.status()).batches, { charged: 0, sent: 0, dropped: 0 });
-    assert.equal((await client.recommend(3)).length, 3);
-  });
-}
-
-// The pinned key.
-
-test("another key or another proxy is refused in plain words, and nobody is asked", async (t) => {
-  const world = await World.begin(t);
-  (await world.client()).close();
-  const before = await dump(world.factory);
-  await assert.rejects(world.open({ key: "00".repeat(32) }), (error) => {
-    assert.ok(error instanceof UntrustedError);
-    const trusted = "than the one this browser has trusted since 1970-01-02";
-    assert.match(error.message, new RegExp(`^This address now names another key ${trusted}`));
-    return true;
-  });
-  await assert.rejects(world.open({ proxy: "https://other.example" }), (error) => {
-    assert.ok(error instanceof UntrustedError);
-    assert.match(error.message, /https:\/\/other\.example is named/);
-    return true;
-  });
-  assert.deepEqual(world.requests, []);
-  assert.deepEqual(await dump(world.factory), before);
-  assert.deepEqual(await (await world.open()).touched(), [item(3), item(7), item(20)]);
+  assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
 });
 
 test("a hotel that answers everything is not believed", async (t) => {
   const world = await World.begin(t);
   const client = await world.client();
   world.answer = (response) => reply(response, 200, "Welcome to the hotel");
-  await assert.rejects(client.sync(), UntrustedError);
+  await assert.rejects(client.sync(AT_ONCE), UntrustedError);
   world.answer = () => false;
   await client.refresh();
   world.answer = (response, call) => call === "batches" && reply(response, 200, "Welcome");
-  await assert.rejects(client.sync(), { name: "RefusedError" });
+  await assert.rejects(client.sync(AT_ONCE), { name: "RefusedError" });
   assert.equal((await client.lastBatch())?.state, "charged");
 });

@@ -2,7 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { concat, fromHex, toHex, utf8 } from "../src/bytes.js";
 import { ProtocolError, UntrustedError } from "../src/errors.js";
-import { asksForReports, batchSize, decodeManifest, openManifest } from "../src/manifest.js";
+import { asksForReports, batchSize, decodeManifest } from "../src/manifest.js";
+import { openManifest } from "../src/signed.js";
+import { writtenTerms } from "../src/terms.js";
 import { manifestWith, protocol } from "./vectors.js";
 
 const key = fromHex(protocol.verification_key);
@@ -13,26 +15,21 @@ test("the signed manifest opens, and says what it says", async () => {
   const { fields } = protocol.manifest;
   assert.equal(toHex(opened.hash), protocol.manifest.hash);
   assert.deepEqual(opened.raw, signed);
-  assert.deepEqual(opened.manifest, {
-    version: fields.version,
-    suite: fields.suite,
+  assert.equal(toHex(opened.key), protocol.manifest.next_key);
+  const { terms, ...rest } = opened.manifest;
+  assert.deepEqual(writtenTerms(terms), fields.terms);
+  assert.deepEqual(rest, {
     epoch: fields.epoch,
     items: fields.items,
-    factors: fields.factors,
-    mechanism: fields.mechanism,
-    directionsSeed: fields.directions_seed,
-    loud: fields.loud,
-    epsilon: fields.epsilon,
-    reports: fields.reports,
     alpha: fields.alpha,
     regularization: fields.regularization,
     model: fromHex(fields.model),
     catalogue: fromHex(fields.catalogue),
+    catalogueVersion: fields.catalogue_version,
     publicKey: fromHex(fields.public_key),
-    leastClients: fields.least_clients,
     opens: fields.opens,
     closes: fields.closes,
-    previousReports: fields.previous_reports,
+    reportsBehind: fields.reports_behind,
   });
   assert.equal(batchSize(opened.manifest), protocol.manifest.batch_size);
 });
@@ -44,13 +41,14 @@ test("a finished model asks for nothing", async () => {
   assert.ok(!asksForReports(opened.manifest, opened.manifest.opens));
 });
 
-test("reports are asked for from the second it opens to the second before it closes", () => {
+test("reports are asked for from the second it opens until the crowd is waited for no more", () => {
   const manifest = manifestWith({});
-  const { opens, closes } = manifest;
-  const asks = [opens - 0.001, opens, closes - 0.001, closes].map((now) =>
+  const { opens, closes, terms } = manifest;
+  const ends = closes + terms.hold;
+  const asks = [opens - 0.001, opens, closes, ends - 0.001, ends].map((now) =>
     asksForReports(manifest, now),
   );
-  assert.deepEqual(asks, [false, true, true, false]);
+  assert.deepEqual(asks, [false, true, true, true, false]);
 });
 
 test("every malformed manifest is refused", () => {
@@ -65,6 +63,16 @@ test("every manifest that is not signed, or signed and malformed, is refused", a
   for (const { label, bytes } of protocol.refused.signed_manifest) {
     await assert.rejects(openManifest(fromHex(bytes), key), UntrustedError, label);
   }
+});
+
+test("a reader goes on from the key it trusts, and never back", async () => {
+  const signed = fromHex(protocol.manifest.signed);
+  const next = fromHex(protocol.manifest.next_key);
+  assert.equal(toHex((await openManifest(signed, next)).key), protocol.manifest.next_key);
+  // The finished manifest is signed by the first key: whoever has gone further does not believe it.
+  const old = fromHex(protocol.finished_manifest.signed);
+  assert.equal(toHex((await openManifest(old, key)).key), protocol.verification_key);
+  await assert.rejects(openManifest(old, next), /not signed by the server/);
 });
 
 test("no bit of a signed manifest can be turned", async () => {
@@ -84,7 +92,7 @@ test("another key, and a key that is none, open nothing", async () => {
 });
 
 test("an unsigned manifest is not parsed", async () => {
-  const unreadable = concat(new Uint8Array(64), utf8("{"));
+  const unreadable = concat(utf8("SVM2"), new Uint8Array(1 + 64), utf8("{"));
   await assert.rejects(openManifest(unreadable, key), /not signed by the server/);
 });
 
@@ -92,6 +100,9 @@ test("a written 3.0 reads as 3, as the protocol allows, and numbers keep all of 
   const text = protocol.manifest.text;
   const read = (from: string, to: string) => decodeManifest(utf8(text.replace(from, to)));
   assert.equal(read('"epoch":3', '"epoch":3.0').epoch, 3);
-  assert.equal(read('"epsilon":2.5', '"epsilon":2.5000000000000004').epsilon, 2.5000000000000004);
-  assert.equal(read('"alpha":1.5', '"alpha":-0.0').alpha, 0);
+  assert.equal(
+    read('"epsilon":2.5', '"epsilon":2.5000000000000004').terms.epsilon,
+    2.5000000000000004,
+  );
+  assert.equal(read('"alpha":0.1', '"alpha":-0.0').alpha, 0);
 });

@@ -6,7 +6,8 @@ import { decodeItems, modelSize } from "../src/model.js";
 import { fromFloatHex, protocol } from "./vectors.js";
 
 const file = fromHex(protocol.model.bytes);
-const { items, factors } = protocol.manifest.fields;
+const { items } = protocol.manifest.fields;
+const { factors } = protocol.manifest.fields.terms;
 
 function withHeader(header: string, values = file.subarray(file.length - 40)): Uint8Array {
   const length = new Uint8Array(8);
@@ -44,6 +45,18 @@ test("metadata is not looked at, order and spaces are free", () => {
   assert.deepEqual(decodeItems(withHeader(header), 5, 2), decodeItems(file, 5, 2));
   assert.throws(() => decodeItems(withHeader('{"__metadata__":{}}'), 5, 2), ProtocolError);
   assert.throws(() => decodeItems(withHeader(`{"item_matrix":[${tensor}]}`), 5, 2), ProtocolError);
+});
+
+test("every entry is 0 or of a size in 2^-60..2^20", () => {
+  const header = '{"item_matrix":{"dtype":"F32","shape":[1,1],"data_offsets":[0,4]}}';
+  const one = (value: number) => withHeader(header, new Uint8Array(Float32Array.of(value).buffer));
+  for (const value of [0, -0, 2 ** -60, -(2 ** -60), 2 ** 20, -(2 ** 20), 1]) {
+    assert.deepEqual(decodeItems(one(value), 1, 1), Float32Array.of(value));
+  }
+  const beyond = [2 ** -60 * (1 - 2 ** -24), 2 ** -149, 2 ** 20 * (1 + 2 ** -23), 3e38];
+  for (const value of [...beyond, ...beyond.map((size) => -size), NaN, Infinity, -Infinity]) {
+    assert.throws(() => decodeItems(one(value), 1, 1), ProtocolError, String(value));
+  }
 });
 
 test("the cap is never below the file", () => {

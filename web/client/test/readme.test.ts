@@ -4,7 +4,8 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { Client } from "../src/index.js";
-import { REPORTS, World } from "./world.js";
+import { OUTCOMES } from "../src/outcome.js";
+import { REPORTS, TERMS, World } from "./world.js";
 
 const README = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
 
@@ -17,15 +18,18 @@ test("the example has about ten lines and runs", async (t) => {
     .replace(/^import .*$/m, "")
     .replace("https://proxy.example", world.url)
     .replace(/(?<=key: ")[0-9a-f]{64}/, world.key)
-    .replace("jitter: 20", "jitter: 0.01");
-  assert.ok(code.split("\n").filter((line) => line.trim()).length <= 13);
+    .replace("client.sync()", "client.sync({ jitter: 0 })");
+  assert.ok(code.split("\n").filter((line) => line.trim()).length <= 16);
   const said: string[] = [];
   const console = { log: (...words: string[]) => said.push(words.join(" ")) };
   const globals = globalThis as { indexedDB?: IDBFactory };
   globals.indexedDB = world.factory;
   t.after(() => delete globals.indexedDB);
   const AsyncFunction = (async () => {}).constructor as FunctionConstructor;
-  await AsyncFunction("Client", "console", body)(Client, console);
+  const shown: unknown[] = [];
+  const yes = async (terms: unknown) => shown.push(terms) > 0;
+  await AsyncFunction("Client", "console", "showAndAsk", body)(Client, console, yes);
+  assert.deepEqual(shown, [TERMS]);
   assert.equal(said.length, 6);
   assert.equal(said[5], "The batch of epoch 1 was sent.");
   assert.equal(world.received[0]?.length, 56 + 52 * REPORTS);
@@ -40,10 +44,7 @@ test("every call is in the table", () => {
 
 test("every outcome is named", () => {
   const sentence = README.slice(README.indexOf("Outcomes of a sync"));
-  for (const outcome of ["sent", "already sent", "already charged", "not open", "paused"]) {
-    assert.ok(sentence.includes(`\`${outcome}\``), outcome);
-  }
-  for (const outcome of ["limit reached", "too late", "nothing asked"]) {
+  for (const outcome of OUTCOMES) {
     assert.ok(sentence.includes(`\`${outcome}\``), outcome);
   }
 });

@@ -5,11 +5,11 @@ import { test } from "node:test";
 import { fromHex } from "../src/bytes.js";
 import type { Catalogue } from "../src/catalogue.js";
 import type { Edition } from "../src/fetching.js";
-import { openManifest } from "../src/manifest.js";
 import { recommendations, scoreItems } from "../src/recommending.js";
+import { openManifest } from "../src/signed.js";
 import { contributions, type Matrix } from "../src/user.js";
 import { FACTORS, ITEMS, item, itemMatrix, numbers } from "./published.js";
-import { World } from "./world.js";
+import { AT_ONCE, World } from "./world.js";
 
 function catalogueOf(length: number): Catalogue {
   const items = Array.from({ length }, (_, n) => ({ id: item(n), title: `Title ${n}`, tags: [] }));
@@ -22,10 +22,10 @@ async function editionOf(world: World, V?: Matrix): Promise<Edition> {
   return { signed, V: V ?? own, catalogue: catalogueOf(ITEMS) };
 }
 
-test("the best items that are not her own", async (t) => {
+test("the best items that are not the own ones", async (t) => {
   const world = await World.begin(t);
   const client = await world.client();
-  await client.sync();
+  await client.sync(AT_ONCE);
   const calls = world.requests.length;
   const found = await client.recommend(ITEMS);
   assert.equal(world.requests.length, calls);
@@ -43,7 +43,7 @@ test("the best items that are not her own", async (t) => {
   assert.deepEqual(await client.recommend(4), found.slice(0, 4));
 });
 
-test("what she adds and removes changes them at once", async (t) => {
+test("what is added and removed changes them at once", async (t) => {
   const world = await World.begin(t);
   const client = await world.client();
   await client.refresh();

@@ -10,7 +10,12 @@ import { Outbox } from "../src/outbox.js";
 import { onTransaction } from "./mortal.js";
 import { item } from "./published.js";
 import { dump, meddle } from "./stored.js";
-import { DAY, hashOf, World } from "./world.js";
+import { AT_ONCE, DAY, hashOf, World } from "./world.js";
+
+const CHARGE = {
+  ...{ training: "0f".repeat(16), at: 1, mechanism: "loudest", epsilon: 1, reports: 1 },
+};
+const MOMENTS = { sendAt: 0, ends: 9 * DAY, notBefore: 0 };
 
 async function begun(t: TestContext): Promise<[World, Client]> {
   const world = await World.begin(t);
@@ -25,7 +30,7 @@ test("every write is durable before it is acknowledged", async (t) => {
     return begin();
   });
   const client = await world.client({ indexedDB });
-  await client.sync();
+  await client.sync(AT_ONCE);
   await client.pause(true);
   await client.setLimit(7);
   await client.remove([item(3)]);
@@ -115,28 +120,28 @@ test("a browser that deletes the data is not held up, and the client says so", a
     request.onsuccess = done;
     request.onblocked = fail;
   });
-  await assert.rejects(client.sync(), StoreError);
+  await assert.rejects(client.sync(AT_ONCE), StoreError);
   assert.deepEqual(world.requests, []);
 });
 
 test("a spoilt file is fetched again", async (t) => {
   const [world, client] = await begun(t);
   const { fields } = await world.publish(1);
-  await client.sync();
+  await client.sync(AT_ONCE);
   const spoilt = { name: String(fields.model), content: new Uint8Array(9) };
   await meddle(world.factory, "files", (files) => files.put(spoilt));
   const reloaded = await world.open();
   await assert.rejects(reloaded.recommend(), /sync first/);
-  await reloaded.sync();
+  await reloaded.sync(AT_ONCE);
   assert.equal((await reloaded.recommend(4)).length, 4);
 });
 
 test("the database itself refuses a second batch and a second charge for an epoch", async (t) => {
   const [world, client] = await begun(t);
-  await client.sync();
+  await client.sync(AT_ONCE);
   const before = await dump(world.factory);
   const purpose = "11".repeat(32);
-  const charge = { epoch: 1, purpose, mechanism: "loudest", epsilon: 1, reports: 1 };
+  const charge = { ...CHARGE, epoch: 1, purpose };
   await assert.rejects(
     meddle(world.factory, "charges", (rows) => rows.add(charge)),
     /Constraint/,
@@ -147,8 +152,7 @@ test("the database itself refuses a second batch and a second charge for an epoc
     epoch: 1,
     purpose,
     state: "charged",
-    closes: 2 * DAY,
-    notBefore: 0,
+    ...MOMENTS,
     bytes,
   } as const;
   const shown = { only: 1, epoch: 1, bytes, told: [], mechanism: "", epsilon: 1, purpose } as const;
@@ -163,7 +167,7 @@ test("the database itself refuses a second batch and a second charge for an epoc
 
 test("a batch without its charge, or a charge without its batch, is never kept", async (t) => {
   const [world, client] = await begun(t);
-  await client.sync();
+  await client.sync(AT_ONCE);
   const outbox = new Outbox(await Database.open("sottovoce", world.factory));
   const before = await dump(world.factory);
   const bytes = new Uint8Array(4);
@@ -174,8 +178,8 @@ test("a batch without its charge, or a charge without its batch, is never kept",
   ] as const) {
     const purpose = await hashOf(bytes);
     const state = "charged" as const;
-    const batch = { epoch: batchEpoch, purpose, state, closes: 9 * DAY, notBefore: 0, bytes };
-    const charge = { epoch: chargeEpoch, purpose, mechanism: "loudest", epsilon: 1, reports: 1 };
+    const batch = { epoch: batchEpoch, purpose, state, ...MOMENTS, bytes };
+    const charge = { ...CHARGE, epoch: chargeEpoch, purpose };
     const shown = {
       only: 1,
       epoch: 2,

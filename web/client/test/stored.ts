@@ -30,7 +30,9 @@ export async function meddle(
 }
 
 interface ChargeRow {
+  training: string;
   epoch: number;
+  at: number;
   purpose: string;
   epsilon: number;
   reports: number;

@@ -6,12 +6,23 @@ import { toHex } from "../src/bytes.js";
 import { makeReports } from "../src/mechanism/index.js";
 import { encodeModel, FACTORS, ITEMS, item, itemMatrix } from "./published.js";
 import { charges, dump } from "./stored.js";
-import { COST, DAY, distinct, EPSILON, hashOf, REPORTS, sameWords, World } from "./world.js";
+import {
+  AT_ONCE,
+  COST,
+  DAY,
+  distinct,
+  EPSILON,
+  hashOf,
+  REPORTS,
+  sameWords,
+  TERMS,
+  World,
+} from "./world.js";
 
 test("a first sync learns and takes part", async (t) => {
   const world = await World.begin(t);
   const client = await world.client();
-  assert.deepEqual(await client.sync(), {
+  assert.deepEqual(await client.sync(AT_ONCE), {
     epoch: 1,
     outcome: "sent",
     lost: null,
@@ -24,12 +35,13 @@ test("a first sync learns and takes part", async (t) => {
   assert.equal(more.length, 0);
   assert.equal(charge?.purpose, await hashOf(world.received[0] as Uint8Array));
   assert.deepEqual([charge?.epoch, charge?.epsilon, charge?.reports], [1, EPSILON, REPORTS]);
+  assert.deepEqual([charge?.training, charge?.at], [TERMS.training, Math.floor(world.now)]);
 });
 
 test("a batch opens to exactly the reports of its words", async (t) => {
   const world = await World.begin(t);
   const client = await world.client({ words: sameWords });
-  const { epoch } = await client.sync();
+  const { epoch } = await client.sync(AT_ONCE);
   const sent = world.received[0] as Uint8Array;
   const edition = await client.edition(epoch);
   assert.ok(edition);
@@ -44,9 +56,9 @@ test("who has no history takes part like everybody", async (t) => {
   const world = await World.begin(t);
   const all = Array.from({ length: ITEMS }, (_, n) => item(n));
   for (const [n, items] of [[], [item(1)], all, ["not known"]].entries()) {
-    const client = await world.open({ name: `person-${n}` });
+    const client = await world.accepted({ name: `person-${n}` });
     await client.record(items);
-    assert.equal((await client.sync()).outcome, "sent");
+    assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
   }
   assert.deepEqual(
     world.received.map((batch) => batch.length),
@@ -58,9 +70,9 @@ test("who has no history takes part like everybody", async (t) => {
 test("once sent an epoch is over for this device", async (t) => {
   const world = await World.begin(t);
   const client = await world.client();
-  await client.sync();
+  await client.sync(AT_ONCE);
   await client.record([item(30)]);
-  const again = await client.sync();
+  const again = await client.sync(AT_ONCE);
   assert.deepEqual([again.outcome, again.spent], ["already sent", COST]);
   assert.equal(again.sentence, "The batch of epoch 1 had been sent before; nothing more was.");
   assert.deepEqual(world.calls().slice(4), ["manifest"]);
@@ -73,7 +85,7 @@ test("every epoch has its own batch and keeps only its own files", async (t) => 
   for (const epoch of [1, 2, 3]) {
     world.now = (epoch + 0.5) * DAY;
     await world.publish(epoch);
-    assert.equal((await client.sync()).outcome, "sent");
+    assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
   }
   assert.equal(distinct(world.received).length, 3);
   assert.deepEqual(
@@ -90,7 +102,7 @@ test("every epoch has its own batch and keeps only its own files", async (t) => 
 test("the bytes are gone once they arrived, and what was shown of them is not", async (t) => {
   const world = await World.begin(t);
   const client = await world.client();
-  await client.sync();
+  await client.sync(AT_ONCE);
   const [row] = (await dump(world.factory)).batches as { state: string; bytes: unknown }[];
   assert.deepEqual([row?.state, row?.bytes], ["sent", null]);
   assert.deepEqual((await client.lastBatch())?.bytes, world.received[0]);
@@ -107,7 +119,7 @@ for (const [what, now, changes, outcome] of [
     const world = await World.begin(t, changes);
     world.now = now;
     const client = await world.client();
-    assert.equal((await client.sync()).outcome, outcome);
+    assert.equal((await client.sync(AT_ONCE)).outcome, outcome);
     assert.equal((await client.recommend(3)).length, 3);
     assert.deepEqual((await client.status()).batches, { charged: 0, sent: 0, dropped: 0 });
     assert.equal(await client.lastBatch(), null);
@@ -120,19 +132,19 @@ test("the first and the last moment count", async (t) => {
   const world = await World.begin(t);
   for (const now of [DAY, 2 * DAY - 1e-9]) {
     world.now = now;
-    const client = await world.open({ name: `at-${now}` });
-    assert.equal((await client.sync()).outcome, "sent");
+    const client = await world.accepted({ name: `at-${now}` });
+    assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
   }
 });
 
-test("an epoch that closes while its batch is sealed has none", async (t) => {
+test("whether it pays is decided before the history is read, however long sealing takes", async (t) => {
   const world = await World.begin(t);
   const words = (reports: number) => {
     world.now = 2 * DAY;
     return sameWords(reports);
   };
   const client = await world.client({ words });
-  assert.equal((await client.sync()).outcome, "not open");
+  assert.equal((await client.sync(AT_ONCE)).outcome, "too late");
   assert.deepEqual(world.received, []);
-  assert.deepEqual(await charges(world), []);
+  assert.equal((await charges(world)).length, 1);
 });

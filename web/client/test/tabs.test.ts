@@ -6,7 +6,7 @@ import type { ClientOptions } from "../src/options.js";
 import { systemWords } from "../src/words.js";
 import { item, itemMatrix, numbers } from "./published.js";
 import { charges } from "./stored.js";
-import { COST, DAY, distinct, hashOf, reply, toBatches, World } from "./world.js";
+import { AT_ONCE, COST, DAY, distinct, hashOf, reply, toBatches, World } from "./world.js";
 
 /** As `navigator.locks`, for one name after the other. */
 class Locks {
@@ -58,7 +58,7 @@ for (const locked of [false, true]) {
         },
       };
       world.received.length = 0;
-      const tabs = await Promise.all([1, 2, 3].map(() => world.open(options)));
+      const tabs = await Promise.all([1, 2, 3].map(() => world.accepted(options)));
       await tabs[0]?.record([item(round % 50)]);
       const outcomes = await Promise.all(
         tabs.map(async (tab) => {
@@ -87,14 +87,37 @@ for (const locked of [false, true]) {
   });
 }
 
+test("a tab that sleeps until its moment holds no other tab up", async (t) => {
+  const world = await World.begin(t);
+  const locks = newLocks();
+  let [wake, asleep] = [() => {}, () => {}];
+  const sleeping = new Promise<void>((done) => {
+    asleep = done;
+  });
+  const sleep = () => {
+    asleep();
+    return new Promise<void>((done) => {
+      wake = done;
+    });
+  };
+  const slow = (await world.client({ locks, sleep })).sync();
+  await sleeping;
+  assert.equal((await (await world.open({ locks })).sync(AT_ONCE)).outcome, "sent");
+  wake();
+  assert.equal((await slow).outcome, "already sent");
+  assert.equal(world.received.length, 1);
+});
+
 test("tabs that find an old batch at once", async (t) => {
   const world = await World.begin(t);
   const first = await world.client();
   world.answer = toBatches(503);
-  await assert.rejects(first.sync());
+  await assert.rejects(first.sync(AT_ONCE));
   world.answer = () => false;
   const tabs = await Promise.all([world.open(), world.open()]);
-  const outcomes = (await Promise.all(tabs.map((tab) => tab.sync()))).map(({ outcome }) => outcome);
+  const outcomes = (await Promise.all(tabs.map((tab) => tab.sync(AT_ONCE)))).map(
+    ({ outcome }) => outcome,
+  );
   assert.ok(outcomes.includes("sent"));
   assert.deepEqual([distinct(world.received).length, (await charges(world)).length], [1, 1]);
 });
@@ -113,10 +136,10 @@ test("what one tab has sent is not too late because another one was", async (t) 
     }
     return call === "batches";
   };
-  const syncing = slow.sync();
+  const syncing = slow.sync(AT_ONCE);
   await hanging;
   world.answer = () => false;
-  assert.equal((await fast.sync()).outcome, "sent");
+  assert.equal((await fast.sync(AT_ONCE)).outcome, "sent");
   late();
   assert.equal((await syncing).outcome, "sent");
   assert.equal((await fast.lastBatch())?.state, "sent");
@@ -164,7 +187,7 @@ test("a tab that is slow does not set the others back", async (t) => {
 test("forgetting in one tab holds in the other", async (t) => {
   const world = await World.begin(t);
   const [one, other] = [await world.client(), await world.open()];
-  await one.sync();
+  await one.sync(AT_ONCE);
   await other.refresh();
   assert.equal((await other.recommend(1)).length, 1);
   await one.forget();
@@ -179,7 +202,7 @@ test("a pause in one tab stops the other", async (t) => {
   const world = await World.begin(t);
   const [one, other] = [await world.client(), await world.open()];
   await one.pause(true);
-  assert.equal((await other.sync()).outcome, "paused");
+  assert.equal((await other.sync(AT_ONCE)).outcome, "paused");
   world.now += DAY;
   assert.deepEqual(world.received, []);
 });

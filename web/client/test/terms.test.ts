@@ -1,44 +1,118 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { UntrustedError } from "../src/errors.js";
-import { agreed, brokenBy, type Terms, termsOf } from "../src/terms.js";
-import { manifestWith } from "./vectors.js";
+import { checkTerms, epochsOf, isLifetimeOver, isTooSoon, TermsError } from "../src/agreement.js";
+import { ProtocolError } from "../src/errors.js";
+import { brokenBy, RULES, readTerms, type Terms, writtenTerms } from "../src/terms.js";
+import { protocol } from "./vectors.js";
+import { TERMS } from "./world.js";
 
-const pinned: Terms = { mechanism: "loudest", epsilon: 2.5, reports: 4, leastClients: 100 };
+/** What is worse in each field, and how that is said. */
+const WORSE: Readonly<Record<Exclude<keyof Terms, "parameters">, readonly [unknown, string]>> = {
+  training: ["00".repeat(16), "reports would go to another training"],
+  mechanism: ["coordinate", "reports would be made by coordinate, not by loudest"],
+  epsilon: [5, "the budget of one report would rise from epsilon 2.5 to 5"],
+  loudFraction: [0.5, "the share of loud directions would rise from 0.1 to 0.5"],
+  reports: [5, "an epoch would take 5 reports, not 4"],
+  epochs: [1001, "a lifetime would have 1001 epochs, not 1000"],
+  windowEpochs: [1001, "there would be 1001 epochs in a window of time, not 1000"],
+  windowSeconds: [0, "the window of time would be 0 seconds, not 2592000"],
+  interval: [5, "two batches could be 5 seconds apart, not 10"],
+  share: [1, "the chance to take part in an epoch would rise from 0.5 to 1"],
+  leastClients: [
+    99,
+    "a report would be hidden among at least 99 people, not 100 (fewer hide less, and more than ten times as many may never come together)",
+  ],
+  hold: [61, "an epoch would wait for its crowd for 61 seconds, not 60"],
+  factors: [4, "the model would have 4 factors, not 3"],
+  mostItems: [101, "the model could have 101 items, not 100"],
+};
+const accepted: Terms = { ...TERMS, interval: 10, share: 0.5, hold: 60 };
 
-test("terms are those of the manifest", () => {
-  const wanted = { mechanism: "loudest", epsilon: 2.5, reports: 4, leastClients: 50 };
-  assert.deepEqual(termsOf(manifestWith({})), wanted);
-});
-
-test("everything that is worse is said in words", () => {
-  const worse: [Partial<Terms>, string][] = [
-    [{ mechanism: "coordinate" }, "reports would be made by coordinate, not by loudest"],
-    [{ epsilon: 5 }, "the budget of one report would rise from epsilon 2.5 to 5"],
-    [{ reports: 5 }, "an epoch would take 5 reports, not 4"],
-    [{ leastClients: 99 }, "a report would be hidden among at least 99 people, not 100"],
-  ];
-  for (const [change, sentence] of worse) {
-    assert.deepEqual(brokenBy(pinned, { ...pinned, ...change }), [sentence]);
+test("every field has a rule, and what is worse is said in words", () => {
+  assert.deepEqual(Object.keys(RULES).sort(), [...Object.keys(WORSE), "parameters"].sort());
+  assert.deepEqual(Object.keys(RULES).sort(), Object.keys(TERMS).sort());
+  for (const [field, [value, sentence]] of Object.entries(WORSE)) {
+    assert.deepEqual(brokenBy(accepted, { ...accepted, [field]: value }), [sentence], field);
   }
-  const all = { mechanism: "coordinate", epsilon: 5, reports: 5, leastClients: 99 };
-  assert.deepEqual(
-    brokenBy(pinned, all),
-    worse.map(([, sentence]) => sentence),
+});
+
+test("one field that is worse is refused whatever else got better", () => {
+  const better: Partial<Terms> = {
+    ...{ epsilon: 0.1, loudFraction: 0.01, reports: 1, epochs: 1, windowEpochs: 1 },
+    ...{ windowSeconds: 1e9, interval: 1e6, share: 0.1, leastClients: 1000, hold: 0 },
+    ...{ factors: 1, mostItems: 50 },
+  };
+  assert.deepEqual(brokenBy(accepted, { ...accepted, ...better }), []);
+  for (const [field, [value]] of Object.entries(WORSE)) {
+    const asked = { ...accepted, ...better, [field]: value };
+    assert.equal(brokenBy(accepted, asked).length, 1, field);
+    assert.throws(() => checkTerms(accepted, asked), TermsError);
+  }
+});
+
+test("a crowd may grow tenfold, and no further", () => {
+  const crowd = (leastClients: number) => brokenBy(accepted, { ...accepted, leastClients }).length;
+  assert.deepEqual([99, 100, 1000, 1001, 1e7].map(crowd), [1, 0, 0, 1, 1]);
+});
+
+test("free parameters may change, under the loud fraction that was accepted", () => {
+  const asked = { ...accepted, parameters: { directions_seed: 99, loud: 12 } };
+  assert.deepEqual(brokenBy(accepted, asked), []);
+});
+
+test("an error has what is worse, and the very terms that were asked for", () => {
+  const asked = { ...accepted, epsilon: 2.5000000000000004 };
+  assert.throws(
+    () => checkTerms(accepted, asked),
+    (error) => {
+      assert.ok(error instanceof TermsError);
+      assert.deepEqual([error.worse.length, error.asked], [1, asked]);
+      assert.match(error.message, /Nothing is sent/);
+      return true;
+    },
   );
+  checkTerms(null, asked); // nothing was accepted yet: nothing is broken
 });
 
-test("the first terms are taken, better ones leave the bound where it was", () => {
-  assert.deepEqual(agreed(null, pinned, false), pinned);
-  const better = { ...pinned, epsilon: 1, reports: 1, leastClients: 1_000 };
-  assert.deepEqual(brokenBy(pinned, better), []);
-  assert.equal(agreed(pinned, better, false), pinned);
-  assert.equal(agreed(pinned, better, true), pinned);
+test("terms are read strictly, and written as they were", () => {
+  const { terms } = protocol.manifest.fields;
+  assert.deepEqual(writtenTerms(readTerms(terms)), terms);
+  for (const name of Object.keys(terms)) {
+    const { [name as keyof typeof terms]: _, ...rest } = terms;
+    assert.throws(() => readTerms(rest), ProtocolError, name);
+    for (const value of [null, "x", -1, [], true, 1e300]) {
+      assert.throws(
+        () => readTerms({ ...terms, [name]: value }),
+        ProtocolError,
+        `${name} ${value}`,
+      );
+    }
+  }
+  assert.throws(() => readTerms({ ...terms, more: 1 }), ProtocolError);
 });
 
-test("worse terms need the owner's consent", () => {
-  const asked = { ...pinned, epsilon: 2.5000000000000004 };
-  assert.throws(() => agreed(pinned, asked, false), UntrustedError);
-  assert.throws(() => agreed(pinned, asked, false), /Nothing is sent/);
-  assert.equal(agreed(pinned, asked, true), asked);
+const charge = (at: number, epoch = at, training = TERMS.training) => ({
+  ...{ training, epoch, at, purpose: "", mechanism: "loudest", epsilon: 1, reports: 1 },
+});
+
+test("the epochs of a lifetime are counted by the device, for each training", () => {
+  const two = { ...TERMS, epochs: 2 };
+  const other = charge(3, 3, "00".repeat(16));
+  assert.ok(!isLifetimeOver(two, [charge(1), other]));
+  assert.ok(isLifetimeOver(two, [charge(1), charge(2), other]));
+  assert.equal(epochsOf(two, [charge(1), charge(2), other]), 2);
+});
+
+test("a window and an interval end to the second, and a clock that went back makes it wait", () => {
+  const terms = { ...TERMS, windowEpochs: 2, windowSeconds: 100, interval: 10 };
+  const charges = [charge(1000), charge(1050)];
+  const soon = (now: number) => isTooSoon(terms, charges, now);
+  assert.deepEqual([1059, 1060, 1099.9, 1100, 1101].map(soon), [true, true, true, false, false]);
+  assert.deepEqual([500, 999].map(soon), [true, true]);
+  const one = { ...terms, windowEpochs: 3 };
+  assert.deepEqual(
+    [1059.9, 1060].map((now) => isTooSoon(one, charges, now)),
+    [true, false],
+  );
+  assert.ok(!isTooSoon(terms, [charge(1059, 1, "00".repeat(16))], 1060));
 });

@@ -1,10 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { NotFiniteError, SettingsError } from "../src/errors.js";
+import { usable } from "../src/bounds.js";
+import { SettingsError } from "../src/errors.js";
 import { ascending, contributions, type Matrix, scores, userVector } from "../src/user.js";
 import { fromFloatHex, mechanisms, seeded } from "./vectors.js";
-
-const LAMBDA = 1e-6;
 
 function matrixOf(rows: number, columns: number, random: () => number): Matrix {
   const values = Float32Array.from({ length: rows * columns }, () => random() - 0.5);
@@ -12,15 +11,15 @@ function matrixOf(rows: number, columns: number, random: () => number): Matrix {
 }
 
 test("user vectors are the other implementation's, bit for bit", () => {
-  for (const { settings, n_items, histories, item_matrix, user_vectors } of mechanisms) {
-    const values = Float32Array.from(item_matrix, fromFloatHex);
-    const V = { values, rows: n_items, columns: settings.factors };
-    const found = histories.flatMap((own) => [...userVector(V, own, settings.alpha, LAMBDA)]);
-    assert.deepEqual(found, user_vectors.map(fromFloatHex));
+  for (const { factors, items, alpha, regularization, ...vector } of mechanisms) {
+    const values = Float32Array.from(vector.item_matrix, fromFloatHex);
+    const V = { values, rows: items, columns: factors };
+    const found = vector.histories.flatMap((own) => [...userVector(V, own, alpha, regularization)]);
+    assert.deepEqual(found, vector.user_vectors.map(fromFloatHex), vector.label);
   }
 });
 
-test("it solves her normal equations", () => {
+test("it solves the normal equations", () => {
   const random = seeded(3);
   for (let round = 0; round < 20; round++) {
     const V = matrixOf(30, 4, random);
@@ -40,7 +39,7 @@ test("it solves her normal equations", () => {
   }
 });
 
-test("order and repeats of her items do not matter, items beyond the model are refused", () => {
+test("order and repeats of the own items do not matter, items beyond the model are refused", () => {
   const V = matrixOf(20, 3, seeded(4));
   assert.deepEqual(userVector(V, [9, 1, 9, 4], 1, 1), userVector(V, [1, 4, 9], 1, 1));
   assert.deepEqual(ascending([10, 9, 9, 0], 11), [0, 9, 10]);
@@ -54,11 +53,28 @@ test("nobody's history is the zero vector", () => {
   assert.ok(userVector(V, [], 1, 1).every((value) => value === 0));
 });
 
-test("a model that allows no user vector gives none", () => {
+test("where the equations have no usable solution the vector is zero, and nothing fails", () => {
+  const zero = Float32Array.of(0, 0);
   const V = { values: new Float32Array(6), rows: 3, columns: 2 };
-  assert.throws(() => userVector(V, [0], 1, 0), NotFiniteError);
+  assert.deepEqual(userVector(V, [0], 1, 0), zero); // 0 / 0
+  const tiny = { values: Float32Array.of(1, 0, 0, 2 ** -60, 1, 0), rows: 3, columns: 2 };
+  assert.ok(userVector(tiny, [0], 1, 1e-12).some((entry) => entry !== 0));
+  assert.deepEqual(userVector(tiny, [1], 1, 2 ** -110), zero); // beyond 2^40
   const huge = { values: new Float32Array(6).fill(3e38), rows: 3, columns: 2 };
-  assert.throws(() => userVector(huge, [0], 1e300, 0), NotFiniteError);
+  assert.deepEqual(userVector(huge, [0], 1e300, 0), zero);
+});
+
+test("a user vector may be as long as 2^40 and no longer", () => {
+  for (const [entry, isUsable] of [
+    [2 ** 40, true],
+    [-(2 ** 40), true],
+    [2 ** 40 * (1 + 2 ** -23), false],
+    [Number.NaN, false],
+    [Number.NEGATIVE_INFINITY, false],
+  ] as const) {
+    const x = Float32Array.of(1, entry);
+    assert.deepEqual(usable(x), isUsable ? x : new Float32Array(2));
+  }
 });
 
 test("scores are products in float32, factor after factor", () => {
@@ -70,7 +86,7 @@ test("scores are products in float32, factor after factor", () => {
   assert.equal(scores(V, x)[1], f(f(f(0.1) + f(0.2)) + f(0.3)));
 });
 
-test("what her items add sums to the score, in the order in which they were given", () => {
+test("what the own items add sums to the score, in the order in which they were given", () => {
   const random = seeded(6);
   for (let round = 0; round < 20; round++) {
     const V = matrixOf(40, 5, random);

@@ -2,11 +2,14 @@
 
 import ledger from "../../../tests/vectors/ledger.json" with { type: "json" };
 import mechanisms from "../../../tests/vectors/mechanisms.json" with { type: "json" };
+import plans from "../../../tests/vectors/plans.json" with { type: "json" };
+import promises from "../../../tests/vectors/promises.json" with { type: "json" };
 import protocol from "../../../tests/vectors/protocol.json" with { type: "json" };
 import thresholds from "../../../tests/vectors/thresholds.json" with { type: "json" };
 import { decodeManifest, type Manifest } from "../src/manifest.js";
+import type { Terms } from "../src/terms.js";
 
-export { ledger, mechanisms, protocol, thresholds };
+export { ledger, mechanisms, plans, promises, protocol, thresholds };
 
 const FLOAT = /^(-?)0x([01])\.([0-9a-f]+)p([+-]\d+)$/;
 
@@ -23,10 +26,13 @@ export function fromWords(words: readonly string[]): BigUint64Array {
   return BigUint64Array.from(words, (word) => BigInt(`0x${word}`));
 }
 
-/** The vectors' manifest with some fields changed. */
-export function manifestWith(changes: Partial<Manifest>): Manifest {
-  return { ...decodeManifest(new TextEncoder().encode(protocol.manifest.text)), ...changes };
+/** The vectors' manifest with some fields changed; those of its terms replace one by one. */
+export function manifestWith(changes: Changes): Manifest {
+  const manifest = decodeManifest(new TextEncoder().encode(protocol.manifest.text));
+  return { ...manifest, ...changes, terms: { ...manifest.terms, ...changes.terms } };
 }
+
+export type Changes = Partial<Omit<Manifest, "terms">> & { terms?: Partial<Terms> };
 
 /** Numbers in [0, 1) that are the same in every run (mulberry32). */
 export function seeded(seed: number): () => number {

@@ -7,8 +7,9 @@ import { IDBFactory } from "fake-indexeddb";
 import { concat, fromHex, sha256, toHex, utf8 } from "../src/bytes.js";
 import { Client } from "../src/client.js";
 import { SUITE } from "../src/manifest.js";
-import type { ClientOptions } from "../src/options.js";
+import type { ClientOptions, Sleep } from "../src/options.js";
 import { INFO, SEALED, suite } from "../src/sealing.js";
+import { type Terms, writtenTerms } from "../src/terms.js";
 import {
   encodeCatalogue,
   encodeModel,
@@ -25,15 +26,28 @@ export const REPORTS = 4;
 export const EPSILON = 2.5;
 export const COST = REPORTS * EPSILON;
 export const DAY = 86_400;
-export const TERMS = {
+export const TERMS: Terms = {
+  training: "0f".repeat(16),
   mechanism: "loudest",
+  parameters: { directions_seed: 3, loud: 10 },
   epsilon: EPSILON,
+  loudFraction: 0.1,
   reports: REPORTS,
+  epochs: 1000,
+  windowEpochs: 1000,
+  windowSeconds: 30 * DAY,
+  interval: 0,
+  share: 1,
   leastClients: 100,
+  hold: 0,
+  factors: FACTORS,
+  mostItems: 2 * ITEMS,
 };
+/** For a sync that does not wait for a moment that was drawn. */
+export const AT_ONCE = { jitter: 0 };
 
-/** Fields of a manifest, as they are written. */
-export type Changes = Record<string, unknown>;
+/** Fields of a manifest, as they are written; those of its terms replace one by one. */
+export type Changes = Record<string, unknown> & { terms?: Record<string, unknown> };
 export type Call = "manifest" | "manifests" | "models" | "catalogues" | "batches";
 
 export interface Signed {
@@ -78,12 +92,13 @@ export class World {
   readonly received: Uint8Array[] = [];
   readonly #epochKeys = new Map<number, CryptoKeyPair>();
   readonly #server: Server;
+  readonly #statements: Uint8Array[] = [];
   manifest = new Uint8Array();
   answer = ITSELF;
   url = "";
 
   private constructor(
-    private readonly signing: CryptoKeyPair,
+    private signing: CryptoKeyPair,
     readonly key: string,
     private readonly changes: Changes,
   ) {
@@ -94,8 +109,7 @@ export class World {
 
   static async begin(test: TestContext, changes: Changes = {}): Promise<World> {
     const signing = await newSigningKey();
-    const key = new Uint8Array(await crypto.subtle.exportKey("raw", signing.publicKey));
-    const world = new World(signing, toHex(key), changes);
+    const world = new World(signing, toHex(await rawKey(signing)), changes);
     await new Promise<void>((done) => world.#server.listen(0, "127.0.0.1", done));
     world.url = `http://127.0.0.1:${(world.#server.address() as AddressInfo).port}`;
     test.after(() => world.stop());
@@ -115,15 +129,25 @@ export class World {
       key: this.key,
       limit: 100,
       clock: () => this.now,
+      sleep: async (seconds) => {
+        this.now += seconds;
+      },
       indexedDB: this.factory,
       locks: null,
       ...options,
     });
   }
 
-  /** A client of somebody who touched three items. */
-  async client(options: Partial<ClientOptions> = {}): Promise<Client> {
+  /** Opened, and its owner has accepted the usual terms. */
+  async accepted(options: Partial<ClientOptions> = {}): Promise<Client> {
     const client = await this.open(options);
+    await client.accept(TERMS);
+    return client;
+  }
+
+  /** A client of somebody who has accepted them and touched three items. */
+  async client(options: Partial<ClientOptions> = {}): Promise<Client> {
+    const client = await this.accepted(options);
     await client.record([item(3), item(7), item(20)]);
     return client;
   }
@@ -137,11 +161,22 @@ export class World {
   }
 
   async signed(epoch: number, changes: Changes = {}, by = this.signing): Promise<Signed> {
-    const fields = { ...(await this.#fields(epoch)), ...this.changes, ...changes };
+    const terms = { ...writtenTerms(TERMS), ...this.changes.terms, ...changes.terms };
+    const fields = { ...(await this.#fields(epoch)), ...this.changes, ...changes, terms };
     const text = utf8(JSON.stringify(fields));
-    const message = concat(utf8("sottovoce manifest 1\0"), text);
-    const signature = new Uint8Array(await crypto.subtle.sign("Ed25519", by.privateKey, message));
-    return { raw: concat(signature, text), hash: await sha256(text), fields };
+    const signature = await sign(by, "sottovoce manifest 2", text);
+    const head = concat(utf8("SVM2"), Uint8Array.of(this.#statements.length), ...this.#statements);
+    return { raw: concat(head, signature, text), hash: await sha256(text), fields };
+  }
+
+  /** The server names its next key, and signs with that one from now on. */
+  async turnKey(): Promise<string> {
+    const next = await newSigningKey();
+    const [before, after] = [await rawKey(this.signing), await rawKey(next)];
+    const signature = await sign(this.signing, "sottovoce key 2", concat(before, after));
+    this.#statements.push(concat(after, signature));
+    this.signing = next;
+    return toHex(after);
   }
 
   /** Serve a file; its hash. */
@@ -172,14 +207,12 @@ export class World {
   async #fields(epoch: number): Promise<Changes> {
     const key = await this.#epochKey(epoch);
     return {
-      ...{ version: 1, suite: SUITE, epoch, items: ITEMS, factors: FACTORS },
-      ...{ mechanism: "loudest", directions_seed: 3, loud: 10, epsilon: EPSILON },
-      ...{ reports: REPORTS, alpha: 1.5, regularization: 0.01 },
+      ...{ version: 2, suite: SUITE, epoch, items: ITEMS, alpha: 1.5, regularization: 0.01 },
       model: await this.add(encodeModel(itemMatrix(epoch), ITEMS, FACTORS)),
       catalogue: await this.add(encodeCatalogue(ITEMS)),
       public_key: toHex(new Uint8Array(await suite.kem.serializePublicKey(key.publicKey))),
-      ...{ least_clients: 100, opens: epoch * DAY, closes: (epoch + 1) * DAY },
-      previous_reports: 0,
+      ...{ catalogue_version: 1, token_key: null, reports_behind: 0 },
+      ...{ opens: epoch * DAY, closes: (epoch + 1) * DAY },
     };
   }
 
@@ -221,6 +254,17 @@ export class World {
   }
 }
 
+/** Time passes while a client sleeps; something happens if a batch of its waits to be sent. */
+export function whileWaiting(world: World, happens: () => Promise<void>): Sleep {
+  return async (seconds) => {
+    world.now += seconds;
+    const observer = await world.open();
+    const { charged } = (await observer.status()).batches;
+    observer.close();
+    await (charged > 0 ? happens() : undefined);
+  };
+}
+
 /** A client that has seen epoch 2 and could report in epoch 3. */
 export async function told(test: TestContext): Promise<[World, Client]> {
   const world = await World.begin(test);
@@ -250,6 +294,15 @@ export function toBatches(status: number, body = "", headers = {}): Answer {
 
 export async function newSigningKey(): Promise<CryptoKeyPair> {
   return (await crypto.subtle.generateKey("Ed25519", true, ["sign", "verify"])) as CryptoKeyPair;
+}
+
+export async function rawKey(pair: CryptoKeyPair): Promise<Uint8Array> {
+  return new Uint8Array(await crypto.subtle.exportKey("raw", pair.publicKey));
+}
+
+async function sign(by: CryptoKeyPair, what: string, content: Uint8Array): Promise<Uint8Array> {
+  const message = concat(utf8(`${what}\0`), content);
+  return new Uint8Array(await crypto.subtle.sign("Ed25519", by.privateKey, message));
 }
 
 export async function hashOf(content: Uint8Array): Promise<string> {

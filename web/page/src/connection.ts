@@ -10,7 +10,7 @@ import type {
   Trouble,
 } from "./messages.js";
 
-/** A question that could not be answered, with the words for her. */
+/** A question that could not be answered, with the words for whoever asked. */
 export class Failed extends Error {
   constructor(readonly trouble: Trouble) {
     super(trouble.text);

@@ -8,6 +8,7 @@ import { type Page, showPage, showSentence } from "./view/page.js";
 import { applyTheme } from "./view/theme.js";
 
 const KEY = /^[0-9a-f]{64}$/u;
+const HOUR = 3600;
 
 function meta(name: string): string {
   return document.querySelector<HTMLMetaElement>(`meta[name="${name}"]`)?.content.trim() ?? "";
@@ -33,19 +34,28 @@ async function start(): Promise<void> {
   await begin(named, pinnedKey(named));
 }
 
+/** Seconds over which the moment of sending is drawn: an hour, unless the page says less. */
+function jitterOf(named: string): number {
+  const seconds = named === "" ? Number.NaN : Number(named);
+  return seconds >= 0 && seconds <= HOUR ? seconds : HOUR;
+}
+
 async function begin(named: string, key: string): Promise<void> {
+  const jitter = jitterOf(meta("sottovoce-jitter"));
   const worker: Line = new Worker(script("/page/worker.js"), { type: "module" });
   const ask = connect(worker, (event) => page.hear(event));
   const page: Page = showPage({
     ask,
     statement: meta("sottovoce-statement"),
+    jitter,
     otherKey: named !== key,
     begun: () => void navigator.storage?.persist?.(),
     beginAnew: () => void beginAnew(ask, named),
   });
   try {
     // A database for each server: what is for one can never be sent to another.
-    await ask({ kind: "open", proxy: location.origin, key, name: `sottovoce-${key.slice(0, 16)}` });
+    const name = `sottovoce-${key.slice(0, 16)}`;
+    await ask({ kind: "open", proxy: location.origin, key, name, jitter });
   } catch (error) {
     return showSentence(error instanceof Failed ? error.trouble.text : String(error));
   }

@@ -24,26 +24,36 @@ export interface Advice extends Film {
   because: readonly Film[];
 }
 
-/** Why something did not go as it should, by what it means for her. */
+/** Why something did not go as it should, by what it means for its owner. */
 export interface Trouble {
   /** untrusted, terms: the server or the proxy cannot be believed. storage: this device fails. */
   kind: "untrusted" | "terms" | "storage" | "refused" | "unavailable";
   /** What happened, in a sentence or two. */
   text: string;
-  /** For `terms`: everything that would be worse, and what she would agree to. */
-  terms: { worse: readonly string[]; asked: Terms } | null;
+  /** For `terms`: everything that would be worse, and what would be accepted. */
+  terms: { worse: readonly string[]; asked: Offer } | null;
 }
 
-/** Said in the worker: the page's own thread knows no mechanism. */
-export type Explained = Manifest & Explanation;
+/** Terms, ready to be shown. Worked out in the worker: the page's own thread knows no mechanism. */
+export interface Offer extends Explanation {
+  terms: Terms;
+  /** What they promise, in sentences: computed here from the terms, and not the operator's word. */
+  promise: readonly string[];
+  /** The budget of a whole lifetime under them. */
+  lifetime: number;
+}
 
 /** All that the page shows, but for the batch and the curve. */
 export interface State {
   /** Of the model that recommendations come from; null before the first. */
-  manifest: Explained | null;
-  /** Whether she has ever said yes: until then the lifetime limit is 0. */
+  manifest: Manifest | null;
+  /** What it asks for. */
+  offer: Offer | null;
+  /** Whether terms were ever accepted: until then the lifetime limit is 0. */
   agreed: boolean;
   takingPart: boolean;
+  /** In how many epochs of this training this device took part. */
+  epochs: number;
   spent: number;
   limit: number;
   films: readonly Film[];
@@ -72,7 +82,7 @@ export interface Curve {
 
 /** What the page may ask for. */
 export type Request =
-  | { kind: "open"; proxy: string; key: string; name: string }
+  | { kind: "open"; proxy: string; key: string; name: string; jitter: number }
   | { kind: "conditions"; visible: boolean; online: boolean }
   | { kind: "search"; text: string }
   | { kind: "add"; id: string }

@@ -1,6 +1,6 @@
 /** What this page cannot do without, and what to say where it is missing. */
 
-/** A sentence for her, or null if everything is there. */
+/** A sentence for whoever came, or null if everything is there. */
 export async function missing(): Promise<string | null> {
   if (!window.isSecureContext || crypto.subtle === undefined) {
     return (

@@ -22,7 +22,7 @@ export function ratioSentence(epsilon: number): string {
 export function togetherSentence(epsilon: number, reports: number): string | null {
   if (reports < 2) return null;
   const sum = epsilon * reports;
-  const weak = sum > 10 ? " By itself that protects nobody: the crowd does." : "";
+  const weak = sum > 10 ? " By itself that protects nobody." : "";
   return (
     `If proxy and server worked together, they could put your ${amountText(reports)} reports of an ` +
     `epoch side by side. Together these have a budget of ${amountText(sum)}.${weak}`

@@ -1,5 +1,5 @@
 /** Sentences about where reporting stands, and about what the crowd is promised. */
-import type { LeftDevice, Manifest, Synced } from "sottovoce-client";
+import type { LeftDevice, Manifest, Plan, Synced } from "sottovoce-client";
 import { amountText } from "./odds.js";
 
 /** What the state line is made from. */
@@ -10,6 +10,10 @@ export interface Standing {
   batch: Pick<LeftDevice, "epoch" | "state" | "told"> | null;
   /** What the last sync of this session came to. */
   synced: Pick<Synced, "epoch" | "outcome" | "sentence"> | null;
+  /** What the coins said last. */
+  plan: Plan | null;
+  /** Unix seconds. */
+  now: number;
   /** When a batch left, if it was in this session; Unix seconds. */
   sentAt: { epoch: number; time: number } | null;
 }
@@ -23,7 +27,7 @@ export function stateLine(standing: Standing): string {
   if (!takingPart) return "Paused. Nothing leaves this device; recommendations go on.";
   if (manifest === null) return "Waiting for the server's first word.";
   if (own?.state === "charged") return waiting(own);
-  return fromSync(manifest, standing.synced);
+  return fromSync(manifest, standing);
 }
 
 type Batch = NonNullable<Standing["batch"]>;
@@ -39,10 +43,19 @@ function waiting(batch: Batch): string {
   return `Epoch ${batch.epoch}: your ${reports} are sealed and paid for, and wait to be sent.`;
 }
 
-function fromSync(manifest: NonNullable<Standing["manifest"]>, synced: Standing["synced"]): string {
+function fromSync(manifest: NonNullable<Standing["manifest"]>, standing: Standing): string {
+  const { synced, plan, now } = standing;
   if (synced?.epoch === manifest.epoch) return synced.sentence;
-  if (manifest.publicKey === null) return "The model is finished: no reports are asked for.";
+  if (manifest.publicKey === null) return "No reports are asked for at present.";
+  if (plan?.epoch === manifest.epoch && plan.sendAt > now) return planned(plan);
   return `Epoch ${manifest.epoch}: your reports are being made.`;
+}
+
+function planned({ epoch, sendAt }: Plan): string {
+  return (
+    `Epoch ${epoch}: your reports leave at ${clockText(sendAt)}, a moment drawn at random. Until then ` +
+    "nothing is spent. If this page is closed, they leave at your next visit, if the epoch lasts."
+  );
 }
 
 /** "1 report", "50 reports". */
@@ -58,6 +71,22 @@ export function epochsText(epochs: number): string {
 /** The time of day, as this device writes it. */
 export function clockText(time: number): string {
   return new Date(time * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+}
+
+const UNITS = [
+  ["day", 86_400],
+  ["hour", 3_600],
+  ["minute", 60],
+] as const;
+
+/** "7 days", "90 seconds": in the largest unit that fits a whole number of times. */
+export function durationText(seconds: number): string {
+  const [unit, size] = UNITS.find((each) => seconds > 0 && seconds % each[1] === 0) ?? [
+    "second",
+    1,
+  ];
+  const count = seconds / size;
+  return `${amountText(count)} ${unit}${count === 1 ? "" : "s"}`;
 }
 
 /** What is left of an epoch: "0:42", "1:05:00". */

@@ -1,9 +1,9 @@
 /**
  * Lets the page open without a network: its own files and nothing else. What the client learns is in
- * its database; `/v1` and everything that is not a plain GET go past this worker untouched.
+ * its database; `/v2` and everything that is not a plain GET go past this worker untouched.
  */
 const scope = self as unknown as ServiceWorkerGlobalScope;
-const CACHE = "sottovoce-page-1";
+const CACHE = "sottovoce-page-2";
 const OWN = ["/", "/page/page.js", "/page/worker.js", "/page/style.css", "/page/icon.svg"];
 
 scope.addEventListener("install", (event) => {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { Loop, type Timer } from "../src/work/loop.js";
-import { type Looked, longestPause, nextLook } from "../src/work/pace.js";
+import { type Looked, nextLook } from "../src/work/pace.js";
 
 const SEEN = { visible: true, online: true };
 const WELL: Looked = { failures: 0, retryAfter: null };
@@ -13,12 +13,6 @@ test("the pace: seldom when hidden, never offline, patient after failures", () =
   const after = (failures: number) => nextLook(SEEN, { failures, retryAfter: null });
   assert.deepEqual([1, 2, 3, 4, 5, 6, 50].map(after), [5, 10, 20, 40, 60, 60, 60]);
   assert.equal(nextLook(SEEN, { failures: 1, retryAfter: 90 }), 90);
-});
-
-test("a batch waits 20 seconds at most, and no more than a quarter of what is left", () => {
-  assert.equal(longestPause(0, 3600), 20);
-  assert.equal(longestPause(100, 120), 5);
-  assert.equal(longestPause(200, 120), 0);
 });
 
 /** Time that passes when the test says so. */
@@ -73,6 +67,21 @@ test("nothing happens before the page has spoken; then at once, then every five 
   await timer.pass(0);
   await timer.pass(5);
   assert.deepEqual(looks, [0, 5]);
+});
+
+test("how long a look takes does not show in when the next one begins", async () => {
+  const durations = [1.3, 0.2, 7, 0];
+  const timer = new Hand();
+  const looks: number[] = [];
+  const loop = new Loop(async () => {
+    looks.push(timer.time);
+    timer.time += durations.shift() ?? 0;
+    return WELL;
+  }, timer);
+  loop.meet(SEEN);
+  await timer.pass(0);
+  for (const _ of [1, 2, 3]) await timer.pass(timer.next ?? 0);
+  assert.deepEqual(looks, [0, 5, 10, 20]);
 });
 
 test("offline it stops, and goes on at once when the network is back", async () => {

@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { explain, type Manifest } from "sottovoce-client";
+import { explain, type Terms } from "sottovoce-client";
 import { manifestWith } from "../../client/test/vectors.js";
 import { amountText, oddsSentence, ratioSentence, togetherSentence } from "../src/odds.js";
 
-const SIGN = { mechanism: "hadamard", epsilon: 2.5, loud: 0, items: 1000 };
-const LOUDEST = { mechanism: "loudest", epsilon: 2.5, loud: 5394, items: 9724 };
+const SIGN = { mechanism: "hadamard", epsilon: 2.5, loudFraction: 0.5 };
+const LOUDEST = { mechanism: "loudest", epsilon: 2.5, loudFraction: 5394 / 32768 };
 
 test("odds are told in hundredths", () => {
-  const said = (changes: Partial<Manifest>) => oddsSentence(explain(manifestWith(changes)).odds);
+  const said = (terms: Partial<Terms>) => oddsSentence(explain(manifestWith({ terms }).terms).odds);
   assert.match(said(SIGN), /: 92 times in 100 it tells the sign .* the opposite\.$/u);
   assert.match(said(LOUDEST), /: 71 times in 100 .* chance would do so 16 times\.$/u);
   assert.match(said({ ...SIGN, epsilon: 10 }), /: 99\.9955 times in 100/u);

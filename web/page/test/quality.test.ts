@@ -43,7 +43,7 @@ test("a panel of another catalogue does not fit", () => {
 });
 
 test("the history is as long as a phone can bear", () => {
-  assert.equal(lookBack({ items: 1000, factors: 8 }), 60);
-  assert.equal(lookBack({ items: 9724, factors: 5 }), 21);
-  assert.equal(lookBack({ items: 2 ** 24, factors: 8 }), 1);
+  assert.equal(lookBack(1000, 8), 60);
+  assert.equal(lookBack(9724, 5), 21);
+  assert.equal(lookBack(2 ** 24, 8), 1);
 });

@@ -1,24 +1,29 @@
 import assert from "node:assert/strict";
 import test, { type TestContext } from "node:test";
-import { type Terms, termsOf } from "../../client/src/terms.js";
+import type { Sleep } from "../../client/src/options.js";
+import type { Terms } from "../../client/src/terms.js";
 import { item } from "../../client/test/published.js";
-import { COST, DAY, World } from "../../client/test/world.js";
+import { COST, DAY, TERMS, World } from "../../client/test/world.js";
 import { connect, Failed } from "../src/connection.js";
 import type { Asked, Curve, Event, FromWorker, State } from "../src/messages.js";
+import { Naps } from "../src/work/running.js";
 import { Session } from "../src/work/session.js";
 
 /** A session as the page opens it, on a real client against a real socket. */
-async function begin(context: TestContext, panel: unknown = null) {
+async function begin(
+  context: TestContext,
+  {
+    panel = null,
+    jitter = 0,
+    ...options
+  }: { panel?: unknown; jitter?: number; sleep?: Sleep } = {},
+) {
   const world = await World.begin(context);
   const events: Event[] = [];
-  const client = await world.open({
-    limit: 0,
-    paused: true,
-    askFirst: true,
-    sleep: async () => {},
-  });
+  const naps = new Naps(options.sleep);
+  const client = await world.open({ limit: 0, paused: true, sleep: naps.sleep });
   context.after(() => client.close());
-  const tools = { clock: () => world.now, panel: async () => panel };
+  const tools = { clock: () => world.now, panel: async () => panel, naps, jitter };
   const session = new Session(client, (event) => events.push(event), tools);
   const state = (): State => {
     const last = events.filter((event) => event.kind === "state").at(-1);
@@ -29,24 +34,24 @@ async function begin(context: TestContext, panel: unknown = null) {
     const last = events.filter((event) => event.kind === "curve").at(-1);
     return last?.kind === "curve" ? last.curve : undefined;
   };
-  return { world, session, events, state, curve };
+  return { world, client, session, events, state, curve };
 }
 
-/** The terms that the question shows her. */
-function shown({ manifest }: State): Terms {
-  assert.ok(manifest);
-  return termsOf(manifest);
+/** The terms that the question shows. */
+function shown({ offer }: State): Terms {
+  assert.ok(offer);
+  return offer.terms;
 }
 
-test("before she says yes nothing is sent, and suggestions are there", async (context) => {
+test("before a yes nothing is sent, and suggestions are there", async (context) => {
   const { world, session, state } = await begin(context);
   assert.deepEqual(await session.look(), { failures: 0, retryAfter: null });
   assert.equal(state().agreed, false);
   assert.equal(state().suggestions.length, 12);
   assert.equal(state().advice.length, 0);
   assert.ok(!world.calls().includes("batches"));
-  assert.match(state().manifest?.about ?? "", /^a report names a public direction/u);
-  assert.ok((state().manifest?.odds.truth ?? 0) > 0.5);
+  assert.match(state().offer?.about ?? "", /^a report names a public direction/u);
+  assert.ok((state().offer?.odds.truth ?? 0) > 0.5);
 });
 
 test("films change the advice at once, and each advice has its reasons", async (context) => {
@@ -84,7 +89,22 @@ test("a yes is one batch for an epoch, and a pause stops the next", async (conte
   assert.equal(state().manifest?.epoch, 2);
 });
 
-test("the limit stops reporting in the client's words, and a new one counts from the next epoch", async (context) => {
+test("nothing is computed from the films between the questions of a look", async (context) => {
+  const { world, client, session, state } = await begin(context);
+  await session.look();
+  await session.add(item(3));
+  await session.agree(shown(state()), COST);
+  const arrived: number[] = [];
+  const recommend = client.recommend.bind(client);
+  client.recommend = (n) => {
+    arrived.push(world.received.length);
+    return recommend(n);
+  };
+  await session.look();
+  assert.deepEqual(new Set(arrived), new Set([1]), "advice, and only after the batch");
+});
+
+test("the limit stops reporting in the client's words, and a new one counts at once", async (context) => {
   const { world, session, state } = await begin(context);
   await session.look();
   await session.agree(shown(state()), COST / 2);
@@ -93,18 +113,16 @@ test("the limit stops reporting in the client's words, and a new one counts from
   assert.equal(world.received.length, 0);
   assert.equal(state().trouble, null);
   await session.setLimit(COST);
-  world.now += DAY;
-  await world.publish(2);
   await session.look();
   assert.equal(world.received.length, 1);
 });
 
-test("worse terms are told, refused, and taken only when she agrees", async (context) => {
+test("worse terms are told, refused, and taken only when they are accepted", async (context) => {
   const { world, session, state } = await begin(context);
   await session.look();
   await session.add(item(3));
   await session.agree(shown(state()), COST * 10);
-  await world.publish(2, { epsilon: 5, opens: 0, closes: 4_000_000 });
+  await world.publish(2, { terms: { epsilon: 5 }, opens: 0, closes: 4_000_000 });
   const looked = await session.look();
   assert.equal(looked.failures, 1);
   assert.equal(state().trouble?.kind, "terms");
@@ -113,31 +131,112 @@ test("worse terms are told, refused, and taken only when she agrees", async (con
   assert.equal(world.received.length, 0);
   const terms = state().trouble?.terms;
   assert.ok(terms);
-  await session.acceptTerms(terms.asked);
+  assert.deepEqual(terms.asked.terms, { ...TERMS, epsilon: 5 });
+  assert.match(terms.asked.promise.join(" "), /Whatever happens/u);
+  await session.acceptTerms(terms.asked.terms);
   await session.look();
   assert.equal(state().trouble, null);
   assert.equal(world.received.length, 1);
 });
 
-test("what she agrees to is what she was shown, not what was asked before or since", async (context) => {
+test("what is accepted is what was shown, not what was asked before or since", async (context) => {
   const { world, session, state } = await begin(context);
-  const dear = { epsilon: 5, opens: 0, closes: 4_000_000 };
+  const window = { opens: 0, closes: 4_000_000 };
+  const dear = { ...window, terms: { epsilon: 5 } };
   await world.publish(2, dear);
-  await session.look(); // she only looks: that is no yes
-  await world.publish(3, { ...dear, epsilon: 2.5 });
+  await session.look(); // a look is no yes
+  await world.publish(3, window);
   await session.look();
   const terms = shown(state());
   assert.equal(terms.epsilon, 2.5);
   await world.publish(4, dear); // while the question stands open
   await session.look();
-  assert.equal(state().trouble, null); // whoever has agreed to nothing cannot be cheated
+  assert.equal(state().trouble, null); // whoever has accepted nothing cannot be cheated
   await session.agree(terms, COST * 10);
   await session.look();
   assert.equal(state().trouble?.kind, "terms");
   assert.equal(world.received.length, 0);
-  await world.publish(5, { ...dear, epsilon: 2.5 });
+  await world.publish(5, window);
   await session.look();
   assert.equal(world.received.length, 1);
+});
+
+/** A sleep that lasts until the test ends it. */
+function sleeper() {
+  const naps: { seconds: number; wake: () => void }[] = [];
+  const sleep: Sleep = (seconds, signal) =>
+    new Promise((resolve, reject) => {
+      naps.push({ seconds, wake: resolve });
+      signal?.addEventListener("abort", () => reject(signal.reason));
+    });
+  return { naps, sleep };
+}
+
+test("a look does not wait for a moment that was drawn, and nothing is spent before it", async (context) => {
+  const { naps, sleep } = sleeper();
+  const { world, session, state } = await begin(context, { jitter: 3600, sleep });
+  await session.look();
+  await session.agree(shown(state()), COST * 10);
+  await session.look();
+  await session.look();
+  assert.deepEqual([naps.length, state().spent, world.received.length], [1, 0, 0]);
+  assert.match(
+    state().line,
+    /^Epoch 1: your reports leave at .*drawn at random.*nothing is spent/u,
+  );
+  world.now += naps[0]?.seconds ?? 0;
+  naps[0]?.wake();
+  await until(() => naps.length === 2); // it is made, paid for, and waits for its very moment
+  assert.equal(world.received.length, 0);
+  world.now += naps[1]?.seconds ?? 0;
+  naps[1]?.wake();
+  await until(() => world.received.length === 1);
+  await until(() => /^Epoch 1: your 4 reports left/u.test(state().line));
+  assert.equal(state().spent, COST);
+});
+
+test("another epoch ends the sleep and has a moment of its own", async (context) => {
+  const { naps, sleep } = sleeper();
+  const { world, session, state } = await begin(context, { jitter: 3600, sleep });
+  await session.look();
+  await session.agree(shown(state()), COST * 10);
+  await session.look();
+  world.now += DAY;
+  await world.publish(2);
+  await session.look();
+  assert.equal(naps.length, 2);
+  assert.match(state().line, /^Epoch 2: your reports leave at/u);
+  assert.deepEqual([state().spent, state().trouble], [0, null]);
+});
+
+test("what a sync fails with in its sleep is told at the next look, and tried again", async (context) => {
+  const { naps, sleep } = sleeper();
+  const { world, session, state } = await begin(context, { jitter: 3600, sleep });
+  await session.look();
+  await session.agree(shown(state()), COST * 10);
+  await session.look();
+  world.answer = (response) => {
+    response.destroy();
+    return true;
+  };
+  naps[0]?.wake();
+  await until(() => world.calls().filter((call) => call === "manifest").length === 4);
+  world.answer = () => false;
+  await until(async () => (await session.look()).failures === 1);
+  assert.equal(state().trouble?.kind, "unavailable");
+  assert.equal((await session.look()).failures, 0);
+  assert.equal(naps.length, 2);
+});
+
+test("forgetting ends the sleep", async (context) => {
+  const { naps, sleep } = sleeper();
+  const { world, session, state } = await begin(context, { jitter: 3600, sleep });
+  await session.look();
+  await session.agree(shown(state()), COST * 10);
+  await session.look();
+  await session.forget();
+  await session.look();
+  assert.deepEqual([naps.length, state().takingPart, world.received.length], [1, false, 0]);
 });
 
 test("a bad signature is told, nothing is sent, and advice goes on", async (context) => {
@@ -171,7 +270,7 @@ test("forgetting leaves the ledger and nothing else, and stops taking part", asy
 
 test("the curve is measured on the panel, epoch by epoch", async (context) => {
   const { world, session, curve } = await begin(context);
-  await world.publish(2, { previous_reports: 1200 });
+  await world.publish(2, { reports_behind: 1200 });
   await session.look();
   await until(() => curve()?.points.length === 2);
   assert.deepEqual(curve(), {
@@ -185,7 +284,7 @@ test("the curve is measured on the panel, epoch by epoch", async (context) => {
 
 test("with a panel there is a number for every model", async (context) => {
   const panel = { version: 1, catalogue: "", people: [{ seen: [3], left: 7, others: [8, 9] }] };
-  const { world, session, state, curve } = await begin(context, panel);
+  const { world, session, state, curve } = await begin(context, { panel });
   const client = await world.open();
   const { catalogue } = await client.refresh();
   client.close();
@@ -226,9 +325,10 @@ test("answers come to whoever asked, in any order, and failures with their words
   assert.deepEqual([sent.length, heard.length], [2, 1]);
 });
 
-async function until(holds: () => boolean): Promise<void> {
-  for (let tries = 0; tries < 200 && !holds(); tries += 1) {
+async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
+  for (let tries = 0; tries < 200; tries += 1) {
+    if (await holds()) return;
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
-  assert.ok(holds());
+  assert.fail("it never came");
 }

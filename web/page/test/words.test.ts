@@ -1,22 +1,23 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import {
-  explain,
-  RefusedError,
-  StoreError,
-  UnavailableError,
-  UntrustedError,
-} from "sottovoce-client";
-import { agreed } from "../../client/src/terms.js";
-import { manifestWith } from "../../client/test/vectors.js";
+import { RefusedError, StoreError, UnavailableError, UntrustedError } from "sottovoce-client";
+import { checkTerms } from "../../client/src/agreement.js";
+import { TERMS } from "../../client/test/world.js";
 import { epochsWithin, limitFor } from "../src/limits.js";
-import { countdownText, type Standing, sentencesOf, stateLine } from "../src/sentences.js";
-import { budgetText } from "../src/view/budget.js";
+import {
+  countdownText,
+  durationText,
+  type Standing,
+  sentencesOf,
+  stateLine,
+} from "../src/sentences.js";
+import { crowdSentence, termsInWords, whenSentence } from "../src/terms.js";
+import { budgetText, lifetimeText } from "../src/view/budget.js";
 import { meaningText } from "../src/view/limit.js";
 import { sealedAt, sizeText } from "../src/view/reports.js";
 import { placeAfter } from "../src/view/search.js";
-import { crowdSentence } from "../src/view/terms.js";
 import { closing, statementOf, trend } from "../src/view/together.js";
+import { offerOf } from "../src/work/offer.js";
 import { retryAfterOf, sentence, troubleOf } from "../src/work/trouble.js";
 
 const told = Array.from({ length: 50 }, () => ({
@@ -25,7 +26,7 @@ const told = Array.from({ length: 50 }, () => ({
 const MANIFEST = { epoch: 4, publicKey: new Uint8Array(32) };
 const STANDING: Standing = {
   ...{ manifest: MANIFEST, agreed: true, takingPart: true },
-  ...{ batch: null, synced: null, sentAt: null },
+  ...{ batch: null, synced: null, sentAt: null, plan: null, now: 1000 },
 };
 const line = (changes: Partial<Standing>) => stateLine({ ...STANDING, ...changes });
 
@@ -48,8 +49,17 @@ test("the state line repeats the client's sentence for this epoch only", () => {
   const synced = { epoch: 4, outcome: "limit reached" as const, sentence: "The limit." };
   assert.equal(line({ synced }), "The limit.");
   assert.match(line({ synced: { ...synced, epoch: 3 } }), /being made/u);
-  assert.match(line({ manifest: { ...MANIFEST, publicKey: null } }), /model is finished/u);
+  assert.match(line({ manifest: { ...MANIFEST, publicKey: null } }), /No reports are asked for/u);
   assert.match(line({ batch: { epoch: 3, state: "sent", told } }), /Epoch 4: .* being made/u);
+});
+
+test("the state line names the moment that was drawn, while it lies ahead", () => {
+  const plan = { epoch: 4, takesPart: true, sendAt: 1001 };
+  assert.match(line({ plan }), /^Epoch 4: your reports leave at .*nothing is spent/u);
+  assert.match(line({ plan: { ...plan, sendAt: 999 } }), /being made/u);
+  assert.match(line({ plan: { ...plan, epoch: 3 } }), /being made/u);
+  const synced = { epoch: 4, outcome: "sitting out" as const, sentence: "It sits out." };
+  assert.equal(line({ plan, synced }), "It sits out.");
 });
 
 test("limits are counted in epochs, exactly", () => {
@@ -77,7 +87,7 @@ test("limits are counted in epochs, exactly", () => {
   );
 });
 
-test("each error is told by what it means for her", () => {
+test("each error is told by what it means", () => {
   const kinds = [
     new UntrustedError("x"),
     new UnavailableError("x"),
@@ -99,16 +109,15 @@ test("each error is told by what it means for her", () => {
   assert.equal(sentence("http://a/b: the proxy answered 404"), "The proxy answered 404.");
 });
 
-test("a change of terms is listed, with what she would agree to", () => {
-  const terms = { mechanism: "loudest", epsilon: 2.5, reports: 4, leastClients: 100 };
-  const worse = { ...terms, epsilon: 5, leastClients: 10 };
+test("a change of terms is listed, with what would be accepted", () => {
+  const worse = { ...TERMS, epsilon: 5, leastClients: 10 };
   assert.throws(
-    () => agreed(terms, worse, false),
+    () => checkTerms(TERMS, worse),
     (error) => {
       const trouble = troubleOf(error);
       assert.equal(trouble.kind, "terms");
       assert.equal(trouble.terms?.worse.length, 2);
-      assert.deepEqual(trouble.terms?.asked, worse);
+      assert.deepEqual(trouble.terms?.asked.terms, worse);
       assert.match(trouble.terms?.worse[0] ?? "", /^The budget of one report .* 2\.5 to 5\.$/u);
       return true;
     },
@@ -128,11 +137,15 @@ test("time, sentences, curves", () => {
     "Two!",
     "And three",
   ]);
-  const window = { publicKey: new Uint8Array(32), opens: 10, closes: 70 };
+  const window = { publicKey: new Uint8Array(32), opens: 10, closes: 70, terms: { hold: 30 } };
   assert.deepEqual(closing(window, 5), { name: "Opens in", value: "0:05" });
   assert.deepEqual(closing(window, 28), { name: "Closes in", value: "0:42" });
-  assert.equal(closing(window, 70).name, "Closed");
-  assert.equal(closing({ ...window, publicKey: null }, 28).value, "finished");
+  assert.deepEqual(closing(window, 70), { name: "Closed", value: "waiting for its crowd" });
+  assert.deepEqual(closing(window, 100), { name: "Closed", value: "over" });
+  assert.equal(closing({ ...window, publicKey: null }, 28).value, "none asked for");
+  assert.deepEqual([0, 1, 59, 60, 90, 7200, 604_800].map(durationText), [
+    ...["0 seconds", "1 second", "59 seconds", "1 minute", "90 seconds", "2 hours", "7 days"],
+  ]);
   const values = [
     { epoch: 1, value: 0.1 },
     { epoch: 3, value: 0.5 },
@@ -141,12 +154,39 @@ test("time, sentences, curves", () => {
   assert.equal(trend(values.slice(0, 1), String), "0.1 in epoch 1.");
 });
 
-test("the statement from the terms says what protects and what does not", () => {
-  const manifest = manifestWith({ leastClients: 300, reports: 20, epsilon: 2.5 });
-  const statement = statementOf({ ...manifest, ...explain(manifest) });
-  assert.match(statement, /at least 300 people/u);
+test("the statement says what protects and what does not, from the terms and the ledger", () => {
+  const terms = { ...TERMS, leastClients: 300, reports: 20, epochs: 10 };
+  const statement = statementOf(offerOf(terms), 50, 3600).join(" ");
+  assert.match(statement, /at least 300 devices/u);
   assert.match(statement, /budget of 50\. By itself that protects nobody/u);
+  assert.match(statement, /has spent 50 of the 500 that a lifetime/u);
+  assert.match(statement, /at least 300 honest devices report in every epoch: .* e\^\d/u);
+  assert.match(statement, /several devices of a person say adds up/u);
   assert.match(crowdSentence(1), /^Nobody for certain/u);
+});
+
+test("every term is told in words", () => {
+  const terms = {
+    ...{ ...TERMS, leastClients: 321, hold: 7 * 86_400, share: 0.75, interval: 43_200 },
+    ...{ epochs: 20, windowEpochs: 7, windowSeconds: 14 * 86_400, loudFraction: 0.1875 },
+  };
+  const said = termsInWords(offerOf(terms), 3600)
+    .map(({ name, words }) => `${name} ${words}`)
+    .join("\n");
+  for (const part of [
+    ...["4 reports in an epoch", "epsilon 2.5", "By loudest: a report names", "18.75 in 100"],
+    ...["directions_seed 3, loud 10", "3 numbers for each film", "at most 100 films"],
+    ...[terms.training, "at most 20 epochs, ever", "at most 7 of them within 14 days"],
+    ...["at least 12 hours apart", "takes part 75 times in 100", "at least 321 devices"],
+    ...["waits up to 7 days longer", "within 1 hour", "Whatever happens"],
+  ]) {
+    assert.ok(said.includes(part), part);
+  }
+  assert.match(whenSentence(0), /^This demo sends at once\./u);
+  assert.equal(
+    lifetimeText(2, terms),
+    "This device took part in 2 of 20 epochs that the terms allow.",
+  );
 });
 
 test("a batch is shown by its bytes", () => {

@@ -1,4 +1,4 @@
-"""Where the randomness comes from, and what must never become a report."""
+"""Where the randomness comes from, and that silence says nothing."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sottovoce.errors import NotFiniteError
 from sottovoce.experiments.audit.evidence import Fact
+from sottovoce.model.bounds import LEAST_ENTRY, LEAST_RIDGE, MOST_ALPHA, MOST_ENTRY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from sottovoce.experiments.audit.clients import Client, Maker
     from sottovoce.training import Settings
 
-FRESH, FORK, FINITE = "fresh clients differ", "forked clients differ", "nothing but numbers"
+FRESH, FORK, SPEAKS = "fresh clients differ", "forked clients differ", "silence says nothing"
 N_ITEMS, LENGTH = 64, 256
 """With two factors or more, two honest reports agree with a chance of at most 1/2: for any
 epsilon, so many agree with 2^-256."""
@@ -32,7 +32,7 @@ PATIENCE = 30.0
 
 
 def entropy_facts(make: Maker, settings: Settings) -> Iterator[Fact]:
-    """Two clients never say the same by chance, forked or not, and NaN is refused."""
+    """Two clients never say the same by chance, forked or not, and none falls silent."""
     wide = _at_least_two_factors(settings)
     V = _items(wide)
     one, other = make(wide, N_ITEMS), make(wide, N_ITEMS)
@@ -44,7 +44,7 @@ def entropy_facts(make: Maker, settings: Settings) -> Iterator[Fact]:
         yield _differ(settings, FRESH, who, a, b)
     if hasattr(os, "fork"):
         yield from fork_facts(make, wide, V)
-    yield from finite_facts(make, wide, V)
+    yield from silence_facts(make, wide, V)
 
 
 def fork_facts(make: Maker, settings: Settings, V: NDArray[np.float32]) -> Iterator[Fact]:
@@ -61,16 +61,38 @@ def fork_facts(make: Maker, settings: Settings, V: NDArray[np.float32]) -> Itera
             yield _differ(settings, FORK, what, said[a], said[b])
 
 
-def finite_facts(make: Maker, settings: Settings, V: NDArray[np.float32]) -> Iterator[Fact]:
-    """One bad number anywhere in V, in a touched item or in another: refused."""
-    client = make(settings, N_ITEMS)
-    for bad in (np.nan, np.inf, -np.inf):
-        for item in (HISTORY[0], HISTORY[0] + 1):
-            poisoned = V.copy()
-            poisoned[item, 0] = bad
-            touched = "touched" if item in HISTORY else "untouched"
-            what, refused = _refusal(client, poisoned)
-            yield Fact(settings.mechanism, FINITE, f"{bad} in an item {touched}: {what}", refused)
+def silence_facts(make: Maker, settings: Settings, V: NDArray[np.float32]) -> Iterator[Fact]:
+    """Whatever model a server may publish, every history gets as many reports as any other.
+
+    Version 1 stopped where a user vector was not finite: a server could so ask, item by item, who
+    had touched what, and was answered by silence.
+    """
+    hostile = replace(settings, regularization=LEAST_RIDGE, alpha=MOST_ALPHA)
+    client = make(hostile, N_ITEMS)
+    for name, model in _hostile_models(V).items():
+        for history in (HISTORY, HISTORY[1:], ()):
+            what, spoke = _spoken(client, model, history)
+            touched = "touched" if HISTORY[0] in history else "untouched"
+            yield Fact(settings.mechanism, SPEAKS, f"{name}, item {touched}: {what}", spoke)
+
+
+def _hostile_models(V: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
+    """Singular and lopsided ones; the item is that of `HISTORY` which not everybody touched."""
+
+    def with_item_alone(entry: float) -> NDArray[np.float32]:
+        model = V.copy()
+        model[:, 0] = 0
+        model[HISTORY[0], 0] = entry
+        return model
+
+    return {
+        "nothing but zeros": np.zeros_like(V),
+        "all factors equal and huge": np.full_like(V, MOST_ENTRY),
+        "an item alone in a factor, tiny": with_item_alone(LEAST_ENTRY),
+        "an item alone in a factor, subnormal": with_item_alone(1e-40),
+        "an item alone in a factor, huge": with_item_alone(MOST_ENTRY),
+        "an item of zeros": np.where(np.arange(len(V))[:, None] == HISTORY[0], 0, V),
+    }
 
 
 def in_fork(speak: Callable[[], bytes]) -> bytes:
@@ -108,15 +130,13 @@ def _read(reading: int) -> bytes:
     return b""
 
 
-def _refusal(client: Client, V: NDArray[np.float32]) -> tuple[str, bool]:
+def _spoken(client: Client, V: NDArray[np.float32], history: Sequence[int]) -> tuple[str, bool]:
     try:
         with np.errstate(all="ignore"):
-            client(V, HISTORY, 4)
-    except NotFiniteError:
-        return "refused", True
+            said = len(client(V, history, 4))
     except Exception as error:  # a black box may raise anything
-        return f"{type(error).__name__} instead of NotFiniteError", False
-    return "reported", False
+        return type(error).__name__, False
+    return f"{said} reports", said == 4
 
 
 def _differ(settings: Settings, check: str, who: str, one: bytes, other: bytes) -> Fact:

@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING
 import httpx
 
 from sottovoce.errors import UnavailableError
+from sottovoce.service.watch import READY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -59,13 +60,13 @@ class Child:
         return self.process.poll() is None
 
     def wait_until_ready(self, url: str, stopping: Callable[[], bool]) -> None:
-        """Until `/readyz` says yes; an error if it ends first or takes too long."""
+        """Until `/readyz` says yes, where it is watched; an error if it ends or takes too long."""
         deadline = time.monotonic() + READY_SECONDS
         while not stopping() and not is_ready(url):
             self.check()
             if time.monotonic() > deadline:
                 raise UnavailableError(
-                    f"the {self.name} is not ready after {READY_SECONDS:g} seconds: {url}/readyz"
+                    f"the {self.name} is not ready after {READY_SECONDS:g} seconds: {url}{READY}"
                 )
             time.sleep(_LOOK_SECONDS)
 
@@ -124,7 +125,7 @@ def watch(children: Sequence[Child], stopping: Callable[[], bool]) -> None:
 
 def is_ready(url: str) -> bool:
     try:
-        return httpx.get(f"{url}/readyz", timeout=5.0, trust_env=False).status_code == 200
+        return httpx.get(f"{url}{READY}", timeout=5.0, trust_env=False).status_code == 200
     except httpx.HTTPError:
         return False
 

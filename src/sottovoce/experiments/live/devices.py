@@ -93,7 +93,7 @@ class ClientPool:
     def make(
         self, clients: Sequence[NewClient], url: str, key: bytes, limit: float
     ) -> Iterator[int]:
-        """Begin these clients; yields how many were made, again and again."""
+        """Begin these clients, under the terms of now; yields how many were made."""
         some = [self._pool.submit(make_clients, each, url, key, limit) for each in _groups(clients)]
         yield from _results(some)
 
@@ -110,10 +110,15 @@ class ClientPool:
 
 
 def make_clients(clients: Sequence[NewClient], url: str, key: bytes, limit: float) -> int:
-    """In a process of the pool: new clients that know what their owners touched."""
+    """In a process of the pool: new clients that know what their owners touched.
+
+    Their owners say yes to the terms that are asked for when they begin, and to no others.
+    """
+    assert _api is not None, "the pool starts its processes with an address"
     for new in clients:
         with Client.create(new.folder, proxy_url=url, verification_key=key, limit=limit) as client:
             client.record(new.items)
+            client.accept(client.asked(_api))
     return len(clients)
 
 
@@ -131,13 +136,16 @@ def sync_one(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> SyncResult:
-    """Until it works, is refused, or time is up; a batch that was made is only ever resent."""
+    """Until it works, is refused, or time is up; a batch that was made is only ever resent.
+
+    Each sends at once (no jitter): a swarm is a test, and nobody's wake-up time is in it.
+    """
     deadline = clock() + patience
     tries, pause = 1, FIRST_PAUSE
     with Client.open(folder) as client:
         while True:
             try:
-                synced = client.sync(api)
+                synced = client.sync(api, jitter=0)
                 return SyncResult(synced.outcome, tries, synced.spent)
             except UnavailableError as error:
                 if clock() + pause > deadline:

@@ -24,9 +24,9 @@ LOOK_SECONDS = 0.2
 class CurvePoint:
     epoch: int
     learnt: int
-    """Epochs that the model has learnt from by now; those with too few people are discarded."""
+    """Epochs that the model has learnt from by now."""
     people: int
-    """Whose reports are in the new model; 0 if there were too few of them, and it is the old."""
+    """Whose reports are in the new model; 0 if the epoch came to nothing, and it is the old."""
     quality: float
     """HR@10 of the new model."""
     popularity: float
@@ -77,7 +77,7 @@ class LearningCurve:
         quality = panel_quality(V, self._panel, manifest.alpha, manifest.regularization)
         people, finished = 0, manifest.public_key is None
         if manifest.model != before.manifest.model:
-            people = manifest.previous_reports // manifest.reports
+            people = manifest.reports_behind // manifest.terms.reports
             self._learnt += 1
         epoch = manifest.epoch - 1
         seconds = (self._clock() - self._began) / epoch

@@ -57,7 +57,7 @@ class PublicReader:
                 problem = f" ({error})"
             self._sleep(LOOK_SECONDS)
         raise UnavailableError(
-            f"epoch {epoch} was not applied within {patience:g} seconds{problem}. The server "
-            "closes an epoch when its time is over or its target_clients are reached: set them to "
-            "the number of clients here, or wait longer (--wait)"
+            f"epoch {epoch} was not applied within {patience:g} seconds{problem}. An epoch ends "
+            "when its time is over and its crowd (least_clients) has come: let as many report, or "
+            "wait longer (--wait)"
         )

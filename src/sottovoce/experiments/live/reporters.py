@@ -1,8 +1,9 @@
 """Invented people who report live, at a visible pace.
 
 What they send is what a device would send: made by `make_batch` from the signed edition, with the
-operating system's noise, sealed, posted to the proxy. Only what protects a real person is missing,
-since there is none: they have no ledger and no database.
+operating system's noise, sealed, posted to the proxy, under the terms of the first manifest that
+they saw. Only what protects a real person is missing, since there is none: they have no ledger and
+no database, and send at once.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import httpx
 
 from sottovoce.client import HttpProxy
 from sottovoce.client.reporting import make_batch
+from sottovoce.client.terms import check_terms
 from sottovoce.errors import ClosedError, UnavailableError
 from sottovoce.experiments.live.devices import SharedDownloads, end_with_parent
 from sottovoce.experiments.live.reader import PublicReader
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 
 PROCESSES = 2
 SPREAD = 0.8
-"""The share of an epoch over which they come: whoever is late still comes in time."""
+"""The share of an epoch over which they come, if the machine is fast enough."""
 RETRY_SECONDS = 0.2
 TRIED = 20
 """People whose reports are made for nobody, to see how long that takes."""
@@ -129,13 +131,12 @@ def take_part(
 ) -> None:
     """Epoch after epoch, until the training is finished."""
     reader = PublicReader(api, group.key, sleep=sleep)
-    epoch = 0
-    while True:
-        signed = reader.after(epoch, inf)
-        if signed.manifest.public_key is None:
-            return
+    signed = reader.after(0, inf)
+    accepted = signed.manifest.terms
+    while signed.manifest.public_key is not None:
+        check_terms(accepted, signed.manifest.terms)
         _report(reader.edition(signed), group, api, clock, sleep)
-        epoch = signed.manifest.epoch
+        signed = reader.after(signed.manifest.epoch, inf)
 
 
 def _report(
@@ -145,26 +146,27 @@ def _report(
     clock: Callable[[], float],
     sleep: Callable[[float], None],
 ) -> None:
-    """One after the other, evenly over what is left of the epoch's busy part."""
-    opens, closes = edition.manifest.opens, edition.manifest.closes
+    """One after the other, evenly over what is left of the epoch's busy part, until it ends."""
+    opens, closes, ends = edition.manifest.opens, edition.manifest.closes, edition.manifest.ends
     first = max(clock(), opens)
     pause = max(opens + SPREAD * (closes - opens) - first, 0.0) / len(group.rows)
     for number, rows in enumerate(group.rows):
         sleep(max(first + number * pause - clock(), 0.0))
-        batch = make_batch(edition, rows, os_words, os.urandom).batch
-        if not _send(batch, closes, api, clock, sleep):
+        now = clock()
+        batch = make_batch(edition, rows, now, now, os_words, os.urandom).batch
+        if not _send(batch, ends, api, clock, sleep):
             return
 
 
 def _send(
     batch: bytes,
-    closes: float,
+    ends: float,
     api: ProxyApi,
     clock: Callable[[], float],
     sleep: Callable[[float], None],
 ) -> bool:
     """Whether the epoch is still open; a proxy that is busy is asked again."""
-    while clock() < closes:
+    while clock() < ends:
         try:
             api.send(batch)
         except ClosedError:

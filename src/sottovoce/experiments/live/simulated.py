@@ -48,7 +48,7 @@ class Noise:
 
 def training_of(manifest: Manifest, epochs: int, known: Settings | None = None) -> Settings:
     """The settings behind a manifest; what it does not say is `known`, else the preset's."""
-    base = known or Settings.preset(manifest.mechanism)
+    base = known or Settings.preset(manifest.terms.mechanism)
     return replace(manifest.training(base), epochs=epochs)
 
 

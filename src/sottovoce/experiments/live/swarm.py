@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import httpx
 
 from sottovoce.client import HttpProxy
-from sottovoce.errors import RefusedError, SettingsError
+from sottovoce.errors import RefusedError, SettingsError, UnavailableError
 from sottovoce.experiments.folders import new_folder
 from sottovoce.experiments.live.devices import ClientPool, NewClient
 from sottovoce.experiments.live.people import choose_people
@@ -39,7 +40,9 @@ if TYPE_CHECKING:
 
 
 LEAST_TIME = 30.0
-"""Seconds to an epoch's end: with less, the next one is waited for."""
+"""Seconds to an epoch's end: with less, the next one is waited for,"""
+BEATS = 5.0
+"""and so long beyond it: one that is still there then waits for its crowd, which is us."""
 
 
 class SwarmProgress(Protocol):
@@ -224,11 +227,14 @@ class _Swarm:
     def _with_time_left(self, signed: SignedManifest) -> SignedManifest:
         """The next epoch, if this one would end while clients are sending."""
         manifest, now = signed.manifest, time.time()
-        if manifest.closes - now < min(LEAST_TIME, (manifest.closes - manifest.opens) / 2):
-            self._watch.begin(f"epoch {manifest.epoch} is nearly over", 1)
-            signed = self._reader.after(manifest.epoch, self._plan.wait)
-            self._watch.step()
-            self._watch.end()
+        left = manifest.closes - now
+        if not -BEATS < left < min(LEAST_TIME, (manifest.closes - manifest.opens) / 2):
+            return signed
+        self._watch.begin(f"epoch {manifest.epoch} is nearly over", 1)
+        with suppress(UnavailableError):
+            signed = self._reader.after(manifest.epoch, left + BEATS)
+        self._watch.step()
+        self._watch.end()
         return signed
 
     def _one(self, signed: SignedManifest) -> SignedManifest:
@@ -241,9 +247,9 @@ class _Swarm:
         self._watch.step()
         self._watch.end()
         metrics = evaluate(self._engine, self._reader.edition(following).V, self._people.candidates)
-        # An epoch that was discarded, by a proxy with too few people, leaves the model as it was.
+        # An epoch whose crowd did not come leaves the model as it was.
         applied = following.manifest.model != signed.manifest.model
-        counted = following.manifest.previous_reports if applied else 0
+        counted = following.manifest.reports_behind if applied else 0
         seconds = {"sync": synced - began, "wait": waited - synced}
         self._rounds.append(Round(epoch, outcomes, retries, counted, seconds, metrics))
         return following

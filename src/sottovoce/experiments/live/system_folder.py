@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from tomlkit.container import Container
 
+    from sottovoce.service import Listen, Watch
     from sottovoce.training import Settings
 
 ABOUT = "up.json"
@@ -51,9 +52,14 @@ class LiveSystem:
     """What the catalogue was made from."""
     min_interactions: int = 0
     training: Settings | None = None
-    target_clients: int = 0
+    least_clients: int = 1
+    """For so many an epoch waits."""
     server: str = ""
     """The server's address."""
+    server_watch: str = ""
+    """Where it is watched, and"""
+    proxy_watch: str = ""
+    """where the proxy is."""
 
     @classmethod
     def read(cls, folder: Path) -> LiveSystem:
@@ -64,14 +70,20 @@ class LiveSystem:
         proxy = read_settings(proxy_toml(folder), ProxySettings)
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
         return cls(
-            f"http://{proxy.listen.host}:{proxy.listen.port}",
+            _url(proxy.listen),
             proxy.key,
             about["data"],
             about["min_interactions"],
             server.training,
-            server.target_clients,
+            max(server.terms.least_clients, proxy.least_clients),
             proxy.server,
+            _url(server.watch),
+            _url(proxy.watch),
         )
+
+
+def _url(at: Listen | Watch) -> str:
+    return f"http://{at.host}:{at.port}"
 
 
 def set_values(path: Path, values: Mapping[tuple[str, str], object]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +15,14 @@ from sottovoce.protocol import (
     Item,
     Manifest,
     SignedManifest,
+    Terms,
     encode_items,
     new_epoch_key,
     public_key_of,
     seal_reports,
 )
-from sottovoce.training import Settings, first_items
+from sottovoce.protocol.terms import TRAINING
+from sottovoce.training import Participation, Settings, first_items
 
 if TYPE_CHECKING:
     from sottovoce.data import Interactions
@@ -56,16 +59,19 @@ def count_bytes(data: Interactions, reports: int, factors: int) -> dict[str, Any
 
 def _signed(settings: Settings, catalogue: Catalogue, model: bytes) -> SignedManifest:
     """A manifest in the middle of a training; keys of this moment, sizes of any."""
-    manifest = Manifest.for_training(
-        settings,
-        len(catalogue.items),
+    items, asked = len(catalogue.items), Participation(least_clients=1000)
+    manifest = Manifest(
         epoch=10,
+        terms=Terms.of(os.urandom(TRAINING), settings, asked, items),
+        items=items,
+        alpha=settings.alpha,
+        regularization=settings.regularization,
         model=model,
         catalogue=catalogue.hash,
+        catalogue_version=1,
         public_key=public_key_of(new_epoch_key()),
-        least_clients=1000,
         opens=_OPENS,
         closes=_OPENS + _DAY,
-        previous_reports=50_000 * settings.reports,
+        reports_behind=50_000 * settings.reports,
     )
     return SignedManifest.make(manifest, Ed25519PrivateKey.generate())

@@ -1,7 +1,8 @@
 """The tables, and how a database comes from any earlier version to this one.
 
-Nothing here holds a raw report. Of an applied epoch only its sums stay: the names of its chunks,
-the key prefixes by which duplicates are told, and its private key are deleted when it is applied.
+Nothing here holds a raw report. Of an applied epoch only its sums stay: what came from which proxy,
+the names of its chunks, the key prefixes by which duplicates are told, and its private key are
+deleted when it is applied.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ training = Table(
     Column("settings", Text, nullable=False),
     Column("catalogue", LargeBinary, nullable=False),
     Column("verification_key", LargeBinary, nullable=False),
+    Column("training", LargeBinary, nullable=False),
 )
 """One row: what may not change while a training runs. Whoever moves the epochs on locks it."""
 
@@ -56,11 +58,14 @@ epochs = Table(
     Column("epochs_done", Integer, nullable=False),
     Column("opens", BigInteger, nullable=False),
     Column("closes", BigInteger, nullable=False),
+    Column("ends", BigInteger, nullable=False),
     Column("closed_at", Float(53)),
     Column("chunks", BigInteger, nullable=False, default=0),
     Column("reports", BigInteger, nullable=False, default=0),
     Column("duplicates", BigInteger, nullable=False, default=0),
     Column("undecodable", BigInteger, nullable=False, default=0),
+    Column("crowdless", BigInteger, nullable=False, default=0),
+    Column("capped", BigInteger, nullable=False, default=0),
 )
 """`state` is open, closed or applied. Whoever counts a chunk locks its row."""
 
@@ -72,13 +77,26 @@ epoch_keys = Table(
 )
 """The private keys of epochs that are not applied; a table apart, so that it can be scrubbed."""
 
+counts = Table(
+    "counts",
+    metadata,
+    Column("epoch", BigInteger, nullable=False),
+    Column("proxy", Text, nullable=False),
+    Column("counts", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("epoch", "proxy"),
+)
+"""How often each report came from a proxy, in an epoch that is not applied; uint32, little endian.
+
+Number `index << 1 | bit` is the report of that value: two numbers a direction.
+"""
+
 sums = Table(
     "sums",
     metadata,
     Column("epoch", BigInteger, primary_key=True, autoincrement=False),
     Column("sums", LargeBinary, nullable=False),
 )
-"""Sums of signs by direction, int64, little endian."""
+"""Of an applied epoch: sums of signs by direction, int64, little endian."""
 
 chunks = Table(
     "chunks",
@@ -107,10 +125,10 @@ waiting = Table(
     metadata,
     Column("epoch", BigInteger, nullable=False),
     Column("proxy", Text, nullable=False),
-    Column("batches", BigInteger, nullable=False),
+    Column("crowd", Text, nullable=False),
     PrimaryKeyConstraint("epoch", "proxy"),
 )
-"""How many batches each proxy holds in an epoch that is not applied."""
+"""Whether each proxy has its crowd, in an epoch that is not applied: none, short or enough."""
 
 files = Table(
     "files",
@@ -126,11 +144,13 @@ def _first(connection: Connection) -> None:
     metadata.create_all(connection)
     if connection.dialect.name == "postgresql":
         # Rewritten for every chunk, and noise does not compress.
-        connection.exec_driver_sql("ALTER TABLE sums ALTER COLUMN sums SET STORAGE EXTERNAL")
+        connection.exec_driver_sql("ALTER TABLE counts ALTER COLUMN counts SET STORAGE EXTERNAL")
 
 
+TOO_OLD = 1
+"""Databases of this version and below speak of epochs of protocol 1, which nobody can read."""
 MIGRATIONS: Sequence[Migration] = (_first,)
-"""Number i brings a database of version i to version i + 1. Append; never change one."""
+"""The first makes version `TOO_OLD` + 1, each further one the next. Append; never change one."""
 
 _LOCK = 0x736F74746F
 """Of PostgreSQL's advisory lock."""
@@ -148,17 +168,22 @@ def one_at_a_time(connection: Connection) -> None:
 def migrate(connection: Connection, migrations: Sequence[Migration] = MIGRATIONS) -> None:
     """Bring the database up to date, within the caller's transaction: all of it or nothing."""
     one_at_a_time(connection)
-    version = _version(connection)
-    if version > len(migrations):
+    version, newest = _version(connection), TOO_OLD + len(migrations)
+    if version > newest:
         raise StoreError(
-            f"the database has schema version {version}, this program knows {len(migrations)}: "
+            f"the database has schema version {version}, this program knows {newest}: "
             "install the newer sottovoce again"
         )
-    for migration in migrations[version:]:
+    if 0 < version <= TOO_OLD:
+        raise StoreError(
+            "the database is of version 1 of the protocol, which no device speaks any more: begin "
+            "with a database of its own"
+        )
+    for migration in migrations[max(version - TOO_OLD, 0) :]:
         migration(connection)
-    if version < len(migrations):
+    if version < newest:
         connection.execute(schema_version.delete())
-        connection.execute(schema_version.insert().values(version=len(migrations)))
+        connection.execute(schema_version.insert().values(version=newest))
 
 
 def _version(connection: Connection) -> int:

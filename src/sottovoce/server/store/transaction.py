@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -11,6 +11,7 @@ from sqlalchemy import func, select
 from sottovoce.server.store.schema import (
     chunks,
     commits,
+    counts,
     epoch_keys,
     epochs,
     files,
@@ -32,6 +33,9 @@ OPEN: State = "open"
 CLOSED: State = "closed"
 APPLIED: State = "applied"
 
+MOST = 2**32 - 1
+"""What a count stops at: far beyond what honest people make of one report (`training.capping`)."""
+
 FileKind = Literal["model", "catalogue"]
 
 
@@ -50,12 +54,19 @@ class Epoch:
     """Epochs with reports behind that model."""
     opens: int
     closes: int
+    ends: int
+    """`closes` and the hold of its terms: it is closed then, crowd or not."""
     closed_at: float | None = None
     """When it was really closed; None for a manifest that asks for no reports."""
     chunks: int = 0
     reports: int = 0
+    """Distinct and valid so far; of an applied epoch those behind the next model."""
     duplicates: int = 0
     undecodable: int = 0
+    crowdless: int = 0
+    """Dropped when it was applied: those of proxies from which too few came."""
+    capped: int = 0
+    """Dropped when it was applied: more of one kind than honest people send."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +76,8 @@ class Chosen:
     settings: str
     catalogue: bytes
     verification_key: bytes
+    training: bytes
+    """Its id."""
 
 
 class Transaction:
@@ -79,8 +92,7 @@ class Transaction:
 
     def chosen(self, *, lock: bool = False) -> Chosen | None:
         """What is trained. Locked, nobody else moves the epochs on."""
-        columns = training.c.settings, training.c.catalogue, training.c.verification_key
-        query = select(*columns)
+        query = select(*(training.c[each.name] for each in fields(Chosen)))
         row = self._connection.execute(query.with_for_update() if lock else query).one_or_none()
         return None if row is None else Chosen(*row)
 
@@ -125,12 +137,13 @@ class Transaction:
         changes = epochs.update().where(epochs.c.epoch == epoch)
         self._connection.execute(changes.values(state=CLOSED, closed_at=now))
 
-    def apply(self, epoch: int) -> None:
-        """Only the sums stay: the key, what chunks there were and what waited are forgotten."""
+    def apply(self, epoch: int, *, reports: int, crowdless: int, capped: int) -> None:
+        """Only the sums stay: the key, what came from whom and what waited are forgotten."""
+        found = {"reports": reports, "crowdless": crowdless, "capped": capped}
         self._connection.execute(
-            epochs.update().where(epochs.c.epoch == epoch).values(state=APPLIED)
+            epochs.update().where(epochs.c.epoch == epoch).values(state=APPLIED, **found)
         )
-        for table in (epoch_keys, chunks, waiting):
+        for table in (epoch_keys, chunks, counts, waiting):
             self._connection.execute(table.delete().where(table.c.epoch == epoch))
 
     def wrapped_key(self, epoch: int) -> bytes | None:
@@ -138,17 +151,32 @@ class Transaction:
         query = select(epoch_keys.c.wrapped).where(epoch_keys.c.epoch == epoch)
         return self._connection.scalar(query)
 
+    def counts(self, epoch: int) -> dict[str, NDArray[np.int64]]:
+        """How often each report came so far, by proxy; nothing once the epoch is applied."""
+        query = select(counts.c.proxy, counts.c.counts).where(counts.c.epoch == epoch)
+        return {proxy: _counts(content) for proxy, content in self._connection.execute(query)}
+
+    def add_counts(self, epoch: int, proxy: str, more: NDArray[np.int64]) -> None:
+        """To those of this proxy; the epoch must be locked."""
+        same = (counts.c.epoch == epoch) & (counts.c.proxy == proxy)
+        before = self._connection.scalar(select(counts.c.counts).where(same))
+        total = more if before is None else _counts(before) + more
+        content = np.minimum(total, MOST).astype("<u4").tobytes()
+        if before is None:
+            row = {"epoch": epoch, "proxy": proxy, "counts": content}
+            self._connection.execute(counts.insert().values(**row))
+        else:
+            self._connection.execute(counts.update().where(same).values(counts=content))
+
     def sums(self, epoch: int) -> NDArray[np.int64]:
-        """So far, or for good; empty if nothing was counted yet."""
+        """Of an applied epoch; empty if it counted nothing."""
         found = self._connection.scalar(select(sums.c.sums).where(sums.c.epoch == epoch))
         return np.frombuffer(found or b"", dtype="<i8").astype(np.int64)
 
-    def set_sums(self, epoch: int, values: NDArray[np.int64]) -> None:
-        """In the place of those before; the epoch must be locked."""
+    def add_sums(self, epoch: int, values: NDArray[np.int64]) -> None:
+        """For good."""
         content = values.astype("<i8").tobytes()
-        changes = sums.update().where(sums.c.epoch == epoch).values(sums=content)
-        if not self._connection.execute(changes).rowcount:
-            self._connection.execute(sums.insert().values(epoch=epoch, sums=content))
+        self._connection.execute(sums.insert().values(epoch=epoch, sums=content))
 
     def has_chunk(self, epoch: int, name: str) -> bool:
         query = select(chunks.c.name).where(chunks.c.epoch == epoch, chunks.c.name == name)
@@ -214,16 +242,16 @@ class Transaction:
         query = select(commits.c.proxy).where(commits.c.epoch == epoch)
         return set(proxies) <= set(self._connection.scalars(query))
 
-    def set_waiting(self, epoch: int, proxy: str, batches: int) -> None:
-        """The epoch must be locked."""
+    def set_crowd(self, epoch: int, proxy: str, crowd: str) -> None:
         same = (waiting.c.epoch == epoch) & (waiting.c.proxy == proxy)
         self._connection.execute(waiting.delete().where(same))
-        row = {"epoch": epoch, "proxy": proxy, "batches": batches}
+        row = {"epoch": epoch, "proxy": proxy, "crowd": crowd}
         self._connection.execute(waiting.insert().values(**row))
 
-    def total_waiting(self, epoch: int) -> int:
-        query = select(func.sum(waiting.c.batches)).where(waiting.c.epoch == epoch)
-        return int(self._connection.scalar(query) or 0)
+    def crowds(self, epoch: int) -> dict[str, str]:
+        """What each proxy said last that has said something."""
+        query = select(waiting.c.proxy, waiting.c.crowd).where(waiting.c.epoch == epoch)
+        return {row.proxy: row.crowd for row in self._connection.execute(query)}
 
     def file(self, sha256: bytes, kind: FileKind) -> bytes | None:
         query = select(files.c.content).where(files.c.sha256 == sha256, files.c.kind == kind)
@@ -234,3 +262,7 @@ class Transaction:
         if self.file(sha256, kind) is None:
             row = {"sha256": sha256, "kind": kind, "content": content}
             self._connection.execute(files.insert().values(**row))
+
+
+def _counts(content: bytes) -> NDArray[np.int64]:
+    return np.frombuffer(content, dtype="<u4").astype(np.int64)

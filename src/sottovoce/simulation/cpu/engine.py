@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 import numba
 import numpy as np
 
-from sottovoce.errors import NotFiniteError
 from sottovoce.evaluation.threads import checked_threads, on_threads
 from sottovoce.simulation.cpu.cache import drop_stale
 from sottovoce.simulation.cpu.epoch import loop_for, run_epoch
@@ -61,8 +60,6 @@ class CpuEngine(Engine):
                 self.settings.regularization,
                 X,
             )
-        if not np.isfinite(X).all():
-            raise NotFiniteError("a user vector is not finite: the item matrix is broken")
         return X
 
     def _run(self, V: Float32, epoch: int, kept: NDArray[np.uint32]) -> NDArray[np.int64]:
@@ -71,7 +68,7 @@ class CpuEngine(Engine):
         sums = np.zeros((threads, self.mechanism.n_directions), np.int32)
         own = self.mechanism.constants(V)
         with on_threads(self.threads):
-            broken = loop_for(own)(
+            loop_for(own)(
                 self.histories.indptr,
                 self.histories.indices,
                 self.first_user,
@@ -80,6 +77,4 @@ class CpuEngine(Engine):
                 sums,
                 kept,
             )
-        if broken:
-            raise NotFiniteError(f"{broken} users have values that are not finite; nothing is sent")
         return sums.sum(axis=0, dtype=np.int64)

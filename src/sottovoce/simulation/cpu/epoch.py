@@ -31,8 +31,8 @@ def fill_reports(
     m: Any,
     scratch: Any,
     out: NDArray[np.uint32],
-) -> bool:
-    """One user's k reports, into `out`; whether all values were finite: plugged in."""
+) -> None:
+    """One user's k reports, into `out`: plugged in."""
     raise NotImplementedError
 
 
@@ -72,15 +72,14 @@ def _run_epoch(
     m: Any,
     sums: Int32,
     kept: NDArray[np.uint32],
-) -> int:
-    """Solve and report for every user; returns how many had values that are not finite.
+) -> None:
+    """Solve and report for every user.
 
     Signs are added to `sums[thread]`; integers, so the order of users changes nothing. Reports are
     written to `kept` (N x k) too, unless it is empty.
     """
     n, k, size = indptr.shape[0] - 1, c.reports, c.V.shape[1]
     longest = np.max(np.diff(indptr)) if n else 0
-    broken = 0
     for block in prange((n + USERS_PER_BLOCK - 1) // USERS_PER_BLOCK):
         own_sums = sums[get_thread_id()]
         equations = np.empty(c.table.shape[1], np.float64)
@@ -94,15 +93,11 @@ def _run_epoch(
             solve_user(
                 items, c.G, c.table, c.alpha, c.regularization, equations, lower, solution, x
             )
-            finite = fill_reports(first_user + u, items, x, c, m, scratch, out)
-            for f in range(size):
-                finite &= np.isfinite(x[f])
-            broken += int(not finite)
+            fill_reports(first_user + u, items, x, c, m, scratch, out)
             for j in range(k):
                 own_sums[out[j] >> np.uint32(1)] += np.int32(2) * np.int32(out[j] & 1) - np.int32(1)
             if kept.shape[0]:
                 kept[u] = out
-    return broken
 
 
 run_epoch = njit(parallel=True, cache=True, error_model="numpy")(_run_epoch)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numba import njit, prange
 
+from sottovoce.model.bounds import MOST_USER_ENTRY
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -29,7 +31,10 @@ def solve_user(
     solution: Float64,
     x: NDArray[np.float32],
 ) -> None:
-    """Equation (4) for one user, into `x`; `sums`, `lower` and `solution` are scratch."""
+    """Equation (4) for one user, into `x`; `sums`, `lower` and `solution` are scratch.
+
+    A vector that is not usable becomes zero, as in `sottovoce.model.bounds.usable`.
+    """
     size = x.shape[0]
     pairs = size * (size + 1) // 2
     sums[:] = 0.0
@@ -61,6 +66,10 @@ def solve_user(
             solution[i] -= lower[k, i] * solution[k]
         solution[i] /= lower[i, i]
         x[i] = np.float32(solution[i])
+    for i in range(size):
+        if not np.abs(x[i]) <= MOST_USER_ENTRY:
+            x[:] = np.float32(0)
+            break
 
 
 @njit(parallel=True, cache=True, error_model="numpy")

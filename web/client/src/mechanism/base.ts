@@ -6,6 +6,7 @@
  */
 
 import type { Manifest } from "../manifest.js";
+import type { Terms } from "../terms.js";
 import type { Draw, Person, Told } from "./draws.js";
 
 /** How often one report says the truth. */
@@ -18,18 +19,37 @@ export interface Odds {
   readonly random: number;
 }
 
+/** One of the parameters that a mechanism has in the terms: a whole number. */
+export interface Parameter {
+  readonly least: number;
+  /** With so many items. */
+  readonly most: (items: number) => number;
+  /** Whether it may change under accepted terms, because no promise depends on it. */
+  readonly isFree: boolean;
+}
+
+/** Of the public signs of a rotation. */
+export const DIRECTIONS_SEED: Parameter = {
+  least: 0,
+  most: () => Number.MAX_SAFE_INTEGER,
+  isFree: true,
+};
+
+/** The loud fraction of a mechanism that reports a sign: one of the two at each index. */
+export const SIGN = 0.5;
+
 /** One way to report. */
 export interface Mechanism {
   /** As in the manifest. */
   readonly name: string;
   /** What a report tells, in a sentence for the person whose report it is. */
   readonly about: string;
-  /** What it has of the parameters that the manifest carries for mechanisms; the others are 0. */
-  readonly parameters: readonly ("directionsSeed" | "loud")[];
-  /** Throws a `ProtocolError` if no device could report with these parameters. */
-  readonly check?: (manifest: Manifest) => void;
+  /** What the terms carry for it, by the names that they have there. */
+  readonly parameters: Readonly<Record<string, Parameter>>;
   /** How many public directions a report can name. */
   readonly directions: (manifest: Manifest) => number;
+  /** rho, all that the promise depends on beside epsilon (docs/privacy.md). */
+  readonly loudFraction: (manifest: Manifest) => number;
   /** One report for each draw. `ties` is a further word, which settles equal choices. */
   readonly reports: (
     person: Person,
@@ -37,11 +57,11 @@ export interface Mechanism {
     ties: bigint,
   ) => readonly Told[] | Promise<readonly Told[]>;
   /** For people, in floats: the reports themselves are made by exact thresholds. */
-  readonly odds: (manifest: Manifest) => Odds;
+  readonly odds: (terms: Terms) => Odds;
 }
 
 /** Of a sign that is kept with probability e^epsilon / (1 + e^epsilon), else turned. */
-export function signOdds({ epsilon }: Manifest): Odds {
+export function signOdds({ epsilon }: Terms): Odds {
   const ratio = Math.exp(epsilon);
   return { truth: ratio / (1 + ratio), chance: 0.5, random: 0 };
 }

@@ -3,8 +3,8 @@
 import { flipThreshold, pick } from "../coin.js";
 import type { Manifest } from "../manifest.js";
 import { dot } from "../user.js";
-import { type Mechanism, signOdds } from "./base.js";
-import { type Draw, finite, type Person, type Told, tossed } from "./draws.js";
+import { type Mechanism, SIGN, signOdds } from "./base.js";
+import { type Draw, type Person, type Told, tossed } from "./draws.js";
 
 const { fround } = Math;
 
@@ -12,15 +12,16 @@ const { fround } = Math;
 export const coordinate: Mechanism = {
   name: "coordinate",
   about: "a report tells one number of the change that would suit you, as a sign.",
-  parameters: [],
+  parameters: {},
   directions,
+  loudFraction: () => SIGN,
   reports,
   odds: signOdds,
 };
 
 /** M F. */
-function directions({ items, factors }: Manifest): number {
-  return items * factors;
+function directions({ items, terms }: Manifest): number {
+  return items * terms.factors;
 }
 
 /**
@@ -30,7 +31,7 @@ function directions({ items, factors }: Manifest): number {
 function reports(person: Person, draws: readonly Draw[]): Told[] {
   const { columns } = person.V;
   const entries = directions(person.manifest);
-  const flipBelow = flipThreshold(person.manifest.epsilon);
+  const flipBelow = flipThreshold(person.manifest.terms.epsilon);
   const touched = new Set(person.own);
   return draws.map((draw) => {
     const index = pick(draw.direction, entries);
@@ -47,7 +48,7 @@ function gradientEntry(person: Person, row: number, column: number, touched: boo
   const p = touched ? 1 : 0;
   const c = fround(1 + fround(fround(manifest.alpha) * p));
   const e = fround(c * fround(p - dot(x, V.values, row * V.columns)));
-  const g = finite(fround(fround(-2 * e) * (x[column] as number)), "a gradient entry");
+  const g = fround(fround(-2 * e) * (x[column] as number));
   return Math.min(Math.max(g, -1), 1);
 }
 

@@ -1,6 +1,6 @@
 /** What a mechanism is given and what it gives back. */
 
-import { NotFiniteError, SettingsError } from "../errors.js";
+import { SettingsError } from "../errors.js";
 import type { Manifest } from "../manifest.js";
 import type { Matrix } from "../user.js";
 import { WORDS_PER_DRAW } from "../words.js";
@@ -19,13 +19,13 @@ export interface Told {
   readonly coin: "kept" | "turned" | "random";
 }
 
-/** One person and the model that she reports about. */
+/** One person and the model that they report about. */
 export interface Person {
   readonly manifest: Manifest;
   readonly V: Matrix;
-  /** The rows that she touched, ascending. */
+  /** The rows that they touched, ascending. */
   readonly own: readonly number[];
-  /** Her user vector. */
+  /** Their user vector. */
   readonly x: Float32Array;
 }
 
@@ -48,13 +48,6 @@ export function drawsOf(words: BigUint64Array, reports: number): { draws: Draw[]
     coin: word(draw, 2),
   }));
   return { draws, ties: word(reports, 0) };
-}
-
-/** No NaN or infinity becomes a report: its epsilon would be infinite. */
-export function finite(value: number, what: string): number {
-  if (!Number.isFinite(value))
-    throw new NotFiniteError(`${what} is not finite; nothing is reported`);
-  return value;
 }
 
 /** A sign after the coin: turned if the word lies below the threshold. */

@@ -1,7 +1,7 @@
 /** `hadamard`: the sign of one uniformly drawn rotated direction, through the paper's coin. */
 
 import { flipThreshold, pick } from "../coin.js";
-import { type Mechanism, signOdds } from "./base.js";
+import { DIRECTIONS_SEED, type Mechanism, SIGN, signOdds } from "./base.js";
 import { type Draw, type Person, type Told, tossed } from "./draws.js";
 import { oneRow, rotated, rotatedDirections } from "./rotation.js";
 
@@ -9,8 +9,9 @@ import { oneRow, rotated, rotatedDirections } from "./rotation.js";
 export const hadamard: Mechanism = {
   name: "hadamard",
   about: "a report tells on which side of one public direction your films lie.",
-  parameters: ["directionsSeed"],
+  parameters: { directions_seed: DIRECTIONS_SEED },
   directions: rotatedDirections,
+  loudFraction: () => SIGN,
   reports,
   odds: signOdds,
 };
@@ -22,7 +23,7 @@ export const hadamard: Mechanism = {
 async function reports(person: Person, draws: readonly Draw[]): Promise<Told[]> {
   const rotation = await rotated(person);
   const all = rotatedDirections(person.manifest);
-  const flipBelow = flipThreshold(person.manifest.epsilon);
+  const flipBelow = flipThreshold(person.manifest.terms.epsilon);
   return draws.map((draw) => {
     const index = pick(draw.direction, all);
     const [row, column] = [Math.floor(index / rotation.columns), index % rotation.columns];

@@ -8,6 +8,7 @@
 
 import { SettingsError } from "../errors.js";
 import type { Manifest } from "../manifest.js";
+import type { Terms } from "../terms.js";
 import { ascending, type Matrix, userVector } from "../user.js";
 import type { Odds } from "./base.js";
 import { drawsOf, type Told } from "./draws.js";
@@ -28,26 +29,29 @@ export interface Explanation {
   readonly odds: Odds;
 }
 
-/** Of the reports that this manifest asks for. */
-export function explain(manifest: Manifest): Explanation {
-  const { about, odds } = mechanismNamed(manifest.mechanism);
-  return { about, odds: odds(manifest) };
+/** Of the reports that these terms ask for. */
+export function explain(terms: Terms): Explanation {
+  const { about, odds } = mechanismNamed(terms.mechanism);
+  return { about, odds: odds(terms) };
 }
 
-/** The k reports of somebody who touched the rows `own`, from (k + 1) x 4 random words. */
+/**
+ * The k reports of somebody who touched the rows `own`, from (k + 1) x 4 random words. Nothing here
+ * can fail because of the rows: see `bounds`.
+ */
 export async function makeReports(
   manifest: Manifest,
   V: Matrix,
   own: readonly number[],
   words: BigUint64Array,
 ): Promise<Made> {
-  if (V.rows !== manifest.items || V.columns !== manifest.factors) {
+  if (V.rows !== manifest.items || V.columns !== manifest.terms.factors) {
     throw new SettingsError(`the item matrix is ${V.rows} x ${V.columns}, not the manifest's`);
   }
   const x = userVector(V, own, manifest.alpha, manifest.regularization);
   const person = { manifest, V, own: ascending(own, V.rows), x };
-  const { draws, ties } = drawsOf(words, manifest.reports);
-  const told = await mechanismNamed(manifest.mechanism).reports(person, draws, ties);
+  const { draws, ties } = drawsOf(words, manifest.terms.reports);
+  const told = await mechanismNamed(manifest.terms.mechanism).reports(person, draws, ties);
   // Doubled, not shifted: an index may have 31 bits, and a shift would make it negative.
   return { reports: Uint32Array.from(told, ({ index, bit }) => 2 * index + bit), told };
 }

@@ -8,9 +8,9 @@
  */
 
 import { pick, uniformThreshold } from "../coin.js";
-import { ProtocolError } from "../errors.js";
 import type { Manifest } from "../manifest.js";
-import type { Mechanism, Odds } from "./base.js";
+import type { Terms } from "../terms.js";
+import { DIRECTIONS_SEED, type Mechanism, type Odds } from "./base.js";
 import type { Draw, Person, Told } from "./draws.js";
 import { allRows, rotated, rotatedDirections } from "./rotation.js";
 import { nextPowerOfTwo } from "./walsh.js";
@@ -19,23 +19,28 @@ import { nextPowerOfTwo } from "./walsh.js";
 export const loudest: Mechanism = {
   name: "loudest",
   about: "a report names a public direction, more often one that fits you.",
-  parameters: ["directionsSeed", "loud"],
-  check,
+  parameters: {
+    directions_seed: DIRECTIONS_SEED,
+    // At least one row, at most half of the signed ones. Free: `loud_fraction` of the terms bounds it.
+    loud: { least: 1, most: nextPowerOfTwo, isFree: true },
+  },
   directions: rotatedDirections,
+  loudFraction,
   reports,
   odds,
 };
 
-/** At least one row, and at most half of the signed ones. */
-function check({ loud, items }: Manifest): void {
-  if (loud === 0 || loud > nextPowerOfTwo(items)) {
-    throw new ProtocolError(`manifest: loudest with ${loud} loud rows`);
-  }
+/** rho = L / 2R. */
+function loudFraction(manifest: Manifest): number {
+  return loudCount(manifest) / (2 * nextPowerOfTwo(manifest.items));
+}
+
+function loudCount({ terms }: Manifest): number {
+  return terms.parameters.loud as number;
 }
 
 /** A uniform signed row with probability gamma, else one of the L that fit best, out of 2R. */
-function odds({ epsilon, loud, items }: Manifest): Odds {
-  const rho = loud / (2 * nextPowerOfTwo(items));
+function odds({ epsilon, loudFraction: rho }: Terms): Odds {
   const gamma = 1 / (1 + rho * (Math.exp(epsilon) - 1));
   return { truth: gamma * rho + (1 - gamma), chance: rho, random: gamma };
 }
@@ -43,9 +48,9 @@ function odds({ epsilon, loud, items }: Manifest): Odds {
 /** A signed row is `row << 1 | bit`. `ties` is the word that settles equal agreements. */
 async function reports(person: Person, draws: readonly Draw[], ties: bigint): Promise<Told[]> {
   const rotation = await rotated(person);
-  const { loud: count, epsilon } = person.manifest;
+  const count = loudCount(person.manifest);
   const signedRows = 2 * rotation.rows;
-  const uniformBelow = uniformThreshold(epsilon, count, rotation.rows);
+  const uniformBelow = uniformThreshold(person.manifest.terms.epsilon, count, rotation.rows);
   const mask = pick(ties, signedRows);
   const loud = loudRows(allRows(person, rotation), count, mask);
   return draws.map((draw) => {
@@ -83,12 +88,25 @@ export function loudRows(a: Float32Array, count: number, mask: number): Uint32Ar
     agreement[2 * row + 1] = value;
   });
   const least = agreement.slice().sort()[agreement.length - count] as number;
-  const above: number[] = [];
-  const tied: number[] = [];
-  agreement.forEach((value, signedRow) => {
-    if (value > least) above.push(signedRow);
-    else if (value === least) tied.push(signedRow);
+  const isLoud = Uint8Array.from(agreement, (value) => (value > least ? 1 : 0));
+  let missing = isLoud.reduce((left, loud) => left - loud, count);
+  // In the order of `signedRow ^ mask`; nothing is sorted, however many tie.
+  for (let place = 0; missing > 0; place++) {
+    const signedRow = place ^ mask;
+    if (agreement[signedRow] === least) {
+      isLoud[signedRow] = 1;
+      missing -= 1;
+    }
+  }
+  return placesOf(isLoud, count);
+}
+
+/** Where the ones are, ascending. */
+function placesOf(marks: Uint8Array, count: number): Uint32Array {
+  const places = new Uint32Array(count);
+  let found = 0;
+  marks.forEach((mark, place) => {
+    if (mark === 1) places[found++] = place;
   });
-  tied.sort((one, other) => (one ^ mask) - (other ^ mask));
-  return Uint32Array.from([...above, ...tied.slice(0, count - above.length)]).sort();
+  return places;
 }

@@ -13,6 +13,6 @@ export const MECHANISMS: readonly Mechanism[] = [coordinate, hadamard, loudest];
 /** The mechanism that a manifest names, or a `ProtocolError`. */
 export function mechanismNamed(name: unknown): Mechanism {
   const found = MECHANISMS.find((mechanism) => mechanism.name === name);
-  if (found === undefined) throw new ProtocolError(`manifest: no mechanism ${shown(name)}`);
+  if (found === undefined) throw new ProtocolError(`terms: no mechanism ${shown(name)}`);
   return found;
 }

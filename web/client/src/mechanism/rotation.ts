@@ -9,7 +9,7 @@
 
 import type { Manifest } from "../manifest.js";
 import { dot, type Matrix } from "../user.js";
-import { finite, type Person } from "./draws.js";
+import type { Person } from "./draws.js";
 import { hadamardSign, nextPowerOfTwo, publicSigns, transform } from "./walsh.js";
 
 const { fround } = Math;
@@ -26,24 +26,24 @@ export interface Rotated {
   readonly b: Float32Array;
   /** `H (s * V)`, R rows of F: what everybody's `-V x` looks like when rotated. */
   readonly W: Float32Array;
-  /** What each touched item adds to that, in the order of her items. */
+  /** What each touched item adds to that, in the order of the own items. */
   readonly weights: Float32Array;
 }
 
 /** R Q. */
-export function rotatedDirections({ items, factors }: Manifest): number {
-  return nextPowerOfTwo(items) * nextPowerOfTwo(factors);
+export function rotatedDirections({ items, terms }: Manifest): number {
+  return nextPowerOfTwo(items) * nextPowerOfTwo(terms.factors);
 }
 
 /** Everything that the two mechanisms need of a person. */
 export async function rotated(person: Person): Promise<Rotated> {
   const { V, own, x, manifest } = person;
-  const itemSigns = await publicSigns(manifest.directionsSeed, "items", V.rows);
-  const factorSigns = await publicSigns(manifest.directionsSeed, "factors", V.columns);
+  const seed = manifest.terms.parameters.directions_seed as number;
+  const itemSigns = await publicSigns(seed, "items", V.rows);
+  const factorSigns = await publicSigns(seed, "factors", V.columns);
   const b = new Float32Array(nextPowerOfTwo(V.columns));
   b.set(x.map((value, f) => value * (factorSigns[f] as number)));
   transform(b);
-  for (const value of b) finite(value, "a rotated user vector");
   const alpha = fround(manifest.alpha);
   const weights = Float32Array.from(own, (item) => {
     const share = fround(alpha * dot(x, V.values, item * V.columns));
@@ -52,16 +52,19 @@ export async function rotated(person: Person): Promise<Rotated> {
   return { rows: nextPowerOfTwo(V.rows), columns: b.length, b, W: itemRows(V, itemSigns), weights };
 }
 
-/** In float64, rounded to float32 once. */
+/** In float64, rounded to float32 once; column by column, so that one of them alone is wide. */
 function itemRows(V: Matrix, signs: Int8Array): Float32Array {
-  const wide = new Float64Array(nextPowerOfTwo(V.rows) * V.columns);
-  for (let row = 0; row < V.rows; row++) {
-    for (let at = row * V.columns; at < (row + 1) * V.columns; at++) {
-      wide[at] = (signs[row] as number) * (V.values[at] as number);
+  const rows = nextPowerOfTwo(V.rows);
+  const W = new Float32Array(rows * V.columns);
+  for (let column = 0; column < V.columns; column++) {
+    const wide = new Float64Array(rows);
+    for (let row = 0; row < V.rows; row++) {
+      wide[row] = (signs[row] as number) * (V.values[row * V.columns + column] as number);
     }
+    transform(wide);
+    for (let row = 0; row < rows; row++) W[row * V.columns + column] = wide[row] as number;
   }
-  transform(wide, V.columns);
-  return Float32Array.from(wide);
+  return W;
 }
 
 /** `a` at one row, item after item. */
@@ -89,6 +92,5 @@ export function allRows(person: Person, rotation: Rotated): Float32Array {
 }
 
 function share(person: Person, rotation: Rotated, row: number, own: number): number {
-  const model = dot(person.x, rotation.W, row * person.V.columns);
-  return finite(fround(own - model), "a rotated gradient");
+  return fround(own - dot(person.x, rotation.W, row * person.V.columns));
 }

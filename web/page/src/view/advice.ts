@@ -1,4 +1,4 @@
-/** Ten films for her, worked out here, each with its reasons. */
+/** Ten films, worked out here, each with its reasons. */
 import { focusAt, h, list, say, show } from "../dom.js";
 import type { Advice, Ask, State } from "../messages.js";
 import { label } from "../titles.js";
@@ -7,7 +7,7 @@ import { genres, otherName, section, titleOf, type View } from "./view.js";
 /** What the section can do beside asking. */
 export interface AdviceOptions {
   ask: Ask;
-  /** Tells a screen reader what her action did. */
+  /** Tells a screen reader what an action did. */
   announce(text: string): void;
 }
 

@@ -1,4 +1,4 @@
-/** What was spent of a lifetime's budget, and the limit, which she can change. */
+/** What was spent of a lifetime's budget, and the limit, which can be changed. */
 import { h, say, show } from "../dom.js";
 import { epochsWithin, type Price } from "../limits.js";
 import type { Ask } from "../messages.js";
@@ -10,7 +10,7 @@ import type { View } from "./view.js";
 /** What the part can do beside asking. */
 export interface BudgetOptions {
   ask: Ask;
-  /** Tells a screen reader what her action did. */
+  /** Tells a screen reader what an action did. */
   announce(text: string): void;
 }
 
@@ -29,11 +29,11 @@ export function budgetView(options: BudgetOptions): View {
   return {
     element,
     update(state) {
-      const { agreed, spent, limit, manifest } = state;
+      const { agreed, spent, limit, offer, epochs } = state;
       show(element, agreed);
-      if (!agreed || manifest === null) return;
+      if (!agreed || offer === null) return;
       fillMeter(meter, spent, limit);
-      say(text, budgetText(spent, limit, manifest));
+      say(text, `${budgetText(spent, limit, offer.terms)} ${lifetimeText(epochs, offer.terms)}`);
       change.update(state);
     },
   };
@@ -56,7 +56,12 @@ export function budgetText(spent: number, limit: number, price: Price): string {
   return `Spent ${amountText(spent)} of ${amountText(limit)}: ${rest}.`;
 }
 
-/** The field is left alone while it is open: nothing may change under her hands. */
+/** The device's own count, against what the terms allow. */
+export function lifetimeText(epochs: number, terms: { epochs: number }): string {
+  return `This device took part in ${amountText(epochs)} of ${epochsText(terms.epochs)} that the terms allow.`;
+}
+
+/** The field is left alone while it is open: nothing may change under busy hands. */
 function limitChange({ ask, announce }: BudgetOptions): View {
   const summary = h("summary", {}, "Change the limit");
   const form = h("div", {});
@@ -70,11 +75,11 @@ function limitChange({ ask, announce }: BudgetOptions): View {
   let shown = "";
   return {
     element,
-    update({ limit, spent, manifest }) {
-      const now = `${limit} ${spent} ${manifest?.epsilon} ${manifest?.reports}`;
-      if (manifest === null || now === shown || element.open) return;
+    update({ limit, spent, offer }) {
+      const now = `${limit} ${spent} ${offer?.terms.epsilon} ${offer?.terms.reports}`;
+      if (offer === null || now === shown || element.open) return;
       shown = now;
-      form.replaceChildren(...limitForm({ value: limit, spent, price: manifest }, set));
+      form.replaceChildren(...limitForm({ value: limit, spent, price: offer.terms }, set));
     },
   };
 }

@@ -14,7 +14,7 @@ export interface Question {
   valid?: () => boolean;
 }
 
-/** Resolves when she has answered; Escape means no. The browser gives the focus back. */
+/** Resolves when it is answered; Escape means no. The browser gives the focus back. */
 export function asked(question: Question): Promise<boolean> {
   return new Promise((resolve) => {
     const { dialog, answer } = built(question);
@@ -24,6 +24,7 @@ export function asked(question: Question): Promise<boolean> {
     });
     document.body.append(dialog);
     dialog.showModal();
+    dialog.scrollTop = 0; // the focus may lie below the title of a long one
   });
 }
 

@@ -1,4 +1,4 @@
-/** Films that she has seen: looked for, suggested, removed. */
+/** Films that were seen: looked for, suggested, removed. */
 import { focusAt, h, list, say, show } from "../dom.js";
 import type { Ask, Film, State } from "../messages.js";
 import { label } from "../titles.js";
@@ -8,7 +8,7 @@ import { section, type View } from "./view.js";
 /** What the section can do beside asking. */
 export interface FilmsOptions {
   ask: Ask;
-  /** Tells a screen reader what her action did. */
+  /** Tells a screen reader what an action did. */
   announce(text: string): void;
 }
 

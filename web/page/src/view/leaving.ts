@@ -1,5 +1,5 @@
 /** What leaves this device: the switch, the budget, every report, and the way out. */
-import { type LeftDevice, termsOf } from "sottovoce-client";
+import type { LeftDevice } from "sottovoce-client";
 import { h, say } from "../dom.js";
 import type { Ask, State } from "../messages.js";
 import { budgetView } from "./budget.js";
@@ -11,10 +11,12 @@ import { section, type View } from "./view.js";
 /** What the section can do beside asking. */
 export interface LeavingOptions {
   ask: Ask;
-  /** Tells a screen reader what her action did. */
+  /** Tells a screen reader what an action did. */
   announce(text: string): void;
-  /** She begins: now it matters that the browser keeps the ledger. */
+  /** Taking part begins: now it matters that the browser keeps the ledger. */
   begun(): void;
+  /** Seconds over which the moment of sending is drawn. */
+  jitter: number;
 }
 
 /** The section, which is told of batches too. */
@@ -48,16 +50,16 @@ export function leavingView(options: LeavingOptions): LeavingView {
   };
 }
 
-function switchView({ ask, begun }: LeavingOptions): View {
+function switchView({ ask, begun, jitter }: LeavingOptions): View {
   let now: State | null = null;
   const change = async () => {
-    if (now === null || now.manifest === null) return;
+    if (now === null || now.offer === null) return;
     if (now.agreed) return void (await ask({ kind: "takePart", on: !now.takingPart }));
-    const shown = now.manifest; // the epoch may change while she reads
-    const limit = await askForConsent(shown, now.spent);
+    const shown = now.offer; // another one may come while this is read
+    const limit = await askForConsent(shown, now.spent, jitter);
     if (limit === null) return;
     begun();
-    await ask({ kind: "agree", terms: termsOf(shown), limit });
+    await ask({ kind: "agree", terms: shown.terms, limit });
   };
   const button = h(
     "button",

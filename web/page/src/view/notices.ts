@@ -11,6 +11,8 @@ export interface NoticesOptions {
   beginAnew(): void;
   /** Whether the page names another key than the one this browser began with. */
   otherKey: boolean;
+  /** Seconds over which the moment of sending is drawn. */
+  jitter: number;
 }
 
 /** What the notices are told. */
@@ -32,16 +34,17 @@ const OFFLINE = "Offline: recommendations go on, nothing is sent.";
 export function notices(options: NoticesOptions): Notices {
   let trouble: Trouble | null = null;
   const agree = async () => {
-    const terms = trouble?.terms ?? null; // those that she is shown, whatever comes meanwhile
-    if (terms === null || !(await askForNewTerms(terms.worse))) return;
-    await options.ask({ kind: "acceptTerms", terms: terms.asked });
+    const terms = trouble?.terms ?? null; // those that are shown, whatever comes meanwhile
+    if (terms === null) return;
+    if (!(await askForNewTerms(terms.worse, terms.asked, options.jitter))) return;
+    await options.ask({ kind: "acceptTerms", terms: terms.asked.terms });
   };
   const title = h("strong", {});
   const text = h("span", { id: "alert-text" });
   const button = h(
     "button",
     { id: "accept-terms", type: "button", class: "button small", onclick: () => void agree() },
-    "Agree to the new terms …",
+    "Look at the new terms …",
   );
   const alert = h("div", { id: "alert", class: "notice alert", role: "alert" });
   const status = h("p", { id: "status", class: "notice quiet", role: "status" });

@@ -15,6 +15,8 @@ export interface PageOptions {
   ask: Ask;
   statement: string;
   otherKey: boolean;
+  /** Seconds over which the moment of sending is drawn. */
+  jitter: number;
   begun(): void;
   beginAnew(): void;
 }
@@ -42,7 +44,7 @@ export function showPage({ ask: askWorker, ...options }: PageOptions): Page {
   const films = filmsView({ ask, announce });
   const advice = adviceView({ ask, announce });
   const leaving = leavingView({ ...options, ask, announce });
-  const together = togetherView(options.statement);
+  const together = togetherView(options);
   document.body.replaceChildren(
     header(),
     news.element,

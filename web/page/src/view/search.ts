@@ -13,7 +13,7 @@ export interface SearchOptions {
 /** Silence before a screen reader is told how much was found. */
 const QUIET = 800;
 
-/** Searches while she types; arrows, Home, End, Enter and Escape work on the list. */
+/** Searches while somebody types; arrows, Home, End, Enter and Escape work on the list. */
 export class SearchBox {
   readonly element: HTMLElement;
   readonly input: HTMLInputElement;
@@ -40,7 +40,7 @@ export class SearchBox {
     this.element = h("div", { class: "search" }, name, this.input, this.#list, this.#count);
   }
 
-  /** Whether there are films to search; what she typed before they came is looked up then. */
+  /** Whether there are films to search; what was typed before they came is looked up then. */
   catalogueIsHere(here: boolean): void {
     const came = here && !this.#hasCatalogue;
     this.#hasCatalogue = here;

@@ -1,4 +1,4 @@
-/** Light or dark: as the device says, unless she says otherwise. */
+/** Light or dark: as the device says, unless somebody says otherwise. */
 import { h } from "../dom.js";
 import { recall, remember } from "../remembered.js";
 

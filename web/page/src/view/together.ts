@@ -1,11 +1,11 @@
 /** What everybody has taught the model together, and what everybody is promised. */
 import type { Manifest } from "sottovoce-client";
 import { h, say, show } from "../dom.js";
-import type { Curve, Explained, Point, State } from "../messages.js";
+import type { Curve, Offer, Point, State } from "../messages.js";
 import { amountText, oddsSentence, ratioSentence, togetherSentence } from "../odds.js";
 import { countdownText, sentencesOf } from "../sentences.js";
+import { crowdSentence, whenSentence } from "../terms.js";
 import { chart } from "./chart.js";
-import { crowdSentence } from "./terms.js";
 import { section, type View } from "./view.js";
 
 /** So often blind chance puts a film among the first ten of a hundred. */
@@ -19,14 +19,14 @@ export interface TogetherView extends View {
 }
 
 /** The fourth section. */
-export function togetherView(operatorStatement: string): TogetherView {
+export function togetherView(options: { statement: string; jitter: number }): TogetherView {
   const facts = factsView();
   const learning = h(
     "div",
     { id: "learning" },
     h("p", { class: "empty" }, "The history is on its way."),
   );
-  const statement = statementView(operatorStatement);
+  const statement = statementView(options);
   let shown = "";
   return {
     element: section(
@@ -55,32 +55,29 @@ export function togetherView(operatorStatement: string): TogetherView {
   };
 }
 
-/** In plain words from the signed terms; the operator's own words, with the numbers, on demand. */
-function statementView(operatorStatement: string): View {
+/** In plain words, worked out here from the signed terms; the operator's own words on demand. */
+function statementView(options: { statement: string; jitter: number }): View {
   const plain = h("ul", { id: "statement", class: "terms" });
   let shown = "";
   return {
-    element: h("div", {}, plain, ...(operatorStatement ? [inNumbers(operatorStatement)] : [])),
-    update({ manifest }) {
-      const text = manifest === null ? "" : statementOf(manifest);
-      if (text === shown) return;
-      shown = text;
-      plain.replaceChildren(...listed(text));
+    element: h("div", {}, plain, ...(options.statement ? [ownWords(options.statement)] : [])),
+    update({ offer, spent }) {
+      const text = offer === null ? [] : statementOf(offer, spent, options.jitter);
+      if (text.join() === shown) return;
+      shown = text.join();
+      plain.replaceChildren(...text.map((sentence) => h("li", {}, sentence)));
     },
   };
 }
 
-function inNumbers(statement: string): HTMLElement {
+/** The numbers above do not come from there. */
+function ownWords(statement: string): HTMLElement {
   return h(
     "details",
     { id: "operator-statement" },
-    h("summary", {}, "The operator's statement, in numbers"),
-    h("ul", { class: "terms" }, ...listed(statement)),
+    h("summary", {}, "The operator's own words"),
+    h("ul", { class: "terms" }, ...sentencesOf(statement).map((each) => h("li", {}, each))),
   );
-}
-
-function listed(text: string): HTMLElement[] {
-  return sentencesOf(text).map((sentence) => h("li", {}, sentence));
 }
 
 function factsView(): View & { tick(now: number): void } {
@@ -93,20 +90,20 @@ function factsView(): View & { tick(now: number): void } {
     "dl",
     { class: "facts" },
     h("div", {}, h("dt", {}, "Epoch"), epoch),
-    h("div", {}, h("dt", {}, "People in the last"), people),
+    h("div", {}, h("dt", {}, "People behind it"), people),
     h("div", {}, closesName, h("dd", {}, closes)),
   );
   const element = h("div", { hidden: true }, list, mechanism);
-  let manifest: Explained | null = null;
+  let manifest: Manifest | null = null;
   return {
     element,
-    update(state: State) {
-      manifest = state.manifest;
-      show(element, manifest !== null);
-      if (manifest === null) return;
-      say(epoch, amountText(manifest.epoch));
-      say(people, amountText(Math.round(manifest.previousReports / manifest.reports)));
-      say(mechanism, `Reports are made by ${manifest.mechanism}: ${manifest.about}`);
+    update({ manifest: held, offer }: State) {
+      manifest = held;
+      show(element, held !== null);
+      if (held === null || offer === null) return;
+      say(epoch, amountText(held.epoch));
+      say(people, amountText(Math.round(held.reportsBehind / offer.terms.reports)));
+      say(mechanism, `Reports are made by ${offer.terms.mechanism}: ${offer.about}`);
     },
     tick(now) {
       if (manifest === null) return;
@@ -119,14 +116,17 @@ function factsView(): View & { tick(now: number): void } {
 
 /** What comes next for an epoch, and when. */
 export function closing(
-  { publicKey, opens, closes }: Pick<Manifest, "publicKey" | "opens" | "closes">,
+  { publicKey, opens, closes, terms }: Closing,
   now: number,
 ): { name: string; value: string } {
-  if (publicKey === null) return { name: "Training", value: "finished" };
+  if (publicKey === null) return { name: "Reports", value: "none asked for" };
   if (now < opens) return { name: "Opens in", value: countdownText(opens - now) };
   if (now < closes) return { name: "Closes in", value: countdownText(closes - now) };
-  return { name: "Closed", value: "counting" };
+  if (now < closes + terms.hold) return { name: "Closed", value: "waiting for its crowd" };
+  return { name: "Closed", value: "over" };
 }
+
+type Closing = Pick<Manifest, "publicKey" | "opens" | "closes"> & { terms: { hold: number } };
 
 function curveParts(curve: Curve, open: boolean): Node[] {
   const { points } = curve;
@@ -224,15 +224,19 @@ function table(points: readonly Point[], open: boolean): HTMLElement {
   );
 }
 
-/** What holds for everybody, from the signed terms alone. */
-export function statementOf(manifest: Explained): string {
-  const { epsilon, reports, leastClients, odds } = manifest;
+/** What holds, from the signed terms and this device's ledger alone. */
+export function statementOf(offer: Offer, spent: number, jitter: number): string[] {
+  const { terms, odds, promise, lifetime } = offer;
   const parts = [
     oddsSentence(odds),
-    ratioSentence(epsilon),
-    crowdSentence(leastClients),
-    togetherSentence(epsilon, reports),
+    ratioSentence(terms.epsilon),
+    crowdSentence(terms.leastClients),
+    togetherSentence(terms.epsilon, terms.reports),
+    ...promise,
+    `So far this device has spent ${amountText(spent)} of the ${amountText(lifetime)} that a lifetime ` +
+      "under these terms can cost.",
+    `When reports leave: ${whenSentence(jitter)}`,
     "Not hidden: that you take part.",
   ];
-  return parts.filter((part) => part !== null).join(" ");
+  return parts.filter((part) => part !== null);
 }

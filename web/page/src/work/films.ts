@@ -16,7 +16,7 @@ export class Films {
     this.#index = new TitleIndex(this.all);
   }
 
-  /** A film that a later catalogue left out is still hers: its id has to do as its name. */
+  /** A film that a later catalogue left out is still theirs: its id has to do as its name. */
   film(id: string): Film {
     return this.#byId.get(id) ?? { id, name: id, otherName: null, year: null, tags: [] };
   }

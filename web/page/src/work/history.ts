@@ -11,7 +11,7 @@ const LONGEST = 60;
 const HEAVIEST = 4 * 2 ** 20;
 
 /** How many epochs to look back: sixty, but no more than four megabytes of models, for phones. */
-export function lookBack({ items, factors }: Pick<Manifest, "items" | "factors">): number {
+export function lookBack(items: number, factors: number): number {
   return Math.max(1, Math.min(LONGEST, Math.floor(HEAVIEST / (4 * items * factors))));
 }
 
@@ -21,7 +21,9 @@ const PORTION = 30;
 interface Measured {
   quality: number | null;
   reports: number;
-  previousReports: number;
+  /** Of the model file: an epoch that counted nothing leaves it as it was. */
+  model: string;
+  reportsBehind: number;
 }
 
 /** What the history needs from a client. */
@@ -60,7 +62,7 @@ export class History {
     try {
       await this.#measureMissing(newest);
     } catch {
-      // The curve is a courtesy: whatever it fails at, the loop meets as well, and tells her.
+      // The curve is a courtesy: whatever it fails at, the loop meets as well, and tells.
     } finally {
       this.#busy = false;
     }
@@ -68,7 +70,7 @@ export class History {
 
   async #measureMissing(newest: Manifest): Promise<void> {
     await this.#readPanel(newest);
-    const first = Math.max(1, newest.epoch - lookBack(newest) + 1);
+    const first = Math.max(1, newest.epoch - lookBack(newest.items, newest.terms.factors) + 1);
     for (let epoch = newest.epoch; epoch >= first; epoch -= 1) {
       if (this.#measured.has(epoch)) continue;
       this.#measured.set(epoch, await this.#measure(epoch));
@@ -89,7 +91,8 @@ export class History {
     const { manifest, V } = edition;
     const people = this.#panel?.people;
     const quality = people === undefined ? null : await inPortions(V, people, manifest);
-    return { quality, reports: manifest.reports, previousReports: manifest.previousReports };
+    const { model, reportsBehind, terms } = manifest;
+    return { quality, reports: terms.reports, model: hex(model), reportsBehind };
   }
 }
 
@@ -99,7 +102,7 @@ function unbelievable(error: unknown): null {
   throw error;
 }
 
-/** Lets the worker answer questions in between: she may be searching. */
+/** Lets the worker answer questions in between: somebody may be searching. */
 async function inPortions(V: Matrix, people: readonly Tested[], solving: Solving): Promise<number> {
   let hits = 0;
   for (let from = 0; from < people.length; from += PORTION) {
@@ -110,14 +113,17 @@ async function inPortions(V: Matrix, people: readonly Tested[], solving: Solving
   return hits / people.length;
 }
 
-/** An epoch's manifest tells how many reports the epoch *before* counted. */
+/** A model that changed tells how many reports the epoch *before* counted. */
 function curveOf(panel: Panel | null, measured: ReadonlyMap<number, Measured | null>): Curve {
   const points: Point[] = [];
   for (const [epoch, own] of [...measured].sort(([a], [b]) => a - b)) {
     if (own === null) continue;
     const next = measured.get(epoch + 1) ?? null;
-    const people = next === null ? null : Math.round(next.previousReports / own.reports);
-    points.push({ epoch, quality: own.quality, people });
+    points.push({ epoch, quality: own.quality, people: next && peopleBetween(own, next) });
   }
   return { panel: panel?.people.length ?? null, points };
+}
+
+function peopleBetween(own: Measured, next: Measured): number {
+  return next.model === own.model ? 0 : Math.round(next.reportsBehind / own.reports);
 }

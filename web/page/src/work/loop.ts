@@ -1,4 +1,9 @@
-/** Looks for news again and again, at the pace of pace.ts. */
+/**
+ * Looks for news again and again, at the pace of pace.ts.
+ *
+ * Counted from when the last look began, in whole paces: what a look computes from the films here, and
+ * how long that takes, must not show in when the proxy is asked next.
+ */
 import { type Conditions, type Looked, nextLook } from "./pace.js";
 
 /** Calls back after some seconds, and can be told not to. */
@@ -24,6 +29,7 @@ export class Loop {
   #conditions: Conditions = { visible: false, online: false };
   #looked: Looked = { failures: 0, retryAfter: null };
   #notBefore = 0;
+  #begun = 0;
   #handle: number | null = null;
   #looking = false;
   #again = false;
@@ -52,6 +58,7 @@ export class Loop {
   async #now(): Promise<void> {
     this.#handle = null;
     this.#looking = true;
+    this.#begun = this.#timer.now();
     this.#looked = await this.#look();
     this.#looking = false;
     this.#notBefore = this.#timer.now() + (this.#looked.retryAfter ?? 0);
@@ -69,7 +76,13 @@ export class Loop {
     if (this.#looking) return;
     const seconds = nextLook(this.#conditions, this.#looked);
     if (seconds === null) this.#stop();
-    else this.#in(seconds);
+    else this.#in(this.#left(seconds));
+  }
+
+  /** To the next whole pace, and never before the time that the proxy asked to wait for. */
+  #left(seconds: number): number {
+    const now = this.#timer.now();
+    return Math.max(seconds - ((now - this.#begun) % seconds), this.#notBefore - now);
   }
 
   #in(seconds: number): void {

@@ -1,4 +1,4 @@
-/** When to look again, and how long a batch may wait: every rule about time, without a clock. */
+/** When to look again: every rule about time, without a clock. */
 
 /** What the page says of itself. */
 export interface Conditions {
@@ -9,7 +9,6 @@ export interface Conditions {
 const VISIBLE = 5;
 const HIDDEN = 60;
 const LONGEST_BACKOFF = 60;
-const LONGEST_JITTER = 20;
 
 /** How the last look went. */
 export interface Looked {
@@ -26,12 +25,4 @@ export function nextLook({ visible, online }: Conditions, looked: Looked): numbe
   const patient = Math.min(LONGEST_BACKOFF, VISIBLE * 2 ** Math.max(0, looked.failures - 1));
   const wanted = looked.failures === 0 ? usual : Math.max(usual, patient);
   return Math.max(wanted, looked.retryAfter ?? 0);
-}
-
-/**
- * The longest random pause before a batch leaves, so that its arrival does not say when the page was
- * opened: up to 20 seconds, but no more than a quarter of the time that is left.
- */
-export function longestPause(now: number, closes: number): number {
-  return Math.max(0, Math.min(LONGEST_JITTER, (closes - now) / 4));
 }

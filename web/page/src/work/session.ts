@@ -1,7 +1,6 @@
 /** One open client, and all that the page shows of it. */
 import {
   Client,
-  explain,
   type LeftDevice,
   type Manifest,
   type Status,
@@ -12,26 +11,32 @@ import type { Advice, Event, Film, Found, RequestOf, State, Trouble } from "../m
 import { stateLine } from "../sentences.js";
 import { FilmShelf } from "./films.js";
 import { type FetchPanel, fetchPanel, History } from "./history.js";
-import { type Looked, longestPause } from "./pace.js";
+import { offerOf } from "./offer.js";
+import type { Looked } from "./pace.js";
+import { Naps, type Result, Running } from "./running.js";
 import { retryAfterOf, troubleOf } from "./trouble.js";
 
 const ADVICE = 10;
 const SUGGESTIONS = 12;
 const FOUND = 8;
-/** Whoever has chosen so many has found her way. */
+/** Whoever has chosen so many has found the way. */
 const ENOUGH = 3;
 
 /** A sync that came to one of these may come to something else in the same epoch. */
-const UNSETTLED: readonly Synced["outcome"][] = ["not open", "paused"];
+const UNSETTLED: readonly Synced["outcome"][] = [
+  ...(["not open", "not accepted", "paused", "too soon", "missed"] as const),
+];
 
 /** What a session takes from the world beside its client. */
 export interface SessionTools {
   /** Unix seconds. */
   clock: () => number;
   panel: FetchPanel;
+  /** Those of its client. */
+  naps: Naps;
+  /** Seconds over which the moment of sending is drawn. */
+  jitter: number;
 }
-
-const TOOLS: SessionTools = { clock: () => Date.now() / 1000, panel: fetchPanel };
 
 /** Everything that happens between the page and its client. */
 export class Session {
@@ -40,6 +45,10 @@ export class Session {
   readonly #clock: () => number;
   readonly #shelf: FilmShelf;
   readonly #history: History;
+  readonly #naps: Naps;
+  readonly #jitter: number;
+  #running: Running | null = null;
+  #failed: { error: unknown } | null = null;
   #trouble: Trouble | null = null;
   #failures = 0;
   #synced: Synced | null = null;
@@ -48,30 +57,27 @@ export class Session {
   #shownBatch = "";
   #publishing: Promise<void> = Promise.resolve();
 
-  constructor(client: Client, tell: (event: Event) => void, tools: SessionTools = TOOLS) {
+  constructor(client: Client, tell: (event: Event) => void, tools: SessionTools) {
     this.#client = client;
     this.#clock = tools.clock;
+    this.#naps = tools.naps;
+    this.#jitter = tools.jitter;
     this.#tell = tell;
     this.#shelf = new FilmShelf(client);
     this.#history = new History(client, (curve) => tell({ kind: "curve", curve }), tools.panel);
   }
 
-  /** Until she says yes there are no terms to report on, a limit of 0, and a pause. */
+  /** Until somebody says yes there are no terms to report on, a limit of 0, and a pause. */
   static async open(request: RequestOf<"open">, tell: (event: Event) => void): Promise<Session> {
-    const { proxy, key, name } = request;
-    let session: Session | null = null;
-    const sleep = async (seconds: number): Promise<void> => {
-      await session?.publish();
-      await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
-    };
-    session = new Session(
-      await Client.open({ proxy, key, name, limit: 0, paused: true, askFirst: true, sleep }),
-      tell,
-    );
-    return session;
+    const { proxy, key, name, jitter } = request;
+    const naps = new Naps();
+    const sleep = naps.sleep;
+    const client = await Client.open({ proxy, key, name, limit: 0, paused: true, sleep });
+    const clock = () => Date.now() / 1000;
+    return new Session(client, tell, { clock, panel: fetchPanel, naps, jitter });
   }
 
-  /** Remembers a film that she saw. */
+  /** Remembers a film that was seen. */
   async add(id: string): Promise<void> {
     await this.#client.record([id]);
     await this.publish();
@@ -83,9 +89,9 @@ export class Session {
     await this.publish();
   }
 
-  /** She said yes to what she was shown: to that and no more, up to a limit; then to begin. */
+  /** A yes to what was shown: to that and no more, up to a limit; then to begin. */
   async agree(terms: Terms, limit: number): Promise<void> {
-    await this.#client.agree(terms);
+    await this.#client.accept(terms);
     await this.#client.setLimit(limit);
     await this.takePart(true);
   }
@@ -104,16 +110,17 @@ export class Session {
     await this.publish();
   }
 
-  /** She agreed to terms that are worse than before, those that she was shown. */
+  /** A yes to terms that are worse than before, those that were shown. */
   async acceptTerms(terms: Terms): Promise<void> {
-    await this.#client.agree(terms);
+    await this.#client.accept(terms);
     this.#trouble = null;
     await this.publish();
   }
 
-  /** Deletes what tells of her, and stops taking part. */
+  /** Deletes what tells of the owner, and stops taking part. */
   async forget(): Promise<void> {
     await this.#client.pause(true);
+    await this.#running?.stop();
     await this.#client.forget();
     this.#synced = null;
     this.#suggestions = null;
@@ -128,7 +135,7 @@ export class Session {
     return films.map((film) => ({ ...film, seen: seen.has(film.id) }));
   }
 
-  /** Learns what is new, and takes part if it is time and she wants to. */
+  /** Learns what is new, and takes part if it is time and the owner wants to. */
   async look(): Promise<Looked> {
     let retryAfter: number | null = null;
     try {
@@ -153,14 +160,40 @@ export class Session {
   async #takeALook(): Promise<void> {
     const manifest = await this.#client.refresh();
     void this.#history.extend(manifest);
-    if ((await this.#client.status()).paused || this.#settled(manifest)) return;
+    if (this.#running?.epoch !== manifest.epoch) await this.#running?.stop();
+    if (this.#running === null && this.#failed === null) await this.#begin(manifest);
+    this.#raise();
+  }
+
+  /**
+   * Takes part. A sync that falls asleep goes on beside the looks. Nothing is published before it:
+   * that computes advice, and how long it takes would show in when the sync asks the proxy.
+   */
+  async #begin(manifest: Manifest): Promise<void> {
+    const { paused, terms } = await this.#client.status();
+    if (paused || terms === null || this.#settled(manifest)) return;
     this.#trouble = null;
-    await this.publish();
-    this.#synced = await this.#client.sync({
-      jitter: longestPause(this.#clock(), manifest.closes),
-    });
-    const { epoch, outcome } = this.#synced;
+    this.#synced = null;
+    const asleep = this.#naps.begun();
+    const sync = (signal: AbortSignal) => this.#client.sync({ jitter: this.#jitter, signal });
+    this.#running = new Running(manifest.epoch, sync, (result) => this.#ended(result));
+    await this.#running.overOr(asleep);
+  }
+
+  #ended(result: Result): void {
+    this.#running = null;
+    if (result !== null && "error" in result) this.#failed = result;
+    this.#synced = result !== null && "synced" in result ? result.synced : null;
+    const { epoch, outcome } = this.#synced ?? { epoch: 0, outcome: null };
     if (outcome === "sent") this.#sentAt = { epoch, time: this.#clock() };
+    void this.publish();
+  }
+
+  /** What a sync failed with, in this look or asleep since the last one. */
+  #raise(): void {
+    const failed = this.#failed;
+    this.#failed = null;
+    if (failed !== null) throw failed.error;
   }
 
   #settled({ epoch }: Manifest): boolean {
@@ -187,10 +220,11 @@ export class Session {
 
   async #state(batch: LeftDevice | null): Promise<State> {
     const status = await this.#client.status();
-    const standing = { ...standingOf(status), batch, synced: this.#synced, sentAt: this.#sentAt };
-    const { spent, limit } = status;
-    const manifest = explained(status.manifest);
-    const said = { ...standingOf(status), manifest, spent, limit, line: stateLine(standing) };
+    const { manifest, plan, epochs, spent, limit } = status;
+    const session = { synced: this.#synced, sentAt: this.#sentAt, now: this.#clock() };
+    const line = stateLine({ ...standingOf(status), batch, plan, ...session });
+    const offer = manifest === null ? null : offerOf(manifest.terms);
+    const said = { ...standingOf(status), offer, epochs, spent, limit, line };
     const shown = await this.#shown(status.manifest);
     return { ...said, ...shown, trouble: this.#trouble };
   }
@@ -213,7 +247,7 @@ export class Session {
     }));
   }
 
-  /** Chosen once, so that they do not change under her finger. */
+  /** Chosen once, so that they do not change under a finger. */
   async #suggest(manifest: Manifest, films: readonly Film[]): Promise<readonly Film[]> {
     this.#suggestions ??= await this.#popular(manifest, films.length === 0);
     const seen = new Set(films.map((film) => film.id));
@@ -229,10 +263,6 @@ export class Session {
     if (manifest.epoch === 1 || !noHistory) return shelf.all.slice(0, SUGGESTIONS);
     return (await this.#client.recommend(SUGGESTIONS)).map(({ id }) => shelf.film(id));
   }
-}
-
-function explained(manifest: Manifest | null) {
-  return manifest === null ? null : { ...manifest, ...explain(manifest) };
 }
 
 function standingOf({ manifest, terms, paused }: Status) {

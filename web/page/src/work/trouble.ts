@@ -1,4 +1,4 @@
-/** From what the client threw to what she is told. */
+/** From what the client threw to what people are told. */
 import {
   RefusedError,
   StoreError,
@@ -7,11 +7,12 @@ import {
   UntrustedError,
 } from "sottovoce-client";
 import type { Trouble } from "../messages.js";
+import { offerOf } from "./offer.js";
 
 const ADVICE = "The page looks again by itself; if this stays, tell whoever runs this address.";
 const GOES_ON = "Recommendations go on with the last model that could be trusted.";
 
-/** Every error has words; which ones depends on what it means for her data. */
+/** Every error has words; which ones depends on what it means for the data here. */
 export function troubleOf(error: unknown): Trouble {
   const said = error instanceof Error ? error.message : String(error);
   if (error instanceof TermsError) return otherTerms(error);
@@ -30,8 +31,8 @@ export function retryAfterOf(error: unknown): number | null {
 }
 
 function otherTerms({ worse, asked }: TermsError): Trouble {
-  const text = `They are not those that you agreed to. Nothing was sent. ${GOES_ON}`;
-  return { kind: "terms", text, terms: { worse: worse.map(sentence), asked } };
+  const text = `They are not those that you accepted. Nothing was sent. ${GOES_ON}`;
+  return { kind: "terms", text, terms: { worse: worse.map(sentence), asked: offerOf(asked) } };
 }
 
 function untrusted(said: string): Trouble {

@@ -1,7 +1,7 @@
 """The proxy's intake: a real process on loopback, its disk synced, under more load than it takes.
 
 The proxy is the real one, with its real application, web server and store; only the server behind
-it is a stand-in, which says that the epoch is over when all batches have come and throws the chunks
+it is a stand-in, which closes the epoch when all batches have come and throws the chunks
 away. So an epoch runs from the first batch through shuffling to the last chunk handed over.
 """
 
@@ -80,7 +80,7 @@ def measure_intake(
             found.append(_round(bench, folder / f"proxy-{number}", sender, batches))
     return Intake(
         batches,
-        bench.signed.manifest.reports,
+        bench.signed.manifest.terms.reports,
         rounds,
         Spread.of([each.per_cpu_second for each in found]),
         Spread.of([each.per_second for each in found]),
@@ -96,8 +96,8 @@ def _round(bench: BenchServer, folder: Path, sender: ProcessPoolExecutor, batche
         pid = process.pid
         assert pid is not None, "it was started"
         start, cpu, synced = resident(pid), cpu_seconds(pid), commits.value
-        manifest = bench.signed.manifest
-        load = Load(port, batches, CONNECTIONS, manifest.epoch, bench.signed.hash, manifest.reports)
+        epoch, reports = bench.signed.manifest.epoch, bench.signed.manifest.terms.reports
+        load = Load(port, batches, CONNECTIONS, epoch, bench.signed.hash, reports)
         sent = sender.submit(send, load).result()
         cpu, synced = cpu_seconds(pid) - cpu, commits.value - synced
         if sent.accepted != batches:
@@ -116,15 +116,15 @@ def _round(bench: BenchServer, folder: Path, sender: ProcessPoolExecutor, batche
 def _proxy(
     bench: BenchServer, folder: Path, batches: int, commits: SharedCount, handed_over: SharedCount
 ) -> Iterator[tuple[SpawnProcess, int]]:
-    port = _free_port()
-    shown = StandInServer(bench, batches, handed_over)
+    ports = _free_port(), _free_port()
+    shown = StandInServer(bench, handed_over)
     process = get_context("spawn").Process(
-        target=serve_proxy, args=(folder, port, shown, commits), daemon=True
+        target=serve_proxy, args=(folder, ports, batches, shown, commits), daemon=True
     )
     process.start()
     try:
-        _until(lambda: is_ready(f"http://127.0.0.1:{port}"), process)
-        yield process, port
+        _until(lambda: is_ready(f"http://127.0.0.1:{ports[1]}"), process)
+        yield process, ports[0]
     finally:
         process.terminate()
         process.join()

@@ -6,8 +6,9 @@ import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from sottovoce.protocol.crowd import ENOUGH
 from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, Rate, build_app
-from sottovoce.service import Listen, run
+from sottovoce.service import Listen, Watch, build_watch, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from sottovoce.experiments.live.bench.bench_server import BenchServer
     from sottovoce.protocol import Chunk
+    from sottovoce.protocol.crowd import Crowd
     from sottovoce.proxy.tables import Tables
 
     SharedCount = Synchronized[int]
@@ -23,14 +25,13 @@ if TYPE_CHECKING:
 
 
 class StandInServer:
-    """An `Upstream` that has one epoch, and closes it when so many batches wait."""
+    """An `Upstream` whose one epoch is over by the clock, and closed when its crowd is there."""
 
-    def __init__(self, bench: BenchServer, batches: int, handed_over: SharedCount):
+    def __init__(self, bench: BenchServer, handed_over: SharedCount):
         self.key = bench.keys.verification_key
         self._signed = bench.signed.encode()
         self._catalogue = bench.catalogue.raw
         self._model = bench.model
-        self._batches = batches
         self._handed_over = handed_over
 
     def manifest(self) -> bytes:
@@ -42,8 +43,8 @@ class StandInServer:
     def catalogue(self, sha256: bytes) -> bytes:  # noqa: ARG002 - there is one
         return self._catalogue
 
-    def waiting(self, epoch: int, batches: int) -> str:  # noqa: ARG002 - there is one
-        return "closed" if batches >= self._batches else "open"
+    def waiting(self, epoch: int, crowd: Crowd) -> str:  # noqa: ARG002 - there is one
+        return "closed" if crowd == ENOUGH else "open"
 
     def put_chunk(self, chunk: Chunk) -> None:
         """Drop the chunk."""
@@ -66,19 +67,27 @@ class CountingStore(ProxyStore):
         self.commits.value += 1
 
 
-def serve_proxy(folder: Path, port: int, shown: StandInServer, commits: SharedCount) -> None:
-    """In a process of its own: as `sottovoce proxy run` does it, but quietly."""
-    logging.disable(logging.INFO)
+def serve_proxy(
+    folder: Path, ports: tuple[int, int], batches: int, shown: StandInServer, commits: SharedCount
+) -> None:
+    """In a process of its own: as `sottovoce proxy run` does it, but quietly.
+
+    All batches come from one address, so there is no limit for one.
+    """
+    logging.disable(logging.WARNING)
     settings = ProxySettings(
         folder=folder,
         server="http://127.0.0.1",
         secret_file=folder / "none",
         verification_key=shown.key.hex(),
-        least_clients=1,
+        least_clients=batches,
         poll_seconds=0.1,
-        rate=Rate(batches_per_minute=0),
-        listen=Listen(port=port),
+        rate=Rate(batches_per_minute=0, per_epoch=0),
+        listen=Listen(port=ports[0]),
+        watch=Watch(port=ports[1]),
     )
     with CountingStore.open(folder) as store:
         store.commits = commits
-        run(build_app(Proxy(store, shown, settings), settings), settings.listen)
+        proxy = Proxy(store, shown, settings)
+        watch = build_watch(proxy.check, proxy.metrics.text)
+        run(build_app(proxy, settings), settings.listen, watch, settings.watch)

@@ -44,13 +44,12 @@ def fill_reports(
     m: CoordinateConstants,
     touched: NDArray[np.uint8],
     out: NDArray[np.uint32],
-) -> bool:
+) -> None:
     """Algorithm 1, k times. `touched` is all zero before and after."""
     for i in items:
         touched[i] = 1
     alpha = np.float32(c.alpha)
     factors = np.uint64(x.shape[0])
-    finite = True
     for j in range(out.shape[0]):
         direction, choice, coin, _ = report_words(c.seed, c.epoch, user, j)
         index = multiply_high(direction, c.n_directions)
@@ -58,14 +57,12 @@ def fill_reports(
         p = _ONE if touched[item] else _ZERO
         e = (_ONE + alpha * p) * (p - score(x, c.V[item]))
         g = (_MINUS_TWO * e) * x[index - item * factors]
-        finite &= np.isfinite(g)
         value = np.float64(min(max(g, -_ONE), _ONE))
         plus = np.float64(choice >> np.uint64(11)) * 2.0**-53 < (1.0 + value) / 2.0
         flip = coin < m.threshold
         out[j] = np.uint32(index << np.uint64(1)) | np.uint32(plus != flip)
     for i in items:
         touched[i] = 0
-    return finite
 
 
 def work(histories: Histories, mechanism: Mechanism, reports: int) -> Work:

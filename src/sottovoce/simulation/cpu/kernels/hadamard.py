@@ -88,11 +88,11 @@ def fill_reports(
     m: HadamardConstants,
     scratch: Scratch,
     out: UInt32,
-) -> bool:
+) -> None:
     """The sign of k rotated directions, each through the coin."""
     low, high, rows, a, b, weights = scratch
     low_bits, high_bits = log2(low.shape[0]), log2(high.shape[0])
-    finite = user_columns(x, m, b)
+    user_columns(x, m, b)
     k = out.shape[0]
     columns = np.uint64(m.columns)
     for j in range(k):
@@ -108,13 +108,11 @@ def fill_reports(
         index = multiply_high(direction, c.n_directions)
         share = a[j] - score(x, m.item_rows[rows[j]])
         column = b[index - (index // columns) * columns]
-        finite &= np.isfinite(share)
         plus = (share > _ZERO) != (column > _ZERO)
         if share == _ZERO or column == _ZERO:
             plus = choice >> np.uint64(63) == np.uint64(1)
         flip = coin < m.threshold
         out[j] = np.uint32(index << np.uint64(1)) | np.uint32(plus != flip)
-    return finite
 
 
 def work(histories: Histories, mechanism: Mechanism, reports: int) -> Work:

@@ -73,11 +73,11 @@ def fill_reports(
     m: LoudestConstants,
     scratch: Scratch,
     out: NDArray[np.uint32],
-) -> bool:
+) -> None:
     """Name k rows, each uniform or uniform among the loud ones."""
     a, part, loud, starts, b, weights = scratch
     k = out.shape[0]
-    finite = user_columns(x, m, b)
+    user_columns(x, m, b)
     signed_rows = np.uint64(2 * m.rows)
     word, _, _, _ = report_words(c.seed, c.epoch, user, k)
     mask = np.int64(multiply_high(word, signed_rows))
@@ -86,10 +86,7 @@ def fill_reports(
     if any_loud(user, c, m, k):
         history_weights(items, x, c.V, m.item_signs, np.float32(c.alpha), weights)
         all_rows(items, x, weights, m.block_signs, m.item_rows_by_factor, part, a)
-        threshold, found, all_finite = find_loud(a, m.loud, m.guess, m.density)
-        if not all_finite:
-            out[:] = 0
-            return False
+        threshold, found = find_loud(a, m.loud, m.guess, m.density)
         # One by one while reports are few; a list once they are many.
         listed = not found or k * GROUP > m.rows
         if not found:
@@ -112,7 +109,6 @@ def fill_reports(
                 named = row ^ np.int64(b[column] > _ZERO)
         index = (named >> 1) * m.columns + column
         out[j] = np.uint32(index << 1 | (named & 1))
-    return finite
 
 
 def work(histories: Histories, mechanism: Mechanism, reports: int) -> Work:

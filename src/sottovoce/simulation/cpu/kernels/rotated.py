@@ -37,8 +37,8 @@ def history_weights(
 
 
 @njit(error_model="numpy")
-def user_columns(x: Float32, m: HadamardConstants | LoudestConstants, b: Float32) -> bool:
-    """`b = H' (t * x)`; false if it is not finite."""
+def user_columns(x: Float32, m: HadamardConstants | LoudestConstants, b: Float32) -> None:
+    """`b = H' (t * x)`."""
     b[:] = _ZERO
     for f in range(x.shape[0]):
         b[f] = m.factor_signs[f] * x[f]
@@ -49,10 +49,6 @@ def user_columns(x: Float32, m: HadamardConstants | LoudestConstants, b: Float32
                 low, high = b[q], b[q + half]
                 b[q], b[q + half] = low + high, low - high
         half *= 2
-    finite = True
-    for q in range(m.columns):
-        finite &= np.isfinite(b[q])
-    return finite
 
 
 @njit

@@ -93,13 +93,10 @@ def separate(
 
 
 @njit(error_model="numpy")
-def find_loud(a: Float32, loud: int, guess: float, density: float) -> tuple[np.uint32, bool, bool]:
-    """`separate`, and whether all of `a` is finite."""
+def find_loud(a: Float32, loud: int, guess: float, density: float) -> tuple[np.uint32, bool]:
+    """`separate`, from where normal values would be separated."""
     squares = np.float64(sum_of_squares(a))
-    if not np.isfinite(squares) and count_reaching(a.view(np.uint32), _INFINITY) > 0:
-        return np.uint32(0), False, False
-    threshold, found = separate(a, loud, np.sqrt(squares / a.shape[0]), guess, density)
-    return threshold, found, True
+    return separate(a, loud, np.sqrt(squares / a.shape[0]), guess, density)
 
 
 @njit

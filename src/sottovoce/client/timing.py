@@ -1,0 +1,75 @@
+"""When a device takes part and when it sends: decided by its own coins, before any history is read.
+
+Whatever can be seen from outside (whether it takes part, the moment of sending) is then a function
+of public numbers and these coins. Computing takes longer for a longer history, so the moment leaves
+time for it, and what is ready earlier waits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sottovoce.protocol import Manifest
+
+    Entropy = Callable[[int], bytes]
+    """So many random bytes, as `os.urandom`."""
+
+JITTER = 3_600.0
+"""Seconds over which devices spread what they send, or what is left of the epoch."""
+MOST_LEAD = 1_200.0
+"""Beyond the lead of any shape: a batch that would wait longer was made before the clock was set
+back."""
+_UNIT = 2.0**-53
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the coins said of one epoch."""
+
+    epoch: int
+    takes_part: bool
+    send_at: float
+
+
+def drawn_plan(manifest: Manifest, now: float, jitter: float, entropy: Entropy) -> Plan:
+    """Whether to take part, with the probability of the terms, and when to send."""
+    takes_part = uniform(entropy) < manifest.terms.share
+    earliest = now + (lead(manifest) if jitter else 0.0)
+    until = manifest.closes if earliest < manifest.closes else manifest.ends
+    span = max(min(jitter, until - earliest), 0.0)
+    return Plan(manifest.epoch, takes_part, earliest + span * uniform(entropy))
+
+
+def lead(manifest: Manifest) -> float:
+    """Seconds that making a batch takes at most, on a slow device: of public numbers alone.
+
+    Each item costs F^2 for the normal equations, and as much as 256 of these for all else: reading
+    it if it was touched, ranking its row. Everything may have been touched.
+    """
+    factors, reports = manifest.terms.factors, manifest.terms.reports
+    return 2.0 + manifest.items * (factors**2 + 256) / 2**23 + reports / 200
+
+
+def is_time(manifest: Manifest, now: float, jitter: float) -> bool:
+    """Whether a batch that is begun now can still be sent in time: only then it may be paid for."""
+    ready = now + (lead(manifest) if jitter else 0.0)
+    return manifest.asks_for_reports(now) and manifest.asks_for_reports(ready)
+
+
+def not_before(send_at: float, now: float, manifest: Manifest) -> float:
+    """The moment itself, or, where it is over, the next one that is whole `lead`s later.
+
+    So a computation that took too long shows in steps of seconds and never in how long it took.
+    """
+    step = lead(manifest)
+    return send_at + step * max(ceil((now - send_at) / step), 0)
+
+
+def uniform(entropy: Entropy) -> float:
+    """In [0, 1)."""
+    return (int.from_bytes(entropy(8), "little") >> 11) * _UNIT

@@ -1,0 +1,185 @@
+"""A light upper bound of the central epsilon, for whoever promises: a device, a page, any language.
+
+`shuffle.py` finds the central epsilon by composing loss distributions. This bound needs nothing but
+elementary functions, gives the same digits everywhere (`tests/vectors/promises.json`) and lies at
+most about a tenth above. The pair of laws is that of `shuffle.py`; `docs/privacy.md` proves that it
+is the worst. With E = e^eps, c = E - 1 and gamma = 1 / (1 + rho c), one round is:
+
+1.  Blanket. B ~ Bin(n - 1, gamma) reports of others are uniform; m = B + 1. A smaller m is worse,
+    so neighbouring B are taken together at the smallest.
+2.  Count. Of these B, g ~ Bin(B, 2 rho) fall on the loud directions A of one history or A' of the
+    other, and the victim's report does with chance 1 - gamma (1 - 2 rho), whichever is true. In all
+    s = g + (0 or 1).
+3.  Difference. Averaged over the two histories, v = (number in A) - (number in A') is the sum of s
+    fair signs. The two histories make it 1 + t and 1 - t times as likely as that average,
+
+        t = (c v / 2) / (m + c s / 2) = tanh(loss / 2),    loss = log1p(c v / (m + c (s - v) / 2)).
+
+    Neighbouring s, s1 to s2, are taken together: s1 in these formulas, s2 signs in v. Both make it
+    worse: a larger t, and a sum of more signs, which a convex even function of t does not like.
+4.  Grid. Losses are put onto the points 0 and eps * q^-j. A loss between two points is split so
+    that the mean of t stays: x to the upper one, 1 - x to the lower,
+
+        x = sinh((loss - low) / 2) cosh(high / 2) / (sinh((high - low) / 2) cosh(loss / 2)).
+
+    A spread with the same mean is worse for every convex function of t.
+5.  Moment. For an order alpha > 1 the weights w of the grid give
+
+        M = sum of w (2 sinh^2((alpha - 1) loss / 2) + tanh(loss / 2) sinh((alpha - 1) loss)),
+
+    and log(1 + M) / (alpha - 1) is the Renyi divergence of one round, kT times that of all.
+6.  Conversion (Canonne, Kamath and Steinke 2020, proposition 12): for every alpha
+
+        eps(alpha) = kT log1p(M) / (alpha - 1) + log(1 - 1/alpha) - log(delta' alpha) / (alpha - 1).
+
+    The least of them over a fixed list of orders is a bound; so is `T k eps`.
+
+delta' is delta less what was not looked at. Binomials are cut where Bernstein's inequality leaves a
+chance of at most `tail = 2 e^-spread`, three of them in each of kT rounds, together `UNSEEN` of
+delta. And a share of delta may be spent on the largest losses as if these revealed everything:
+small blankets are rare but reveal much. Each of `SPENT` is tried, and the best one counts.
+"""
+
+from __future__ import annotations
+
+from math import ceil, expm1, floor, log, sqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sottovoce.privacy.events import checked_delta
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sottovoce.privacy.events import Reporting
+
+    Float64 = NDArray[np.float64]
+    Int64 = NDArray[np.int64]
+
+UNSEEN = 1e-3
+"""The share of delta that the ends of the binomials are cut for."""
+SPENT = (0.0, 0.01, 0.05, 0.1, 0.4, 0.7)
+"""Shares of delta that may be spent on the largest losses."""
+COARSENESS = 0.005
+"""Sizes that differ by less than this share are taken together."""
+RATIO, POINTS = 1.025, 800
+"""Of the grid of losses: q, and how many points beside 0 and eps."""
+ORDERS = 1 + 0.01 * 1.1 ** np.arange(270.0)
+
+
+def central_bound(event: Reporting, clients: int, delta: float) -> float:
+    """An epsilon that holds with this delta if so many honest people's reports are shuffled.
+
+    >>> from sottovoce.privacy import Reporting
+    >>> round(central_bound(Reporting(5.0, 1, 2, 0.0318), 50_000, 1e-6), 3)
+    0.427
+    """
+    checked_delta(delta)
+    if clients < 2:
+        return event.pure
+    spread = log(2 * 3 * event.total / UNSEEN) - log(delta)
+    weights = _histogram(event, clients, spread)
+    above = event.total * np.cumsum(weights[::-1])[::-1]  # a loss so large, in any of the rounds
+    found = event.pure
+    for share in SPENT:
+        kept = above > share * delta
+        spent = float(above[~kept].max(initial=0.0))
+        epsilon = _epsilon(event, np.where(kept, weights, 0.0), (1 - UNSEEN) * delta - spent)
+        found = min(found, epsilon)
+    return found
+
+
+def _blankets(event: Reporting, clients: int, spread: float) -> tuple[Int64, Float64]:
+    """Sizes m, ascending, and their chances; step 1."""
+    uniform, chances = _binomial(clients - 1, event.blanket, spread)
+    starts = _group_starts(int(uniform[0]), int(uniform[-1]), spread)
+    return starts + 1, np.add.reduceat(chances, starts - uniform[0])
+
+
+def _histogram(event: Reporting, clients: int, spread: float) -> Float64:
+    """The weights of the grid's points; steps 1 to 4."""
+    sizes, chances = _blankets(event, clients, spread)
+    starts = _group_starts(0, int(sizes[-1]), spread)
+    stops = np.append(starts[1:], sizes[-1] + 1)
+    counts = [_counts(event, int(m) - 1, starts, spread) for m in sizes]
+    weights = chances[:, None] * np.array(counts)
+    points = _points(event.epsilon)
+    out = np.zeros(len(points))
+    for group in np.flatnonzero(weights.any(axis=0)):
+        rows, most = np.flatnonzero(weights[:, group]), int(stops[group]) - 1
+        signs, chance = _binomial(most, 0.5, spread)
+        loss = _loss(event, sizes[rows, None], int(starts[group]), np.abs(2 * signs - most))
+        weight = weights[rows, group, None] * chance
+        lower, up = _split(points, loss)
+        for index, share in ((lower, 1 - up), (lower + 1, up)):
+            out += np.bincount(index.ravel(), (weight * share).ravel(), minlength=len(out))
+    return out
+
+
+def _counts(event: Reporting, others: int, starts: Int64, spread: float) -> Float64:
+    """The chance of each group of s among so many others; step 2."""
+    rho = event.loud_fraction
+    hit = 1 - event.blanket * (1 - 2 * rho)
+    counts, chances = _binomial(others, 2 * rho, spread)
+    chances = np.convolve(chances, [1 - hit, hit])
+    reached = np.arange(counts[0], counts[-1] + 2)
+    groups = np.searchsorted(starts, reached, side="right") - 1
+    return np.bincount(groups, chances, minlength=len(starts)).astype(np.float64)
+
+
+def _loss(event: Reporting, m: Int64, s: int, v: Int64) -> Float64:
+    """Step 3."""
+    odds = expm1(event.epsilon)
+    loss: Float64 = np.log1p(odds * v / (m + odds * (s - v) / 2))
+    return loss
+
+
+def _points(epsilon: float) -> Float64:
+    return np.concatenate([[0.0], epsilon * RATIO ** np.arange(-float(POINTS), 1.0)])
+
+
+def _split(points: Float64, loss: Float64) -> tuple[Int64, Float64]:
+    """The point below each loss, and the share that goes to the one above; step 4."""
+    with np.errstate(divide="ignore"):
+        steps = np.floor(np.log(loss / points[-1]) / log(RATIO))
+    lower = np.clip(steps + POINTS + 1, 0, POINTS).astype(np.int64)
+    low, high = points[lower], points[lower + 1]
+    rise = np.sinh((loss - low) / 2) / np.cosh(loss / 2)
+    return lower, rise * np.cosh(high / 2) / np.sinh((high - low) / 2)
+
+
+def _epsilon(event: Reporting, weights: Float64, delta: float) -> float:
+    """Steps 5 and 6."""
+    seen = weights > 0
+    loss, order = _points(event.epsilon)[seen], ORDERS[:, None] - 1
+    with np.errstate(over="ignore"):  # an infinite moment bounds nothing: other orders do
+        terms = 2 * np.sinh(order * loss / 2) ** 2 + np.tanh(loss / 2) * np.sinh(order * loss)
+        moments = terms @ weights[seen]
+    renyi = event.total * np.log1p(moments) / (ORDERS - 1)
+    found = renyi + np.log1p(-1 / ORDERS) - (log(delta) + np.log(ORDERS)) / (ORDERS - 1)
+    return max(0.0, float(found.min()))
+
+
+def _group_starts(first: int, last: int, spread: float) -> Int64:
+    """Where groups of neighbouring sizes begin.
+
+    Sizes that the differences of signs could span stay alone, so that no t comes near 1.
+    """
+    starts, start = [], first
+    while start <= last:
+        starts.append(start)
+        start += 1 + (int(COARSENESS * start) if start > 8 * spread else 0)
+    return np.array(starts)
+
+
+def _binomial(n: int, p: float, spread: float) -> tuple[Int64, Float64]:
+    """Values and chances of Bin(n, p), but for ends of at most 2 e^-spread (Bernstein)."""
+    if p == 1 or n == 0:
+        return np.array([n]), np.ones(1)
+    width = spread / 3 + sqrt(spread**2 / 9 + 2 * spread * n * p * (1 - p))
+    values = np.arange(max(0, ceil(n * p - width)), min(n, floor(n * p + width)) + 1)
+    steps = np.log((n - values[:-1]) / values[1:] * (p / (1 - p)))
+    logs = np.concatenate([[0.0], np.cumsum(steps)])
+    chances = np.exp(logs - logs.max())
+    return values, chances / chances.sum()

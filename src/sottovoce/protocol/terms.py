@@ -1,0 +1,263 @@
+"""The terms: all that a device's owner agrees to, as one block of every manifest.
+
+A device pins the terms that its owner accepted. A server may later ask for less, never for more:
+each field has one rule, and a single field that is worse refuses the manifest, whatever got better.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from hashlib import sha256
+from json import dumps
+from typing import TYPE_CHECKING
+
+from sottovoce.errors import ProtocolError
+from sottovoce.mechanism import MECHANISMS
+from sottovoce.mechanism.coin import MAX_EPSILON
+from sottovoce.model.bounds import MOST_FACTORS, MOST_ITEMS
+from sottovoce.privacy import SIGN, Promise, Reporting, promise
+from sottovoce.protocol import strict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, Self
+
+    from sottovoce.training import Participation, Settings
+
+LEAST_EPSILON = 1e-6
+"""Far below it a threshold would be 2^64, which is no 64-bit word."""
+MOST_REPORTS = 10_000
+MOST_CLIENTS = 10_000_000
+"""No crowd is larger: one that is never reached would make every epoch a wasted one."""
+MOST_GROWTH = 10
+"""The crowd that is waited for may become so many times as large without asking, and no larger."""
+TRAINING = 16
+"""Bytes of a training's id."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a device is asked for, at most, and among how many, at least."""
+
+    training: bytes
+    """Which training: random, chosen when it begins."""
+    mechanism: str
+    """How reports are made."""
+    parameters: Mapping[str, int]
+    """The mechanism's own."""
+    epsilon: float
+    """Budget of one report."""
+    loud_fraction: float
+    """rho, at most: what the central promise depends on beside epsilon."""
+    reports: int
+    """k: exactly so many reports in every batch."""
+    epochs: int
+    """In how many epochs a device takes part, ever. Epochs that came to nothing count too."""
+    window_epochs: int
+    """In how many at most within any `window_seconds`."""
+    window_seconds: int
+    interval: int
+    """Seconds between two batches of one device, at least."""
+    share: float
+    """The chance by which a device takes part in an epoch: its own coin decides."""
+    least_clients: int
+    """The reports of at least so many are mixed, or nobody's."""
+    hold: int
+    """Seconds that an epoch waits for its crowd, beyond its end; then it is thrown away."""
+    factors: int
+    """F, and"""
+    most_items: int
+    """M at most: what memory and time on the device depend on."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """As its JSON has it."""
+        return {**asdict(self), "training": self.training.hex()}
+
+    @property
+    def name(self) -> str:
+        """Another one for other terms: what an owner repeats to accept exactly these.
+
+        Whole: a server that looks for two terms with one short name finds them in a minute.
+        """
+        return sha256(dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()
+
+    def in_words(self) -> list[tuple[str, str]]:
+        """For the owner who is asked: a label and what it means, line by line."""
+        own = "".join(f", {name} {value}" for name, value in self.parameters.items())
+        often = f"{self.epochs} in all, each by a chance of {self.share:g}"
+        if self.window_epochs < self.epochs:
+            often += f"; {self.window_epochs} within {_duration(self.window_seconds)}"
+        if self.interval:
+            often += f"; at least {_duration(self.interval)} apart"
+        return [
+            ("training", self.training.hex()),
+            ("reports", f"{self.reports} of four bytes in an epoch, epsilon {self.epsilon:g} each"),
+            ("epochs", often),
+            ("crowd", f"mixed with those of at least {self.least_clients:,} devices, or with none"),
+            ("waiting", f"up to {_duration(self.hold)} for that crowd, then thrown away"),
+            ("mechanism", f"{self.mechanism}{own}; loud share at most {self.loud_fraction:g}"),
+            ("model", f"{self.factors} numbers an item, at most {self.most_items:,} items"),
+        ]
+
+    @property
+    def promise(self) -> Promise:
+        """What follows from these terms for a whole lifetime, and from nothing else."""
+        return promise(self.event, self.least_clients)
+
+    @property
+    def event(self) -> Reporting:
+        """All that a device ever reports under these terms, for the accountant."""
+        return Reporting(self.epsilon, self.reports, self.epochs, self.loud_fraction)
+
+    @classmethod
+    def of(cls, training: bytes, settings: Settings, asked: Participation, items: int) -> Self:
+        """What a training with a catalogue of so many items asks for."""
+        mechanism = settings.build(items)
+        lifetime = asked.lifetime or settings.epochs
+        return cls(
+            training=training,
+            mechanism=settings.mechanism,
+            parameters=mechanism.published(),
+            epsilon=settings.epsilon,
+            loud_fraction=mechanism.loud_fraction,
+            reports=settings.reports,
+            epochs=lifetime,
+            window_epochs=asked.window_epochs or lifetime,
+            window_seconds=asked.window_seconds,
+            interval=asked.interval,
+            share=asked.share,
+            least_clients=asked.least_clients,
+            hold=asked.hold,
+            factors=settings.factors,
+            most_items=asked.most_items or min(2 * items, MOST_ITEMS),
+        )
+
+    @classmethod
+    def read(cls, given: Any) -> Self:
+        """The block of a manifest, or a `ProtocolError`."""
+        if not isinstance(given, dict):
+            raise ProtocolError("manifest: terms must be an object")
+        strict.exact_keys(given, {each.name for each in fields(cls)}, "manifest: terms")
+        return cls(**_checked(given))
+
+    def broken_by(self, asked: Terms) -> list[str]:
+        """In plain words, everything that would be worse for the owner."""
+        return [
+            rule.sentence.format(getattr(self, rule.field), getattr(asked, rule.field))
+            for rule in RULES
+            if rule.is_worse(self, asked)
+        ]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """When one field of the asked terms is worse than the agreed one, and how to say so."""
+
+    field: str
+    sentence: str
+
+    def is_worse(self, agreed: Terms, asked: Terms) -> bool:
+        before, now = getattr(agreed, self.field), getattr(asked, self.field)
+        return bool(self._is_worse(before, now))
+
+    def _is_worse(self, before: Any, now: Any) -> bool:
+        """Anything else than what was agreed to."""
+        return bool(now != before)
+
+
+class AtMost(Rule):
+    def _is_worse(self, before: Any, now: Any) -> bool:
+        return bool(now > before)
+
+
+class AtLeast(Rule):
+    def _is_worse(self, before: Any, now: Any) -> bool:
+        return bool(now < before)
+
+
+class TheCrowd(Rule):
+    def _is_worse(self, before: Any, now: Any) -> bool:
+        """Smaller hides less; far larger would never come together, and be paid for in vain."""
+        return not before <= now <= MOST_GROWTH * before
+
+
+class TheParameters(Rule):
+    def is_worse(self, agreed: Terms, asked: Terms) -> bool:
+        """Of another mechanism they say nothing; of the same all but its unpinned ones count."""
+        kind = MECHANISMS.get(agreed.mechanism)
+        unpinned = () if kind is None else kind.unpinned
+
+        def pinned(terms: Terms) -> dict[str, int]:
+            return {name: v for name, v in terms.parameters.items() if name not in unpinned}
+
+        return agreed.mechanism == asked.mechanism and pinned(agreed) != pinned(asked)
+
+
+RULES = (
+    Rule("training", "reports would go to another training"),
+    Rule("mechanism", "reports would be made by {1}, not by {0}"),
+    TheParameters("parameters", "the mechanism's parameters would be {1}, not {0}"),
+    AtMost("epsilon", "the budget of one report would rise from epsilon {} to {}"),
+    AtMost("loud_fraction", "the share of loud directions would rise from {} to {}"),
+    AtMost("reports", "an epoch would take {1} reports, not {0}"),
+    AtMost("epochs", "a lifetime would have {1} epochs, not {0}"),
+    AtMost("window_epochs", "there would be {1} epochs in a window of time, not {0}"),
+    AtLeast("window_seconds", "the window of time would be {1} seconds, not {0}"),
+    AtLeast("interval", "two batches could be {1} seconds apart, not {0}"),
+    AtMost("share", "the chance to take part in an epoch would rise from {} to {}"),
+    TheCrowd(
+        "least_clients",
+        "a report would be hidden among at least {1} people, not {0} (fewer hide less, and more "
+        "than ten times as many may never come together)",
+    ),
+    AtMost("hold", "an epoch would wait for its crowd for {1} seconds, not {0}"),
+    AtMost("factors", "the model would have {1} factors, not {0}"),
+    AtMost("most_items", "the model could have {1} items, not {0}"),
+)
+
+
+def _duration(seconds: int) -> str:
+    """In the largest unit that divides it."""
+    for unit, name in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
+        if seconds >= unit and seconds % unit == 0:
+            return f"{seconds // unit} {name}" + ("" if seconds == unit else "s")
+    return f"{seconds} seconds"
+
+
+def _checked(given: dict[str, Any]) -> dict[str, Any]:
+    def whole(name: str, least: int, most: int = strict.MOST) -> int:
+        return strict.whole(given[name], least=least, most=most, what=f"terms: {name}")
+
+    def real(name: str, least: float, most: float) -> float:
+        return strict.number(given[name], least=least, most=most, what=f"terms: {name}")
+
+    mechanism = given["mechanism"]
+    if not isinstance(mechanism, str) or mechanism not in MECHANISMS:
+        raise ProtocolError(f"terms: no mechanism {strict.shown(mechanism)}")
+    return {
+        "training": strict.hexadecimal(given["training"], size=TRAINING, what="terms: training"),
+        "mechanism": mechanism,
+        "parameters": _parameters(given["parameters"], mechanism),
+        "epsilon": real("epsilon", LEAST_EPSILON, MAX_EPSILON),
+        "loud_fraction": real("loud_fraction", 0, SIGN),
+        "reports": whole("reports", 1, MOST_REPORTS),
+        "epochs": whole("epochs", 1),
+        "window_epochs": whole("window_epochs", 1),
+        "window_seconds": whole("window_seconds", 0),
+        "interval": whole("interval", 0),
+        "share": real("share", 2**-32, 1),
+        "least_clients": whole("least_clients", 1, MOST_CLIENTS),
+        "hold": whole("hold", 0),
+        "factors": whole("factors", 1, MOST_FACTORS),
+        "most_items": whole("most_items", 1, MOST_ITEMS),
+    }
+
+
+def _parameters(given: Any, mechanism: str) -> dict[str, int]:
+    if not isinstance(given, dict):
+        raise ProtocolError("terms: parameters must be an object")
+    strict.exact_keys(given, set(MECHANISMS[mechanism].public_names()), "terms: parameters")
+    return {
+        name: strict.whole(value, least=0, most=strict.MOST, what=f"terms: {name}")
+        for name, value in given.items()
+    }

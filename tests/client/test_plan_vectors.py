@@ -1,0 +1,150 @@
+"""`tests/vectors/plans.json`: what a device decides before it reads its history.
+
+Terms that are compared, coins, moments and counts, which every client must decide alike. To write
+it anew: `python -m tests.client.test_plan_vectors`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sottovoce.client.terms import is_lifetime_over, is_too_soon
+from sottovoce.client.timing import drawn_plan, is_time, lead, not_before
+from sottovoce.mechanism import MECHANISMS
+from sottovoce.privacy import Charge
+from sottovoce.protocol import Terms
+from sottovoce.protocol.terms import RULES
+from tests.protocol.examples import manifest, terms
+from tests.protocol.test_terms import BETTER, WORSE
+
+FILE = Path(__file__).parents[1] / "vectors" / "plans.json"
+OPENS, CLOSES, HOLD = 1_800_000_000, 1_800_086_400, 604_800
+WORDS = ["0000000000000000", "8000000000000000", "bfffffffffffffff", "c000000000000000", "f" * 16]
+
+
+def comparisons() -> list[dict[str, Any]]:
+    """Terms that were accepted, terms that are asked for, and what of them is worse."""
+    asked = [
+        replace(terms(), **{name: value}) for name, values in WORSE.items() for value in values
+    ]
+    asked += [replace(terms(), **{name: vs[0]}) for name, vs in BETTER.items()]
+    own = {"coordinate": {}, "hadamard": {"directions_seed": 7}}
+    asked += [terms(mechanism=name, parameters=each) for name, each in own.items()]
+    asked.append(terms())
+    worst = {name: values[0] for name, values in WORSE.items() if name != "parameters"}
+    asked.append(terms(**{**worst, "parameters": {"directions_seed": 7}}))
+    known = [each for each in asked if _can_be_read(each)]
+    return [
+        {
+            "asked": each.as_dict(),
+            "worse": [rule.field for rule in RULES if rule.is_worse(terms(), each)],
+        }
+        for each in known
+    ]
+
+
+def _can_be_read(asked: Terms) -> bool:
+    return set(asked.parameters) == set(MECHANISMS[asked.mechanism].public_names())
+
+
+def coins() -> list[dict[str, Any]]:
+    """Two words and a moment; whether to take part, and when to send."""
+    nows = [OPENS - 1, OPENS, CLOSES - 3_600, CLOSES - 1, CLOSES, CLOSES + HOLD - 1]
+    cases = []
+    for share in (0.75, 1.0):
+        for now in nows:
+            for jitter in (0, 600, 3_600):
+                for first, second in pairwise(WORDS):
+                    given = {"share": share, "now": now, "jitter": jitter, "words": [first, second]}
+                    cases.append({**given, **planned(given)})
+    return cases
+
+
+def planned(given: dict[str, Any]) -> dict[str, Any]:
+    one = manifest(share=given["share"])
+    drawn = iter(int(word, 16).to_bytes(8, "little") for word in given["words"])
+    plan = drawn_plan(one, given["now"], given["jitter"], lambda _: next(drawn))
+    return {
+        "in_time": is_time(one, given["now"], given["jitter"]),
+        "takes_part": plan.takes_part,
+        "send_at": plan.send_at,
+    }
+
+
+def leads() -> list[dict[str, Any]]:
+    shapes = [(1, 1, 1), (5, 2, 4), (9_781, 16, 100), (2**17, 128, 10_000)]
+    cases = []
+    for items, factors, reports in shapes:
+        one = manifest(items=items, factors=factors, reports=reports, most_items=items)
+        late = [-5.0, 0.0, 0.001, lead(one), lead(one) + 0.001, 100.0]
+        moments = [not_before(1_000.0, 1_000.0 + each, one) for each in late]
+        given = {"items": items, "factors": factors, "reports": reports}
+        cases.append({**given, "lead": lead(one), "late": late, "moments": moments})
+    return cases
+
+
+def counts() -> list[dict[str, Any]]:
+    """When a training was charged; whether its lifetime is over, and whether it is too soon."""
+    limits = {"epochs": 3, "window_epochs": 2, "window_seconds": 1_000, "interval": 100}
+    cases = []
+    for at in ([], [500], [500, 900], [500, 900, 1_500], [100, 200, 300, 400], [2_000]):
+        for now in (500, 599, 600, 601, 1_499, 1_500, 1_501, 1_900, 5_000):
+            charges = [
+                Charge(bytes(16), epoch, each, bytes([epoch]) * 32, "loudest", 1.0, 1)
+                for epoch, each in enumerate(at)
+            ]
+            one = terms(**limits)
+            over, soon = is_lifetime_over(one, charges), is_too_soon(one, charges, now)
+            cases.append({**limits, "at": at, "now": now, "over": over, "too_soon": soon})
+    return cases
+
+
+def content() -> dict[str, Any]:
+    fields = asdict(manifest())
+    about = {name: fields[name] for name in ("opens", "closes", "items")}
+    return {
+        "accepted": terms().as_dict(),
+        "manifest": {**about, "hold": terms().hold},
+        "comparisons": comparisons(),
+        "coins": coins(),
+        "leads": leads(),
+        "counts": counts(),
+    }
+
+
+def stored() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(FILE.read_text())
+    return found
+
+
+@pytest.mark.parametrize(
+    "part", ["accepted", "manifest", "comparisons", "coins", "leads", "counts"]
+)
+def test_decisions_are_those_of_the_file(part: str) -> None:
+    assert json.loads(json.dumps(content()[part])) == stored()[part]
+
+
+def test_every_kind_of_decision_is_there() -> None:
+    assert {case["takes_part"] for case in stored()["coins"]} == {True, False}
+    assert {case["in_time"] for case in stored()["coins"]} == {True, False}
+    assert {(case["over"], case["too_soon"]) for case in stored()["counts"]} >= {
+        (True, False),
+        (False, True),
+        (False, False),
+    }
+    assert {bool(case["worse"]) for case in stored()["comparisons"]} == {True, False}
+    assert all(Terms.read(case["asked"]) for case in stored()["comparisons"][:1])
+
+
+def main() -> None:
+    FILE.write_text(json.dumps(content(), indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""On which side of its coin a word falls: the last word below the threshold, the first one at it.
+
+The thresholds are the integers of `tests/vectors/thresholds.json`, not those of the mechanism.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sottovoce.mechanism import MECHANISMS, Loudest, Mechanism, Shape
+from sottovoce.mechanism.base import CHOICE, COIN, DIRECTION, WORDS_PER_DRAW, SignMechanism
+from sottovoce.mechanism.coin import WORD
+from sottovoce.model import Histories
+
+FILE = Path(__file__).parents[1] / "vectors" / "thresholds.json"
+EPSILONS = [1e-6, 0.1, 2.5, 10.0, 40.0]
+ITEMS, LOUD, REPORTS = 8, 3, 200
+HISTORY = Histories.from_lists([[0, 2, 3]], ITEMS)
+V = np.array([[5], [-6], [7], [-9], [11], [-13], [17], [-19]], np.float32)
+X = np.array([[2]], np.float32)
+"""Every entry of the gradient is beyond the clip, so that `coordinate` has nothing to round."""
+
+
+def build(name: str, epsilon: float) -> Mechanism:
+    own = {"loud": LOUD} if "loud" in MECHANISMS[name].settings() else {}
+    return MECHANISMS[name].build(Shape(ITEMS, 1, 1.0), epsilon, 5, own)
+
+
+def stored_threshold(mechanism: Mechanism) -> int:
+    [case] = [c for c in json.loads(FILE.read_text()) if c["epsilon"] == mechanism.epsilon]
+    if isinstance(mechanism, SignMechanism):
+        return int(case["flip"], 16)
+    [uniform] = [word for loud, rows, word in case["uniform"] if (loud, rows) == (LOUD, ITEMS)]
+    return int(uniform, 16)
+
+
+def draws(coin: int) -> np.ndarray:
+    """Many directions and choices, all with this word as their coin; no mask."""
+    rng = np.random.default_rng(11)
+    words = rng.integers(0, 2**64, (1, REPORTS + 1, WORDS_PER_DRAW), dtype=np.uint64)
+    words[..., COIN] = coin
+    words[:, -1] = 0
+    return words
+
+
+def sides(mechanism: Mechanism) -> tuple[list[int], list[int]]:
+    """The reports of words below the threshold, and of all others, from the definition."""
+    words = [[int(word) for word in draw] for draw in draws(0)[0, :-1]]
+    density = mechanism.densities(V, X, HISTORY)[0]
+    if isinstance(mechanism, SignMechanism):
+        index = [word[DIRECTION] * mechanism.n_directions >> 64 for word in words]
+        true = [i << 1 | int(density[i << 1 | 1] > density[i << 1]) for i in index]
+        return [report ^ 1 for report in true], true
+    assert isinstance(mechanism, Loudest), "say here what the coin of this mechanism decides"
+    loud = np.flatnonzero(density > 1).tolist()
+    assert len(loud) == LOUD
+    uniform = [word[CHOICE] * 2 * ITEMS >> 64 for word in words]
+    # Which rank is which loud row is up to the mechanism; with b > 0 it turns every sign.
+    ascending = sorted(row ^ 1 for row in loud)
+    named = [ascending[word[CHOICE] * LOUD >> 64] ^ 1 for word in words]
+    return uniform, named
+
+
+def said(mechanism: Mechanism, coin: int) -> list[int]:
+    return [int(report) for report in mechanism.reports(V, X, HISTORY, draws(coin))[0]]
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_words_at_the_threshold_fall_on_their_side(name: str, epsilon: float) -> None:
+    mechanism = build(name, epsilon)
+    threshold = stored_threshold(mechanism)
+    assert 1 < threshold < WORD - 2
+    below, beyond = sides(mechanism)
+    assert below != beyond
+    for coin in (0, 1, threshold // 2, threshold - 1):
+        assert said(mechanism, coin) == below
+    for coin in (threshold, threshold + 1, WORD - 1):
+        assert said(mechanism, coin) == beyond
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_it_would_notice_a_threshold_that_is_off_by_one(name: str) -> None:
+    mechanism = build(name, 2.5)
+    kept = "flip_below" if isinstance(mechanism, SignMechanism) else "blanket_below"
+    threshold = stored_threshold(mechanism)
+    below, beyond = sides(mechanism)
+    mechanism.__dict__[kept] = threshold - 1  # where `cached_property` keeps it
+    assert said(mechanism, threshold - 1) == beyond
+    mechanism.__dict__[kept] = threshold + 1
+    assert said(mechanism, threshold) == below

@@ -1,0 +1,267 @@
+"""One sync of a device, from the manifest to the answer to its batch."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from fractions import Fraction
+from hashlib import sha256
+from typing import TYPE_CHECKING, NamedTuple
+
+from tests.outsider import ledger, plans, wire
+from tests.outsider.mechanisms import Task, make_reports
+from tests.outsider.state import Batch, State
+from tests.outsider.strict import Refused, need
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tests.outsider.web import Answer, Fetch
+
+ANSWER_CAP = 16384
+
+
+class Outcome(NamedTuple):
+    what: str
+    """sent, later, refused, too late, nothing sent."""
+    detail: str = ""
+
+
+class Edition(NamedTuple):
+    """A manifest and its files, all of it verified."""
+
+    manifest: wire.Manifest
+    model: NDArray[np.float32]
+    rows: dict[str, int]
+
+
+@dataclass
+class Device:
+    """The clock, the pause and the generator are the caller's, so that a test can pass its own."""
+
+    fetch: Fetch
+    key: bytes
+    history: Callable[[], Iterable[str]]
+    state: State
+    clock: Callable[[], float]
+    sleep: Callable[[float], None]
+    entropy: Callable[[int], bytes] = os.urandom
+    spread: float = plans.SPREAD
+
+    def take_part(self) -> Outcome:
+        """First what is still to be sent; if nothing waits then, the epoch of the manifest."""
+        epoch = self.state.waiting()
+        left = None if epoch is None else self._deliver(epoch)
+        if left is not None and left.what in ("later", "refused"):
+            return left
+        try:
+            return self._new_epoch()
+        except Refused as error:
+            return left or Outcome("nothing sent", str(error))
+
+    def _new_epoch(self) -> Outcome:
+        edition = self._refresh()
+        self._check(edition.manifest)
+        plan = self._plan(edition.manifest)
+        need(plan.takes_part, "the coin says no")
+        wait = plan.moment - self._lead(edition.manifest) - self.clock()
+        if self.spread and wait > 0:
+            self.sleep(wait)
+            again = self._refresh()
+            need(again.manifest.hash == edition.manifest.hash, "the epoch is over")
+            self._check(again.manifest)
+        self._make(edition, plan)
+        return self._send_first(edition.manifest)
+
+    def _lead(self, manifest: wire.Manifest) -> float:
+        return plans.lead(manifest, self.spread)
+
+    # Steps 1 to 3
+
+    def _refresh(self) -> Edition:
+        manifest = self._manifest()
+        accepted = self.state.accepted
+        names = set() if accepted is None else wire.worse(manifest.terms, accepted)
+        need(not names, "terms are worse: " + ", ".join(sorted(names)))
+        return self._edition(manifest)
+
+    def _manifest(self) -> wire.Manifest:
+        signed = self._get("/v2/manifest", wire.SIGNED_CAP)
+        manifest = wire.open_manifest(signed, bytes.fromhex(self.state.key) or self.key)
+        epoch, known = manifest.epoch, self.state.epoch
+        need(epoch >= known, "an epoch that is over")
+        need(epoch > known or manifest.hash == self.state.manifest, "two manifests of one epoch")
+        return manifest
+
+    def _edition(self, manifest: wire.Manifest) -> Edition:
+        """Fetch, verify and store both files, with epoch, manifest hash and key."""
+        fields, factors = manifest.fields, manifest.terms["factors"]
+        cap = 8 + wire.HEADER_CAP + 4 * fields["items"] * factors
+        model_bytes = self._file("models", fields["model"], cap)
+        catalogue_bytes = self._file("catalogues", fields["catalogue"], wire.CATALOGUE_CAP)
+        model = wire.parse_model(model_bytes, fields["items"], factors)
+        rows = wire.parse_catalogue(catalogue_bytes)
+        need(len(rows) == fields["items"], "the catalogue has another number of items")
+        if fields["public_key"] is not None:
+            wire.recipient(fields["public_key"])
+        files = {fields["model"]: model_bytes, fields["catalogue"]: catalogue_bytes}
+        self._store(manifest, files)
+        return Edition(manifest, model, rows)
+
+    def _file(self, kind: str, name: str, cap: int) -> bytes:
+        stored = bytes.fromhex(self.state.files.get(name, ""))
+        if sha256(stored).hexdigest() == name:
+            return stored
+        data = self._get(f"/v2/{kind}/{name}", cap)
+        need(sha256(data).hexdigest() == name, f"{kind}: another hash")
+        return data
+
+    def _store(self, manifest: wire.Manifest, files: dict[str, bytes]) -> None:
+        self.state.files = {name: data.hex() for name, data in files.items()}
+        self.state.epoch, self.state.manifest = manifest.epoch, manifest.hash
+        self.state.key = manifest.key.hex()
+        self.state.save()
+
+    def _get(self, path: str, most: int) -> bytes:
+        try:
+            answer = self.fetch("GET", path, None, most)
+        except OSError as error:
+            raise Refused(f"{path}: no answer") from error
+        need(answer.status == 200, f"{path}: {answer.status}")
+        need(len(answer.body) <= most, f"{path}: too long")
+        return answer.body
+
+    # Steps 4 to 10
+
+    def _check(self, manifest: wire.Manifest) -> None:
+        terms, charges, now = manifest.terms, self.state.charges, self.clock()
+        need(self.state.accepted is not None, "no terms were accepted")
+        need(plans.is_time(manifest, now, self.spread), "no reports are asked for")
+        need(manifest.epoch not in self.state.batches, "a batch was made before")
+        is_new = all(charge.epoch != manifest.epoch for charge in charges)
+        need(is_new, "the epoch was charged before")
+        amount = Fraction(terms["epsilon"]) * terms["reports"]
+        need(ledger.fits(self.state.limit, charges, amount), "the limit is reached")
+        need(not plans.is_over(terms, charges), "all epochs of this training are used")
+        need(not plans.is_too_soon(terms, charges, now), "it is too soon")
+
+    def _plan(self, manifest: wire.Manifest) -> plans.Plan:
+        """Drawn once for an epoch."""
+        if manifest.epoch not in self.state.plans:
+            plan = plans.draw(manifest, self.clock(), self.spread, self._word)
+            self.state.plans[manifest.epoch] = plan
+            self.state.save()
+        return self.state.plans[manifest.epoch]
+
+    def _word(self) -> int:
+        return int.from_bytes(self.entropy(8), "little")
+
+    # The batch, its charge, its way
+
+    def _make(self, edition: Edition, plan: plans.Plan) -> None:
+        """Make the batch; store it and its charge in one step."""
+        manifest, terms, now = edition.manifest, edition.manifest.terms, self.clock()
+        moment = max(plan.moment, now + self._lead(manifest)) if self.spread else now
+        reports = self._reports(edition)
+        key = wire.recipient(manifest.fields["public_key"])
+        sealed = [wire.seal(report, key, manifest.hash) for report in reports]
+        body = wire.encode_batch(manifest.epoch, manifest.hash, self.entropy(16), sealed)
+        charge = ledger.Charge(
+            training=terms["training"],
+            epoch=manifest.epoch,
+            at=int(now),
+            purpose=sha256(body).hexdigest(),
+            mechanism=terms["mechanism"],
+            epsilon=terms["epsilon"],
+            reports=terms["reports"],
+        )
+        decision = ledger.decide(self.state.limit, self.state.charges, charge)
+        need(decision == "charged", "the limit is reached")
+        self.state.charges.append(charge)
+        self.state.batches[manifest.epoch] = Batch(body.hex(), moment, manifest.end)
+        self.state.save()
+
+    def _reports(self, edition: Edition) -> list[int]:
+        fields, terms, rows = edition.manifest.fields, edition.manifest.terms, edition.rows
+        task = Task(
+            mechanism=terms["mechanism"],
+            parameters=terms["parameters"],
+            epsilon=terms["epsilon"],
+            model=edition.model,
+            alpha=fields["alpha"],
+            regularization=fields["regularization"],
+        )
+        touched = [rows[name] for name in self.history() if name in rows]
+        words = [self._word() for _ in range((terms["reports"] + 1) * 4)]
+        return make_reports(task, touched, words)
+
+    def _send_first(self, manifest: wire.Manifest) -> Outcome:
+        """At its moment; where making it took longer than lead, whole leads later."""
+        batch = self.state.batches[manifest.epoch]
+        moment = plans.leads_later(batch.moment, self.clock(), self._lead(manifest))
+        if moment >= batch.end:
+            return self._done(manifest.epoch, Outcome("too late", "making it took too long"))
+        self._sleep_until(moment)
+        return self._deliver(manifest.epoch)
+
+    def _deliver(self, epoch: int) -> Outcome:
+        """Send the stored bytes, or drop them when it is too late."""
+        batch = self.state.batches[epoch]
+        if self.clock() < min(batch.not_before, batch.end):
+            return Outcome("later", "the proxy said when")
+        if self.clock() < batch.end:
+            self._sleep_until(batch.moment)
+        if self.clock() >= batch.end:
+            return self._done(epoch, Outcome("too late", "closes + hold is over"))
+        try:
+            body = bytes.fromhex(batch.body)
+            return self._read(epoch, self.fetch("POST", "/v2/batches", body, ANSWER_CAP))
+        except OSError:
+            return Outcome("later", "no answer")
+
+    def _sleep_until(self, moment: float) -> None:
+        if moment > self.clock():
+            self.sleep(moment - self.clock())
+
+    def _read(self, epoch: int, answer: Answer) -> Outcome:
+        status = answer.status
+        if status == 202:
+            return self._done(epoch, Outcome("sent"))
+        if status in (408, 425, 429) or 500 <= status <= 599:
+            wait = answer.headers.get("retry-after", "")
+            self.state.batches[epoch].not_before = _retry_after(wait, self.clock())
+            self.state.save()
+            return Outcome("later", str(status))
+        if status == 410 or (status == 409 and _problem(answer) == "urn:sottovoce:wrong-epoch"):
+            return self._done(epoch, Outcome("too late", str(status)))
+        return Outcome("refused", f"the proxy answered {status}")
+
+    def _done(self, epoch: int, outcome: Outcome) -> Outcome:
+        """The epoch stays, so that no second batch is made for it; the bytes go."""
+        self.state.batches[epoch].body = ""
+        self.state.save()
+        return outcome
+
+
+def _retry_after(value: str, now: float) -> float:
+    """Seconds, or a date; whatever cannot be read says nothing."""
+    if value.isascii() and value.isdecimal():
+        return now + int(value)
+    try:
+        moment = parsedate_to_datetime(value)
+    except ValueError:
+        return now
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _problem(answer: Answer) -> object:
+    try:
+        value = json.loads(answer.body[:ANSWER_CAP])
+    except (ValueError, RecursionError):
+        return None
+    return value.get("type") if isinstance(value, dict) else None

@@ -1,0 +1,63 @@
+"""What a device decides before it reads its history: steps 5 and 8 to 10, and the moment."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from tests.outsider.ledger import Charge
+    from tests.outsider.wire import Manifest, Terms
+
+SPREAD = 3600.0
+"""Seconds over which batches are spread, at most; 0: the pause is left out, and lead is 0."""
+
+
+class Plan(NamedTuple):
+    takes_part: bool
+    moment: float
+
+
+def lead(manifest: Manifest, spread: float = SPREAD) -> float:
+    items, terms = manifest.fields["items"], manifest.terms
+    seconds = 2 + items * (terms["factors"] ** 2 + 256) / 2**23 + terms["reports"] / 200
+    return float(seconds) if spread else 0.0
+
+
+def is_time(manifest: Manifest, now: float, spread: float = SPREAD) -> bool:
+    opens, is_asked = float(manifest.fields["opens"]), manifest.fields["public_key"] is not None
+    return is_asked and opens <= now and now + lead(manifest, spread) < manifest.end
+
+
+def is_over(terms: Terms, charged: Sequence[Charge]) -> bool:
+    """Whether this training has had all its epochs."""
+    return len(_own(terms, charged)) >= int(terms["epochs"])
+
+
+def is_too_soon(terms: Terms, charged: Sequence[Charge], now: float) -> bool:
+    own = _own(terms, charged)
+    recent = [at for at in own if at > now - terms["window_seconds"]]
+    close = [at for at in own if at > now - terms["interval"]]
+    return len(recent) >= terms["window_epochs"] or bool(close)
+
+
+def _own(terms: Terms, charged: Sequence[Charge]) -> list[int]:
+    return [charge.at for charge in charged if charge.training == terms["training"]]
+
+
+def draw(manifest: Manifest, now: float, spread: float, word: Callable[[], int]) -> Plan:
+    takes_part = _uniform(word()) < manifest.terms["share"]
+    earliest, closes = now + lead(manifest, spread), manifest.fields["closes"]
+    until = closes if earliest < closes else manifest.end
+    span = max(0.0, min(spread, until - earliest))
+    return Plan(takes_part, earliest + _uniform(word()) * span)
+
+
+def _uniform(word: int) -> float:
+    return (word >> 11) * 2.0**-53
+
+
+def leads_later(moment: float, now: float, step: float) -> float:
+    """The moment, or, where it is over, the next one that is a whole number of leads later."""
+    return moment + max(0, math.ceil((now - moment) / step)) * step if step else now

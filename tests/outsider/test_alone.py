@@ -1,0 +1,44 @@
+"""The independent client stays independent."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+OWN = "tests.outsider"
+KNOWN = {"cryptography", "httpx", "numpy", "pytest"}
+STANDARD = {
+    "__future__", "collections", "dataclasses", "datetime", "decimal", "email", "fractions",
+    "hashlib", "json", "math", "os", "pathlib", "typing",
+}  # fmt: skip
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Every module that a file names in an import, wherever the import stands."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path.name}: a relative import"
+            yield str(node.module)
+
+
+def is_its_own(module: str) -> bool:
+    return module == OWN or module.startswith(OWN + ".")
+
+
+def test_it_shares_no_code_with_the_package() -> None:
+    files = [path for path in sorted(FOLDER.glob("*.py")) if not path.name.startswith("test_")]
+    assert {"device.py", "mechanisms.py", "wire.py"} <= {path.name for path in files}
+    foreign = {
+        (path.name, module)
+        for path in files
+        for module in imports(path)
+        if not is_its_own(module) and module.partition(".")[0] not in KNOWN | STANDARD
+    }
+    assert foreign == set()
+    for path in files:
+        assert "importlib" not in path.read_text()
+        assert "__import__" not in path.read_text()

@@ -1,0 +1,74 @@
+"""The independent client decides, charges and chains as tests/vectors say."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from tests.outsider import ledger, plans
+from tests.outsider.ledger import Charge
+from tests.outsider.vectors import read
+from tests.outsider.wire import Manifest, worse
+
+PLANS = read("plans")
+TERMS: dict[str, Any] = PLANS["accepted"]
+
+
+def manifest(fields: dict[str, Any], **changes: Any) -> Manifest:
+    """As far as decisions depend on it."""
+    return Manifest("", b"", {"public_key": "", **fields}, {**TERMS, **changes})
+
+
+@pytest.mark.parametrize("case", PLANS["comparisons"])
+def test_terms_that_are_worse(case: Any) -> None:
+    assert worse(case["asked"], TERMS) == set(case["worse"])
+
+
+def test_coins_and_moments() -> None:
+    assert PLANS["manifest"]["hold"] == TERMS["hold"]
+    for case in PLANS["coins"]:
+        one = manifest(PLANS["manifest"], share=case["share"])
+        words = iter([int(word, 16) for word in case["words"]])
+        plan = plans.draw(one, case["now"], case["jitter"], words.__next__)
+        assert plan == (case["takes_part"], case["send_at"]), case
+        assert plans.is_time(one, case["now"], case["jitter"]) == case["in_time"], case
+
+
+@pytest.mark.parametrize("case", PLANS["leads"], ids=lambda case: str(case["items"]))
+def test_leads(case: Any) -> None:
+    one = manifest({"items": case["items"]}, factors=case["factors"], reports=case["reports"])
+    assert plans.lead(one) == case["lead"]
+    moments = [plans.leads_later(1000.0, 1000.0 + late, case["lead"]) for late in case["late"]]
+    assert moments == case["moments"]
+
+
+def test_counts_of_epochs() -> None:
+    for case in PLANS["counts"]:
+        terms = {**TERMS, **case}
+        own = [Charge(TERMS["training"], 1, at, "", "loudest", 1.0, 1) for at in case["at"]]
+        charges = [*own, *(charge._replace(training="f" * 32) for charge in own)]
+        assert plans.is_over(terms, charges) == case["over"], case
+        assert plans.is_too_soon(terms, charges, case["now"]) == case["too_soon"], case
+
+
+@pytest.mark.parametrize("case", read("ledger"), ids=lambda case: str(case["label"]))
+def test_the_ledger(case: Any) -> None:
+    limit, number, previous = 0.0, 0, ledger.CHAIN
+    charges: list[Charge] = []
+    for step in case["steps"]:
+        content = {name: step[name] for name in ("limit", "charge") if name in step}
+        if "charge" in step:
+            charge = Charge(**step["charge"])
+            assert ledger.decide(limit, charges, charge) == step["decision"]
+        if step.get("decision", "charged") == "charged":
+            number += 1
+            hashed = ledger.record(number, content, previous)
+            assert hashed.decode() == step.get("hashed", hashed.decode())
+            previous = ledger.name(hashed)
+            if "charge" in step:
+                charges.append(charge)
+        limit = step.get("limit", limit)
+        assert ledger.spent(charges) == Fraction(int(step["spent"], 16), 2**1074)
+        assert list(ledger.shown(limit, charges)) == step["shown"]

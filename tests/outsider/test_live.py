@@ -1,0 +1,252 @@
+"""A crowd of independent clients at a real proxy and a real server.
+
+The sums that the server has at the end are those of the reports that the package's own mechanism
+makes from the words which these clients drew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from sottovoce.mechanism import MECHANISMS, sum_signs
+from sottovoce.model import Histories, user_vectors
+from sottovoce.training import Participation, Settings
+from tests.live.conftest import quick_folder
+from tests.live.stack import HOLD, PROXY_URL, Stack, running
+from tests.outsider.device import Device
+from tests.outsider.plans import SPREAD
+from tests.outsider.state import State
+from tests.outsider.web import Answer, Web
+from tests.outsider.wire import MANIFEST_CAP, SIGNED_CAP, Terms
+from tests.people import random_people
+from tests.server.world import ITEMS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sottovoce.protocol import Manifest
+
+PEOPLE = random_people(24, ITEMS, seed=3)
+LEAST, REPORTS, SHARE = 8, 5, 0.75
+HEADERS = frozenset(
+    {
+        (b"host", b"proxy.example"),
+        (b"user-agent", b"sottovoce"),
+        (b"accept", b"*/*"),
+        (b"accept-encoding", b"identity"),
+    }
+)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with quick_folder() as made:
+        yield made
+
+
+def start(
+    folder: Path, mechanism: str = "loudest", share: float = SHARE
+) -> AbstractContextManager[Stack]:
+    training = Settings.preset(mechanism, reports=REPORTS, epochs=3, factors=2, seed=5)
+    terms = Participation(least_clients=LEAST, hold=HOLD, share=share)
+    return running(folder / "stack", training=training, terms=terms)
+
+
+@dataclass
+class Person:
+    """A device with a clock of its own, and what it drew."""
+
+    device: Device
+    rows: list[int]
+    now: float
+    drawn: list[bytes] = field(default_factory=list)
+
+    def words(self) -> NDArray[np.uint64]:
+        """Those of the last batch, without the coins before them and the id after them."""
+        size = (REPORTS + 1) * 4
+        drawn = b"".join(self.drawn[-1 - size : -1])
+        return np.frombuffer(drawn, "<u8").reshape(1, REPORTS + 1, 4).astype(np.uint64)
+
+
+def join(stack: Stack, user: int, **changes: Any) -> Person:
+    """Half of them without the pause, on the server's clock; the others wait on their own."""
+    rng, rows = np.random.default_rng([7, user]), [int(row) for row in PEOPLE[user]]
+    state = State(stack.folder / f"outsider-{user}", limit=1e6, accepted=asked(stack))
+
+    def entropy(n: int) -> bytes:
+        person.drawn.append(rng.bytes(n))
+        return person.drawn[-1]
+
+    def sleep(seconds: float) -> None:
+        person.now += seconds
+
+    given: dict[str, Any] = {
+        "fetch": web(stack),
+        "state": state,
+        "spread": SPREAD if user % 2 else 0.0,
+        **changes,
+    }
+    device = Device(
+        key=stack.world.keys.verification_key,
+        history=lambda: [f"film-{row}" for row in rows],
+        clock=lambda: person.now,
+        sleep=sleep,
+        entropy=entropy,
+        **given,
+    )
+    person = Person(device, rows, stack.world.now)
+    return person
+
+
+def web(stack: Stack) -> Web:
+    return Web(stack.gates["east"].http, PROXY_URL)
+
+
+def asked(stack: Stack) -> Terms:
+    """As the owner is shown them."""
+    terms: Terms = json.loads(stack.world.signed().raw)["terms"]
+    return terms
+
+
+def reported(stack: Stack, manifest: Manifest, sent: list[Person]) -> NDArray[np.int64]:
+    """Sums of what the package would report for these people, from the same words."""
+    mechanism, V = manifest.build(), stack.model()
+    own = Histories.from_lists([person.rows for person in sent], ITEMS)
+    x = user_vectors(V, own, alpha=manifest.alpha, regularization=manifest.regularization)
+    words = np.concatenate([person.words() for person in sent])
+    return sum_signs(mechanism.reports(V, x, own, words), mechanism.n_directions)
+
+
+def posts(stack: Stack) -> list[bytes]:
+    """Batches that the proxy heard."""
+    heard = stack.gates["east"].ear.heard
+    return [request.body for request in heard if request.method == "POST"]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_the_sums_are_those_of_what_a_crowd_reported(folder: Path, mechanism: str) -> None:
+    with start(folder, mechanism) as stack:
+        crowd = [join(stack, user) for user in range(PEOPLE.n_users)]
+        for epoch in (1, 2):
+            for person in crowd:
+                person.now = stack.world.now
+            outcomes = [person.device.take_part() for person in crowd]
+            sent = [one for one, what in zip(crowd, outcomes, strict=True) if what.what == "sent"]
+            assert Counter(outcomes) == {
+                ("sent", ""): len(sent),
+                ("nothing sent", "the coin says no"): len(crowd) - len(sent),
+            }
+            assert LEAST < len(sent) < len(crowd), "somebody's coin says no"
+            assert any(not person.rows for person in sent), "somebody has no history"
+            manifest = stack.world.signed().manifest
+            sums = reported(stack, manifest, sent)
+            assert stack.turn() == epoch
+            assert np.array_equal(stack.world.sums(epoch), sums)
+            assert stack.world.counts(epoch)[1:] == (len(sent) * REPORTS, 0, 0)
+            assert stack.world.signed().manifest.model != manifest.model, "V has moved"
+        assert {len(batch) for batch in posts(stack)} == {56 + 52 * REPORTS}
+
+
+def headers(stack: Stack, method: str) -> set[frozenset[tuple[bytes, bytes]]]:
+    """Every set of headers that the proxy heard."""
+    heard = stack.gates["east"].ear.heard
+    return {frozenset(request.headers) for request in heard if request.method == method}
+
+
+def test_requests_carry_the_headers_of_the_page_alone(folder: Path) -> None:
+    """And those of the package's client are the same: nobody can tell one from the other."""
+    with start(folder, share=1.0) as stack:
+        assert join(stack, 0).device.take_part().what == "sent"
+        assert headers(stack, "GET") == {HEADERS}
+        size = str(56 + 52 * REPORTS).encode()
+        body = {(b"content-type", b"application/octet-stream"), (b"content-length", size)}
+        assert headers(stack, "POST") == {HEADERS | body}
+        other = stack.client("other", ["film-1"])
+        assert other.sync(stack.gates["east"].api(), jitter=0).outcome == "sent"
+        assert len(posts(stack)) == 2
+        assert headers(stack, "GET") == {HEADERS}
+        assert headers(stack, "POST") == {HEADERS | body}
+
+
+def test_a_batch_whose_answer_was_lost_counts_once(folder: Path) -> None:
+    with start(folder) as stack:
+        real, lost = web(stack), []
+
+        def fetch(method: str, path: str, body: bytes | None, most: int) -> Answer:
+            answer = real(method, path, body, most)
+            if body is not None and body not in lost:
+                assert answer.status == 202
+                lost.append(body)
+                raise ConnectionResetError
+            return answer
+
+        crowd = [join(stack, user, fetch=fetch) for user in range(PEOPLE.n_users)]
+        first = [person.device.take_part() for person in crowd]
+        sent = [one for one, what in zip(crowd, first, strict=True) if what.what == "later"]
+        assert len(sent) > LEAST
+        assert {person.device.take_part() for person in sent} == {("sent", "")}
+        assert dict.fromkeys(lost, 2) == Counter(posts(stack))
+        assert all(len(person.device.state.charges) == 1 for person in sent)
+        sums = reported(stack, stack.world.signed().manifest, sent)
+        assert stack.turn() == 1
+        assert np.array_equal(stack.world.sums(1), sums)
+        assert stack.world.counts(1)[1:] == (len(sent) * REPORTS, 0, 0)
+
+
+def test_who_has_not_accepted_reads_everything_and_sends_nothing(folder: Path) -> None:
+    with start(folder) as stack:
+        crowd = [join(stack, user) for user in range(6)]
+        for person in crowd:
+            person.device.state.accepted = None
+            assert person.device.take_part() == ("nothing sent", "no terms were accepted")
+            assert person.device.state.epoch == 1
+            assert (person.drawn, person.device.state.charges) == ([], [])
+        assert posts(stack) == []
+
+
+def more(stack: Stack, **changes: Any) -> bytes:
+    """What the server would sign if it asked for these terms in the next epoch."""
+    fields = json.loads(stack.world.signed().raw)
+    fields |= {"epoch": fields["epoch"] + 1, "terms": {**fields["terms"], **changes}}
+    text = json.dumps(fields).encode()
+    assert len(text) <= MANIFEST_CAP
+    signer = Ed25519PrivateKey.from_private_bytes(stack.world.keys.signing)
+    return b"SVM2\0" + signer.sign(b"sottovoce manifest 2\0" + text) + text
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"training": "0" * 32},
+        {"epsilon": 2.5000000000000004},
+        {"reports": REPORTS + 1, "epsilon": 0.1},
+        {"epochs": 4},
+        {"least_clients": LEAST - 1},
+        {"least_clients": 10 * LEAST + 1},
+        {"hold": HOLD + 1},
+        {"share": 1.0},
+    ],
+)
+def test_a_server_that_asks_for_more_is_refused(folder: Path, changes: dict[str, Any]) -> None:
+    with start(folder) as stack:
+        person, ear = join(stack, 0), stack.gates["east"].ear
+        signed = more(stack, **changes)
+        assert len(signed) <= SIGNED_CAP
+        ear.lie = lambda request: signed if request.path == "/v2/manifest" else None
+        why = f"terms are worse: {next(iter(changes))}"
+        assert person.device.take_part() == ("nothing sent", why)
+        assert [request.path for request in ear.heard] == ["/v2/manifest"]
+        assert not person.device.state.path.exists()
+        ear.lie = lambda _: None
+        assert person.device.take_part().what == "sent"
+        assert person.device.state.epoch == 1, "what was refused does not count as seen"

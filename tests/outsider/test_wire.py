@@ -1,0 +1,118 @@
+"""The independent client reads and writes the bytes of tests/vectors/protocol.json."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+
+import numpy as np
+import pytest
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from tests.outsider.strict import Refused
+from tests.outsider.vectors import CATALOGUE, KEY, MANIFEST, MODEL, PROTOCOL, SIGNED, cases, matrix
+from tests.outsider.wire import (
+    HPKE,
+    encode_batch,
+    open_manifest,
+    parse_catalogue,
+    parse_manifest,
+    parse_model,
+    recipient,
+    seal,
+)
+
+PRIVATE = X25519PrivateKey.from_private_bytes(bytes.fromhex(PROTOCOL["sealing"]["private_key"]))
+INFO = bytes.fromhex(PROTOCOL["sealing"]["info"])
+ITEMS, FACTORS = MANIFEST.fields["items"], MANIFEST.terms["factors"]
+
+READERS: dict[str, Callable[[bytes], object]] = {
+    "manifest": lambda data: parse_manifest(data, KEY),
+    "catalogue": parse_catalogue,
+    "model": lambda data: parse_model(data, ITEMS, FACTORS),
+    "signed_manifest": lambda data: open_manifest(data, KEY),
+    "public_key": lambda data: recipient(data.hex()),
+}
+
+
+def of_every(verdict: str, *kinds: str) -> list[object]:
+    return [pytest.param(kind, *case.values, id=f"{kind}: {case.id}")
+            for kind in kinds for case in cases(verdict, kind)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "data"), of_every("accepted", "manifest", "catalogue", "model"))
+def test_what_is_well_formed_is_taken(kind: str, data: bytes) -> None:
+    READERS[kind](data)
+
+
+@pytest.mark.parametrize(("kind", "data"), of_every("refused", *READERS))
+def test_what_is_malformed_is_refused(kind: str, data: bytes) -> None:
+    with pytest.raises(Refused):
+        READERS[kind](data)
+
+
+@pytest.mark.parametrize(
+    "case", PROTOCOL["accepted"]["signed_manifest"], ids=lambda case: str(case["label"])
+)
+def test_statements_lead_from_a_trusted_key_to_the_last(case: dict[str, str]) -> None:
+    manifest = open_manifest(bytes.fromhex(case["bytes"]), bytes.fromhex(case["trusted"]))
+    assert manifest.key.hex() == case["then"]
+
+
+def test_the_manifest_is_read() -> None:
+    assert MANIFEST.hash == PROTOCOL["manifest"]["hash"]
+    assert MANIFEST.key.hex() == PROTOCOL["manifest"]["next_key"]
+    assert MANIFEST.fields == PROTOCOL["manifest"]["fields"]
+    assert open_manifest(SIGNED, MANIFEST.key) == MANIFEST
+
+
+def test_a_finished_training_asks_for_nothing() -> None:
+    signed = bytes.fromhex(PROTOCOL["finished_manifest"]["signed"])
+    manifest = open_manifest(signed, KEY)
+    assert manifest.hash == PROTOCOL["finished_manifest"]["hash"]
+    assert manifest.fields["public_key"] is None
+
+
+def test_nobody_leads_back_to_an_older_key() -> None:
+    signed = bytes.fromhex(PROTOCOL["finished_manifest"]["signed"])
+    with pytest.raises(Refused, match="signature"):
+        open_manifest(signed, MANIFEST.key)
+
+
+def test_model_and_catalogue_are_read() -> None:
+    model = parse_model(MODEL, ITEMS, FACTORS)
+    assert np.array_equal(model, matrix(PROTOCOL["model"]["values"], FACTORS))
+    rows = {item[0]: row for row, item in enumerate(PROTOCOL["catalogue"]["items"])}
+    assert parse_catalogue(CATALOGUE) == rows
+    assert sha256(MODEL).hexdigest() == MANIFEST.fields["model"]
+    assert sha256(CATALOGUE).hexdigest() == MANIFEST.fields["catalogue"]
+
+
+def test_what_is_sealed_opens() -> None:
+    key = recipient(PROTOCOL["sealing"]["public_key"])
+    for report, sealed in zip(
+        PROTOCOL["reports"]["values"], PROTOCOL["sealing"]["sealed"], strict=True
+    ):
+        own = seal(report, key, MANIFEST.hash)
+        assert len(own) == 52
+        for data in (own, bytes.fromhex(sealed)):
+            assert HPKE.decrypt(data, PRIVATE, info=INFO) == report.to_bytes(4, "little")
+
+
+@pytest.mark.parametrize("data", cases("refused", "sealed"))
+def test_what_nobody_sealed_does_not_open(data: bytes) -> None:
+    try:
+        report = int.from_bytes(HPKE.decrypt(data, PRIVATE, info=INFO), "little")
+    except (InvalidTag, ValueError):
+        return
+    assert report >> 1 >= PROTOCOL["manifest"]["directions"]
+
+
+def test_the_batch_is_that_of_the_file() -> None:
+    sealed = [bytes.fromhex(value) for value in PROTOCOL["sealing"]["sealed"]]
+    batch_id = bytes.fromhex(PROTOCOL["batch"]["id"])
+    batch = encode_batch(MANIFEST.epoch, MANIFEST.hash, batch_id, sealed)
+    assert batch.hex() == PROTOCOL["batch"]["bytes"]
+    assert len(batch) == PROTOCOL["manifest"]["batch_size"]
+    assert sha256(batch).hexdigest() == PROTOCOL["batch"]["sha256"]

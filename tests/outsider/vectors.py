@@ -1,0 +1,39 @@
+"""The shared vectors, and what the tests here need of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tests.outsider.wire import open_manifest
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+FOLDER = Path(__file__).parents[1] / "vectors"
+
+
+def read(name: str) -> Any:
+    return json.loads((FOLDER / f"{name}.json").read_text())
+
+
+PROTOCOL = read("protocol")
+KEY = bytes.fromhex(PROTOCOL["verification_key"])
+SIGNED = bytes.fromhex(PROTOCOL["manifest"]["signed"])
+MANIFEST = open_manifest(SIGNED, KEY)
+MODEL, CATALOGUE = (bytes.fromhex(PROTOCOL[name]["bytes"]) for name in ("model", "catalogue"))
+
+
+def cases(verdict: str, kind: str) -> list[Any]:
+    """Bytes that every reader takes (`accepted`), or that none may (`refused`)."""
+    found = PROTOCOL[verdict][kind]
+    assert found
+    return [pytest.param(bytes.fromhex(case["bytes"]), id=case["label"]) for case in found]
+
+
+def matrix(values: list[str], columns: int) -> NDArray[np.float32]:
+    return np.array([float.fromhex(value) for value in values], np.float32).reshape(-1, columns)

@@ -1,0 +1,212 @@
+"""Manifest and terms, model and catalogue, sealed reports and batch: all that a client reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+
+from tests.outsider.strict import LAST, Refused, hexadecimal, keyed, need, ranged, strict_json, text
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Terms = dict[str, Any]
+SUITE = "DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM"
+HPKE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
+CATALOGUE_CAP, HEADER_CAP, MANIFEST_CAP = 64 * 2**20, 4096, 16384
+SIGNED_CAP = 5 + 96 * 32 + 64 + MANIFEST_CAP
+
+TERMS: dict[str, tuple[type, float, float, str]] = {
+    "epsilon": (float, 1e-6, 40, "more"),
+    "loud_fraction": (float, 0, 0.5, "more"),
+    "reports": (int, 1, 10000, "more"),
+    "epochs": (int, 1, LAST, "more"),
+    "window_epochs": (int, 1, LAST, "more"),
+    "window_seconds": (int, 0, LAST, "less"),
+    "interval": (int, 0, LAST, "less"),
+    "share": (float, 2.0**-32, 1, "more"),
+    "least_clients": (int, 1, 10**7, "less"),
+    "hold": (int, 0, LAST, "more"),
+    "factors": (int, 1, 256, "more"),
+    "most_items": (int, 1, 2**24, "more"),
+}
+"""Fields of the terms that are numbers: kind, least, most, and what is worse."""
+PARAMETERS: dict[str, set[str]] = {
+    "coordinate": set(),
+    "hadamard": {"directions_seed"},
+    "loudest": {"directions_seed", "loud"},
+}
+MANIFEST: dict[str, tuple[type, float, float]] = {
+    "version": (int, 2, 2),
+    "epoch": (int, 1, 2**32 - 1),
+    "items": (int, 1, 2**24),
+    "alpha": (float, 0, 1024),
+    "regularization": (float, 1e-12, 1e6),
+    "catalogue_version": (int, 1, LAST),
+    "opens": (int, 0, LAST),
+    "closes": (int, 0, LAST),
+    "reports_behind": (int, 0, LAST),
+}
+
+
+class Manifest(NamedTuple):
+    """What was signed: all fields are within their ranges."""
+
+    hash: str
+    key: bytes
+    fields: dict[str, Any]
+    terms: Terms
+
+    @property
+    def epoch(self) -> int:
+        return int(self.fields["epoch"])
+
+    @property
+    def end(self) -> int:
+        """From here on no batch is taken."""
+        return int(self.fields["closes"] + self.terms["hold"])
+
+
+def open_manifest(signed: bytes, trusted: bytes) -> Manifest:
+    """Check every signature from the trusted key on; parse only what they cover."""
+    is_signed = len(signed) >= 5 and signed[:4] == b"SVM2" and signed[4] <= 32
+    need(is_signed, "no signed manifest")
+    start = 5 + 96 * signed[4]
+    need(start + 64 < len(signed) <= start + 64 + MANIFEST_CAP, "the manifest has a wrong size")
+    statements = [(signed[at : at + 32], signed[at + 32 : at + 96]) for at in range(5, start, 96)]
+    named = [place for place, (key, _) in enumerate(statements) if key == trusted]
+    key, body = trusted, signed[start + 64 :]
+    for following, signature in statements[named[-1] + 1 if named else 0 :]:
+        _verify(key, signature, b"sottovoce key 2\0" + key + following)
+        key = following
+    _verify(key, signed[start : start + 64], b"sottovoce manifest 2\0" + body)
+    return parse_manifest(body, key)
+
+
+def _verify(key: bytes, signature: bytes, data: bytes) -> None:
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, data)
+    except (InvalidSignature, ValueError) as error:
+        raise Refused("a signature does not hold") from error
+
+
+def parse_manifest(data: bytes, key: bytes) -> Manifest:
+    names = {*MANIFEST, "suite", "terms", "model", "catalogue", "public_key", "token_key"}
+    fields = keyed(strict_json(data, MANIFEST_CAP), names)
+    for name, limits in MANIFEST.items():
+        ranged(fields[name], *limits)
+    for name in ("model", "catalogue"):
+        hexadecimal(fields[name], 64)
+    if fields["public_key"] is not None:
+        hexadecimal(fields["public_key"], 64)
+    need(fields["suite"] == SUITE and fields["token_key"] is None, "an unknown suite or token key")
+    need(fields["opens"] < fields["closes"], "closes before it opens")
+    check_terms(fields["terms"], fields["items"])
+    return Manifest(sha256(data).hexdigest(), key, fields, fields["terms"])
+
+
+def check_terms(value: Any, items: int) -> None:
+    """Every range of the terms, in a manifest with so many items."""
+    terms = keyed(value, {*TERMS, "training", "mechanism", "parameters"})
+    for name, (kind, low, high, _) in TERMS.items():
+        ranged(terms[name], kind, low, high)
+    hexadecimal(terms["training"], 32)
+    factors = terms["factors"]
+    need(terms["loud_fraction"] >= _loudness(terms, items), "louder than loud_fraction says")
+    need(items <= terms["most_items"], "more items than the terms allow")
+    need(items * factors <= 2**26 and items * factors**2 <= 2**32, "a model that is too large")
+
+
+def _loudness(terms: Terms, items: int) -> float:
+    """The `loud_fraction` of this mechanism, whose parameters are checked."""
+    mechanism, rows = terms["mechanism"], power(items)
+    need(isinstance(mechanism, str) and mechanism in PARAMETERS, "an unknown mechanism")
+    parameters = keyed(terms["parameters"], PARAMETERS[mechanism])
+    for name in parameters:
+        ranged(parameters[name], int, *((1, rows) if name == "loud" else (0, LAST)))
+    return parameters["loud"] / (2 * rows) if mechanism == "loudest" else 0.5
+
+
+def power(n: int) -> int:
+    """The least power of two that is not below n."""
+    return 1 << (n - 1).bit_length()
+
+
+def worse(terms: Terms, accepted: Terms) -> set[str]:
+    """Fields that are worse than what was accepted. All parameters of version 2 are free."""
+    names = {name for name in ("training", "mechanism") if terms[name] != accepted[name]}
+    for name, (*_, direction) in TERMS.items():
+        new, old = terms[name], accepted[name]
+        if new > old if direction == "more" else new < old:
+            names.add(name)
+    if terms["least_clients"] > 10 * accepted["least_clients"]:
+        names.add("least_clients")
+    return names
+
+
+def parse_model(data: bytes, items: int, factors: int) -> NDArray[np.float32]:
+    size = int.from_bytes(data[:8], "little")
+    need(len(data) >= 8 and size <= HEADER_CAP, "the header of the model is too long")
+    header = strict_json(data[8 : 8 + size], HEADER_CAP)
+    header.pop("__metadata__", None)
+    n_bytes = 4 * items * factors
+    tensor = {"dtype": "F32", "shape": [items, factors], "data_offsets": [0, n_bytes]}
+    # As text: 5.0 and true are not whole numbers, though Python finds them equal to 5 and 1.
+    need(_canonical(header) == _canonical({"item_matrix": tensor}), "another tensor")
+    need(len(data) == 8 + size + n_bytes, "the model has a wrong size")
+    matrix = np.frombuffer(data, "<f4", offset=8 + size).reshape(items, factors)
+    sizes = np.abs(matrix)
+    is_usable = (sizes == 0) | ((sizes >= 2.0**-60) & (sizes <= 2.0**20))
+    need(np.all(is_usable), "an entry of the model is out of range")
+    return matrix.astype(np.float32)
+
+
+def _canonical(value: dict[str, Any]) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def parse_catalogue(data: bytes) -> dict[str, int]:
+    """The row of every id."""
+    value = keyed(strict_json(data, CATALOGUE_CAP), ["version", "items"])
+    ranged(value["version"], int, 1, 1)
+    items = value["items"]
+    need(isinstance(items, list) and items, "no list of items")
+    rows = {_id_of(item): row for row, item in enumerate(items)}
+    need(len(rows) == len(items), "an id is there twice")
+    return rows
+
+
+def _id_of(value: Any) -> str:
+    item = keyed(value, ["id", "title", "tags"])
+    need(isinstance(item["tags"], list), "tags are no list")
+    for each in (item["id"], item["title"], *item["tags"]):
+        text(each)
+    return str(item["id"])
+
+
+def recipient(public_key: str) -> X25519PublicKey:
+    """The key that reports are sealed to, tried by multiplying."""
+    key = X25519PublicKey.from_public_bytes(bytes.fromhex(public_key))
+    try:
+        X25519PrivateKey.generate().exchange(key)
+    except ValueError as error:
+        raise Refused("public_key is of small order") from error
+    return key
+
+
+def seal(report: int, key: X25519PublicKey, manifest_hash: str) -> bytes:
+    info = b"sottovoce report 2\0" + bytes.fromhex(manifest_hash)
+    return HPKE.encrypt(report.to_bytes(4, "little"), key, info=info)
+
+
+def encode_batch(epoch: int, manifest_hash: str, batch_id: bytes, sealed: Sequence[bytes]) -> bytes:
+    head = b"SVB2" + epoch.to_bytes(4, "little") + bytes.fromhex(manifest_hash)
+    return head + batch_id + b"".join(sealed)

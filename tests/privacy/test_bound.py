@@ -1,0 +1,186 @@
+"""The light bound: above the accountant's figure and above the exact one, and near both."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from itertools import product
+from math import expm1, sqrt
+from time import process_time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sottovoce.errors import SettingsError
+from sottovoce.privacy import SIGN, Crowd, Reporting, bound, central_bound, central_epsilon
+from sottovoce.privacy.shuffle import hockey_stick
+from tests.privacy.exact import composed, delta_of, one_round
+
+DELTA = 1e-6
+KINDS = [(0.1, SIGN), (0.5, 0.03), (1.0, 0.345), (2.5, 0.165), (2.5, SIGN), (5.0, 0.032)]
+KINDS += [(8.0, 0.01), (8.0, SIGN)]
+SPANS = [(1, 1), (1, 2), (10, 1), (100, 20)]
+
+
+def finer(event: Reporting, clients: int, delta: float) -> float:
+    """The accountant's figure where its grid, an eighth of epsilon for small crowds, is coarse."""
+    from dp_accounting.pld import pld_pmf, privacy_loss_distribution
+
+    step = event.epsilon / 512
+    edges, deltas = hockey_stick(event, clients, step)
+    pmf = pld_pmf.create_pmf_pessimistic_connect_dots(step, edges, deltas)
+    one = privacy_loss_distribution.PrivacyLossDistribution(pmf)
+    return float(one.self_compose(event.total).get_epsilon_for_delta(delta))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("clients", [2, 10, 100, 1_000, 10_000, 50_000, 1_000_000])
+def test_it_is_above_the_accountants_figure_and_near(clients: int) -> None:
+    ratios = []
+    # A million people and a small epsilon take the accountant, not the bound, many seconds each.
+    kinds = KINDS if clients < 100_000 else [kind for kind in KINDS if kind[0] >= 5 or SIGN in kind]
+    for (epsilon, rho), (reports, epochs) in product(kinds, SPANS):
+        event = Reporting(epsilon, reports, epochs, rho)
+        found = central_bound(event, clients, DELTA)
+        central = central_epsilon(event, Crowd(clients), DELTA)
+        assert found <= event.pure
+        if found < central:
+            assert central <= 1.003 * found
+            assert found >= (1 - 1e-4) * finer(event, clients, DELTA)
+        if 0.05 <= central <= 10:
+            ratios.append(found / central)
+    assert max(ratios) < 1.17
+    assert np.median(ratios) < 1.10
+
+
+@pytest.mark.parametrize("rho", [0.02, 0.25, SIGN])
+@pytest.mark.parametrize(("clients", "reports"), [(2, 1), (2, 3), (3, 2), (6, 1)])
+@pytest.mark.parametrize("epsilon", [0.4, 1.5, 5.0])
+def test_it_is_above_the_exact_one(epsilon: float, clients: int, reports: int, rho: float) -> None:
+    event = Reporting(epsilon, reports, 1, rho)
+    outcomes = composed(one_round(event, clients), reports)
+    for delta in (1e-6, 1e-3, 1e-2, 0.1):
+        found = central_bound(event, clients, delta)
+        assert 0 <= found <= event.pure
+        assert delta_of(outcomes, found) <= Decimal(delta)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 3.0])
+@pytest.mark.parametrize(("clients", "rho"), [(2, 0.1), (5, 0.3), (9, SIGN)])
+def test_a_rounds_moments_are_just_above_the_exact_ones(
+    epsilon: float, clients: int, rho: float
+) -> None:
+    """Nothing is grouped in a small crowd: the grid alone raises a moment, and by little."""
+    event = Reporting(epsilon, 1, 1, rho)
+    weights = bound._histogram(event, clients, spread=40.0)
+    loss = bound._points(epsilon)
+    pairs = [(float(p), float(q)) for p, q in one_round(event, clients)]
+    assert weights.sum() == pytest.approx(1, rel=1e-12)
+    for order in (1.5, 4.0, 30.0):
+        exact = sum(p * (p / q) ** (order - 1) for p, q in pairs)
+        over = 2 * np.sinh((order - 1) * loss / 2) ** 2
+        over += np.tanh(loss / 2) * np.sinh((order - 1) * loss)
+        found = float(over @ weights)
+        assert (exact - 1) * (1 - 1e-9) <= found <= (exact - 1) * 1.01
+
+
+@pytest.mark.parametrize("rho", [0.2, SIGN])
+def test_grouped_sizes_are_just_above_single_ones(
+    rho: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    event = Reporting(1.0, 20, 2, rho)
+    grouped = central_bound(event, 900, DELTA)
+    monkeypatch.setattr(bound, "COARSENESS", 0.0)
+    alone = central_bound(event, 900, DELTA)
+    assert alone * (1 + 1e-6) < grouped < 1.01 * alone
+
+
+def test_grouped_counts_are_just_above_single_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One size of the blanket, so that nothing but s is grouped."""
+    event = Reporting(1.0, 20, 2, 0.3)
+    monkeypatch.setattr(bound, "_blankets", lambda *_: (np.array([900]), np.ones(1)))
+    grouped = central_bound(event, 900, DELTA)
+    monkeypatch.setattr(bound, "COARSENESS", 0.0)
+    alone = central_bound(event, 900, DELTA)
+    assert alone * (1 + 1e-6) < grouped < 1.01 * alone
+
+
+@given(st.floats(0.2, 2.0), st.integers(2, 5_000))
+@settings(max_examples=50)
+def test_a_grouped_blanket_is_never_larger(epsilon: float, clients: int) -> None:
+    """At most so many reports are at least as likely as in truth: smaller is worse."""
+    from scipy import stats
+
+    event = Reporting(epsilon, 1, 1)
+    sizes, chances = bound._blankets(event, clients, spread=35.0)
+    exact = stats.binom(clients - 1, event.blanket)
+    for most in range(int(sizes[0]), int(sizes[-1]) + 1):
+        assert chances[sizes <= most].sum() >= exact.cdf(most - 1) - 1e-12
+
+
+@given(st.integers(0, 3_000), st.floats(0.001, 1), st.floats(5, 60))
+@settings(max_examples=50)
+def test_a_binomial_is_cut_no_more_than_said(n: int, p: float, spread: float) -> None:
+    from scipy import stats
+
+    values, chances = bound._binomial(n, p, spread)
+    exact = stats.binom(n, p)
+    unseen = exact.cdf(values[0] - 1) + exact.sf(values[-1])
+    assert unseen <= 2 * np.exp(-spread) * (1 + 1e-6)
+    assert chances == pytest.approx(exact.pmf(values) / (1 - unseen), rel=1e-8, abs=1e-300)
+
+
+def test_nobody_to_hide_among() -> None:
+    event = Reporting(2.0, 3, 4, 0.2)
+    for clients in (0, 1):
+        assert central_bound(event, clients, DELTA) == event.pure == 24
+
+
+def test_it_grows_and_falls_as_it_must() -> None:
+    def at(epsilon: float = 2.0, total: int = 20, rho: float = 0.2, n: int = 500) -> float:
+        return central_bound(Reporting(epsilon, total, 1, rho), n, DELTA)
+
+    assert at(n=2) > at(n=50) > at() > at(n=5_000) > at(n=10**6) > 0
+    assert at() < at(total=40) < at(total=1_000)
+    assert at(0.5) < at(1.0) < at() < at(4.0)
+    event = Reporting(2.0, 20, 1, 0.2)
+    assert central_bound(event, 500, 1e-12) > at() > central_bound(event, 500, 1e-2)
+
+
+def test_many_people_tend_to_the_gaussian() -> None:
+    """Its Renyi divergence is `alpha mu^2 / 2`; ours in a large crowd is that within 1%."""
+    event, clients = Reporting(1.0, 1, 1, 0.3), 1_000_000
+    mu = sqrt(2 * 0.3 * event.blanket / clients) * expm1(1.0)
+    weights, loss = bound._histogram(event, clients, spread=40.0), bound._points(1.0)
+    for order in (2.0, 50.0):
+        over = 2 * np.sinh((order - 1) * loss / 2) ** 2
+        over += np.tanh(loss / 2) * np.sinh((order - 1) * loss)
+        renyi = np.log1p(over @ weights) / (order - 1)
+        assert renyi == pytest.approx(order * mu**2 / 2, rel=0.01)
+
+
+@pytest.mark.parametrize("epsilon", [1e-20, 1e-6, 40.0])
+@pytest.mark.parametrize("rho", [1e-9, SIGN])
+def test_extremes_give_a_number(epsilon: float, rho: float) -> None:
+    event = Reporting(epsilon, 10_000, 1_000, rho)
+    for clients, delta in [(2, 1e-6), (10**7, 1e-6), (20, 1e-300), (1_000, 0.999)]:
+        assert 0 <= central_bound(event, clients, delta) <= event.pure
+
+
+@pytest.mark.parametrize(("clients", "seconds"), [(100, 0.2), (1_000_000, 1.0)])
+def test_it_is_fast(clients: int, seconds: float) -> None:
+    """The best of five, so that a busy machine does not count; a tenth of the limit is usual."""
+    event = Reporting(2.5, 100, 20, 0.165)
+    taken = []
+    for _ in range(5):
+        begun = process_time()
+        central_bound(event, clients, DELTA)
+        taken.append(process_time() - begun)
+    assert min(taken) < seconds
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, float("nan")])
+def test_impossible_deltas_are_refused(delta: float) -> None:
+    with pytest.raises(SettingsError, match="delta"):
+        central_bound(Reporting(1.0, 1, 1), 10, delta)

@@ -1,0 +1,85 @@
+"""Bytes that every implementation must take, with a label each: a reader can be too strict too."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from sottovoce.protocol import KeyStatement, SignedManifest, encode_items
+from tests.protocol.examples import manifest
+
+SIGNERS = [Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32) for n in range(1, 35)]
+KEYS = [each.public_key().public_bytes_raw() for each in SIGNERS]
+
+
+def signed_manifests() -> list[dict[str, str]]:
+    """From the key that a reader trusts to the one that it trusts afterwards."""
+
+    def chain(*keys: int) -> bytes:
+        named = tuple(KeyStatement.make(SIGNERS[old], KEYS[new]) for old, new in pairwise(keys))
+        return SignedManifest.make(manifest(), SIGNERS[keys[-1]], named).encode()
+
+    cases = {
+        "no statement": (chain(0), 0, 0),
+        "one statement, from the first key": (chain(0, 1), 0, 1),
+        "three statements, from a key in the middle": (chain(0, 1, 2, 3), 1, 3),
+        "three statements, from the last key": (chain(0, 1, 2, 3), 3, 3),
+        "back to an earlier key, and on": (chain(0, 1, 0, 2), 0, 2),
+        "32 statements": (chain(*range(33)), 0, 32),
+    }
+    return [
+        {"label": label, "bytes": data.hex(), "trusted": KEYS[old].hex(), "then": KEYS[new].hex()}
+        for label, (data, old, new) in cases.items()
+    ]
+
+
+def manifests(raw: bytes) -> dict[str, bytes]:
+    content = json.loads(raw)
+
+    def written(**changes: Any) -> bytes:
+        return json.dumps(content | changes).encode()
+
+    backwards = dict(reversed(content.items()))
+    return {
+        "another order of keys": json.dumps(backwards).encode(),
+        "white space everywhere": b" \t\n" + json.dumps(content, indent=3).encode() + b"\r\n",
+        "a key written with escapes": raw.replace(b'"version"', b'"v\\u0065rsion"'),
+        "alpha as a whole number": written(alpha=1),
+        "alpha -0.0": written(alpha=-0.0),
+        "the ends of their ranges": written(alpha=1024, regularization=1e-12, epoch=2**32 - 1),
+        "exactly 16384 bytes": raw + b" " * (16_384 - len(raw)),
+    }
+
+
+def models(data: bytes) -> dict[str, bytes]:
+    length = int.from_bytes(data[:8], "little")
+    header, body = json.loads(data[8 : 8 + length]), data[8 + length :]
+
+    def with_header(text: bytes) -> bytes:
+        return len(text).to_bytes(8, "little") + text + body
+
+    ends = [2.0**-60, -(2.0**-60), 2.0**20, -(2.0**20), 0.0, -0.0, 1.0, 2.0, 3.0, 4.0]
+    deep: Any = {"a": [1, {"b": "c"}]}
+    return {
+        "metadata": with_header(json.dumps({"__metadata__": deep, **header}).encode()),
+        "a header that is not padded": with_header(json.dumps(header).encode()),
+        "a header of 4096 bytes": with_header(json.dumps(header).encode().ljust(4096)),
+        "the ends of what an entry may be": encode_items(np.array(ends, np.float32).reshape(5, 2)),
+    }
+
+
+def catalogues() -> dict[str, bytes]:
+    def listed(**changes: Any) -> bytes:
+        one = {"id": "a", "title": "A", "tags": []} | changes
+        content = {"items": [one], "version": 1}
+        return json.dumps(content, ensure_ascii=False).encode()
+
+    return {
+        "512 characters beyond 16 bits": listed(title="\U0001f600" * 512),
+        "escapes of a surrogate pair": listed().replace(b'"A"', b'"\\ud83d\\ude00"'),
+        "many tags, the same twice": listed(tags=["x"] * 100),
+    }

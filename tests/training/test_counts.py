@@ -1,0 +1,105 @@
+"""From reports to sums: the same as `sum_signs`, and no report more often than people send it."""
+
+from __future__ import annotations
+
+from math import exp
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from sottovoce.errors import SettingsError
+from sottovoce.mechanism import MECHANISMS, sum_signs
+from sottovoce.model import Histories, user_vectors
+from sottovoce.privacy import Reporting
+from sottovoce.simulation.words import report_words
+from sottovoce.training import Settings, first_items
+from sottovoce.training.counts import TAIL, capped, count_reports, most_of_one, sums_of
+from tests.people import random_people
+
+ITEMS, FACTORS, PEOPLE, REPORTS = 30, 2, 400, 20
+
+
+def test_sums_are_the_sums_of_signs() -> None:
+    reports = np.random.default_rng(0).integers(0, 20, (7, 30)).astype(np.uint32)
+    counts = count_reports(reports, 10)
+    assert counts.sum() == reports.size
+    assert np.array_equal(sums_of(counts), sum_signs(reports, 10))
+    assert count_reports(reports[:0], 10).tolist() == [0] * 20
+    with pytest.raises(SettingsError, match="beyond 8"):
+        count_reports(np.array([18], np.uint32), 9)
+
+
+@pytest.mark.parametrize("n_reports", [0, 1, 2, 10, 1000, 10**6, 10**10])
+@pytest.mark.parametrize("rho", [0.5, 0.01])
+def test_the_cap_is_the_binomial_quantile(n_reports: int, rho: float) -> None:
+    """Exact: the least number that is exceeded by a chance of at most `TAIL`."""
+    for epsilon in (0.1, 2.5, 10.0, 40.0):
+        event = Reporting(epsilon, 1, 1, rho)
+        for kinds in (2, 200, 2**21):
+            likely = min(event.blanket * exp(epsilon) / kinds, 1.0)
+            found = most_of_one(n_reports, event, kinds)
+            assert found == stats.binom.isf(TAIL, n_reports, likely), (epsilon, kinds)
+
+
+def test_six_standard_deviations_are_the_same_tail() -> None:
+    assert stats.norm.sf(6) == pytest.approx(TAIL, rel=0.02)
+    event, kinds = Reporting(2.5, 1, 1), 1000
+    mean = 10**8 * event.blanket * exp(2.5) / kinds
+    assert most_of_one(10**8, event, kinds) == pytest.approx(mean + 6 * mean**0.5, rel=1e-3)
+
+
+def reports_of(mechanism: str, people: Histories, epsilon: float) -> np.ndarray:
+    """A second epoch's, of people with a model that has learnt."""
+    settings = Settings.preset(
+        mechanism, epsilon=epsilon, reports=REPORTS, factors=FACTORS, initial_scale=0.3
+    )
+    V = first_items(settings, ITEMS)
+    x = user_vectors(V, people, alpha=settings.alpha, regularization=settings.regularization)
+    words = report_words(5, 0, np.arange(people.n_users), REPORTS)
+    return settings.build(ITEMS).reports(V, x, people, words)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.5, 10.0])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("alike", [False, True])
+def test_an_honest_crowd_is_never_capped(mechanism: str, epsilon: float, alike: bool) -> None:
+    """Not even one of people who are all the same person.
+
+    By chance it would be in less than one of a million crowds: 256 kinds of reports at 1e-9.
+    """
+    people = random_people(PEOPLE, ITEMS, seed=3)
+    if alike:
+        people = Histories.from_lists([people[1].tolist()] * PEOPLE, ITEMS)
+    built = Settings.preset(mechanism, epsilon=epsilon, factors=FACTORS).build(ITEMS)
+    counts = count_reports(reports_of(mechanism, people, epsilon), built.n_directions)
+    assert counts.sum() == PEOPLE * REPORTS
+    assert np.array_equal(capped(counts, built.event(REPORTS, 1)), counts)
+
+
+def test_people_who_are_alike_come_close_to_the_cap() -> None:
+    """So it could not be much lower: they fill nine tenths of it."""
+    people = Histories.from_lists([[1, 2, 3]] * PEOPLE, ITEMS)
+    built = Settings.preset("loudest", epsilon=2.5, factors=FACTORS).build(ITEMS)
+    counts = count_reports(reports_of("loudest", people, 2.5), built.n_directions)
+    assert counts.max() > 0.6 * most_of_one(counts.sum(), built.event(1, 1), len(counts))
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_flood_is_cut_to_the_cap_and_the_rest_is_left(mechanism: str) -> None:
+    built = Settings.preset(mechanism, factors=FACTORS).build(ITEMS)
+    people = random_people(PEOPLE, ITEMS, seed=3)
+    honest = count_reports(reports_of(mechanism, people, built.epsilon), built.n_directions)
+    flooded = honest.copy()
+    flooded[7] += PEOPLE * REPORTS
+    event = built.event(REPORTS, 1)
+    kept = capped(flooded, event)
+    assert kept[7] == most_of_one(2 * PEOPLE * REPORTS, event, len(flooded)) < 0.2 * flooded[7]
+    kept[7] = honest[7]
+    assert np.array_equal(kept, honest)
+
+
+def test_nothing_is_nothing() -> None:
+    event = Reporting(2.5, 1, 1)
+    assert not capped(np.zeros(8, np.int64), event).any()
+    assert capped(np.array([1, 0]), event).tolist() == [1, 0], "one report is never too many"

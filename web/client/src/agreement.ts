@@ -1,0 +1,65 @@
+/** What a device's owner agreed to, at most; a server cannot ask for more by asking again. */
+
+import type { Charge } from "./amount.js";
+import { SettingsError, UntrustedError } from "./errors.js";
+import { brokenBy, readTerms, type Terms, writtenTerms } from "./terms.js";
+
+/** The server asks for more than the owner accepted. Nothing is sent unless they accept it. */
+export class TermsError extends UntrustedError {
+  override name = "TermsError";
+  /** In plain words, everything that would be worse. */
+  readonly worse: readonly string[];
+  /** What `accept` must be given if they say yes: these very terms, no later ones. */
+  readonly asked: Terms;
+
+  constructor(worse: readonly string[], asked: Terms) {
+    super(
+      `the server changed its terms: ${worse.join("; ")}. Nothing is sent. ` +
+        "If you agree, accept these terms",
+    );
+    this.worse = worse;
+    this.asked = asked;
+  }
+}
+
+/** Refuse whatever is worse. Whoever has not been asked yet has nothing that could be broken. */
+export function checkTerms(accepted: Terms | null, asked: Terms): void {
+  const worse = accepted === null ? [] : brokenBy(accepted, asked);
+  if (worse.length > 0) throw new TermsError(worse, asked);
+}
+
+/** Terms as an application hands them in: all fields, in range, and nothing else. */
+export function checkedTerms(terms: Terms): Terms {
+  try {
+    return readTerms(writtenTerms(terms));
+  } catch (error) {
+    throw new SettingsError(
+      `these are no terms: ${error instanceof Error ? error.message : error}`,
+    );
+  }
+}
+
+/** Counted by the device: no server makes it spend more, by discarding epochs or otherwise. */
+export function isLifetimeOver(terms: Terms, charges: readonly Charge[]): boolean {
+  return own(terms, charges).length >= terms.epochs;
+}
+
+/**
+ * Whether another batch now would be one too many in the window, or too close to the last. A clock
+ * that was set back makes a device wait, never hurry.
+ */
+export function isTooSoon(terms: Terms, charges: readonly Charge[], now: number): boolean {
+  const since = (seconds: number) => own(terms, charges).filter(({ at }) => at > now - seconds);
+  return (
+    since(terms.windowSeconds).length >= terms.windowEpochs || since(terms.interval).length > 0
+  );
+}
+
+/** In how many epochs of the terms' training the device took part, whatever became of the batches. */
+export function epochsOf(terms: Terms, charges: readonly Charge[]): number {
+  return own(terms, charges).length;
+}
+
+function own({ training }: Terms, charges: readonly Charge[]): readonly Charge[] {
+  return charges.filter((charge) => charge.training === training);
+}

@@ -1,0 +1,61 @@
+/**
+ * When a device takes part and when it sends: decided by its own coins, before any history is read.
+ *
+ * Whatever can be seen from outside (whether it takes part, the moment of sending) is then a function
+ * of public numbers and these coins. Computing takes longer for a longer history, so the moment leaves
+ * time for it, and what is ready earlier waits.
+ */
+
+import { asksForReports, endOf, type Manifest } from "./manifest.js";
+import type { Entropy } from "./words.js";
+
+/** Seconds over which devices spread what they send, or what is left of the epoch. */
+export const JITTER = 3_600;
+
+/** What the coins said of one epoch. */
+export interface Plan {
+  readonly epoch: number;
+  readonly takesPart: boolean;
+  /** Unix seconds. */
+  readonly sendAt: number;
+}
+
+/** Whether to take part, with the probability of the terms, and when to send. */
+export function drawnPlan(manifest: Manifest, now: number, jitter: number, entropy: Entropy): Plan {
+  const takesPart = uniform(entropy) < manifest.terms.share;
+  const earliest = now + (jitter > 0 ? lead(manifest) : 0);
+  const until = earliest < manifest.closes ? manifest.closes : endOf(manifest);
+  const span = Math.max(Math.min(jitter, until - earliest), 0);
+  return { epoch: manifest.epoch, takesPart, sendAt: earliest + span * uniform(entropy) };
+}
+
+/**
+ * Seconds that making a batch takes at most, on a slow device: of public numbers alone. Each item
+ * costs F^2 for the normal equations, and as much as 256 of these for all else: reading it if it was
+ * touched, ranking its row. Everything may have been touched.
+ */
+export function lead({ items, terms }: Manifest): number {
+  return 2 + (items * (terms.factors ** 2 + 256)) / 2 ** 23 + terms.reports / 200;
+}
+
+/** Whether a batch that is begun now can still be sent in time: only then it may be paid for. */
+export function isTime(manifest: Manifest, now: number, jitter: number): boolean {
+  const ready = now + (jitter > 0 ? lead(manifest) : 0);
+  return asksForReports(manifest, now) && asksForReports(manifest, ready);
+}
+
+/**
+ * The moment itself, or, where it is over, the next one that is whole `lead`s later. So a computation
+ * that took too long shows in steps of seconds and never in how long it took.
+ */
+export function notBefore(sendAt: number, now: number, manifest: Manifest): number {
+  const step = lead(manifest);
+  return sendAt + step * Math.max(Math.ceil((now - sendAt) / step), 0);
+}
+
+/** In [0, 1). */
+function uniform(entropy: Entropy): number {
+  const random = entropy(8);
+  const view = new DataView(random.buffer, random.byteOffset, random.byteLength);
+  return Number(view.getBigUint64(0, true) >> 11n) * 2 ** -53;
+}

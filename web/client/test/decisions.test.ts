@@ -1,0 +1,75 @@
+/** What a device decides before it reads its history, and what it takes: as in every other client. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { isLifetimeOver, isTooSoon } from "../src/agreement.js";
+import { fromHex, toHex } from "../src/bytes.js";
+import { decodeCatalogue } from "../src/catalogue.js";
+import { decodeManifest } from "../src/manifest.js";
+import { decodeItems } from "../src/model.js";
+import { openManifest } from "../src/signed.js";
+import { RULES, readTerms, writtenTerms } from "../src/terms.js";
+import { drawnPlan, isTime, lead, notBefore } from "../src/timing.js";
+import { manifestWith, plans, protocol } from "./vectors.js";
+
+const accepted = readTerms(plans.accepted);
+const { opens, closes, items, hold } = plans.manifest;
+
+test("the same terms are worse", () => {
+  for (const { asked, worse } of plans.comparisons) {
+    const terms = readTerms(asked);
+    const found = Object.entries(RULES)
+      .filter(([, rule]) => rule.isWorse(accepted, terms))
+      .map(([field]) => Object.keys(writtenTerms(terms))[Object.keys(terms).indexOf(field)]);
+    assert.deepEqual(found.sort(), [...worse].sort());
+  }
+});
+
+test("the same words give the same plans", () => {
+  for (const { share, now, jitter, words, ...expected } of plans.coins) {
+    const manifest = manifestWith({ opens, closes, items, terms: { ...accepted, share, hold } });
+    const drawn = words.map((word) => fromHex(word).reverse());
+    const plan = drawnPlan(manifest, now, jitter, () => drawn.shift() ?? new Uint8Array(8));
+    assert.equal(plan.takesPart, expected.takes_part);
+    assert.equal(plan.sendAt, expected.send_at);
+    assert.equal(isTime(manifest, now, jitter), expected.in_time);
+  }
+});
+
+test("leads and later moments are the same", () => {
+  for (const { items, factors, reports, late, ...expected } of plans.leads) {
+    const manifest = manifestWith({ items, terms: { ...accepted, factors, reports } });
+    assert.equal(lead(manifest), expected.lead);
+    const moments = late.map((each) => notBefore(1000, 1000 + each, manifest));
+    assert.deepEqual(moments, expected.moments);
+  }
+});
+
+test("lifetimes, windows and intervals are counted alike", () => {
+  for (const { at, now, over, too_soon, ...limits } of plans.counts) {
+    const terms = readTerms({ ...plans.accepted, ...limits });
+    const charges = at.map((each, epoch) => ({
+      ...{ training: terms.training, epoch, at: each, purpose: `${epoch}`.padStart(64, "0") },
+      ...{ mechanism: "loudest", epsilon: 1, reports: 1 },
+    }));
+    assert.equal(isLifetimeOver(terms, charges), over);
+    assert.equal(isTooSoon(terms, charges, now), too_soon);
+  }
+});
+
+test("everything that must be taken is taken", async () => {
+  const { accepted } = protocol;
+  for (const { label, bytes } of accepted.manifest) {
+    assert.ok(decodeManifest(fromHex(bytes)), label);
+  }
+  for (const { label, bytes } of accepted.catalogue) {
+    assert.equal(decodeCatalogue(fromHex(bytes)).items.length, 1, label);
+  }
+  for (const { label, bytes } of accepted.model) {
+    assert.equal(decodeItems(fromHex(bytes), 5, 2).length, 10, label);
+  }
+  for (const { label, bytes, trusted, then } of accepted.signed_manifest) {
+    const opened = await openManifest(fromHex(bytes), fromHex(trusted));
+    assert.equal(toHex(opened.key), then, label);
+  }
+});

@@ -1,0 +1,98 @@
+/** All terms in plain words: what a person accepts, and nothing left out. */
+import type { Offer } from "./messages.js";
+import { amountText, oddsSentence, ratioSentence, togetherSentence } from "./odds.js";
+import { durationText, epochsText, reportsText } from "./sentences.js";
+
+/** One thing to know. */
+export interface Term {
+  name: string;
+  words: string;
+}
+
+/** Everything that is asked for, then what it promises, then what it cannot. */
+export function termsInWords(offer: Offer, jitter: number): Term[] {
+  const { terms, odds, about } = offer;
+  const together = togetherSentence(terms.epsilon, terms.reports);
+  return [
+    {
+      name: "What leaves.",
+      words: `${reportsText(terms.reports)} in an epoch, each of four bytes and sealed by itself. Your films never leave.`,
+    },
+    { name: "What one says.", words: `${oddsSentence(odds)} ${ratioSentence(terms.epsilon)}` },
+    { name: "How it is made.", words: `By ${terms.mechanism}: ${about} ${publicNumbers(offer)}` },
+    { name: "How often.", words: oftenSentence(offer) },
+    { name: "When.", words: whenSentence(jitter) },
+    { name: "Among whom.", words: `${crowdSentence(terms.leastClients)} ${holdSentence(offer)}` },
+    ...(together === null ? [] : [{ name: "What they say together.", words: together }]),
+    { name: "What is promised.", words: offer.promise.join(" ") },
+    {
+      name: "What cannot be undone.",
+      words:
+        "A report that has left can never be called back, and what it cost stays spent. You can stop at any time.",
+    },
+    {
+      name: "What you trust.",
+      words:
+        "That proxy and server are not in league, and that this page, which the proxy sent you, is what it seems.",
+    },
+  ];
+}
+
+/** Numbers that promise nothing, but belong to what is accepted. */
+function publicNumbers({ terms }: Offer): string {
+  const parameters = Object.entries(terms.parameters).map(([name, value]) => `${name} ${value}`);
+  const own = parameters.length === 0 ? "" : ` Its parameters: ${parameters.join(", ")}.`;
+  return (
+    `At most ${amountText(terms.loudFraction * 100)} in 100 directions fit a person best.${own} ` +
+    `The model has ${amountText(terms.factors)} numbers for each film, and at most ` +
+    `${amountText(terms.mostItems)} films. It is the training ${terms.training}: for another one you ` +
+    "are asked again."
+  );
+}
+
+/** Counted by the device. */
+function oftenSentence({ terms }: Offer): string {
+  const { epochs, windowEpochs, windowSeconds, interval, share } = terms;
+  const window =
+    windowEpochs < epochs && windowSeconds > 0
+      ? `, in at most ${amountText(windowEpochs)} of them within ${durationText(windowSeconds)}`
+      : "";
+  const apart = interval > 0 ? `, at least ${durationText(interval)} apart` : "";
+  const coin =
+    share < 1
+      ? ` In each epoch your device tosses a coin and takes part ${amountText(share * 100)} times in 100.`
+      : "";
+  return (
+    `In at most ${epochsText(epochs)}, ever${window}${apart}. This device counts them itself, also ` +
+    `those that came to nothing.${coin}`
+  );
+}
+
+/** When reports leave, and what happens if the page is closed before. */
+export function whenSentence(jitter: number): string {
+  if (jitter === 0) {
+    return "This demo sends at once. A real page waits for a random moment, so that nobody sees when you came.";
+  }
+  return (
+    `At a moment drawn at random within ${durationText(jitter)}. If this page is closed then, nothing ` +
+    "is spent, and your next visit goes on."
+  );
+}
+
+/** Among how many devices a report is mixed. */
+export function crowdSentence(least: number): string {
+  if (least === 1)
+    return "Nobody for certain: this proxy also passes on what came from one device alone.";
+  return (
+    `The proxy mixes everybody's reports and passes them on only if at least ` +
+    `${least.toLocaleString("en")} devices took part.`
+  );
+}
+
+function holdSentence({ terms }: Offer): string {
+  const wait = terms.hold > 0 ? `waits up to ${durationText(terms.hold)} longer` : "does not wait";
+  return (
+    `An epoch without its crowd ${wait}; then its reports are thrown away, and what they cost stays ` +
+    "spent."
+  );
+}
