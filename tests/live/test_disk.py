@@ -35,6 +35,7 @@ def test_at_the_proxy(folder: Path, switch: Switch) -> None:
         for _ in range(2):
             with pytest.raises(UnavailableError, match="503"):
                 client.sync(gate.api(), jitter=0)
+            stack.world.now += 5  # as it was asked to wait
         with pytest.raises(UnavailableError):
             gate.proxy.check()
         gate.store._writer.rows(f"PRAGMA {switch[1]}")
