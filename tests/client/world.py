@@ -58,10 +58,10 @@ def words(n_users: int, reports: int) -> NDArray[np.uint64]:
 
 
 class Prompt(Client):
-    """Sends at once, unless told otherwise."""
+    """Sends at once and never really sleeps, unless told otherwise."""
 
     def sync(self, api: ProxyApi, **options: Any) -> Synced:
-        return super().sync(api, **{"jitter": 0.0, **options})
+        return super().sync(api, **{"jitter": 0.0, "sleep": lambda _: None, **options})
 
 
 class World:
