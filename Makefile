@@ -50,8 +50,8 @@ $(MODULES): web/package-lock.json
 web: $(MODULES)
 	npm --prefix web run build
 
-# Two processes more than there are cores, since many tests wait. Files are shared out in the order of tests/conftest.py.
-WORKERS := $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
+# One process more than there are cores, since many tests wait. Files are shared out in the order of tests/conftest.py.
+WORKERS := $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -q -rs
 
 test: $(READY) $(WEB)
