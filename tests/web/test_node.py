@@ -5,6 +5,7 @@ In one file, because both work in `web/`.
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -34,7 +35,8 @@ def run(*command: str) -> None:
         timeout=SECONDS,
         check=False,
     )
-    assert done.returncode == 0, done.stdout[-8000:]
+    failed = re.findall(r"^not ok .*(?:\n  .*)*", done.stdout, re.MULTILINE)
+    assert done.returncode == 0, "\n".join(failed)[:8000] or done.stdout[-8000:]
 
 
 def test_the_page_in_the_package_is_what_web_builds() -> None:
