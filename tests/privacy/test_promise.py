@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sottovoce.privacy import Promise, Reporting, central_bound, promise
-from sottovoce.privacy.promise import _up
+from sottovoce.privacy.account import up
 
 STRONG = Reporting(5.0, 1, 2, 0.0318)
 
@@ -52,7 +52,7 @@ def test_what_is_weak_is_called_so() -> None:
 
 @given(st.floats(1e-9, 1e9))
 def test_figures_are_rounded_against_us(value: float) -> None:
-    assert value * (1 - 1e-12) <= _up(value) <= value * 1.011
+    assert value * (1 - 1e-12) <= up(value, 3) <= value * 1.011
 
 
 @pytest.mark.parametrize(("epsilon", "shown"), [(0.4271, "e^0.428 (1.54)"), (1.0, "e^1 (2.72)")])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sottovoce.mechanism import sums_of
 from sottovoce.protocol import SEALED, Catalogue, Chunk, Item, SignedManifest, seal_reports
 from sottovoce.protocol.crowd import ENOUGH, NONE
 from sottovoce.server import (
@@ -22,7 +23,6 @@ from sottovoce.server import (
     ServerStore,
 )
 from sottovoce.training import Participation, Settings
-from sottovoce.training.counts import sums_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

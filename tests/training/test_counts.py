@@ -9,12 +9,12 @@ import pytest
 from scipy import stats
 
 from sottovoce.errors import SettingsError
-from sottovoce.mechanism import MECHANISMS, sum_signs
+from sottovoce.mechanism import MECHANISMS, count_reports, sum_signs, sums_of
 from sottovoce.model import Histories, user_vectors
 from sottovoce.privacy import Reporting
 from sottovoce.simulation.words import report_words
 from sottovoce.training import Settings, first_items
-from sottovoce.training.counts import TAIL, capped, count_reports, most_of_one, sums_of
+from sottovoce.training.counts import TAIL, capped, most_of_one
 from tests.people import random_people
 
 ITEMS, FACTORS, PEOPLE, REPORTS = 30, 2, 400, 20

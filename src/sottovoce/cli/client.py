@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -292,13 +293,12 @@ def _sleep(seconds: float) -> None:
 
 
 def _affordable(asked: Terms, limit: float | None) -> str:
-    """What the owner's own limit leaves of these terms."""
-    cost = asked.epsilon * asked.reports
-    epochs = asked.epochs if limit is None else min(asked.epochs, int(limit / cost))
-    return (
-        f"An epoch costs epsilon {cost:g}. Your limit of {limit} allows {epochs} of these "
-        f"{asked.epochs} epochs."
-    )
+    """What the owner's own limit leaves of these terms, by the ledger's exact amounts."""
+    price = f"An epoch costs epsilon {float(asked.cost):g}."
+    if limit is None:
+        return f"{price} The ledger is damaged, so nothing may be reported."
+    epochs = min(asked.epochs, int(Fraction(limit) / asked.cost))
+    return f"{price} Your limit of {limit} allows {epochs} of these {asked.epochs} epochs."
 
 
 def _table(lines: list[tuple[str, str]]) -> Table:

@@ -128,7 +128,7 @@ class Client:
         return asked_terms(self._store, api)
 
     def accept(self, terms: Terms) -> None:
-        """The owner was shown exactly these terms and said yes: nothing worse is reported under."""
+        """The owner was shown exactly these terms and said yes; no worse ones hold from now on."""
         with _locked(self._folder):
             self._store.accept(terms)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from math import ceil
 from typing import TYPE_CHECKING, Literal
 
@@ -169,7 +168,7 @@ class Syncing:
         if charged:
             return "already charged"
         ledger = store.ledger()
-        if not ledger.allows(Fraction(terms.epsilon) * terms.reports):
+        if not ledger.allows(terms.cost):
             return "limit reached"
         charges = ledger.charges_of(terms.training)
         if is_lifetime_over(terms, charges):

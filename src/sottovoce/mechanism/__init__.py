@@ -1,6 +1,13 @@
 """One report: directions, rounding, coin, estimate. The reference, in numpy, batch first."""
 
-from sottovoce.mechanism.base import WORDS_PER_DRAW, Mechanism, Shape, sum_signs
+from sottovoce.mechanism.base import (
+    WORDS_PER_DRAW,
+    Mechanism,
+    Shape,
+    count_reports,
+    sum_signs,
+    sums_of,
+)
 from sottovoce.mechanism.coordinate import Coordinate
 from sottovoce.mechanism.entropy import os_words
 from sottovoce.mechanism.hadamard import Hadamard
@@ -17,7 +24,9 @@ __all__ = [
     "Mechanism",
     "Rotation",
     "Shape",
+    "count_reports",
     "mechanism_named",
     "os_words",
     "sum_signs",
+    "sums_of",
 ]

@@ -216,11 +216,23 @@ def sign_densities(lean: Float32) -> Float32:
     return np.stack([1 - lean, 1 + lean], axis=-1).reshape(len(lean), -1)
 
 
-def sum_signs(reports: UInt32, n_directions: int) -> NDArray[np.int64]:
-    """The sum of +-1 by index: all that a server keeps of its reports."""
-    flat = reports.ravel()
-    plus = np.bincount(flat[flat & 1 == 1] >> 1, minlength=n_directions)
-    minus = np.bincount(flat[flat & 1 == 0] >> 1, minlength=n_directions)
-    if len(plus) > n_directions or len(minus) > n_directions:
+def count_reports(reports: UInt32, n_directions: int) -> NDArray[np.int64]:
+    """How often each report came: number `index << 1 | bit`, so two numbers a direction."""
+    found = np.bincount(reports.ravel(), minlength=2 * n_directions)
+    if len(found) > 2 * n_directions:
         raise SettingsError(f"a report names a direction beyond {n_directions - 1}")
-    return (plus - minus).astype(np.int64)
+    return found.astype(np.int64)
+
+
+def sums_of(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Sums of signs by direction: all that a server keeps of its reports.
+
+    >>> sums_of(np.array([0, 3, 2, 1]))
+    array([ 3, -1])
+    """
+    return counts[1::2] - counts[::2]
+
+
+def sum_signs(reports: UInt32, n_directions: int) -> NDArray[np.int64]:
+    """The sum of +-1 by index."""
+    return sums_of(count_reports(reports, n_directions))

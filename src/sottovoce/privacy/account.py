@@ -160,10 +160,16 @@ def account(
     return Account(event, delta, crowd, trainings, figures)
 
 
+def up(value: float, digits: int) -> float:
+    """To so many digits, never below: a promise is not rounded in our favour."""
+    if value == 0:
+        return 0.0
+    places = digits - 1 - floor(log10(value))
+    return ceil(value * 10.0**places) / 10.0**places
+
+
 def _up(epsilon: float) -> str:
-    """To four digits, never below: a promise is not rounded in our favour."""
-    digits = 3 - floor(log10(epsilon)) if epsilon > 0 else 0
-    return f"{ceil(epsilon * 10.0**digits) / 10.0**digits:.4g}"
+    return f"{up(epsilon, 4):.4g}"
 
 
 def _count(n: int, what: str) -> str:

@@ -7,10 +7,10 @@ bound of `bound.py` at the crowd that the terms enforce, the device itself inclu
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, exp, floor, log10
+from math import exp
 from typing import TYPE_CHECKING
 
-from sottovoce.privacy.account import DELTA, WEAK_ABOVE, WEAK_CENTRAL_ABOVE
+from sottovoce.privacy.account import DELTA, WEAK_ABOVE, WEAK_CENTRAL_ABOVE, up
 from sottovoce.privacy.bound import central_bound
 
 if TYPE_CHECKING:
@@ -72,14 +72,6 @@ def promise(event: Reporting, clients: int, delta: float = DELTA) -> Promise:
 
 def _times(epsilon: float) -> str:
     """`e^0.428 (1.54) times`, both rounded up; a number that nobody can picture is left out."""
-    power = _up(epsilon)
-    pictured = f" ({_up(exp(epsilon)):,.6g})" if epsilon < WEAK_CENTRAL_ABOVE else ""
+    power = up(epsilon, 3)
+    pictured = f" ({up(exp(epsilon), 3):,.6g})" if epsilon < WEAK_CENTRAL_ABOVE else ""
     return f"e^{power:g}{pictured} times"
-
-
-def _up(value: float) -> float:
-    """To three digits, never below the value."""
-    if value == 0:
-        return 0.0
-    digits = 2 - floor(log10(value))
-    return ceil(value * 10.0**digits) / 10.0**digits

@@ -7,6 +7,7 @@ each field has one rule, and a single field that is worse refuses the manifest, 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
+from fractions import Fraction
 from hashlib import sha256
 from json import dumps
 from typing import TYPE_CHECKING
@@ -103,6 +104,11 @@ class Terms:
     def promise(self) -> Promise:
         """What follows from these terms for a whole lifetime, and from nothing else."""
         return promise(self.event, self.least_clients)
+
+    @property
+    def cost(self) -> Fraction:
+        """Of one epoch, exactly, as the ledger charges it."""
+        return Fraction(self.epsilon) * self.reports
 
     @property
     def event(self) -> Reporting:

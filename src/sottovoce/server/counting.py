@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sottovoce.mechanism import count_reports
 from sottovoce.server.state import check_closed, check_not_committed
-from sottovoce.training.counts import count_reports
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sottovoce.errors import ProtocolError, SettingsError
+from sottovoce.mechanism import sums_of
 from sottovoce.protocol import (
     Manifest,
     SignedManifest,
@@ -26,7 +27,7 @@ from sottovoce.protocol import (
 from sottovoce.protocol.terms import TRAINING
 from sottovoce.server.store import APPLIED, OPEN, Epoch
 from sottovoce.training import first_items, next_items
-from sottovoce.training.counts import capped, sums_of
+from sottovoce.training.counts import capped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""From reports to sums: how often each report came, and no more often than honest people send it.
+"""No report counts more often than honest people send it.
 
-A report is `index << 1 | bit`, and counts are kept by that number: two for each direction. The
-server needs them apart because what may be capped is a direction *and* its sign.
+Counts are by report (`sottovoce.mechanism.count_reports`), two for each direction: what may be
+capped is a direction *and* its sign.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import special
 
-from sottovoce.errors import SettingsError
-
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -23,23 +21,6 @@ if TYPE_CHECKING:
 
 TAIL = 1e-9
 """By so small a chance an honest crowd is capped at a report: that of six standard deviations."""
-
-
-def count_reports(reports: NDArray[np.uint32], n_directions: int) -> Counts:
-    """How often each report came."""
-    found = np.bincount(reports.ravel(), minlength=2 * n_directions)
-    if len(found) > 2 * n_directions:
-        raise SettingsError(f"a report names a direction beyond {n_directions - 1}")
-    return found.astype(np.int64)
-
-
-def sums_of(counts: Counts) -> Counts:
-    """Sums of signs by direction, as `sum_signs` makes them of reports.
-
-    >>> sums_of(np.array([0, 3, 2, 1]))
-    array([ 3, -1])
-    """
-    return counts[1::2] - counts[::2]
 
 
 def capped(counts: Counts, event: Reporting) -> Counts:
