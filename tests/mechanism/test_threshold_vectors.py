@@ -1,7 +1,7 @@
 """`tests/vectors/thresholds.json`: the integers that every coin, in any language, compares with.
 
-`flip` is the threshold of a sign, `uniform` that of `loudest` with so many loud rows out of twice
-`rows`. The file changes only when the protocol does. To write it anew:
+`flip` is the threshold of a sign, `uniform` that of `loudest` with so many loud directions out of
+twice so many. The file changes only when the protocol does. To write it anew:
 `python -m tests.mechanism.test_threshold_vectors`.
 """
 
@@ -34,18 +34,18 @@ AWKWARD = [
 NEAR = [math.log(WORD / flipped - 1) for flipped in (79, 1_000, 1_000_003, 2**40 + 1)]
 EPSILONS = [*PLAIN, *AWKWARD, *(math.nextafter(near, to) for near in NEAR for to in (0, 40)), *NEAR]
 """Near: on both sides of where a threshold goes from one integer to the next."""
-SHAPES = [(1, 1), (1, 8), (3, 8), (8, 8), (85, 256), (16_383, 16_384), (7, 2**24), (2**24, 2**24)]
+SHAPES = [(1, 1), (1, 8), (3, 8), (8, 8), (85, 256), (16_383, 16_384), (7, 2**24), (625, 312_992)]
 
 
 def made(epsilon: float) -> dict[str, Any]:
     uniform = [
-        [loud, rows, Loudest(Shape(rows, 1, 1.0), epsilon, 0, loud).blanket_below]
-        for loud, rows in SHAPES
+        [loud, n, Loudest(Shape(n, 1, 1.0), epsilon, 0, 1, loud).blanket_below]
+        for loud, n in SHAPES
     ]
     return {
         "epsilon": epsilon,
         "flip": f"{flip_threshold(epsilon):x}",
-        "uniform": [[loud, rows, f"{below:x}"] for loud, rows, below in uniform],
+        "uniform": [[loud, n, f"{below:x}"] for loud, n, below in uniform],
     }
 
 

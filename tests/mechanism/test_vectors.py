@@ -20,12 +20,16 @@ from tests.people import random_people
 
 FILE = Path(__file__).parents[1] / "vectors" / "mechanisms.json"
 SHAPES = {
-    "small": (5, 1, 1.5),
-    "blocks": (150, 3, 0.1),
-    "many items and factors": (300, 12, 7.3),
-    "no solution": (6, 2, 0.1),
+    "small": (5, 1, 1.5, 2.5),
+    "some items": (150, 3, 0.1, 2.5),
+    "many items and factors": (300, 12, 7.3, 5.0),
+    "a small epsilon": (300, 2, 1.0, 0.5),
+    "a large epsilon": (40, 3, 4.0, 12.0),
+    "all items alike": (20, 2, 0.1, 3.0),
+    "no solution": (6, 2, 0.1, 2.5),
 }
-"""Items, factors and alpha; 0.1 is not exact in float32. The last one's equations are singular."""
+"""Items, factors, alpha (0.1 is not exact in float32) and epsilon, on which the size of blocks depends.
+Of items that are alike many directions tie. The last one's equations are singular."""
 CASES = [(name, shape) for name in MECHANISMS for shape in SHAPES]
 
 
@@ -44,13 +48,15 @@ def compute(case: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
 
 def make(name: str, shape: str) -> dict[str, Any]:
     """Without the answers; every parameter that a manifest carries is there."""
-    n_items, factors, alpha = SHAPES[shape]
+    n_items, factors, alpha, epsilon = SHAPES[shape]
     h = random_people(4, n_items, seed=n_items)
     words = np.random.default_rng(7).integers(0, 2**64, 4 * 9 * 4, dtype=np.uint64)
     V = initial_items(n_items, factors, 0.25, 7)
+    if shape == "all items alike":
+        V = np.full((n_items, factors), 0.25, np.float32)
     if shape == "no solution":
         V = np.full((n_items, factors), 2.0**20, np.float32)
-    plan = Settings.preset(name, factors=factors, seed=7)
+    plan = Settings.preset(name, factors=factors, epsilon=epsilon, seed=7)
     return {
         "label": f"{name}, {shape}",
         "mechanism": name,

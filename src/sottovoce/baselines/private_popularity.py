@@ -68,7 +68,7 @@ class RowReports:
     @cached_property
     def item_signs(self) -> Float32:
         """Public; they make every history look random to every row."""
-        return walsh.public_signs(self.directions_seed, "items", self.n_items)
+        return walsh.public_signs(self.directions_seed, self.n_items)
 
     @cached_property
     def flip_below(self) -> int:

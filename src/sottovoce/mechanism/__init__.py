@@ -10,19 +10,15 @@ from sottovoce.mechanism.base import (
 )
 from sottovoce.mechanism.coordinate import Coordinate
 from sottovoce.mechanism.entropy import os_words
-from sottovoce.mechanism.hadamard import Hadamard
 from sottovoce.mechanism.loudest import Loudest
 from sottovoce.mechanism.registry import MECHANISMS, mechanism_named
-from sottovoce.mechanism.rotation import Rotation
 
 __all__ = [
     "MECHANISMS",
     "WORDS_PER_DRAW",
     "Coordinate",
-    "Hadamard",
     "Loudest",
     "Mechanism",
-    "Rotation",
     "Shape",
     "count_reports",
     "mechanism_named",

@@ -8,8 +8,8 @@ what the manifest carries, the directions, the reports, the estimate, the privac
 and the constants that an engine's kernel needs. All other code asks the class and never its name.
 
 Randomness is an input. A client hands in `k + 1` draws of four 64-bit words: draw `j` makes report
-`j` (word 0 the direction, word 1 the rounding or the choice, word 2 the coin, word 3 unused), the
-last draw breaks ties. Live code takes them from the operating system, the simulator from a keyed
+`j` (word 0 the direction, word 1 the rounding, word 2 the coin, word 3 unused), the last draw breaks
+ties. Live code takes them from the operating system, the simulator from a keyed
 generator; the arithmetic is the same.
 """
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 WORDS_PER_DRAW = 4
-DIRECTION, CHOICE, COIN = 0, 1, 2
+DIRECTION, ROUNDING, COIN = 0, 1, 2
 """Which word of a draw does what."""
 MAX_DIRECTIONS = 1 << 31
 """An index and its bit must fit four bytes."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from sottovoce.mechanism import coin
 from sottovoce.mechanism.base import (
-    CHOICE,
+    ROUNDING,
     COIN,
     DIRECTION,
     SignMechanism,
@@ -74,7 +74,7 @@ class Coordinate(SignMechanism):
         draws = words[:, :-1]
         index = coin.multiply_high(draws[..., DIRECTION], self.n_directions)
         value = self._values(V, X, histories, index)
-        plus = coin.unit(draws[..., CHOICE]) < (1.0 + value) / 2.0
+        plus = coin.unit(draws[..., ROUNDING]) < (1.0 + value) / 2.0
         flip = draws[..., COIN] < np.uint64(self.flip_below)
         return pack(index, plus ^ flip)
 

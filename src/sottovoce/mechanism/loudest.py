@@ -1,14 +1,13 @@
-"""`loudest`: name, most of the time, one of the directions that agree with the gradient most.
+"""`loudest`: name a direction at random, or one of those that agree with the gradient most.
 
-The client looks at all 2R signed rows for one uniformly drawn column q, ranks them by agreement
-with its gradient and calls the top L of them loud. With probability gamma it names a uniform signed
-row, else a uniform loud one. L is the same for everybody, so whatever the history there are exactly
-two output probabilities:
+A person's gradient makes exactly L of the 2n signed directions loud: those that agree with it most
+(`sottovoce.mechanism.loud`). A report is, with probability gamma, a uniform one of all 2n, else a
+uniform one of the L. So for everybody each direction has one of two probabilities:
 
-    quiet:  gamma / 2R          loud:  gamma / 2R + (1 - gamma) / L
+    quiet:  gamma / 2n          loud:  gamma / 2n + (1 - gamma) / L
 
 and gamma is set so that their ratio is e^eps: any two histories differ, for any report, by at most
-that factor. It is PrivUnit's idea on a finite, shared set of directions.
+that factor. That is the whole proof.
 """
 
 from __future__ import annotations
@@ -20,12 +19,13 @@ from math import ceil, exp, pi, sqrt
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
 from sottovoce.errors import SettingsError
 from sottovoce.mechanism import coin
-from sottovoce.mechanism.base import CHOICE, COIN, DIRECTION, Mechanism, pack
-from sottovoce.mechanism.rotation import BLOCK_BITS, Rotation
+from sottovoce.mechanism.base import COIN, DIRECTION, Mechanism
+from sottovoce.mechanism.blocks import MOST_BLOCK, ONE_BY_ONE, Blocks
+from sottovoce.mechanism.loud import Loud
 from sottovoce.mechanism.walsh import hadamard_signs
 from sottovoce.settings import setting
 
@@ -39,57 +39,57 @@ if TYPE_CHECKING:
     from sottovoce.model import Histories
 
     Float32 = NDArray[np.float32]
+    Int64 = NDArray[np.int64]
+
+LEAST_LOUD = 640
+"""With fewer, people with long histories say nothing but their least predictable items."""
 
 
 def normal_gain(epsilon: float, rho: float) -> float:
     """Expected agreement of a report with a unit gradient, if shares were normal.
 
-    `phi(z) (p / rho - (1 - p) / (1 - rho))`, z the upper rho quantile, p the chance of a loud row.
+    `phi(z) (p / rho - (1 - p) / (1 - rho))`, z the upper rho quantile, p the chance of a loud one.
     """
     z = float(special.ndtri(1 - rho))
     p = rho / (rho + (1 - rho) * exp(-epsilon))
     return exp(-z * z / 2) / sqrt(2 * pi) * (p / rho - (1 - p) / (1 - rho))
 
 
-def best_fraction(epsilon: float) -> float:
-    """The rho with the largest gain.
+def usual_block(epsilon: float) -> int:
+    """The number of items in a block that is best for this epsilon.
 
-    >>> [round(best_fraction(e), 3) for e in (1, 2.5, 5)]
-    [0.346, 0.165, 0.032]
+    >>> [usual_block(epsilon) for epsilon in (0.5, 1, 2.5, 4, 5, 10)]
+    [1024, 512, 64, 16, 4, 1]
     """
-
-    def loss(log_rho: float) -> float:
-        return -normal_gain(epsilon, exp(log_rho))
-
-    found = optimize.minimize_scalar(
-        loss, bounds=(-epsilon - 5, np.log(0.5)), method="bounded", options={"xatol": 1e-9}
-    )
-    return exp(float(found.x))
+    return 1 << min(max(round(11 - 1.8 * epsilon), 0), 10)
 
 
 class LoudestConstants(NamedTuple):
     threshold: np.uint64
-    """Words below this name a uniform row."""
-    item_signs: Float32
-    factor_signs: Float32
-    rows: int
-    columns: int
+    """Words below this name a uniform direction."""
+    n_signed: np.uint64
+    loud: int
+    signs: Float32
+    places: Int64
+    size: int
     item_rows_by_factor: Float32
     """F x R, so that a pass over all rows is contiguous."""
-    block_signs: Float32
-    loud: int
-    guess: float
-    """Where the loud rows of normal values begin, in standard deviations: only to start looking."""
-    density: float
+    inner_signs: Float32
 
 
 @dataclass(frozen=True)
 class Loudest(Mechanism):
-    """Our default. `loud` is L; 0 becomes the best number for this epsilon."""
+    """Our default. `block` is b, `loud` is L; 0 becomes the best number for this epsilon."""
 
     directions_seed: int = 0
+    block: int = setting(
+        0,
+        "items in a block of directions, a power of two; 0: the best for this epsilon",
+        least=0,
+        most=MOST_BLOCK,
+    )
     loud: int = setting(
-        0, "signed rows that are loud; 0: the best number for this epsilon", least=0
+        0, "signed directions that are loud; 0: the best number for this epsilon", least=0
     )
 
     name: ClassVar[str] = "loudest"
@@ -98,56 +98,60 @@ class Loudest(Mechanism):
     kernel: ClassVar[str] = "loudest"
 
     def __post_init__(self) -> None:
+        if self.block == 0:
+            object.__setattr__(self, "block", usual_block(self.epsilon))
+        if not (1 <= self.block <= MOST_BLOCK and self.block & (self.block - 1) == 0):
+            raise SettingsError(f"block must be a power of two up to {MOST_BLOCK}, or 0: the best")
         super().__post_init__()
-        rows = self.rotation.rows
-        if not 0 <= self.loud <= rows:
+        if not 0 <= self.loud <= self.n_directions:
             raise SettingsError(
-                f"loud must lie in 1..{rows} (half of the signed rows), or be 0: the best number; "
-                f"got {self.loud}"
+                f"loud must lie in 1..{self.n_directions} (half of the signed directions), or be "
+                f"0: the best number; got {self.loud}"
             )
         if self.loud == 0:
-            best = round(2 * rows * best_fraction(self.epsilon))
-            object.__setattr__(self, "loud", min(max(best, 1), rows))
+            best = round(2 * self.n_directions * self.usual_fraction(self.epsilon))
+            loud = min(max(best, LEAST_LOUD), self.n_directions)
+            object.__setattr__(self, "loud", loud)
 
     @classmethod
     def from_manifest(cls, shape: Shape, epsilon: float, public: Mapping[str, Any]) -> Self:
-        if public["loud"] == 0:
-            raise SettingsError("loudest needs its number of loud directions")
+        if 0 in (public["loud"], public["block"]):
+            raise SettingsError("loudest needs its block and its number of loud directions")
         return super().from_manifest(shape, epsilon, public)
 
     @cached_property
-    def rotation(self) -> Rotation:
-        return Rotation(self.shape, self.directions_seed)
+    def blocks(self) -> Blocks:
+        return Blocks(self.shape, self.directions_seed, self.block)
 
     @property
     def n_directions(self) -> int:
-        """R * Q."""
-        return self.rotation.n_directions
+        """N = R F."""
+        return self.blocks.n_directions
 
     @property
-    def n_signed_rows(self) -> int:
-        """2R."""
-        return 2 * self.rotation.rows
+    def n_signed(self) -> int:
+        """2n."""
+        return 2 * self.n_directions
 
     @property
     def blind_directions(self) -> int:
-        """Q: the column is drawn first, the row among those that are loud."""
-        return self.rotation.columns
+        """None: the whole index may follow the data."""
+        return 1
 
     @property
     def loud_fraction(self) -> float:
-        """Rho = L / 2R."""
-        return self.loud / self.n_signed_rows
+        """Rho = L / 2n."""
+        return self.loud / self.n_signed
 
     @classmethod
     def usual_fraction(cls, epsilon: float) -> float:
-        """The one with the largest gain."""
-        return best_fraction(epsilon)
+        """The one that serves best."""
+        return 0.45 * exp(-0.7 * epsilon)
 
     @classmethod
     def usual_gain(cls, epsilon: float) -> float:
-        """The largest."""
-        return normal_gain(epsilon, best_fraction(epsilon))
+        """At `usual_fraction`."""
+        return normal_gain(epsilon, cls.usual_fraction(epsilon))
 
     @property
     def gain(self) -> float:
@@ -156,79 +160,62 @@ class Loudest(Mechanism):
 
     @cached_property
     def blanket_below(self) -> int:
-        """Words below this name a uniform row: gamma * 2^64.
+        """Words below this name a uniform direction: gamma * 2^64.
 
-        Rounded up, and with the likeliest loud row in mind (a 64-bit word cannot be shared out
-        among L rows to the last unit), so that no ratio exceeds e^eps.
+        A word cannot be shared out among L or 2n to the last unit, so it is rounded up with the
+        likeliest loud place and the least likely uniform one in mind: no ratio exceeds e^eps.
         """
-        likeliest = -(-coin.WORD // self.loud) * self.n_signed_rows
+        likeliest, least = -(-coin.WORD // self.loud), coin.WORD // self.n_signed
         with localcontext() as context:
             context.prec = 80
-            odds = (coin.exp_epsilon(self.epsilon) - 1) * coin.WORD
+            odds = (coin.exp_epsilon(self.epsilon) - 1) * least
             return ceil(coin.WORD * likeliest / (odds + likeliest))
 
     @property
     def gamma(self) -> float:
-        """The chance of a row that does not depend on the data."""
+        """The chance of a direction that does not depend on the data."""
         return self.blanket_below / coin.WORD
 
     def reports(
         self, V: Float32, X: Float32, histories: Histories, words: NDArray[np.uint64]
     ) -> NDArray[np.uint32]:
-        draws = words[:, :-1]
-        mask = coin.multiply_high(words[:, -1:, DIRECTION], self.n_signed_rows)
-        column = coin.multiply_high(draws[..., DIRECTION], self.rotation.columns)
-        b = np.take_along_axis(self.rotation.user_columns(X), column, axis=1)
-        loud = self.loud_rows(self.rotation.all_rows(V, X, histories), mask)
-        rank = coin.multiply_high(draws[..., CHOICE], self.loud)
-        # A loud row agrees with a; the gradient is -a b, so a positive b turns its sign. Without a
-        # b there is no gradient: all rows tie, and the mask alone says which are loud.
-        agreeing = np.take_along_axis(loud, rank, axis=1) ^ (b > 0)
-        named = np.where(b == 0, rank ^ mask, agreeing)
-        uniform = coin.multiply_high(draws[..., CHOICE], self.n_signed_rows)
-        signed_row = np.where(draws[..., COIN] < np.uint64(self.blanket_below), uniform, named)
-        return pack((signed_row >> 1) * self.rotation.columns + column, signed_row & 1 == 1)
+        offset = coin.multiply_high(words[:, -1, DIRECTION], self.n_signed)
+        choice = words[:, :-1, DIRECTION]
+        uniform = coin.multiply_high(choice, self.n_signed)
+        rank = coin.multiply_high(choice, self.loud)
+        loud = self.loud_sets(V, X, histories, offset)
+        named = np.array([each.at(ranks) for each, ranks in zip(loud, rank, strict=True)])
+        at_random = words[:, :-1, COIN] < np.uint64(self.blanket_below)
+        return np.where(at_random, uniform, named.reshape(rank.shape)).astype(np.uint32)
 
-    def loud_rows(self, a: Float32, mask: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The L signed rows (`row << 1 | bit`, ascending) that agree with `a` most, N x L.
-
-        Ties go to the lowest `signed_row ^ mask`: with a random mask every tied row has the same
-        chance, and the set has exactly L members whatever `a` is.
-        """
-        agreement = np.stack([-a, a], axis=-1).reshape(len(a), self.n_signed_rows)
-        tie_order = np.arange(self.n_signed_rows) ^ mask
-        order = np.lexsort((tie_order, -agreement), axis=-1)
-        return np.sort(order[:, : self.loud], axis=1)
+    def loud_sets(
+        self, V: Float32, X: Float32, histories: Histories, offset: Int64
+    ) -> list[Loud]:
+        """What each person's gradient makes loud, with the ties in the order of their offset."""
+        a = self.blocks.all_rows(V, X, histories)
+        each = zip(a, X, offset.tolist(), strict=True)
+        return [Loud(rows, x, self.loud, start) for rows, x, start in each]
 
     def densities(self, V: Float32, X: Float32, histories: Histories) -> Float32:
-        """Loud rows have `gamma e^eps`, the others `gamma`."""
-        n, rotation = histories.n_users, self.rotation
-        a, b = rotation.all_rows(V, X, histories), rotation.user_columns(X)
-        loud = np.zeros((n, self.n_signed_rows), bool)
-        no_mask = np.zeros((n, 1), np.int64)
-        np.put_along_axis(loud, self.loud_rows(a, no_mask), values=True, axis=1)
-        signed = loud.reshape(n, rotation.rows, 1, 2)
-        by_column = b[:, None, :, None]
-        is_loud = np.where(by_column > 0, signed[..., ::-1], signed)
-        density = np.where(is_loud, self.gamma * exp(self.epsilon), self.gamma)
-        return np.where(by_column == 0, 1.0, density).astype(np.float32).reshape(n, -1)
+        """Loud directions have `gamma e^eps`, the others `gamma`."""
+        density = np.full((histories.n_users, self.n_signed), self.gamma, np.float32)
+        no_offset, everything = np.zeros(histories.n_users, np.int64), np.arange(self.loud)
+        for row, loud in zip(density, self.loud_sets(V, X, histories, no_offset), strict=True):
+            row[loud.at(everything)] = self.gamma * exp(self.epsilon)
+        return density
 
     def constants(self, V: Float32) -> LoudestConstants:
-        rotation = self.rotation
-        block = np.arange(min(1 << BLOCK_BITS, rotation.rows))
-        z = float(special.ndtri(1 - self.loud_fraction))
+        blocks, inner = self.blocks, np.arange(min(ONE_BY_ONE, self.block))
         return LoudestConstants(
             threshold=np.uint64(self.blanket_below),
-            item_signs=rotation.item_signs,
-            factor_signs=rotation.factor_signs,
-            rows=rotation.rows,
-            columns=rotation.columns,
-            item_rows_by_factor=np.ascontiguousarray(rotation.item_rows(V).T),
-            block_signs=hadamard_signs(block[:, None], block[None, :]),
+            n_signed=np.uint64(self.n_signed),
             loud=self.loud,
-            guess=z,
-            density=2 * exp(-z * z / 2) / sqrt(2 * pi),
+            signs=blocks.signs,
+            places=blocks.places,
+            size=self.block,
+            item_rows_by_factor=np.ascontiguousarray(blocks.item_rows(V).T),
+            inner_signs=hadamard_signs(inner[:, None], inner[None, :]),
         )
 
     def estimate(self, sums: NDArray[np.integer], n_reports: int) -> NDArray[np.float64]:
-        return self.rotation.mean_direction(sums, n_reports, self.gain)
+        return self.blocks.mean_direction(sums, n_reports, self.gain)

@@ -6,15 +6,12 @@ from typing import TYPE_CHECKING
 
 from sottovoce.errors import SettingsError
 from sottovoce.mechanism.coordinate import Coordinate
-from sottovoce.mechanism.hadamard import Hadamard
 from sottovoce.mechanism.loudest import Loudest
 
 if TYPE_CHECKING:
     from sottovoce.mechanism.base import Mechanism
 
-MECHANISMS: dict[str, type[Mechanism]] = {
-    kind.name: kind for kind in (Coordinate, Hadamard, Loudest)
-}
+MECHANISMS: dict[str, type[Mechanism]] = {kind.name: kind for kind in (Coordinate, Loudest)}
 
 
 def mechanism_named(name: str) -> type[Mechanism]:

@@ -40,27 +40,25 @@ def transform(values: NDArray[Any], axis: int) -> NDArray[Any]:
     return np.moveaxis(out, -1, axis)
 
 
-def padded(values: NDArray[Any], axis: int) -> NDArray[Any]:
-    """`values` with zeros appended along one axis, up to a power of two."""
-    widths = [(0, 0)] * values.ndim
-    widths[axis] = (0, next_power_of_two(values.shape[axis]) - values.shape[axis])
-    return np.pad(values, widths)
-
-
 def hadamard_signs(rows: NDArray[np.integer], columns: NDArray[np.integer]) -> NDArray[np.float32]:
     """`H[rows, columns]`, broadcast, without building H."""
     odd = np.bitwise_count(np.bitwise_and(rows, columns)) & 1
     return np.where(odd == 1, np.float32(-1), np.float32(1))
 
 
-def public_signs(seed: int, axis: str, n: int) -> NDArray[np.float32]:
-    """`n` signs that everybody can compute from the seed in the manifest.
-
-    Bits of SHA-256(label, axis, seed, block), least significant first; a set bit is -1. SHA-256
-    because every client, a browser included, has it.
-    """
-    prefix = b"sottovoce directions v1\0" + axis.encode() + b"\0" + seed.to_bytes(8, "little")
-    blocks = range((n + 255) // 256)
-    stream = b"".join(hashlib.sha256(prefix + b.to_bytes(4, "little")).digest() for b in blocks)
-    bits = np.unpackbits(np.frombuffer(stream, np.uint8), bitorder="little")[:n]
+def public_signs(seed: int, n: int) -> NDArray[np.float32]:
+    """`n` signs that everybody can compute from the seed in the manifest; a set bit is -1."""
+    stream = np.frombuffer(public_stream(seed, "signs", -(-n // 8)), np.uint8)
+    bits = np.unpackbits(stream, bitorder="little")[:n]
     return np.where(bits == 1, np.float32(-1), np.float32(1))
+
+
+def public_stream(seed: int, use: str, n_bytes: int) -> bytes:
+    """Bytes that everybody can compute: SHA-256(label, use, seed, number), one after the other.
+
+    SHA-256 because every client, a browser included, has it.
+    """
+    prefix = b"sottovoce directions v2\0" + use.encode() + b"\0" + seed.to_bytes(8, "little")
+    numbers = range(-(-n_bytes // 32))
+    digests = (hashlib.sha256(prefix + i.to_bytes(4, "little")).digest() for i in numbers)
+    return b"".join(digests)[:n_bytes]

@@ -1,4 +1,4 @@
-"""Every rotated row of one user's residual: `Rotation.all_rows`, in the same order of sums."""
+"""Every row of one user's residual: `Blocks.all_rows`, in the same order of sums."""
 
 from __future__ import annotations
 
@@ -7,51 +7,50 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numba import njit
 
+from sottovoce.evaluation.kernels import score
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from sottovoce.mechanism.loudest import LoudestConstants
 
     Float32 = NDArray[np.float32]
 
 _ZERO = np.float32(0)
-CACHED_ROWS = 4096
+_ONE = np.float32(1)
 
 
 @njit(error_model="numpy")
 def all_rows(
     items: NDArray[np.int32],
     x: Float32,
-    weights: Float32,
-    block_signs: Float32,
-    item_rows: Float32,
+    V: Float32,
+    alpha: np.float32,
+    m: LoudestConstants,
     some: Float32,
     a: Float32,
 ) -> None:
-    """`a`, every rotated row of the residual: `Rotation.all_rows` for one user."""
-    n_rows, block = a.shape[0], block_signs.shape[0]
+    """`a`: what touched items add, item after item, less everybody's part."""
+    n_rows, inner = a.shape[0], m.inner_signs.shape[0]
     a[:] = _ZERO
     for t in range(items.shape[0]):
-        i, weight = items[t], weights[t]
-        column = i & (block - 1)
-        signs = block_signs[column]
-        part = a[i - column : i - column + block]
-        for r in range(block):
+        i = items[t]
+        weight = m.signs[i] * ((_ONE + alpha) - alpha * score(x, V[i]))
+        place = m.places[i]
+        column = place & (inner - 1)
+        signs = m.inner_signs[column]
+        part = a[place - column : place - column + inner]
+        for r in range(inner):
             part[r] += weight * signs[r]
-    transform_blocks(block, a)
+    if inner < m.size:
+        for start in range(0, n_rows, m.size):
+            transform_levels(inner, a[start : start + m.size])
     for start in range(0, n_rows, some.shape[0]):
-        stop = start + some.shape[0]
-        predict_rows(x, item_rows, start, some)
-        part = a[start:stop]
+        part = a[start : start + some.shape[0]]
+        predicted = some[: part.shape[0]]
+        predict_rows(x, m.item_rows_by_factor, start, predicted)
         for r in range(part.shape[0]):
-            part[r] -= some[r]
-
-
-@njit(error_model="numpy")
-def transform_blocks(block: int, a: Float32) -> None:
-    """Butterflies between whole blocks; first within parts that fit the first-level cache."""
-    part = min(a.shape[0], CACHED_ROWS)
-    for start in range(0, a.shape[0], part):
-        transform_levels(block, a[start : start + part])
-    transform_levels(part, a)
+            part[r] -= predicted[r]
 
 
 @njit(error_model="numpy")
