@@ -56,10 +56,10 @@ def test_nobody_asks_which_mechanism_it_is() -> None:
     [
         'if settings.mechanism == "loudest": pass',
         'x = 1 if name != "coordinate" else 2',
-        'if m in ("hadamard", "loudest"): pass',
-        'match name:\n    case "hadamard": pass',
+        'if m in ("coordinate", "loudest"): pass',
+        'match name:\n    case "loudest": pass',
         "isinstance(m, Loudest)",
-        "isinstance(m, mechanism.Hadamard | Loudest)",
+        "isinstance(m, mechanism.Coordinate | Loudest)",
     ],
 )
 def test_the_search_finds_ladders(source: str) -> None:

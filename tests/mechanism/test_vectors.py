@@ -23,12 +23,13 @@ SHAPES = {
     "small": (5, 1, 1.5, 2.5),
     "some items": (150, 3, 0.1, 2.5),
     "many items and factors": (300, 12, 7.3, 5.0),
+    "several large blocks": (600, 2, 1.0, 1.6),
     "a small epsilon": (300, 2, 1.0, 0.5),
     "a large epsilon": (40, 3, 4.0, 12.0),
     "all items alike": (20, 2, 0.1, 3.0),
     "no solution": (6, 2, 0.1, 2.5),
 }
-"""Items, factors, alpha (0.1 is not exact in float32) and epsilon, on which the size of blocks depends.
+"""Items, factors, alpha (0.1 is not exact in float32) and epsilon, which decides the size of blocks.
 Of items that are alike many directions tie. The last one's equations are singular."""
 CASES = [(name, shape) for name in MECHANISMS for shape in SHAPES]
 

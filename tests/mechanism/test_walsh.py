@@ -17,20 +17,23 @@ def test_the_transform_is_the_hadamard_matrix(n: int) -> None:
     assert np.array_equal(walsh.hadamard_signs(rows, columns), H)
 
 
-def test_padding_reaches_a_power_of_two() -> None:
-    assert walsh.padded(np.ones((5, 3)), 0).shape == (8, 3)
-    assert walsh.padded(np.ones((5, 3)), 1)[:, 3].tolist() == [0] * 5
-    assert walsh.next_power_of_two(1) == 1
+def test_the_next_power_of_two() -> None:
+    assert [walsh.next_power_of_two(n) for n in (1, 2, 3, 8, 9)] == [1, 2, 4, 8, 16]
 
 
 def test_public_signs_are_pinned() -> None:
     """Every client must compute the same ones: SHA-256 in counter mode, low bit first."""
-    signs = walsh.public_signs(1, "items", 600)
+    signs = walsh.public_signs(1, 600)
     assert "".join("-" if s < 0 else "+" for s in signs[:24]) == PINNED
-    assert np.array_equal(signs[:100], walsh.public_signs(1, "items", 100))
-    assert not np.array_equal(signs, walsh.public_signs(1, "factors", 600))
-    assert not np.array_equal(signs, walsh.public_signs(2, "items", 600))
+    assert np.array_equal(signs[:100], walsh.public_signs(1, 100))
+    assert not np.array_equal(signs, walsh.public_signs(2, 600))
     assert abs(signs.sum()) < 5 * np.sqrt(600)
 
 
-PINNED = "+--+-+--+-+++++----++--+"
+def test_public_bytes_go_on_and_differ_by_use() -> None:
+    stream = walsh.public_stream(3, "order", 100)
+    assert walsh.public_stream(3, "order", 40) == stream[:40]
+    assert walsh.public_stream(3, "signs", 100) != stream
+
+
+PINNED = "---++----+-+-++---+-+--+"

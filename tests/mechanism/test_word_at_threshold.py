@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from sottovoce.mechanism import MECHANISMS, Loudest, Mechanism, Shape
-from sottovoce.mechanism.base import CHOICE, COIN, DIRECTION, WORDS_PER_DRAW, SignMechanism
+from sottovoce.mechanism.base import COIN, DIRECTION, WORDS_PER_DRAW, SignMechanism
 from sottovoce.mechanism.coin import WORD
 from sottovoce.model import Histories
 
@@ -26,7 +26,7 @@ X = np.array([[2]], np.float32)
 
 
 def build(name: str, epsilon: float) -> Mechanism:
-    own = {"loud": LOUD} if "loud" in MECHANISMS[name].settings() else {}
+    own = {"block": 1, "loud": LOUD} if "loud" in MECHANISMS[name].settings() else {}
     return MECHANISMS[name].build(Shape(ITEMS, 1, 1.0), epsilon, 5, own)
 
 
@@ -34,12 +34,12 @@ def stored_threshold(mechanism: Mechanism) -> int:
     [case] = [c for c in json.loads(FILE.read_text()) if c["epsilon"] == mechanism.epsilon]
     if isinstance(mechanism, SignMechanism):
         return int(case["flip"], 16)
-    [uniform] = [word for loud, rows, word in case["uniform"] if (loud, rows) == (LOUD, ITEMS)]
+    [uniform] = [word for loud, n, word in case["uniform"] if (loud, n) == (LOUD, ITEMS)]
     return int(uniform, 16)
 
 
 def draws(coin: int) -> np.ndarray:
-    """Many directions and choices, all with this word as their coin; no mask."""
+    """Many directions, all with this word as their coin; ties in order."""
     rng = np.random.default_rng(11)
     words = rng.integers(0, 2**64, (1, REPORTS + 1, WORDS_PER_DRAW), dtype=np.uint64)
     words[..., COIN] = coin
@@ -58,10 +58,13 @@ def sides(mechanism: Mechanism) -> tuple[list[int], list[int]]:
     assert isinstance(mechanism, Loudest), "say here what the coin of this mechanism decides"
     loud = np.flatnonzero(density > 1).tolist()
     assert len(loud) == LOUD
-    uniform = [word[CHOICE] * 2 * ITEMS >> 64 for word in words]
-    # Which rank is which loud row is up to the mechanism; with b > 0 it turns every sign.
-    ascending = sorted(row ^ 1 for row in loud)
-    named = [ascending[word[CHOICE] * LOUD >> 64] ^ 1 for word in words]
+    uniform = [word[DIRECTION] * 2 * ITEMS >> 64 for word in words]
+    # By falling agreement: in blocks of one a direction is an item.
+    touched = np.isin(np.arange(ITEMS), HISTORY[0])
+    by_item = np.abs((1 + touched) * (touched - V[:, 0] * X[0, 0]))
+    agreement = dict(zip(mechanism.blocks.places.tolist(), by_item.tolist(), strict=True))
+    loud.sort(key=lambda signed: -agreement[signed >> 1])
+    named = [loud[word[DIRECTION] * LOUD >> 64] for word in words]
     return uniform, named
 
 

@@ -82,6 +82,8 @@ class Mechanism(ABC):
     """Whether `gain` is only an upper bound, not to be compared with that of other mechanisms."""
     unpinned: ClassVar[tuple[str, ...]] = ("directions_seed",)
     """Public parameters that may change under agreed terms, because no promise depends on them."""
+    countable: ClassVar[Mapping[str, Any]] = {}
+    """Settings of its own under which, with a few items, every report can be counted by an audit."""
     usual: ClassVar[Mapping[str, Any]] = {}
     """Where the preset of this name differs from the defaults of `sottovoce.training.Settings`."""
 
@@ -118,11 +120,6 @@ class Mechanism(ABC):
     @abstractmethod
     def n_directions(self) -> int:
         """Indices lie below this."""
-
-    @property
-    def blind_directions(self) -> int:
-        """`index % blind_directions` is drawn without looking at the data: all of it or a part."""
-        return self.n_directions
 
     @property
     @abstractmethod

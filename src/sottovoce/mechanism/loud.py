@@ -43,6 +43,11 @@ class Loud:
     """L, at most n = R F."""
     offset: int
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether everything ties at zero: then the offset alone says what is loud."""
+        return not (self.a.any() and self.x.any())
+
     def at(self, ranks: Int64) -> Int64:
         """The loud directions at these places, from 0 to `count - 1`."""
         above = ranks < self._ends[-1]

@@ -96,6 +96,7 @@ class Loudest(Mechanism):
     # What counts is the share of loud directions, and the terms have it as a field of its own.
     unpinned: ClassVar[tuple[str, ...]] = ("directions_seed", "loud")
     kernel: ClassVar[str] = "loudest"
+    countable: ClassVar[Mapping[str, Any]] = {"block": 2, "loud": 1}
 
     def __post_init__(self) -> None:
         if self.block == 0:
@@ -132,11 +133,6 @@ class Loudest(Mechanism):
     def n_signed(self) -> int:
         """2n."""
         return 2 * self.n_directions
-
-    @property
-    def blind_directions(self) -> int:
-        """None: the whole index may follow the data."""
-        return 1
 
     @property
     def loud_fraction(self) -> float:
@@ -197,11 +193,13 @@ class Loudest(Mechanism):
         return [Loud(rows, x, self.loud, start) for rows, x, start in each]
 
     def densities(self, V: Float32, X: Float32, histories: Histories) -> Float32:
-        """Loud directions have `gamma e^eps`, the others `gamma`."""
+        """Loud directions have `gamma e^eps`, the others `gamma`; without a gradient all have 1."""
         density = np.full((histories.n_users, self.n_signed), self.gamma, np.float32)
         no_offset, everything = np.zeros(histories.n_users, np.int64), np.arange(self.loud)
         for row, loud in zip(density, self.loud_sets(V, X, histories, no_offset), strict=True):
             row[loud.at(everything)] = self.gamma * exp(self.epsilon)
+            if loud.is_silent:
+                row[:] = 1
         return density
 
     def constants(self, V: Float32) -> LoudestConstants:

@@ -96,7 +96,7 @@ def test_loudest_has_two_densities(people: Interactions) -> None:
 def test_mean_density_does_not_depend_on_chunks(
     people: Interactions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = settings_of("hadamard")
+    settings = settings_of("coordinate")
     V = np.random.default_rng(0).normal(0, 0.1, (60, 5)).astype(np.float32)
     whole = mean_density(settings.build(60), settings, V, people.histories)
     monkeypatch.setattr("sottovoce.experiments.audit.densities.CHUNK", 7000)
@@ -168,7 +168,7 @@ def test_the_proxy_buys_something(
 def test_the_shuffled_attack_does_see_something(
     attacks: dict[tuple[str, Question], Attack],
 ) -> None:
-    for mechanism in ("hadamard", "loudest"):
+    for mechanism in ("coordinate", "loudest"):
         last = attacks[mechanism, "history"].points[-1]
         assert last.unlinked.value > 0.5 + ERRORS * last.unlinked.error
 
@@ -182,7 +182,7 @@ def test_a_larger_epsilon_betrays_more(people: Interactions) -> None:
 
 
 def test_the_same_seed_is_the_same_attack(people: Interactions) -> None:
-    settings = settings_of("hadamard", reports=5, epochs=2)
+    settings = settings_of("coordinate", reports=5, epochs=2)
     plan = AttackPlan(trials=80, crowds=4)
     one, same, other = (
         run_attack(people.histories, settings, each)
@@ -193,7 +193,7 @@ def test_the_same_seed_is_the_same_attack(people: Interactions) -> None:
 
 
 def test_every_epoch_and_crowd_has_its_own_words(people: Interactions) -> None:
-    settings = settings_of("hadamard", reports=5, epochs=2)
+    settings = settings_of("coordinate", reports=5, epochs=2)
     engine = build_engine("cpu", people.histories, settings, threads=1)
     V = published(settings, engine, 60, 2)
     assert len(V) == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from math import log
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,19 +15,16 @@ from sottovoce.experiments.audit import Client, examine, judge, live_client
 from sottovoce.experiments.audit.clients import answer
 from sottovoce.experiments.audit.entropy import FORK, FRESH, SPEAKS, in_fork
 from sottovoce.experiments.audit.sampling import (
-    COIN,
     ONE,
     PAIRS,
     RANGE,
-    SAME,
     SHARE,
     SILENT,
+    STATED,
     TWO,
-    UNIFORM,
 )
 from sottovoce.mechanism import MECHANISMS, Loudest, os_words
-from sottovoce.mechanism.base import COIN as COIN_WORD
-from sottovoce.mechanism.base import DIRECTION
+from sottovoce.mechanism.base import COIN, DIRECTION
 from sottovoce.mechanism.coin import WORD, flip_threshold
 from sottovoce.model import Histories, user_vectors
 from sottovoce.training import Settings
@@ -49,7 +47,7 @@ if TYPE_CHECKING:
 
     from sottovoce.mechanism import Mechanism
 
-ALL_CHECKS = {ONE, TWO, RANGE, UNIFORM, SAME, SHARE, SILENT, COIN, PAIRS, FRESH, FORK, SPEAKS}
+ALL_CHECKS = {ONE, TWO, RANGE, STATED, SHARE, SILENT, PAIRS, FRESH, FORK, SPEAKS}
 
 
 def test_shipped_clients_pass() -> None:
@@ -83,24 +81,23 @@ def keeps_too_often(words: Words, settings: Settings) -> Words:
     """Keep probability x 1.02: words are mapped so that fewer of them flip."""
     flip = flip_threshold(settings.epsilon)
     fewer = flip - (WORD - flip) // 50
-    coin = words[..., COIN_WORD]
+    coin = words[..., COIN]
     coin[(coin >= np.uint64(fewer)) & (coin < np.uint64(flip))] = np.uint64(WORD - 1)
     return words
 
 
-@pytest.mark.parametrize("mechanism", ["coordinate", "hadamard"])
-def test_finds_a_keep_probability_two_percent_too_high(mechanism: str) -> None:
-    found = found_in(with_words(keeps_too_often), Settings.preset(mechanism))
+def test_finds_a_keep_probability_two_percent_too_high() -> None:
+    found = found_in(with_words(keeps_too_often), Settings.preset("coordinate"))
     assert {ONE, SHARE} <= found
-    assert not found & {UNIFORM, FRESH, FORK, SPEAKS}
+    assert not found & {FRESH, FORK, SPEAKS}
 
 
 def test_finds_a_blanket_a_tenth_too_small() -> None:
-    """In `loudest` gamma is what carries epsilon: 0.9 gamma names loud rows too often."""
+    """In `loudest` gamma is what carries epsilon: 0.9 gamma names loud directions too often."""
 
     def change(words: Words, settings: Settings) -> Words:
         lost = words[..., 3] % 10 == 0  # the unused word: independent of the coin
-        words[lost, COIN_WORD] = np.uint64(WORD - 1)
+        words[lost, COIN] = np.uint64(WORD - 1)
         return words
 
     # epsilon is only 0.15 too large: it takes more reports than the other bugs
@@ -108,10 +105,20 @@ def test_finds_a_blanket_a_tenth_too_small() -> None:
     assert {ONE, SHARE} <= found
 
 
+@pytest.mark.slow
+def test_finds_a_quiet_coin_two_percent_too_likely() -> None:
+    """Quiet : loud is 1.02 e^-eps; no danger by itself, but not what is stated."""
+
+    def make(settings: Settings, n_items: int) -> Client:
+        return live_client(replace(settings, epsilon=settings.epsilon - log(1.02)), n_items)
+
+    assert {SHARE, STATED} <= found_in(make, Settings.preset("loudest"), samples=1_000_000)
+
+
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_finds_one_coin_for_all_reports(mechanism: str) -> None:
     def one_coin(words: Words, settings: Settings) -> Words:
-        words[..., COIN_WORD] = words[:, :1, COIN_WORD]
+        words[..., COIN] = words[:, :1, COIN]
         return words
 
     assert PAIRS in found_in(with_words(one_coin), Settings.preset(mechanism))
@@ -122,7 +129,7 @@ def test_finds_a_coin_shared_by_two_neighbours(mechanism: str) -> None:
     """Each report is fine by itself, and so is any number of single events."""
 
     def shared(words: Words, settings: Settings) -> Words:
-        words[:, 1:-1:2, COIN_WORD] = words[:, 0:-2:2, COIN_WORD]
+        words[:, 1:-1:2, COIN] = words[:, 0:-2:2, COIN]
         return words
 
     found = found_in(with_words(shared), Settings.preset(mechanism))
@@ -133,13 +140,13 @@ def test_finds_a_coin_shared_by_two_neighbours(mechanism: str) -> None:
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_finds_a_direction_taken_from_the_coin(mechanism: str) -> None:
     def reused(words: Words, settings: Settings) -> Words:
-        words[..., DIRECTION] = words[..., COIN_WORD]
+        words[..., DIRECTION] = words[..., COIN]
         return words
 
-    assert COIN in found_in(with_words(reused), Settings.preset(mechanism))
+    assert STATED in found_in(with_words(reused), Settings.preset(mechanism))
 
 
-@pytest.mark.parametrize("mechanism", ["coordinate", "hadamard"])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_finds_an_index_that_depends_on_the_history(mechanism: str) -> None:
     """Half of the reports are about the person's own item: the index alone tells."""
 
@@ -151,7 +158,7 @@ def test_finds_an_index_that_depends_on_the_history(mechanism: str) -> None:
         words[about_own, DIRECTION] = np.uint64(own_index)
         return words
 
-    assert {UNIFORM, SAME} <= found_in(drawing(half_own), Settings.preset(mechanism))
+    assert STATED in found_in(drawing(half_own), Settings.preset(mechanism))
 
 
 def test_finds_a_loud_set_whose_size_depends_on_the_history() -> None:
@@ -162,7 +169,8 @@ def test_finds_a_loud_set_whose_size_depends_on_the_history() -> None:
 
         def client(V: NDArray[np.float32], history: Sequence[int], k: int) -> NDArray[Any]:
             own = Histories.from_lists([history], n_items)
-            sized = Loudest(shape, settings.epsilon, settings.seed, loud=1 + sum(history) % 2)
+            loud = 1 + sum(history) % 2
+            sized = Loudest(shape, settings.epsilon, settings.seed, block=2, loud=loud)
             return answer(sized, settings, V, own, os_words(1, k))
 
         return client
@@ -171,13 +179,26 @@ def test_finds_a_loud_set_whose_size_depends_on_the_history() -> None:
 
 
 def test_finds_a_tie_that_always_breaks_the_same_way() -> None:
-    """Somebody without a history then names the same rows for ever, and is recognised by them."""
+    """Somebody without a history then names the same directions for ever."""
 
-    def no_mask(words: Words, settings: Settings) -> Words:
+    def no_offset(words: Words, settings: Settings) -> Words:
         words[:, -1, DIRECTION] = 0
         return words
 
-    assert SILENT in found_in(with_words(no_mask), Settings.preset("loudest"))
+    assert SILENT in found_in(with_words(no_offset), Settings.preset("loudest"))
+
+
+def test_finds_a_tie_rule_that_favours_the_history() -> None:
+    """Where nothing tells directions apart, those of the person's own item come first."""
+
+    def own_first(settings: Settings, mechanism: Mechanism, history: Sequence[int], k: int) -> Words:
+        words, item = os_words(1, k).copy(), history[0] if history else 0
+        n_signed = 2 * mechanism.n_directions
+        offset = (-2 * item * settings.factors) % n_signed
+        words[:, -1, DIRECTION] = np.uint64(offset * (WORD // n_signed) + 1)
+        return words
+
+    assert {ONE, SILENT} & found_in(drawing(own_first), Settings.preset("loudest"))
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -205,7 +226,7 @@ def test_finds_a_client_that_falls_silent_as_version_1_did(mechanism: str) -> No
         def client(V: NDArray[np.float32], history: Sequence[int], k: int) -> NDArray[Any]:
             own = Histories.from_lists([history], n_items)
             rules = {"alpha": settings.alpha, "regularization": settings.regularization}
-            if history and not user_vectors(V, own, **rules).any():
+            if V.any() and history and not user_vectors(V, own, **rules).any():
                 raise NotFiniteError
             return honest(V, history, k)
 

@@ -43,7 +43,7 @@ def test_command_passes_and_writes_everything(
 
 def test_command_fails_with_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sottovoce.experiments.audit.audit.live_client", seeded_when_made)
-    arguments = ["--mechanism", "hadamard", "--no-attack", "--samples", "2000"]
+    arguments = ["--mechanism", "coordinate", "--no-attack", "--samples", "2000"]
     result = CliRunner().invoke(app, ["audit", *arguments])
     assert result.exit_code == 1
     assert "FAIL" in result.stdout

@@ -9,7 +9,7 @@ import pytest
 
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.audit import judge
-from sottovoce.experiments.audit.bounds import Count, epsilon_at_least, related, surprise, uneven
+from sottovoce.experiments.audit.bounds import Count, epsilon_at_least, related, surprise, unlike
 from sottovoce.experiments.audit.entropy import FORK
 from sottovoce.experiments.audit.evidence import Fact, Ratio, Surprise
 from sottovoce.experiments.audit.sampling import ONE
@@ -65,8 +65,10 @@ def test_p_values_are_valid_and_see() -> None:
     assert np.mean(p_values < 0.05) <= 0.07
     assert surprise(Count(50, 1000), 0.05) == pytest.approx(1, abs=0.1)
     assert surprise(Count(100, 1000), 0.05) < 1e-8
-    assert uneven(np.array([100, 100, 100])) == 1
-    assert uneven(np.array([200, 50, 50])) < 1e-8
+    even = np.full(3, 1 / 3)
+    assert unlike(np.array([100, 100, 100]), even) == 1
+    assert unlike(np.array([200, 50, 50]), even) < 1e-8
+    assert unlike(np.array([200, 50, 50]), np.array([4, 1, 1]) / 6) == 1
     assert related(coins[0], coins[0]) < 1e-8
     assert related(np.zeros(9), np.arange(9)) == 1
 
@@ -112,7 +114,7 @@ def test_some_report_is_as_telling_as_epsilon_allows(mechanism: str, seed: int) 
 
 
 def test_densities_of_a_sign_are_the_coins() -> None:
-    scene = scenes(Settings.preset("hadamard", epsilon=2.0))[0]
+    scene = scenes(Settings.preset("coordinate", epsilon=2.0))[0]
     keep = exp(2.0) / (1 + exp(2.0))
     assert sorted(set(np.round(scene.densities().ravel() / 2, 5))) == [
         pytest.approx(1 - keep, abs=1e-5),

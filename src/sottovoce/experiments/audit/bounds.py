@@ -65,9 +65,9 @@ def surprise(seen: Count, chance: float) -> float:
     return _two_sided(stats.binom(seen.trials, chance), np.array(seen.happened))
 
 
-def uneven(counts: NDArray[np.integer]) -> float:
-    """p-value of counts that should be spread evenly."""
-    return _two_sided(stats.binom(int(counts.sum()), 1 / len(counts)), counts)
+def unlike(counts: NDArray[np.integer], chances: NDArray[np.float64]) -> float:
+    """p-value of counts of things with known chances."""
+    return _two_sided(stats.binom(int(counts.sum()), chances), counts)
 
 
 def related(one: NDArray[Any], other: NDArray[Any]) -> float:

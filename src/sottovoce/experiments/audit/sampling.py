@@ -1,4 +1,4 @@
-"""Counting a black-box client's reports on the tiny scenes: epsilon, indices, coins."""
+"""Counting a black-box client's reports on the tiny scenes: epsilon, chances, coins."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sottovoce.experiments.audit.bounds import Count, related, surprise, uneven
+from sottovoce.experiments.audit.bounds import Count, related, surprise, unlike
 from sottovoce.experiments.audit.clients import sample
 from sottovoce.experiments.audit.evidence import Evidence, Fact, Ratio, Surprise
 from sottovoce.experiments.audit.scenes import MANY, scenes
@@ -25,10 +25,9 @@ if TYPE_CHECKING:
     Event = NDArray[np.bool_]
 
 ONE, TWO = "epsilon of one report", "epsilon of two reports"
-RANGE, UNIFORM = "reports that exist", "directions are uniform"
-SAME, SHARE = "directions ignore the history", "loud share as stated"
-SILENT = "no history, nothing said"
-COIN, PAIRS = "coins ignore the direction", "reports are independent"
+RANGE, STATED = "reports that exist", "every report as likely as stated"
+SHARE, SILENT = "loud share as stated", "nothing known, nothing said"
+PAIRS = "reports are independent"
 LIKELIEST = 1e-6
 """Two density ratios this close are the same."""
 MAX_PAIRS = 64
@@ -43,8 +42,6 @@ class Sample:
     first: Ints
     second: Ints
     densities: NDArray[np.float32]
-    columns: int
-    """How many directions are drawn without looking at the data: all, or only columns."""
 
     @property
     def size(self) -> int:
@@ -54,10 +51,6 @@ class Sample:
     def single(self, reports: Ints) -> Ints:
         """Reports that have nothing in common: of a pair only the first."""
         return reports.ravel() if self.scene.per_call == MANY else reports[:, 0]
-
-    def blind(self, reports: Ints) -> Ints:
-        """The part of each report that must not depend on the data."""
-        return (reports >> 1) % self.columns
 
 
 def gather(make: Maker, settings: Settings, samples: int) -> list[Evidence]:
@@ -70,20 +63,18 @@ def gather(make: Maker, settings: Settings, samples: int) -> list[Evidence]:
         found.append(exist)
         if exist.holds:  # else they cannot be counted
             found += [*single_ratios(drawn), *joint_ratios(drawn), *coins(drawn)]
-            found += [*directions(drawn), *silence(drawn)]
+            found += silence(drawn)
     return found
 
 
 def draw(client: Client, scene: Scene, samples: int) -> Sample:
     """`samples` reports of each of the scene's two people."""
-    mechanism = scene.settings.build(scene.n_items)
     calls, k = scene.calls(samples), scene.per_call
     return Sample(
         scene,
         sample(client, scene.V, scene.first, calls, k),
         sample(client, scene.V, scene.second, calls, k),
         scene.densities(),
-        mechanism.blind_directions,
     )
 
 
@@ -118,43 +109,32 @@ def joint_ratios(drawn: Sample) -> Iterator[Ratio]:
 
 
 def coins(drawn: Sample) -> Iterator[Surprise]:
-    """The coin has its stated chance, and neither direction nor neighbour knows how it fell."""
+    """Every report has its stated chance, and no neighbour knows of it."""
     for who, reports, density in _people(drawn):
         is_loud = density > 1
+        if not is_loud.any():  # everything ties, and one call has one order of ties
+            continue
         chance = float(density[is_loud].sum(dtype=np.float64)) / drawn.size
         loud = is_loud[reports]
         share = surprise(_count(loud), chance)
         yield _surprise(drawn, SHARE, f"{who}: {loud.mean():.4f} of {chance:.4f}", share)
-        if _is_even(drawn, density):
-            yield _surprise(drawn, COIN, who, related(loud.ravel(), drawn.blind(reports).ravel()))
+        yield _surprise(drawn, STATED, who, _as_stated(drawn, reports, density))
         yield _surprise(drawn, PAIRS, f"{who}'s coins", related(*_pairs(loud).T))
-        yield _surprise(
-            drawn, PAIRS, f"{who}'s directions", related(*_pairs(drawn.blind(reports)).T)
-        )
+        yield _surprise(drawn, PAIRS, f"{who}'s reports", related(*_pairs(reports).T))
 
 
-def _is_even(drawn: Sample, density: NDArray[np.float32]) -> bool:
-    """Whether loud reports are as likely on every direction: only then must the coin ignore it."""
-    direction = drawn.blind(np.arange(drawn.size))
-    loud = np.bincount(direction, weights=np.where(density > 1, density, 0))
-    return bool(np.ptp(loud) <= LIKELIEST * loud.max())
+def _as_stated(drawn: Sample, reports: Ints, density: NDArray[np.float32]) -> float:
+    chances = density.astype(np.float64)
+    seen = np.bincount(reports.ravel(), minlength=drawn.size)
+    return unlike(seen, chances / chances.sum())
 
 
 def silence(drawn: Sample) -> Iterator[Surprise]:
-    """Without a history every report is as likely as any other."""
-    if not drawn.scene.second:
-        seen = np.bincount(drawn.single(drawn.second), minlength=drawn.size)
-        yield _surprise(drawn, SILENT, "any report", uneven(seen))
-
-
-def directions(drawn: Sample) -> Iterator[Surprise]:
-    """What is drawn without looking at the data is uniform, and the same for both people."""
-    for who, reports, _ in _people(drawn):
-        seen = np.bincount(drawn.blind(reports).ravel(), minlength=drawn.columns)
-        yield _surprise(drawn, UNIFORM, who, uneven(seen))
-    both = np.concatenate([drawn.first.ravel(), drawn.second.ravel()])
-    person = np.repeat([0, 1], [drawn.first.size, drawn.second.size])
-    yield _surprise(drawn, SAME, "first and second", related(person, drawn.blind(both)))
+    """Where nothing is known of somebody, every report is as likely as any other."""
+    for who, reports, density in _people(drawn):
+        if not (density > 1).any():
+            seen = np.bincount(drawn.single(reports), minlength=drawn.size)
+            yield _surprise(drawn, SILENT, who, unlike(seen, np.full(drawn.size, 1 / drawn.size)))
 
 
 def _exist(drawn: Sample) -> Fact:

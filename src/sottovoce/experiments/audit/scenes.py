@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sottovoce.experiments.audit.densities import report_densities
+from sottovoce.mechanism import mechanism_named
 from sottovoce.model import Histories
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 SCALE = 0.01
 """Of V. Small, so that user vectors are large and `coordinate`'s values are clipped to +-1."""
-MANY, PAIR = 500, 2
+MANY, PAIR = 2000, 2
 """k while sampling: even numbers, since reports are looked at in pairs."""
 SLOWER = 100
 """A scene of pairs has so many times fewer reports, or its calls would take all day."""
@@ -33,7 +34,7 @@ class Scene:
     first: tuple[int, ...]
     second: tuple[int, ...]
     per_call: int = MANY
-    """k. Where rows tie, the reports of one call share their tie-breaking mask: then a pair."""
+    """k. Where directions tie, the reports of one call share their order of ties: then a pair."""
 
     def calls(self, samples: int) -> int:
         """How often to ask each person for about so many reports."""
@@ -54,13 +55,15 @@ def scenes(settings: Settings) -> list[Scene]:
     """The worst case, where reports are as telling as they may be, two like it, and nobody.
 
     The people of the first two have vectors of opposite sign, which turns all signs around. Who has
-    no history must say nothing at all; where rows tie, code of its own sees to that.
+    no history must say nothing at all, and nobody may while the model is nothing; where directions
+    tie, code of its own sees to that.
     """
     return [
         _scene("2 items", settings, [[1.0], [-0.6]], (0,), (1,)),
         _scene("4 items", settings, [[1.0], [-0.6], [0.35], [-0.85]], (0, 2), (1, 3)),
         _scene("3 items x 2", settings, [[1.0, 0.3], [-0.6, 0.9], [0.25, -0.7]], (0,), (1, 2)),
         replace(_scene("nobody", settings, [[1.0], [-0.6]], (0,), ()), per_call=PAIR),
+        replace(_scene("no model", settings, [[0.0], [0.0]], (0,), (1,)), per_call=PAIR),
     ]
 
 
@@ -72,6 +75,6 @@ def _scene(
     second: tuple[int, ...],
 ) -> Scene:
     items = (SCALE * np.asarray(V)).astype(np.float32)
-    # The mechanism's own settings are for another catalogue: here its defaults hold.
-    own = replace(settings, factors=items.shape[1], own={})
-    return Scene(name, own, items, first, second)
+    # The mechanism's own settings are for another catalogue.
+    own = mechanism_named(settings.mechanism).countable
+    return Scene(name, replace(settings, factors=items.shape[1], own=own), items, first, second)

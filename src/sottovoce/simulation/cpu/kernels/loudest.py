@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numba import njit
 
-from sottovoce.mechanism import Loudest
 from sottovoce.mechanism.blocks import ONE_BY_ONE
 from sottovoce.mechanism.loudest import LoudestConstants
 from sottovoce.simulation.cpu.epoch import plug_in
@@ -26,7 +25,7 @@ from sottovoce.simulation.cpu.work import Work, common_work
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sottovoce.mechanism import Mechanism
+    from sottovoce.mechanism import Loudest, Mechanism
     from sottovoce.model import Histories
     from sottovoce.simulation.preparation import EpochConstants
 
@@ -94,10 +93,10 @@ def fill_reports(
 
 
 def work(histories: Histories, mechanism: Mechanism, reports: int) -> Work:
-    assert isinstance(mechanism, Loudest)
+    blocks = cast("Loudest", mechanism).blocks
     entries, users = histories.n_interactions, histories.n_users
-    rows, inner = mechanism.blocks.rows, min(mechanism.block, ONE_BY_ONE)
-    levels = (mechanism.block // inner - 1).bit_length()
+    rows, inner = blocks.rows, min(blocks.size, ONE_BY_ONE)
+    levels = (blocks.size // inner - 1).bit_length()
     return common_work(histories, mechanism, reports, draws=reports + 1).plus(
         table_rows=entries - users * reports,
         additions=entries * inner,
