@@ -35,14 +35,12 @@ def by_sorting(loud: Loud) -> set[int]:
 
 
 def compiled(loud: Loud) -> list[int]:
-    s = select.new_sorted(loud.a.size, loud.x.size)
+    s = select.new_ranks(-(-loud.a.size // select.GROUP) * select.GROUP, loud.x.size)
     least = select.find_loud(loud.a, loud.x, loud.count, s)
     tied = select.list_tied(loud.a, loud.x, least, loud.offset, s)
-    found = []
-    for f, step in enumerate(s.steps):
-        rows = [select.row_at(loud.a, s, place) for place in range(step)]
-        found += [select.signed(loud.a, loud.x, row, f) for row in rows]
-    return [*found, *tied.tolist()][: loud.count]
+    above = range(s.ends[-1])
+    louder = [select.nth_loud(loud.a, loud.x, least, rank, s) for rank in above]
+    return [*louder, *tied.tolist()][: loud.count]
 
 
 @given(people())
@@ -52,7 +50,7 @@ def test_they_agree_most(loud: Loud) -> None:
     assert set(found) == by_sorting(loud)
 
 
-@given(people())
+@given(people().filter(lambda loud: not loud.is_silent))
 def test_the_compiled_selection_lists_them_in_the_same_order(loud: Loud) -> None:
     assert compiled(loud) == loud.at(np.arange(loud.count)).tolist()
 

@@ -59,11 +59,12 @@ def sides(mechanism: Mechanism) -> tuple[list[int], list[int]]:
     loud = np.flatnonzero(density > 1).tolist()
     assert len(loud) == LOUD
     uniform = [word[DIRECTION] * 2 * ITEMS >> 64 for word in words]
-    # By falling agreement: in blocks of one a direction is an item.
+    # Rows ascending, but the one that agrees least of them comes last.
     touched = np.isin(np.arange(ITEMS), HISTORY[0])
     by_item = np.abs((1 + touched) * (touched - V[:, 0] * X[0, 0]))
     agreement = dict(zip(mechanism.blocks.places.tolist(), by_item.tolist(), strict=True))
-    loud.sort(key=lambda signed: -agreement[signed >> 1])
+    least = min(loud, key=lambda signed: agreement[signed >> 1])
+    loud.sort(key=lambda signed: (signed == least, signed))
     named = [loud[word[DIRECTION] * LOUD >> 64] for word in words]
     return uniform, named
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from sottovoce.mechanism import coin
 from sottovoce.mechanism.base import (
-    CHOICE,
+    ROUNDING,
     COIN,
     DIRECTION,
     SignMechanism,
@@ -50,7 +50,7 @@ class Whisper(SignMechanism):
         draws = words[:, :-1]
         index = coin.multiply_high(draws[..., DIRECTION], self.n_directions)
         sign = np.take_along_axis(self._signs(V, X, histories), index, axis=1)
-        plus = np.where(sign == 0, draws[..., CHOICE] >> np.uint64(63) == 1, sign > 0)
+        plus = np.where(sign == 0, draws[..., ROUNDING] >> np.uint64(63) == 1, sign > 0)
         return pack(index, plus ^ (draws[..., COIN] < np.uint64(self.flip_below)))
 
     def estimate(self, sums: NDArray[np.integer], n_reports: int) -> NDArray[np.float64]:

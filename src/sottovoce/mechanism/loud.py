@@ -7,7 +7,7 @@ have no rounding, so everybody finds the same order in every language.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     Float32 = NDArray[np.float32]
@@ -28,11 +26,9 @@ if TYPE_CHECKING:
 class Loud:
     """The `count` signed directions that agree most, in an order that `at` counts in.
 
-    First those above the least agreement that is loud: factor after factor, each with its rows by
-    falling magnitude (of equal ones the lower row first). In this order the loud rows of a factor
-    are the first few, so nothing has to be listed. Then those with exactly the least agreement: in
-    the order of `(signed + offset) mod 2n`, until there are `count`. The offset is random, so ties
-    favour nobody, and there are `count` also if everything is zero.
+    First those above the least agreement that is loud, in the order of their index. Then those with
+    exactly the least agreement, in the order of `(signed + offset) mod 2n`, until there are `count`.
+    The offset is random, so ties favour nobody, and there are `count` also if everything is zero.
     """
 
     a: Float32
@@ -50,29 +46,32 @@ class Loud:
 
     def at(self, ranks: Int64) -> Int64:
         """The loud directions at these places, from 0 to `count - 1`."""
-        above = ranks < self._ends[-1]
-        factor = np.searchsorted(self._ends, ranks[above], "right")
-        row = self._rows[ranks[above] - (self._ends - self._steps)[factor]]
+        ends = np.cumsum(self._loud_by_row)
+        louder = ranks < ends[-1]
+        row = np.searchsorted(ends, ranks[louder], "right")
+        place = ranks[louder] - (ends - self._loud_by_row)[row]
+        agreement = self._sizes * np.abs(self.a[row, None]).astype(np.float64)
+        factor = np.argmax(np.cumsum(agreement > self._least, axis=1) > place[:, None], axis=1)
         found = np.empty(ranks.shape, np.int64)
-        found[above] = self._signed(row * self.x.size + factor)
-        found[~above] = self._tied[ranks[~above] - self._ends[-1]]
+        found[louder] = self._signed(row * self.x.size + factor)
+        found[~louder] = self._tied[ranks[~louder] - ends[-1]]
         return found
 
-    @cached_property
-    def _rows(self) -> Int64:
-        """By falling magnitude."""
-        return np.argsort(-np.abs(self.a), kind="stable")
+    @property
+    def _sizes(self) -> Float64:
+        return np.abs(self.x).astype(np.float64)
+
+    def _agreement(self, f: int) -> Float64:
+        """Of every row with one factor."""
+        return self._sizes[f] * np.abs(self.a).astype(np.float64)
 
     @cached_property
-    def _magnitudes(self) -> Float64:
-        """Of the rows, ascending."""
-        return np.abs(self.a[self._rows[::-1]]).astype(np.float64)
-
-    def _reaching(self, value: float, bisect: Callable[..., int]) -> Int64:
-        """By factor, how many rows agree by at least so much (`bisect_left`) or more."""
-        sizes = np.abs(self.x).astype(np.float64).tolist()
-        ascending, n = self._magnitudes, self.a.size
-        return np.array([n - bisect(ascending, value, key=size.__mul__) for size in sizes])
+    def _loud_by_row(self) -> Int64:
+        """How many factors of each row lie above the least agreement; never more than R numbers."""
+        found = np.zeros(self.a.size, np.int64)
+        for f in range(self.x.size):
+            found += self._agreement(f) > self._least
+        return found
 
     @cached_property
     def _least(self) -> float:
@@ -80,37 +79,31 @@ class Loud:
         low, high = 0, int(np.float64(np.finfo(np.float64).max).view(np.uint64))
         while high - low > 1:  # `low` is reached by at least `count`, `high` by fewer
             middle = (low + high) // 2
-            reached = self._reaching(_float(middle), bisect_left).sum() >= self.count
+            reached = self._reaching(_float(middle)) >= self.count
             low, high = (middle, high) if reached else (low, middle)
         return _float(low)
 
     @cached_property
-    def _steps(self) -> Int64:
-        """By factor, how many rows lie above the least agreement."""
-        return self._reaching(self._least, bisect_right)
+    def _magnitudes(self) -> Float64:
+        """Of the rows, ascending."""
+        return np.sort(np.abs(self.a)).astype(np.float64)
 
-    @cached_property
-    def _ends(self) -> Int64:
-        """Up to each factor, how many directions lie above the least agreement."""
-        return np.cumsum(self._steps)
+    def _reaching(self, value: float) -> int:
+        """How many directions agree by at least so much."""
+        rows, n = self._magnitudes, self.a.size
+        return sum(n - bisect_left(rows, value, key=f.__mul__) for f in self._sizes.tolist())
 
     @cached_property
     def _tied(self) -> Int64:
         """Those of exactly the least agreement, in their order; of zeros both signs."""
-        reaching = self._reaching(self._least, bisect_left)
-        ranges = zip(self._steps, reaching, strict=True)
-        index = np.concatenate(
-            [self._rows[a:b] * self.x.size + f for f, (a, b) in enumerate(ranges)]
-        )
+        factors = range(self.x.size)
+        rows = [np.flatnonzero(self._agreement(f) == self._least) for f in factors]
+        index = np.concatenate([rows[f] * self.x.size + f for f in factors])
         both = np.concatenate([index << 1, index << 1 | 1])
         signed = both if self._least == 0 else self._signed(index)
-        places = np.sort((signed + self.offset) % self._n_signed)
-        return np.asarray((places - self.offset) % self._n_signed)
-
-    @property
-    def _n_signed(self) -> int:
-        """2n."""
-        return 2 * self.a.size * self.x.size
+        n_signed = 2 * self.a.size * self.x.size
+        places = np.sort((signed + self.offset) % n_signed)
+        return np.asarray((places - self.offset) % n_signed)
 
     def _signed(self, index: Int64) -> Int64:
         """With the sign of `-a_r x_f`: down the loss."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sottovoce.model import gram, outer_table
+from sottovoce.model import gram
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
     Float32 = NDArray[np.float32]
     Float64 = NDArray[np.float64]
-
-_LANES = 8
-"""Rows of the table are padded to whole SIMD registers."""
 
 
 class EpochConstants(NamedTuple):
@@ -32,12 +29,11 @@ class EpochConstants(NamedTuple):
     n_directions: np.uint64
     V: Float32
     G: Float64
-    table: Float64
-    """See `normal_equations`."""
+    wide: Float64
+    """V in float64."""
 
 
 def prepare(settings: Settings, mechanism: Mechanism, V: Float32, epoch: int) -> EpochConstants:
-    G, table = normal_equations(V)
     return EpochConstants(
         seed=np.uint64(settings.seed),
         epoch=epoch,
@@ -46,12 +42,6 @@ def prepare(settings: Settings, mechanism: Mechanism, V: Float32, epoch: int) ->
         regularization=settings.regularization,
         n_directions=np.uint64(mechanism.n_directions),
         V=V,
-        G=G,
-        table=table,
+        G=gram(V),
+        wide=V.astype(np.float64),
     )
-
-
-def normal_equations(V: Float32) -> tuple[Float64, Float64]:
-    """`gram(V)` and `outer_table(V)`, the latter padded."""
-    table = outer_table(V)
-    return gram(V), np.pad(table, [(0, 0), (0, -table.shape[1] % _LANES)])

@@ -8,12 +8,13 @@ import numba
 import numpy as np
 
 from sottovoce.evaluation.threads import checked_threads, on_threads
+from sottovoce.model import gram
 from sottovoce.simulation.cpu.cache import drop_stale
 from sottovoce.simulation.cpu.epoch import loop_for, run_epoch
 from sottovoce.simulation.cpu.kernels import kernel_of
 from sottovoce.simulation.cpu.solve import solve_users
 from sottovoce.simulation.interface import Collected, Engine
-from sottovoce.simulation.preparation import normal_equations, prepare
+from sottovoce.simulation.preparation import prepare
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,14 +49,13 @@ class CpuEngine(Engine):
         return kept
 
     def _user_vectors(self, V: Float32) -> Float32:
-        G, table = normal_equations(V)
         X = np.empty((self.histories.n_users, V.shape[1]), np.float32)
         with on_threads(self.threads):
             solve_users(
                 self.histories.indptr,
                 self.histories.indices,
-                G,
-                table,
+                gram(V),
+                V.astype(np.float64),
                 float(self.settings.alpha),
                 self.settings.regularization,
                 X,

@@ -9,15 +9,15 @@ from numba import njit
 
 from sottovoce.mechanism.blocks import ONE_BY_ONE
 from sottovoce.mechanism.loudest import LoudestConstants
-from sottovoce.simulation.cpu.epoch import plug_in
-from sottovoce.simulation.cpu.kernels.rows import all_rows
+from sottovoce.simulation.cpu.epoch import TOGETHER, plug_in_groups
+from sottovoce.simulation.cpu.kernels.rows import history_rows, subtract_predictions
 from sottovoce.simulation.cpu.kernels.select import (
-    Sorted,
+    GROUP,
+    Ranks,
     find_loud,
     list_tied,
-    new_sorted,
-    row_at,
-    signed,
+    new_ranks,
+    nth_loud,
 )
 from sottovoce.simulation.cpu.philox import multiply_high, report_words
 from sottovoce.simulation.cpu.work import Work, common_work
@@ -30,18 +30,24 @@ if TYPE_CHECKING:
     from sottovoce.simulation.preparation import EpochConstants
 
     Float32 = NDArray[np.float32]
-    Scratch = tuple[Float32, Float32, Sorted]
+    Scratch = tuple[Float32, Float32, NDArray[np.int64], Ranks]
 
 
-PART = 1024
-"""Rows whose predictions are computed at once."""
+PART = 512
+"""Rows whose predictions are computed at once: a piece of the table that fits the first cache."""
 
 
 @njit
 def new_scratch(c: EpochConstants, m: LoudestConstants, longest: int) -> Scratch:  # noqa: ARG001
-    """All rows, a part of them, and their order."""
+    """All rows of some users, up to whole groups; a part of them; what says which are loud."""
     factors, rows = m.item_rows_by_factor.shape
-    return np.empty(rows, np.float32), np.empty(PART, np.float32), new_sorted(rows, factors)
+    whole = -(-rows // GROUP) * GROUP
+    return (
+        np.zeros((TOGETHER, whole), np.float32),
+        np.empty(PART, np.float32),
+        np.empty(TOGETHER, np.int64),
+        new_ranks(whole, factors),
+    )
 
 
 @njit(error_model="numpy")
@@ -56,40 +62,63 @@ def any_loud(user: int, c: EpochConstants, m: LoudestConstants, k: int) -> bool:
 
 @njit(error_model="numpy")
 def fill_reports(
-    user: int,
-    items: NDArray[np.int32],
-    x: Float32,
+    first: int,
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    X: Float32,
     c: EpochConstants,
     m: LoudestConstants,
     scratch: Scratch,
     out: NDArray[np.uint32],
 ) -> None:
-    """Name k directions, each uniform or uniform among the loud ones."""
-    a, part, rows = scratch
-    k, above = out.shape[0], 0
-    word, _, _, _ = report_words(c.seed, c.epoch, user, k)
+    """Name k directions for each, every one uniform or uniform among the loud ones."""
+    padded, part, users, ranks = scratch
+    n, n_rows = 0, m.item_rows_by_factor.shape[1]
+    for u in range(X.shape[0]):
+        # A device does this every time; here, people whose reports are all uniform are skipped.
+        if any_loud(first + u, c, m, out.shape[1]):
+            items = indices[indptr[u] : indptr[u + 1]]
+            history_rows(items, X[u], c.V, np.float32(c.alpha), m, padded[u, :n_rows])
+            users[n] = u
+            n += 1
+    subtract_predictions(users[:n], X, m.item_rows_by_factor, part, padded)
+    for u in range(X.shape[0]):
+        name_directions(first + u, X[u], c, m, padded[u], ranks, out[u])
+
+
+@njit(error_model="numpy")
+def name_directions(
+    user: int,
+    x: Float32,
+    c: EpochConstants,
+    m: LoudestConstants,
+    padded: Float32,
+    ranks: Ranks,
+    out: NDArray[np.uint32],
+) -> None:
+    """One user's reports, from their rows (and zeros up to whole groups)."""
+    a, above = padded[: m.item_rows_by_factor.shape[1]], np.int64(-1)
+    word, _, _, _ = report_words(c.seed, c.epoch, user, out.shape[0])
     offset = np.int64(multiply_high(word, m.n_signed))
-    tied = np.empty(0, np.int64)
-    # A device does this every time; here, people whose reports are all uniform are skipped.
-    if any_loud(user, c, m, k):
-        all_rows(items, x, c.V, np.float32(c.alpha), m, part, a)
-        least = find_loud(a, x, m.loud, rows)
-        tied = list_tied(a, x, least, offset, rows)
-        above = np.int64(rows.steps.sum())
-    for j in range(k):
+    tied, silent, least = np.empty(0, np.int64), False, 0.0
+    for j in range(out.shape[0]):
         choice, _, coin, _ = report_words(c.seed, c.epoch, user, j)
         if coin < m.threshold:
             out[j] = np.uint32(multiply_high(choice, m.n_signed))
             continue
         rank = np.int64(multiply_high(choice, np.uint64(m.loud)))
-        if rank >= above:
+        if above < 0:  # the first one that is asked for
+            above, silent = np.int64(0), not (a.any() and x.any())
+            if not silent:
+                least = find_loud(a, x, m.loud, ranks)
+                tied = list_tied(a, x, least, offset, ranks)
+                above = np.int64(ranks.ends[-1])
+        if silent:
+            out[j] = np.uint32((rank - offset) % np.int64(m.n_signed))
+        elif rank >= above:
             out[j] = np.uint32(tied[rank - above])
-            continue
-        f = 0
-        while rank >= rows.steps[f]:
-            rank -= rows.steps[f]
-            f += 1
-        out[j] = np.uint32(signed(a, x, row_at(a, rows, rank), f))
+        else:
+            out[j] = np.uint32(nth_loud(a, x, least, rank, ranks))
 
 
 def work(histories: Histories, mechanism: Mechanism, reports: int) -> Work:
@@ -105,4 +134,4 @@ def work(histories: Histories, mechanism: Mechanism, reports: int) -> Work:
     )
 
 
-plug_in(LoudestConstants, new_scratch, fill_reports)
+plug_in_groups(LoudestConstants, new_scratch, fill_reports)

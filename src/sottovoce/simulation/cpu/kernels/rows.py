@@ -21,16 +21,15 @@ _ONE = np.float32(1)
 
 
 @njit(error_model="numpy")
-def all_rows(
+def history_rows(
     items: NDArray[np.int32],
     x: Float32,
     V: Float32,
     alpha: np.float32,
     m: LoudestConstants,
-    some: Float32,
     a: Float32,
 ) -> None:
-    """`a`: what touched items add, item after item, less everybody's part."""
+    """What touched items add, item after item, into `a`."""
     n_rows, inner = a.shape[0], m.inner_signs.shape[0]
     a[:] = _ZERO
     for t in range(items.shape[0]):
@@ -45,12 +44,21 @@ def all_rows(
     if inner < m.size:
         for start in range(0, n_rows, m.size):
             transform_levels(inner, a[start : start + m.size])
+
+
+@njit(error_model="numpy")
+def subtract_predictions(
+    users: NDArray[np.int64], X: Float32, item_rows: Float32, some: Float32, A: Float32
+) -> None:
+    """Take everybody's part off the rows of these users: a piece of the table for all of them."""
+    n_rows = item_rows.shape[1]
     for start in range(0, n_rows, some.shape[0]):
-        part = a[start : start + some.shape[0]]
-        predicted = some[: part.shape[0]]
-        predict_rows(x, m.item_rows_by_factor, start, predicted)
-        for r in range(part.shape[0]):
-            part[r] -= predicted[r]
+        predicted = some[: min(n_rows - start, some.shape[0])]
+        for u in users:
+            predict_rows(X[u], item_rows, start, predicted)
+            part = A[u, start : start + predicted.shape[0]]
+            for r in range(part.shape[0]):
+                part[r] -= predicted[r]
 
 
 @njit(error_model="numpy")
@@ -73,8 +81,19 @@ def predict_rows(x: Float32, item_rows: Float32, start: int, out: Float32) -> No
     """`out = x . rows` from `start` on, factor after factor, four of them in one pass."""
     # Sliced here: numba takes slices of a slice for strided, and then LLVM does not vectorise.
     stop = start + out.shape[0]
-    scale_row(x[0], item_rows[0, start:stop], out)
-    f = 1
+    if x.shape[0] < 4:
+        scale_row(x[0], item_rows[0, start:stop], out)
+        f = 1
+    else:
+        mix_four_rows(
+            x[:4],
+            item_rows[0, start:stop],
+            item_rows[1, start:stop],
+            item_rows[2, start:stop],
+            item_rows[3, start:stop],
+            out,
+        )
+        f = 4
     while f + 4 <= x.shape[0]:
         add_four_rows(
             x[f : f + 4],
@@ -88,6 +107,16 @@ def predict_rows(x: Float32, item_rows: Float32, start: int, out: Float32) -> No
     while f < x.shape[0]:
         add_scaled_row(x[f], item_rows[f, start:stop], out)
         f += 1
+
+
+@njit
+def mix_four_rows(
+    c: Float32, row0: Float32, row1: Float32, row2: Float32, row3: Float32, out: Float32
+) -> None:
+    """`out = c[0] row0`, then `+ c[1] row1`, and so on: rounded after each."""
+    c0, c1, c2, c3 = c[0], c[1], c[2], c[3]
+    for r in range(out.shape[0]):
+        out[r] = ((c0 * row0[r] + c1 * row1[r]) + c2 * row2[r]) + c3 * row3[r]
 
 
 @njit

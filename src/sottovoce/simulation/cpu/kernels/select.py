@@ -1,8 +1,8 @@
 """The loud directions of one person, exactly, without sorting: `sottovoce.mechanism.loud`.
 
-Rows are put into bins by the upper bits of their magnitude, the largest first. How many directions
-agree by at least some value is then a look into one bin for each factor, which finds the least
-agreement that is loud up to a few bins; only the rows in those are compared exactly.
+Rows are counted in bins by the upper bits of their magnitude. How many directions agree by at least
+some value is then a look into one bin for each factor, which finds the least agreement that is loud
+up to a few bins; only the rows in those are compared exactly.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     Float64 = NDArray[np.float64]
     Int32 = NDArray[np.int32]
     Int64 = NDArray[np.int64]
+    UInt32 = NDArray[np.uint32]
 
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 _SHIFT = np.uint32(15)
@@ -32,37 +33,65 @@ _FINE = 1 << 42
 """In the bits of a float64: a share of 2^-10, finer than a bin."""
 _OCTAVES = 128 << 52
 """How far below the largest agreement the least loud one is looked for, before it may be any."""
+_NEAR_BIT = np.uint16(15)
+_NEAR = np.uint16(1 << 15)
+GROUP = 64
+"""Rows that are counted together, and looked through one by one for one report."""
 
 
-class Sorted(NamedTuple):
-    """A person's rows by falling bin, and how many of them are loud with each factor."""
+class Ranks(NamedTuple):
+    """Memory for one person at a time, and what `nth_loud` needs of them."""
 
     keys: NDArray[np.uint16]
     """R: the bin of each row."""
     reach: Int32
     """BINS + 1: how many rows lie in this bin or above it."""
-    rows: Int32
-    """R: by falling bin; of one bin by row, until `settle` puts them into their exact order."""
-    following: Int32
-    """BINS: where the next row of a bin goes."""
-    steps: Int32
-    """F: how many rows of each factor lie above the least agreement."""
+    first: Int32
+    """F: the lowest bin of each factor in which the least loud agreement may lie."""
+    last: Int32
+    """F: the highest one."""
+    factors_of: NDArray[np.uint16]
+    """BINS + 1: with how many factors a row in this bin is loud for certain; _NEAR if with more."""
+    which: NDArray[np.uint16]
+    """BINS: 1 + the factor with which it may be as well, or 1 + F where there are several."""
+    near: Int32
+    """R + 1: rows in such a bin."""
+    near_row: Int32
+    """Of every direction that lies in such a bin of its factor: its row."""
+    near_factor: Int32
+    """Its factor."""
+    agreement: Float64
+    """By how much it agrees."""
+    n_near: Int64
+    """1: how many there are."""
+    loud: NDArray[np.uint16]
+    """R: with how many factors each row is loud, ties aside."""
+    ends: Int32
+    """R / GROUP: how many such directions there are up to each group's end."""
 
 
 @njit
-def new_sorted(n_rows: int, factors: int) -> Sorted:
-    """Memory for one person at a time."""
-    return Sorted(
+def new_ranks(n_rows: int, factors: int) -> Ranks:
+    """For so many rows, a multiple of GROUP."""
+    return Ranks(
         np.empty(n_rows, np.uint16),
         np.empty(BINS + 1, np.int32),
-        np.empty(n_rows, np.int32),
-        np.empty(BINS, np.int32),
         np.empty(factors, np.int32),
+        np.empty(factors, np.int32),
+        np.empty(BINS + 1, np.uint16),
+        np.empty(BINS, np.uint16),
+        np.empty(n_rows + 1, np.int32),
+        np.empty(n_rows * factors, np.int32),
+        np.empty(n_rows * factors, np.int32),
+        np.empty(n_rows * factors, np.float64),
+        np.zeros(1, np.int64),
+        np.zeros(n_rows, np.uint16),
+        np.empty(n_rows // GROUP, np.int32),
     )
 
 
 @njit
-def largest(bits: NDArray[np.uint32]) -> np.uint32:
+def largest(bits: UInt32) -> np.uint32:
     """The largest magnitude, as bits (bits order like magnitudes)."""
     most = np.uint32(0)
     for r in range(bits.shape[0]):
@@ -70,30 +99,31 @@ def largest(bits: NDArray[np.uint32]) -> np.uint32:
     return most
 
 
-@njit(error_model="numpy")
-def sort_rows(a: Float32, s: Sorted) -> np.float32:
-    """Put all rows into their bins; the largest magnitude."""
-    bits, n_rows = a.view(np.uint32), a.shape[0]
-    most = largest(bits)
-    lowest, first = np.int32(most >> _SHIFT) - np.int32(BINS - 1), np.int32(BINS - 1)
-    for r in range(n_rows):
-        key = max(np.int32((bits[r] & _MAGNITUDE) >> _SHIFT) - lowest, np.int32(0))
-        s.keys[r] = np.uint16(key)
+@njit
+def fill_keys(bits: UInt32, lowest: int, keys: NDArray[np.uint16]) -> np.int32:
+    """The bin of every row; the lowest of them."""
+    base, first = np.int32(lowest), np.int32(BINS)
+    for r in range(bits.shape[0]):
+        key = max(np.int32(np.int32((bits[r] & _MAGNITUDE) >> _SHIFT) - base), np.int32(0))
+        keys[r] = np.uint16(key)
         first = min(first, key)
-    reach, following = s.reach, s.following
-    reach[:first] = n_rows
+    return first
+
+
+@njit(error_model="numpy")
+def count_bins(a: Float32, s: Ranks) -> np.float32:
+    """Fill `keys` and `reach`; the largest magnitude."""
+    bits, reach = a.view(np.uint32), s.reach
+    most = largest(bits)
+    first = fill_keys(bits, np.int64(most >> _SHIFT) - (BINS - 1), s.keys)
+    reach[:first] = a.shape[0]
     reach[first:] = 0
-    for r in range(n_rows):
+    for r in range(a.shape[0]):
         reach[s.keys[r]] += 1
     total = np.int32(0)
     for key in range(BINS - 1, first - 1, -1):
-        following[key] = total
         total += reach[key]
         reach[key] = total
-    for r in range(n_rows):
-        key = s.keys[r]
-        s.rows[following[key]] = r
-        following[key] += 1
     return np.uint32(most).view(np.float32)
 
 
@@ -107,20 +137,20 @@ def bin_of(value: float, most: np.float32) -> int:
 
 
 @njit(error_model="numpy")
-def bracket(x: Float32, loud: int, most: np.float32, reach: Int32) -> tuple[float, float]:
-    """The least loud agreement is at least the first value, which may be 0, and below the second.
+def bracket(x: Float32, loud: int, most: np.float32, s: Ranks) -> int:
+    """Fill `first` and `last`: the least loud agreement lies in one of these bins of each factor.
 
-    Bins count too many at most; one bin lower, too few at most.
+    Bins count too many at most; one bin lower, too few at most. Returns how many directions are
+    louder for certain.
     """
     sizes = np.abs(x).astype(np.float64)
-    top = 2 * np.float64(most) * sizes.max()
-    high = np.float64(top).view(np.int64)
+    high = np.float64(2 * np.float64(most) * sizes.max()).view(np.int64)
     low = lowest = max(high - _OCTAVES, 0)
     while high - low > _FINE:
         middle = low + (high - low) // 2
         value, total = np.int64(middle).view(np.float64), 0
         for f in range(x.shape[0]):
-            total += reach[bin_of(value / sizes[f], most)]
+            total += s.reach[bin_of(value / sizes[f], most)]
         if total < loud:
             high = middle
         else:
@@ -131,32 +161,75 @@ def bracket(x: Float32, loud: int, most: np.float32, reach: Int32) -> tuple[floa
         # The lowest bin has no end, and those of subnormal numbers are wide.
         row = least / sizes[f]
         bounded &= row >= _NORMAL and bin_of(row, most) > 0
-    if not bounded:
-        least = 0.0
-    return least, np.int64(high).view(np.float64) * (1 + 2.0**-20)
+    upper, surely = np.int64(high).view(np.float64) * (1 + 2.0**-20), 0
+    for f in range(x.shape[0]):
+        s.first[f] = bin_of(least / sizes[f] if bounded else 0.0, most)
+        s.last[f] = min(bin_of(upper / sizes[f], most), BINS - 1)
+        surely += s.reach[s.last[f] + 1]
+    return surely
 
 
 @njit
-def settle(a: Float32, s: Sorted, start: int, stop: int) -> None:
-    """Rows at these places by falling magnitude, of equal ones the lower first; nearly so before."""
-    for at in range(start + 1, stop):
-        row = s.rows[at]
-        size, to = abs(a[row]), at
-        while to > start and (
-            abs(a[s.rows[to - 1]]) < size
-            or (abs(a[s.rows[to - 1]]) == size and s.rows[to - 1] > row)
-        ):
-            s.rows[to] = s.rows[to - 1]
-            to -= 1
-        s.rows[to] = row
+def mark_bins(s: Ranks) -> None:
+    """Fill `factors_of` and `which`."""
+    factors = s.first.shape[0]
+    low, high = np.int64(s.first.min()), np.int64(s.last.max()) + 1
+    s.which[low:high] = 0
+    s.factors_of[: high + 1] = 0
+    for f in range(factors):
+        s.factors_of[s.last[f] + 1] += np.uint16(1)
+        for key in range(s.first[f], s.last[f] + 1):
+            s.which[key] = f + 1 if s.which[key] == 0 else factors + 1
+    total = np.uint16(0)
+    for key in range(low, high + 1):
+        total = np.uint16(total + s.factors_of[key])
+        s.factors_of[key] = total
+    s.factors_of[high + 1 :] = total
+    for f in range(factors):
+        s.factors_of[s.first[f] : s.last[f] + 1] |= _NEAR
 
 
 @njit
-def row_at(a: Float32, s: Sorted, place: int) -> int:
-    """The row with this place among all by falling magnitude."""
-    key = s.keys[s.rows[place]]
-    settle(a, s, s.reach[key + 1], s.reach[key])
-    return np.int64(s.rows[place])
+def look_up(keys: NDArray[np.uint16], s: Ranks) -> int:
+    """Fill `loud` with what is sure, and `near` with the rows that must be looked at; how many."""
+    loud, near, factors_of, n = s.loud, s.near, s.factors_of, 0
+    for r in range(keys.shape[0]):
+        found = factors_of[np.uint64(keys[r])]
+        loud[r] = np.uint16(found & ~_NEAR)
+        near[n] = r
+        n += np.int64(found >> _NEAR_BIT)
+    return n
+
+
+@njit
+def list_near(a: Float32, x: Float32, s: Ranks) -> int:
+    """Fill `near_row`, `near_factor` and `agreement`, and what is sure of `loud`; how many."""
+    mark_bins(s)
+    n, factors = 0, x.shape[0]
+    for t in range(look_up(s.keys[: a.shape[0]], s)):
+        row = np.int64(s.near[t])
+        key, size = s.keys[row], abs(np.float64(a[row]))
+        only = np.int64(s.which[key])
+        begin, end = (0, factors) if only > factors else (only - 1, only)
+        for f in range(begin, end):
+            if s.first[f] <= key <= s.last[f]:
+                s.near_row[n], s.near_factor[n] = row, f
+                s.agreement[n] = abs(np.float64(x[f])) * size
+                n += 1
+    return n
+
+
+@njit
+def count_groups(s: Ranks) -> None:
+    """Fill `ends` from `loud`, four rows at once: 16 times 256 factors stay below 16 bits."""
+    fours, total = s.loud.view(np.uint64).reshape(-1, GROUP // 4), np.int32(0)
+    for g in range(fours.shape[0]):
+        own = np.uint64(0)
+        for r in range(GROUP // 4):
+            own += fours[g, r]
+        for shift in range(0, 64, 16):
+            total += np.int32((own >> np.uint64(shift)) & np.uint64(0xFFFF))
+        s.ends[g] = total
 
 
 @njit
@@ -184,36 +257,40 @@ def nth_largest(values: Float64, n: int) -> float:
 
 
 @njit(error_model="numpy")
-def find_loud(a: Float32, x: Float32, loud: int, s: Sorted) -> float:
-    """Fill `steps`; the least agreement that is loud."""
-    most = sort_rows(a, s)
-    s.steps[:] = 0
-    if most == 0 or not x.any():
-        return 0.0
-    low, high = bracket(x, loud, most, s.reach)
-    sizes = np.abs(x).astype(np.float64)
-    between, missing = 0, loud
-    for f in range(x.shape[0]):
-        surely = s.reach[min(bin_of(high / sizes[f], most) + 1, BINS)]
-        perhaps = s.reach[bin_of(low / sizes[f], most)]
-        s.steps[f] = surely
-        missing -= surely
-        between += perhaps - surely
+def find_loud(a: Float32, x: Float32, loud: int, s: Ranks) -> float:
+    """Fill `loud`, `ends` and what is near; the least agreement that is loud."""
+    most = count_bins(a, s)
+    missing = loud - bracket(x, loud, most, s)
+    n = list_near(a, x, s)
+    s.n_near[0] = n
     # With fewer than are missing, all the rest is silent: some factor or row must be 0.
-    values, n = np.zeros(max(between, missing), np.float64), 0
-    for f in range(x.shape[0]):
-        for place in range(s.steps[f], s.reach[bin_of(low / sizes[f], most)]):
-            values[n] = sizes[f] * abs(np.float64(a[s.rows[place]]))
-            n += 1
-    least = nth_largest(values, missing)
-    for f in range(x.shape[0]):
-        stop = s.reach[bin_of(low / sizes[f], most)]
-        settle(a, s, s.steps[f], stop)
-        place = s.steps[f]
-        while place < stop and sizes[f] * abs(np.float64(a[s.rows[place]])) > least:
-            place += 1
-        s.steps[f] = place
+    least = nth_largest(s.agreement[:n].copy(), missing) if missing <= n else 0.0
+    for t in range(n):
+        s.loud[s.near_row[t]] += np.uint16(s.agreement[t] > least)
+    count_groups(s)
     return least
+
+
+@njit
+def nth_loud(a: Float32, x: Float32, least: float, rank: int, s: Ranks) -> int:
+    """The direction at this place among those above the least agreement, by index."""
+    low, high = 0, s.ends.shape[0] - 1  # the first group that ends beyond this place
+    while low < high:
+        middle = (low + high) // 2
+        if s.ends[middle] > rank:
+            high = middle
+        else:
+            low = middle + 1
+    left, row = rank - (s.ends[low - 1] if low > 0 else 0), low * GROUP
+    while left >= s.loud[row]:
+        left -= s.loud[row]
+        row += 1
+    size = abs(np.float64(a[row]))
+    f = -1
+    while left >= 0:
+        f += 1
+        left -= np.int64(abs(np.float64(x[f])) * size > least)
+    return signed(a, x, row, f)
 
 
 @njit
@@ -223,33 +300,29 @@ def signed(a: Float32, x: Float32, row: int, f: int) -> int:
 
 
 @njit
-def list_tied(a: Float32, x: Float32, least: float, offset: int, s: Sorted) -> Int64:
+def list_tied(a: Float32, x: Float32, least: float, offset: int, s: Ranks) -> Int64:
     """Directions of exactly the least agreement, in the order of `(signed + offset) mod 2n`."""
-    n_signed, n = 2 * a.shape[0] * x.shape[0], 0
-    for f in range(x.shape[0]):
-        n += ties_of(a, x, least, f, s)
-    tied, n = np.empty(2 * n if least == 0 else n, np.int64), 0
-    for f in range(x.shape[0]):
-        for place in range(s.steps[f], s.steps[f] + ties_of(a, x, least, f, s)):
-            tied[n] = signed(a, x, np.int64(s.rows[place]), f)
-            n += 1
-            if least == 0:
-                tied[n] = tied[n - 1] ^ 1
-                n += 1
-    for t in range(n):
-        tied[t] = (tied[t] + offset) % n_signed
-    tied.sort()
-    for t in range(n):
-        tied[t] = (tied[t] - offset) % n_signed
+    n_signed, n = 2 * a.shape[0] * x.shape[0], s.n_near[0]
+    if least == 0:
+        tied = silent_directions(a, x)
+    else:
+        at = np.flatnonzero(s.agreement[:n] == least)
+        tied = np.empty(at.shape[0], np.int64)
+        for t in range(at.shape[0]):
+            tied[t] = signed(a, x, np.int64(s.near_row[at[t]]), np.int64(s.near_factor[at[t]]))
+    if tied.shape[0] > 1:
+        tied = np.sort((tied + offset) % n_signed)
+        tied = (tied - offset) % n_signed
     return tied
 
 
-@njit(error_model="numpy")
-def ties_of(a: Float32, x: Float32, least: float, f: int, s: Sorted) -> int:
-    """How many rows of a factor agree by exactly `least`: they follow the louder ones."""
-    size, n = abs(np.float64(x[f])), 0
-    for place in range(s.steps[f], a.shape[0]):
-        if size * abs(np.float64(a[s.rows[place]])) != least:
-            break
-        n += 1
-    return n
+@njit
+def silent_directions(a: Float32, x: Float32) -> Int64:
+    """Those that agree by 0, with either sign."""
+    rows, factors = a.shape[0], x.shape[0]
+    found, n = np.empty(2 * rows * factors, np.int64), 0
+    for index in range(rows * factors):
+        if a[index // factors] == 0 or x[index % factors] == 0:
+            found[n], found[n + 1] = index << 1, index << 1 | 1
+            n += 2
+    return found[:n]
