@@ -130,20 +130,10 @@ class Mechanism(ABC):
         `gamma e^eps` times as likely as under a uniform draw, gamma = 1 / (1 + rho (e^eps - 1)).
         """
 
-    @classmethod
-    @abstractmethod
-    def usual_fraction(cls, epsilon: float) -> float:
-        """`loud_fraction` at the default settings, before there is a catalogue."""
-
-    @classmethod
-    @abstractmethod
-    def usual_gain(cls, epsilon: float) -> float:
-        """How much of a unit gradient one report carries at the default settings."""
-
     @property
+    @abstractmethod
     def gain(self) -> float:
         """How much of a unit gradient one report carries."""
-        return self.usual_gain(self.epsilon)
 
     def event(self, reports: int, epochs: int) -> Reporting:
         """What so many reports in each of so many epochs do to a person, for the accountant."""
@@ -180,13 +170,9 @@ class SignMechanism(Mechanism):
         """One of the two signs at each index."""
         return SIGN
 
-    @classmethod
-    def usual_fraction(cls, epsilon: float) -> float:  # noqa: ARG003 - the same for all
-        return SIGN
-
-    @classmethod
-    def usual_gain(cls, epsilon: float) -> float:
-        return coin.sign_gain(epsilon)
+    @property
+    def gain(self) -> float:
+        return coin.sign_gain(self.epsilon)
 
     @cached_property
     def flip_below(self) -> int:
