@@ -15,10 +15,10 @@ from tests.protocol.examples import terms
 
 WORSE: dict[str, list[Any]] = {
     "training": [bytes(16)],
-    "mechanism": ["hadamard", "coordinate"],
+    "mechanism": ["coordinate"],
     "parameters": [
-        {"directions_seed": 7, "loud": 3, "block": 2},
-        {"directions_seed": 7, "block": 1},
+        {"directions_seed": 7, "block": 8, "loud": 6},
+        {"directions_seed": 8, "block": 2, "loud": 2},
     ],
     "epsilon": [2.5000000000000004, 40.0],
     "loud_fraction": [0.18750000000000003, 0.5],
@@ -34,7 +34,10 @@ WORSE: dict[str, list[Any]] = {
     "most_items": [9],
 }
 BETTER: dict[str, list[Any]] = {
-    "parameters": [{"directions_seed": 8, "loud": 3}, {"directions_seed": 7, "loud": 2}],
+    "parameters": [
+        {"directions_seed": 8, "block": 4, "loud": 6},
+        {"directions_seed": 7, "block": 4, "loud": 2},
+    ],
     "epsilon": [2.4, 1e-6],
     "loud_fraction": [0.1],
     "reports": [1, 3],
@@ -84,9 +87,18 @@ def test_each_field_that_is_worse_is_named_once(worse: set[str], random: Any) ->
 def test_the_share_of_loud_directions_is_what_binds_their_number() -> None:
     kind = MECHANISMS["loudest"]
     assert "loud" in kind.unpinned
-    more = terms(parameters={"directions_seed": 7, "loud": 4}, loud_fraction=4 / 16)
+    more = terms(parameters={"directions_seed": 7, "block": 4, "loud": 8}, loud_fraction=8 / 32)
     assert terms().broken_by(more) == [
         "the share of loud directions would rise from 0.1875 to 0.25"
+    ]
+
+
+def test_the_size_of_blocks_is_pinned_and_told_in_words() -> None:
+    assert "block" not in MECHANISMS["loudest"].unpinned
+    other = terms(parameters={"loud": 2, "block": 8, "directions_seed": 9})
+    assert terms().broken_by(other) == [
+        "the mechanism's parameters would be block 8, directions_seed 9, loud 2, "
+        "not block 4, directions_seed 7, loud 6"
     ]
 
 
