@@ -96,10 +96,11 @@ def test_the_share_of_loud_directions_is_what_binds_their_number() -> None:
 def test_the_size_of_blocks_is_pinned_and_told_in_words() -> None:
     assert "block" not in MECHANISMS["loudest"].unpinned
     other = terms(parameters={"loud": 2, "block": 8, "directions_seed": 9})
-    assert terms().broken_by(other) == [
+    [sentence] = terms().broken_by(other)
+    assert sentence == (
         "the mechanism's parameters would be block 8, directions_seed 9, loud 2, "
         "not block 4, directions_seed 7, loud 6"
-    ]
+    )
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
