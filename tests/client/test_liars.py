@@ -23,6 +23,7 @@ def other_model(world: World) -> SignedManifest:
     return signed
 
 
+OWN = World().terms().parameters
 LIES: dict[str, Callable[[World], SignedManifest]] = {
     "not signed with the pinned": lambda world: World().signed(2),
     "epochs never go back": lambda world: world.signed(1),
@@ -35,8 +36,11 @@ LIES: dict[str, Callable[[World], SignedManifest]] = {
     "share of loud directions": lambda world: world.signed(3, loud_fraction=0.5),
     "21 epochs, not 20": lambda world: world.signed(3, epochs=21),
     "another training": lambda world: world.signed(3, training=bytes(16)),
-    "made by hadamard, not by loudest": lambda world: world.signed(
-        3, mechanism="hadamard", parameters={"directions_seed": 3}, loud_fraction=0.5
+    "made by coordinate, not by loudest": lambda world: world.signed(
+        3, mechanism="coordinate", parameters={}, loud_fraction=0.5
+    ),
+    "would be block 32, directions_seed 3, loud 10, not block 64": lambda world: world.signed(
+        3, parameters={**OWN, "block": 32}
     ),
 }
 UNTRUE = [*LIES][:3]
@@ -124,6 +128,27 @@ def test_better_terms_are_taken_and_do_not_become_the_bound(
     assert told.status().terms == world.terms()
     proxy.next_epoch()
     assert told.sync(proxy).outcome == "sent"
+
+
+@pytest.mark.parametrize("change", [{"directions_seed": 4}, {"loud": 9}, {"loud": 1}])
+def test_free_parameters_need_no_consent(
+    told: Client, proxy: FakeProxy, world: World, change: dict[str, int]
+) -> None:
+    """The signs and the order are public; how much is loud, the share in the terms bounds."""
+    proxy.publish(world.signed(3, parameters={**OWN, **change}))
+    assert told.sync(proxy).outcome == "sent"
+    assert told.status().terms == world.terms()
+
+
+def test_more_may_not_be_loud_than_the_accepted_share(
+    told: Client, proxy: FakeProxy, world: World
+) -> None:
+    more = {**OWN, "loud": OWN["loud"] + 1}
+    with pytest.raises(ProtocolError, match="more directions are loud than the terms allow"):
+        world.signed(3, parameters=more)
+    proxy.publish(world.signed(3, parameters=more, loud_fraction=11 / 384))
+    with pytest.raises(TermsError, match="share of loud directions would rise"):
+        told.sync(proxy)
 
 
 def test_a_key_that_the_pinned_one_named_is_trusted_from_then_on(

@@ -41,7 +41,7 @@ def test_numbers_that_raise_elsewhere_silence_nobody(
         assert client.recommend(3)
 
 
-@pytest.mark.parametrize("mechanism", ["hadamard", "loudest"])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_the_longest_history_is_ready_in_time(mechanism: str) -> None:
     """Everything in a large catalogue was touched. What takes longer than `lead` can be seen."""
     n_items = 1_000_000

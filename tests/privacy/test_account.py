@@ -48,8 +48,8 @@ def test_strong_keeps_its_promise() -> None:
 
 
 def test_settings_describe_their_event() -> None:
-    assert Settings.preset("hadamard").event(100).loud_fraction == 0.5
-    assert 0.1 < Settings.preset("loudest").event(100).loud_fraction < 0.2
+    assert Settings.preset("coordinate").event(100).loud_fraction == 0.5
+    assert 0.07 < Settings.preset("loudest").event(9781).loud_fraction < 0.08
 
 
 def test_nonsense_is_refused() -> None:

@@ -56,7 +56,7 @@ def test_every_part_of_a_record_is_in_its_hash() -> None:
     changes: list[dict[str, object]] = [
         {"epoch": 8},
         {"purpose": purpose("b")},
-        {"mechanism": "hadamard"},
+        {"mechanism": "coordinate"},
         {"epsilon": math.nextafter(2.5, 3)},
         {"reports": 5},
     ]

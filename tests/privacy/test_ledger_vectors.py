@@ -63,7 +63,7 @@ SEQUENCES: dict[str, list[Step]] = {
         charge(0, 2.5, 3),
         charge(0, 2.0, 4),
         charge(0, 2.5, 4, epoch=2),
-        charge(0, 2.5, 4, mechanism="hadamard"),
+        charge(0, 2.5, 4, mechanism="coordinate"),
         charge(0, 2.5, 4, training="f0" * 16),
         charge(0, 2.5, 4, at=1_800_000_001),
         charge(0, 2.5, 4),
@@ -105,7 +105,7 @@ SEQUENCES: dict[str, list[Step]] = {
     "the last epoch and many reports": [
         limit(4e5),
         charge(0, 40.0, 10_000, epoch=2**32 - 1, mechanism="coordinate"),
-        charge(1, 1e-6, 1, epoch=2**53 - 1, mechanism="hadamard"),
+        charge(1, 1e-6, 1, epoch=2**53 - 1),
     ],
 }
 

@@ -43,9 +43,9 @@ def terms(**changes: Any) -> Terms:
     plain = Terms(
         training=bytes(range(16)),
         mechanism="loudest",
-        parameters={"directions_seed": 7, "loud": 3},
+        parameters={"directions_seed": 7, "block": 4, "loud": 6},
         epsilon=2.5,
-        loud_fraction=3 / 16,
+        loud_fraction=6 / 32,
         reports=4,
         epochs=20,
         window_epochs=7,
@@ -163,10 +163,13 @@ json_values = st.recursive(
 
 
 @st.composite
-def parameters(draw: st.DrawFn, mechanism: str, items: int) -> dict[str, int]:
+def parameters(draw: st.DrawFn, mechanism: str, items: int, factors: int) -> dict[str, int]:
     """Those that the terms carry for a mechanism."""
+    block = 1 << draw(st.integers(0, 10))
+    rows = -(-items // block) * block
     any_value = {
         "directions_seed": st.integers(0, strict.MOST),
-        "loud": st.integers(1, items),
+        "block": st.just(block),
+        "loud": st.integers(1, rows * factors),
     }
     return {name: draw(any_value[name]) for name in MECHANISMS[mechanism].public_names()}

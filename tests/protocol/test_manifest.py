@@ -36,7 +36,7 @@ hashes = st.binary(min_size=32, max_size=32)
 @st.composite
 def manifests(draw: st.DrawFn) -> Manifest:
     mechanism: str = draw(st.sampled_from(list(MECHANISMS)))
-    items = draw(st.integers(1, 5_000))
+    items, factors = draw(st.integers(1, 5_000)), draw(st.integers(1, 64))
     opens = draw(st.integers(0, MOST - 1))
     seconds = st.integers(0, MOST)
     return manifest(
@@ -53,7 +53,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
         reports_behind=draw(seconds),
         training=draw(st.binary(min_size=16, max_size=16)),
         mechanism=mechanism,
-        parameters=draw(parameters(mechanism, items)),
+        parameters=draw(parameters(mechanism, items, factors)),
         epsilon=draw(st.floats(1e-6, 40)),
         loud_fraction=0.5,
         reports=draw(st.integers(1, 10_000)),
@@ -64,7 +64,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
         share=draw(st.floats(2**-32, 1)),
         least_clients=draw(st.integers(1, 10**7)),
         hold=draw(seconds),
-        factors=draw(st.integers(1, 64)),
+        factors=factors,
         most_items=draw(st.integers(items, 2**24)),
     )
 
@@ -140,7 +140,7 @@ VALUES = MANIFEST_VALUES | TERMS_VALUES | TOO_LARGE
 
 @pytest.mark.parametrize("change", VALUES.values(), ids=VALUES)
 def test_the_field_at_fault_is_named(change: dict[str, Any]) -> None:
-    together = ("parameters", "loud", "seed", "too many for a device")
+    together = ("parameters", "block", "loud", "seed", "too many for a device")
     with pytest.raises(ProtocolError, match="|".join([*change, *together])):
         Manifest.decode(changed(RAW, **change))
 
@@ -173,7 +173,7 @@ def test_the_ends_of_epsilon_make_coins_of_64_bits(epsilon: float) -> None:
         one = manifest(
             mechanism=mechanism,
             epsilon=epsilon,
-            parameters=dict.fromkeys(kind.public_names(), 3),
+            parameters=dict.fromkeys(kind.public_names(), 2),
             loud_fraction=0.5,
         )
         built: Any = Manifest.decode(one.encode()).build()
@@ -207,12 +207,12 @@ def test_terms_that_a_training_asks_for_are_those_of_its_settings(one: Manifest)
 def test_a_name_stands_for_exactly_these_terms() -> None:
     names = {terms().name, *(terms(**change).name for change in OTHERS)}
     assert len(names) == 1 + len(OTHERS)
-    assert terms().name == terms(parameters={"loud": 3, "directions_seed": 7}).name
+    assert terms().name == terms(parameters={"loud": 6, "block": 4, "directions_seed": 7}).name
 
 
 OTHERS: list[dict[str, Any]] = [
     {"training": bytes(16)},
     {"epsilon": 2.4},
-    {"parameters": {"directions_seed": 8, "loud": 3}},
+    {"parameters": {"directions_seed": 8, "block": 4, "loud": 6}},
     {"hold": 1},
 ]

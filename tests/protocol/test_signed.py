@@ -143,7 +143,7 @@ def test_the_largest_size_is_read_and_no_larger_one() -> None:
 
 
 def test_the_server_cannot_sign_what_no_device_could_work_with() -> None:
-    without_loud = manifest(parameters={"directions_seed": 7, "loud": 0})
+    without_loud = manifest(parameters={"directions_seed": 7, "block": 4, "loud": 0})
     with pytest.raises(ProtocolError, match="loud"):
         SignedManifest.make(without_loud, signing_key())
     with pytest.raises(ValueError, match="JSON"):

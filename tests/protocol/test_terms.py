@@ -15,10 +15,10 @@ from tests.protocol.examples import terms
 
 WORSE: dict[str, list[Any]] = {
     "training": [bytes(16)],
-    "mechanism": ["hadamard", "coordinate"],
+    "mechanism": ["coordinate"],
     "parameters": [
-        {"directions_seed": 7, "loud": 3, "block": 2},
-        {"directions_seed": 7, "block": 1},
+        {"directions_seed": 7, "block": 8, "loud": 6},
+        {"directions_seed": 8, "block": 2, "loud": 2},
     ],
     "epsilon": [2.5000000000000004, 40.0],
     "loud_fraction": [0.18750000000000003, 0.5],
@@ -34,7 +34,10 @@ WORSE: dict[str, list[Any]] = {
     "most_items": [9],
 }
 BETTER: dict[str, list[Any]] = {
-    "parameters": [{"directions_seed": 8, "loud": 3}, {"directions_seed": 7, "loud": 2}],
+    "parameters": [
+        {"directions_seed": 8, "block": 4, "loud": 6},
+        {"directions_seed": 7, "block": 4, "loud": 2},
+    ],
     "epsilon": [2.4, 1e-6],
     "loud_fraction": [0.1],
     "reports": [1, 3],
@@ -84,10 +87,20 @@ def test_each_field_that_is_worse_is_named_once(worse: set[str], random: Any) ->
 def test_the_share_of_loud_directions_is_what_binds_their_number() -> None:
     kind = MECHANISMS["loudest"]
     assert "loud" in kind.unpinned
-    more = terms(parameters={"directions_seed": 7, "loud": 4}, loud_fraction=4 / 16)
+    more = terms(parameters={"directions_seed": 7, "block": 4, "loud": 8}, loud_fraction=8 / 32)
     assert terms().broken_by(more) == [
         "the share of loud directions would rise from 0.1875 to 0.25"
     ]
+
+
+def test_the_size_of_blocks_is_pinned_and_told_in_words() -> None:
+    assert "block" not in MECHANISMS["loudest"].unpinned
+    other = terms(parameters={"loud": 2, "block": 8, "directions_seed": 9})
+    [sentence] = terms().broken_by(other)
+    assert sentence == (
+        "the mechanism's parameters would be block 8, directions_seed 9, loud 2, "
+        "not block 4, directions_seed 7, loud 6"
+    )
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
@@ -110,11 +123,11 @@ def test_terms_are_compared_in_their_own_direction() -> None:
 def test_no_two_terms_have_one_name() -> None:
     """Found in a minute among 2^25: their names of 12 digits are the same."""
     plain = Terms(
-        training=(0xBBD099).to_bytes(16, "big"),
+        training=(0x5FDFEA).to_bytes(16, "big"),
         mechanism="loudest",
-        parameters={"directions_seed": 3, "loud": 10},
+        parameters={"directions_seed": 3, "block": 64, "loud": 10},
         epsilon=2.5,
-        loud_fraction=10 / 128,
+        loud_fraction=10 / 384,
         reports=4,
         epochs=20,
         window_epochs=20,
@@ -127,6 +140,6 @@ def test_no_two_terms_have_one_name() -> None:
         most_items=100,
     )
     dear = {"epsilon": 40.0, "reports": 10_000, "epochs": 2**53 - 1, "least_clients": 1}
-    other = replace(plain, training=(0x4AD862).to_bytes(16, "big"), **dear)  # type: ignore[arg-type]
-    assert plain.name[:12] == other.name[:12] == "41257ffa8a81"
+    other = replace(plain, training=(0xCE388A).to_bytes(16, "big"), **dear)  # type: ignore[arg-type]
+    assert plain.name[:12] == other.name[:12] == "e6e15ee3c940"
     assert plain.name != other.name

@@ -52,7 +52,7 @@ V = np.array(
     [[0.5, -0.25], [0.125, 0.75], [-0.5, 0.0625], [0.1, 0.2], [0.0, -1.0]], dtype=np.float32
 )
 HISTORY = [1, 3]
-WORDS = np.random.default_rng(2).integers(0, 2**64, (1, 5, 4), dtype=np.uint64)
+WORDS = np.random.default_rng(6).integers(0, 2**64, (1, 5, 4), dtype=np.uint64)
 BATCH_ID = bytes(range(200, 216))
 SHUFFLED = [2, 0, 3, 1]
 

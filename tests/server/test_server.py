@@ -234,10 +234,10 @@ def test_a_running_training_does_not_silently_change(world: World, name: str) ->
 
 def test_until_the_first_epoch_the_training_may_be_chosen_anew(world: World) -> None:
     world.server.prepare()
-    other = world.another(training=Settings.preset("hadamard", factors=3))
+    other = world.another(training=Settings.preset("coordinate", factors=3))
     other.server.tick()
     terms = other.signed().manifest.terms
-    assert (terms.mechanism, terms.factors) == ("hadamard", 3)
+    assert (terms.mechanism, terms.factors) == ("coordinate", 3)
     again = world.another()
     with pytest.raises(SettingsError, match="set it back"):
         again.server.tick()

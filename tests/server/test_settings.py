@@ -72,9 +72,9 @@ def test_commented_values_are_the_presets(tmp_path: Path, preset: str) -> None:
 
 
 def test_a_training_may_change_every_field_of_its_preset(tmp_path: Path) -> None:
-    text = changed('preset = "hadamard"').replace("# rotate = true", "rotate = false")
+    text = changed('preset = "coordinate"').replace("# rotate = true", "rotate = true")
     settings = read(tmp_path, text.replace("# epsilon = 2.5", "epsilon = 1")).training
-    assert settings == Settings.preset("hadamard", epsilon=1.0, rotate=False)
+    assert settings == Settings.preset("coordinate", epsilon=1.0, rotate=True)
 
 
 def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:

@@ -36,11 +36,9 @@ def test_what_the_table_shows_is_what_left_and_what_the_server_counts(
     (batch,) = system.front.batches()
     manifest = system.signed().manifest
     assert len(batch) == HEADER + SEALED * REPORTS == HEADER + SEALED * manifest.terms.reports
-    columns = manifest.build().n_directions // 128
-    assert columns == 8
     visitor.expect("#reports tbody tr").to_have_count(REPORTS)
     rows = visitor.rows()
-    shown = [(row.row * columns + row.column) << 1 | row.bit for row in rows]
+    shown = [(row.row * manifest.terms.factors + row.factor) << 1 | row.bit for row in rows]
     assert shown == system.opened(batch)
     for at, row in enumerate(rows):
         begins = HEADER + SEALED * at

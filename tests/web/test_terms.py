@@ -21,11 +21,11 @@ TERMS: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
     "epsilon": ({"epsilon": 3.0}, ("The budget of one report would rise from epsilon 2.5 to 3",)),
     "mechanism": (
         {
-            "mechanism": "hadamard",
-            "parameters": {"directions_seed": 0},
+            "mechanism": "coordinate",
+            "parameters": {},
             "loud_fraction": 0.5,
         },
-        ("Reports would be made by hadamard, not by loudest",),
+        ("Reports would be made by coordinate, not by loudest",),
     ),
     "all": (
         {"reports": 25, "epsilon": 4.0, "least_clients": 1},

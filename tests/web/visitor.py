@@ -42,7 +42,7 @@ class Row:
     """One line of the table of reports."""
 
     row: int
-    column: int
+    factor: int
     bit: int
     sealed: str
     """The beginning of the bytes that left, in hexadecimal."""
@@ -226,7 +226,7 @@ class Visitor:
 
 def _row(cells: list[str]) -> Row:
     _, direction, sign, sealed, coin = cells
-    found = re.fullmatch(r"row (\d+),\s+column (\d+)", direction)
+    found = re.fullmatch(r"row (\d+),\s+factor (\d+)", direction)
     assert found, direction
     assert sign in ("+", "−"), sign
     return Row(int(found[1]), int(found[2]), int(sign == "+"), sealed.rstrip("…"), coin)

@@ -2,8 +2,8 @@
 
 Every report of ours, whatever the mechanism, has one shape. There is a public set of S signed
 directions. The person's history makes rho * S of them *loud*; a report is a uniform direction with
-probability gamma, else a uniform loud one. `coordinate` and `hadamard` are the case rho = 1/2: at
-each index one of the two signs is loud. gamma = 1 / (1 + rho (e^eps - 1)) makes it eps-LDP.
+probability gamma, else a uniform loud one. `coordinate` is the case rho = 1/2: at each index one of
+the two signs is loud. gamma = 1 / (1 + rho (e^eps - 1)) makes it eps-LDP.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ class Terms:
     def broken_by(self, asked: Terms) -> list[str]:
         """In plain words, everything that would be worse for the owner."""
         return [
-            rule.sentence.format(getattr(self, rule.field), getattr(asked, rule.field))
+            rule.sentence.format(*(_shown(getattr(each, rule.field)) for each in (self, asked)))
             for rule in RULES
             if rule.is_worse(self, asked)
         ]
@@ -220,6 +220,13 @@ RULES = (
     AtMost("factors", "the model would have {1} factors, not {0}"),
     AtMost("most_items", "the model could have {1} items, not {0}"),
 )
+
+
+def _shown(value: Any) -> Any:
+    """Parameters by name, whatever their order."""
+    if not isinstance(value, dict):
+        return value
+    return ", ".join(f"{name} {number}" for name, number in sorted(value.items()))
 
 
 def _duration(seconds: int) -> str:

@@ -21,9 +21,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from sottovoce.errors import ProtocolError
-from sottovoce.mechanism import MECHANISMS
-from sottovoce.mechanism.base import Shape
-from sottovoce.mechanism.rotation import Rotation
+from sottovoce.mechanism import MECHANISMS, Loudest
 from sottovoce.model import Histories, user_vectors
 from sottovoce.model.bounds import LEAST_ENTRY, LEAST_RIDGE, MOST_ENTRY, flushed
 from sottovoce.protocol import (
@@ -115,7 +113,7 @@ def worlds(draw: st.DrawFn) -> dict[str, Any]:
         "items": items,
         "factors": factors,
         "reports": reports,
-        "parameters": draw(parameters(mechanism, items)),
+        "parameters": draw(parameters(mechanism, items, factors)),
         "loud_fraction": 0.5,
         "most_items": 300,
         "epsilon": draw(st.floats(1e-6, 40)),
@@ -177,22 +175,19 @@ def test_user_vectors_are_equal_to_the_last_bit(browser: Browser, world: dict[st
 
 @settings(max_examples=100)
 @given(world=worlds())
-def test_rotated_gradients_are_equal_to_the_last_bit(
+def test_the_rows_of_a_gradient_are_equal_to_the_last_bit(
     browser: Browser, world: dict[str, Any]
 ) -> None:
-    changes = {**world["changes"], "mechanism": "hadamard", "parameters": {"directions_seed": 7}}
+    own = world["changes"]["parameters"] or {"directions_seed": 7, "block": 256, "loud": 1}
+    changes = {**world["changes"], "mechanism": "loudest", "parameters": own}
     signed = SignedManifest.make(manifest(**changes), signing_key())
-    one, V = signed.manifest, world["V"]
+    one, V, mechanism = signed.manifest, world["V"], signed.manifest.build()
     asked = {"signed": signed.encode().hex(), "key": VERIFICATION_KEY}
-    answer = browser.ask("rotation", **asked, model=encode_items(V).hex(), own=world["own"])
+    answer = browser.ask("rows", **asked, model=encode_items(V).hex(), own=world["own"])
     h = Histories.from_lists([world["own"]], one.items)
-    rotation = Rotation(Shape(one.items, one.terms.factors, one.alpha), 7)
     X = user_vectors(V, h, alpha=one.alpha, regularization=one.regularization)
-    b, every = rotation.user_columns(X), rotation.all_rows(V, X, h)
-    each = rotation.some_rows(V, X, h, np.arange(rotation.rows)[None])
-    assert answer["b"] == b.ravel().tolist()
-    assert answer["all"] == every.ravel().tolist()
-    assert answer["one"] == each.ravel().tolist()
+    assert isinstance(mechanism, Loudest)
+    assert answer["rows"] == mechanism.blocks.all_rows(V, X, h).ravel().tolist()
 
 
 @settings(max_examples=30)
@@ -222,7 +217,7 @@ CHARGES = st.fixed_dictionaries(
         "epoch": st.integers(0, 3),
         "at": st.integers(0, 2),
         "purpose": st.integers(0, 5).map(lambda number: f"{number:064x}"),
-        "mechanism": st.sampled_from(["loudest", "hadamard"]),
+        "mechanism": st.sampled_from(["loudest", "coordinate"]),
         "epsilon": AMOUNTS,
         "reports": st.integers(1, 10) | st.integers(1, 2**53 - 1),
     }
@@ -301,7 +296,7 @@ VALUES: dict[str, Any] = {
 @st.composite
 def some_terms(draw: st.DrawFn) -> Terms:
     drawn = {name: draw(values) for name, values in VALUES.items()}
-    return terms(**drawn, parameters=draw(parameters(drawn["mechanism"], 4)))
+    return terms(**drawn, parameters=draw(parameters(drawn["mechanism"], 4, 1)))
 
 
 def test_every_term_is_drawn() -> None:

@@ -12,7 +12,7 @@
  *
  * From there every value is finite, in float32: with |v| <= 2^20, |x| <= 2^40, alpha <= 2^10,
  * F <= 2^8 and M <= 2^24 a prediction is below 2^68, a residual below 2^79, a gradient entry below
- * 2^120, a rotated row below 2^103. Float32 ends at 2^128.
+ * 2^120, a row of a block below 2^89. Float32 ends at 2^128.
  */
 
 import { ProtocolError } from "./errors.js";

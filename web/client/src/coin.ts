@@ -26,14 +26,14 @@ export function flipThreshold(epsilon: number): bigint {
 }
 
 /**
- * A word below this names a uniform one of `2 * rows` signed rows instead of a loud one.
+ * A word below this names a uniform one of `2 n` signed directions instead of a loud one.
  *
- * Rounded up, and with the likeliest loud row in mind (a 64-bit word cannot be shared out among
- * `loud` rows to the last unit), so that no ratio of probabilities exceeds e^epsilon.
+ * A word cannot be shared out among `loud` or `2 n` to the last unit, so it is rounded up with the
+ * likeliest loud place and the least likely uniform one in mind: no ratio exceeds e^epsilon.
  */
-export function uniformThreshold(epsilon: number, loud: number, rows: number): bigint {
-  const likeliest = ceilingOf(WORD, BigInt(loud)) * 2n * BigInt(rows) * ONE;
-  const odds = (expEpsilon(epsilon) - ONE) * WORD;
+export function uniformThreshold(epsilon: number, loud: number, n: number): bigint {
+  const likeliest = ceilingOf(WORD, BigInt(loud)) * ONE;
+  const odds = (expEpsilon(epsilon) - ONE) * (WORD / (2n * BigInt(n)));
   return ceilingOf(WORD * likeliest, odds + likeliest);
 }
 

@@ -107,12 +107,15 @@ function checkTogether(manifest: Manifest): void {
   checkMechanism(manifest);
 }
 
-/** Ranges that depend on the number of items, the size of a report, and the promise. */
+/** Ranges that depend on the size of the model, the size of a report, and the promise. */
 function checkMechanism(manifest: Manifest): void {
-  const { items, terms } = manifest;
+  const { terms } = manifest;
   const { parameters, directions, loudFraction } = mechanismNamed(terms.mechanism);
-  for (const [name, { least, most }] of Object.entries(parameters)) {
-    strict.whole(terms.parameters[name], least, most(items), `terms: ${name}`);
+  for (const [name, { least, most, isPowerOfTwo }] of Object.entries(parameters)) {
+    const value = strict.whole(terms.parameters[name], least, most(manifest), `terms: ${name}`);
+    if (isPowerOfTwo && value !== 2 ** Math.round(Math.log2(value))) {
+      throw new ProtocolError(`terms: ${name}: a power of two, not ${value}`);
+    }
   }
   if (directions(manifest) > MAX_DIRECTIONS) {
     throw new ProtocolError(`manifest: ${directions(manifest)} directions do not fit a report`);

@@ -234,6 +234,9 @@ export function brokenBy(accepted: Terms, asked: Terms): string[] {
   );
 }
 
+/** Parameters by name, whatever their order. */
 function shown(value: Terms[keyof Terms]): string {
-  return typeof value === "object" ? JSON.stringify(value) : String(value);
+  if (typeof value !== "object") return String(value);
+  const named = Object.entries(value).map(([name, number]) => `${name} ${number}`);
+  return named.sort().join(", ");
 }

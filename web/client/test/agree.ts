@@ -11,8 +11,8 @@ import { encodeBatch } from "../src/batch.js";
 import { fromHex, toHex } from "../src/bytes.js";
 import { decodeCatalogue } from "../src/catalogue.js";
 import { LedgerError } from "../src/errors.js";
+import { allRows } from "../src/mechanism/blocks.js";
 import { makeReports } from "../src/mechanism/index.js";
-import { allRows, oneRow, rotated } from "../src/mechanism/rotation.js";
 import { decodeItems } from "../src/model.js";
 import { sealReports } from "../src/sealing.js";
 import { openManifest } from "../src/signed.js";
@@ -39,7 +39,7 @@ interface Asked {
     alpha: number;
     regularization: number;
   };
-  rotation: { signed: string; key: string; model: string; own: number[] };
+  rows: { signed: string; key: string; model: string; own: number[] };
   ledger: { steps: Step[] };
   manifest: { signed: string; key: string };
   terms: { accepted: object; asked: object };
@@ -72,18 +72,14 @@ const commands: Commands = {
     const matrix = { values: Float32Array.from(V), rows: items, columns: factors };
     return { x: [...userVector(matrix, own, alpha, regularization)] };
   },
-  async rotation({ signed, key, model, own: touched }) {
+  async rows({ signed, key, model, own: touched }) {
     const { manifest } = await openManifest(fromHex(signed), fromHex(key));
     const { items: rows, alpha, regularization } = manifest;
     const columns = manifest.terms.factors;
     const V = { values: decodeItems(fromHex(model), rows, columns), rows, columns };
     const own = ascending(touched, rows);
     const person = { manifest, V, own, x: userVector(V, own, alpha, regularization) };
-    const rotation = await rotated(person);
-    const one = rotation.W.subarray(0, rotation.rows).map((_, row) =>
-      oneRow(person, rotation, row),
-    );
-    return { b: [...rotation.b], all: [...allRows(person, rotation)], one: [...one] };
+    return { rows: [...(await allRows(person))] };
   },
   async ledger({ steps }) {
     return { answers: played(steps) };

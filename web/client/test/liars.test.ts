@@ -112,12 +112,22 @@ const LIES: Record<string, [RegExp, string[], Lie]> = {
     (world) => world.publish(3, { terms: { training: "00".repeat(16) } }),
   ],
   "another mechanism": [
-    /made by hadamard, not by loudest/,
+    /made by coordinate, not by loudest/,
     ["manifest"],
     (world) =>
       world.publish(3, {
-        terms: { mechanism: "hadamard", parameters: { directions_seed: 3 }, loud_fraction: 0.5 },
+        terms: { mechanism: "coordinate", parameters: {}, loud_fraction: 0.5 },
       }),
+  ],
+  "blocks of another size": [
+    /would be block 32, directions_seed 3, loud 10, not block 64, directions_seed 3, loud 10/,
+    ["manifest"],
+    (world) => world.publish(3, { terms: { parameters: { ...TERMS.parameters, block: 32 } } }),
+  ],
+  "blocks that are none": [
+    /block: a power of two, not 48/,
+    ["manifest"],
+    (world) => world.publish(3, { terms: { parameters: { ...TERMS.parameters, block: 48 } } }),
   ],
   "a raised epsilon": [
     /from epsilon 2.5 to 2.500001/,
@@ -129,7 +139,7 @@ const LIES: Record<string, [RegExp, string[], Lie]> = {
     ["manifest"],
     (world) =>
       world.publish(3, {
-        terms: { parameters: { directions_seed: 3, loud: 64 }, loud_fraction: 0.5 },
+        terms: { parameters: { ...TERMS.parameters, loud: 64 }, loud_fraction: 0.5 },
       }),
   ],
   "more reports": [
@@ -224,6 +234,17 @@ test("an older epoch is refused also after forgetting", async (t) => {
   }
   await world.publish(2);
   assert.equal((await client.sync(AT_ONCE)).outcome, "not open");
+});
+
+test("a seed, and what is loud within its share, need no consent", async (t) => {
+  const [world, client] = await told(t);
+  const parameters = { ...TERMS.parameters, directions_seed: 2 ** 53 - 1, loud: 38 };
+  await world.publish(3, { terms: { parameters } }); // 38 of 384 are less than a tenth
+  assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
+  assert.deepEqual((await client.status()).terms, TERMS);
+  world.now += DAY;
+  await world.publish(4, { terms: { parameters: { ...parameters, loud: 39 } } });
+  await assert.rejects(client.sync(AT_ONCE), /more directions are loud than the terms allow/);
 });
 
 test("new terms hold once exactly they were accepted", async (t) => {

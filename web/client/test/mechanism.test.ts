@@ -1,13 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fromHex, toHex } from "../src/bytes.js";
+import { fromHex } from "../src/bytes.js";
 import { flipThreshold, uniformThreshold } from "../src/coin.js";
 import { SettingsError } from "../src/errors.js";
 import type { Mechanism } from "../src/mechanism/base.js";
 import { makeReports } from "../src/mechanism/index.js";
-import { loudRows } from "../src/mechanism/loudest.js";
 import { MECHANISMS } from "../src/mechanism/registry.js";
-import { hadamardSign, nextPowerOfTwo, publicSigns, transform } from "../src/mechanism/walsh.js";
 import { decodeItems } from "../src/model.js";
 import type { Matrix } from "../src/user.js";
 import {
@@ -24,7 +22,7 @@ function example(mechanism: Mechanism, items: number, factors: number, seed: num
   const random = seeded(seed);
   const values = Float32Array.from({ length: items * factors }, () => random() - 0.5);
   const V: Matrix = { values, rows: items, columns: factors };
-  const parameters = { directions_seed: 7, loud: Math.max(1, Math.floor(items / 4)) };
+  const parameters = { directions_seed: 7, block: 8, loud: Math.max(1, Math.floor(items / 4)) };
   const terms = { mechanism: mechanism.name, parameters, factors, reports: 50 };
   const words = BigUint64Array.from({ length: 51 * 4 }, () => wordFrom(random));
   return { manifest: manifestWith({ items, terms }), V, words };
@@ -56,10 +54,10 @@ test("the epoch of the protocol's example", async () => {
   const made = await makeReports(manifestWith({}), V, protocol.reports.history, words);
   assert.deepEqual([...made.reports], protocol.reports.values);
   assert.deepEqual(made.told, [
+    { index: 1, bit: 0, row: 0, column: 1, coin: "kept" },
+    { index: 9, bit: 1, row: 4, column: 1, coin: "kept" },
+    { index: 10, bit: 1, row: 5, column: 0, coin: "random" },
     { index: 2, bit: 0, row: 1, column: 0, coin: "kept" },
-    { index: 11, bit: 1, row: 5, column: 1, coin: "random" },
-    { index: 4, bit: 0, row: 2, column: 0, coin: "kept" },
-    { index: 8, bit: 1, row: 4, column: 0, coin: "kept" },
   ]);
 });
 
@@ -75,11 +73,10 @@ for (const mechanism of MECHANISMS) {
   test(`${name}: what is told is what is reported`, async () => {
     const { manifest, V, words } = example(mechanism, 20, 3, 1);
     const { reports, told } = await makeReports(manifest, V, [3, 4, 17], words);
-    const columns = mechanism.directions({ ...manifest, items: 1 });
     assert.equal(reports.length, 50);
     told.forEach(({ index, bit, row, column }, number) => {
       assert.equal(reports[number], index * 2 + bit);
-      assert.equal(index, row * columns + column);
+      assert.equal(index, row * V.columns + column);
       assert.ok(index < mechanism.directions(manifest));
     });
     const coins = new Set(told.map(({ coin }) => coin));
@@ -114,7 +111,7 @@ for (const mechanism of MECHANISMS) {
     const { epsilon, parameters } = manifest.terms;
     const below =
       "loud" in mechanism.parameters
-        ? uniformThreshold(epsilon, parameters.loud as number, 32)
+        ? uniformThreshold(epsilon, parameters.loud as number, mechanism.directions(manifest))
         : flipThreshold(epsilon);
     for (const [coin, isKept] of [
       [below, true],
@@ -143,75 +140,3 @@ for (const mechanism of MECHANISMS) {
     await assert.rejects(makeReports(manifest, V, [20], words), SettingsError);
   });
 }
-
-test("loud rows are the largest agreements; ties go by the mask", () => {
-  const a = Float32Array.of(0.5, -2, 0, 1);
-  assert.deepEqual([...loudRows(a, 2, 0)], [2, 7]); // -(-2) and 1
-  assert.deepEqual([...loudRows(a, 4, 0)], [1, 2, 4, 7]); // 0.5, and the tie of 0 at 4 and 5
-  assert.deepEqual([...loudRows(a, 4, 1)], [1, 2, 5, 7]);
-  for (const mask of [0, 5, 7]) {
-    const wanted = [0, 1, 2].map((rank) => rank ^ mask).sort((one, other) => one - other);
-    assert.deepEqual([...loudRows(new Float32Array(4), 3, mask)], wanted);
-  }
-  assert.deepEqual([...loudRows(Float32Array.of(-0, 0), 2, 3)], [2, 3]);
-});
-
-test("loud rows are those of a full sort", () => {
-  const random = seeded(8);
-  for (let round = 0; round < 100; round++) {
-    const a = Float32Array.from({ length: 32 }, () => Math.floor(random() * 7) - 3);
-    const mask = Math.floor(random() * 64);
-    const count = 1 + Math.floor(random() * 32);
-    const agreement = (row: number) => (row & 1 ? 1 : -1) * (a[row >> 1] as number);
-    const order = Array.from({ length: 64 }, (_, row) => row).sort(
-      (one, other) => agreement(other) - agreement(one) || (one ^ mask) - (other ^ mask),
-    );
-    const wanted = order.slice(0, count).sort((one, other) => one - other);
-    assert.deepEqual([...loudRows(a, count, mask)], wanted);
-  }
-});
-
-test("the transform is the matrix of signs, and twice it is n times the same", () => {
-  const values = Float64Array.from({ length: 16 }, (_, at) => at * at - 5);
-  const once = values.slice();
-  transform(once);
-  const wanted = values.map((_, row) =>
-    values.reduce((sum, value, column) => sum + hadamardSign(row, column) * value, 0),
-  );
-  assert.deepEqual(once, wanted);
-  transform(once);
-  assert.deepEqual(
-    once,
-    values.map((value) => 16 * value),
-  );
-});
-
-test("a transform of columns is that of each column", () => {
-  const wide = Float64Array.from({ length: 24 }, (_, at) => (at * 7) % 11);
-  const columns = [0, 1, 2].map((f) => wide.filter((_, at) => at % 3 === f));
-  transform(wide, 3);
-  columns.forEach((column, f) => {
-    transform(column);
-    assert.deepEqual(
-      wide.filter((_, at) => at % 3 === f),
-      column,
-    );
-  });
-});
-
-test("powers of two, and signs with all of 24 bits", () => {
-  assert.deepEqual([1, 2, 3, 9781, 2 ** 24].map(nextPowerOfTwo), [1, 2, 4, 16384, 2 ** 24]);
-  assert.equal(hadamardSign(2 ** 24 - 1, 2 ** 24 - 1), 1);
-  assert.equal(hadamardSign(2 ** 24 - 1, 2 ** 23 - 1), -1);
-  assert.equal(hadamardSign(5, 2), 1);
-});
-
-test("public signs are those of the example and take every bit of a seed", async () => {
-  assert.deepEqual([...(await publicSigns(7, "items", 5))], [-1, -1, -1, -1, 1]);
-  assert.deepEqual([...(await publicSigns(7, "factors", 2))], [1, 1]);
-  const long = await publicSigns(2 ** 53 - 1, "items", 600);
-  const other = await publicSigns(2 ** 52 - 1, "items", 600);
-  assert.notEqual(toHex(new Uint8Array(long)), toHex(new Uint8Array(other)));
-  const minus = long.filter((sign) => sign === -1).length;
-  assert.ok(minus > 230 && minus < 370, `${minus} of 600`);
-});

@@ -56,8 +56,16 @@ test("a crowd may grow tenfold, and no further", () => {
 });
 
 test("free parameters may change, under the loud fraction that was accepted", () => {
-  const asked = { ...accepted, parameters: { directions_seed: 99, loud: 12 } };
+  const asked = { ...accepted, parameters: { directions_seed: 99, block: 64, loud: 12 } };
   assert.deepEqual(brokenBy(accepted, asked), []);
+});
+
+test("the size of blocks is pinned, and told in words", () => {
+  const asked = { ...accepted, parameters: { loud: 12, directions_seed: 99, block: 32 } };
+  assert.deepEqual(brokenBy(accepted, asked), [
+    "the mechanism's parameters would be block 32, directions_seed 99, loud 12, " +
+      "not block 64, directions_seed 3, loud 10",
+  ]);
 });
 
 test("an error has what is worse, and the very terms that were asked for", () => {

@@ -29,7 +29,7 @@ export const DAY = 86_400;
 export const TERMS: Terms = {
   training: "0f".repeat(16),
   mechanism: "loudest",
-  parameters: { directions_seed: 3, loud: 10 },
+  parameters: { directions_seed: 3, block: 64, loud: 10 },
   epsilon: EPSILON,
   loudFraction: 0.1,
   reports: REPORTS,

@@ -4,7 +4,7 @@ import { explain, type Terms } from "sottovoce-client";
 import { manifestWith } from "../../client/test/vectors.js";
 import { amountText, oddsSentence, ratioSentence, togetherSentence } from "../src/odds.js";
 
-const SIGN = { mechanism: "hadamard", epsilon: 2.5, loudFraction: 0.5 };
+const SIGN = { mechanism: "coordinate", epsilon: 2.5, loudFraction: 0.5 };
 const LOUDEST = { mechanism: "loudest", epsilon: 2.5, loudFraction: 5394 / 32768 };
 
 test("odds are told in hundredths", () => {

@@ -22,18 +22,12 @@ export interface Odds {
 /** One of the parameters that a mechanism has in the terms: a whole number. */
 export interface Parameter {
   readonly least: number;
-  /** With so many items. */
-  readonly most: (items: number) => number;
+  /** In this manifest, in which all parameters before this one are in order. */
+  readonly most: (manifest: Manifest) => number;
+  readonly isPowerOfTwo?: true;
   /** Whether it may change under accepted terms, because no promise depends on it. */
   readonly isFree: boolean;
 }
-
-/** Of the public signs of a rotation. */
-export const DIRECTIONS_SEED: Parameter = {
-  least: 0,
-  most: () => Number.MAX_SAFE_INTEGER,
-  isFree: true,
-};
 
 /** The loud fraction of a mechanism that reports a sign: one of the two at each index. */
 export const SIGN = 0.5;

@@ -37,7 +37,7 @@ function reports(person: Person, draws: readonly Draw[]): Told[] {
     const index = pick(draw.direction, entries);
     const [row, column] = [Math.floor(index / columns), index % columns];
     const value = gradientEntry(person, row, column, touched.has(row));
-    const plus = unit(draw.choice) < (1 + value) / 2;
+    const plus = unit(draw.rounding) < (1 + value) / 2;
     return { index, row, column, ...tossed(plus, draw.coin, flipBelow) };
   });
 }

@@ -11,9 +11,9 @@ export interface Told {
   readonly index: number;
   /** 1 is plus, 0 is minus. */
   readonly bit: 0 | 1;
-  /** The item for `coordinate`, else the row of the rotation. */
+  /** The item for `coordinate`, else the row of a block: row r of all. */
   readonly row: number;
-  /** The factor for `coordinate`, else the column of the rotation. */
+  /** The factor. */
   readonly column: number;
   /** Whether the truth was let through, turned round, or replaced by a uniform draw. */
   readonly coin: "kept" | "turned" | "random";
@@ -32,7 +32,7 @@ export interface Person {
 /** Four words of 64 bits, all that one report is made from beside the person. */
 export interface Draw {
   readonly direction: bigint;
-  readonly choice: bigint;
+  readonly rounding: bigint;
   readonly coin: bigint;
 }
 
@@ -44,7 +44,7 @@ export function drawsOf(words: BigUint64Array, reports: number): { draws: Draw[]
   const word = (draw: number, which: number) => words[draw * WORDS_PER_DRAW + which] as bigint;
   const draws = Array.from({ length: reports }, (_, draw) => ({
     direction: word(draw, 0),
-    choice: word(draw, 1),
+    rounding: word(draw, 1),
     coin: word(draw, 2),
   }));
   return { draws, ties: word(reports, 0) };

@@ -4,11 +4,10 @@ import { ProtocolError } from "../errors.js";
 import { shown } from "../strict.js";
 import type { Mechanism } from "./base.js";
 import { coordinate } from "./coordinate.js";
-import { hadamard } from "./hadamard.js";
 import { loudest } from "./loudest.js";
 
 /** The ways to report that this client knows. */
-export const MECHANISMS: readonly Mechanism[] = [coordinate, hadamard, loudest];
+export const MECHANISMS: readonly Mechanism[] = [coordinate, loudest];
 
 /** The mechanism that a manifest names, or a `ProtocolError`. */
 export function mechanismNamed(name: unknown): Mechanism {

@@ -2,14 +2,9 @@
 
 import { concat, sha256, utf8 } from "../bytes.js";
 
-const SIGNS_PER_BLOCK = 256;
-
-/** The least power of two that is at least `n`. */
-export function nextPowerOfTwo(n: number): number {
-  let power = 1;
-  while (power < n) power *= 2;
-  return power;
-}
+const DIGEST = 32;
+/** Digests that are asked for at once. */
+const TOGETHER = 256;
 
 /**
  * `H` times each column of a matrix with `width` columns and a power of two rows, in place.
@@ -38,17 +33,32 @@ export function hadamardSign(row: number, column: number): 1 | -1 {
 }
 
 /** `n` signs that everybody can compute from the seed in the manifest; a set bit is -1. */
-export async function publicSigns(
+export async function publicSigns(seed: number, n: number): Promise<Int8Array> {
+  const bytes = await publicBytes(seed, "signs", Math.ceil(n / 8));
+  return new Int8Array(n).map((_, at) => (((bytes[at >> 3] as number) >> (at & 7)) & 1 ? -1 : 1));
+}
+
+/** Bytes that everybody can compute: digests of label, use, seed and number, one after the other. */
+export async function publicBytes(
   seed: number,
-  axis: "items" | "factors",
-  n: number,
-): Promise<Int8Array> {
-  const prefix = concat(utf8(`sottovoce directions v1\0${axis}\0`), littleEndian(seed, 8));
-  const blocks = Array.from({ length: Math.ceil(n / SIGNS_PER_BLOCK) }, (_, block) =>
-    sha256(concat(prefix, littleEndian(block, 4))),
-  );
-  const stream = concat(...(await Promise.all(blocks)));
-  return new Int8Array(n).map((_, at) => (((stream[at >> 3] as number) >> (at & 7)) & 1 ? -1 : 1));
+  use: "signs" | "order",
+  size: number,
+): Promise<Uint8Array> {
+  const prefix = concat(utf8(`sottovoce directions v2\0${use}\0`), littleEndian(seed, 8));
+  const digests = Math.ceil(size / DIGEST);
+  const bytes = new Uint8Array(digests * DIGEST);
+  for (let first = 0; first < digests; first += TOGETHER) {
+    const numbers = Array.from(
+      { length: Math.min(TOGETHER, digests - first) },
+      (_, i) => first + i,
+    );
+    const digest = (number: number) => sha256(concat(prefix, littleEndian(number, 4)));
+    const found = await Promise.all(numbers.map(digest));
+    found.forEach((each, i) => {
+      bytes.set(each, (first + i) * DIGEST);
+    });
+  }
+  return bytes.subarray(0, size);
 }
 
 function littleEndian(value: number, bytes: 4 | 8): Uint8Array {

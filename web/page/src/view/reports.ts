@@ -121,7 +121,7 @@ function row(told: Told, at: number, sealed: string): HTMLElement {
 
 function direction({ row, column }: Told): Child[] {
   const whole = (text: string) => h("span", { class: "whole-word" }, text);
-  return [whole(`row ${row},`), " ", whole(`column ${column}`)];
+  return [whole(`row ${row},`), " ", whole(`factor ${column}`)];
 }
 
 /** All 52 bytes in a row of their own, or that row away again. */
