@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Context, Decimal
 from fractions import Fraction
 from hashlib import sha256
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.outsider.wire import power
+from tests.outsider.wire import row_count
 
 Vector = NDArray[np.float32]
 Float = TypeVar("Float", np.float32, np.float64)
@@ -35,7 +35,7 @@ def make_reports(task: Task, history: Iterable[int], words: Sequence[int]) -> li
     touched = sorted(set(history))
     x = user_vector(task.model, touched, task.alpha, task.regularization)
     draws = [words[at : at + 4] for at in range(0, len(words), 4)]
-    make = {"coordinate": _coordinate, "hadamard": _hadamard, "loudest": _loudest}[task.mechanism]
+    make = {"coordinate": _coordinate, "loudest": _loudest}[task.mechanism]
     return make(task, touched, x, draws)
 
 
@@ -48,44 +48,57 @@ def flip_below(epsilon: float) -> int:
     return math.ceil(2**64 / (1 + _exponential(epsilon)))
 
 
-def uniform_below(epsilon: float, loud: int, rows: int) -> int:
-    """B: a word below it names a uniform row."""
-    c = 2 * rows * -(-(2**64) // loud)
-    return math.ceil(2**64 * c / (2**64 * (_exponential(epsilon) - 1) + c))
+def uniform_below(epsilon: float, loud: int, directions: int) -> int:
+    """B: a word below it names a uniform direction."""
+    c, d = -(-(2**64) // loud), 2**64 // (2 * directions)
+    return math.ceil(2**64 * c / ((_exponential(epsilon) - 1) * d + c))
 
 
 def _exponential(epsilon: float) -> Fraction:
     return Fraction(Decimal(epsilon).exp(Context(prec=60)))
 
 
-def public_signs(axis: str, n: int, seed: int) -> Vector:
-    prefix = b"sottovoce directions v1\0" + axis.encode() + b"\0" + seed.to_bytes(8, "little")
-    numbers = [number.to_bytes(4, "little") for number in range(-(-n // 256))]
-    blocks = b"".join(sha256(prefix + number).digest() for number in numbers)
-    bits = np.unpackbits(np.frombuffer(blocks, np.uint8), bitorder="little")[:n]
-    return (1 - 2 * bits.astype(np.float32)).astype(np.float32)
+def public_bytes(use: str, size: int, seed: int) -> bytes:
+    prefix = b"sottovoce directions v2\0" + use.encode() + b"\0" + seed.to_bytes(8, "little")
+    numbers = [number.to_bytes(4, "little") for number in range(-(-size // 32))]
+    return b"".join(sha256(prefix + number).digest() for number in numbers)
 
 
-def transform(values: NDArray[Float]) -> NDArray[Float]:
-    """H times the values, along the first axis."""
-    n: int = power(len(values))
-    rest: tuple[int, ...] = values.shape[1:]
-    result = np.zeros((n, *rest), values.dtype)
-    result[: len(values)] = values
-    half = 1
-    while half < n:
-        pairs = result.reshape(n // (2 * half), 2, half, *rest)
-        sums, differences = pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]
-        result = np.stack([sums, differences], axis=1).reshape(n, *rest)
+def public_signs(items: int, seed: int) -> list[int]:
+    data = public_bytes("signs", -(-items // 8), seed)
+    return [-1 if data[i // 8] >> i % 8 & 1 else 1 for i in range(items)]
+
+
+def public_places(items: int, seed: int) -> list[int]:
+    data = public_bytes("order", 4 * items, seed)
+    numbers = [int.from_bytes(data[4 * i : 4 * i + 4], "little") for i in range(items)]
+    places = [0] * items
+    for place, i in enumerate(sorted(range(items), key=lambda i: (numbers[i], i))):
+        places[i] = place
+    return places
+
+
+def sign(r: int, i: int) -> int:
+    """H[r, i]."""
+    return -1 if (r & i).bit_count() & 1 else 1
+
+
+def transform(values: Sequence[Float]) -> list[Float]:
+    """H times the values, of which there are a power of two."""
+    result, half = list(values), 1
+    while half < len(result):
+        for at in range(len(result)):
+            if not at & half:
+                u, v = result[at], result[at + half]
+                result[at], result[at + half] = u + v, u - v
         half *= 2
     return result
 
 
-def predictions(x: Vector, rows: Vector) -> Vector:
-    """x.v of every row, factor after factor."""
-    total: Vector = x[0] * rows[:, 0]
+def prediction(x: Vector, v: Sequence[np.float32] | Vector) -> np.float32:
+    total: np.float32 = x[0] * v[0]
     for f in range(1, len(x)):
-        total = total + x[f] * rows[:, f]
+        total = total + x[f] * v[f]
     return total
 
 
@@ -130,77 +143,81 @@ def _coordinate(task: Task, touched: Sequence[int], x: Vector, draws: Draws) -> 
         index = pick(w0, items * factors)
         i, f = divmod(index, factors)
         p = np.float32(i in touched)
-        e = (one + alpha * p) * (p - predictions(x, task.model[i : i + 1])[0])
+        e = (one + alpha * p) * (p - prediction(x, task.model[i]))
         g = float(min(max((np.float32(-2) * e) * x[f], -one), one))
         is_plus = (w1 >> 11) * 2.0**-53 < (1 + g) / 2
         reports.append(index << 1 | (is_plus != (w2 < threshold)))
     return reports
 
 
-class Rotated(NamedTuple):
-    weights: Vector
-    """Of the touched items."""
-    predictions: Vector
-    """x.W_r of every row r."""
-    b: Vector
-
-
-def _rotated(task: Task, touched: Sequence[int], x: Vector) -> Rotated:
-    items, factors = task.model.shape
-    seed, one, alpha = task.parameters["directions_seed"], np.float32(1), np.float32(task.alpha)
-    s, t = public_signs("items", items, seed), public_signs("factors", factors, seed)
-    rotated = transform(s[:, None] * task.model.astype(np.float64)).astype(np.float32)
-    own = predictions(x, task.model[list(touched)])
-    weights = s[list(touched)] * ((one + alpha) - alpha * own)
-    return Rotated(weights, predictions(x, rotated), transform(t * x))
-
-
-def _hadamard(task: Task, touched: Sequence[int], x: Vector, draws: Draws) -> list[int]:
-    weights, shares, b = _rotated(task, touched, x)
-    threshold, reports = flip_below(task.epsilon), []
-    for w0, w1, w2, _ in draws[:-1]:
-        index = pick(w0, len(shares) * len(b))
-        r, q = divmod(index, len(b))
-        total = np.float32(0)
-        for i, weight in zip(touched, weights, strict=True):
-            total = total + (-weight if (r & i).bit_count() & 1 else weight)
-        a = total - shares[r]
-        is_plus = w1 >> 63 == 1 if a == 0 or b[q] == 0 else bool(a > 0) != bool(b[q] > 0)
-        reports.append(index << 1 | (is_plus != (w2 < threshold)))
-    return reports
-
-
 def _loudest(task: Task, touched: Sequence[int], x: Vector, draws: Draws) -> list[int]:
-    weights, shares, b = _rotated(task, touched, x)
-    rows, loud = len(shares), task.parameters["loud"]
-    a = _all_rows(touched, weights, rows) - shares
-    mask = pick(draws[-1][0], 2 * rows)
-    louds = _loud_rows(a, mask, loud)
-    threshold, reports = uniform_below(task.epsilon, loud, rows), []
-    for w0, w1, w2, _ in draws[:-1]:
-        q, rank = pick(w0, len(b)), pick(w1, loud)
-        if w2 < threshold:
-            row = pick(w1, 2 * rows)
-        elif b[q] == 0:
-            row = rank ^ mask
-        else:
-            row = louds[rank] ^ int(b[q] > 0)
-        reports.append(((row >> 1) * len(b) + q) << 1 | row & 1)
-    return reports
+    a, loud = gradient_rows(task, touched, x), task.parameters["loud"]
+    n = len(a) * len(x)
+    listed = loud_directions(a, x, loud, pick(draws[-1][0], 2 * n))
+    threshold = uniform_below(task.epsilon, loud, n)
+    return [
+        pick(w0, 2 * n) if w2 < threshold else listed[pick(w0, loud)] for w0, _, w2, _ in draws[:-1]
+    ]
 
 
-def _all_rows(touched: Sequence[int], weights: Vector, rows: int) -> Vector:
-    """What the touched items give to every row, in blocks of 128."""
-    width = min(128, rows)
-    signs = transform(np.eye(width, dtype=np.float32))
-    cells = np.zeros((rows // width, width), np.float32)
-    for i, weight in zip(touched, weights, strict=True):
-        cells[i // width] += weight * signs[i % width]
-    return transform(cells).reshape(rows)
+def gradient_rows(task: Task, touched: Sequence[int], x: Vector) -> list[np.float32]:
+    """a_r of every row r."""
+    items, block = len(task.model), task.parameters["block"]
+    signs = public_signs(items, task.parameters["directions_seed"])
+    places = public_places(items, task.parameters["directions_seed"])
+    one, alpha = np.float32(1), np.float32(task.alpha)
+    weights = {}
+    for i in touched:
+        weight = (one + alpha) - alpha * prediction(x, task.model[i])
+        weights[places[i]] = np.float32(signs[i]) * weight
+    sums = touched_rows(weights, row_count(items, block), block)
+    rotated = rotated_rows(task.model, signs, places, block)
+    return [own - prediction(x, row) for own, row in zip(sums, rotated, strict=True)]
 
 
-def _loud_rows(a: Vector, mask: int, loud: int) -> list[int]:
-    signed_rows = np.arange(2 * len(a))
-    agreement = np.stack([-a, a], axis=1).reshape(2 * len(a))
-    first: NDArray[Any] = np.lexsort((signed_rows ^ mask, -agreement))[:loud]
-    return sorted(int(row) for row in first)
+def rotated_rows(
+    model: Vector, signs: Sequence[int], places: Sequence[int], block: int
+) -> list[list[np.float32]]:
+    """W."""
+    items, factors = model.shape
+    rows = row_count(items, block)
+    columns = []
+    for f in range(factors):
+        column = [np.float64(0)] * rows
+        for i in range(items):
+            column[places[i]] = np.float64(signs[i]) * np.float64(model[i, f])
+        for start in range(0, rows, block):
+            column[start : start + block] = transform(column[start : start + block])
+        columns.append(column)
+    return [[np.float32(column[r]) for column in columns] for r in range(rows)]
+
+
+def touched_rows(weights: Mapping[int, np.float32], rows: int, block: int) -> list[np.float32]:
+    """What the touched items give to every row: weights by place, items ascending."""
+    width = min(128, block)
+    cells = [[np.float32(0)] * width for _ in range(rows // width)]
+    for place, weight in weights.items():
+        cell = cells[place // width]
+        for j in range(width):
+            cell[j] = cell[j] + weight * np.float32(sign(place % width, j))
+    height = block // width
+    for start in range(0, len(cells), height):
+        for j in range(width):
+            column = transform([cells[start + at][j] for at in range(height)])
+            for at in range(height):
+                cells[start + at][j] = column[at]
+    return [value for cell in cells for value in cell]
+
+
+def loud_directions(a: Sequence[np.float32], x: Vector, loud: int, offset: int) -> list[int]:
+    """The signed directions that agree most, in the order of the page."""
+    agreement: list[float] = []
+    for row in a:
+        for factor in x:
+            size = abs(float(row)) * abs(float(factor))
+            agreement += (-size, size) if (row > 0) != (factor > 0) else (size, -size)
+    least = sorted(agreement, reverse=True)[loud - 1]
+    louder = [number for number, agrees in enumerate(agreement) if agrees > least]
+    ties = [number for number, agrees in enumerate(agreement) if agrees == least]
+    ties.sort(key=lambda number: (number + offset) % len(agreement))
+    return (louder + ties)[:loud]

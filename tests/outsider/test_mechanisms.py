@@ -16,8 +16,8 @@ CASES: list[Any] = read("mechanisms")
 @pytest.mark.parametrize("case", read("thresholds"), ids=lambda case: repr(case["epsilon"]))
 def test_thresholds(case: Any) -> None:
     assert flip_below(case["epsilon"]) == int(case["flip"], 16)
-    for loud, rows, word in case["uniform"]:
-        assert uniform_below(case["epsilon"], loud, rows) == int(word, 16)
+    for loud, directions, word in case["uniform"]:
+        assert uniform_below(case["epsilon"], loud, directions) == int(word, 16)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["label"]))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.outsider.wire import open_manifest
+from tests.outsider.wire import Manifest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,7 +24,14 @@ def read(name: str) -> Any:
 PROTOCOL = read("protocol")
 KEY = bytes.fromhex(PROTOCOL["verification_key"])
 SIGNED = bytes.fromhex(PROTOCOL["manifest"]["signed"])
-MANIFEST = open_manifest(SIGNED, KEY)
+FIELDS: dict[str, Any] = PROTOCOL["manifest"]["fields"]
+MANIFEST = Manifest(
+    PROTOCOL["manifest"]["hash"],
+    bytes.fromhex(PROTOCOL["manifest"]["next_key"]),
+    FIELDS,
+    FIELDS["terms"],
+)
+"""As the file states it; whether the client reads it so is for a test to say."""
 MODEL, CATALOGUE = (bytes.fromhex(PROTOCOL[name]["bytes"]) for name in ("model", "catalogue"))
 
 

@@ -39,11 +39,11 @@ TERMS: dict[str, tuple[type, float, float, str]] = {
     "most_items": (int, 1, 2**24, "more"),
 }
 """Fields of the terms that are numbers: kind, least, most, and what is worse."""
-PARAMETERS: dict[str, set[str]] = {
-    "coordinate": set(),
-    "hadamard": {"directions_seed"},
-    "loudest": {"directions_seed", "loud"},
+PARAMETERS: dict[str, dict[str, bool]] = {
+    "coordinate": {},
+    "loudest": {"directions_seed": True, "block": False, "loud": True},
 }
+"""Of each mechanism, and whether they are free."""
 MANIFEST: dict[str, tuple[type, float, float]] = {
     "version": (int, 2, 2),
     "epoch": (int, 1, 2**32 - 1),
@@ -127,22 +127,30 @@ def check_terms(value: Any, items: int) -> None:
 
 def _loudness(terms: Terms, items: int) -> float:
     """The `loud_fraction` of this mechanism, whose parameters are checked."""
-    mechanism, rows = terms["mechanism"], power(items)
+    mechanism = terms["mechanism"]
     need(isinstance(mechanism, str) and mechanism in PARAMETERS, "an unknown mechanism")
     parameters = keyed(terms["parameters"], PARAMETERS[mechanism])
-    for name in parameters:
-        ranged(parameters[name], int, *((1, rows) if name == "loud" else (0, LAST)))
-    return parameters["loud"] / (2 * rows) if mechanism == "loudest" else 0.5
+    if mechanism == "coordinate":
+        return 0.5
+    block, loud = parameters["block"], parameters["loud"]
+    ranged(parameters["directions_seed"], int, 0, LAST)
+    ranged(block, int, 1, 1024)
+    need(block.bit_count() == 1, "a block that is no power of two")
+    directions = row_count(items, block) * int(terms["factors"])
+    ranged(loud, int, 1, directions)
+    return float(loud / (2 * directions))
 
 
-def power(n: int) -> int:
-    """The least power of two that is not below n."""
-    return 1 << (n - 1).bit_length()
+def row_count(items: int, block: int) -> int:
+    """R: the least multiple of the block that is not below the number of items."""
+    return -(-items // block) * block
 
 
 def worse(terms: Terms, accepted: Terms) -> set[str]:
-    """Fields that are worse than what was accepted. All parameters of version 2 are free."""
+    """Fields that are worse than what was accepted."""
     names = {name for name in ("training", "mechanism") if terms[name] != accepted[name]}
+    if "mechanism" not in names and _pinned(terms) != _pinned(accepted):
+        names.add("parameters")
     for name, (*_, direction) in TERMS.items():
         new, old = terms[name], accepted[name]
         if new > old if direction == "more" else new < old:
@@ -150,6 +158,12 @@ def worse(terms: Terms, accepted: Terms) -> set[str]:
     if terms["least_clients"] > 10 * accepted["least_clients"]:
         names.add("least_clients")
     return names
+
+
+def _pinned(terms: Terms) -> dict[str, Any]:
+    """The parameters that are not free."""
+    free = PARAMETERS[terms["mechanism"]]
+    return {name: value for name, value in terms["parameters"].items() if not free[name]}
 
 
 def parse_model(data: bytes, items: int, factors: int) -> NDArray[np.float32]:

@@ -11,13 +11,10 @@ function listed({ a, x, count, offset }: Voice): number[] {
     const [row, factor] = [Math.floor(signed / 2 / x.length), Math.floor(signed / 2) % x.length];
     const [u, v] = [a[row] as number, x[factor] as number];
     const agrees = (signed & 1) === (u > 0 !== v > 0 ? 1 : 0) ? 1 : -1;
-    return { signed, row, factor, size: Math.abs(u), agreement: agrees * Math.abs(u * v) };
+    return { signed, agreement: agrees * Math.abs(u * v) };
   });
   const least = all.map(({ agreement }) => agreement).sort((one, other) => other - one)[count - 1];
   const above = all.filter(({ agreement }) => agreement > (least as number));
-  above.sort(
-    (one, other) => one.factor - other.factor || other.size - one.size || one.row - other.row,
-  );
   const place = (signed: number) => (signed + offset) % all.length;
   const tied = all.filter(({ agreement }) => agreement === least || (least === 0 && !agreement));
   tied.sort((one, other) => place(one.signed) - place(other.signed));
@@ -34,7 +31,7 @@ test("the directions that agree most, ties in the order that the offset begins",
     return loudAt(voice, ranksOf(voice));
   };
   // Agreements: 2 at (1, 0) plus, 1 at (1, 1) minus, 0.5 at (0, 0) minus, 0.25 at (0, 1) plus.
-  assert.deepEqual(await loud(4, 0), [5, 0, 6, 3]); // factor 0, factor 1, and the least of them
+  assert.deepEqual(await loud(4, 0), [0, 5, 6, 3]); // by index, and the least of them
   assert.deepEqual(await loud(1, 11), [5]);
   assert.deepEqual((await loud(6, 0)).slice(4), [8, 9]); // row 2 is zero: both signs tie
   assert.deepEqual((await loud(6, 2)).slice(4), [10, 11]);

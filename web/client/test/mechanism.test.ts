@@ -54,10 +54,10 @@ test("the epoch of the protocol's example", async () => {
   const made = await makeReports(manifestWith({}), V, protocol.reports.history, words);
   assert.deepEqual([...made.reports], protocol.reports.values);
   assert.deepEqual(made.told, [
-    { index: 1, bit: 0, row: 0, column: 1, coin: "kept" },
+    { index: 3, bit: 0, row: 1, column: 1, coin: "kept" },
     { index: 9, bit: 1, row: 4, column: 1, coin: "kept" },
     { index: 10, bit: 1, row: 5, column: 0, coin: "random" },
-    { index: 2, bit: 0, row: 1, column: 0, coin: "kept" },
+    { index: 0, bit: 0, row: 0, column: 0, coin: "kept" },
   ]);
 });
 

@@ -7,9 +7,7 @@
  */
 
 import { slices } from "../slices.js";
-import { ascendingOrder } from "./sorting.js";
 
-const MAGNITUDE = 0x7fffffff;
 /** Directions that are looked at at once: some milliseconds. */
 const SLICE = 2 ** 20;
 
@@ -25,57 +23,36 @@ export interface Voice {
   readonly offset: number;
 }
 
-/** The rows by falling magnitude, of equal ones the lower first, and the sizes of the factors. */
-interface Sizes {
-  readonly order: Uint32Array;
-  /** Magnitudes of the rows in that order. */
-  readonly rows: Float32Array;
-  readonly factors: Float32Array;
-}
-
 /**
  * The loud directions at these ranks, from 0 to L - 1.
  *
- * First those above the least agreement that is loud: factor after factor, each with its rows by
- * falling magnitude. In this order the loud rows of a factor are the first few, so nothing has to be
- * listed. Then those with exactly the least agreement: in the order of `(signed + offset) mod 2n`,
- * until there are L. So there are L also if everything is zero.
+ * First those above the least agreement that is loud, in the order of their index. Then those with
+ * exactly the least agreement: in the order of `(signed + offset) mod 2n`, until there are L. So there
+ * are L also if everything is zero. Nothing is listed: what is kept is one number for each row.
  */
 export async function loudAt(voice: Voice, ranks: readonly number[]): Promise<number[]> {
-  const sizes = sizesOf(voice);
-  const least = leastLoud(sizes, voice.count);
-  const steps = Array.from(sizes.factors, (size) => reaching(sizes.rows, size, least, false));
-  const above = steps.reduce((sum, step) => sum + step, 0);
+  const least = leastLoud(voice);
+  const ends = await loudUpTo(voice, least);
+  const above = ends[ends.length - 1] as number;
   const beyond = ranks.map((rank) => rank - above).filter((rank) => rank >= 0);
   const tied = await tiedAt(voice, least, beyond);
-  return ranks.map((rank) => tied.get(rank - above) ?? loudAbove(voice, sizes, steps, rank));
+  return ranks.map((rank) => tied.get(rank - above) ?? loudAbove(voice, least, ends, rank));
 }
 
-function sizesOf({ a, x }: Voice): Sizes {
-  const bits = new Uint32Array(a.buffer, a.byteOffset, a.length);
-  // The bits of a float without its sign order like magnitudes.
-  const order = ascendingOrder(bits.map((each) => MAGNITUDE - (each & MAGNITUDE)));
-  const rows = new Float32Array(a.length);
-  for (let place = 0; place < rows.length; place++) {
-    rows[place] = Math.abs(a[order[place] as number] as number);
-  }
-  return { order, rows, factors: x.map(Math.abs) };
-}
-
-/** How many rows agree with a factor of this size by more than a value, or by as much too. */
-function reaching(rows: Float32Array, size: number, value: number, orAsMuch: boolean): number {
+/** How many of the ascending magnitudes agree with a factor of this size by at least a value. */
+function reaching(rows: Float32Array, size: number, value: number): number {
   let [from, to] = [0, rows.length];
   while (from < to) {
     const middle = Math.floor((from + to) / 2);
-    const agreement = (rows[middle] as number) * size;
-    if (agreement > value || (orAsMuch && agreement === value)) from = middle + 1;
-    else to = middle;
+    if ((rows[middle] as number) * size >= value) to = middle;
+    else from = middle + 1;
   }
-  return from;
+  return rows.length - from;
 }
 
 /** The least agreement that is loud, found in the bits of a float64, which order alike. */
-function leastLoud({ rows, factors }: Sizes, count: number): number {
+function leastLoud({ a, x, count }: Voice): number {
+  const [rows, factors] = [a.map(Math.abs).sort(), x.map(Math.abs)];
   const value = Float64Array.of(Number.MAX_VALUE);
   const bits = new BigUint64Array(value.buffer);
   // `low` is reached by at least `count`, `high` by fewer.
@@ -84,7 +61,7 @@ function leastLoud({ rows, factors }: Sizes, count: number): number {
     const middle = (low + high) / 2n;
     bits[0] = middle;
     const tried = value[0] as number;
-    const reached = factors.reduce((sum, size) => sum + reaching(rows, size, tried, true), 0);
+    const reached = factors.reduce((sum, size) => sum + reaching(rows, size, tried), 0);
     if (reached >= count) low = middle;
     else high = middle;
   }
@@ -92,11 +69,34 @@ function leastLoud({ rows, factors }: Sizes, count: number): number {
   return value[0] as number;
 }
 
-/** One above the least agreement; `steps` says how many of them each factor has. */
-function loudAbove(voice: Voice, sizes: Sizes, steps: readonly number[], rank: number): number {
-  let [factor, place] = [0, rank];
-  for (; place >= (steps[factor] as number); factor++) place -= steps[factor] as number;
-  const row = sizes.order[place] as number;
+/** Up to and with each row, how many directions lie above the least agreement. */
+async function loudUpTo({ a, x }: Voice, least: number): Promise<Uint32Array> {
+  const ends = new Uint32Array(a.length);
+  let total = 0;
+  for await (const [start, end] of slices(a.length, Math.ceil(SLICE / x.length))) {
+    for (let row = start; row < end; row++) {
+      for (const size of x) if (Math.abs((a[row] as number) * size) > least) total += 1;
+      ends[row] = total;
+    }
+  }
+  return ends;
+}
+
+/** One above the least agreement. */
+function loudAbove(voice: Voice, least: number, ends: Uint32Array, rank: number): number {
+  let [row, last] = [0, ends.length - 1];
+  while (row < last) {
+    const middle = Math.floor((row + last) / 2);
+    if ((ends[middle] as number) > rank) last = middle;
+    else row = middle + 1;
+  }
+  let left = rank - (row === 0 ? 0 : (ends[row - 1] as number));
+  let factor = -1;
+  while (left >= 0) {
+    factor += 1;
+    const product = (voice.a[row] as number) * (voice.x[factor] as number);
+    if (Math.abs(product) > least) left -= 1;
+  }
   return 2 * (row * voice.x.length + factor) + downhill(voice, row, factor);
 }
 
