@@ -32,9 +32,7 @@ def probabilities(mechanism: Loudest, loud: list[int]) -> list[Fraction]:
     return out
 
 
-@given(
-    st.integers(1, 9), st.sampled_from([1, 2, 8]), st.floats(0.05, 12), st.randoms(), st.data()
-)
+@given(st.integers(1, 9), st.sampled_from([1, 2, 8]), st.floats(0.05, 12), st.randoms(), st.data())
 def test_two_probabilities_with_ratio_e_to_the_epsilon(
     items: int, block: int, epsilon: float, random: object, data: st.DataObject
 ) -> None:

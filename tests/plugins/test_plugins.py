@@ -41,7 +41,6 @@ def test_the_mechanism_passes_the_contract_of_all() -> None:
     mechanism_contract.test_any_history_gives_k_reports_within_range("whisper")
     mechanism_contract.test_a_batch_is_its_users_one_by_one("whisper")
     mechanism_contract.test_the_estimate_is_linear_in_the_sums_and_zero_without_reports("whisper")
-    mechanism_contract.test_what_is_drawn_blindly_is_uniform_and_the_same_for_all("whisper")
     mechanism_contract.test_densities_keep_what_the_accountant_is_told("whisper")
     mechanism_contract.test_whatever_a_server_may_publish_everybody_can_report("whisper")
     # Private, but of little use: signs of single entries say nothing about their size.

@@ -10,9 +10,9 @@ import numpy as np
 
 from sottovoce.mechanism import coin
 from sottovoce.mechanism.base import (
-    ROUNDING,
     COIN,
     DIRECTION,
+    ROUNDING,
     SignMechanism,
     pack,
     sign_densities,

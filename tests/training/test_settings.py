@@ -41,7 +41,7 @@ def test_build(name: str) -> None:
         {"learning_rate": 0.0},
         {"initial_scale": -1.0},
         {"seed": -1},
-        {"own": {"loud": 5}, "mechanism": "hadamard"},
+        {"own": {"loud": 5}, "mechanism": "coordinate"},
         {"own": {"loud": -1}},
         {"own": {"gamma": 1}},
         {"steps": 0},
@@ -88,12 +88,12 @@ def test_a_mechanisms_own_settings_stand_beside_the_others() -> None:
     settings = Settings.preset("loudest", loud=3)
     assert settings.build(8).published()["loud"] == 3
     assert settings.as_dict()["loud"] == 3
-    with pytest.raises(SettingsError, match=r"loud is not a setting of 'hadamard'.*'loudest'"):
-        Settings.preset("hadamard", loud=3)
+    with pytest.raises(SettingsError, match=r"loud is not a setting of 'coordinate'.*'loudest'"):
+        Settings.preset("coordinate", loud=3)
 
 
 def test_another_mechanism_forgets_the_own_settings_of_the_first() -> None:
-    assert Settings.preset("loudest", loud=3).changed(mechanism="hadamard").own == {}
+    assert Settings.preset("loudest", loud=3).changed(mechanism="coordinate").own == {}
     assert Settings.preset("loudest", loud=3).changed(epsilon=1.0).own == {"loud": 3}
 
 
@@ -102,4 +102,4 @@ def test_every_setting_is_stated_with_its_help_text() -> None:
     assert [*Settings().as_dict()] == [*known]
     assert all(each.help for each in known.values())
     assert known["loud"].help.startswith("loudest only: ")
-    assert "coordinate, hadamard, loudest" in known["mechanism"].help
+    assert "coordinate, loudest" in known["mechanism"].help

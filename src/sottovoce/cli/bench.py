@@ -78,7 +78,7 @@ def bench(
 
     Example: sottovoce bench --data ml-1m --min-interactions 60 --json bench.json --plot bench.png
 
-    Example: sottovoce bench --mechanism loudest --mechanism hadamard --threads 1 --no-growth
+    Example: sottovoce bench --mechanism loudest --factors 16 --threads 1 --no-growth
     """
     if context.invoked_subcommand:
         return

@@ -14,7 +14,7 @@ from sottovoce.cli import output
 from sottovoce.cli.derived import training_options
 from sottovoce.cli.options import PRESETS
 from sottovoce.experiments.figures import save_figure
-from sottovoce.mechanism import MECHANISMS, mechanism_named
+from sottovoce.mechanism import MECHANISMS
 from sottovoce.privacy import Account, Crowd, Reporting, account, central_epsilon, local_epsilon
 from sottovoce.privacy.account import DELTA
 from sottovoce.training import DEFAULT, Settings
@@ -35,6 +35,7 @@ def privacy(
     preset: Annotated[str | None, typer.Option(help=PRESETS)] = None,
     training: dict[str, Any],
     trainings: Annotated[int, typer.Option(help="Trainings in a lifetime.")] = 1,
+    items: Annotated[int, typer.Option(min=1, help="Items in the catalogue.")] = 10_000,
     clients: Annotated[
         int | None, typer.Option(help="People who report in each epoch; else no central figure.")
     ] = None,
@@ -69,12 +70,10 @@ def privacy(
     """  # noqa: D301 - typer reads \b
     mechanism = training.pop("mechanism", None)
     if target is not None:
-        _plan(mechanism, target, view, clients, delta, json, plot)
+        _plan(mechanism, target, view, clients, delta, items, json, plot)
         return
     settings = Settings.preset(preset or mechanism or DEFAULT, mechanism=mechanism, **training)
-    name, kind = settings.mechanism, mechanism_named(settings.mechanism)
-    fraction = kind.usual_fraction(settings.epsilon)
-    event = Reporting(settings.epsilon, settings.reports, settings.epochs, fraction)
+    name, event = settings.mechanism, settings.event(items)
     crowd = None if clients is None else Crowd(clients, colluding, seeded_directions, bundled)
     found = account(event, crowd, delta, trainings)
     _print(name, found)
@@ -108,12 +107,13 @@ def _plan(
     view: ViewOption,
     clients: int | None,
     delta: float,
+    items: int,
     json: Path | None,
     plot: Path | None,
 ) -> None:
     comparable = [name for name, kind in MECHANISMS.items() if not kind.gain_is_bound]
     names = [mechanism] if mechanism else comparable
-    found = [o for name in names for o in options(name, target, view.value, clients, delta)]
+    found = [o for name in names for o in options(name, target, view.value, clients, delta, items)]
     if not found:
         output.results.print(f"Not even one report fits a {view.value} epsilon of {target:g}.")
     else:
@@ -125,7 +125,9 @@ def _plan(
         output.messages.print("drawing the frontier: up to a minute")
         save_figure(
             plot,
-            lambda figure: _draw_frontier(figure.subplots(), names, target, view, clients, delta),
+            lambda figure: _draw_frontier(
+                figure.subplots(), names, target, view, clients, delta, items
+            ),
         )
 
 
@@ -173,11 +175,12 @@ def _draw_frontier(
     view: ViewOption,
     clients: int | None,
     delta: float,
+    items: int,
 ) -> None:
     """The most signal for a budget, from a tenth of the target to ten times it."""
     budgets = [target * 10 ** (i / 3 - 1) for i in range(7)]
     for name in names:
-        best = [options(name, budget, view.value, clients, delta) for budget in budgets]
+        best = [options(name, budget, view.value, clients, delta, items) for budget in budgets]
         points = [(b, o[0].signal) for b, o in zip(budgets, best, strict=True) if o]
         axes.plot(*zip(*points, strict=True), marker=".", label=name)
     axes.set(

@@ -83,7 +83,7 @@ def simulate(
     \b
     Examples:
       sottovoce simulate
-      sottovoce simulate --data ml-1m --mechanism hadamard --seeds 5
+      sottovoce simulate --data ml-1m --epsilon 5 --reports 50 --seeds 5
       sottovoce simulate --data ratings.parquet --mechanism coordinate --split latest
       sottovoce simulate --data ml-20m --epsilon 5 --reports 1 --epochs 2 --factors 1 \
 --json run.json --plot curve.png

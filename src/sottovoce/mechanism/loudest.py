@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     Float32 = NDArray[np.float32]
     Int64 = NDArray[np.int64]
 
+
 def usual_block(epsilon: float) -> int:
     """The number of items in a block that serves best at this epsilon.
 
@@ -183,9 +184,7 @@ class Loudest(Mechanism):
         at_random = words[:, :-1, COIN] < np.uint64(self.blanket_below)
         return np.where(at_random, uniform, named.reshape(rank.shape)).astype(np.uint32)
 
-    def loud_sets(
-        self, V: Float32, X: Float32, histories: Histories, offset: Int64
-    ) -> list[Loud]:
+    def loud_sets(self, V: Float32, X: Float32, histories: Histories, offset: Int64) -> list[Loud]:
         """What each person's gradient makes loud, with the ties in the order of their offset."""
         a = self.blocks.all_rows(V, X, histories)
         each = zip(a, X, offset.tolist(), strict=True)

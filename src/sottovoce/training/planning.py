@@ -1,26 +1,30 @@
-"""Which (eps, k, T) fit a budget, and which of them says most.
+"""Which (eps, k, T) fit a budget, which of them says most, and how large a model it can fill.
 
 The quality of an estimate grows with the number of reports times the square of what one report
 carries (its gain): the server averages unit gradients in noise of fixed size. So of all ways to
-spend a budget, the one with the most `reports * gain^2` is the one to take.
+spend a budget, the one with the most `reports * gain^2` is the one to take. All rules here are from
+public numbers; docs/mechanisms.md says on which data they were fitted.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import exp
+from dataclasses import dataclass, replace
+from math import exp, floor
 from typing import TYPE_CHECKING, Literal
 
 from scipy import optimize, special
 
 from sottovoce.errors import SettingsError
-from sottovoce.mechanism import mechanism_named
+from sottovoce.mechanism import Shape, mechanism_named
 from sottovoce.privacy import Crowd, Reporting, central_epsilon, gaussian_mu
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sottovoce.training.settings import Settings
+
 View = Literal["local", "central"]
+MOST_FACTORS = 64
 EPSILONS = (0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 10 / 3, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
@@ -43,12 +47,23 @@ class Option:
         return self.reports * self.gain**2
 
 
+def fitted(settings: Settings, people: int, items: int) -> Settings:
+    """The same training with as many factors as its reports can fill, and the alpha for them."""
+    gain = settings.build(items).gain
+    signal = people * settings.reports * settings.epochs * gain**2 / items
+    factors = min(1.6 * signal**0.25, 1 + signal / 50, 4 * settings.epochs, MOST_FACTORS)
+    factors = max(floor(factors + 0.5), 1)
+    alpha = min(max(factors * items / 25_000, 0.5), 10.0)
+    return replace(settings, factors=factors, alpha=alpha)
+
+
 def options(
     mechanism: str,
     target: float,
     view: View,
     clients: int | None,
     delta: float,
+    items: int,
     epsilons: Sequence[float] = EPSILONS,
 ) -> list[Option]:
     """The most reports that fit the target at each epsilon, best signal first."""
@@ -59,13 +74,13 @@ def options(
     crowd = None if clients is None else Crowd(clients)
     found, kind = [], mechanism_named(mechanism)
     for epsilon in epsilons:
-        rho = kind.usual_fraction(epsilon)
+        built = kind.build(Shape(items, 1, 1.0), epsilon, 0, {})
+        rho = built.loud_fraction
         most = _most_reports(epsilon, rho, target, view, crowd, delta)
         if most:
             event = Reporting(epsilon, most, 1, rho)
             central = None if crowd is None else central_epsilon(event, crowd, delta)
-            gain = kind.usual_gain(epsilon)
-            found.append(Option(mechanism, epsilon, most, gain, event.pure, central))
+            found.append(Option(mechanism, epsilon, most, built.gain, event.pure, central))
     return sorted(found, key=lambda option: -option.signal)
 
 

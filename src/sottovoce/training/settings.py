@@ -47,7 +47,8 @@ class Settings:
         # The paper averages over users where it should over reports.
         help="multiply the step by k, as the paper does",
     )
-    initial_scale: float = setting(1e-3, "standard deviation of the first item matrix", above=0)
+    # So small that it is nothing beside the first estimate, which small blocks need most.
+    initial_scale: float = setting(1e-7, "standard deviation of the first item matrix", above=0)
     head_start: float = setting(
         1.0,
         "the first factor starts as this constant times initial_scale; 0: at random",

@@ -191,7 +191,9 @@ def test_finds_a_tie_that_always_breaks_the_same_way() -> None:
 def test_finds_a_tie_rule_that_favours_the_history() -> None:
     """Where nothing tells directions apart, those of the person's own item come first."""
 
-    def own_first(settings: Settings, mechanism: Mechanism, history: Sequence[int], k: int) -> Words:
+    def own_first(
+        settings: Settings, mechanism: Mechanism, history: Sequence[int], k: int
+    ) -> Words:
         words, item = os_words(1, k).copy(), history[0] if history else 0
         n_signed = 2 * mechanism.n_directions
         offset = (-2 * item * settings.factors) % n_signed

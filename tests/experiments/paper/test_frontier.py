@@ -42,7 +42,7 @@ def test_the_frontier_rises_step_by_step() -> None:
 
 
 def test_least_budget() -> None:
-    points = [point(1, 9, 0.3), point(10, 1, 0.5), point(2, 2, 0.9, "hadamard")]
+    points = [point(1, 9, 0.3), point(10, 1, 0.5), point(2, 2, 0.9, "paper")]
     assert least_budget(points, "loudest", "local", 0.3) == 1
     assert least_budget(points, "loudest", "local", 0.4) == 10
     assert least_budget(points, "loudest", "central", 0.3) == 1

@@ -122,7 +122,7 @@ def _small(scale: Scale) -> Iterator[Option]:
     for method, epsilon in product(TRAINED, scale.small_epsilons):
         common: dict[str, Any] = {"epsilon": epsilon, "reports": 1, "epochs": epochs}
         if method in THEIRS:
-            some = [settings_of(method, users=scale.users[-1], **common)]
+            some = [settings_of(method, users=1, items=1, **common)]
         else:
             some = [
                 Settings.preset(method, factors=factors, alpha=alpha, **common)

@@ -95,7 +95,6 @@ def _seconds_per_user(cell: Cell, items: int) -> float:
         fixed, per_report = {
             "paper": (1e-6, 5e-8),
             "paper-alpha": (1e-6, 5e-8),
-            "hadamard": (2e-6 + 2e-10 * items, 8e-8 + 7e-12 * items),
             "loudest": (4.5e-9 * items, 5e-8),
         }[cell.method]
         evaluation = 2e-6 if cell.curve else 0.0

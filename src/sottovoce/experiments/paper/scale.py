@@ -78,7 +78,12 @@ class Scale:
     ) -> Family:
         """One training of each seed, set by the fixed rules."""
         settings = settings_of(
-            method, epsilon, reports, epochs or self.epochs, users=size.users or self.about.users
+            method,
+            epsilon,
+            reports,
+            epochs or self.epochs,
+            users=size.users or self.about.users,
+            items=size.items or self.about.items,
         )
         return lambda seed: Cell.training(
             method, size, settings, seed, draw=drawn_with(seed), split=split, curve=curve

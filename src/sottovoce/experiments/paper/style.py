@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 COLOURS = {
     "paper": "#b3402a",
     "paper-alpha": "#dd9c6b",
-    "hadamard": "#4f9d69",
     "loudest": "#1b6ca8",
     "private-popularity": "#8a6fb0",
     "mf": "#222222",

@@ -23,7 +23,6 @@ NOTHING = "-"
 NAMES = {
     "paper": "preset paper",
     "paper-alpha": "preset paper, alpha 4",
-    "hadamard": "hadamard",
     "loudest": "loudest",
     "private-popularity": "private popularity",
     "mf": "MF-NP",
