@@ -70,7 +70,7 @@ def test_the_index_ignores_the_history_and_is_uniform() -> None:
         h = Histories.from_lists([own] * 100, 13)
         X = user_vectors(V, h, alpha=1.0, regularization=1e-6)
         found.append(mechanism.reports(V, X, h, words) >> 1)
-    assert np.array_equal(*found)
+    assert np.array_equal(found[0], found[1])
     counts = np.bincount(found[0].ravel(), minlength=39)
     expected = found[0].size / 39
     assert abs(((counts - expected) ** 2 / expected).sum() - 38) < 6 * np.sqrt(2 * 38)

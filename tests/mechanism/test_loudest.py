@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sottovoce.errors import SettingsError
 from sottovoce.mechanism import Loudest, Shape
 from sottovoce.mechanism.coin import WORD, exp_epsilon
-from sottovoce.mechanism.loudest import normal_gain
+from sottovoce.mechanism.loudest import usual_block, usual_fraction, usual_gain
 from sottovoce.model import Histories, initial_items, user_vectors
 from tests.people import random_people
 
@@ -99,9 +99,16 @@ def test_a_loud_report_goes_down_the_loss() -> None:
     assert np.array_equal(shares > 0, reports & 1 == 1)
 
 
-@pytest.mark.parametrize(("epsilon", "rho", "gain"), [(2.5, 0.165, 0.976), (5, 0.032, 1.851)])
-def test_the_gain_of_normal_shares(epsilon: float, rho: float, gain: float) -> None:
-    assert normal_gain(epsilon, rho) == pytest.approx(gain, abs=1e-3)
+@pytest.mark.parametrize("items", [60, 1000, 9781, 10**6])
+def test_rules_go_one_way_as_epsilon_grows(items: int) -> None:
+    """Smaller blocks, fewer loud directions, more said; never fewer than 20 for each factor."""
+    epsilons = np.arange(0.25, 20, 0.25).tolist()
+    assert [usual_block(e) for e in epsilons] == sorted(map(usual_block, epsilons), reverse=True)
+    rho = [usual_fraction(e, items) for e in epsilons]
+    assert rho == sorted(rho, reverse=True)
+    assert min(rho) >= min(0.5, 10 / items)
+    gain = [usual_gain(e, items) for e in epsilons]
+    assert gain == sorted(gain)
 
 
 @pytest.mark.parametrize(

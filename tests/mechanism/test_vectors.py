@@ -29,8 +29,8 @@ SHAPES = {
     "all items alike": (20, 2, 0.1, 3.0),
     "no solution": (6, 2, 0.1, 2.5),
 }
-"""Items, factors, alpha (0.1 is not exact in float32) and epsilon, which decides the size of blocks.
-Of items that are alike many directions tie. The last one's equations are singular."""
+"""Items, factors, alpha (0.1 is not exact in float32) and epsilon, which decides the blocks. Items
+that are alike make many directions tie. The last one's equations are singular."""
 CASES = [(name, shape) for name in MECHANISMS for shape in SHAPES]
 
 

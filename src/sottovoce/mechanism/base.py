@@ -8,9 +8,9 @@ what the manifest carries, the directions, the reports, the estimate, the privac
 and the constants that an engine's kernel needs. All other code asks the class and never its name.
 
 Randomness is an input. A client hands in `k + 1` draws of four 64-bit words: draw `j` makes report
-`j` (word 0 the direction, word 1 the rounding, word 2 the coin, word 3 unused), the last draw breaks
-ties. Live code takes them from the operating system, the simulator from a keyed
-generator; the arithmetic is the same.
+`j` (word 0 the direction, word 1 the rounding, word 2 the coin, word 3 unused), the last draw
+breaks ties. Live code takes them from the operating system, the simulator from a keyed generator;
+the arithmetic is the same.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Mechanism(ABC):
     unpinned: ClassVar[tuple[str, ...]] = ("directions_seed",)
     """Public parameters that may change under agreed terms, because no promise depends on them."""
     countable: ClassVar[Mapping[str, Any]] = {}
-    """Settings of its own under which, with a few items, every report can be counted by an audit."""
+    """Settings of its own for a few items, under which an audit can count every report."""
     usual: ClassVar[Mapping[str, Any]] = {}
     """Where the preset of this name differs from the defaults of `sottovoce.training.Settings`."""
 

@@ -126,7 +126,7 @@ class Blocks:
         """
         shares = sums.astype(np.float64).reshape(self.rows, self.shape.factors)
         length = np.sqrt(self.n_directions / self.size)
-        return self.backward(shares) * (length / (max(n_reports, 1) * gain))
+        return np.asarray(self.backward(shares) * (length / (max(n_reports, 1) * gain)))
 
     def _in_blocks(self, laid: Float64) -> Float64:
         """`H` along the rows of every block."""

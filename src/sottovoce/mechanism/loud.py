@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 class Loud:
     """The `count` signed directions that agree most, in an order that `at` counts in.
 
-    First those above the least agreement that is loud, in the order of their index. Then those with
-    exactly the least agreement, in the order of `(signed + offset) mod 2n`, until there are `count`.
-    The offset is random, so ties favour nobody, and there are `count` also if everything is zero.
+    First those above the least agreement that is loud, in the order of their index. Then those
+    with exactly the least agreement, in the order of `(signed + offset) mod 2n`, until there are
+    `count`. The offset is random, so ties favour nobody, and there are `count` also if everything
+    is zero.
     """
 
     a: Float32
@@ -63,7 +64,7 @@ class Loud:
 
     def _agreement(self, f: int) -> Float64:
         """Of every row with one factor."""
-        return self._sizes[f] * np.abs(self.a).astype(np.float64)
+        return np.asarray(self._sizes[f] * np.abs(self.a).astype(np.float64))
 
     @cached_property
     def _loud_by_row(self) -> Int64:
@@ -108,7 +109,7 @@ class Loud:
     def _signed(self, index: Int64) -> Int64:
         """With the sign of `-a_r x_f`: down the loss."""
         row, factor = np.divmod(index, self.x.size)
-        return index << 1 | ((self.a[row] > 0) != (self.x[factor] > 0))
+        return np.asarray(index << 1 | ((self.a[row] > 0) != (self.x[factor] > 0)))
 
 
 def _float(bits: int) -> float:

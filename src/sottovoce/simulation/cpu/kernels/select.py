@@ -128,12 +128,13 @@ def count_bins(a: Float32, s: Ranks) -> np.float32:
 
 
 @njit(error_model="numpy")
-def bin_of(value: float, most: np.float32) -> int:
+def bin_of(value: float, most: np.float32) -> np.int64:
     """Of a magnitude; BINS if it is beyond the largest row."""
     if not value <= most:  # beyond, or 0 / 0: a factor with which nothing agrees
-        return BINS
+        return np.int64(BINS)
     lowest = np.int64(np.float32(most).view(np.uint32) >> _SHIFT) - (BINS - 1)
-    return max(np.int64(np.float32(value).view(np.uint32) >> _SHIFT) - lowest, 0)
+    key = np.int64(np.float32(value).view(np.uint32) >> _SHIFT) - lowest
+    return max(key, np.int64(0))
 
 
 @njit(error_model="numpy")
@@ -145,7 +146,7 @@ def bracket(x: Float32, loud: int, most: np.float32, s: Ranks) -> int:
     """
     sizes = np.abs(x).astype(np.float64)
     high = np.float64(2 * np.float64(most) * sizes.max()).view(np.int64)
-    low = lowest = max(high - _OCTAVES, 0)
+    low = lowest = max(high - np.int64(_OCTAVES), np.int64(0))
     while high - low > _FINE:
         middle = low + (high - low) // 2
         value, total = np.int64(middle).view(np.float64), 0
@@ -190,9 +191,9 @@ def mark_bins(s: Ranks) -> None:
 
 
 @njit
-def look_up(keys: NDArray[np.uint16], s: Ranks) -> int:
+def look_up(keys: NDArray[np.uint16], s: Ranks) -> np.int64:
     """Fill `loud` with what is sure, and `near` with the rows that must be looked at; how many."""
-    loud, near, factors_of, n = s.loud, s.near, s.factors_of, 0
+    loud, near, factors_of, n = s.loud, s.near, s.factors_of, np.int64(0)
     for r in range(keys.shape[0]):
         found = factors_of[np.uint64(keys[r])]
         loud[r] = np.uint16(found & ~_NEAR)
@@ -210,8 +211,8 @@ def list_near(a: Float32, x: Float32, s: Ranks) -> int:
         row = np.int64(s.near[t])
         key, size = s.keys[row], abs(np.float64(a[row]))
         only = np.int64(s.which[key])
-        begin, end = (0, factors) if only > factors else (only - 1, only)
-        for f in range(begin, end):
+        several = only > factors
+        for f in range(0 if several else only - 1, factors if several else only):
             if s.first[f] <= key <= s.last[f]:
                 s.near_row[n], s.near_factor[n] = row, f
                 s.agreement[n] = abs(np.float64(x[f])) * size
@@ -281,9 +282,10 @@ def nth_loud(a: Float32, x: Float32, least: float, rank: int, s: Ranks) -> int:
             high = middle
         else:
             low = middle + 1
-    left, row = rank - (s.ends[low - 1] if low > 0 else 0), low * GROUP
+    before, row = np.int64(s.ends[low - 1] if low > 0 else 0), low * GROUP
+    left = np.int64(rank) - before
     while left >= s.loud[row]:
-        left -= s.loud[row]
+        left -= np.int64(s.loud[row])
         row += 1
     size = abs(np.float64(a[row]))
     f = -1
