@@ -94,7 +94,7 @@ def test_a_mechanisms_own_settings_stand_beside_the_others() -> None:
 
 def test_another_mechanism_forgets_the_own_settings_of_the_first() -> None:
     assert Settings.preset("loudest", loud=3).changed(mechanism="coordinate").own == {}
-    assert Settings.preset("loudest", loud=3).changed(epsilon=1.0).own == {"loud": 3}
+    assert Settings.preset("loudest", loud=3).changed(epsilon=1.0).own == {"block": 0, "loud": 3}
 
 
 def test_every_setting_is_stated_with_its_help_text() -> None:

@@ -175,7 +175,8 @@ def test_the_shuffled_attack_does_see_something(
 
 def test_a_larger_epsilon_betrays_more(people: Interactions) -> None:
     of = [settings_of("loudest", epsilon=epsilon, epochs=1) for epsilon in (0.5, 2.0, 5.0)]
-    found = sweep(people.histories, of, replace(PLAN, points=((5, 1),)))
+    plan = replace(PLAN, question="history", points=((2, 1),))
+    found = sweep(people.histories, of, plan)
     values = [attack.points[0].linked.value for attack in found]
     assert values == sorted(values)
     assert values[-1] - values[0] > 0.2
