@@ -36,7 +36,7 @@ def test_a_mechanism_named_is_that_mechanisms_preset(tmp_path: Path) -> None:
     call("--mechanism", "loudest", *few, "--json", str(out))
     content = json.loads(out.read_text())
     assert (content["mechanism"], content["spans"][2]["pure"]) == ("loudest", 10)
-    assert content["spans"][3]["central"] == pytest.approx(0.316, abs=0.001)
+    assert content["spans"][3]["central"] == pytest.approx(0.247, abs=0.001)
 
 
 def test_planning(tmp_path: Path) -> None:
