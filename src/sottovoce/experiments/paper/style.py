@@ -19,6 +19,7 @@ COLOURS = {
     "hadamard": "#4f9d69",
     "loudest": "#1b6ca8",
     "private-popularity": "#8a6fb0",
+    "dp-als": "#c2a02b",
     "mf": "#222222",
     "popularity": "#888888",
 }

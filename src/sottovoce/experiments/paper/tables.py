@@ -26,6 +26,7 @@ NAMES = {
     "hadamard": "hadamard",
     "loudest": "loudest",
     "private-popularity": "private popularity",
+    "dp-als": "DP-ALS",
     "mf": "MF-NP",
     "popularity": "popularity",
 }
