@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from math import inf, nan, sqrt
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from sottovoce.baselines.trusted import (
     Sums,
     best_items,
     in_cone,
+    published_items,
     symmetric_noise,
 )
 from sottovoce.baselines.trusted_settings import REPLACED, Noise
@@ -135,6 +137,29 @@ def test_it_agrees_with_dp_accounting() -> None:
     for deviation in (noise.products, noise.gram):
         theirs.compose(SelfComposedDpEvent(GaussianDpEvent(deviation / sqrt(2)), noise.steps))
     assert theirs.get_epsilon(1e-6) == pytest.approx(1.0, rel=2e-3)
+
+
+class Watched(Aggregator):
+    """Has nothing but what it is told to say, and counts how often it is asked."""
+
+    asked: ClassVar[list[str]] = []
+
+    def count(self) -> np.ndarray:
+        self.asked.append("count")
+        return np.arange(1.0, ITEMS + 1)
+
+    def sums(self, V: np.ndarray, weights: np.ndarray, axis: np.ndarray) -> Sums:
+        self.asked.append("sums")
+        return Sums(np.ones((ITEMS, FACTORS)), np.eye(FACTORS), None)
+
+
+def test_histories_are_asked_for_what_is_paid_for_and_never_else() -> None:
+    """One count and as many sums as there are steps; the crowd itself is not even there."""
+    settings = TrustedSettings(factors=FACTORS, steps=4)
+    with ThreadPoolExecutor(1) as pool:
+        V = published_items(Watched([], settings, pool), np.random.default_rng(0))
+    assert Watched.asked == ["count", *["sums"] * settings.noise.steps]
+    assert V.shape == (ITEMS, FACTORS)
 
 
 def test_the_noise_is_as_strong_as_stated_in_every_direction() -> None:
