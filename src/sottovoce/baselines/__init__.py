@@ -6,13 +6,17 @@ from sottovoce.baselines.neighbours import DPLCF
 from sottovoce.baselines.private_popularity import PrivatePopularity
 from sottovoce.baselines.ranking import rank
 from sottovoce.baselines.simple import Popularity, Random
+from sottovoce.baselines.trusted import DPALS
+from sottovoce.baselines.trusted_settings import TrustedSettings
 
 __all__ = [
+    "DPALS",
     "DPLCF",
     "Federated",
     "MatrixFactorization",
     "Popularity",
     "PrivatePopularity",
     "Random",
+    "TrustedSettings",
     "rank",
 ]

@@ -37,3 +37,15 @@ def device_vectors(
         )
         first += some.n_users
     return X
+
+
+def normal_equations(
+    sums: NDArray[np.float64], G: NDArray[np.float64], factors: int, alpha: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """`G + alpha sum v v^T` and `(1 + alpha) sum v`, from sums of `outer_table` rows."""
+    rows, columns = np.tril_indices(factors)
+    triangle = alpha * sums[:, : len(rows)]
+    system = np.empty((len(sums), factors, factors))
+    system[:, rows, columns] = triangle
+    system[:, columns, rows] = triangle
+    return system + G, (1 + alpha) * sums[:, len(rows) :]

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sottovoce.baselines.devices import blocks_of, device_vectors
+from sottovoce.baselines.devices import blocks_of, device_vectors, normal_equations
 from sottovoce.baselines.ranking import Factorization
 from sottovoce.errors import SettingsError
 from sottovoce.model import gram, initial_items, outer_table, update
@@ -97,14 +97,14 @@ def mean_gradient(
     table, G, factors = outer_table(V), gram(V), V.shape[1]
 
     def send(people: sparse.csr_matrix) -> tuple[Float64, Float64]:
-        system, right = _normal_equations(people @ table, G, factors, alpha)
+        system, right = normal_equations(people @ table, G, factors, alpha)
         system[:, np.arange(factors), np.arange(factors)] += regularization
         X = np.linalg.solve(system, right[:, :, None])[:, :, 0]
         return people.T @ outer_table(X), X.T @ X
 
     sent = list(pool.map(send, crowd))
     sums, G_users = (np.sum(parts, axis=0) for parts in zip(*sent, strict=True))
-    system, right = _normal_equations(sums, G_users, factors, alpha)
+    system, right = normal_equations(sums, G_users, factors, alpha)
     scale = 2 / sum(people.shape[0] for people in crowd)
     wide = V.astype(np.float64)
     gradient = -scale * (right - np.einsum("ifg,ig->if", system, wide))
@@ -124,15 +124,3 @@ def _epoch(
         steps=settings.steps,
         regularization=settings.regularization,
     )
-
-
-def _normal_equations(
-    sums: Float64, G: Float64, factors: int, alpha: float
-) -> tuple[Float64, Float64]:
-    """`G + alpha sum v v^T` and `(1 + alpha) sum v`, from sums of `outer_table` rows."""
-    rows, columns = np.tril_indices(factors)
-    triangle = alpha * sums[:, : len(rows)]
-    system = np.empty((len(sums), factors, factors))
-    system[:, rows, columns] = triangle
-    system[:, columns, rows] = triangle
-    return system + G, (1 + alpha) * sums[:, len(rows) :]

@@ -47,6 +47,7 @@ SUMMARIES = {
     "table4": "HR@10 for three numbers of users and three of items.",
     "table5": "Every method on the full set, with what it costs a person.",
     "cost": "Bytes of one client in one epoch, counted on the real encodings.",
+    "trusted": "What a trusted party reaches with a central budget: DP-ALS.",
     "frontier": "The least lifetime budget that reaches a quality, local and central.",
     "all": "All of the figures and tables.",
 }

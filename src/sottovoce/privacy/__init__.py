@@ -3,6 +3,7 @@
 from sottovoce.privacy.account import Account, Figures, account
 from sottovoce.privacy.bound import central_bound
 from sottovoce.privacy.events import SIGN, Reporting
+from sottovoce.privacy.gaussian import gaussian_delta, gaussian_epsilon, mu_within
 from sottovoce.privacy.ledger import Charge, Entry, Ledger, Limit, rounded_down, rounded_up
 from sottovoce.privacy.local import local_delta, local_epsilon
 from sottovoce.privacy.promise import Promise, promise
@@ -22,9 +23,12 @@ __all__ = [
     "account",
     "central_bound",
     "central_epsilon",
+    "gaussian_delta",
+    "gaussian_epsilon",
     "gaussian_mu",
     "local_delta",
     "local_epsilon",
+    "mu_within",
     "promise",
     "rounded_down",
     "rounded_up",

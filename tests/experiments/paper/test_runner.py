@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from sottovoce.baselines import TrustedSettings
 from sottovoce.data import synthetic_people
 from sottovoce.errors import CheckpointError, SettingsError
 from sottovoce.experiments.paper import About, Cell, CellStore, Runner, Size
@@ -147,3 +148,13 @@ def test_random_is_chance(people: Interactions) -> None:
     # Of 50 items nobody has 99 untouched ones, so chance is above a tenth, and the same for all.
     assert 0.1 < result["final"]["hr@10"] < 1
     assert result["final"]["hr@10"] == pytest.approx(5 * result["final"]["hr@2"])
+
+
+def test_a_trusted_partys_budget_is_central_alone(people: Interactions) -> None:
+    settings = asdict(TrustedSettings.by_rule(2.0, people=80, items=50))
+    cell = Cell.make("dp-als", Size(), 0, **settings)
+    result = run_cell(cell, CellContext(people, 1))
+    assert result["budgets"] == {"1": {"local": None, "central": 2.0}}
+    assert 0 < result["final"]["hr@10"] < 1
+    assert run_cell(cell, CellContext(people, 1)) == result
+    assert str(cell) == "dp-als, eps 2, all users x all items, seed 0"

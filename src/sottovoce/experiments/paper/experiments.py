@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sottovoce.experiments.paper import benchmarks, curves, frontier, sizes, trade_off, traffic
+from sottovoce.experiments.paper import (
+    benchmarks,
+    curves,
+    frontier,
+    sizes,
+    trade_off,
+    traffic,
+    trusted,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -43,6 +51,7 @@ EXPERIMENTS = {
         (sizes, (8.0, 7.0)),
         (benchmarks, (8.0, 6.5)),
         (traffic, (8.0, 3.5)),
+        (trusted, (8.0, 3.5)),
         (frontier, (10.0, 4.6), frontier.reported),
     )
 }

@@ -94,6 +94,8 @@ def _fixed_budget(cell: Cell, context: CellContext) -> dict[str, Any]:
         spent = _spent(Reporting(named["epsilon"], named["reports"], 1), context.data)
     elif cell.method == "dplcf":
         spent = {"local": named["epsilon"] * context.data.histories.n_items, "central": None}
+    elif cell.method == "dp-als":
+        spent = {"local": None, "central": named["epsilon"]}
     else:
         return {}
     return {"budgets": {"1": spent}}
@@ -118,6 +120,9 @@ def _baseline(cell: Cell, candidates: Candidates, threads: int | None) -> dict[s
         model = baselines.MatrixFactorization.fit(train, **named, seed=cell.seed, threads=threads)
     elif cell.method == "fcf":
         model = baselines.Federated.fit(train, cell.settings, threads=threads)
+    elif cell.method == "dp-als":
+        chosen = baselines.TrustedSettings(**named)
+        model = baselines.DPALS.fit(train, chosen, seed=cell.seed, threads=threads)
     else:
         model = baselines.DPLCF.fit(train, **named, seed=cell.seed, threads=threads)
     return summary(baselines.rank(model, candidates))

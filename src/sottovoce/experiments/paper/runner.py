@@ -103,6 +103,9 @@ def _seconds_per_user(cell: Cell, items: int) -> float:
         return float(named["iterations"]) * 1e-8 * items
     if cell.method == "fcf":
         return float(named["epochs"]) * 1.5e-9 * items
+    if cell.method == "dp-als":
+        factors, steps = float(named["factors"]), float(named["steps"])
+        return 1e-9 * items * factors * (steps + factors / 2)
     if cell.method == "dplcf":
         return 6e-12 * items**2
     if cell.method == "private-popularity":

@@ -43,6 +43,8 @@ class Scale:
     marks: tuple[int, ...] = (1, 2, 5, 10, 20)
     """Epochs after which a training with one report may stop, for the frontier."""
     small_epsilons: tuple[float, ...] = (0.5, 1.0, 2.5, 5.0, 10.0)
+    central: tuple[float, ...] = (0.32, 1.0, 2.12, 2.87)
+    """Budgets of a trusted party."""
     iterations: int = MF["iterations"]
 
     @classmethod
@@ -129,5 +131,6 @@ def _quick(about: About, splits: range) -> Scale:
         curve_epochs=3,
         marks=(1, 2),
         small_epsilons=(1.0, 10.0),
+        central=(1.0, 10.0),
         iterations=2,
     )

@@ -18,6 +18,7 @@ COLOURS = {
     "paper-alpha": "#dd9c6b",
     "loudest": "#1b6ca8",
     "private-popularity": "#8a6fb0",
+    "dp-als": "#c2a02b",
     "mf": "#222222",
     "popularity": "#888888",
 }

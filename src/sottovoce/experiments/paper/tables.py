@@ -25,6 +25,7 @@ NAMES = {
     "paper-alpha": "preset paper, alpha 4",
     "loudest": "loudest",
     "private-popularity": "private popularity",
+    "dp-als": "DP-ALS",
     "mf": "MF-NP",
     "popularity": "popularity",
 }

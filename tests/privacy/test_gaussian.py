@@ -1,0 +1,69 @@
+"""The Gaussian curve against an integral of its definition and against dp-accounting."""
+
+from __future__ import annotations
+
+from math import exp, inf, nan, sqrt
+
+import pytest
+from scipy import integrate, stats
+
+from sottovoce.errors import SettingsError
+from sottovoce.privacy import gaussian_delta, gaussian_epsilon, mu_within
+
+
+def hockey_stick(mu: float, epsilon: float) -> float:
+    """The definition: what N(mu, 1) has above e^epsilon times N(0, 1), which is one half-line."""
+
+    def excess(x: float) -> float:
+        return float(stats.norm.pdf(x - mu) - exp(epsilon) * stats.norm.pdf(x))
+
+    border = epsilon / mu + mu / 2
+    found, _ = integrate.quad(excess, border, border + 40, epsabs=1e-14, limit=500)
+    return float(found)
+
+
+@pytest.mark.parametrize("mu", [0.05, 0.3, 1.0, 3.0])
+@pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0, 4.0])
+def test_delta_is_the_integral(mu: float, epsilon: float) -> None:
+    assert gaussian_delta(mu, epsilon) == pytest.approx(hockey_stick(mu, epsilon), abs=1e-12)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.32, 1.0, 2.87, 10.0, 1e3, 1e6])
+def test_epsilon_and_mu_are_each_others_inverse_and_rounded_for_the_person(epsilon: float) -> None:
+    mu = mu_within(epsilon, 1e-6)
+    assert gaussian_delta(mu, epsilon) <= 1e-6
+    assert gaussian_delta(mu * (1 + 1e-6), epsilon) > 1e-6
+    assert gaussian_epsilon(mu, 1e-6) == pytest.approx(epsilon, rel=1e-6)
+    assert gaussian_delta(mu, gaussian_epsilon(mu, 1e-6)) <= 1e-6
+
+
+def test_it_agrees_with_dp_accounting() -> None:
+    """Two releases with other sensitivities and deviations, composed there as distributions."""
+    from dp_accounting.pld import privacy_loss_distribution
+
+    first = privacy_loss_distribution.from_gaussian_mechanism(
+        9.0, sensitivity=2.0, value_discretization_interval=1e-4
+    )
+    second = privacy_loss_distribution.from_gaussian_mechanism(
+        30.0, sensitivity=sqrt(2), value_discretization_interval=1e-4
+    )
+    theirs = first.compose(second).get_epsilon_for_delta(1e-6)
+    ours = gaussian_epsilon(sqrt((2 / 9) ** 2 + 2 / 30**2), 1e-6)
+    assert ours <= theirs
+    assert ours == pytest.approx(theirs, rel=1e-3)
+
+
+def test_what_costs_nothing() -> None:
+    assert gaussian_delta(0.0, 0.0) == 0.0
+    assert gaussian_epsilon(0.0, 1e-6) == 0.0
+    assert gaussian_epsilon(1e-7, 1e-6) == 0.0
+
+
+@pytest.mark.parametrize("wrong", [0.0, -1.0, inf, nan])
+def test_what_cannot_be_is_refused(wrong: float) -> None:
+    with pytest.raises(SettingsError, match="epsilon"):
+        mu_within(wrong, 1e-6)
+    with pytest.raises(SettingsError, match="delta"):
+        mu_within(1.0, 1.5)
+    with pytest.raises(SettingsError, match="mu"):
+        gaussian_epsilon(-1.0, 1e-6)
