@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sottovoce.mechanism.loud import Loud
 from sottovoce.simulation.cpu.kernels import select
+
+if TYPE_CHECKING:
+    import pytest
 
 few = st.sampled_from([-2.0, -1.0, -0.0, 0.0, 0.5, 1.0, 1.0, 2.0])
 wide = st.builds(lambda m, e: m * 10.0**e, st.floats(-9, 9), st.integers(-40, 25))
@@ -65,6 +70,16 @@ def test_the_compiled_selection_of_many_rows() -> None:
         for count in (1, 150, 640, 8000, 21_000):
             loud = Loud(a, x, count, 5)
             assert compiled(loud) == loud.at(np.arange(count)).tolist()
+
+
+def test_many_ties_are_found_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sottovoce.mechanism.loud.PIECE", 7)
+    a, x = np.array([1, -1, 1, 0, 0, 2], np.float32), np.array([1, 0, -1], np.float32)
+    for count in range(1, 19):
+        loud = Loud(a, x, count, 5)
+        found = loud.at(np.arange(count)).tolist()
+        assert set(found) == by_sorting(loud)
+        assert found == compiled(loud)
 
 
 def test_every_tied_direction_has_the_same_chance() -> None:

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     Int64 = NDArray[np.int64]
 
 
+PIECE = 1 << 20
+"""Directions that are looked at at once."""
+
+
 @dataclass(frozen=True)
 class Loud:
     """The `count` signed directions that agree most, in an order that `at` counts in.
@@ -55,7 +59,7 @@ class Loud:
         factor = np.argmax(np.cumsum(agreement > self._least, axis=1) > place[:, None], axis=1)
         found = np.empty(ranks.shape, np.int64)
         found[louder] = self._signed(row * self.x.size + factor)
-        found[~louder] = self._tied[ranks[~louder] - ends[-1]]
+        found[~louder] = self._tied_at(ranks[~louder] - ends[-1])
         return found
 
     @property
@@ -94,17 +98,25 @@ class Loud:
         rows, n = self._magnitudes, self.a.size
         return sum(n - bisect_left(rows, value, key=f.__mul__) for f in self._sizes.tolist())
 
-    @cached_property
-    def _tied(self) -> Int64:
-        """Those of exactly the least agreement, in their order; of zeros both signs."""
-        factors = range(self.x.size)
-        rows = [np.flatnonzero(self._agreement(f) == self._least) for f in factors]
-        index = np.concatenate([rows[f] * self.x.size + f for f in factors])
-        both = np.concatenate([index << 1, index << 1 | 1])
-        signed = both if self._least == 0 else self._signed(index)
-        n_signed = 2 * self.a.size * self.x.size
-        places = np.sort((signed + self.offset) % n_signed)
-        return np.asarray((places - self.offset) % n_signed)
+    def _tied_at(self, ranks: Int64) -> Int64:
+        """Of those with exactly the least agreement (of zeros both signs) the ones at these ranks.
+
+        They are looked for in their order, and not listed: of zeros alone there are 2n.
+        """
+        found, seen, n_signed = np.empty(ranks.shape, np.int64), 0, 2 * self.a.size * self.x.size
+        for start in range(0, n_signed if ranks.size else 0, PIECE):
+            signed = (np.arange(start, min(start + PIECE, n_signed)) - self.offset) % n_signed
+            tied = signed[self._ties(signed)]
+            here = (ranks >= seen) & (ranks < seen + len(tied))
+            found[here] = tied[ranks[here] - seen]
+            seen += len(tied)
+        return found
+
+    def _ties(self, signed: Int64) -> NDArray[np.bool_]:
+        row, factor = np.divmod(signed >> 1, self.x.size)
+        agreement = self._sizes[factor] * np.abs(self.a[row]).astype(np.float64)
+        fits = (self._least == 0) | (self._signed(signed >> 1) == signed)
+        return np.asarray((agreement == self._least) & fits)
 
     def _signed(self, index: Int64) -> Int64:
         """With the sign of `-a_r x_f`: down the loss."""
