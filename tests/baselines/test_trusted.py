@@ -111,6 +111,11 @@ def test_in_the_cone_no_product_is_negative(seed: int, factors: int) -> None:
     assert in_cone(inside[None], axis)[0] == pytest.approx(inside / np.sqrt((inside**2).sum()))
 
 
+def test_without_an_axis_nobody_is_in_the_cone() -> None:
+    X = np.random.default_rng(0).standard_normal((5, 3))
+    assert (in_cone(X, np.zeros(3)) == 0).all()
+
+
 @pytest.mark.parametrize("observed", [0.0, 1.0])
 @pytest.mark.parametrize("epsilon", [0.32, 1.0, 2.87])
 def test_noise_is_what_the_budget_needs(epsilon: float, observed: float) -> None:

@@ -157,6 +157,8 @@ class Solver:
 
 def in_cone(X: Any, axis: Float64) -> Any:
     """Unit vectors at most 45 degrees from the axis, so that no two have a product below 0."""
+    if not axis.any():  # no direction, no cone: nobody says anything
+        return np.zeros_like(X)
     axis = _unit(axis[None])
     X = _unit(X)
     along = X @ axis.T
