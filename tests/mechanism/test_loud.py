@@ -40,7 +40,7 @@ def by_sorting(loud: Loud) -> set[int]:
 
 
 def compiled(loud: Loud) -> list[int]:
-    s = select.new_ranks(-(-loud.a.size // select.GROUP) * select.GROUP, loud.x.size)
+    s = select.new_ranks(loud.a.size, loud.x.size)
     least = select.find_loud(loud.a, loud.x, loud.count, s)
     tied = select.list_tied(loud.a, loud.x, least, loud.offset, s)
     above = range(s.ends[-1])

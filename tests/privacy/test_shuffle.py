@@ -155,8 +155,8 @@ def test_impossible_deltas_are_refused(delta: float) -> None:
 
 def test_it_tends_to_the_gaussian() -> None:
     """With many people and reports the exact figure is that of mu, within 2%."""
-    from sottovoce.training.planning import gaussian_mu_for
+    from sottovoce.privacy import mu_within
 
     event = Reporting(1.0, 500, 10, 0.345)
     found = central_epsilon(event, Crowd(100_000), 1e-6)
-    assert gaussian_mu_for(found, 1e-6) == pytest.approx(gaussian_mu(event, 100_000), rel=0.02)
+    assert mu_within(found, 1e-6) == pytest.approx(gaussian_mu(event, 100_000), rel=0.02)

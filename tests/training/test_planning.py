@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from sottovoce.errors import SettingsError
-from sottovoce.privacy import Crowd, Reporting, central_epsilon
+from sottovoce.privacy import Crowd, Reporting, central_epsilon, mu_within
 from sottovoce.training import Settings
-from sottovoce.training.planning import View, fitted, gaussian_mu_for, options
+from sottovoce.training.planning import View, fitted, options
 
 
 def test_a_local_target_is_divided() -> None:
@@ -37,7 +37,7 @@ def test_loudest_says_more_for_the_same_budget() -> None:
 
 def test_mu_of_a_known_gaussian() -> None:
     """(eps 1, delta 0.126937) is mu 1: Phi(-1/2) - e Phi(-3/2)."""
-    assert gaussian_mu_for(1.0, 0.12693673750664397) == pytest.approx(1.0, rel=1e-6)
+    assert mu_within(1.0, 0.12693673750664397) == pytest.approx(1.0, rel=1e-6)
 
 
 def test_nonsense_is_refused() -> None:

@@ -9,14 +9,12 @@ public numbers; docs/mechanisms.md says on which data they were fitted.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import exp, floor
+from math import floor
 from typing import TYPE_CHECKING, Literal
-
-from scipy import optimize, special
 
 from sottovoce.errors import SettingsError
 from sottovoce.mechanism import Shape, mechanism_named
-from sottovoce.privacy import Crowd, Reporting, central_epsilon, gaussian_mu
+from sottovoce.privacy import Crowd, Reporting, central_epsilon, gaussian_mu, mu_within
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,7 +96,7 @@ def _most_reports(
     if spent(1) > target:
         return 0
     one = gaussian_mu(Reporting(epsilon, 1, 1, rho), crowd.honest)
-    guess = max(1, int((gaussian_mu_for(target, delta) / one) ** 2))
+    guess = max(1, int((mu_within(target, delta) / one) ** 2))
     low, high = 1, max(2, guess)
     while spent(high) <= target:
         low, high = high, 2 * high
@@ -106,13 +104,3 @@ def _most_reports(
         middle = (low + high) // 2
         low, high = (middle, high) if spent(middle) <= target else (low, middle)
     return low
-
-
-def gaussian_mu_for(epsilon: float, delta: float) -> float:
-    """The mu whose Gaussian has exactly this (eps, delta)."""
-
-    def excess(mu: float) -> float:
-        first = special.ndtr(-epsilon / mu + mu / 2)
-        return float(first - exp(epsilon) * special.ndtr(-epsilon / mu - mu / 2)) - delta
-
-    return float(optimize.brentq(excess, 1e-6, 50.0 + 2 * epsilon))

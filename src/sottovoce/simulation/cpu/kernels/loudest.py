@@ -12,7 +12,6 @@ from sottovoce.mechanism.loudest import LoudestConstants
 from sottovoce.simulation.cpu.epoch import TOGETHER, plug_in_groups
 from sottovoce.simulation.cpu.kernels.rows import history_rows, subtract_predictions
 from sottovoce.simulation.cpu.kernels.select import (
-    GROUP,
     Ranks,
     find_loud,
     list_tied,
@@ -39,14 +38,13 @@ PART = 512
 
 @njit
 def new_scratch(c: EpochConstants, m: LoudestConstants, longest: int) -> Scratch:  # noqa: ARG001
-    """All rows of some users, up to whole groups; a part of them; what says which are loud."""
+    """All rows of some users; a part of them; who needs them; what says which are loud."""
     factors, rows = m.item_rows_by_factor.shape
-    whole = -(-rows // GROUP) * GROUP
     return (
-        np.zeros((TOGETHER, whole), np.float32),
+        np.empty((TOGETHER, rows), np.float32),
         np.empty(PART, np.float32),
         np.empty(TOGETHER, np.int64),
-        new_ranks(whole, factors),
+        new_ranks(rows, factors),
     )
 
 
@@ -72,18 +70,18 @@ def fill_reports(
     out: NDArray[np.uint32],
 ) -> None:
     """Name k directions for each, every one uniform or uniform among the loud ones."""
-    padded, part, users, ranks = scratch
-    n, n_rows = 0, m.item_rows_by_factor.shape[1]
+    A, part, users, ranks = scratch
+    n = 0
     for u in range(X.shape[0]):
         # A device does this every time; here, people whose reports are all uniform are skipped.
         if any_loud(first + u, c, m, out.shape[1]):
             items = indices[indptr[u] : indptr[u + 1]]
-            history_rows(items, X[u], c.V, np.float32(c.alpha), m, padded[u, :n_rows])
+            history_rows(items, X[u], c.V, np.float32(c.alpha), m, A[u])
             users[n] = u
             n += 1
-    subtract_predictions(users[:n], X, m.item_rows_by_factor, part, padded)
+    subtract_predictions(users[:n], X, m.item_rows_by_factor, part, A)
     for u in range(X.shape[0]):
-        name_directions(first + u, X[u], c, m, padded[u], ranks, out[u])
+        name_directions(first + u, X[u], c, m, A[u], ranks, out[u])
 
 
 @njit(error_model="numpy")
@@ -92,12 +90,12 @@ def name_directions(
     x: Float32,
     c: EpochConstants,
     m: LoudestConstants,
-    padded: Float32,
+    a: Float32,
     ranks: Ranks,
     out: NDArray[np.uint32],
 ) -> None:
-    """One user's reports, from their rows (and zeros up to whole groups)."""
-    a, above = padded[: m.item_rows_by_factor.shape[1]], np.int64(-1)
+    """One user's reports, from their rows."""
+    above = np.int64(-1)
     word, _, _, _ = report_words(c.seed, c.epoch, user, out.shape[0])
     offset = np.int64(multiply_high(word, m.n_signed))
     tied, silent, least = np.empty(0, np.int64), False, 0.0

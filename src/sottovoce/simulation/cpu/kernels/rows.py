@@ -81,19 +81,8 @@ def predict_rows(x: Float32, item_rows: Float32, start: int, out: Float32) -> No
     """`out = x . rows` from `start` on, factor after factor, four of them in one pass."""
     # Sliced here: numba takes slices of a slice for strided, and then LLVM does not vectorise.
     stop = start + out.shape[0]
-    if x.shape[0] < 4:
-        scale_row(x[0], item_rows[0, start:stop], out)
-        f = 1
-    else:
-        mix_four_rows(
-            x[:4],
-            item_rows[0, start:stop],
-            item_rows[1, start:stop],
-            item_rows[2, start:stop],
-            item_rows[3, start:stop],
-            out,
-        )
-        f = 4
+    out[:] = _ZERO
+    f = 0
     while f + 4 <= x.shape[0]:
         add_four_rows(
             x[f : f + 4],
@@ -107,16 +96,6 @@ def predict_rows(x: Float32, item_rows: Float32, start: int, out: Float32) -> No
     while f < x.shape[0]:
         add_scaled_row(x[f], item_rows[f, start:stop], out)
         f += 1
-
-
-@njit
-def mix_four_rows(
-    c: Float32, row0: Float32, row1: Float32, row2: Float32, row3: Float32, out: Float32
-) -> None:
-    """`out = c[0] row0`, then `+ c[1] row1`, and so on: rounded after each."""
-    c0, c1, c2, c3 = c[0], c[1], c[2], c[3]
-    for r in range(out.shape[0]):
-        out[r] = ((c0 * row0[r] + c1 * row1[r]) + c2 * row2[r]) + c3 * row3[r]
 
 
 @njit
@@ -144,13 +123,6 @@ def butterfly(first: Float32, second: Float32) -> None:
     for r in range(first.shape[0]):
         low, high = first[r], second[r]
         first[r], second[r] = low + high, low - high
-
-
-@njit
-def scale_row(c: np.float32, row: Float32, out: Float32) -> None:
-    """`out = c row`."""
-    for r in range(row.shape[0]):
-        out[r] = c * row[r]
 
 
 @njit

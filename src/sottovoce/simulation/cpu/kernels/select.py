@@ -29,12 +29,14 @@ BINS = 1 << 14
 _BELOW = 1 - 2.0**-7
 """Times this a value lies at least one bin lower, roundings included."""
 _NORMAL = 2.0**-120
+"""Above all subnormal magnitudes, with room."""
 _FINE = 1 << 42
 """In the bits of a float64: a share of 2^-10, finer than a bin."""
 _OCTAVES = 128 << 52
 """How far below the largest agreement the least loud one is looked for, before it may be any."""
 _NEAR_BIT = np.uint16(15)
 _NEAR = np.uint16(1 << 15)
+"""Marks a bin whose rows must be compared exactly."""
 GROUP = 64
 """Rows that are counted together, and looked through one by one for one report."""
 
@@ -72,7 +74,8 @@ class Ranks(NamedTuple):
 
 @njit
 def new_ranks(n_rows: int, factors: int) -> Ranks:
-    """For so many rows, a multiple of GROUP."""
+    """For so many rows; `loud` has zeros up to whole groups."""
+    groups = -(-n_rows // GROUP)
     return Ranks(
         np.empty(n_rows, np.uint16),
         np.empty(BINS + 1, np.int32),
@@ -85,8 +88,8 @@ def new_ranks(n_rows: int, factors: int) -> Ranks:
         np.empty(n_rows * factors, np.int32),
         np.empty(n_rows * factors, np.float64),
         np.zeros(1, np.int64),
-        np.zeros(n_rows, np.uint16),
-        np.empty(n_rows // GROUP, np.int32),
+        np.zeros(groups * GROUP, np.uint16),
+        np.empty(groups, np.int32),
     )
 
 
@@ -207,7 +210,7 @@ def list_near(a: Float32, x: Float32, s: Ranks) -> int:
     """Fill `near_row`, `near_factor` and `agreement`, and what is sure of `loud`; how many."""
     mark_bins(s)
     n, factors = 0, x.shape[0]
-    for t in range(look_up(s.keys[: a.shape[0]], s)):
+    for t in range(look_up(s.keys, s)):
         row = np.int64(s.near[t])
         key, size = s.keys[row], abs(np.float64(a[row]))
         only = np.int64(s.which[key])
