@@ -49,6 +49,32 @@ def test_planning(tmp_path: Path) -> None:
     assert "Not even one report" in call("--target", "0.01", "--view", "local")
 
 
+def test_the_planner_says_what_it_takes(tmp_path: Path) -> None:
+    out = tmp_path / "p.json"
+    target = ["--target", "50", "--view", "local", "--items", "9781", "--json", str(out)]
+    shown = call(*target, "--clients", "75040")
+    assert "epsilon 10, reports 1 in each of 5 of 20 epochs, factors 15" in " ".join(shown.split())
+    assert json.loads(out.read_text())["plan"]["lifetime"] == 5
+
+
+def test_planned_presets_need_a_crowd(tmp_path: Path) -> None:
+    out = tmp_path / "p.json"
+    with pytest.raises(SettingsError, match="--clients N"):
+        call("--preset", "strong")
+    call("--preset", "strong", "--clients", "50000", "--items", "9781", "--json", str(out))
+    lifetime = json.loads(out.read_text())["spans"][-1]
+    assert lifetime["pure"] <= 10
+    assert lifetime["central"] <= 1
+
+
+def test_who_take_turns_are_a_smaller_crowd(tmp_path: Path) -> None:
+    out = tmp_path / "p.json"
+    call("--epochs", "20", "--lifetime", "1", "--clients", "20000", "--json", str(out))
+    content = json.loads(out.read_text())
+    assert content["crowd"]["clients"] == 1000
+    assert content["spans"][-1]["pure"] == 250
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

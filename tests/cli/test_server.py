@@ -22,6 +22,7 @@ from sottovoce.cli.server import app
 from sottovoce.errors import SettingsError
 from sottovoce.protocol import Catalogue, Chunk, Item, SignedManifest, seal_reports
 from sottovoce.server import InProcess, Keys, Server, ServerSettings, ServerStore
+from sottovoce.training import Budget, planned
 from tests.processes import calling, free_port, read_until, wait_until
 
 call = calling(app)
@@ -61,6 +62,18 @@ def test_init_makes_a_catalogue_from_a_data_set(tmp_path: Path) -> None:
     assert "Comedy" in first.tags
     assert settings.training.reports == 1
     assert list(settings.proxies) == ["proxy"]
+
+
+def test_init_writes_what_the_planner_says(tmp_path: Path, catalogue: Path) -> None:
+    """Into the file, where the operator sees it, and where it stays."""
+    folder = tmp_path / "s"
+    call("init", folder, "--catalogue", catalogue, "--budget", "50", "--people", "20000")
+    training = ServerSettings.read(folder / "server.toml").training
+    assert training == planned(20_000, 12, budget=Budget(local=50))
+    assert 0 < training.lifetime < training.epochs
+    text = (folder / "server.toml").read_text()
+    assert f"\nlifetime = {training.lifetime}  # " in text
+    assert "\n# learning_rate = " in text
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ def test_json_and_plot(tmp_path: Path) -> None:
     shown = call(*SMALL, "--json", str(out), "--plot", str(picture))
     assert "HR@10" in shown
     content = json.loads(out.read_text())
-    parts = {"data", "settings", "epochs", "final", "popularity", "privacy", "seconds"}
+    parts = {"data", "people", "settings", "epochs", "final", "popularity", "privacy", "seconds"}
     assert set(content) == parts
     assert [record["epoch"] for record in content["epochs"]] == [1, 2]
     assert content["epochs"][-1]["hr@10"] == content["final"]["hr@10"]
@@ -28,6 +28,37 @@ def test_json_and_plot(tmp_path: Path) -> None:
     assert content["settings"]["mechanism"] == "loudest"
     assert content["data"]["users"] == 300
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_budget_is_all_that_must_be_named(tmp_path: Path) -> None:
+    out = tmp_path / "run.json"
+    people = ["simulate", "--data", "synthetic:N=300,M=80,seed=1", "--json", str(out)]
+    shown = call(*people, "--budget", "6")
+    content = json.loads(out.read_text())
+    assert content["privacy"]["spans"][-1]["pure"] <= 6
+    assert f"epsilon {content['settings']['epsilon']:.4g}" in shown
+    call(*people, "--central-budget", "2", "--factors", "2")
+    content = json.loads(out.read_text())
+    assert content["privacy"]["spans"][-1]["central"] <= 2
+    assert content["settings"]["factors"] == 2
+    call(*people, "--preset", "strong")
+    assert json.loads(out.read_text())["privacy"]["spans"][-1]["pure"] <= 10
+    with pytest.raises(SettingsError, match="more than the local budget of 6"):
+        call(*people, "--budget", "6", "--epsilon", "2", "--reports", "9", "--epochs", "1")
+
+
+def test_resampled_people_are_said_everywhere(tmp_path: Path) -> None:
+    out, picture = tmp_path / "run.json", tmp_path / "curve.svg"
+    options = ["--resample", "1000", "--lifetime", "1", "--json", str(out), "--plot", str(picture)]
+    shown = call(*SMALL, *options)
+    content = json.loads(out.read_text())
+    assert "1,000 people who report were made out of 300" in " ".join(shown.split())
+    assert "takes part in 1 of 2 epochs" in " ".join(shown.split())
+    assert content["settings"]["resample"] == 1000
+    assert "made out of 300" in content["people"]
+    assert sum(record["people"] for record in content["epochs"]) == 1000
+    assert 400 < content["privacy"]["crowd"]["clients"] < 500.5
+    assert picture.exists()
 
 
 def test_several_seeds_have_an_interval(tmp_path: Path) -> None:

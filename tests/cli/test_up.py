@@ -143,15 +143,15 @@ def test_options_are_written_to_the_settings(
     assert proxy.server == f"http://127.0.0.1:{server.listen.port}"
     assert max(server.heartbeat, proxy.poll_seconds) <= 1
     assert (server.terms.least_clients, proxy.least_clients) == (100, 100)
-    assert (server.training.epochs, server.terms.lifetime) == (2, 0)
+    assert (server.training.epochs, server.training.lifetime) == (4, 0)
     made(folder, monkeypatch, "--epochs", 7, "--least-clients", 133, "--server-port", 20_002)
     server = ServerSettings.read(server_toml(folder))
     proxy = read_settings(proxy_toml(folder), ProxySettings)
-    assert (server.training.epochs, server.terms.lifetime) == (7, 2)
+    assert (server.training.epochs, server.training.lifetime) == (7, 4)
     assert (server.terms.least_clients, proxy.least_clients) == (133, 133)
     assert proxy.server == "http://127.0.0.1:20002"
     assert server.keys.read_bytes() == keys
-    assert "in each of 2 epochs" in proxy.page.statement, "more of them are for new people"
+    assert "in each of 4 epochs" in proxy.page.statement, "more of them are for new people"
     system = LiveSystem.read(folder)
     assert system.least_clients == 133
     assert system.server_watch == f"http://127.0.0.1:{server.watch.port}"

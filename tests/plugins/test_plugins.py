@@ -20,7 +20,7 @@ from sottovoce.protocol import Manifest
 from sottovoce.simulation import ENGINES, FederatedMF, SimulationPlan, simulate
 from sottovoce.simulation.cpu.epoch import run_epoch
 from sottovoce.training import Settings, all_settings, presets
-from sottovoce.training.planning import options
+from sottovoce.training.options import options
 from tests.live import test_parity as live
 from tests.mechanism import test_contract as mechanism_contract
 from tests.plugins.whisper import Whisper
@@ -80,7 +80,7 @@ def test_the_simulator_trains_with_it() -> None:
     settings = Settings.preset("whisper", epochs=2, reports=20)
     runs = [simulate(people, SimulationPlan(settings, engine=name)) for name in ("cpu", "echo")]
     assert np.array_equal(runs[0].V, runs[1].V)
-    model = FederatedMF(mechanism="whisper", epochs=1, engine="echo").fit(people.histories)
+    model = FederatedMF(5, mechanism="whisper", epochs=1, engine="echo").fit(people.histories)
     assert model.item_factors.shape == (60, 5)
 
 

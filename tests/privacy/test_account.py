@@ -6,7 +6,7 @@ import pytest
 
 from sottovoce.errors import SettingsError
 from sottovoce.privacy import Crowd, Reporting, account
-from sottovoce.training import Settings
+from sottovoce.training import Settings, planned
 
 
 def test_all_spans_are_said_and_grow() -> None:
@@ -38,7 +38,7 @@ def test_a_central_figure_that_is_huge_is_nothing_to_stand_on() -> None:
 
 def test_strong_keeps_its_promise() -> None:
     """Lifetime local <= 10 and central <= 1 at delta 1e-6 with 50,000 people."""
-    strong = Settings.preset("strong").event(9781)
+    strong = planned(50_000, 9781, preset="strong").event(9781)
     found = account(strong, Crowd(50_000), 1e-6)
     assert found.lifetime.pure <= 10
     assert found.lifetime.central is not None

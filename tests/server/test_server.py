@@ -192,9 +192,9 @@ def test_applying_is_the_papers_update_and_the_last_manifest_asks_for_nothing(
     world.server.tick()
     assert world.signed().encode() == last
     more = replace(TRAINING, epochs=plan.epochs + 1)
-    with pytest.raises(SettingsError, match=r"lifetime would have 4 epochs, not 3.*set terms\.lif"):
+    with pytest.raises(SettingsError, match=r"would have 4 epochs, not 3.*set training\.lif"):
         world.another(training=more).server.tick()
-    longer = world.another(training=more, terms=replace(world.settings.terms, lifetime=3))
+    longer = world.another(training=replace(more, lifetime=3))
     longer.server.tick()
     assert longer.signed().manifest.public_key is not None
     assert longer.signed().manifest.epoch == plan.epochs + 2

@@ -28,7 +28,7 @@ def read(folder: Path, text: str) -> ServerSettings:
 
 def changed(line: str) -> str:
     """The template with one line in the place of its namesake."""
-    text = server_toml(proxies={"east": DIGEST})
+    text = server_toml(proxies={"east": DIGEST}, training=Settings())
     name = line.partition(" ")[0]
     found, count = re.subn(rf"(?m)^(# )?{name} = .*$", line, text, count=1)
     assert count == 1, line
@@ -38,7 +38,7 @@ def changed(line: str) -> str:
 def test_the_example_parses_and_is_what_init_writes() -> None:
     settings = ServerSettings.read(EXAMPLE)
     known = {name: access.secret_sha256 for name, access in settings.proxies.items()}
-    written = server_toml(proxies=known)
+    written = server_toml(proxies=known, training=Settings())
     assert EXAMPLE.read_text() == written, "write it anew: python -m tests.server.test_settings"
 
 
@@ -62,7 +62,7 @@ def test_the_example_shows_the_defaults() -> None:
 
 @pytest.mark.parametrize("preset", presets())
 def test_commented_values_are_the_presets(tmp_path: Path, preset: str) -> None:
-    text = server_toml(proxies={"east": DIGEST}, preset=preset)
+    text = server_toml(proxies={"east": DIGEST}, training=Settings.preset(preset))
     training = text[text.index("[training]") : text.index("# Where proxies")]
     uncommented = re.sub(r"(?m)^# (\w+ = )", r"\1", training)
     text = text.replace(training, uncommented)
@@ -78,7 +78,7 @@ def test_a_training_may_change_every_field_of_its_preset(tmp_path: Path) -> None
 
 
 def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
-    settings = read(tmp_path, server_toml(proxies={"east": DIGEST}))
+    settings = read(tmp_path, server_toml(proxies={"east": DIGEST}, training=Settings()))
     assert settings.keys == tmp_path / "keys.json"
     assert settings.database == f"sqlite:///{tmp_path / 'server.sqlite'}"
 
@@ -90,7 +90,7 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
         ("epoch_seconds = 1.5", "epoch_seconds must be int"),
         ("least_clients = 0", "least_clients must be a whole number of at least 1"),
         ("hold = -1", "hold must be a whole number of at least 0"),
-        ("share = 1.5", "share must be"),
+        ("lifetime = -1", "training: lifetime must be a whole number of at least 0"),
         ("grace_seconds = -1", "grace_seconds must be at least 0"),
         ("openers = -1", "openers must be at least 0"),
         ("heartbeat = 0", "heartbeat must be a positive number"),
@@ -111,11 +111,11 @@ def test_what_cannot_work_is_refused(tmp_path: Path, line: str, why: str) -> Non
 
 def test_proxies_have_names_and_secrets_of_their_own(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="proxies"):
-        read(tmp_path, server_toml(proxies={}))
+        read(tmp_path, server_toml(proxies={}, training=Settings()))
     with pytest.raises(SettingsError, match="two proxies have the same secret"):
-        read(tmp_path, server_toml(proxies={"east": DIGEST, "west": DIGEST}))
+        read(tmp_path, server_toml(proxies={"east": DIGEST, "west": DIGEST}, training=Settings()))
     with pytest.raises(SettingsError, match="a proxy's name"):
-        read(tmp_path, server_toml(proxies={"'a b'": DIGEST}))
+        read(tmp_path, server_toml(proxies={"'a b'": DIGEST}, training=Settings()))
     with pytest.raises(SettingsError, match="at least one proxy"):
         ServerSettings(tmp_path, tmp_path, {})
 
@@ -129,4 +129,4 @@ def test_a_database_password_is_never_shown(tmp_path: Path) -> None:
 if __name__ == "__main__":
     access = tomllib.loads(EXAMPLE.read_text())["proxies"]
     digests = {name: each["secret_sha256"] for name, each in access.items()}
-    EXAMPLE.write_text(server_toml(proxies=digests))
+    EXAMPLE.write_text(server_toml(proxies=digests, training=Settings()))

@@ -9,6 +9,7 @@ import pytest
 
 from sottovoce.errors import SettingsError
 from sottovoce.training import Participation
+from tests.server.world import TRAINING
 
 if TYPE_CHECKING:
     from tests.server.conftest import MakeWorld, NewUrl
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 WORSE = {
     "least_clients": (40, 39, "hidden among at least 39 people, not 40"),
     "hold": (1000, 1001, "wait for its crowd for 1001 seconds, not 1000"),
-    "share": (0.5, 0.6, "rise from 0.5 to 0.6"),
-    "lifetime": (2, 3, "3 epochs, not 2"),
     "window_epochs": (1, 2, "2 epochs in a window of time, not 1"),
     "window_seconds": (100, 99, "99 seconds, not 100"),
     "interval": (60, 59, "59 seconds apart, not 60"),
@@ -31,12 +30,24 @@ def test_terms_never_become_worse_while_a_training_runs(
 ) -> None:
     before, worse, why = WORSE[name]
     terms = Participation(least_clients=40, hold=1000)
-    world = make_world(sqlite_url, terms=replace(terms, **{name: before}))  # type: ignore[arg-type]
+    world = make_world(sqlite_url, terms=replace(terms, **{name: before}))
     world.server.tick()
-    changed = replace(terms, **{name: worse})  # type: ignore[arg-type]
+    changed = replace(terms, **{name: worse})
     with pytest.raises(SettingsError, match=rf"terms of epoch 1 would refuse.*{why}.*Set it back"):
         world.another(terms=changed).server.tick()
     world.another().server.tick()
+
+
+def test_nobody_is_asked_for_more_epochs_than_agreed(
+    make_world: MakeWorld, sqlite_url: str
+) -> None:
+    world = make_world(sqlite_url, training=replace(TRAINING, epochs=4, lifetime=2))
+    world.server.tick()
+    with pytest.raises(SettingsError, match=r"terms of epoch 1 would refuse.*3 epochs, not 2.*"):
+        world.another(training=replace(TRAINING, epochs=4, lifetime=3)).server.tick()
+    with pytest.raises(SettingsError, match=r"chance to take part.*rise from 0.5 to 1"):
+        world.another(training=replace(TRAINING, epochs=2, lifetime=2)).server.tick()
+    world.another(training=replace(TRAINING, epochs=8, lifetime=2)).server.tick()
 
 
 def test_what_became_better_stays_better(make_world: MakeWorld, sqlite_url: str) -> None:

@@ -10,6 +10,9 @@ import sottovoce
 from sottovoce import FederatedMF
 from sottovoce.data import synthetic_people
 from sottovoce.errors import CheckpointError, DataError, SettingsError
+from sottovoce.model import Histories
+from sottovoce.training import Budget, planned
+from tests.people import random_people
 
 
 @pytest.fixture(scope="module")
@@ -139,3 +142,34 @@ def test_public_names() -> None:
     assert all(hasattr(sottovoce, name) for name in sottovoce.__all__)
     with pytest.raises(AttributeError):
         _ = sottovoce.nothing
+
+
+def test_a_budget_plans_the_rest_when_people_and_items_are_known() -> None:
+    h = random_people(300, 40, seed=2)
+    model = FederatedMF(budget=8, factors=3)
+    with pytest.raises(SettingsError, match="follow from the data"):
+        _ = model.settings
+    model.fit(h)
+    expected = planned(300, 40, budget=Budget(local=8), factors=3)
+    assert model.settings == expected
+    assert model.privacy().training <= 8
+    hidden = FederatedMF(central_budget=2).fit(h)
+    central = hidden.privacy().lifetime.central
+    assert central is not None
+    assert central <= 2
+
+
+def test_turns_are_hidden_among_the_smallest_epoch_of_all() -> None:
+    h = random_people(300, 40, seed=2)
+    crowd = FederatedMF(2, 5, reports=1, lifetime=1).fit(h).privacy().crowd
+    assert crowd is not None
+    assert 30 < crowd.clients < 60
+
+
+def test_nonsense_is_refused_before_any_data_is_read() -> None:
+    with pytest.raises(SettingsError, match="epsilon must be"):
+        FederatedMF(epsilon=-1.0)
+    with pytest.raises(SettingsError, match="budget must be positive"):
+        FederatedMF(budget=0)
+    with pytest.raises(DataError, match="nobody to learn from"):
+        FederatedMF().fit(Histories.from_lists([], 4))

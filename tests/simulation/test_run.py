@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +152,7 @@ def test_training_never_sees_the_test_items(people: Interactions) -> None:
     for user, item in enumerate(split.test.tolist()):
         assert item not in split.train[user]
     plan = short_plan(seed=3)
-    trained = FederatedMF(mechanism="loudest", epochs=4, reports=40, seed=3).fit(split.train)
+    trained = FederatedMF(5, 4, reports=40, alpha=1.0, seed=3).fit(split.train)
     assert np.array_equal(trained.item_factors, simulate(people, plan).V)
 
 
@@ -161,3 +162,51 @@ def test_a_single_user_and_a_single_item_work() -> None:
     assert np.isfinite(model.item_factors).all()
     # Nobody to hide among: no central promise.
     assert model.privacy().lifetime.central is None
+
+
+def test_turns_and_resampled_people_are_said_and_accounted_for(people: Interactions) -> None:
+    settings = Settings(epochs=4, reports=2, factors=2, lifetime=1, seed=1)
+    run = simulate(people, SimulationPlan(settings, resample=2_000, evaluate_every=0))
+    crowds = [record["people"] for record in run.epochs]
+    assert sum(crowds) == 2_000, "everybody once"
+    assert run.crowd == min(crowds) > 400
+    assert run.account.training == 5.0
+    assert run.account.crowd is not None
+    assert run.account.crowd.clients == run.crowd
+    said = run.about_people()
+    assert "2,000 people who report were made out of" in said
+    assert "takes part in 1 of 4 epochs" in said
+    assert not simulate(people, short_plan()).about_people()
+
+
+def test_an_epoch_that_is_nobodys_is_survived(people: Interactions) -> None:
+    settings = Settings(epochs=30, reports=1, factors=1, lifetime=1)
+    run = simulate(people, SimulationPlan(settings, resample=2, evaluate_every=0))
+    assert run.crowd == 0
+    assert run.account.crowd is None
+    assert np.isfinite(run.V).all()
+
+
+def test_turns_go_on_from_a_checkpoint_but_never_longer(
+    people: Interactions, tmp_path: Path
+) -> None:
+    """With more epochs everybody's turns would have been others."""
+    plan = SimulationPlan(Settings(epochs=4, reports=2, factors=2, lifetime=2), evaluate_every=0)
+    file, seen = tmp_path / "run.safetensors", []
+
+    def stop(record: dict[str, Any]) -> None:
+        seen.append(record)
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        simulate(people, plan, checkpoint=file, on_epoch=stop)
+    resumed = simulate(people, plan, checkpoint=file)
+    assert np.array_equal(resumed.V, simulate(people, plan).V)
+    assert [record["people"] for record in resumed.epochs[:2]] == [r["people"] for r in seen]
+    longer = replace(plan, settings=replace(plan.settings, epochs=5))
+    with pytest.raises(CheckpointError, match="another run"):
+        simulate(people, longer, checkpoint=file)
+    others = replace(plan, resample=50)
+    with pytest.raises(CheckpointError, match="another run"):
+        simulate(people, others, checkpoint=file)

@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sottovoce.errors import SettingsError
+from sottovoce.mechanism import MECHANISMS
 from sottovoce.privacy import Crowd, Reporting, central_epsilon, mu_within
 from sottovoce.training import Settings
-from sottovoce.training.planning import View, fitted, options
+from sottovoce.training.options import View, options
+from sottovoce.training.planning import Budget, planned
 
 
 def test_a_local_target_is_divided() -> None:
@@ -48,18 +54,122 @@ def test_nonsense_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("people", "items", "own", "factors", "alpha"),
+    ("people", "items", "given", "factors", "alpha"),
     [
         (75_040, 9_781, {}, 17, 6.65),
         (50_000, 1_000, {}, 28, 1.12),
         (3_894, 2_338, {}, 12, 1.12),
         (75_040, 9_781, {"epsilon": 5.0, "reports": 1, "epochs": 2}, 5, 1.96),
         (100, 500, {"reports": 1, "epochs": 1}, 1, 0.5),
+        (75_040, 9_781, {"factors": 32}, 32, 10.0),
+        (75_040, 9_781, {"factors": 3, "alpha": 0.25}, 3, 0.25),
     ],
 )
 def test_more_signal_fills_more_factors(
-    people: int, items: int, own: dict[str, float], factors: int, alpha: float
+    people: int, items: int, given: dict[str, Any], factors: int, alpha: float
 ) -> None:
-    found = fitted(Settings.preset("loudest", **own), people, items)
+    found = planned(people, items, **given)
     assert found.factors == factors
     assert found.alpha == pytest.approx(alpha, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("budget", "wanted"),
+    [(10, (10.0, 1, 20, 1)), (50, (10.0, 1, 20, 5)), (500, (10.0, 2, 25, 25)), (5_000, None)],
+)
+def test_a_local_budget_is_spent_on_few_loud_reports(
+    budget: float, wanted: tuple[float, int, int, int] | None
+) -> None:
+    found = planned(75_040, 9_781, budget=Budget(local=budget))
+    if wanted is not None:
+        assert (found.epsilon, found.reports, found.epochs, found.turns) == wanted
+    assert found.event(9_781).pure == pytest.approx(budget)
+    assert 9 < found.epsilon < 11
+
+
+def test_few_people_do_not_take_turns() -> None:
+    """Each epoch would have too few of them."""
+    found = planned(3_894, 2_338, budget=Budget(local=10))
+    assert (found.epochs, found.turns, found.reports) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("target", [0.3, 1.0, 2.0])
+def test_a_central_budget_is_met_and_nearly_used_up(mechanism: str, target: float) -> None:
+    people, items = 20_000, 2_000
+    found = planned(people, items, mechanism=mechanism, budget=Budget(central=target))
+    spent = central_epsilon(found.event(items), Crowd(people), 1e-6)
+    assert 0.85 * target < spent <= target
+    assert found.turns == found.epochs
+
+
+@pytest.mark.parametrize(("people", "items"), [(75_040, 9_781), (3_894, 2_338)])
+def test_both_budgets_are_kept(people: int, items: int) -> None:
+    found = planned(people, items, budget=Budget(local=10, central=1))
+    assert found.event(items).pure <= 10
+    crowd = Crowd(int(people * found.share))
+    assert central_epsilon(found.event(items), crowd, 1e-6) <= 1
+
+
+@given(
+    people=st.integers(1, 10**8),
+    items=st.integers(1, 20_000),
+    local=st.floats(0.01, 1e5),
+    mechanism=st.sampled_from(sorted(MECHANISMS)),
+    given=st.fixed_dictionaries(
+        {},
+        optional={
+            "epsilon": st.floats(0.01, 30),
+            "reports": st.integers(1, 300),
+            "epochs": st.integers(1, 60),
+            "lifetime": st.integers(0, 60),
+            "factors": st.integers(1, 40),
+            "alpha": st.floats(0, 10),
+        },
+    ),
+)
+def test_no_plan_spends_more_and_what_is_given_stays(
+    people: int, items: int, local: float, mechanism: str, given: dict[str, Any]
+) -> None:
+    found, refused = None, ""
+    try:
+        found = planned(people, items, mechanism=mechanism, budget=Budget(local=local), **given)
+    except SettingsError as error:
+        refused = str(error)
+    if found is None:
+        assert "more than the local budget" in refused
+        assert given.keys() & {"epsilon", "reports", "epochs", "lifetime"}, "only what was given"
+        return
+    assert found.event(items).pure <= local * (1 + 1e-9)
+    for name, value in given.items():
+        assert getattr(found, name) == value
+    assert found.build(items).n_directions
+
+
+def test_presets() -> None:
+    both = Budget(local=10, central=1)
+    assert planned(75_040, 9_781, preset="strong") == planned(75_040, 9_781, budget=both)
+    assert planned(75_040, 9_781, preset="strong", budget=Budget(local=50)).turns == 5
+    assert planned(75_040, 9_781, preset="paper") == Settings.preset("paper")
+    assert planned(75_040, 9_781, preset="coordinate", epsilon=1.0).factors == 5
+    crowd = planned(75_040, 9_781, preset="crowd")
+    assert central_epsilon(crowd.event(9_781), Crowd(75_040), 1e-6) <= 1
+    with pytest.raises(SettingsError, match="no preset 'loud'"):
+        planned(10, 10, preset="loud")
+
+
+def test_what_cannot_be_planned_is_refused() -> None:
+    with pytest.raises(SettingsError, match="name a budget"):
+        Budget()
+    with pytest.raises(SettingsError, match="positive"):
+        Budget(local=-1.0)
+    with pytest.raises(SettingsError, match="one person and one item"):
+        planned(0, 10)
+    with pytest.raises(SettingsError, match="spend 1000, more than the local budget of 50"):
+        planned(1_000, 100, budget=Budget(local=50), epsilon=10.0, reports=100, epochs=1)
+    with pytest.raises(SettingsError, match="not even one report of epsilon"):
+        planned(50, 100, budget=Budget(central=1e-6))
+    with pytest.raises(SettingsError, match="not even one report of epsilon 9"):
+        planned(50, 100, budget=Budget(central=1.0), epsilon=9.0)
+    with pytest.raises(SettingsError, match="two people"):
+        planned(1, 100, budget=Budget(central=1.0))

@@ -27,12 +27,16 @@ MechanismOption = StrEnum("MechanismOption", {name: name for name in MECHANISMS}
 
 
 def training_options(
-    only: Iterable[str] = (), without: Iterable[str] = ()
+    only: Iterable[str] = (), without: Iterable[str] = (), planned: Iterable[str] = ()
 ) -> Callable[[Command], Command]:
-    """Give a command the settings of a training; it gets those given, by name, as `training`."""
+    """Give a command the settings of a training; it gets those given, by name, as `training`.
+
+    Those that are `planned` have no default of their own.
+    """
     known = all_settings()
     names = [name for name in only or known if name not in without]
-    options = {name: _option(known[name], str(known[name].default).lower()) for name in names}
+    defaults = {n: "planned" if n in planned else str(known[n].default).lower() for n in names}
+    options = {name: _option(known[name], defaults[name]) for name in names}
     return _options(options, into="training")
 
 

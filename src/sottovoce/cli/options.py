@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from sottovoce.mechanism import MECHANISMS
-from sottovoce.training import presets
+from sottovoce.training import all_presets
 
 
 def group(name: str, text: str) -> typer.Typer:
@@ -33,8 +33,31 @@ Mechanisms = Annotated[
     optional(f"Mechanism to run: {', '.join(MECHANISMS)}. May be repeated.", "all", "--mechanism"),
 ]
 Threads = Annotated[int | None, optional("CPU threads.", "all", "--threads", min=1)]
-PRESETS = f"Training preset: {', '.join(presets())}."
+PRESETS = f"Training preset: {', '.join(all_presets())}."
 """Help text of `--preset`."""
+BudgetOption = Annotated[
+    float | None,
+    typer.Option(
+        "--budget",
+        help="Epsilon that each person may spend in all, with nobody to trust; plans the rest.",
+    ),
+]
+CentralBudgetOption = Annotated[
+    float | None,
+    typer.Option(
+        "--central-budget",
+        help="The same, after an honest shuffle of everybody's reports (delta 1e-6).",
+    ),
+]
 JsonFile = Annotated[
     Path | None, typer.Option("--json", help="Also write the results to this JSON file.")
+]
+PeopleOption = Annotated[
+    int | None,
+    optional(
+        "People who are expected to take part: what the training is planned for.",
+        "--least-clients",
+        "--people",
+        min=1,
+    ),
 ]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from sottovoce.evaluation import Interval
     from sottovoce.experiments.bench import Spread
+    from sottovoce.training import Settings
 
 messages = Console(stderr=True, highlight=False)
 results = Console(highlight=False)
@@ -45,18 +46,34 @@ class CountBar(Progress):
 class EpochBar(CountBar):
     """A live bar over the epochs of one run: how good it is by now, and what has been spent."""
 
-    def __init__(self, label: str, epochs: int, budget_per_epoch: float):
+    def __init__(self, label: str, training: Settings):
         super().__init__()
-        self._budget = budget_per_epoch
-        self._epochs = self.add_task(label, total=epochs, state="starting")
+        self._training = training
+        self._epochs = self.add_task(label, total=training.epochs, state="starting")
         self._quality = ""
 
     def show(self, record: dict[str, Any]) -> None:
         if "hr@10" in record:
             self._quality = f"HR@10 {record['hr@10']:.4f}  "
-        spent = record["epoch"] * self._budget
-        state = f"{self._quality}local budget spent {spent:g}"
+        spent = min(record["epoch"], self._training.turns) * budget_per_epoch(self._training)
+        state = f"{self._quality}local budget spent, at most {spent:g}"
         self.update(self._epochs, completed=record["epoch"], state=state)
+
+
+def budget_per_epoch(training: Settings) -> float:
+    """Local, of an epoch in which somebody takes part."""
+    return training.epsilon * training.reports
+
+
+def settings_in_words(training: Settings) -> str:
+    """What is trained, given or planned."""
+    own = "".join(f", {name} {value}" for name, value in training.own.items() if value)
+    every = training.turns == training.epochs
+    epochs = f"{training.epochs}" if every else f"{training.turns} of {training.epochs}"
+    return (
+        f"{training.mechanism}: epsilon {training.epsilon:.4g}, reports {training.reports} in each "
+        f"of {epochs} epochs, factors {training.factors}, alpha {training.alpha:.3g}{own}"
+    )
 
 
 def right(*headings: str) -> list[Column]:
@@ -103,19 +120,24 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 def draw_learning_curve(
-    figure: Figure, curve: dict[int, Interval], title: str, budget_per_epoch: float
+    figure: Figure, curve: dict[int, Interval], title: str, training: Settings
 ) -> None:
-    """HR@10 by epoch with its interval, and the local budget on a second axis."""
+    """HR@10 by epoch with its interval, and the local budget on a second axis.
+
+    Unless people take turns: then the epochs do not say what anybody has spent.
+    """
     axes = figure.subplots()
     draw_interval(axes, list(curve.items()), 0.25, marker="o", color="#1b6ca8")
     axes.set(xlabel="epoch", ylabel="HR@10", title=title)
     axes.grid(alpha=0.3)
+    if training.turns < training.epochs:
+        return
 
     def spent_after(epoch: Any) -> Any:
-        return epoch * budget_per_epoch
+        return epoch * budget_per_epoch(training)
 
     def epoch_of(budget: Any) -> Any:
-        return budget / budget_per_epoch
+        return budget / budget_per_epoch(training)
 
     spent = axes.secondary_xaxis("top", functions=(spent_after, epoch_of))
     spent.set_xlabel("local budget spent (epsilon)")

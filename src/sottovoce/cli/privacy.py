@@ -13,12 +13,15 @@ from rich.table import Table
 from sottovoce.cli import output
 from sottovoce.cli.derived import training_options
 from sottovoce.cli.options import PRESETS
+from sottovoce.cli.output import settings_in_words
+from sottovoce.errors import SettingsError
 from sottovoce.experiments.figures import save_figure
 from sottovoce.mechanism import MECHANISMS
 from sottovoce.privacy import Account, Crowd, Reporting, account, central_epsilon, local_epsilon
 from sottovoce.privacy.account import DELTA
-from sottovoce.training import DEFAULT, Settings
-from sottovoce.training.planning import Option, options
+from sottovoce.training import DEFAULT, Budget, planned
+from sottovoce.training.options import Option, options
+from sottovoce.training.planning import PLANNED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +32,7 @@ class ViewOption(StrEnum):
     central = "central"
 
 
-@training_options(only=["mechanism", "epsilon", "reports", "epochs"])
+@training_options(only=["mechanism", "epsilon", "reports", "epochs", "lifetime"])
 def privacy(
     *,
     preset: Annotated[str | None, typer.Option(help=PRESETS)] = None,
@@ -37,7 +40,11 @@ def privacy(
     trainings: Annotated[int, typer.Option(help="Trainings in a lifetime.")] = 1,
     items: Annotated[int, typer.Option(min=1, help="Items in the catalogue.")] = 10_000,
     clients: Annotated[
-        int | None, typer.Option(help="People who report in each epoch; else no central figure.")
+        int | None,
+        typer.Option(
+            help="People who take part; else no central figure. With --lifetime a share of them "
+            "reports in each epoch."
+        ),
     ] = None,
     delta: Annotated[float, typer.Option(help="The chance that a promise fails.")] = DELTA,
     colluding: Annotated[
@@ -51,7 +58,10 @@ def privacy(
         bool, typer.Option("--bundled", help="A person's reports arrive together: nothing hides.")
     ] = False,
     target: Annotated[
-        float | None, typer.Option(help="Plan: which (eps, reports) fit this epsilon in all?")
+        float | None,
+        typer.Option(
+            help="Plan: which (eps, reports) fit this epsilon in all, and the planner's settings."
+        ),
     ] = None,
     view: Annotated[ViewOption, typer.Option(help="What the target is.")] = ViewOption.central,
     json: Annotated[Path | None, typer.Option(help="Write everything to this file.")] = None,
@@ -72,9 +82,15 @@ def privacy(
     if target is not None:
         _plan(mechanism, target, view, clients, delta, items, json, plot)
         return
-    settings = Settings.preset(preset or mechanism or DEFAULT, mechanism=mechanism, **training)
+    if preset in PLANNED and clients is None:
+        raise SettingsError(f"the preset {preset} is planned for a number of people: --clients N")
+    settings = planned(
+        clients or 1, items, preset=preset or DEFAULT, mechanism=mechanism, **training
+    )
     name, event = settings.mechanism, settings.event(items)
-    crowd = None if clients is None else Crowd(clients, colluding, seeded_directions, bundled)
+    crowd = None
+    if clients is not None:
+        crowd = Crowd(int(clients * settings.share), colluding, seeded_directions, bundled)
     found = account(event, crowd, delta, trainings)
     _print(name, found)
     if json is not None:
@@ -118,9 +134,15 @@ def _plan(
         output.results.print(f"Not even one report fits a {view.value} epsilon of {target:g}.")
     else:
         _print_plan(sorted(found, key=lambda option: -option.signal))
+    plan = None
+    if clients is not None and found:
+        budget = Budget(**{view.value: target}, delta=delta)
+        plan = planned(clients, items, mechanism=mechanism, budget=budget)
+        output.results.print(f"The planner takes {settings_in_words(plan)}.", soft_wrap=True)
     if json is not None:
         content = [{**asdict(option), "signal": option.signal} for option in found]
-        output.write_json(json, {"target": target, "view": view.value, "options": content})
+        said = {"target": target, "view": view.value, "options": content}
+        output.write_json(json, {**said, "plan": plan and plan.as_dict()})
     if plot is not None:
         output.messages.print("drawing the frontier: up to a minute")
         save_figure(

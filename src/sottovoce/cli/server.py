@@ -14,7 +14,15 @@ import typer
 from rich.table import Table
 
 from sottovoce.cli import output
-from sottovoce.cli.options import PRESETS, JsonFile, group, optional
+from sottovoce.cli.options import (
+    PRESETS,
+    BudgetOption,
+    CentralBudgetOption,
+    JsonFile,
+    PeopleOption,
+    group,
+    optional,
+)
 from sottovoce.errors import MissingExtraError, SettingsError
 from sottovoce.protocol import Catalogue, Item
 from sottovoce.protocol.catalogue import MAX_TEXT
@@ -24,7 +32,7 @@ from sottovoce.server.keys import write_secret
 from sottovoce.server.template import server_toml
 from sottovoce.service import build_watch
 from sottovoce.service import run as serve
-from sottovoce.training import DEFAULT
+from sottovoce.training import DEFAULT, Budget, planned
 
 if TYPE_CHECKING:
     from typing import Any
@@ -50,7 +58,10 @@ def init(
     data: Annotated[
         str | None, typer.Option(help="Make the catalogue from this data set: a name or a path.")
     ] = None,
+    budget: BudgetOption = None,
+    central_budget: CentralBudgetOption = None,
     preset: Annotated[str, typer.Option(help=PRESETS)] = DEFAULT,
+    people: PeopleOption = None,
     proxy: Annotated[
         list[str] | None, optional("Name of a proxy. May be repeated.", "proxy")
     ] = None,
@@ -70,15 +81,21 @@ def init(
     \b
     Examples:
       sottovoce server init my-server --catalogue films.json --proxy east --proxy west
-      sottovoce server init my-server --data ml-latest-small --preset strong
+      sottovoce server init my-server --data ml-latest-small --budget 50 --people 20000
     """  # noqa: D301 - typer reads \b
     if (catalogue is None) == (data is None):
         raise SettingsError("give either --catalogue FILE or --data NAME")
     found = read_catalogue(catalogue) if catalogue is not None else _catalogue_of(data or "")
+    training = planned(
+        people or least_clients,
+        len(found.items),
+        preset=preset,
+        budget=Budget.of(budget, central_budget),
+    )
     given = {name: secrets.token_urlsafe(32) for name in proxy or ["proxy"]}
     text = server_toml(
         proxies={name: hashlib.sha256(s.encode()).hexdigest() for name, s in given.items()},
-        preset=preset,
+        training=training,
         database=database,
         epoch_seconds=epoch_seconds,
         least_clients=least_clients,

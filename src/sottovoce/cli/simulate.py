@@ -5,21 +5,31 @@ from __future__ import annotations
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
 from sottovoce.cli import output
 from sottovoce.cli.derived import engine_choice, training_options
-from sottovoce.cli.options import DataSource, JsonFile, optional
+from sottovoce.cli.options import (
+    PRESETS,
+    BudgetOption,
+    CentralBudgetOption,
+    DataSource,
+    JsonFile,
+    optional,
+)
 from sottovoce.data import Interactions, load, parse_columns
 from sottovoce.data.synthetic import SYNTHETIC
 from sottovoce.evaluation import CUTOFFS, Interval
 from sottovoce.experiments.figures import figure_class, save_figure
 from sottovoce.simulation import Run, SimulationPlan
 from sottovoce.simulation import simulate as run_simulation
-from sottovoce.training import DEFAULT, Settings
+from sottovoce.training import DEFAULT, Budget, planned
+
+if TYPE_CHECKING:
+    from sottovoce.privacy import Account
 
 DEFAULT_MINIMUM = 60
 """The paper's filter."""
@@ -30,11 +40,14 @@ class SplitOption(StrEnum):
     latest = "latest"
 
 
-@training_options(without=["seed"])
+@training_options(without=["seed"], planned=["factors", "alpha"])
 @engine_choice
 def simulate(
     *,
     data: DataSource = SYNTHETIC,
+    budget: BudgetOption = None,
+    central_budget: CentralBudgetOption = None,
+    preset: Annotated[str, typer.Option(help=PRESETS)] = DEFAULT,
     training: dict[str, Any],
     split: Annotated[
         SplitOption, typer.Option(help="Item of each person that is left out for testing.")
@@ -55,6 +68,15 @@ def simulate(
     items: Annotated[int | None, optional("Items to draw at random.", "all")] = None,
     columns: Annotated[
         str | None, optional("Names of the columns, e.g. user=who,item=what.", "the usual names")
+    ] = None,
+    resample: Annotated[
+        int | None,
+        optional(
+            "People who report, each made out of one of the data: a history drawn with "
+            "replacement, a tenth of it dropped. Tested are the people of the data.",
+            "the people of the data themselves",
+            min=1,
+        ),
     ] = None,
     seed: Annotated[
         int, typer.Option(min=0, help="Seed of the split, the negatives and all reports.")
@@ -78,19 +100,31 @@ def simulate(
     """Train on a data set as its people's devices would; print quality (HR@10) and privacy cost.
 
     HR@10 is the share of people whose left-out item is among the ten best of those it is ranked
-    against. The defaults shown are those of `loudest`; `--mechanism coordinate` has the paper's.
+    against. Name a budget, and the planner chooses everything else from the numbers of people and
+    items; what you set stays as you set it. The defaults shown are those of `loudest` without a
+    budget; `--mechanism coordinate` has the paper's.
 
     \b
     Examples:
       sottovoce simulate
-      sottovoce simulate --data ml-1m --epsilon 5 --reports 50 --seeds 5
+      sottovoce simulate --data ml-1m --budget 50 --seeds 5
+      sottovoce simulate --data ml-20m --central-budget 1 --json run.json --plot curve.png
+      sottovoce simulate --data ml-20m --resample 10000000 --epsilon 4 --reports 1 --lifetime 1
       sottovoce simulate --data ratings.parquet --mechanism coordinate --split latest
-      sottovoce simulate --data ml-20m --epsilon 5 --reports 1 --epochs 2 --factors 1 \
---json run.json --plot curve.png
     """  # noqa: D301 - typer reads \b
     if plot is not None:
         figure_class()
-    settings = Settings.preset(training.pop("mechanism", DEFAULT), **training, seed=seed)
+    spend = Budget.of(budget, central_budget)
+    chosen = _load(data, columns, min_interactions, users, items, seed)
+    histories = chosen.histories
+    settings = planned(
+        resample or histories.n_users,
+        histories.n_items,
+        preset=preset,
+        budget=spend,
+        **training,
+        seed=seed,
+    )
     plan = SimulationPlan(
         settings,
         split.value,
@@ -98,8 +132,8 @@ def simulate(
         engine=engine.pop("engine"),
         engine_options=engine,
         evaluate_every=evaluate_every,
+        resample=resample,
     )
-    chosen = _load(data, columns, min_interactions, users, items, seed)
     runs = [_one(chosen, plan, seed + offset, checkpoint) for offset in range(seeds)]
     _print(chosen, runs)
     if json is not None:
@@ -108,9 +142,10 @@ def simulate(
         title = (
             f"{chosen.name}: {settings.mechanism}, eps {settings.epsilon:g}, k {settings.reports}"
         )
-        per_epoch = runs[0].account.spans[1].pure
+        if resample is not None:
+            title += f"\n{resample:,} people resampled from {histories.n_users:,}"
         save_figure(
-            plot, lambda figure: output.draw_learning_curve(figure, _curve(runs), title, per_epoch)
+            plot, lambda figure: output.draw_learning_curve(figure, _curve(runs), title, settings)
         )
 
 
@@ -134,9 +169,8 @@ def _load(
 
 def _one(data: Interactions, plan: SimulationPlan, seed: int, checkpoint: Path | None) -> Run:
     plan = replace(plan, settings=replace(plan.settings, seed=seed))
-    per_epoch = plan.settings.epsilon * plan.settings.reports
     file = checkpoint / f"seed-{seed}.safetensors" if checkpoint else None
-    with output.EpochBar(f"seed {seed}", plan.settings.epochs, per_epoch) as bar:
+    with output.EpochBar(f"seed {seed}", plan.settings) as bar:
         return run_simulation(data, plan, checkpoint=file, on_epoch=bar.show)
 
 
@@ -148,13 +182,22 @@ def _print(data: Interactions, runs: list[Run]) -> None:
         f"{histories.n_interactions:,} interactions; {plan.split} split against {against}",
         soft_wrap=True,
     )
+    output.results.print(output.settings_in_words(plan.settings), soft_wrap=True)
+    about = runs[0].about_people()
+    if about:
+        output.results.print(about, soft_wrap=True)
     over = f"{len(runs)} seeds, 95% interval" if len(runs) > 1 else "one seed"
     table = Table("metric", *output.right(f"{plan.settings.mechanism}, {over}", "popularity"))
     popularity = _mean([run.popularity for run in runs])
     for name, interval in _final(runs).items():
         table.add_row(name.upper(), str(interval), str(popularity[name]))
     output.results.print(table)
-    output.results.print(runs[0].account.statement(), soft_wrap=True)
+    output.results.print(_account(runs).statement(), soft_wrap=True)
+
+
+def _account(runs: list[Run]) -> Account:
+    """Of the run with the smallest crowd."""
+    return min(runs, key=lambda run: run.crowd).account
 
 
 def _final(runs: list[Run]) -> dict[str, Interval]:
@@ -185,11 +228,13 @@ def as_json(data: Interactions, runs: list[Run]) -> dict[str, Any]:
         mean_epochs.append({"epoch": records[0]["epoch"], **means})
     out: dict[str, Any] = {
         "data": data.summary(),
+        "people": runs[0].about_people(),
         "settings": {
             **plan.settings.as_dict(),
             "split": plan.split,
             "negatives": plan.negatives,
             "engine": plan.engine,
+            "resample": plan.resample,
             "seeds": [run.plan.settings.seed for run in runs],
         },
         "epochs": mean_epochs,
@@ -198,7 +243,7 @@ def as_json(data: Interactions, runs: list[Run]) -> dict[str, Any]:
             name: interval.mean
             for name, interval in _mean([run.popularity for run in runs]).items()
         },
-        "privacy": runs[0].account.as_dict(),
+        "privacy": _account(runs).as_dict(),
         "seconds": {name: sum(run.seconds[name] for run in runs) for name in runs[0].seconds},
     }
     if len(runs) > 1:

@@ -51,6 +51,10 @@ class CatalogueSource:
     data: str
     min_interactions: int = 0
     preset: str = DEFAULT
+    budget: float | None = None
+    central_budget: float | None = None
+    people: int | None = None
+    """Who are expected to take part; None: as many as the data has."""
 
 
 class StopSignal:
@@ -170,7 +174,14 @@ def _make_server_and_proxy(unfinished: Path, source: CatalogueSource) -> None:
     people = load(source.data).filter(source.min_interactions)
     catalogue = Catalogue.of(server_commands.items_of(people))
     path.write_bytes(catalogue.raw)
-    server_commands.init(unfinished / "server", catalogue=path, preset=source.preset)
+    server_commands.init(
+        unfinished / "server",
+        catalogue=path,
+        preset=source.preset,
+        budget=source.budget,
+        central_budget=source.central_budget,
+        people=source.people or people.histories.n_users,
+    )
     set_values(server_toml(unfinished), {("", "heartbeat"): BEAT_SECONDS})
     _make_proxy(unfinished)
     panel = invented_panel(source.data, catalogue)

@@ -9,7 +9,13 @@ from typing import Annotated
 import typer
 
 from sottovoce.cli import output
-from sottovoce.cli.options import PRESETS, optional
+from sottovoce.cli.options import (
+    PRESETS,
+    BudgetOption,
+    CentralBudgetOption,
+    PeopleOption,
+    optional,
+)
 from sottovoce.cli.system import (
     HOST,
     ONE_OPERATOR,
@@ -60,6 +66,9 @@ def up(
         str | None,
         optional(f"First start only. {PRESETS}", DEFAULT),
     ] = None,
+    budget: BudgetOption = None,
+    central_budget: CentralBudgetOption = None,
+    people: PeopleOption = None,
     port: Annotated[
         int | None, optional("Port of the proxy.", f"{PORT}", min=1, max=65_535)
     ] = None,
@@ -86,18 +95,26 @@ def up(
     \b
     Examples:
       sottovoce up
-      sottovoce up here --data ml-latest-small --preset strong --least-clients 600
+      sottovoce up here --data ml-latest-small --budget 50 --least-clients 600
       sottovoce up here --epoch-seconds 3600
     """  # noqa: D301 - typer reads \b
     stop = StopSignal()
     given = StartOptions(port, server_port, epoch_seconds, least_clients, epochs)
+    first_only = (data, min_interactions, preset, budget, central_budget, people)
     if not is_made(folder):
-        source = CatalogueSource(data or SYNTHETIC, min_interactions or 0, preset or DEFAULT)
+        source = CatalogueSource(
+            data or SYNTHETIC,
+            min_interactions or 0,
+            preset or DEFAULT,
+            budget,
+            central_budget,
+            people,
+        )
         make_system(folder, source, given.write_first)
-    elif data is not None or preset is not None or min_interactions is not None:
+    elif any(each is not None for each in first_only):
         raise SettingsError(
-            f"{folder}: there is a training already, so --data, --min-interactions and --preset "
-            "cannot be changed; begin another training in another folder"
+            f"{folder}: there is a training already, so --data, --min-interactions, --preset, "
+            "budgets and --people cannot be changed; begin another training in another folder"
         )
     else:
         given.write_again(folder)
@@ -126,8 +143,8 @@ class StartOptions:
         """More epochs are for new devices: those that agreed to fewer take part in as many."""
         if self.epochs is not None:
             known = ServerSettings.read(server_toml(folder))
-            lifetime = known.terms.lifetime or known.training.epochs
-            set_values(server_toml(folder), {("terms", "lifetime"): lifetime})
+            lifetime = known.training.lifetime or known.training.epochs
+            set_values(server_toml(folder), {("training", "lifetime"): lifetime})
         server = self.server_port
         set_values(server_toml(folder), {("listen", "port"): server})
         set_values(
@@ -160,7 +177,7 @@ def _run(folder: Path, system: LiveSystem, stop: StopSignal) -> None:
 def _print_start(folder: Path, system: LiveSystem) -> None:
     training = system.training
     assert training is not None, "a folder's training is known"
-    limit = training.epsilon * training.reports * training.epochs
+    limit = training.epsilon * training.reports * (training.lifetime or training.epochs)
     key = system.key.hex()
     for line in (
         f"Proxy, for clients and browsers: {system.proxy}",

@@ -86,6 +86,8 @@ class Mechanism(ABC):
     """Settings of its own for a few items, under which an audit can count every report."""
     usual: ClassVar[Mapping[str, Any]] = {}
     """Where the preset of this name differs from the defaults of `sottovoce.training.Settings`."""
+    is_planned: ClassVar[bool] = True
+    """Whether the planner sets factors and alpha where nobody names a budget."""
 
     def __post_init__(self) -> None:
         coin.checked_epsilon(self.epsilon)
@@ -115,6 +117,21 @@ class Mechanism(ABC):
     def published(self) -> dict[str, Any]:
         """The parameters for the manifest."""
         return {name: getattr(self, name) for name in self.public_names()}
+
+    @classmethod
+    def crowd_epsilon(cls, n_items: int) -> float:  # noqa: ARG003 - others depend on it
+        """The epsilon of a report that serves best where the crowd's budget is what counts."""
+        return 2.5
+
+    @classmethod
+    def crowd_fraction(cls, epsilon: float, n_items: int) -> float:  # noqa: ARG003
+        """The loud fraction, at most, under `crowd_settings`."""
+        return SIGN
+
+    @classmethod
+    def crowd_settings(cls, shape: Shape, epsilon: float) -> dict[str, Any]:  # noqa: ARG003
+        """Its own settings that serve best there."""
+        return {}
 
     @property
     @abstractmethod

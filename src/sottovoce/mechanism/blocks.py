@@ -104,7 +104,7 @@ class Blocks:
         for users, entries in pieces(histories, inner):
             outer, column = np.divmod(self.places[histories.indices[entries]], inner)
             np.add.at(parts, (users, outer), weights[entries][:, None] * signs[column])
-        in_blocks = parts.reshape(n, -1, self.size // inner, inner)
+        in_blocks = parts.reshape(n, self.rows // self.size, self.size // inner, inner)
         return np.asarray(walsh.transform(in_blocks, 2).reshape(n, self.rows), np.float32)
 
     def forward(self, gradients: Float64) -> Float64:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import localcontext
 from functools import cached_property
-from math import ceil, exp, floor, sinh, sqrt
+from math import ceil, exp, floor, log, sinh, sqrt
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
@@ -123,6 +123,26 @@ class Loudest(Mechanism):
         if self.loud == 0:
             best = floor(self.n_signed * usual_fraction(self.epsilon, self.shape.n_items) + 0.5)
             object.__setattr__(self, "loud", min(max(best, 1), self.n_directions))
+
+    @classmethod
+    def crowd_epsilon(cls, n_items: int) -> float:
+        """Larger for larger catalogues, where the louder directions are fewer of all."""
+        return min(max(1.45 * log(n_items) - 9.3, 2.0), 4.0)
+
+    @classmethod
+    def crowd_fraction(cls, epsilon: float, n_items: int) -> float:
+        """A third of the usual one: fewer loud directions are better hidden."""
+        return usual_fraction(epsilon, n_items) / 3
+
+    @classmethod
+    def crowd_settings(cls, shape: Shape, epsilon: float) -> dict[str, Any]:
+        """Fewer loud directions agree more each in smaller blocks."""
+        block = max(usual_block(epsilon) // 4, 1)
+        signed = cls(shape, epsilon, block=block).n_signed
+        return {
+            "block": block,
+            "loud": max(int(signed * cls.crowd_fraction(epsilon, shape.n_items)), 1),
+        }
 
     @classmethod
     def from_manifest(cls, shape: Shape, epsilon: float, public: Mapping[str, Any]) -> Self:

@@ -119,7 +119,7 @@ class Terms:
     def of(cls, training: bytes, settings: Settings, asked: Participation, items: int) -> Self:
         """What a training with a catalogue of so many items asks for."""
         mechanism = settings.build(items)
-        lifetime = asked.lifetime or settings.epochs
+        lifetime = settings.lifetime or settings.epochs
         return cls(
             training=training,
             mechanism=settings.mechanism,
@@ -131,7 +131,7 @@ class Terms:
             window_epochs=asked.window_epochs or lifetime,
             window_seconds=asked.window_seconds,
             interval=asked.interval,
-            share=asked.share,
+            share=settings.share,
             least_clients=asked.least_clients,
             hold=asked.hold,
             factors=settings.factors,

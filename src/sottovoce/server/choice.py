@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from sottovoce.server.publishing import Publisher
     from sottovoce.server.store import Epoch, Transaction
 
-MAY_CHANGE = {"epochs"}
-"""Of the training's settings. Of the server's own all but keys and catalogue may."""
+MAY_CHANGE = {"epochs", "lifetime"}
+"""Of the training's settings, where the agreed terms allow it. Of the server's own all but keys and
+catalogue may."""
 
 
 def read_catalogue(path: Path) -> Catalogue:
@@ -95,14 +96,14 @@ def _check_terms(publisher: Publisher, published: list[Epoch]) -> None:
         if worse:
             raise SettingsError(
                 f"devices that agreed to the terms of epoch {epoch.epoch} would refuse these, and "
-                f"report no more: {'; '.join(worse)}. Set it back in [terms], {ANEW}{_hint(worse)}"
+                f"report no more: {'; '.join(worse)}. Set it back, {ANEW}{_hint(worse)}"
             )
 
 
 def _hint(worse: list[str]) -> str:
     """Where the reason lies in another table."""
     longer = any(sentence.startswith("a lifetime") for sentence in worse)
-    said = ". To train for more epochs than a device takes part in, set terms.lifetime"
+    said = ". To train for more epochs than a device takes part in, set training.lifetime"
     return said if longer else ""
 
 

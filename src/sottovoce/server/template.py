@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from sottovoce.settings import stated
-from sottovoce.training import DEFAULT, Participation, Settings, all_settings, presets
+from sottovoce.training import Participation, Settings, all_settings, presets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,7 +42,8 @@ openers = 0
 # Seconds between two looks at the clock.
 heartbeat = 5
 
-# What is trained. This table may not change while a training runs, except for `epochs`.
+# What is trained. This table may not change while a training runs, except for `epochs` and, as far
+# as the terms of the devices allow it, `lifetime`.
 [training]
 # {presets}: everything that is not set below comes from it.
 preset = {preset}
@@ -76,7 +77,7 @@ port = {watch_port}
 def server_toml(
     *,
     proxies: Mapping[str, str],
-    preset: str = DEFAULT,
+    training: Settings,
     database: str = "sqlite:///server.sqlite",
     epoch_seconds: int = 86_400,
     least_clients: int = 100,
@@ -95,8 +96,8 @@ def server_toml(
         least_clients_help=stated(Participation)["least_clients"].help,
         terms=_terms(),
         presets=", ".join(presets()),
-        preset=_toml(preset),
-        training=_training(Settings.preset(preset)),
+        preset=_toml(training.mechanism),
+        training=_training(training),
         proxies="\n".join(
             f"[proxies.{name}]\nsecret_sha256 = {_toml(digest)}\n"
             for name, digest in proxies.items()
@@ -104,11 +105,12 @@ def server_toml(
     )
 
 
-def _training(preset: Settings) -> str:
-    """Every setting as a comment with the preset's value, but for those of other mechanisms."""
-    values, known = preset.as_dict(), all_settings()
+def _training(training: Settings) -> str:
+    """Every setting with its meaning; as a comment where it is the preset's."""
+    usual, known = Settings.preset(training.mechanism).as_dict(), all_settings()
     return "".join(
-        f"# {name} = {_toml(value)}  # {known[name].help}\n" for name, value in values.items()
+        f"{'# ' if usual[name] == value else ''}{name} = {_toml(value)}  # {known[name].help}\n"
+        for name, value in training.as_dict().items()
     )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from sottovoce.errors import SettingsError
 from sottovoce.settings import check, stated
+from sottovoce.simulation.people import People
 
 if TYPE_CHECKING:
     from typing import Any
@@ -27,10 +28,8 @@ class EnginePackage(Protocol):
     Options: type[Any]
     """Its own options: a frozen dataclass with stated fields."""
 
-    def build(
-        self, histories: Histories, settings: Settings, options: Any, first_user: int
-    ) -> Engine:
-        """The engine over these users, of whom the first has this number."""
+    def build(self, people: People, settings: Settings, options: Any) -> Engine:
+        """The engine over these people."""
 
 
 def engine_package(name: str) -> EnginePackage:
@@ -45,9 +44,18 @@ def engine_options() -> dict[str, dict[str, Setting]]:
 
 
 def build_engine(
-    name: str, histories: Histories, settings: Settings, *, first_user: int = 0, **options: Any
+    name: str,
+    histories: Histories,
+    settings: Settings,
+    *,
+    first_user: int = 0,
+    resample: int | None = None,
+    **options: Any,
 ) -> Engine:
-    """The engine of that name over these users; an option that is None keeps its default."""
+    """The engine of that name over these users, or over so many made out of them.
+
+    An option that is None keeps its default.
+    """
     package = engine_package(name)
     given = {option: value for option, value in options.items() if value is not None}
     unknown = set(given) - set(stated(package.Options))
@@ -58,4 +66,4 @@ def build_engine(
         )
     chosen = package.Options(**given)
     check(chosen)
-    return package.build(histories, settings, chosen, first_user)
+    return package.build(People(histories, first_user, resample), settings, chosen)

@@ -14,7 +14,7 @@ from sottovoce.privacy.account import DELTA
 from sottovoce.simulation.engines import build_engine
 from sottovoce.simulation.files import ModelFile, read_model, write_model
 from sottovoce.simulation.loop import Trained, begin, train
-from sottovoce.training import DEFAULT, Settings
+from sottovoce.training import DEFAULT, Budget, Settings, planned
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +45,8 @@ class FederatedMF:
     [2, 3]
     >>> model.privacy().training
     50.0
+    >>> FederatedMF(budget=10).fit(history).privacy().training
+    10.0
     """
 
     def __init__(
@@ -56,24 +58,41 @@ class FederatedMF:
         mechanism: str = DEFAULT,
         seed: int = 0,
         *,
+        budget: float | None = None,
+        central_budget: float | None = None,
         engine: str = "cpu",
         threads: int | None = None,
         **settings: Any,
     ):
-        """None means the preset's value; `settings` are further fields of `Settings`."""
-        self.settings = Settings.preset(
-            mechanism,
-            factors=factors,
-            epochs=epochs,
-            epsilon=epsilon,
-            reports=reports,
-            seed=seed,
+        """None leaves a value to the planner, which knows people and items once `fit` is called.
+
+        `budget` is what each person may spend in all (epsilon, with nobody to trust);
+        `central_budget` the same after an honest shuffle. Without either, the preset of the
+        mechanism has its usual reports. `settings` are further fields of `Settings`.
+        """
+        self._given: dict[str, Any] = {
+            "factors": factors,
+            "epochs": epochs,
+            "epsilon": epsilon,
+            "reports": reports,
+            "seed": seed,
             **settings,
-        )
+        }
+        self._mechanism = mechanism
+        self._budget = Budget.of(budget, central_budget)
+        Settings.preset(mechanism, **self._given)  # refuses what cannot be, before any data is read
+        self._settings: Settings | None = None
         self._engine = engine
         self._threads = threads
         self._state: Trained | None = None
-        self._n_users: int | None = None
+        self._crowd: int | None = None
+
+    @property
+    def settings(self) -> Settings:
+        """All of them, as planned for the people and items of `fit`."""
+        if self._settings is None:
+            raise SettingsError("the settings follow from the data: call fit() or load()")
+        return self._settings
 
     def fit(
         self, user_items: Matrix | Histories, callback: Callable[[int, float], None] | None = None
@@ -83,11 +102,21 @@ class FederatedMF:
         `callback(epoch, seconds)` is called after every epoch.
         """
         histories = _histories(user_items)
-        start = begin(self.settings, histories.n_items)
-        with build_engine(self._engine, histories, self.settings, threads=self._threads) as engine:
-            self._n_users = histories.n_users
-            for state in train(self.settings, engine, start):
+        if not (histories.n_users and histories.n_items):
+            raise DataError("there is nobody to learn from: user_items has no rows or no columns")
+        settings = planned(
+            histories.n_users,
+            histories.n_items,
+            preset=self._mechanism,
+            budget=self._budget,
+            **self._given,
+        )
+        self._settings, self._crowd = settings, histories.n_users
+        start = begin(settings, histories.n_items)
+        with build_engine(self._engine, histories, settings, threads=self._threads) as engine:
+            for state in train(settings, engine, start):
                 self._state = state
+                self._crowd = min(self._crowd, state.n_reports // settings.reports)
                 if callback is not None:
                     callback(state.epochs_done, state.seconds)
         return self
@@ -156,11 +185,13 @@ class FederatedMF:
         return items[0], best[0]
 
     def privacy(self, clients: int | None = None, delta: float = DELTA) -> Account:
-        """What training costs each person; `clients` take part in an epoch (else: those of `fit`).
+        """What training costs each person; `clients` take part in an epoch.
+
+        By default those of the smallest epoch of `fit`.
 
         Without a crowd, of a model that was loaded, there is no central figure.
         """
-        crowd = Crowd.of(self._n_users if clients is None else clients)
+        crowd = Crowd.of(self._crowd if clients is None else clients)
         return account(self.settings.event(len(self.item_factors)), crowd, delta)
 
     def save(self, path: str | Path) -> None:
@@ -180,7 +211,7 @@ class FederatedMF:
     ) -> FederatedMF:
         """A model around an item matrix that was trained elsewhere."""
         model = cls(mechanism=settings.mechanism)
-        model.settings = settings
+        model._settings = settings
         model._state = Trained(settings.epochs if epochs_done is None else epochs_done, V)
         return model
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sottovoce.model import Histories
+    from sottovoce.simulation.people import People
     from sottovoce.training import Settings
 
     Float32 = NDArray[np.float32]
@@ -34,30 +35,34 @@ class Collected:
 class Engine(ABC):
     """Everybody's devices at once. The same settings give the same bits on every engine.
 
-    A shard of a larger population is an engine over its histories with the number of its first
-    user: reports are a function of that number, so shards add up to the whole. Close an engine, or
-    use it in a `with`.
+    A shard of a larger population is an engine over its people with the number of the first one:
+    reports are a function of that number, so shards add up to the whole. Close an engine, or use it
+    in a `with`.
     """
 
     name: ClassVar[str]
     """As in the registry."""
 
-    def __init__(self, histories: Histories, settings: Settings, first_user: int):
-        self.histories = histories
+    def __init__(self, people: People, settings: Settings):
+        self.people = people
         self.settings = settings
-        self.first_user = first_user
-        self.mechanism = settings.build(histories.n_items)
+        self.mechanism = settings.build(people.histories.n_items)
+
+    @property
+    def histories(self) -> Histories:
+        """Of the data set, whoever was made out of it."""
+        return self.people.histories
 
     def collect(self, V: Float32, epoch: int) -> Collected:
-        """Every user's reports of one epoch (counted from 0), added up."""
+        """All reports of one epoch (counted from 0), added up."""
         return self._collect(self._checked(V), epoch)
 
     def reports(self, V: Float32, epoch: int) -> NDArray[np.uint32]:
-        """The same reports one by one, N x k: for inspection and tests."""
+        """The same reports one by one, N x k for the N who take part: for inspection and tests."""
         return self._reports(self._checked(V), epoch)
 
     def user_vectors(self, V: Float32) -> Float32:
-        """Every user's vector, N x F."""
+        """The vector of everybody in the data set, N x F."""
         return self._user_vectors(self._checked(V))
 
     @abstractmethod

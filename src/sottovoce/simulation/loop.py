@@ -26,6 +26,8 @@ class Trained:
     V: NDArray[np.float32]
     seconds: float = 0.0
     """Of the last epoch."""
+    n_reports: int = 0
+    """In the last epoch."""
 
 
 def begin(settings: Settings, n_items: int) -> Trained:
@@ -39,5 +41,7 @@ def train(settings: Settings, engine: Engine, start: Trained) -> Iterator[Traine
     for epoch in range(start.epochs_done, settings.epochs):
         began = time.perf_counter()
         collected = engine.collect(V, epoch)
-        V = next_items(V, collected.sums, collected.n_reports, epoch + 1, settings, mechanism)
-        yield Trained(epoch + 1, V, time.perf_counter() - began)
+        # Where few people take turns, an epoch may be nobody's: then it estimates nothing.
+        n_reports = max(collected.n_reports, 1)
+        V = next_items(V, collected.sums, n_reports, epoch + 1, settings, mechanism)
+        yield Trained(epoch + 1, V, time.perf_counter() - began, collected.n_reports)

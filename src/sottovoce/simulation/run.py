@@ -44,6 +44,9 @@ class SimulationPlan:
     evaluate_every: int = setting(
         1, "epochs between two evaluations; the last is always evaluated. 0: only the last", least=0
     )
+    resample: int | None = setting(
+        None, "people made out of those of the data, who report in their place", least=1
+    )
 
     def __post_init__(self) -> None:
         engine_package(self.engine)  # refuses one that is not there, before the data is read
@@ -59,18 +62,40 @@ class SimulationPlan:
 class Run:
     plan: SimulationPlan
     epochs: list[dict[str, Any]]
-    """`epoch`, `seconds` and, where evaluated, the metrics."""
+    """`epoch`, `seconds`, `people` who took part and, where evaluated, the metrics."""
     final: dict[str, float]
     popularity: dict[str, float]
     """The same metrics of recommending what everybody touches: a reader must see it."""
     V: NDArray[np.float32]
     n_users: int
+    """Who are tested: the people of the data set."""
     seconds: dict[str, float]
+
+    @property
+    def crowd(self) -> int:
+        """The fewest people who took part in an epoch."""
+        return min(int(record["people"]) for record in self.epochs)
 
     @cached_property
     def account(self) -> Account:
-        """What it cost each person, everybody having taken part in every epoch."""
-        return account(self.plan.settings.event(len(self.V)), Crowd.of(self.n_users))
+        """What it cost each person, hidden among those of the smallest epoch."""
+        return account(self.plan.settings.event(len(self.V)), Crowd.of(self.crowd))
+
+    def about_people(self) -> str:
+        """Who reported, and in how many epochs, where that is not everybody in all."""
+        plan, said = self.plan, []
+        if plan.resample is not None:
+            said.append(
+                f"{plan.resample:,} people who report were made out of {self.n_users:,}: a history "
+                "drawn with replacement, a tenth of it dropped at random. Tested are the "
+                f"{self.n_users:,}."
+            )
+        if plan.settings.turns < plan.settings.epochs:
+            said.append(
+                f"Each person takes part in {plan.settings.turns} of {plan.settings.epochs} epochs,"
+                f" drawn by their own device; the smallest crowd of an epoch was {self.crowd:,}."
+            )
+        return " ".join(said)
 
 
 def simulate(
@@ -93,10 +118,16 @@ def simulate(
     for done in epochs:
         on_epoch(done)
     state, evaluating = start, 0.0
-    with build_engine(plan.engine, split.train, plan.settings, **plan.engine_options) as engine:
+    with build_engine(
+        plan.engine, split.train, plan.settings, resample=plan.resample, **plan.engine_options
+    ) as engine:
         ready = time.perf_counter()
         for state in train(plan.settings, engine, start):
-            record: dict[str, Any] = {"epoch": state.epochs_done, "seconds": state.seconds}
+            record: dict[str, Any] = {
+                "epoch": state.epochs_done,
+                "seconds": state.seconds,
+                "people": state.n_reports // plan.settings.reports,
+            }
             if plan.due(state.epochs_done):
                 started = time.perf_counter()
                 record |= evaluate(engine, state.V, candidates)
@@ -132,7 +163,12 @@ def evaluate_popularity(candidates: Candidates) -> dict[str, float]:
 
 
 def _identity(plan: SimulationPlan, data: str) -> dict[str, Any]:
-    return {"data": data, "split": plan.split, "negatives": plan.negatives}
+    return {
+        "data": data,
+        "split": plan.split,
+        "negatives": plan.negatives,
+        "resample": plan.resample,
+    }
 
 
 def _resume(
@@ -142,8 +178,9 @@ def _resume(
     if checkpoint is None or not checkpoint.exists():
         return begin(plan.settings, n_items), []
     saved = read_model(checkpoint)
-    # More epochs than before is a continuation; anything else is another run.
-    same = replace(saved.settings, epochs=plan.settings.epochs) == plan.settings
+    # More epochs than before is a continuation, unless people take turns; all else is another run.
+    longer = replace(saved.settings, epochs=plan.settings.epochs)
+    same = plan.settings in ([saved.settings] if plan.settings.lifetime else [longer])
     if not same or any(saved.extra.get(name) != value for name, value in identity.items()):
         raise CheckpointError(
             f"{checkpoint}: belongs to another run (other settings, data, split or negatives); "

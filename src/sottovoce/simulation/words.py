@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ROUNDS = 10
 MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
 WEYL = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
-REPORTS = 1
+REPORTS, TURNS, RESAMPLED = 1, 2, 3
 """What the words are for, as the second half of the key: another use would have another number."""
 
 _MASK = (1 << 64) - 1
@@ -33,6 +33,24 @@ def report_words(seed: int, epoch: int, users: NDArray[np.integer], reports: int
     """What `Mechanism.reports` takes for these users: N x (k + 1) x 4."""
     draws = np.arange(reports + 1, dtype=np.uint64)
     return philox((seed, REPORTS), draws[None, :], users[:, None], epoch, 0)
+
+
+def take_part(
+    seed: int, epoch: int, users: NDArray[np.integer], turns: int, epochs: int
+) -> NDArray[np.bool_]:
+    """Who takes part in an epoch, of people who do so in `turns` of `epochs`, each by own coins.
+
+    With a chance of turns left over epochs left: everybody takes all of their turns, every epoch is
+    as likely as any other, and nobody has to remember anything but how many are left. That is the
+    rule of a device (`sottovoce.client.timing`); here earlier coins are tossed again.
+    """
+    left = np.full(len(users), turns, np.uint64)
+    takes = np.ones(len(users), bool)
+    for each in range(epoch + 1 if turns < epochs else 0):
+        words = philox((seed, TURNS), np.array(each // WORDS_PER_DRAW), users, 0, 0)
+        takes = multiply_high(words[..., each % WORDS_PER_DRAW], epochs - each) < left
+        left -= takes
+    return takes
 
 
 def philox(
@@ -52,6 +70,11 @@ def philox(
     out = np.empty((*shape, WORDS_PER_DRAW), np.uint64)
     out[..., 0], out[..., 1], out[..., 2], out[..., 3] = x0, x1, x2, x3
     return out
+
+
+def multiply_high(words: Words, below: int) -> Words:
+    """From uniform words uniform numbers below this, to within `below / 2^64`."""
+    return _multiply(words, below)[0]
 
 
 def _multiply(a: Words, b: int) -> tuple[Words, Words]:

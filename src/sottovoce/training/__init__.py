@@ -2,14 +2,18 @@
 
 from sottovoce.training.items import first_items, next_items
 from sottovoce.training.participation import Participation
+from sottovoce.training.planning import Budget, all_presets, planned
 from sottovoce.training.settings import DEFAULT, Settings, all_settings, presets
 
 __all__ = [
     "DEFAULT",
+    "Budget",
     "Participation",
     "Settings",
+    "all_presets",
     "all_settings",
     "first_items",
     "next_items",
+    "planned",
     "presets",
 ]

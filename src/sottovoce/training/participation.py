@@ -1,4 +1,4 @@
-"""How often a device takes part, and among how many: what an operator asks beside a training."""
+"""What an operator asks of devices beside a training: the crowd, the pace, the size."""
 
 from __future__ import annotations
 
@@ -16,10 +16,6 @@ class Participation:
         7 * 86_400,
         "seconds that an epoch waits for its crowd beyond its end; then it is thrown away",
         least=0,
-    )
-    share: float = setting(1.0, "chance by which a device takes part in an epoch", above=0, most=1)
-    lifetime: int = setting(
-        0, "epochs in which a device takes part, ever; 0: those of the training", least=0
     )
     window_epochs: int = setting(
         0, "epochs in which a device takes part within window_seconds; 0: no such limit", least=0

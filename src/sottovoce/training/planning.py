@@ -1,106 +1,237 @@
-"""Which (eps, k, T) fit a budget, which of them says most, and how large a model it can fill.
+"""Budget in, settings out: eps, k, T, turns, F, alpha and the mechanism's own.
 
-The quality of an estimate grows with the number of reports times the square of what one report
-carries (its gain): the server averages unit gradients in noise of fixed size. So of all ways to
-spend a budget, the one with the most `reports * gain^2` is the one to take. All rules here are from
-public numbers; docs/mechanisms.md says on which data they were fitted.
+All from public numbers. The rules were fitted on splits of three data sets that no result is
+reported for; docs/mechanisms.md says which. They know the trade: for a local budget few reports
+that say much each, for a central one more of them that say less; and as many factors as all reports
+together can fill. Whatever is given explicitly stays as it is.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from math import floor
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass
+from math import ceil, floor, inf
+from typing import TYPE_CHECKING
 
 from sottovoce.errors import SettingsError
 from sottovoce.mechanism import Shape, mechanism_named
-from sottovoce.privacy import Crowd, Reporting, central_epsilon, gaussian_mu, mu_within
+from sottovoce.mechanism.coin import MAX_EPSILON
+from sottovoce.privacy import Crowd, central_epsilon, gaussian_mu
+from sottovoce.privacy.account import DELTA
+from sottovoce.privacy.gaussian import gaussian_epsilon
+from sottovoce.training.options import most_reports
+from sottovoce.training.settings import DEFAULT, Settings, presets
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
+    from typing import Any
 
-    from sottovoce.training.settings import Settings
+    from sottovoce.privacy import Reporting
 
-View = Literal["local", "central"]
 MOST_FACTORS = 64
-EPSILONS = (0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 10 / 3, 4.0, 5.0, 6.0, 8.0, 10.0)
+MOST_REPORTS = 10_000
+"""Of one person in one epoch: what the protocol carries."""
+LOUD_ENOUGH = 3.5
+"""From this epsilon on a model gains by more epochs; below it noise wants fewer."""
+EPOCHS, FEW_EPOCHS = 20, 10
+LEAST_EPSILON = 0.25
+"""Reports that say less are not worth a thought."""
+TURNS_FROM = 300.0
+"""So much signal makes it worth to take turns: below it, every epoch needs everybody."""
 
 
 @dataclass(frozen=True)
-class Option:
-    """One way to spend a budget."""
+class Budget:
+    """What a person's part in a training may cost, in one of the two views or in both."""
 
-    mechanism: str
-    epsilon: float
-    reports: int
-    """In all: k T. How they are shared out over epochs costs nothing more."""
-    gain: float
-    local: float
-    """T k eps."""
-    central: float | None
+    local: float | None = None
+    """T k eps, with nobody to trust."""
+    central: float | None = None
+    """After an honest shuffle of everybody's reports, at `delta`."""
+    delta: float = DELTA
 
-    @property
-    def signal(self) -> float:
-        """`reports * gain^2`, of one person."""
-        return self.reports * self.gain**2
+    def __post_init__(self) -> None:
+        given = [value for value in (self.local, self.central) if value is not None]
+        if not given:
+            raise SettingsError("name a budget, local or central")
+        if not all(0 < value < inf for value in given):
+            raise SettingsError(f"a budget must be positive and finite, got {min(given)}")
+
+    @classmethod
+    def of(cls, local: float | None, central: float | None) -> Budget | None:
+        """None where neither is named."""
+        return None if local is None and central is None else cls(local, central)
+
+    def exceeded_by(self, settings: Settings, people: int, items: int) -> str | None:
+        """In words, what these settings would spend; None: they keep within it."""
+        event = settings.event(items)
+        views = [("local", event.pure, self.local)]
+        if self.central is not None:
+            crowd = Crowd.of(int(people * settings.share))
+            central = event.pure if crowd is None else central_epsilon(event, crowd, self.delta)
+            views.append(("central", central, self.central))
+        for view, spent, most in views:
+            if most is not None and spent > most * (1 + 1e-9):
+                return f"{spent:.4g}, more than the {view} budget of {most:g}"
+        return None
+
+    def is_hopeless(self, event: Reporting, clients: float) -> bool:
+        """Whether the Gaussian that it tends to is too much: quick, and nearly exact."""
+        if self.central is None:
+            return False
+        about = gaussian_epsilon(gaussian_mu(event, max(int(clients), 1)), self.delta)
+        return min(about, event.pure) > self.central
 
 
-def fitted(settings: Settings, people: int, items: int) -> Settings:
-    """The same training with as many factors as its reports can fill, and the alpha for them."""
-    gain = settings.build(items).gain
-    signal = people * settings.reports * settings.epochs * gain**2 / items
-    factors = min(1.6 * signal**0.25, 1 + signal / 50, 4 * settings.epochs, MOST_FACTORS)
-    factors = max(floor(factors + 0.5), 1)
-    alpha = min(max(factors * items / 25_000, 0.5), 10.0)
-    return replace(settings, factors=factors, alpha=alpha)
+PLANNED = {"strong": Budget(local=10.0, central=1.0), "crowd": Budget(central=1.0)}
+"""Presets by their budget: little is said in all, or proxy and server are trusted to be two."""
 
 
-def options(
-    mechanism: str,
-    target: float,
-    view: View,
-    clients: int | None,
-    delta: float,
+def planned(
+    people: int,
     items: int,
-    epsilons: Sequence[float] = EPSILONS,
-) -> list[Option]:
-    """The most reports that fit the target at each epsilon, best signal first."""
-    if not target > 0:
-        raise SettingsError(f"the target epsilon must be positive, got {target}")
-    if view == "central" and clients is None:
-        raise SettingsError("a central target needs the number of clients in an epoch")
-    crowd = None if clients is None else Crowd(clients)
-    found, kind = [], mechanism_named(mechanism)
-    for epsilon in epsilons:
-        built = kind.build(Shape(items, 1, 1.0), epsilon, 0, {})
-        rho = built.loud_fraction
-        most = _most_reports(epsilon, rho, target, view, crowd, delta)
-        if most:
-            event = Reporting(epsilon, most, 1, rho)
-            central = None if crowd is None else central_epsilon(event, crowd, delta)
-            found.append(Option(mechanism, epsilon, most, built.gain, event.pure, central))
-    return sorted(found, key=lambda option: -option.signal)
+    *,
+    preset: str = DEFAULT,
+    budget: Budget | None = None,
+    **given: Any,
+) -> Settings:
+    """The settings for so many people and items; what is given, and not None, stays as it is.
+
+    >>> few = planned(75_040, 9_781, budget=Budget(local=50))
+    >>> few.epsilon, few.reports, few.turns, few.epochs, few.factors
+    (10.0, 1, 5, 20, 15)
+    """
+    if min(people, items) < 1:
+        raise SettingsError("a plan needs at least one person and one item")
+    given = {name: value for name, value in given.items() if value is not None}
+    if preset in PLANNED:
+        budget, preset = budget or PLANNED[preset], DEFAULT
+    if preset == DEFAULT:
+        preset = given.get("mechanism", DEFAULT)  # one that is named brings its own usual settings
+    settings = Settings.preset(preset, **given)
+    if budget is None:
+        fixed = not mechanism_named(settings.mechanism).is_planned
+        return settings if fixed else fitted(settings, people, items, given)
+    found = None
+    if budget.central is not None:
+        found = _central(settings, budget, people, items, given)
+    if budget.local is not None and (found is None or found.event(items).pure > budget.local):
+        found = _local(settings, budget, people, items, given)
+    assert found is not None
+    exceeded = budget.exceeded_by(found, people, items)
+    if exceeded:
+        raise SettingsError(
+            f"epsilon {found.epsilon:.4g}, {found.reports} reports in each of {found.turns} epochs "
+            f"spend {exceeded}: name smaller ones, or a larger budget"
+        )
+    return found
 
 
-def _most_reports(
-    epsilon: float, rho: float, target: float, view: View, crowd: Crowd | None, delta: float
-) -> int:
-    """The largest number of reports whose budget stays within the target."""
-    if view == "local":
-        return int(target / epsilon * (1 + 1e-12))
-    assert crowd is not None
+def all_presets() -> list[str]:
+    """The names that `planned` knows."""
+    return [*presets(), *PLANNED]
 
-    def spent(reports: int) -> float:
-        return central_epsilon(Reporting(epsilon, reports, 1, rho), crowd, delta)
 
-    if spent(1) > target:
-        return 0
-    one = gaussian_mu(Reporting(epsilon, 1, 1, rho), crowd.honest)
-    guess = max(1, int((mu_within(target, delta) / one) ** 2))
-    low, high = 1, max(2, guess)
-    while spent(high) <= target:
-        low, high = high, 2 * high
-    while high - low > max(1, low // 100):
-        middle = (low + high) // 2
-        low, high = (middle, high) if spent(middle) <= target else (low, middle)
-    return low
+def fitted(settings: Settings, people: int, items: int, given: Mapping[str, Any]) -> Settings:
+    """The same with as many factors as its reports can fill, and the alpha for them."""
+    factors = given.get("factors") or _factors(settings, people, items)
+    alpha = min(max(factors * items / 25_000, 0.5), 10.0)
+    return settings.changed(factors=factors, alpha=given.get("alpha", alpha))
+
+
+def _factors(settings: Settings, people: int, items: int) -> int:
+    reports = settings.reports * settings.turns
+    signal = people * reports * settings.build(items).gain ** 2 / items
+    most = min(1.6 * signal**0.25, 1 + signal / 50, 4 * settings.epochs, MOST_FACTORS)
+    return int(max(floor(most + 0.5), 1))
+
+
+def _local(
+    settings: Settings, budget: Budget, people: int, items: int, given: Mapping[str, Any]
+) -> Settings:
+    """The number of reports that says most; where it is small, people take turns.
+
+    If the crowd that is left is too small for a central budget, all take part in every epoch; and
+    if that is not enough either, they send more reports that say less each.
+    """
+    assert budget.local is not None
+    found = settings
+    for reports in _best_reports(settings, budget.local, items, given):
+        epsilon = budget.local / reports
+        signal = people * reports * _gain(settings, epsilon, items) ** 2 / items
+        for worth in (signal, 0.0):
+            found = settings.changed(**_shared_out(reports, epsilon, worth, given))
+            each = min(budget.local / (found.reports * found.turns), MAX_EPSILON)
+            found = found.changed(epsilon=given.get("epsilon") or each)
+            if budget.is_hopeless(found.event(items), people * found.share):
+                continue
+            if budget.exceeded_by(found, people, items) is None:
+                return fitted(found, people, items, given)
+    return fitted(found, people, items, given)
+
+
+def _central(
+    settings: Settings, budget: Budget, people: int, items: int, given: Mapping[str, Any]
+) -> Settings:
+    """As many reports as the accountant allows at an epsilon that suits the catalogue."""
+    kind, crowd = mechanism_named(settings.mechanism), Crowd.of(people)
+    if crowd is None:
+        raise SettingsError("a central budget needs at least two people")
+    assert budget.central is not None
+    epsilon = given.get("epsilon") or kind.crowd_epsilon(items)
+    reports = _reports_of(given)
+    while not reports and epsilon > LEAST_EPSILON / 8:
+        rho = kind.crowd_fraction(epsilon, items)
+        reports = most_reports(epsilon, rho, budget.central, "central", crowd, budget.delta)
+        if not reports:  # a small crowd hides small things alone
+            if "epsilon" in given:
+                break
+            epsilon /= 2
+    if not reports:
+        raise SettingsError(
+            f"not even one report of epsilon {epsilon:.3g} fits a central budget of "
+            f"{budget.central:g} among {people:,} people"
+        )
+    settings = settings.changed(epsilon=epsilon, **_shared_out(reports, epsilon, 0.0, given))
+    settings = fitted(settings, people, items, given)
+    own = kind.crowd_settings(Shape(items, settings.factors, settings.alpha), epsilon)
+    return settings.changed(**{name: value for name, value in own.items() if name not in given})
+
+
+def _reports_of(given: Mapping[str, Any]) -> int:
+    """In all, of one person; 0 where that is still to be found."""
+    return int(given.get("reports", 0) * (given.get("lifetime") or given.get("epochs", 0)))
+
+
+def _best_reports(
+    settings: Settings, budget: float, items: int, given: Mapping[str, Any]
+) -> list[int]:
+    """The m with the most `m gain(B / m)^2` first; those beyond a hundred in steps of 2%."""
+    if "epsilon" in given or _reports_of(given):
+        by_epsilon = int(budget / given.get("epsilon", inf) * (1 + 1e-12))
+        return [_reports_of(given) or max(by_epsilon, 1)]
+    fewest = floor(budget / MAX_EPSILON) + 1
+    candidates = list(range(fewest, max(fewest, 100) + 1))
+    while budget / candidates[-1] > LEAST_EPSILON:
+        candidates.append(candidates[-1] + max(candidates[-1] // 50, 1))
+    return sorted(candidates, key=lambda m: -m * _gain(settings, budget / m, items) ** 2)
+
+
+def _gain(settings: Settings, epsilon: float, items: int) -> float:
+    return settings.changed(epsilon=min(epsilon, MAX_EPSILON)).build(items).gain
+
+
+def _shared_out(
+    reports: int, epsilon: float, signal: float, given: Mapping[str, Any]
+) -> dict[str, int]:
+    """So many reports of one person, as k in each of some epochs."""
+    epochs = EPOCHS if epsilon >= LOUD_ENOUGH else FEW_EPOCHS
+    turns = given.get("lifetime") or given.get("epochs")
+    if turns:
+        k = given.get("reports") or max(reports // turns, 1)
+        return {"reports": k, "epochs": given.get("epochs") or max(epochs, turns)}
+    if "reports" in given or reports >= epochs:
+        k = given.get("reports") or min(ceil(reports / epochs - 0.5), MOST_REPORTS)
+        return {"reports": k, "epochs": max(reports // k, 1)}
+    if signal >= TURNS_FROM and "lifetime" not in given:
+        return {"reports": 1, "epochs": EPOCHS, "lifetime": reports}
+    return {"reports": 1, "epochs": reports}

@@ -33,6 +33,9 @@ class Settings:
         100, "reports of one device in one epoch (k); an epoch costs k * epsilon", least=1
     )
     epochs: int = setting(20, "epochs with reports (T); then the model is finished", least=1)
+    lifetime: int = setting(
+        0, "epochs in which a person takes part, drawn by their own device; 0: all", least=0
+    )
     factors: int = setting(5, "numbers for each item (F)", least=1)
     alpha: float = setting(
         1.0, "confidence in a touched item is 1 + alpha, in any other 1", least=0, most=MOST_ALPHA
@@ -77,7 +80,9 @@ class Settings:
 
     @classmethod
     def preset(cls, preset: str, /, **changes: Any) -> Settings:
-        """A preset with some values changed, those of its mechanism included; None changes nothing.
+        """A mechanism's usual settings, or the paper's, with some values changed.
+
+        Those of the mechanism included; None changes nothing.
 
         >>> Settings.preset("paper").steps
         20
@@ -118,6 +123,16 @@ class Settings:
         return cls().changed(**content)
 
     @property
+    def turns(self) -> int:
+        """E: in how many of its epochs each person takes part."""
+        return min(self.lifetime or self.epochs, self.epochs)
+
+    @property
+    def share(self) -> float:
+        """Of all people, those who take part in an epoch: E / T."""
+        return self.turns / self.epochs
+
+    @property
     def rate(self) -> float:
         """What `update` is given."""
         return self.learning_rate * (self.reports if self.rate_grows_with_reports else 1)
@@ -128,7 +143,7 @@ class Settings:
 
     def event(self, n_items: int) -> Reporting:
         """What a training does to each person, for the accountant."""
-        return self.build(n_items).event(self.reports, self.epochs)
+        return self.build(n_items).event(self.reports, self.turns)
 
 
 def all_settings() -> dict[str, Setting]:
@@ -156,13 +171,9 @@ DEFAULT = "loudest"
 
 
 def presets() -> dict[str, Settings]:
-    """By name: one for each mechanism, and some that mean more than that.
+    """By name: the usual settings of each mechanism; `paper` is the paper's system.
 
-    `paper` is the paper's system. `strong` is two reports in a lifetime, a local budget of 10;
-    docs/privacy.md has the reasons.
+    Those that follow from a budget, people and items are in `sottovoce.training.planning`.
     """
-    by_mechanism = {
-        name: Settings(mechanism=name, **kind.usual) for name, kind in MECHANISMS.items()
-    }
-    strong = Settings(epsilon=5.0, reports=1, epochs=2, factors=1, alpha=4.0)
-    return {"paper": by_mechanism["coordinate"], **by_mechanism, "strong": strong}
+    usual = {name: Settings(mechanism=name, **kind.usual) for name, kind in MECHANISMS.items()}
+    return {"paper": usual["coordinate"], **usual}

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sottovoce.model import Histories
     from sottovoce.simulation import Engine
+    from sottovoce.simulation.people import People
     from sottovoce.training import Settings
 
 
@@ -16,7 +16,7 @@ class Options:
     """It has none."""
 
 
-def build(histories: Histories, settings: Settings, options: Options, first_user: int) -> Engine:
+def build(people: People, settings: Settings, options: Options) -> Engine:
     from tests.plugins.echo.engine import EchoEngine
 
-    return EchoEngine(histories, settings, first_user)
+    return EchoEngine(people, settings)

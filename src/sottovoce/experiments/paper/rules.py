@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sottovoce.training import Settings
-from sottovoce.training.planning import fitted
+from sottovoce.training import Settings, planned
 
 if TYPE_CHECKING:
     from sottovoce.experiments.paper.cells import Trained
@@ -33,4 +32,4 @@ def settings_of(
         return Settings.preset("paper", **spent)
     if method == "paper-alpha":
         return Settings.preset("paper", **spent, alpha=ALPHA)
-    return fitted(Settings.preset(method, **spent), users, items)
+    return planned(users, items, preset=method, **spent)

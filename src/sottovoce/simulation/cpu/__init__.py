@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from sottovoce.settings import setting
 
 if TYPE_CHECKING:
-    from sottovoce.model import Histories
     from sottovoce.simulation.interface import Engine
+    from sottovoce.simulation.people import People
     from sottovoce.training import Settings
 
 
@@ -18,8 +18,8 @@ class Options:
     threads: int | None = setting(None, "CPU threads", least=1)
 
 
-def build(histories: Histories, settings: Settings, options: Options, first_user: int) -> Engine:
+def build(people: People, settings: Settings, options: Options) -> Engine:
     # Here and not above: numba takes a second to import, and only this needs it.
     from sottovoce.simulation.cpu.engine import CpuEngine
 
-    return CpuEngine(histories, settings, options, first_user)
+    return CpuEngine(people, settings, options)

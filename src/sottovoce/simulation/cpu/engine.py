@@ -11,16 +11,18 @@ from sottovoce.evaluation.threads import checked_threads, on_threads
 from sottovoce.model import gram
 from sottovoce.simulation.cpu.cache import drop_stale
 from sottovoce.simulation.cpu.epoch import loop_for, run_epoch
+from sottovoce.simulation.cpu.gathering import Gathering
 from sottovoce.simulation.cpu.kernels import kernel_of
 from sottovoce.simulation.cpu.solve import solve_users
 from sottovoce.simulation.interface import Collected, Engine
 from sottovoce.simulation.preparation import prepare
+from sottovoce.simulation.words import take_part
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sottovoce.model import Histories
     from sottovoce.simulation.cpu import Options
+    from sottovoce.simulation.people import People
     from sottovoce.training import Settings
 
     Float32 = NDArray[np.float32]
@@ -34,19 +36,20 @@ class CpuEngine(Engine):
 
     name: ClassVar[str] = "cpu"
 
-    def __init__(self, histories: Histories, settings: Settings, options: Options, first_user: int):
-        super().__init__(histories, settings, first_user)
+    def __init__(self, people: People, settings: Settings, options: Options):
+        super().__init__(people, settings)
         self.threads = checked_threads(options.threads)
         kernel_of(self.mechanism)
 
     def _collect(self, V: Float32, epoch: int) -> Collected:
-        sums = self._run(V, epoch, _NOTHING_KEPT)
-        return Collected(sums, self.histories.n_users * self.settings.reports)
+        return self._run(V, epoch, _NOTHING_KEPT)
 
     def _reports(self, V: Float32, epoch: int) -> NDArray[np.uint32]:
-        kept = np.empty((self.histories.n_users, self.settings.reports), np.uint32)
+        n, settings = len(self.people), self.settings
+        kept = np.empty((n, settings.reports), np.uint32)
         self._run(V, epoch, kept)
-        return kept
+        numbers = self.people.first + np.arange(n)
+        return kept[take_part(settings.seed, epoch, numbers, settings.turns, settings.epochs)]
 
     def _user_vectors(self, V: Float32) -> Float32:
         X = np.empty((self.histories.n_users, V.shape[1]), np.float32)
@@ -62,19 +65,29 @@ class CpuEngine(Engine):
             )
         return X
 
-    def _run(self, V: Float32, epoch: int, kept: NDArray[np.uint32]) -> NDArray[np.int64]:
-        constants = prepare(self.settings, self.mechanism, V, epoch)
+    def _run(self, V: Float32, epoch: int, kept: NDArray[np.uint32]) -> Collected:
+        settings, people = self.settings, self.people
+        constants = prepare(settings, self.mechanism, V, epoch)
+        who = Gathering(
+            people.first,
+            len(people),
+            people.resampled is not None,
+            settings.turns,
+            settings.epochs,
+        )
         threads = int(numba.config.NUMBA_NUM_THREADS)
         sums = np.zeros((threads, self.mechanism.n_directions), np.int32)
+        crowd = np.zeros(threads, np.int64)
         own = self.mechanism.constants(V)
         with on_threads(self.threads):
             loop_for(own)(
                 self.histories.indptr,
                 self.histories.indices,
-                self.first_user,
+                who,
                 constants,
                 own,
                 sums,
+                crowd,
                 kept,
             )
-        return sums.sum(axis=0, dtype=np.int64)
+        return Collected(sums.sum(axis=0, dtype=np.int64), int(crowd.sum()) * settings.reports)

@@ -8,11 +8,14 @@ import numpy as np
 from numba import get_thread_id, njit, prange, types
 from numba.extending import overload
 
+from sottovoce.simulation.cpu.gathering import history_of
+from sottovoce.simulation.cpu.philox import takes_part
 from sottovoce.simulation.cpu.solve import USERS_PER_BLOCK, solve_user
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from sottovoce.simulation.cpu.gathering import Gathering
     from sottovoce.simulation.preparation import EpochConstants
 
     Int32 = NDArray[np.int32]
@@ -27,8 +30,16 @@ def new_scratch(c: EpochConstants, m: Any, longest: int) -> Any:
     raise NotImplementedError
 
 
+def looks(user: int, c: EpochConstants, m: Any, k: int) -> bool:
+    """Whether any of a user's k reports depends on their history: plugged in.
+
+    A device computes the same every time; here people whose coins leave no room for it are not.
+    """
+    raise NotImplementedError
+
+
 def fill_reports(
-    first: int,
+    users: NDArray[np.int64],
     indptr: NDArray[np.int64],
     indices: Int32,
     X: NDArray[np.float32],
@@ -37,7 +48,7 @@ def fill_reports(
     scratch: Any,
     out: NDArray[np.uint32],
 ) -> None:
-    """The k reports of some users from number `first` on, into `out`: plugged in."""
+    """The k reports of some users, by number, into `out`: plugged in."""
     raise NotImplementedError
 
 
@@ -50,29 +61,43 @@ def plug_in(constants: type, scratch_of: Any, reports_of: Any) -> None:
     """
 
     @njit(error_model="numpy")
-    def one_by_one(first, indptr, indices, X, c, m, scratch, out):  # type: ignore[no-untyped-def]
+    def one_by_one(users, indptr, indices, X, c, m, scratch, out):  # type: ignore[no-untyped-def]
         for u in range(X.shape[0]):
             items = indices[indptr[u] : indptr[u + 1]]
-            reports_of(first + u, items, X[u], c, m, scratch, out[u])
+            reports_of(users[u], items, X[u], c, m, scratch, out[u])
 
-    plug_in_groups(constants, scratch_of, one_by_one)
+    plug_in_groups(constants, scratch_of, one_by_one, _always)
 
 
-def plug_in_groups(constants: type, scratch_of: Any, reports_of: Any) -> None:
-    """The same for a kernel that takes some users at once, as `fill_reports` is given them."""
+@njit
+def _always(user: int, c: EpochConstants, m: Any, k: int) -> bool:  # noqa: ARG001
+    return True
+
+
+def plug_in_groups(constants: type, scratch_of: Any, reports_of: Any, looks_of: Any) -> None:
+    """The same for a kernel that takes some users at once, as `fill_reports` is given them.
+
+    `looks_of` says whose reports depend on anything.
+    """
 
     def scratch(c, m, longest):  # type: ignore[no-untyped-def]
         return scratch_of(c, m, longest)
 
-    def reports(first, indptr, indices, X, c, m, scratch, out):  # type: ignore[no-untyped-def]
-        return reports_of(first, indptr, indices, X, c, m, scratch, out)
+    def looking(user, c, m, k):  # type: ignore[no-untyped-def]
+        return looks_of(user, c, m, k)
+
+    def reports(users, indptr, indices, X, c, m, scratch, out):  # type: ignore[no-untyped-def]
+        return reports_of(users, indptr, indices, X, c, m, scratch, out)
 
     # Lambdas, since numba compares signatures to the letter, annotations included.
     overload(new_scratch)(
         lambda c, m, longest: scratch if _is(m, constants) else None  # noqa: ARG005
     )
+    overload(looks)(
+        lambda user, c, m, k: looking if _is(m, constants) else None  # noqa: ARG005
+    )
     overload(fill_reports)(
-        lambda first, indptr, indices, X, c, m, scratch, out: (  # noqa: ARG005
+        lambda users, indptr, indices, X, c, m, scratch, out: (  # noqa: ARG005
             reports if _is(m, constants) else None
         )
     )
@@ -85,43 +110,57 @@ def _is(m: Any, constants: type) -> bool:
 def _run_epoch(
     indptr: NDArray[np.int64],
     indices: Int32,
-    first_user: int,
+    who: Gathering,
     c: EpochConstants,
     m: Any,
     sums: Int32,
+    crowd: NDArray[np.int64],
     kept: NDArray[np.uint32],
 ) -> None:
-    """Solve and report for every user.
+    """Solve and report for everybody whose turn it is.
 
-    Signs are added to `sums[thread]`; integers, so the order of users changes nothing. Reports are
-    written to `kept` (N x k) too, unless it is empty.
+    Signs are added to `sums[thread]`, people to `crowd[thread]`; integers, so the order of users
+    changes nothing. Reports are written to `kept` (N x k) too, unless it is empty.
     """
-    n, k, size = indptr.shape[0] - 1, c.reports, c.V.shape[1]
-    longest = np.max(np.diff(indptr)) if n else 0
-    for block in prange((n + USERS_PER_BLOCK - 1) // USERS_PER_BLOCK):
+    k, size = c.reports, c.V.shape[1]
+    longest = np.max(np.diff(indptr)) if indptr.shape[0] > 1 else 0
+    per_block = USERS_PER_BLOCK * (who.epochs // who.turns)
+    for block in prange((who.people + per_block - 1) // per_block):
         own_sums = sums[get_thread_id()]
         lower = np.empty((size, size), np.float64)
         column, solution = np.empty(size, np.float64), np.empty(size, np.float64)
         X = np.empty((TOGETHER, size), np.float32)
         out = np.empty((TOGETHER, k), np.uint32)
+        users, starts = np.empty(TOGETHER, np.int64), np.zeros(TOGETHER + 1, np.int64)
+        items = np.empty(TOGETHER * longest, np.int32)
         scratch = new_scratch(c, m, longest)
-        end = min(n, (block + 1) * USERS_PER_BLOCK)
-        for first in range(block * USERS_PER_BLOCK, end, TOGETHER):
-            last = min(first + TOGETHER, end)
-            for u in range(first, last):
-                items = indices[indptr[u] : indptr[u + 1]]
-                solve_user(
-                    items, c.G, c.wide, c.alpha, c.regularization, lower, column, solution,
-                    X[u - first],
-                )  # fmt: skip
-            some, said = X[: last - first], out[: last - first]
-            fill_reports(
-                first_user + first, indptr[first : last + 1], indices, some, c, m, scratch, said
-            )
-            for report in said.flat:
-                own_sums[report >> np.uint32(1)] += np.int32(2) * np.int32(report & 1) - np.int32(1)
-            if kept.shape[0]:
-                kept[first:last] = said
+        some = 0
+        end = min(who.people, (block + 1) * per_block)
+        for place in range(block * per_block, end):
+            user = who.first + place
+            if takes_part(c.seed, c.epoch, user, who.turns, who.epochs):
+                start = starts[some]
+                users[some], starts[some + 1] = user, start
+                X[some] = np.float32(0)
+                if looks(user, c, m, k):
+                    n = history_of(place, who, c.seed, indptr, indices, items[start:])
+                    starts[some + 1] = start + n
+                    solve_user(
+                        items[start : start + n], c.G, c.wide, c.alpha, c.regularization, lower,
+                        column, solution, X[some],
+                    )  # fmt: skip
+                some += 1
+            if some == TOGETHER or (some and place == end - 1):
+                said = out[:some]
+                fill_reports(users[:some], starts[: some + 1], items, X[:some], c, m, scratch, said)
+                for report in said.flat:
+                    sign = np.int32(2) * np.int32(report & 1) - np.int32(1)
+                    own_sums[report >> np.uint32(1)] += sign
+                if kept.shape[0]:
+                    for u in range(some):
+                        kept[users[u] - who.first] = said[u]
+                crowd[get_thread_id()] += some
+                some = 0
 
 
 run_epoch = njit(parallel=True, cache=True, error_model="numpy")(_run_epoch)

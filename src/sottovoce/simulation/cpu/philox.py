@@ -9,11 +9,12 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from sottovoce.simulation.words import MULTIPLIERS, REPORTS, ROUNDS, WEYL
+from sottovoce.mechanism import WORDS_PER_DRAW
+from sottovoce.simulation.words import MULTIPLIERS, REPORTS, ROUNDS, TURNS, WEYL
 
 _M0, _M1 = (np.uint64(m) for m in MULTIPLIERS)
 _W0, _W1 = (np.uint64(w) for w in WEYL)
-_REPORTS = np.uint64(REPORTS)
+_REPORTS, _TURNS = np.uint64(REPORTS), np.uint64(TURNS)
 
 
 @intrinsic
@@ -48,3 +49,21 @@ def philox(seed: np.uint64, purpose: np.uint64, c0: int, c1: int, c2: int) -> An
 def report_words(seed: np.uint64, epoch: int, user: int, draw: int) -> Any:
     """The words of one report; draw k breaks ties."""
     return philox(seed, _REPORTS, draw, user, epoch)
+
+
+@njit
+def takes_part(seed: np.uint64, epoch: int, user: int, turns: int, epochs: int) -> bool:
+    """`sottovoce.simulation.words.take_part` of one user."""
+    if turns == epochs:
+        return True
+    left, takes = np.uint64(turns), False
+    words = philox(seed, _TURNS, 0, user, 0)
+    for each in range(epoch + 1):
+        if each and each % WORDS_PER_DRAW == 0:
+            words = philox(seed, _TURNS, each // WORDS_PER_DRAW, user, 0)
+        takes = multiply_high(words[each % WORDS_PER_DRAW], np.uint64(epochs - each)) < left
+        if takes:
+            left -= np.uint64(1)
+        elif left == 0:
+            return False
+    return takes

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from sottovoce.settings import setting
 
 if TYPE_CHECKING:
-    from sottovoce.model import Histories
     from sottovoce.simulation.interface import Engine
+    from sottovoce.simulation.people import People
     from sottovoce.training import Settings
 
 
@@ -18,7 +18,7 @@ class Options:
     batch: int = setting(64, "people computed together", least=1)
 
 
-def build(histories: Histories, settings: Settings, options: Options, first_user: int) -> Engine:
+def build(people: People, settings: Settings, options: Options) -> Engine:
     from sottovoce.simulation.reference.engine import ReferenceEngine
 
-    return ReferenceEngine(histories, settings, options, first_user)
+    return ReferenceEngine(people, settings, options)

@@ -9,7 +9,7 @@ import numpy as np
 from sottovoce.mechanism import sum_signs
 from sottovoce.model import user_vectors
 from sottovoce.simulation.interface import Collected, Engine
-from sottovoce.simulation.words import report_words
+from sottovoce.simulation.words import report_words, take_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sottovoce.model import Histories
+    from sottovoce.simulation.people import People
     from sottovoce.simulation.reference import Options
     from sottovoce.training import Settings
 
@@ -28,8 +29,8 @@ class ReferenceEngine(Engine):
 
     name: ClassVar[str] = "reference"
 
-    def __init__(self, histories: Histories, settings: Settings, options: Options, first_user: int):
-        super().__init__(histories, settings, first_user)
+    def __init__(self, people: People, settings: Settings, options: Options):
+        super().__init__(people, settings)
         self._batch = options.batch
 
     def _collect(self, V: Float32, epoch: int) -> Collected:
@@ -52,9 +53,11 @@ class ReferenceEngine(Engine):
         return user_vectors(V, people, alpha=alpha, regularization=ridge)
 
     def _batches(self, V: Float32, epoch: int) -> Iterator[NDArray[np.uint32]]:
-        n, settings = self.histories.n_users, self.settings
+        n, settings = len(self.people), self.settings
         for start in range(0, n, self._batch):
-            numbers = np.arange(start, min(start + self._batch, n))
-            people = self.histories.take(numbers)
-            words = report_words(settings.seed, epoch, self.first_user + numbers, settings.reports)
+            places = np.arange(start, min(start + self._batch, n))
+            numbers = self.people.first + places
+            takes = take_part(settings.seed, epoch, numbers, settings.turns, settings.epochs)
+            people = self.people.take(places[takes], settings.seed)
+            words = report_words(settings.seed, epoch, numbers[takes], settings.reports)
             yield self.mechanism.reports(V, self._vectors(V, people), people, words)

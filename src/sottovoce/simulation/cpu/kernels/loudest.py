@@ -60,7 +60,7 @@ def any_loud(user: int, c: EpochConstants, m: LoudestConstants, k: int) -> bool:
 
 @njit(error_model="numpy")
 def fill_reports(
-    first: int,
+    numbers: NDArray[np.int64],
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
     X: Float32,
@@ -73,15 +73,14 @@ def fill_reports(
     A, part, users, ranks = scratch
     n = 0
     for u in range(X.shape[0]):
-        # A device does this every time; here, people whose reports are all uniform are skipped.
-        if any_loud(first + u, c, m, out.shape[1]):
+        if any_loud(numbers[u], c, m, out.shape[1]):
             items = indices[indptr[u] : indptr[u + 1]]
             history_rows(items, X[u], c.V, np.float32(c.alpha), m, A[u])
             users[n] = u
             n += 1
     subtract_predictions(users[:n], X, m.item_rows_by_factor, part, A)
     for u in range(X.shape[0]):
-        name_directions(first + u, X[u], c, m, A[u], ranks, out[u])
+        name_directions(numbers[u], X[u], c, m, A[u], ranks, out[u])
 
 
 @njit(error_model="numpy")
@@ -132,4 +131,4 @@ def work(histories: Histories, mechanism: Mechanism, reports: int) -> Work:
     )
 
 
-plug_in_groups(LoudestConstants, new_scratch, fill_reports)
+plug_in_groups(LoudestConstants, new_scratch, fill_reports, any_loud)

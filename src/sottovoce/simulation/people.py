@@ -1,0 +1,67 @@
+"""Whose devices are simulated: the people of a data set, or any number made out of them.
+
+A made person has the history of somebody who is drawn with replacement, without about a tenth of
+it. Both are functions of the seed and the person's number, so nobody needs memory of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sottovoce.errors import SettingsError
+from sottovoce.mechanism import WORDS_PER_DRAW
+from sottovoce.model import Histories
+from sottovoce.simulation.words import RESAMPLED, multiply_high, philox
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Int64 = NDArray[np.int64]
+
+DROPPED = 6554
+"""Of 65,536: a tenth of a history is forgotten."""
+PIECES = 4 * WORDS_PER_DRAW
+"""Of 16 bits, in one draw: one for each item."""
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """N people with consecutive numbers; reports are a function of the number."""
+
+    histories: Histories
+    first: int = 0
+    """The number of the first: other than 0 for a shard of more people."""
+    resampled: int | None = None
+    """So many people made out of the histories; None: the histories are theirs."""
+
+    def __post_init__(self) -> None:
+        if self.resampled is not None and not (self.resampled >= 1 and self.histories.n_users):
+            raise SettingsError("resampled people need a history to draw, and one of them at least")
+
+    def __len__(self) -> int:
+        return self.histories.n_users if self.resampled is None else self.resampled
+
+    def take(self, places: Int64, seed: int) -> Histories:
+        """The histories of some, by their place from the first on."""
+        if self.resampled is None:
+            return self.histories.take(places)
+        numbers = self.first + places
+        drawn = philox((seed, RESAMPLED), np.array(0), numbers, 0, 0)[:, 0]
+        rows = multiply_high(drawn, self.histories.n_users)
+        return Histories.from_lists(
+            [
+                _without_a_tenth(self.histories[int(row)], int(number), seed)
+                for number, row in zip(numbers, rows, strict=True)
+            ],
+            self.histories.n_items,
+        )
+
+
+def _without_a_tenth(items: NDArray[np.int32], number: int, seed: int) -> list[int]:
+    draws = 1 + np.arange(-(-len(items) // PIECES))
+    words = philox((seed, RESAMPLED), draws, np.array(number), 0, 0)
+    pieces = words.astype("<u8").view("<u2").ravel()[: len(items)]
+    return [int(item) for item in items[pieces >= DROPPED]]
