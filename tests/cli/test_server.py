@@ -70,9 +70,8 @@ def test_init_writes_what_the_planner_says(tmp_path: Path, catalogue: Path) -> N
     call("init", folder, "--catalogue", catalogue, "--budget", "50", "--people", "20000")
     training = ServerSettings.read(folder / "server.toml").training
     assert training == planned(20_000, 12, budget=Budget(local=50))
-    assert 0 < training.lifetime < training.epochs
     text = (folder / "server.toml").read_text()
-    assert f"\nlifetime = {training.lifetime}  # " in text
+    assert f"\nreports = {training.reports}  # " in text
     assert "\n# learning_rate = " in text
 
 

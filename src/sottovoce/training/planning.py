@@ -141,7 +141,7 @@ def fitted(settings: Settings, people: int, items: int, given: Mapping[str, Any]
 def _factors(settings: Settings, people: int, items: int) -> int:
     reports = settings.reports * settings.turns
     signal = people * reports * settings.build(items).gain ** 2 / items
-    most = min(1.6 * signal**0.25, 1 + signal / 50, 4 * settings.epochs, MOST_FACTORS)
+    most = min(1.6 * signal**0.25, 1 + signal / 50, 4 * settings.epochs, items, MOST_FACTORS)
     return int(max(floor(most + 0.5), 1))
 
 
