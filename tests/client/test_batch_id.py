@@ -45,6 +45,7 @@ def edition() -> Edition:
         public_key=public_key_of(new_epoch_key()),
         opens=0,
         closes=1_000,
+        epochs_left=0,
         reports_behind=0,
     )
     signed = SignedManifest.make(manifest, Ed25519PrivateKey.generate())

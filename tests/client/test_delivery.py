@@ -178,7 +178,7 @@ def test_the_moment_leaves_time_to_compute_and_lies_in_the_epoch(
 ) -> None:
     one = World(hold=3 * DAY).manifest(1)
     now = min(one.opens + age, one.ends - 1)
-    plan = drawn_plan(one, now, jitter, lambda size: random[:size])
+    plan = drawn_plan(one, 1, now, jitter, lambda size: random[:size])
     until = one.closes if now + lead(one) < one.closes else one.ends
     assert now + lead(one) <= plan.send_at <= max(until, now + lead(one))
     assert plan.send_at <= now + lead(one) + jitter
@@ -186,7 +186,7 @@ def test_the_moment_leaves_time_to_compute_and_lies_in_the_epoch(
 
 @pytest.mark.parametrize(("share", "takes_part"), [(0.24, True), (0.25, False), (0.9, False)])
 def test_the_first_coin_says_whether_to_take_part(share: float, takes_part: bool) -> None:
-    plan = drawn_plan(World(share=0.25).manifest(1), 1.5 * DAY, 60, coins(share, 0.5))
+    plan = drawn_plan(World(share=0.25).manifest(1), 1, 1.5 * DAY, 60, coins(share, 0.5))
     assert plan.takes_part == takes_part
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, replace
 from itertools import pairwise
+from math import ceil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sottovoce.client.terms import is_lifetime_over, is_too_soon
-from sottovoce.client.timing import drawn_plan, is_time, lead, not_before
+from sottovoce.client.timing import chance, drawn_plan, is_time, lead, not_before
 from sottovoce.mechanism import MECHANISMS
 from sottovoce.privacy import Charge
 from sottovoce.protocol import Terms
@@ -67,12 +68,49 @@ def coins() -> list[dict[str, Any]]:
 def planned(given: dict[str, Any]) -> dict[str, Any]:
     one = manifest(share=given["share"])
     drawn = iter(int(word, 16).to_bytes(8, "little") for word in given["words"])
-    plan = drawn_plan(one, given["now"], given["jitter"], lambda _: next(drawn))
+    turns = one.terms.epochs
+    plan = drawn_plan(one, turns, given["now"], given["jitter"], lambda _: next(drawn))
     return {
         "in_time": is_time(one, given["now"], given["jitter"]),
         "takes_part": plan.takes_part,
         "send_at": plan.send_at,
     }
+
+
+CHANCES: list[dict[str, Any]] = [
+    {"share": 0.75, "epochs": 20, "charged": 3, "epochs_left": 0},  # endless
+    {"share": 1.0, "epochs": 1, "charged": 0, "epochs_left": 0},
+    {"share": 0.05, "epochs": 1, "charged": 0, "epochs_left": 19},  # below what is left
+    {"share": 0.1, "epochs": 7, "charged": 4, "epochs_left": 11},
+    {"share": 2**-32, "epochs": 2**53 - 1, "charged": 1, "epochs_left": 2**53 - 1},
+    {"share": 3 / 20, "epochs": 3, "charged": 0, "epochs_left": 20},  # equal
+    {"share": 1 / 3, "epochs": 3, "charged": 2, "epochs_left": 3},
+    {"share": 0.15, "epochs": 3, "charged": 1, "epochs_left": 19},  # above it
+    {"share": 2**-32, "epochs": 1, "charged": 0, "epochs_left": 2**53 - 1},
+    {"share": 0.05, "epochs": 1, "charged": 0, "epochs_left": 1},  # certain
+    {"share": 0.05, "epochs": 5, "charged": 1, "epochs_left": 4},
+    {"share": 0.05, "epochs": 20, "charged": 0, "epochs_left": 1},
+]
+
+
+def chances() -> list[dict[str, Any]]:
+    """How many charges a training has, of how many; the chance, and words on both sides of it."""
+    return [{**given, **tossed(given)} for given in CHANCES]
+
+
+def tossed(given: dict[str, Any]) -> dict[str, Any]:
+    changes = {name: value for name, value in given.items() if name != "charged"}
+    one, turns = manifest(**changes), given["epochs"] - given["charged"]
+    found = chance(one, turns)
+    first = min(ceil(found * 2.0**53), 2**53)  # first / 2^53 is the least u that sits out
+    words = [(first << 11) - 1] + [first << 11] * (first < 2**53)
+
+    def takes_part(word: int) -> bool:
+        drawn = iter([word.to_bytes(8, "little"), bytes(8)])
+        return drawn_plan(one, turns, OPENS, 3_600, lambda _: next(drawn)).takes_part
+
+    tosses = [[f"{word:016x}", takes_part(word)] for word in words]
+    return {"chance": found, "tosses": tosses}
 
 
 def leads() -> list[dict[str, Any]]:
@@ -105,12 +143,13 @@ def counts() -> list[dict[str, Any]]:
 
 def content() -> dict[str, Any]:
     fields = asdict(manifest())
-    about = {name: fields[name] for name in ("opens", "closes", "items")}
+    about = {name: fields[name] for name in ("opens", "closes", "epochs_left", "items")}
     return {
         "accepted": terms().as_dict(),
         "manifest": {**about, "hold": terms().hold},
         "comparisons": comparisons(),
         "coins": coins(),
+        "chances": chances(),
         "leads": leads(),
         "counts": counts(),
     }
@@ -122,7 +161,7 @@ def stored() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "part", ["accepted", "manifest", "comparisons", "coins", "leads", "counts"]
+    "part", ["accepted", "manifest", "comparisons", "coins", "chances", "leads", "counts"]
 )
 def test_decisions_are_those_of_the_file(part: str) -> None:
     assert json.loads(json.dumps(content()[part])) == stored()[part]
@@ -131,6 +170,9 @@ def test_decisions_are_those_of_the_file(part: str) -> None:
 def test_every_kind_of_decision_is_there() -> None:
     assert {case["takes_part"] for case in stored()["coins"]} == {True, False}
     assert {case["in_time"] for case in stored()["coins"]} == {True, False}
+    tosses = [[takes_part for _, takes_part in case["tosses"]] for case in stored()["chances"]]
+    assert tosses.count([True, False]) > 5
+    assert tosses.count([True]) == sum(case["chance"] >= 1 for case in stored()["chances"]) == 4
     assert {(case["over"], case["too_soon"]) for case in stored()["counts"]} >= {
         (True, False),
         (False, True),

@@ -49,7 +49,9 @@ def hostile(draw: st.DrawFn) -> dict[str, Any]:
         "factors": FACTORS,
         "alpha": alpha,
         "regularization": draw(st.sampled_from([bounds.LEAST_RIDGE, 1e-6, bounds.MOST_RIDGE])),
-        "share": draw(st.sampled_from([0.5, 1.0])),
+        "share": draw(st.sampled_from([0.01, 0.5, 1.0])),
+        "epochs": draw(st.integers(1, 3)),
+        "epochs_left": draw(st.sampled_from([0, 1, 4, 2**53 - 1])),
         "window_epochs": draw(st.integers(1, 3)),
         "hold": draw(st.sampled_from([0, DAY])),
     }

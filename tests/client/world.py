@@ -107,6 +107,7 @@ class World:
             public_key=public_key_of(self.epoch_keys[epoch]),
             opens=epoch * DAY,
             closes=(epoch + 1) * DAY,
+            epochs_left=0,
             reports_behind=0,
         )
         return replace(built, **changes)

@@ -153,7 +153,8 @@ class Device:
     def _plan(self, manifest: wire.Manifest) -> plans.Plan:
         """Drawn once for an epoch."""
         if manifest.epoch not in self.state.plans:
-            plan = plans.draw(manifest, self.clock(), self.spread, self._word)
+            charges, now = self.state.charges, self.clock()
+            plan = plans.draw(manifest, charges, now, self.spread, self._word)
             self.state.plans[manifest.epoch] = plan
             self.state.save()
         return self.state.plans[manifest.epoch]

@@ -46,8 +46,20 @@ def _own(terms: Terms, charged: Sequence[Charge]) -> list[int]:
     return [charge.at for charge in charged if charge.training == terms["training"]]
 
 
-def draw(manifest: Manifest, now: float, spread: float, word: Callable[[], int]) -> Plan:
-    takes_part = _uniform(word()) < manifest.terms["share"]
+def chance(manifest: Manifest, charged: Sequence[Charge]) -> float:
+    terms, epochs_left = manifest.terms, int(manifest.fields["epochs_left"])
+    turns = int(terms["epochs"]) - len(_own(terms, charged))
+    return float(max(terms["share"], turns / epochs_left) if epochs_left else terms["share"])
+
+
+def draw(
+    manifest: Manifest,
+    charged: Sequence[Charge],
+    now: float,
+    spread: float,
+    word: Callable[[], int],
+) -> Plan:
+    takes_part = _uniform(word()) < chance(manifest, charged)
     earliest, closes = now + lead(manifest, spread), manifest.fields["closes"]
     until = closes if earliest < closes else manifest.end
     span = max(0.0, min(spread, until - earliest))

@@ -41,9 +41,22 @@ def test_coins_and_moments() -> None:
     for case in PLANS["coins"]:
         one = manifest(PLANS["manifest"], share=case["share"])
         words = iter([int(word, 16) for word in case["words"]])
-        plan = plans.draw(one, case["now"], case["jitter"], words.__next__)
+        plan = plans.draw(one, [], case["now"], case["jitter"], words.__next__)
         assert plan == (case["takes_part"], case["send_at"]), case
         assert plans.is_time(one, case["now"], case["jitter"]) == case["in_time"], case
+
+
+def test_chances() -> None:
+    for case in PLANS["chances"]:
+        fields = {**PLANS["manifest"], "epochs_left": case["epochs_left"]}
+        one = manifest(fields, share=case["share"], epochs=case["epochs"])
+        own = [Charge(TERMS["training"], 1, 0, "", "loudest", 1.0, 1)] * case["charged"]
+        charges = [*own, *(charge._replace(training="f" * 32) for charge in own)]
+        assert plans.chance(one, charges) == case["chance"], case
+        for word, takes_part in case["tosses"]:
+            words = iter([int(word, 16), 0])
+            plan = plans.draw(one, charges, one.fields["opens"], 3600, words.__next__)
+            assert plan.takes_part == takes_part, case
 
 
 @pytest.mark.parametrize("case", PLANS["leads"], ids=lambda case: str(case["items"]))

@@ -58,7 +58,7 @@ def start(
     folder: Path, mechanism: str = "loudest", share: float = SHARE
 ) -> AbstractContextManager[Stack]:
     training = Settings.preset(mechanism, reports=REPORTS, epochs=3, factors=2, seed=5)
-    terms = Participation(least_clients=LEAST, hold=HOLD, share=share)
+    terms = Participation(least_clients=LEAST, hold=HOLD, share=share, lifetime=2)
     return running(folder / "stack", training=training, terms=terms)
 
 
@@ -230,7 +230,7 @@ def more(stack: Stack, **changes: Any) -> bytes:
         {"training": "0" * 32},
         {"epsilon": 2.5000000000000004},
         {"reports": REPORTS + 1, "epsilon": 0.1},
-        {"epochs": 4},
+        {"epochs": 3},
         {"least_clients": LEAST - 1},
         {"least_clients": 10 * LEAST + 1},
         {"hold": HOLD + 1},

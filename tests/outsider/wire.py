@@ -53,6 +53,7 @@ MANIFEST: dict[str, tuple[type, float, float]] = {
     "catalogue_version": (int, 1, LAST),
     "opens": (int, 0, LAST),
     "closes": (int, 0, LAST),
+    "epochs_left": (int, 0, LAST),
     "reports_behind": (int, 0, LAST),
 }
 

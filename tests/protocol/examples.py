@@ -75,6 +75,7 @@ def manifest(**changes: Any) -> Manifest:
         public_key=public_key_of(EPOCH_KEY),
         opens=1_800_000_000,
         closes=1_800_086_400,
+        epochs_left=30,
         reports_behind=2_000,
     )
     return replace(plain, **changes)

@@ -69,6 +69,11 @@ MANIFEST_VALUES: dict[str, dict[str, Any]] = {
     "closes when it opens": {"opens": 1_800_086_400},
     "closes before it opens": {"closes": 1_799_999_999},
     "closes 2^53": {"closes": 2**53},
+    "negative epochs left": {"epochs_left": -1},
+    "epochs left 2^53": {"epochs_left": 2**53},
+    "half an epoch left": {"epochs_left": 0.5},
+    "epochs left null": {"epochs_left": None},
+    "missing epochs left": {"epochs_left": ...},
     "negative reports behind": {"reports_behind": -1},
 }
 OWN = {"directions_seed": 7, "block": 4, "loud": 6}

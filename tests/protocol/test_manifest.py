@@ -50,6 +50,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
         public_key=draw(st.none() | hashes),
         opens=opens,
         closes=draw(st.integers(opens + 1, MOST)),
+        epochs_left=draw(st.integers(0, MOST)),
         reports_behind=draw(seconds),
         training=draw(st.binary(min_size=16, max_size=16)),
         mechanism=mechanism,

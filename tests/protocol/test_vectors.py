@@ -96,7 +96,7 @@ def make(frozen: dict[str, Any]) -> dict[str, Any]:
     sealed = [bytes.fromhex(report) for report in frozen["sealed"]]
     batch = Batch(one.epoch, name, BATCH_ID, b"".join(sealed))
     chunk = Chunk(one.epoch, name, b"".join(sealed[number] for number in SHUFFLED))
-    finished = SignedManifest.make(manifest(public_key=None), signing_key())
+    finished = SignedManifest.make(manifest(public_key=None, epochs_left=0), signing_key())
     reports = history_reports()
     return {
         "signing_key": SIGNING_SEED.hex(),
@@ -199,7 +199,7 @@ def test_the_manifest() -> None:
 def test_a_finished_model_asks_for_nothing() -> None:
     opened = SignedManifest.open(of("finished_manifest", "signed"), of("verification_key"))
     assert opened.hash == of("finished_manifest", "hash")
-    assert opened.manifest.public_key is None
+    assert (opened.manifest.public_key, opened.manifest.epochs_left) == (None, 0)
     assert not opened.manifest.asks_for_reports(opened.manifest.opens)
 
 

@@ -51,6 +51,8 @@ def manifests(raw: bytes) -> dict[str, bytes]:
         "alpha as a whole number": written(alpha=1),
         "alpha -0.0": written(alpha=-0.0),
         "the ends of their ranges": written(alpha=1024, regularization=1e-12, epoch=2**32 - 1),
+        "without end": written(epochs_left=0),
+        "more epochs left than anybody counts": written(epochs_left=2**53 - 1),
         "exactly 16384 bytes": raw + b" " * (16_384 - len(raw)),
     }
 

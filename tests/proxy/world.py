@@ -58,6 +58,7 @@ def manifest(epoch: int = 1, **changes: Any) -> Manifest:
         public_key=public_key_of(new_epoch_key()),
         opens=OPENS,
         closes=CLOSES,
+        epochs_left=0,
         reports_behind=0,
     )
     return replace(plain, **changes)

@@ -48,7 +48,7 @@ def test_the_first_epoch_is_opened_with_the_first_model(world: World) -> None:
     world.server.tick()
     manifest = world.signed().manifest
     assert (manifest.epoch, manifest.opens, manifest.closes) == (1, 1000, 1100)
-    assert manifest.reports_behind == 0
+    assert (manifest.reports_behind, manifest.epochs_left) == (0, TRAINING.epochs)
     model = world.server.model(manifest.model)
     assert model == encode_items(first_items(TRAINING, ITEMS))
     assert world.server.catalogue(manifest.catalogue) == world.settings.catalogue.read_bytes()
@@ -174,6 +174,7 @@ def test_applying_is_the_papers_update_and_the_last_manifest_asks_for_nothing(
     for epoch in range(1, plan.epochs + 1):
         signed = world.closed()
         assert signed.manifest.epoch == epoch
+        assert signed.manifest.epochs_left == plan.epochs - epoch + 1
         reports = world.reports(200, seed=epoch)
         chunk = chunk_of(sealed(reports, signed), signed)
         world.apply(signed, chunk)
@@ -186,6 +187,7 @@ def test_applying_is_the_papers_update_and_the_last_manifest_asks_for_nothing(
         assert content is not None
         assert np.array_equal(decode_items(content, ITEMS, plan.factors), V)
     assert world.signed().manifest.public_key is None
+    assert world.signed().manifest.epochs_left == 0
     assert world.server.waiting("east", plan.epochs + 1, ENOUGH) == "applied"
     last = world.signed().encode()
     world.now += 10_000
@@ -197,6 +199,7 @@ def test_applying_is_the_papers_update_and_the_last_manifest_asks_for_nothing(
     longer = world.another(training=replace(more, lifetime=3))
     longer.server.tick()
     assert longer.signed().manifest.public_key is not None
+    assert longer.signed().manifest.epochs_left == 1
     assert longer.signed().manifest.epoch == plan.epochs + 2
 
 
@@ -205,6 +208,7 @@ def test_an_epoch_without_reports_changes_nothing(world: World) -> None:
     world.apply(first)
     second = world.signed().manifest
     assert (second.epoch, second.model, second.reports_behind) == (2, first.manifest.model, 0)
+    assert second.epochs_left == first.manifest.epochs_left, "it is held again"
     assert second.public_key not in (None, first.manifest.public_key)
     assert world.server.epochs()[1].epochs_done == 0
 

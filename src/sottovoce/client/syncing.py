@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sottovoce.client.fetching import refresh
 from sottovoce.client.reporting import make_batch
-from sottovoce.client.terms import is_lifetime_over, is_too_soon
+from sottovoce.client.terms import is_lifetime_over, is_too_soon, turns_left
 from sottovoce.client.timing import MOST_LEAD, drawn_plan, is_time, lead, not_before
 from sottovoce.errors import ClosedError, LedgerError, UnavailableError
 from sottovoce.privacy import rounded_down, rounded_up
@@ -180,7 +180,8 @@ class Syncing:
         known = self.store.plan(manifest.epoch)
         if known is not None:
             return known
-        plan = drawn_plan(manifest, self.clock(), self.jitter, self.entropy)
+        turns = turns_left(manifest.terms, self.store.ledger().charges_of(manifest.terms.training))
+        plan = drawn_plan(manifest, turns, self.clock(), self.jitter, self.entropy)
         self.store.add_plan(plan)
         return plan
 

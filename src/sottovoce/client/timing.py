@@ -36,13 +36,29 @@ class Plan:
     send_at: float
 
 
-def drawn_plan(manifest: Manifest, now: float, jitter: float, entropy: Entropy) -> Plan:
-    """Whether to take part, with the probability of the terms, and when to send."""
-    takes_part = uniform(entropy) < manifest.terms.share
+def drawn_plan(
+    manifest: Manifest, turns_left: int, now: float, jitter: float, entropy: Entropy
+) -> Plan:
+    """Whether to take part, and when to send: two coins, whatever the chance."""
+    takes_part = uniform(entropy) < chance(manifest, turns_left)
     earliest = now + (lead(manifest) if jitter else 0.0)
     until = manifest.closes if earliest < manifest.closes else manifest.ends
     span = max(min(jitter, until - earliest), 0.0)
     return Plan(manifest.epoch, takes_part, earliest + span * uniform(entropy))
+
+
+def chance(manifest: Manifest, turns_left: int) -> float:
+    """By which a device takes part in this epoch; from 1 on it does for certain.
+
+    The share of the terms, and more where turns would be lost before the training ends: by a share
+    of 1/20 alone, one device in three never has its only turn in 20 epochs. By this rule all have
+    it, in each epoch with the same probability.
+
+    It depends on public numbers and on earlier coins, never on the history. A server that lies
+    about `epochs_left` makes devices spend their turns sooner, and never more of them.
+    """
+    share, epochs_left = manifest.terms.share, manifest.epochs_left
+    return max(share, turns_left / epochs_left) if epochs_left else share
 
 
 def lead(manifest: Manifest) -> float:

@@ -54,6 +54,8 @@ class Manifest:
     """Unix time in seconds: reports are taken from here"""
     closes: int
     """to here at least, this second not included; then until the crowd is there, or `ends`."""
+    epochs_left: int
+    """Epochs that are still to come, this one included; 0: without end, or the training is over."""
     reports_behind: int
     """Reports counted in the last epoch that changed the model; 0 before the first."""
 
@@ -150,5 +152,6 @@ def _checked(given: dict[str, Any]) -> dict[str, Any]:
         "public_key": None if given["public_key"] is None else digest("public_key"),
         "opens": whole("opens", 0),
         "closes": whole("closes", 0),
+        "epochs_left": whole("epochs_left", 0),
         "reports_behind": whole("reports_behind", 0),
     }

@@ -60,7 +60,7 @@ class Terms:
     interval: int
     """Seconds between two batches of one device, at least."""
     share: float
-    """The chance by which a device takes part in an epoch: its own coin decides."""
+    """The chance by which a device takes part in an epoch, at least: its own coin decides."""
     least_clients: int
     """The reports of at least so many are mixed, or nobody's."""
     hold: int
@@ -85,7 +85,10 @@ class Terms:
     def in_words(self) -> list[tuple[str, str]]:
         """For the owner who is asked: a label and what it means, line by line."""
         own = "".join(f", {name} {value}" for name, value in self.parameters.items())
-        often = f"{self.epochs} in all, each by a chance of {self.share:g}"
+        often = f"{self.epochs} in all"
+        if self.share < 1:
+            often += f", each with a chance of at least {self.share:g}"
+            often += ", more if turns would be lost before the training ends"
         if self.window_epochs < self.epochs:
             often += f"; {self.window_epochs} within {_duration(self.window_seconds)}"
         if self.interval:
@@ -210,7 +213,7 @@ RULES = (
     AtMost("window_epochs", "there would be {1} epochs in a window of time, not {0}"),
     AtLeast("window_seconds", "the window of time would be {1} seconds, not {0}"),
     AtLeast("interval", "two batches could be {1} seconds apart, not {0}"),
-    AtMost("share", "the chance to take part in an epoch would rise from {} to {}"),
+    AtMost("share", "the least chance to take part in an epoch would rise from {} to {}"),
     TheCrowd(
         "least_clients",
         "a report would be hidden among at least {1} people, not {0} (fewer hide less, and more "

@@ -64,7 +64,7 @@ class Publisher:
         terms = Terms.of(os.urandom(TRAINING), training, settings.terms, items)
         publisher = cls(settings, training, mechanism, terms, catalogue, keys)
         try:
-            Manifest.decode(publisher._manifest(1, bytes(32), bytes(32), 0, 0.0).encode())
+            Manifest.decode(publisher._manifest(1, bytes(32), bytes(32), 0, 0, 0.0).encode())
         except ProtocolError as error:
             raise SettingsError(f"no device could take part: {error}") from error
         return publisher
@@ -101,7 +101,11 @@ class Publisher:
         self._publish(transaction, last.epoch + 1, last.model, last.epochs_done, behind, now)
 
     def wants_more(self, epochs_done: int) -> bool:
-        return epochs_done < self.training.epochs
+        return self._epochs_left(epochs_done) > 0
+
+    def _epochs_left(self, epochs_done: int) -> int:
+        """An epoch that came to nothing is held again."""
+        return max(self.training.epochs - epochs_done, 0)
 
     def manifest_of(self, epoch: Epoch) -> Manifest:
         """Our own, checked like anybody's."""
@@ -139,7 +143,7 @@ class Publisher:
         """The next manifest: with a key of its own, or for good without one."""
         private = new_epoch_key() if self.wants_more(done) else None
         public = None if private is None else public_key_of(private)
-        manifest = self._manifest(number, model, public, behind, now)
+        manifest = self._manifest(number, model, public, done, behind, now)
         signed = SignedManifest.make(manifest, self.keys.signer)
         epoch = Epoch(
             epoch=number,
@@ -156,7 +160,7 @@ class Publisher:
         transaction.add_epoch(epoch, wrapped)
 
     def _manifest(
-        self, number: int, model: bytes, public: bytes | None, behind: int, now: float
+        self, number: int, model: bytes, public: bytes | None, done: int, behind: int, now: float
     ) -> Manifest:
         return Manifest(
             epoch=number,
@@ -170,6 +174,7 @@ class Publisher:
             public_key=public,
             opens=int(now),
             closes=int(now) + self.settings.epoch_seconds,
+            epochs_left=self._epochs_left(done),
             reports_behind=behind,
         )
 

@@ -272,7 +272,8 @@ def test_both_read_and_refuse_the_same_manifests(browser: Browser, raw: bytes) -
     here = read_here(Manifest.decode, raw)
     if agree(answer, here):
         asked = [here.epoch, here.terms.epsilon, here.terms.reports]
-        assert answer["fields"] == [*asked, here.alpha, here.regularization, here.closes]
+        public = [here.alpha, here.regularization, here.closes, here.epochs_left]
+        assert answer["fields"] == [*asked, *public]
         assert answer["terms"] == here.terms.as_dict()
 
 

@@ -40,8 +40,12 @@ export function checkedTerms(terms: Terms): Terms {
 }
 
 /** Counted by the device: no server makes it spend more, by discarding epochs or otherwise. */
+export function turnsLeft(terms: Terms, charges: readonly Charge[]): number {
+  return terms.epochs - epochsOf(terms, charges);
+}
+
 export function isLifetimeOver(terms: Terms, charges: readonly Charge[]): boolean {
-  return own(terms, charges).length >= terms.epochs;
+  return turnsLeft(terms, charges) <= 0;
 }
 
 /**

@@ -37,6 +37,8 @@ export interface Manifest {
   readonly opens: number;
   /** to here at least, this second not included; then until the crowd is there, or `endOf`. */
   readonly closes: number;
+  /** Epochs that are still to come, this one included; 0: without end, or the training is over. */
+  readonly epochsLeft: number;
   /** Reports counted in the last epoch that changed the model; 0 before the first. */
   readonly reportsBehind: number;
 }
@@ -52,7 +54,7 @@ const MAX_DIRECTIONS = 2 ** 31;
 const KEYS = [
   ...["version", "suite", "epoch", "terms", "items", "alpha", "regularization", "model"],
   ...["catalogue", "catalogue_version", "public_key", "token_key", "opens", "closes"],
-  "reports_behind",
+  ...["epochs_left", "reports_behind"],
 ];
 
 /** Any bytes give a manifest that can work, or a `ProtocolError`. */
@@ -92,6 +94,7 @@ function checked(given: strict.Fields): Manifest {
     publicKey: given.public_key === null ? null : bytes("public_key"),
     opens: whole("opens", 0),
     closes: whole("closes", 0),
+    epochsLeft: whole("epochs_left", 0),
     reportsBehind: whole("reports_behind", 0),
   };
 }

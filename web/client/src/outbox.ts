@@ -83,15 +83,18 @@ export class Outbox {
     });
   }
 
-  /** What the coins said of an epoch; drawn once and kept: a restart gives no second toss. */
-  plan(epoch: number, draw: () => Plan): Promise<Plan> {
-    return this.database.write(["plans"], async (transaction) => {
+  /**
+   * What the coins said of an epoch; drawn once and kept: a restart gives no second toss. The chance
+   * depends on the charges so far.
+   */
+  plan(epoch: number, draw: (charges: readonly Charge[]) => Plan): Promise<Plan> {
+    return this.database.write(["plans", "charges"], async (transaction) => {
       const rows = transaction.rows("plans");
       const known = await rows.get(epoch);
       if (known !== undefined) {
         return known;
       }
-      const plan = draw();
+      const plan = draw(await transaction.rows("charges").all());
       for (const { epoch: old } of await rows.all()) {
         await (old < epoch ? rows.delete(old) : undefined);
       }

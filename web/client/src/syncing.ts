@@ -21,11 +21,12 @@
  * are there and are sent again; the proxy knows them by their id. Nothing is randomised again.
  */
 
+import { turnsLeft } from "./agreement.js";
 import { equal } from "./bytes.js";
 import { ClosedError, UnavailableError } from "./errors.js";
 import type { Edition, Fetching } from "./fetching.js";
 import { judged } from "./judging.js";
-import { budgetOf } from "./ledger.js";
+import { budgetOf, type Charge } from "./ledger.js";
 import type { Manifest } from "./manifest.js";
 import type { Sleep } from "./options.js";
 import type { End, Outbox, Standing, Waiting } from "./outbox.js";
@@ -158,7 +159,10 @@ export class Syncing {
   #plan(edition: Edition): Promise<Plan> {
     const { outbox, clock, entropy } = this.tools;
     const { manifest } = edition.signed;
-    const draw = () => drawnPlan(manifest, clock(), this.waits.jitter, entropy);
+    const draw = (charges: readonly Charge[]) => {
+      const turns = turnsLeft(manifest.terms, charges);
+      return drawnPlan(manifest, turns, clock(), this.waits.jitter, entropy);
+    };
     return outbox.plan(manifest.epoch, draw);
   }
 

@@ -34,7 +34,7 @@ export interface Terms {
   readonly windowSeconds: number;
   /** Seconds between two batches of one device, at least. */
   readonly interval: number;
-  /** The chance by which a device takes part in an epoch: its own coin decides. */
+  /** The chance by which a device takes part in an epoch, at least: its own coin decides. */
   readonly share: number;
   /** The reports of at least so many are mixed, or nobody's. */
   readonly leastClients: number;
@@ -203,7 +203,7 @@ export const RULES: Readonly<Record<keyof Terms, Rule>> = {
   },
   share: {
     isWorse: atMost("share"),
-    sentence: "the chance to take part in an epoch would rise from {0} to {1}",
+    sentence: "the least chance to take part in an epoch would rise from {0} to {1}",
   },
   leastClients: {
     isWorse: anotherCrowd,

@@ -20,13 +20,33 @@ export interface Plan {
   readonly sendAt: number;
 }
 
-/** Whether to take part, with the probability of the terms, and when to send. */
-export function drawnPlan(manifest: Manifest, now: number, jitter: number, entropy: Entropy): Plan {
-  const takesPart = uniform(entropy) < manifest.terms.share;
+/** Whether to take part, and when to send: two coins, whatever the chance. */
+export function drawnPlan(
+  manifest: Manifest,
+  turnsLeft: number,
+  now: number,
+  jitter: number,
+  entropy: Entropy,
+): Plan {
+  const takesPart = uniform(entropy) < chance(manifest, turnsLeft);
   const earliest = now + (jitter > 0 ? lead(manifest) : 0);
   const until = earliest < manifest.closes ? manifest.closes : endOf(manifest);
   const span = Math.max(Math.min(jitter, until - earliest), 0);
   return { epoch: manifest.epoch, takesPart, sendAt: earliest + span * uniform(entropy) };
+}
+
+/**
+ * By which a device takes part in this epoch; from 1 on it does for certain.
+ *
+ * The share of the terms, and more where turns would be lost before the training ends: by a share of
+ * 1/20 alone, one device in three never has its only turn in 20 epochs. By this rule all have it, in
+ * each epoch with the same probability.
+ *
+ * It depends on public numbers and on earlier coins, never on the history. A server that lies about
+ * `epochsLeft` makes devices spend their turns sooner, and never more of them.
+ */
+export function chance({ terms, epochsLeft }: Manifest, turnsLeft: number): number {
+  return epochsLeft > 0 ? Math.max(terms.share, turnsLeft / epochsLeft) : terms.share;
 }
 
 /**

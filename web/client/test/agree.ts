@@ -86,8 +86,8 @@ const commands: Commands = {
   },
   async manifest({ signed, key }) {
     const { manifest, hash, key: last } = await openManifest(fromHex(signed), fromHex(key));
-    const { epoch, alpha, regularization, closes, terms } = manifest;
-    const fields = [epoch, terms.epsilon, terms.reports, alpha, regularization, closes];
+    const { epoch, alpha, regularization, closes, epochsLeft, terms } = manifest;
+    const fields = [epoch, terms.epsilon, terms.reports, alpha, regularization, closes, epochsLeft];
     return { hash: toHex(hash), key: toHex(last), fields, terms: writtenTerms(terms) };
   },
   async terms({ accepted, asked }) {

@@ -2,18 +2,20 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isLifetimeOver, isTooSoon } from "../src/agreement.js";
+import { isLifetimeOver, isTooSoon, turnsLeft } from "../src/agreement.js";
+import type { Charge } from "../src/amount.js";
 import { fromHex, toHex } from "../src/bytes.js";
 import { decodeCatalogue } from "../src/catalogue.js";
 import { decodeManifest } from "../src/manifest.js";
 import { decodeItems } from "../src/model.js";
 import { openManifest } from "../src/signed.js";
 import { RULES, readTerms, writtenTerms } from "../src/terms.js";
-import { drawnPlan, isTime, lead, notBefore } from "../src/timing.js";
+import { chance, drawnPlan, isTime, lead, notBefore } from "../src/timing.js";
+import type { Entropy } from "../src/words.js";
 import { manifestWith, plans, protocol } from "./vectors.js";
 
 const accepted = readTerms(plans.accepted);
-const { opens, closes, items, hold } = plans.manifest;
+const { opens, closes, epochs_left: epochsLeft, items, hold } = plans.manifest;
 
 test("the same terms are worse", () => {
   for (const { asked, worse } of plans.comparisons) {
@@ -25,14 +27,35 @@ test("the same terms are worse", () => {
   }
 });
 
+/** Bytes that are these words, one after the other, then zeros. */
+function entropyOf(words: readonly string[]): Entropy {
+  const drawn = words.map((word) => fromHex(word).reverse());
+  return (size) => drawn.shift() ?? new Uint8Array(size);
+}
+
 test("the same words give the same plans", () => {
   for (const { share, now, jitter, words, ...expected } of plans.coins) {
-    const manifest = manifestWith({ opens, closes, items, terms: { ...accepted, share, hold } });
-    const drawn = words.map((word) => fromHex(word).reverse());
-    const plan = drawnPlan(manifest, now, jitter, () => drawn.shift() ?? new Uint8Array(8));
+    const terms = { ...accepted, share, hold };
+    const manifest = manifestWith({ opens, closes, epochsLeft, items, terms });
+    const plan = drawnPlan(manifest, terms.epochs, now, jitter, entropyOf(words));
     assert.equal(plan.takesPart, expected.takes_part);
     assert.equal(plan.sendAt, expected.send_at);
     assert.equal(isTime(manifest, now, jitter), expected.in_time);
+  }
+});
+
+test("the same turns and epochs that are left give the same chance, to the last bit", () => {
+  for (const { share, epochs, charged, epochs_left, tosses, ...expected } of plans.chances) {
+    const manifest = manifestWith({
+      epochsLeft: epochs_left,
+      terms: { ...accepted, share, epochs },
+    });
+    const turns = turnsLeft(manifest.terms, charges(Array(charged).fill(0)));
+    assert.equal(chance(manifest, turns), expected.chance);
+    for (const [word, takesPart] of tosses) {
+      const plan = drawnPlan(manifest, turns, opens, 3600, entropyOf([String(word)]));
+      assert.equal(plan.takesPart, takesPart);
+    }
   }
 });
 
@@ -45,15 +68,19 @@ test("leads and later moments are the same", () => {
   }
 });
 
+/** What the accepted training was charged at these moments. */
+function charges(at: readonly number[]): Charge[] {
+  return at.map((each, epoch) => ({
+    ...{ training: accepted.training, epoch, at: each, purpose: `${epoch}`.padStart(64, "0") },
+    ...{ mechanism: "loudest", epsilon: 1, reports: 1 },
+  }));
+}
+
 test("lifetimes, windows and intervals are counted alike", () => {
   for (const { at, now, over, too_soon, ...limits } of plans.counts) {
     const terms = readTerms({ ...plans.accepted, ...limits });
-    const charges = at.map((each, epoch) => ({
-      ...{ training: terms.training, epoch, at: each, purpose: `${epoch}`.padStart(64, "0") },
-      ...{ mechanism: "loudest", epsilon: 1, reports: 1 },
-    }));
-    assert.equal(isLifetimeOver(terms, charges), over);
-    assert.equal(isTooSoon(terms, charges, now), too_soon);
+    assert.equal(isLifetimeOver(terms, charges(at)), over);
+    assert.equal(isTooSoon(terms, charges(at), now), too_soon);
   }
 });
 

@@ -29,6 +29,7 @@ test("the signed manifest opens, and says what it says", async () => {
     publicKey: fromHex(fields.public_key),
     opens: fields.opens,
     closes: fields.closes,
+    epochsLeft: fields.epochs_left,
     reportsBehind: fields.reports_behind,
   });
   assert.equal(batchSize(opened.manifest), protocol.manifest.batch_size);
@@ -37,7 +38,7 @@ test("the signed manifest opens, and says what it says", async () => {
 test("a finished model asks for nothing", async () => {
   const opened = await openManifest(fromHex(protocol.finished_manifest.signed), key);
   assert.equal(toHex(opened.hash), protocol.finished_manifest.hash);
-  assert.equal(opened.manifest.publicKey, null);
+  assert.deepEqual([opened.manifest.publicKey, opened.manifest.epochsLeft], [null, 0]);
   assert.ok(!asksForReports(opened.manifest, opened.manifest.opens));
 });
 

@@ -42,7 +42,9 @@ function hostile(random: Random) {
     ? [random(), 1e-12]
     : [one(random, ALPHAS), one(random, LAMBDAS)];
   const V = { values, rows: items, columns: factors };
-  return { items, alpha, regularization, terms: askedTerms(random, items, factors), V };
+  const terms = askedTerms(random, items, factors);
+  const epochs_left = one(random, [0, 0, 0, 1, 2000]);
+  return { items, alpha, regularization, epochs_left, terms, V };
 }
 
 function extremes(random: Random, length: number): Float32Array {

@@ -1,6 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { checkTerms, epochsOf, isLifetimeOver, isTooSoon, TermsError } from "../src/agreement.js";
+import {
+  checkTerms,
+  epochsOf,
+  isLifetimeOver,
+  isTooSoon,
+  TermsError,
+  turnsLeft,
+} from "../src/agreement.js";
 import { ProtocolError } from "../src/errors.js";
 import { brokenBy, RULES, readTerms, type Terms, writtenTerms } from "../src/terms.js";
 import { protocol } from "./vectors.js";
@@ -17,7 +24,7 @@ const WORSE: Readonly<Record<Exclude<keyof Terms, "parameters">, readonly [unkno
   windowEpochs: [1001, "there would be 1001 epochs in a window of time, not 1000"],
   windowSeconds: [0, "the window of time would be 0 seconds, not 2592000"],
   interval: [5, "two batches could be 5 seconds apart, not 10"],
-  share: [1, "the chance to take part in an epoch would rise from 0.5 to 1"],
+  share: [1, "the least chance to take part in an epoch would rise from 0.5 to 1"],
   leastClients: [
     99,
     "a report would be hidden among at least 99 people, not 100 (fewer hide less, and more than ten times as many may never come together)",
@@ -109,6 +116,7 @@ test("the epochs of a lifetime are counted by the device, for each training", ()
   assert.ok(!isLifetimeOver(two, [charge(1), other]));
   assert.ok(isLifetimeOver(two, [charge(1), charge(2), other]));
   assert.equal(epochsOf(two, [charge(1), charge(2), other]), 2);
+  assert.equal(turnsLeft(two, [charge(1), other]), 1);
 });
 
 test("a window and an interval end to the second, and a clock that went back makes it wait", () => {

@@ -18,7 +18,7 @@ function coins(...shares: number[]): (size: number) => Uint8Array<ArrayBuffer> {
 }
 
 const manifest = manifestWith({
-  ...{ items: 2 ** 17, opens: 0, closes: 10_000 },
+  ...{ items: 2 ** 17, opens: 0, closes: 10_000, epochsLeft: 0 },
   terms: { factors: 8, reports: 200, share: 0.5, hold: 5_000 },
 });
 const LEAD = 2 + 5 + 1;
@@ -26,34 +26,34 @@ const LEAD = 2 + 5 + 1;
 test("the lead is of public numbers, and the moment lies behind it", () => {
   assert.equal(lead(manifest), LEAD);
   for (const share of [0, 0.25, 0.5, 0.75]) {
-    const plan = drawnPlan(manifest, 100, JITTER, coins(0, share));
+    const plan = drawnPlan(manifest, 1, 100, JITTER, coins(0, share));
     assert.deepEqual(plan, { epoch: 3, takesPart: true, sendAt: 100 + LEAD + share * 3600 });
   }
 });
 
-test("the share of the terms is the chance to take part", () => {
+test("without an end the share of the terms is the chance to take part", () => {
   for (const [u, takesPart] of [
     [0, true],
     [127 / 256, true],
     [0.5, false],
     [255 / 256, false],
   ] as const) {
-    assert.equal(drawnPlan(manifest, 100, JITTER, coins(u, 0)).takesPart, takesPart);
+    assert.equal(drawnPlan(manifest, 1, 100, JITTER, coins(u, 0)).takesPart, takesPart);
   }
   const certain = { ...manifest, terms: { ...manifest.terms, share: 1 } };
   const highest = (size: number) => new Uint8Array(size).fill(255);
-  assert.ok(drawnPlan(certain, 100, JITTER, highest).takesPart);
+  assert.ok(drawnPlan(certain, 1, 100, JITTER, highest).takesPart);
 });
 
 test("the moment lies before the end of the epoch, or of the time that it is held open", () => {
   const moment = (now: number, share: number) =>
-    drawnPlan(manifest, now, JITTER, coins(0, share)).sendAt;
+    drawnPlan(manifest, 1, now, JITTER, coins(0, share)).sendAt;
   assert.equal(moment(9_000, 0.5), 9_000 + LEAD + 0.5 * (1_000 - LEAD));
   assert.equal(moment(10_000, 0.5), 10_000 + LEAD + 0.5 * 3_600);
   assert.equal(moment(14_500, 0.5), 14_500 + LEAD + 0.5 * (500 - LEAD));
   assert.equal(moment(9_999, 0.5), 9_999 + LEAD + 0.5 * 3_600); // while the crowd is waited for
   assert.equal(moment(14_999, 0.5), 14_999 + LEAD); // there is no time left to choose from
-  assert.equal(drawnPlan(manifest, 100, 0, coins(0, 0.5)).sendAt, 100);
+  assert.equal(drawnPlan(manifest, 1, 100, 0, coins(0, 0.5)).sendAt, 100);
 });
 
 test("what took too long shows in whole leads", () => {

@@ -72,6 +72,7 @@ def _signed(settings: Settings, catalogue: Catalogue, model: bytes) -> SignedMan
         public_key=public_key_of(new_epoch_key()),
         opens=_OPENS,
         closes=_OPENS + _DAY,
+        epochs_left=10,
         reports_behind=50_000 * settings.reports,
     )
     return SignedManifest.make(manifest, Ed25519PrivateKey.generate())
