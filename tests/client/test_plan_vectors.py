@@ -80,12 +80,12 @@ def planned(given: dict[str, Any]) -> dict[str, Any]:
 CHANCES: list[dict[str, Any]] = [
     {"share": 0.75, "epochs": 20, "charged": 3, "epochs_left": 0},  # endless
     {"share": 1.0, "epochs": 1, "charged": 0, "epochs_left": 0},
-    {"share": 0.05, "epochs": 1, "charged": 0, "epochs_left": 19},  # below what is left
+    {"share": 0.05, "epochs": 1, "charged": 0, "epochs_left": 19},
     {"share": 0.1, "epochs": 7, "charged": 4, "epochs_left": 11},
     {"share": 2**-32, "epochs": 2**53 - 1, "charged": 1, "epochs_left": 2**53 - 1},
-    {"share": 3 / 20, "epochs": 3, "charged": 0, "epochs_left": 20},  # equal
+    {"share": 3 / 20, "epochs": 3, "charged": 0, "epochs_left": 20},
     {"share": 1 / 3, "epochs": 3, "charged": 2, "epochs_left": 3},
-    {"share": 0.15, "epochs": 3, "charged": 1, "epochs_left": 19},  # above it
+    {"share": 0.15, "epochs": 3, "charged": 1, "epochs_left": 19},
     {"share": 2**-32, "epochs": 1, "charged": 0, "epochs_left": 2**53 - 1},
     {"share": 0.05, "epochs": 1, "charged": 0, "epochs_left": 1},  # certain
     {"share": 0.05, "epochs": 5, "charged": 1, "epochs_left": 4},

@@ -33,13 +33,13 @@ Coins = Callable[[int], bytes]
         (0.75, 20, 0, 0.75),
         (0.05, 1, 19, 1 / 19),
         (0.25, 5, 20, 0.25),
-        (0.3, 5, 20, 0.3),
+        (0.3, 5, 20, 0.25),
         (0.05, 5, 5, 1.0),
         (0.05, 5, 2, 2.5),
     ],
     ids=["endless", "below", "equal", "above", "certain", "more turns than epochs"],
 )
-def test_the_chance_is_the_share_or_what_is_left(
+def test_the_chance_is_what_is_left_and_without_an_end_the_share(
     share: float, turns: int, epochs_left: int, expected: float
 ) -> None:
     one = manifest(share=share, epochs_left=epochs_left)
@@ -118,12 +118,12 @@ def test_who_has_one_turn_has_it_in_every_epoch_alike() -> None:
 
 
 @pytest.mark.parametrize("turns", [1, 2, 7, EPOCHS])
-def test_by_a_share_of_one_in_all_epochs_every_crowd_is_of_one_size(turns: int) -> None:
+def test_every_crowd_is_of_one_size(turns: int) -> None:
     """Exactly: how many have so many turns left, from epoch to epoch."""
     devices = np.zeros(turns + 1)
     devices[turns] = 1.0
     for epochs_left in range(EPOCHS, 0, -1):
-        one = announced(1 / EPOCHS, epochs_left)
+        one = announced(turns / EPOCHS, epochs_left)
         chances = [0.0] + [min(chance(one, left), 1.0) for left in range(1, turns + 1)]
         crowd = devices * chances
         assert crowd.sum() == pytest.approx(turns / EPOCHS)

@@ -49,7 +49,7 @@ def _own(terms: Terms, charged: Sequence[Charge]) -> list[int]:
 def chance(manifest: Manifest, charged: Sequence[Charge]) -> float:
     terms, epochs_left = manifest.terms, int(manifest.fields["epochs_left"])
     turns = int(terms["epochs"]) - len(_own(terms, charged))
-    return float(max(terms["share"], turns / epochs_left) if epochs_left else terms["share"])
+    return float(turns / epochs_left if epochs_left else terms["share"])
 
 
 def draw(

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from sottovoce.protocol import Manifest
 
 PEOPLE = random_people(24, ITEMS, seed=3)
-LEAST, REPORTS, SHARE = 8, 5, 0.75
+LEAST, REPORTS, TURNS = 8, 5, 2
 HEADERS = frozenset(
     {
         (b"host", b"proxy.example"),
@@ -55,10 +55,12 @@ def folder() -> Iterator[Path]:
 
 
 def start(
-    folder: Path, mechanism: str = "loudest", share: float = SHARE
+    folder: Path, mechanism: str = "loudest", turns: int = TURNS
 ) -> AbstractContextManager[Stack]:
-    training = Settings.preset(mechanism, reports=REPORTS, epochs=3, factors=2, seed=5)
-    terms = Participation(least_clients=LEAST, hold=HOLD, share=share, lifetime=2)
+    training = Settings.preset(
+        mechanism, reports=REPORTS, epochs=3, lifetime=turns, factors=2, seed=5
+    )
+    terms = Participation(least_clients=LEAST, hold=HOLD)
     return running(folder / "stack", training=training, terms=terms)
 
 
@@ -165,7 +167,7 @@ def headers(stack: Stack, method: str) -> set[frozenset[tuple[bytes, bytes]]]:
 
 def test_requests_carry_the_headers_of_the_page_alone(folder: Path) -> None:
     """And those of the package's client are the same: nobody can tell one from the other."""
-    with start(folder, share=1.0) as stack:
+    with start(folder, turns=3) as stack:
         assert join(stack, 0).device.take_part().what == "sent"
         assert headers(stack, "GET") == {HEADERS}
         size = str(56 + 52 * REPORTS).encode()

@@ -45,7 +45,7 @@ def test_nobody_is_asked_for_more_epochs_than_agreed(
     world.server.tick()
     with pytest.raises(SettingsError, match=r"terms of epoch 1 would refuse.*3 epochs, not 2.*"):
         world.another(training=replace(TRAINING, epochs=4, lifetime=3)).server.tick()
-    with pytest.raises(SettingsError, match=r"chance to take part.*rise from 0.5 to 1"):
+    with pytest.raises(SettingsError, match=r"part of the epochs.*rise from 0.5 to 1"):
         world.another(training=replace(TRAINING, epochs=2, lifetime=2)).server.tick()
     world.another(training=replace(TRAINING, epochs=8, lifetime=2)).server.tick()
 

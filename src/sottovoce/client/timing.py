@@ -50,15 +50,15 @@ def drawn_plan(
 def chance(manifest: Manifest, turns_left: int) -> float:
     """By which a device takes part in this epoch; from 1 on it does for certain.
 
-    The share of the terms, and more where turns would be lost before the training ends: by a share
-    of 1/20 alone, one device in three never has its only turn in 20 epochs. By this rule all have
-    it, in each epoch with the same probability.
+    In a training that ends: turns left over epochs left. Then everybody has all of their turns, and
+    every epoch is as likely as any other. By a share of 1/20 one device in three would never have
+    its only turn in 20 epochs. Without an end: the share of the terms.
 
     It depends on public numbers and on earlier coins, never on the history. A server that lies
     about `epochs_left` makes devices spend their turns sooner, and never more of them.
     """
-    share, epochs_left = manifest.terms.share, manifest.epochs_left
-    return max(share, turns_left / epochs_left) if epochs_left else share
+    epochs_left = manifest.epochs_left
+    return turns_left / epochs_left if epochs_left else manifest.terms.share
 
 
 def lead(manifest: Manifest) -> float:

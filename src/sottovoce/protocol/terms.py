@@ -87,8 +87,7 @@ class Terms:
         own = "".join(f", {name} {value}" for name, value in self.parameters.items())
         often = f"{self.epochs} in all"
         if self.share < 1:
-            often += f", each with a chance of at least {self.share:g}"
-            often += ", more if turns would be lost before the training ends"
+            often += f", about {self.share:.3g} of those there are, drawn by this device"
         if self.window_epochs < self.epochs:
             often += f"; {self.window_epochs} within {_duration(self.window_seconds)}"
         if self.interval:
@@ -213,7 +212,7 @@ RULES = (
     AtMost("window_epochs", "there would be {1} epochs in a window of time, not {0}"),
     AtLeast("window_seconds", "the window of time would be {1} seconds, not {0}"),
     AtLeast("interval", "two batches could be {1} seconds apart, not {0}"),
-    AtMost("share", "the least chance to take part in an epoch would rise from {} to {}"),
+    AtMost("share", "the part of the epochs with this device would rise from {} to {}"),
     TheCrowd(
         "least_clients",
         "a report would be hidden among at least {1} people, not {0} (fewer hide less, and more "

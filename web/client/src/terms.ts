@@ -203,7 +203,7 @@ export const RULES: Readonly<Record<keyof Terms, Rule>> = {
   },
   share: {
     isWorse: atMost("share"),
-    sentence: "the least chance to take part in an epoch would rise from {0} to {1}",
+    sentence: "the part of the epochs with this device would rise from {0} to {1}",
   },
   leastClients: {
     isWorse: anotherCrowd,

@@ -38,15 +38,15 @@ export function drawnPlan(
 /**
  * By which a device takes part in this epoch; from 1 on it does for certain.
  *
- * The share of the terms, and more where turns would be lost before the training ends: by a share of
- * 1/20 alone, one device in three never has its only turn in 20 epochs. By this rule all have it, in
- * each epoch with the same probability.
+ * In a training that ends: turns left over epochs left. Then everybody has all of their turns, and
+ * every epoch is as likely as any other. By a share of 1/20 one device in three would never have its
+ * only turn in 20 epochs. Without an end: the share of the terms.
  *
  * It depends on public numbers and on earlier coins, never on the history. A server that lies about
  * `epochsLeft` makes devices spend their turns sooner, and never more of them.
  */
 export function chance({ terms, epochsLeft }: Manifest, turnsLeft: number): number {
-  return epochsLeft > 0 ? Math.max(terms.share, turnsLeft / epochsLeft) : terms.share;
+  return epochsLeft > 0 ? turnsLeft / epochsLeft : terms.share;
 }
 
 /**

@@ -24,7 +24,7 @@ const WORSE: Readonly<Record<Exclude<keyof Terms, "parameters">, readonly [unkno
   windowEpochs: [1001, "there would be 1001 epochs in a window of time, not 1000"],
   windowSeconds: [0, "the window of time would be 0 seconds, not 2592000"],
   interval: [5, "two batches could be 5 seconds apart, not 10"],
-  share: [1, "the least chance to take part in an epoch would rise from 0.5 to 1"],
+  share: [1, "the part of the epochs with this device would rise from 0.5 to 1"],
   leastClients: [
     99,
     "a report would be hidden among at least 99 people, not 100 (fewer hide less, and more than ten times as many may never come together)",

@@ -18,12 +18,12 @@ function bytesFrom(random: () => number): Entropy {
 const never: Entropy = (size) => new Uint8Array(size).fill(255);
 const always: Entropy = (size) => new Uint8Array(size);
 
-test("the chance is the share, or what is left", () => {
+test("the chance is what is left; without an end, the share", () => {
   for (const [share, turns, epochsLeft, expected] of [
     [0.75, 20, 0, 0.75],
     [0.05, 1, 19, 1 / 19],
     [0.25, 5, 20, 0.25],
-    [0.3, 5, 20, 0.3],
+    [0.3, 5, 20, 0.25],
     [0.05, 5, 5, 1],
     [0.05, 5, 2, 2.5],
   ] as const) {

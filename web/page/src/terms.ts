@@ -60,7 +60,7 @@ function oftenSentence({ terms }: Offer): string {
   const apart = interval > 0 ? `, at least ${durationText(interval)} apart` : "";
   const coin =
     share < 1
-      ? ` In each epoch your device tosses a coin and takes part at least ${amountText(share * 100)} times in 100; more often if it would lose turns before the training ends.`
+      ? ` That is about ${amountText(share * 100)} of 100 epochs; your device draws by itself which ones.`
       : "";
   return (
     `In at most ${epochsText(epochs)}, ever${window}${apart}. This device counts them itself, also ` +

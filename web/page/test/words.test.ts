@@ -177,7 +177,7 @@ test("every term is told in words", () => {
     ...["4 reports in an epoch", "epsilon 2.5", "By loudest: a report names", "18.75 in 100"],
     ...["directions_seed 3, block 64, loud 10", "3 numbers for each film", "at most 100 films"],
     ...[terms.training, "at most 20 epochs, ever", "at most 7 of them within 14 days"],
-    ...["at least 12 hours apart", "takes part at least 75 times in 100", "at least 321 devices"],
+    ...["at least 12 hours apart", "about 75 of 100 epochs", "at least 321 devices"],
     ...["waits up to 7 days longer", "within 1 hour", "Whatever happens"],
   ]) {
     assert.ok(said.includes(part), part);
