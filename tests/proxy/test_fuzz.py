@@ -1,4 +1,4 @@
-"""A hundred thousand requests that nobody would send on purpose."""
+"""Many thousand requests that nobody would send on purpose."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.asgi import Answer, ask
 from tests.proxy.asgi import serving
 from tests.proxy.world import CATALOGUE, World
 
-REQUESTS = 100_000
+REQUESTS = int(os.environ.get("SOTTOVOCE_REQUESTS", "40000"))
 PAGE = os.sysconf("SC_PAGE_SIZE")
 METHODS = ["GET", "HEAD", *["POST"] * 4, "PUT", "DELETE", "PATCH", "OPTIONS", "get", "", "\x00"]
 STEMS = [
@@ -112,7 +112,7 @@ def check(answer: Answer) -> None:
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_requests(world: World) -> None:
+def test_no_request_breaks_it(world: World) -> None:
     """No exception comes out, no 5xx, no trace of the code; memory stays flat."""
     fuzzer = Fuzzer(world, seed=20_211)
     statuses: dict[int, int] = {}
