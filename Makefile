@@ -10,7 +10,10 @@ MODULES := web/node_modules/.package-lock.json
 NODE_20 := node -e 'process.exit(Number(process.versions.node.split(".")[0] < 20))' 2>/dev/null
 WEB := $(if $(shell $(NODE_20) && command -v npm),$(MODULES))
 
-.PHONY: help demo web test coverage nightly lint lint-style lint-types lint-web kernels format bench clean
+# Hundreds of processes import the same sources: whoever is the first compiles them for all.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help demo web test coverage nightly lint lint-style lint-types lint-web kernels bytecode format bench clean
 
 help:
 	@echo "make demo    server, proxy, invented people who report live, and a page to take part in"
@@ -80,6 +83,10 @@ lint-web: $(WEB)
 # Compiles what the tests would compile first; CI does it beside the type checker.
 kernels: $(READY)
 	$(BIN)/python -m tests.kernels
+
+# And what each of pytest's processes would compile for itself, all at once: every test, and what it imports.
+bytecode: $(READY)
+	$(BIN)/python -m pytest --collect-only -qq > /dev/null
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
