@@ -63,7 +63,9 @@ def test_shipped_clients_pass() -> None:
 
 
 @pytest.mark.slow
-def test_shipped_clients_pass_at_other_epsilons() -> None:
+def test_shipped_clients_pass_at_other_epsilons(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What is said where everything ties does not depend on epsilon, and takes longest: few of it.
+    monkeypatch.setattr("sottovoce.experiments.audit.scenes.SLOWER", 400)
     evidence = []
     for epsilon in (1.0, 6.0):
         for mechanism in MECHANISMS:
