@@ -16,7 +16,7 @@ from tests.proxy.world import CATALOGUE, World
 
 REQUESTS = int(os.environ.get("SOTTOVOCE_REQUESTS", "40000"))
 PAGE = os.sysconf("SC_PAGE_SIZE")
-METHODS = ["GET", "HEAD", *["POST"] * 4, "PUT", "DELETE", "PATCH", "OPTIONS", "get", "", "\x00"]
+METHODS = [*["GET", "POST"] * 4, "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "get", "", "\x00"]
 STEMS = [
     "/v2/batches", "/v2/batches", "/v2/batches", "/v2/manifest", "/v2/manifests/", "/v2/models/",
     "/v2/catalogues/", "/healthz", "/readyz", "/metrics", "/", "", "*", "//", "/v2/../metrics",
@@ -60,6 +60,8 @@ class Fuzzer:
     def headers(self, body: bytes) -> list[tuple[bytes, bytes]]:
         draw = self._draw
         found = [(b"content-length", str(len(body)).encode())] if draw.random() < 0.6 else []
+        if draw.random() < 0.1:
+            found.append((b"if-none-match", b"*"))
         for _ in range(draw.randrange(4)):
             value = draw.choice(
                 [b"", b"0", b"-1", b"1e9", b"9" * 20, b"9" * 6000, b"\xff\xfe", b"chunked", b"*",
