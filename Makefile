@@ -10,14 +10,17 @@ MODULES := web/node_modules/.package-lock.json
 NODE_20 := node -e 'process.exit(Number(process.versions.node.split(".")[0] < 20))' 2>/dev/null
 WEB := $(if $(shell $(NODE_20) && command -v npm),$(MODULES))
 
-.PHONY: help demo web test coverage nightly lint lint-style lint-types lint-web kernels format bench clean
+# Hundreds of processes import the same sources: whoever is the first compiles them for all.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help demo web test coverage nightly lint lint-style lint-types lint-web kernels bytecode format bench clean
 
 help:
 	@echo "make demo    server, proxy, invented people who report live, and a page to take part in"
 	@echo "make web     build the page from web/ into the package (needs Node 20 or later)"
 	@echo "make test    the whole test suite; says what it left out for want of Node, Chromium or PostgreSQL"
 	@echo "make coverage  the same, and which lines no test runs; takes half as long again"
-	@echo "make nightly play 50,000 lists of failures through client, proxy and server, 100,000 bad requests"
+	@echo "make nightly play 50,000 lists of failures through client, proxy and server, 100,000 bad requests to each"
 	@echo "make lint    ruff, mypy --strict, import-linter; tsc and Biome too where Node is"
 	@echo "make format  let ruff rewrite the sources"
 	@echo "make bench   a short side-by-side timing on synthetic people"
@@ -60,8 +63,9 @@ test: $(READY) $(WEB)
 coverage: $(READY) $(WEB)
 	$(PYTEST) --cov --cov-report=term
 
-nightly: $(READY)
-	SOTTOVOCE_LISTS=50000 SOTTOVOCE_REQUESTS=100000 $(BIN)/python -m pytest -q tests/live tests/server/test_fuzz.py
+nightly: $(READY) $(WEB)
+	SOTTOVOCE_LISTS=50000 SOTTOVOCE_REQUESTS=100000 $(BIN)/python -m pytest -q tests/live tests/server/test_fuzz.py tests/proxy/test_fuzz.py
+	$(if $(WEB),SOTTOVOCE_ROUNDS=20 npm --prefix web test)
 
 lint: lint-types lint-style lint-web
 
@@ -79,6 +83,10 @@ lint-web: $(WEB)
 # Compiles what the tests would compile first; CI does it beside the type checker.
 kernels: $(READY)
 	$(BIN)/python -m tests.kernels
+
+# And what each of pytest's processes would compile for itself, all at once: every test, and what it imports.
+bytecode: $(READY)
+	$(BIN)/python -m pytest --collect-only -qq > /dev/null
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

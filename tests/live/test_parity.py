@@ -50,7 +50,7 @@ def report(stack: Stack, clients: list[Client], epoch: int) -> None:
 @pytest.mark.parametrize(
     ("mechanism", "n_users", "epochs", "proxies"),
     [
-        ("loudest", 200, 3, ("east",)),
+        ("loudest", 120, 3, ("east",)),
         ("loudest", 60, 2, ("east", "west")),
         *((name, 60, 2, ("east",)) for name in MECHANISMS if name != "loudest"),
     ],

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sottovoce.mechanism.loud import Loud
-from sottovoce.simulation.cpu.kernels import select
+from tests.mechanism.compiled_loud import listed
 
 if TYPE_CHECKING:
     import pytest
@@ -40,12 +40,8 @@ def by_sorting(loud: Loud) -> set[int]:
 
 
 def compiled(loud: Loud) -> list[int]:
-    s = select.new_ranks(loud.a.size, loud.x.size)
-    least = select.find_loud(loud.a, loud.x, loud.count, s)
-    tied = select.list_tied(loud.a, loud.x, least, loud.offset, s)
-    above = range(s.ends[-1])
-    louder = [select.nth_loud(loud.a, loud.x, least, rank, s) for rank in above]
-    return [*louder, *tied.tolist()][: loud.count]
+    found: list[int] = listed(loud.a, loud.x, loud.count, loud.offset).tolist()
+    return found
 
 
 @given(people())

@@ -1,4 +1,4 @@
-"""A hundred thousand requests that nobody would send on purpose."""
+"""Many thousand requests that nobody would send on purpose."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tests.asgi import Answer, ask
 from tests.proxy.asgi import serving
 from tests.proxy.world import CATALOGUE, World
 
-REQUESTS = 100_000
+REQUESTS = int(os.environ.get("SOTTOVOCE_REQUESTS", "40000"))
 PAGE = os.sysconf("SC_PAGE_SIZE")
-METHODS = ["GET", "HEAD", *["POST"] * 4, "PUT", "DELETE", "PATCH", "OPTIONS", "get", "", "\x00"]
+METHODS = [*["GET", "POST"] * 4, "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "get", "", "\x00"]
 STEMS = [
     "/v2/batches", "/v2/batches", "/v2/batches", "/v2/manifest", "/v2/manifests/", "/v2/models/",
     "/v2/catalogues/", "/healthz", "/readyz", "/metrics", "/", "", "*", "//", "/v2/../metrics",
@@ -60,6 +60,8 @@ class Fuzzer:
     def headers(self, body: bytes) -> list[tuple[bytes, bytes]]:
         draw = self._draw
         found = [(b"content-length", str(len(body)).encode())] if draw.random() < 0.6 else []
+        if draw.random() < 0.1:
+            found.append((b"if-none-match", b"*"))
         for _ in range(draw.randrange(4)):
             value = draw.choice(
                 [b"", b"0", b"-1", b"1e9", b"9" * 20, b"9" * 6000, b"\xff\xfe", b"chunked", b"*",
@@ -112,7 +114,7 @@ def check(answer: Answer) -> None:
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_requests(world: World) -> None:
+def test_no_request_breaks_it(world: World) -> None:
     """No exception comes out, no 5xx, no trace of the code; memory stays flat."""
     fuzzer = Fuzzer(world, seed=20_211)
     statuses: dict[int, int] = {}

@@ -22,7 +22,7 @@ from tests.server.world import SECRETS, World, chunk_of, sealed
 if TYPE_CHECKING:
     from tests.server.conftest import MakeWorld
 
-REQUESTS = int(os.environ.get("SOTTOVOCE_REQUESTS", "50000"))
+REQUESTS = int(os.environ.get("SOTTOVOCE_REQUESTS", "20000"))
 AT_ONCE = 50
 METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "get", "", "X" * 99]
 WEIRD: list[Any] = [-1, 2**53, 10**400, 1.5, True, None, "1", [], {}, "\ud800", "x" * 5000]

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import sparse
 
 from sottovoce.errors import DataError
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
+    from scipy import sparse
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +109,8 @@ class Histories:
 
     def to_csr(self) -> sparse.csr_matrix:
         """The binary matrix, for libraries that want one."""
+        from scipy import sparse  # slow to import, and no device needs it
+
         ones = np.ones(self.n_interactions, np.float32)
         shape = (self.n_users, self.n_items)
         return sparse.csr_matrix((ones, self.indices, self.indptr), shape=shape)
@@ -128,6 +130,8 @@ def _ascending(indptr: NDArray[np.int64], indices: NDArray[np.int32]) -> bool:
 def _sort_rows(
     indptr: NDArray[np.int64], indices: NDArray[np.int32], n_items: int
 ) -> NDArray[np.int32]:
+    from scipy import sparse  # slow to import, and no device needs it: it has one sorted row
+
     shape = (len(indptr) - 1, n_items)
     matrix = sparse.csr_matrix((np.ones(len(indices), np.int8), indices, indptr), shape=shape)
     matrix = matrix.copy()

@@ -11,7 +11,6 @@ from math import exp
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import optimize
 
 from sottovoce.privacy.events import SIGN, checked_delta
 
@@ -30,6 +29,8 @@ def local_delta(event: Reporting, epsilon: float) -> float:
 
 def local_epsilon(event: Reporting, delta: float) -> float:
     """The least total epsilon that holds with this delta, for reports that are linked."""
+    from scipy import optimize  # slow to import: only whoever accounts should wait for it
+
     checked_delta(delta)
     loss, chances = _losses(event)
     if _delta(loss, chances, 0.0) <= delta:

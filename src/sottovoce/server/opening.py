@@ -6,16 +6,16 @@ Opening is bound by X25519 and holds the interpreter's lock: it needs processes,
 from __future__ import annotations
 
 import os
-import signal
 import threading
 from concurrent.futures import BrokenExecutor, CancelledError, ProcessPoolExecutor
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from sottovoce.errors import UnavailableError
 from sottovoce.protocol import SEALED, Opened, open_reports
+from sottovoce.workers import begin_worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,7 +81,7 @@ class Pool:
             if self._workers is None:
                 # Forking a process that has threads can lock it up for ever; spawning cannot.
                 self._workers = ProcessPoolExecutor(
-                    self.processes, get_context("spawn"), initializer=_begin
+                    self.processes, get_context("spawn"), initializer=begin_worker
                 )
             return self._workers
 
@@ -106,16 +106,3 @@ def _joined(pieces: list[Opened]) -> Opened:
         np.concatenate([piece.keys for piece in pieces]),
         sum(piece.undecodable for piece in pieces),
     )
-
-
-def _begin() -> None:
-    """In a worker: Ctrl-C is for the parent to handle, and nobody outlives it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)

@@ -63,7 +63,9 @@ def test_shipped_clients_pass() -> None:
 
 
 @pytest.mark.slow
-def test_shipped_clients_pass_at_other_epsilons() -> None:
+def test_shipped_clients_pass_at_other_epsilons(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What is said where everything ties does not depend on epsilon, and takes longest: few of it.
+    monkeypatch.setattr("sottovoce.experiments.audit.scenes.SLOWER", 400)
     evidence = []
     for epsilon in (1.0, 6.0):
         for mechanism in MECHANISMS:
@@ -106,8 +108,14 @@ def test_finds_a_blanket_a_tenth_too_small() -> None:
 
 
 @pytest.mark.slow
-def test_finds_a_quiet_coin_two_percent_too_likely() -> None:
-    """Quiet : loud is 1.02 e^-eps; no danger by itself, but not what is stated."""
+def test_finds_a_quiet_coin_two_percent_too_likely(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Quiet : loud is 1.02 e^-eps; no danger by itself, but not what is stated.
+
+    In four of six samples the shares are 9.6 and 9.8 standard deviations off, of which 6.3 would
+    do: all of them miss it by chance once in 10^13 times.
+    """
+    # Where everything ties nobody is loud: what takes longest would say nothing of this coin.
+    monkeypatch.setattr("sottovoce.experiments.audit.scenes.SLOWER", 10_000)
 
     def make(settings: Settings, n_items: int) -> Client:
         return live_client(replace(settings, epsilon=settings.epsilon - log(1.02)), n_items)

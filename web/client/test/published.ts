@@ -9,6 +9,11 @@ export function item(number: number): string {
   return `secret-item-${String(number).padStart(4, "0")}`;
 }
 
+/** So many rounds, or times as many: `make nightly` plays more of the same sequence. */
+export function rounds(few: number): number {
+  return few * Number(process.env.SOTTOVOCE_ROUNDS ?? 1);
+}
+
 /** Numbers in [0, 1), the same for the same seed (mulberry32). */
 export function numbers(seed: number): () => number {
   let state = seed;

@@ -13,7 +13,7 @@ import { MECHANISMS, mechanismNamed } from "../src/mechanism/registry.js";
 import { readTerms, writtenTerms } from "../src/terms.js";
 import { lead } from "../src/timing.js";
 import { type Matrix, userVector } from "../src/user.js";
-import { encodeCatalogue, encodeModel, item } from "./published.js";
+import { encodeCatalogue, encodeModel, item, rounds } from "./published.js";
 import { charges } from "./stored.js";
 import { manifestWith, seeded, wordFrom } from "./vectors.js";
 import { DAY, TERMS, World } from "./world.js";
@@ -123,7 +123,7 @@ async function observed(world: World, own: readonly number[], terms: object, see
 /** Times to the microsecond: sums of floats in another order may differ in their last bits. */
 const sent = (world: World) => Math.round(world.now * 1e6);
 
-const ROUNDS = 150;
+const ROUNDS = rounds(60);
 
 test("histories that differ in one item look the same, whatever the server publishes", async (t) => {
   const world = await World.begin(t);
@@ -143,8 +143,11 @@ test("histories that differ in one item look the same, whatever the server publi
     counts.oneWithoutSolution += differ && one.synced.outcome === "sent" ? 1 : 0;
   }
   // The test looks where it should: all sorts of epochs, and those that would have told one apart.
-  assert.ok(counts.sent > 60 && counts["sitting out"] > 10, JSON.stringify(counts));
-  assert.ok(counts.oneWithoutSolution > 5, JSON.stringify(counts));
+  assert.ok(
+    counts.sent > 0.4 * ROUNDS && counts["sitting out"] > ROUNDS / 15,
+    JSON.stringify(counts),
+  );
+  assert.ok(counts.oneWithoutSolution > ROUNDS / 30, JSON.stringify(counts));
 });
 
 /** Whether one of two people has a user vector and the other one, with items, has none. */
@@ -159,7 +162,7 @@ function hasOneWithoutSolution(
 
 test("nothing that is computed from a history fails or leaves its range", async () => {
   const random = seeded(13);
-  for (let round = 0; round < 1500; round++) {
+  for (let round = 0; round < rounds(600); round++) {
     const { V, items, alpha, regularization, terms } = hostile(random);
     const manifest = manifestWith({ items, alpha, regularization, terms: readTerms(terms) });
     const own = neighbours(random, V.rows)[1];

@@ -7,13 +7,10 @@ ledger, entropy, sealing, the manifest asked for anew and checked) is each clien
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 import time
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context
 from pathlib import Path  # noqa: TC003 - unpickled in other processes
 from typing import TYPE_CHECKING, TypeVar
 
@@ -21,6 +18,7 @@ import httpx
 
 from sottovoce.client import Client, HttpProxy
 from sottovoce.errors import SottovoceError, UnavailableError
+from sottovoce.workers import begin_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -164,23 +162,10 @@ _api: ProxyApi | None = None
 
 
 def _start_worker(url: str) -> None:
-    """In a new process: the parent handles Ctrl-C, and the process ends with the parent."""
+    """In a new process."""
     global _api
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    end_with_parent()
+    begin_worker()
     _api = SharedDownloads(HttpProxy(httpx.Client(trust_env=False), url))
-
-
-def end_with_parent() -> None:
-    """End this process as soon as its parent has ended."""
-    threading.Thread(target=_wait_for_parent, daemon=True).start()
-
-
-def _wait_for_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
 
 
 def _results(futures: Sequence[Future[T]]) -> Iterator[T]:

@@ -9,7 +9,6 @@ no database, and send at once.
 from __future__ import annotations
 
 import os
-import signal
 import time
 from dataclasses import dataclass
 from math import inf
@@ -22,11 +21,12 @@ from sottovoce.client import HttpProxy
 from sottovoce.client.reporting import make_batch
 from sottovoce.client.terms import check_terms
 from sottovoce.errors import ClosedError, UnavailableError
-from sottovoce.experiments.live.devices import SharedDownloads, end_with_parent
+from sottovoce.experiments.live.devices import SharedDownloads
 from sottovoce.experiments.live.reader import PublicReader
 from sottovoce.mechanism import os_words
 from sottovoce.model import Histories, initial_items, user_vectors
 from sottovoce.protocol import new_epoch_key, public_key_of, seal_reports
+from sottovoce.workers import begin_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -114,9 +114,8 @@ def epoch_length(rows: Sequence[list[int]], n_items: int, settings: Settings) ->
 
 
 def begin(group: Group) -> None:
-    """In a process of its own: the parent handles Ctrl-C, and the process ends with the parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    end_with_parent()
+    """In a process of its own."""
+    begin_worker()
     os.nice(_NICE)
     with httpx.Client(trust_env=False) as http:
         take_part(group, SharedDownloads(HttpProxy(http, group.url)))
