@@ -91,7 +91,7 @@ def test_noise_of_one_run_has_no_distance() -> None:
     assert Noise.of([1.0, 2.0, 3.0]).distance(4.0) == 2.0
 
 
-@pytest.mark.parametrize("preset", ["paper", "loudest", "strong"])
+@pytest.mark.parametrize("preset", ["paper", "loudest"])
 def test_settings_come_back_from_a_manifest(tmp_path: Path, preset: str) -> None:
     bench = BenchServer.make(tmp_path, items=30, reports=7)
     manifest = bench.signed.manifest

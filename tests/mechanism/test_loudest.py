@@ -13,7 +13,12 @@ from hypothesis import strategies as st
 from sottovoce.errors import SettingsError
 from sottovoce.mechanism import Loudest, Shape
 from sottovoce.mechanism.coin import WORD, exp_epsilon
-from sottovoce.mechanism.loudest import usual_block, usual_fraction, usual_gain
+from sottovoce.mechanism.loudest import (
+    usual_block,
+    usual_fraction,
+    usual_gain,
+    usual_history,
+)
 from sottovoce.model import Histories, initial_items, user_vectors
 from tests.people import random_people
 
@@ -101,12 +106,16 @@ def test_a_loud_report_goes_down_the_loss() -> None:
 
 @pytest.mark.parametrize("items", [60, 1000, 9781, 10**6])
 def test_rules_go_one_way_as_epsilon_grows(items: int) -> None:
-    """Smaller blocks, fewer loud directions, more said; never fewer than 20 for each factor."""
+    """Smaller blocks, fewer loud directions, more said; for each factor never fewer than 20, or
+    than half of a typical history.
+    """
     epsilons = np.arange(0.25, 20, 0.25).tolist()
-    assert [usual_block(e) for e in epsilons] == sorted(map(usual_block, epsilons), reverse=True)
-    rho = [usual_fraction(e, items) for e in epsilons]
+    history = usual_history(items)
+    blocks = [usual_block(e, items, history) for e in epsilons]
+    assert blocks == sorted(blocks, reverse=True)
+    rho = [usual_fraction(e, items, history, b) for e, b in zip(epsilons, blocks, strict=True)]
     assert rho == sorted(rho, reverse=True)
-    assert min(rho) >= min(0.5, 10 / items)
+    assert min(rho) >= min(0.5, 10 / items, history / 4 / items)
     gain = [usual_gain(e, items) for e in epsilons]
     assert gain == sorted(gain)
 

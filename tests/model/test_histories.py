@@ -64,6 +64,12 @@ def test_a_matrix_that_is_not_finite_is_refused(value: float) -> None:
         Histories.from_csr(sparse.csr_matrix([[value, 1.0]]))
 
 
+def test_a_typical_length_has_two_digits() -> None:
+    lists = [[*range(n)] for n in (3, 197, 250)]
+    assert Histories.from_lists(lists, 300).typical_length() == 200
+    assert Histories.from_lists([], 300).typical_length() == 0
+
+
 def test_popularity_counts_users() -> None:
     h = random_people(50, 7, seed=3)
     dense = h.to_csr().toarray()

@@ -150,7 +150,8 @@ def test_a_budget_plans_the_rest_when_people_and_items_are_known() -> None:
     with pytest.raises(SettingsError, match="follow from the data"):
         _ = model.settings
     model.fit(h)
-    expected = planned(300, 40, budget=Budget(local=8), factors=3)
+    typical = h.typical_length()
+    expected = planned(300, 40, history=typical, budget=Budget(local=8), factors=3)
     assert model.settings == expected
     assert model.privacy().training <= 8
     hidden = FederatedMF(central_budget=2).fit(h)

@@ -56,10 +56,11 @@ def test_nonsense_is_refused() -> None:
 @pytest.mark.parametrize(
     ("people", "items", "given", "factors", "alpha"),
     [
-        (75_040, 9_781, {}, 17, 6.65),
-        (50_000, 1_000, {}, 28, 1.12),
-        (3_894, 2_338, {}, 12, 1.12),
-        (75_040, 9_781, {"epsilon": 5.0, "reports": 1, "epochs": 2}, 5, 1.96),
+        (75_040, 9_781, {"history": 200}, 17, 6.62),
+        (50_000, 1_000, {"history": 140}, 28, 1.16),
+        (50_000, 1_000, {"history": 20}, 10, 4.0),
+        (3_894, 2_338, {"history": 160}, 12, 1.14),
+        (75_040, 9_781, {"epsilon": 5.0, "reports": 1, "epochs": 2, "history": 200}, 5, 1.95),
         (100, 500, {"reports": 1, "epochs": 1}, 1, 0.5),
         (75_040, 9_781, {"factors": 32}, 32, 10.0),
         (75_040, 9_781, {"factors": 3, "alpha": 0.25}, 3, 0.25),
@@ -85,6 +86,18 @@ def test_a_local_budget_is_spent_on_few_loud_reports(
         assert (found.epsilon, found.reports, found.epochs, found.turns) == wanted
     assert found.event(9_781).pure == pytest.approx(budget)
     assert 9 < found.epsilon < 11
+
+
+def test_short_histories_want_fewer_loud_directions_and_factors() -> None:
+    """Or what is chosen beyond what people touched is noise, and the model fits it."""
+    for epsilon in (1.0, 2.5, 6.0, 20.0):
+        long, short = (planned(50_000, 1_000, history=h, epsilon=epsilon) for h in (200, 10))
+        assert short.factors <= 5 <= long.factors
+        louder = [s.own["loud"] / s.factors for s in (long, short)]
+        assert louder[1] < louder[0]
+    assert planned(50_000, 1_000, history=10, epsilon=20.0).own["loud"] == 25
+    with pytest.raises(SettingsError, match="typical history"):
+        planned(10, 10, history=0.5)
 
 
 def test_few_people_do_not_take_turns() -> None:

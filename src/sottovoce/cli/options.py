@@ -61,3 +61,12 @@ PeopleOption = Annotated[
         min=1,
     ),
 ]
+HistoryOption = Annotated[
+    float | None,
+    optional(
+        "Items that a typical person has touched, about: what the training is planned for.",
+        "2% of the catalogue, 10 to 200",
+        "--history",
+        min=1,
+    ),
+]

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from sottovoce.cli import output
 from sottovoce.cli.derived import training_options
-from sottovoce.cli.options import PRESETS
+from sottovoce.cli.options import PRESETS, HistoryOption
 from sottovoce.cli.output import settings_in_words
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.figures import save_figure
@@ -39,6 +39,7 @@ def privacy(
     training: dict[str, Any],
     trainings: Annotated[int, typer.Option(help="Trainings in a lifetime.")] = 1,
     items: Annotated[int, typer.Option(min=1, help="Items in the catalogue.")] = 10_000,
+    history: HistoryOption = None,
     clients: Annotated[
         int | None,
         typer.Option(
@@ -80,12 +81,17 @@ def privacy(
     """  # noqa: D301 - typer reads \b
     mechanism = training.pop("mechanism", None)
     if target is not None:
-        _plan(mechanism, target, view, clients, delta, items, json, plot)
+        _plan(mechanism, target, view, clients, delta, items, history, json, plot)
         return
     if preset in PLANNED and clients is None:
         raise SettingsError(f"the preset {preset} is planned for a number of people: --clients N")
     settings = planned(
-        clients or 1, items, preset=preset or DEFAULT, mechanism=mechanism, **training
+        clients or 1,
+        items,
+        history=history,
+        preset=preset or DEFAULT,
+        mechanism=mechanism,
+        **training,
     )
     name, event = settings.mechanism, settings.event(items)
     crowd = None
@@ -124,6 +130,7 @@ def _plan(
     clients: int | None,
     delta: float,
     items: int,
+    history: float | None,
     json: Path | None,
     plot: Path | None,
 ) -> None:
@@ -137,7 +144,7 @@ def _plan(
     plan = None
     if clients is not None and found:
         budget = Budget(**{view.value: target}, delta=delta)
-        plan = planned(clients, items, mechanism=mechanism, budget=budget)
+        plan = planned(clients, items, history=history, mechanism=mechanism, budget=budget)
         output.results.print(f"The planner takes {settings_in_words(plan)}.", soft_wrap=True)
     if json is not None:
         content = [{**asdict(option), "signal": option.signal} for option in found]

@@ -18,6 +18,7 @@ from sottovoce.cli.options import (
     PRESETS,
     BudgetOption,
     CentralBudgetOption,
+    HistoryOption,
     JsonFile,
     PeopleOption,
     group,
@@ -62,6 +63,7 @@ def init(
     central_budget: CentralBudgetOption = None,
     preset: Annotated[str, typer.Option(help=PRESETS)] = DEFAULT,
     people: PeopleOption = None,
+    history: HistoryOption = None,
     proxy: Annotated[
         list[str] | None, optional("Name of a proxy. May be repeated.", "proxy")
     ] = None,
@@ -89,6 +91,7 @@ def init(
     training = planned(
         people or least_clients,
         len(found.items),
+        history=history,
         preset=preset,
         budget=Budget.of(budget, central_budget),
     )

@@ -69,6 +69,14 @@ def simulate(
     columns: Annotated[
         str | None, optional("Names of the columns, e.g. user=who,item=what.", "the usual names")
     ] = None,
+    history: Annotated[
+        float | None,
+        optional(
+            "Items that a typical person has touched, about: what the planner is told.",
+            "the median of the data, to two digits",
+            min=1,
+        ),
+    ] = None,
     resample: Annotated[
         int | None,
         optional(
@@ -120,6 +128,7 @@ def simulate(
     settings = planned(
         resample or histories.n_users,
         histories.n_items,
+        history=history or max(histories.typical_length(), 1.0),
         preset=preset,
         budget=spend,
         **training,

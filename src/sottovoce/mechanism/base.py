@@ -124,13 +124,20 @@ class Mechanism(ABC):
         return 2.5
 
     @classmethod
-    def crowd_fraction(cls, epsilon: float, n_items: int) -> float:  # noqa: ARG003
-        """The loud fraction, at most, under `crowd_settings`."""
+    def crowd_fraction(cls, epsilon: float, n_items: int, history: float) -> float:  # noqa: ARG003
+        """The loud fraction, at most, under `planned_settings` for a crowd."""
         return SIGN
 
     @classmethod
-    def crowd_settings(cls, shape: Shape, epsilon: float) -> dict[str, Any]:  # noqa: ARG003
-        """Its own settings that serve best there."""
+    def planned_settings(
+        cls,
+        shape: Shape,  # noqa: ARG003
+        epsilon: float,  # noqa: ARG003
+        history: float,  # noqa: ARG003
+        *,
+        for_crowd: bool,  # noqa: ARG003
+    ) -> dict[str, Any]:
+        """Its own settings that serve best where a typical person touched so many items."""
         return {}
 
     @property

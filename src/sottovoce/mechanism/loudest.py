@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import localcontext
 from functools import cached_property
-from math import ceil, exp, floor, log, sinh, sqrt
+from math import ceil, exp, floor, log, log2, sinh, sqrt
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
@@ -42,28 +42,42 @@ if TYPE_CHECKING:
     Int64 = NDArray[np.int64]
 
 
-def usual_block(epsilon: float) -> int:
-    """The number of items in a block that serves best at this epsilon.
+def usual_history(n_items: int) -> float:
+    """How many items a typical person has touched, where nobody says: 2% of them, within 10..200.
 
-    Fitted, as the other rules here, on three sets of histories and on splits that no result is
-    reported for: docs/mechanisms.md.
+    It is the one public number about people that the rules here depend on. They were fitted, as
+    the others, on sets of histories and on splits that no result is reported for:
+    docs/mechanisms.md.
+    """
+    return min(max(0.02 * n_items, 10.0), 200.0)
 
-    >>> [usual_block(epsilon) for epsilon in (0.5, 1, 2.5, 4, 5, 10)]
+
+def usual_block(epsilon: float, n_items: int, history: float) -> int:
+    """The number of items in a block that serves best.
+
+    Where reports say little, blocks must be so large that most hold something of everybody's.
+
+    >>> [usual_block(epsilon, 9781, 200) for epsilon in (0.5, 1, 2.5, 4, 5, 10)]
     [512, 256, 64, 8, 2, 1]
     """
-    return 1 << min(max(floor(10.65 - 1.8 * epsilon), 0), 10)
+    best = 1 << min(max(floor(10.65 - 1.8 * epsilon), 0), 10)
+    shared = 1 << floor(log2(max(1.32 * n_items / history, 1)))
+    return min(max(best, shared), MOST_BLOCK) if epsilon <= QUIET else best
 
 
-def usual_fraction(epsilon: float, n_items: int) -> float:
-    """The rho that serves best: with F factors never below 20 F loud directions.
+def usual_fraction(epsilon: float, n_items: int, history: float, block: int) -> float:
+    """The rho that serves best: neither too few loud directions nor too many.
 
-    With fewer, people with long histories would say nothing but their least predictable items, and
-    quality would fall while epsilon rises.
+    With fewer than 20 F, people with long histories would say nothing but their least predictable
+    items, and quality would fall while epsilon rises. With more than somebody's items can make
+    loud, what is chosen beyond them is noise: up to half of a typical history in blocks of 1.
 
-    >>> [round(usual_fraction(epsilon, 9781), 4) for epsilon in (1, 2.5, 5, 10)]
-    [0.2105, 0.0578, 0.0075, 0.0011]
+    >>> [round(usual_fraction(e, 9781, 200, b), 4) for e, b in ((1, 256), (2.5, 64), (5, 2))]
+    [0.1426, 0.0578, 0.0075]
     """
-    return min(SIGN, 0.5 * exp(-0.87 * epsilon) + 10 / n_items)
+    wanted = 0.5 * exp(-0.87 * epsilon) + 10 / n_items
+    most: float = history / 4 * block**0.6 / n_items
+    return min(SIGN, wanted, most)
 
 
 def usual_gain(epsilon: float, n_items: int) -> float:
@@ -73,6 +87,15 @@ def usual_gain(epsilon: float, n_items: int) -> float:
     [0.31, 0.96, 3.52, 14.43]
     """
     return 1 / sqrt(2.8 / sinh(epsilon / 2) ** 2 + 42 / n_items)
+
+
+def _share_of(rho: float, n_signed: int) -> int:
+    """So many of all signed directions: at least one, at most every other."""
+    return min(max(floor(n_signed * rho + 0.5), 1), n_signed // 2)
+
+
+QUIET = 3.2
+"""Up to this epsilon the size of a block hardly changes what a report says."""
 
 
 class LoudestConstants(NamedTuple):
@@ -111,7 +134,9 @@ class Loudest(Mechanism):
 
     def __post_init__(self) -> None:
         if self.block == 0:
-            object.__setattr__(self, "block", usual_block(self.epsilon))
+            items = self.shape.n_items
+            best = usual_block(self.epsilon, items, usual_history(items))
+            object.__setattr__(self, "block", best)
         if not (1 <= self.block <= MOST_BLOCK and self.block & (self.block - 1) == 0):
             raise SettingsError(f"block must be a power of two up to {MOST_BLOCK}, or 0: the best")
         super().__post_init__()
@@ -121,8 +146,9 @@ class Loudest(Mechanism):
                 f"0: the best number; got {self.loud}"
             )
         if self.loud == 0:
-            best = floor(self.n_signed * usual_fraction(self.epsilon, self.shape.n_items) + 0.5)
-            object.__setattr__(self, "loud", min(max(best, 1), self.n_directions))
+            items = self.shape.n_items
+            rho = usual_fraction(self.epsilon, items, usual_history(items), self.block)
+            object.__setattr__(self, "loud", _share_of(rho, self.n_signed))
 
     @classmethod
     def crowd_epsilon(cls, n_items: int) -> float:
@@ -130,19 +156,23 @@ class Loudest(Mechanism):
         return min(max(1.45 * log(n_items) - 9.3, 2.0), 4.0)
 
     @classmethod
-    def crowd_fraction(cls, epsilon: float, n_items: int) -> float:
+    def crowd_fraction(cls, epsilon: float, n_items: int, history: float) -> float:
         """A third of the usual one: fewer loud directions are better hidden."""
-        return usual_fraction(epsilon, n_items) / 3
+        block = usual_block(epsilon, n_items, history)
+        return usual_fraction(epsilon, n_items, history, block) / 3
 
     @classmethod
-    def crowd_settings(cls, shape: Shape, epsilon: float) -> dict[str, Any]:
-        """Fewer loud directions agree more each in smaller blocks."""
-        block = max(usual_block(epsilon) // 4, 1)
-        signed = cls(shape, epsilon, block=block).n_signed
-        return {
-            "block": block,
-            "loud": max(int(signed * cls.crowd_fraction(epsilon, shape.n_items)), 1),
-        }
+    def planned_settings(
+        cls, shape: Shape, epsilon: float, history: float, *, for_crowd: bool
+    ) -> dict[str, Any]:
+        """For a crowd, fewer loud directions in smaller blocks, where they agree more each."""
+        block = usual_block(epsilon, shape.n_items, history)
+        rho = usual_fraction(epsilon, shape.n_items, history, block)
+        if for_crowd:
+            block, rho = max(block // 4, 1), cls.crowd_fraction(epsilon, shape.n_items, history)
+        signed = Blocks(shape, 0, block).n_directions * 2
+        # Never more than rho says, which is what a budget was counted with.
+        return {"block": block, "loud": max(int(signed * rho), 1)}
 
     @classmethod
     def from_manifest(cls, shape: Shape, epsilon: float, public: Mapping[str, Any]) -> Self:

@@ -103,6 +103,12 @@ class Histories:
         """The user number of every entry of `indices`."""
         return np.repeat(np.arange(self.n_users), np.diff(self.indptr))
 
+    def typical_length(self) -> float:
+        """The median number of items, to two digits: all that a plan is told about histories."""
+        if not self.n_users:
+            return 0.0
+        return float(f"{np.median(np.diff(self.indptr)):.2g}")
+
     def popularity(self) -> NDArray[np.int64]:
         """How many users touched each item."""
         return np.bincount(self.indices, minlength=self.n_items)

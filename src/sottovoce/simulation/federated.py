@@ -60,6 +60,7 @@ class FederatedMF:
         *,
         budget: float | None = None,
         central_budget: float | None = None,
+        history: float | None = None,
         engine: str = "cpu",
         threads: int | None = None,
         **settings: Any,
@@ -68,7 +69,9 @@ class FederatedMF:
 
         `budget` is what each person may spend in all (epsilon, with nobody to trust);
         `central_budget` the same after an honest shuffle. Without either, the preset of the
-        mechanism has its usual reports. `settings` are further fields of `Settings`.
+        mechanism has its usual reports. `history` is how many items a typical person has touched
+        (by default the median of the data, to two digits). `settings` are further fields of
+        `Settings`.
         """
         self._given: dict[str, Any] = {
             "factors": factors,
@@ -80,6 +83,7 @@ class FederatedMF:
         }
         self._mechanism = mechanism
         self._budget = Budget.of(budget, central_budget)
+        self._history = history
         Settings.preset(mechanism, **self._given)  # refuses what cannot be, before any data is read
         self._settings: Settings | None = None
         self._engine = engine
@@ -107,6 +111,7 @@ class FederatedMF:
         settings = planned(
             histories.n_users,
             histories.n_items,
+            history=self._history or max(histories.typical_length(), 1.0),
             preset=self._mechanism,
             budget=self._budget,
             **self._given,

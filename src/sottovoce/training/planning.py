@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from sottovoce.errors import SettingsError
 from sottovoce.mechanism import Shape, mechanism_named
 from sottovoce.mechanism.coin import MAX_EPSILON
+from sottovoce.mechanism.loudest import usual_history
 from sottovoce.privacy import Crowd, central_epsilon, gaussian_mu
 from sottovoce.privacy.account import DELTA
 from sottovoce.privacy.gaussian import gaussian_epsilon
@@ -86,23 +87,42 @@ PLANNED = {"strong": Budget(local=10.0, central=1.0), "crowd": Budget(central=1.
 """Presets by their budget: little is said in all, or proxy and server are trusted to be two."""
 
 
+@dataclass(frozen=True)
+class Public:
+    """What a plan is made from: numbers that everybody may know."""
+
+    people: int
+    items: int
+    history: float
+    """Items that a typical person has touched, about."""
+
+    def __post_init__(self) -> None:
+        if min(self.people, self.items) < 1:
+            raise SettingsError("a plan needs at least one person and one item")
+        if not 1 <= self.history < inf:
+            raise SettingsError(f"a typical history has at least one item, got {self.history}")
+
+
 def planned(
     people: int,
     items: int,
     *,
+    history: float | None = None,
     preset: str = DEFAULT,
     budget: Budget | None = None,
     **given: Any,
 ) -> Settings:
     """The settings for so many people and items; what is given, and not None, stays as it is.
 
+    `history` is about how many items a typical person has touched; by default what
+    `sottovoce.mechanism.loudest.usual_history` says.
+
     >>> few = planned(75_040, 9_781, budget=Budget(local=50))
     >>> few.epsilon, few.reports, few.turns, few.epochs, few.factors
     (10.0, 1, 5, 20, 15)
     """
-    if min(people, items) < 1:
-        raise SettingsError("a plan needs at least one person and one item")
     given = {name: value for name, value in given.items() if value is not None}
+    about = Public(people, items, usual_history(max(items, 1)) if history is None else history)
     if preset in PLANNED:
         budget, preset = budget or PLANNED[preset], DEFAULT
     if preset == DEFAULT:
@@ -110,12 +130,12 @@ def planned(
     settings = Settings.preset(preset, **given)
     if budget is None:
         fixed = not mechanism_named(settings.mechanism).is_planned
-        return settings if fixed else fitted(settings, people, items, given)
+        return settings if fixed else _fitted(settings, about, given, for_crowd=False)
     found = None
     if budget.central is not None:
-        found = _central(settings, budget, people, items, given)
+        found = _central(settings, budget, about, given)
     if budget.local is not None and (found is None or found.event(items).pure > budget.local):
-        found = _local(settings, budget, people, items, given)
+        found = _local(settings, budget, about, given)
     assert found is not None
     exceeded = budget.exceeded_by(found, people, items)
     if exceeded:
@@ -131,23 +151,48 @@ def all_presets() -> list[str]:
     return [*presets(), *PLANNED]
 
 
-def fitted(settings: Settings, people: int, items: int, given: Mapping[str, Any]) -> Settings:
-    """The same with as many factors as its reports can fill, and the alpha for them."""
-    factors = given.get("factors") or _factors(settings, people, items)
-    alpha = min(max(factors * items / 25_000, 0.5), 10.0)
-    return settings.changed(factors=factors, alpha=given.get("alpha", alpha))
-
-
-def _factors(settings: Settings, people: int, items: int) -> int:
-    reports = settings.reports * settings.turns
-    signal = people * reports * settings.build(items).gain ** 2 / items
-    most = min(1.6 * signal**0.25, 1 + signal / 50, 4 * settings.epochs, items, MOST_FACTORS)
-    return int(max(floor(most + 0.5), 1))
-
-
-def _local(
-    settings: Settings, budget: Budget, people: int, items: int, given: Mapping[str, Any]
+def _fitted(
+    settings: Settings, about: Public, given: Mapping[str, Any], *, for_crowd: bool
 ) -> Settings:
+    """The same with as many factors as its reports can fill, and what goes with them.
+
+    More than half of a typical history would fit noise on the device, and the rarer a touched item
+    is among all, the more it has to weigh.
+    """
+    factors = given.get("factors") or _factors(settings, about)
+    alpha = factors * (about.items / about.history) ** (7 / 6) / 240
+    settings = settings.changed(
+        factors=factors, alpha=given.get("alpha", min(max(alpha, 0.5), 10.0))
+    )
+    shape = Shape(about.items, settings.factors, settings.alpha)
+    own = mechanism_named(settings.mechanism).planned_settings(
+        shape, settings.epsilon, about.history, for_crowd=for_crowd
+    )
+    if own.keys() & given.keys():  # one of them alone is set for the others' usual values
+        return settings
+    return settings.changed(**own)
+
+
+def _factors(settings: Settings, about: Public) -> int:
+    reports = settings.reports * settings.turns
+    signal = _signal(about, reports, settings.build(about.items).gain)
+    most = (
+        1.6 * signal**0.25,
+        1 + signal / 50,
+        4 * settings.epochs,
+        about.history / 2,
+        about.items,
+        MOST_FACTORS,
+    )
+    return int(max(floor(min(most) + 0.5), 1))
+
+
+def _signal(about: Public, reports: int, gain: float) -> float:
+    """What all people's reports say together, for each item."""
+    return about.people * reports * gain**2 / about.items
+
+
+def _local(settings: Settings, budget: Budget, about: Public, given: Mapping[str, Any]) -> Settings:
     """The number of reports that says most; where it is small, people take turns.
 
     If the crowd that is left is too small for a central budget, all take part in every epoch; and
@@ -155,32 +200,33 @@ def _local(
     """
     assert budget.local is not None
     found = settings
-    for reports in _best_reports(settings, budget.local, items, given):
+    for reports in _best_reports(settings, budget.local, about.items, given):
         epsilon = budget.local / reports
-        signal = people * reports * _gain(settings, epsilon, items) ** 2 / items
+        signal = _signal(about, reports, _gain(settings, epsilon, about.items))
         for worth in (signal, 0.0):
             found = settings.changed(**_shared_out(reports, epsilon, worth, given))
             each = min(budget.local / (found.reports * found.turns), MAX_EPSILON)
             found = found.changed(epsilon=given.get("epsilon") or each)
-            if budget.is_hopeless(found.event(items), people * found.share):
+            found = _fitted(found, about, given, for_crowd=False)
+            if budget.is_hopeless(found.event(about.items), about.people * found.share):
                 continue
-            if budget.exceeded_by(found, people, items) is None:
-                return fitted(found, people, items, given)
-    return fitted(found, people, items, given)
+            if budget.exceeded_by(found, about.people, about.items) is None:
+                return found
+    return found
 
 
 def _central(
-    settings: Settings, budget: Budget, people: int, items: int, given: Mapping[str, Any]
+    settings: Settings, budget: Budget, about: Public, given: Mapping[str, Any]
 ) -> Settings:
     """As many reports as the accountant allows at an epsilon that suits the catalogue."""
-    kind, crowd = mechanism_named(settings.mechanism), Crowd.of(people)
+    kind, crowd = mechanism_named(settings.mechanism), Crowd.of(about.people)
     if crowd is None:
         raise SettingsError("a central budget needs at least two people")
     assert budget.central is not None
-    epsilon = given.get("epsilon") or kind.crowd_epsilon(items)
+    epsilon = given.get("epsilon") or kind.crowd_epsilon(about.items)
     reports = _reports_of(given)
     while not reports and epsilon > LEAST_EPSILON / 8:
-        rho = kind.crowd_fraction(epsilon, items)
+        rho = kind.crowd_fraction(epsilon, about.items, about.history)
         reports = most_reports(epsilon, rho, budget.central, "central", crowd, budget.delta)
         if not reports:  # a small crowd hides small things alone
             if "epsilon" in given:
@@ -189,12 +235,10 @@ def _central(
     if not reports:
         raise SettingsError(
             f"not even one report of epsilon {epsilon:.3g} fits a central budget of "
-            f"{budget.central:g} among {people:,} people"
+            f"{budget.central:g} among {about.people:,} people"
         )
     settings = settings.changed(epsilon=epsilon, **_shared_out(reports, epsilon, 0.0, given))
-    settings = fitted(settings, people, items, given)
-    own = kind.crowd_settings(Shape(items, settings.factors, settings.alpha), epsilon)
-    return settings.changed(**{name: value for name, value in own.items() if name not in given})
+    return _fitted(settings, about, given, for_crowd=True)
 
 
 def _reports_of(given: Mapping[str, Any]) -> int:
