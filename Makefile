@@ -80,7 +80,7 @@ lint-style: $(READY)
 lint-web: $(WEB)
 	$(if $(WEB),npm --prefix web run check,@echo "no Node 20 here: web/ was not checked")
 
-# Compiles what the tests would compile first; CI does it beside the type checker.
+# Compiles what the tests would compile first.
 kernels: $(READY)
 	$(BIN)/python -m tests.kernels
 

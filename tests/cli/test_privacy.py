@@ -52,8 +52,8 @@ def test_planning(tmp_path: Path) -> None:
 def test_the_planner_says_what_it_takes(tmp_path: Path) -> None:
     out = tmp_path / "p.json"
     target = ["--target", "50", "--view", "local", "--items", "9781", "--json", str(out)]
-    shown = call(*target, "--clients", "75040")
-    assert "epsilon 10, reports 1 in each of 5 of 20 epochs, factors 15" in " ".join(shown.split())
+    shown = call(*target, "--clients", "20000")
+    assert "epsilon 10, reports 1 in each of 5 of 20 epochs, factors 11" in " ".join(shown.split())
     assert json.loads(out.read_text())["plan"]["lifetime"] == 5
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sottovoce.errors import SettingsError
@@ -124,6 +124,7 @@ def test_both_budgets_are_kept(people: int, items: int) -> None:
     assert central_epsilon(found.event(items), crowd, 1e-6) <= 1
 
 
+@settings(max_examples=60)
 @given(
     people=st.integers(1, 10**8),
     items=st.integers(1, 20_000),
