@@ -120,7 +120,7 @@ def test_a_central_budget_is_met_and_nearly_used_up(mechanism: str, target: floa
 def test_both_budgets_are_kept(people: int, items: int) -> None:
     found = planned(people, items, budget=Budget(local=10, central=1))
     assert found.event(items).pure <= 10
-    crowd = Crowd(int(people * found.share))
+    crowd = Crowd(found.crowd(people))
     assert central_epsilon(found.event(items), crowd, 1e-6) <= 1
 
 

@@ -96,7 +96,7 @@ def privacy(
     name, event = settings.mechanism, settings.event(items)
     crowd = None
     if clients is not None:
-        crowd = Crowd(int(clients * settings.share), colluding, seeded_directions, bundled)
+        crowd = Crowd(settings.crowd(clients), colluding, seeded_directions, bundled)
     found = account(event, crowd, delta, trainings)
     _print(name, found)
     if json is not None:

@@ -67,7 +67,7 @@ class Budget:
         event = settings.event(items)
         views = [("local", event.pure, self.local)]
         if self.central is not None:
-            crowd = Crowd.of(int(people * settings.share))
+            crowd = Crowd.of(settings.crowd(people))
             central = event.pure if crowd is None else central_epsilon(event, crowd, self.delta)
             views.append(("central", central, self.central))
         for view, spent, most in views:
@@ -75,11 +75,11 @@ class Budget:
                 return f"{spent:.4g}, more than the {view} budget of {most:g}"
         return None
 
-    def is_hopeless(self, event: Reporting, clients: float) -> bool:
+    def is_hopeless(self, event: Reporting, clients: int) -> bool:
         """Whether the Gaussian that it tends to is too much: quick, and nearly exact."""
         if self.central is None:
             return False
-        about = gaussian_epsilon(gaussian_mu(event, max(int(clients), 1)), self.delta)
+        about = gaussian_epsilon(gaussian_mu(event, max(clients, 1)), self.delta)
         return min(about, event.pure) > self.central
 
 
@@ -208,7 +208,7 @@ def _local(settings: Settings, budget: Budget, about: Public, given: Mapping[str
             each = min(budget.local / (found.reports * found.turns), MAX_EPSILON)
             found = found.changed(epsilon=given.get("epsilon") or each)
             found = _fitted(found, about, given, for_crowd=False)
-            if budget.is_hopeless(found.event(about.items), about.people * found.share):
+            if budget.is_hopeless(found.event(about.items), found.crowd(about.people)):
                 continue
             if budget.exceeded_by(found, about.people, about.items) is None:
                 return found

@@ -7,6 +7,7 @@ simulation read this statement (`all_settings`) or go through `Settings.preset`.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
+from math import sqrt
 from typing import TYPE_CHECKING
 
 from sottovoce.errors import SettingsError
@@ -131,6 +132,17 @@ class Settings:
     def share(self) -> float:
         """Of all people, those who take part in an epoch: E / T."""
         return self.turns / self.epochs
+
+    def crowd(self, people: int) -> int:
+        """Of so many people, those who take part in an epoch: at least, but for a chance of 1e-9.
+
+        That is six standard deviations below the mean, where people take turns.
+
+        >>> Settings().crowd(20_000), Settings(lifetime=1).crowd(20_000)
+        (20000, 815)
+        """
+        few = people * self.share - 6 * sqrt(people * self.share * (1 - self.share))
+        return max(int(few), 0)
 
     @property
     def rate(self) -> float:

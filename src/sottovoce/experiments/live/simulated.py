@@ -47,9 +47,12 @@ class Noise:
 
 
 def training_of(manifest: Manifest, epochs: int, known: Settings | None = None) -> Settings:
-    """The settings behind a manifest; what it does not say is `known`, else the preset's."""
+    """The settings behind a manifest; what it does not say is `known`, else the preset's.
+
+    For some epochs of it: whose turn they are is not among them (`simulate_from`).
+    """
     base = known or Settings.preset(manifest.terms.mechanism)
-    return replace(manifest.training(base), epochs=epochs)
+    return replace(manifest.training(base), epochs=epochs, lifetime=0)
 
 
 def simulate_from(
@@ -59,9 +62,14 @@ def simulate_from(
     people: People,
     runs: int,
     watch: Callable[[], None] = lambda: None,
+    *,
+    share: float = 1.0,
 ) -> list[list[dict[str, float]]]:
-    """The metrics after each of the settings' epochs, for each run."""
-    return [_run(V, epochs_done, settings, people, run, watch) for run in range(runs)]
+    """The metrics after each of the settings' epochs, for each run.
+
+    Where people take turns, so large a `share` of them, drawn anew, takes part in an epoch.
+    """
+    return [_run(V, epochs_done, settings, people, run, watch, share) for run in range(runs)]
 
 
 def _run(
@@ -71,13 +79,17 @@ def _run(
     people: People,
     run: int,
     watch: Callable[[], None],
+    share: float,
 ) -> list[dict[str, float]]:
-    engine = build_engine("cpu", people.train, settings)
+    everybody = build_engine("cpu", people.train, settings)
     mechanism = settings.build(len(V))
     metrics = []
     for epoch in range(epochs_done, epochs_done + settings.epochs):
-        collected = engine.collect(V, run * APART + epoch)
-        V = next_items(V, collected.sums, collected.n_reports, epoch + 1, settings, mechanism)
-        metrics.append(evaluate(engine, V, people.candidates))
+        drawn = np.random.default_rng((run, epoch)).random(people.train.n_users) < share
+        some = people.train.take(np.flatnonzero(drawn))
+        collected = build_engine("cpu", some, settings).collect(V, run * APART + epoch)
+        n_reports = max(collected.n_reports, 1)
+        V = next_items(V, collected.sums, n_reports, epoch + 1, settings, mechanism)
+        metrics.append(evaluate(everybody, V, people.candidates))
         watch()
     return metrics

@@ -276,16 +276,25 @@ class _Swarm:
             return rounds
         self._watch.begin("simulating", runs * self.settings.epochs)
         first, done = self._first_items, self._first.manifest.epoch - 1
-        simulated = simulate_from(first, done, self.settings, self._people, runs, self._watch.step)
+        simulated = simulate_from(
+            first,
+            done,
+            self.settings,
+            self._people,
+            runs,
+            self._watch.step,
+            share=self._first.manifest.terms.share,
+        )
         self._watch.end()
         return [
             _beside(each, [run[number] for run in simulated]) for number, each in enumerate(rounds)
         ]
 
     def account(self) -> Account:
-        """What taking part in all of these epochs cost each client."""
+        """What taking part in these epochs cost each client, at most."""
         rho = self.settings.build(self._first.manifest.items).loud_fraction
-        event = Reporting(self.settings.epsilon, self.settings.reports, len(self._rounds), rho)
+        epochs = min(len(self._rounds), self._first.manifest.terms.epochs)
+        event = Reporting(self.settings.epsilon, self.settings.reports, epochs, rho)
         return account(event, Crowd.of(min(each.sent for each in self._rounds)))
 
 
