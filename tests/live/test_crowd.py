@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sottovoce.client import Client
 
 LEAST, REPORTS = 100, 20
-TRAINING = Settings.preset("loudest", reports=REPORTS, epochs=3, factors=2)
+TRAINING = Settings.preset("loudest", reports=REPORTS, epochs=3, lifetime=6, factors=2)
 HISTORY = ["film-1", "film-7"]
 
 

@@ -15,7 +15,7 @@ from tests.live.killable import charged_epochs
 from tests.live.stack import running
 
 REPORTS = 100
-TRAINING = Settings.preset("loudest", reports=REPORTS, epochs=3, factors=2)
+TRAINING = Settings.preset("loudest", reports=REPORTS, epochs=3, lifetime=6, factors=2)
 Switch = tuple[str, str]
 FULL: Switch = ("max_page_count = 1", "max_page_count = 1000000")
 """No more pages than there are."""
