@@ -44,14 +44,7 @@ if TYPE_CHECKING:
 
 ITEMS, FACTORS, REPORTS = 80, 4, 2
 DIRECTIONS = ITEMS * FACTORS
-TRAINING = Settings.preset(
-    # More turns than epochs: nobody sits out, however many epochs come to nothing.
-    "coordinate",
-    reports=REPORTS,
-    epochs=1000,
-    lifetime=2000,
-    factors=FACTORS,
-)
+TRAINING = Settings.preset("coordinate", reports=REPORTS, epochs=500, lifetime=999, factors=FACTORS)
 PROXIES = ("east", "west")
 BEGIN, EPOCH, GRACE, SHORT_GRACE = 1_000.0, 100, 1e9, 40.0
 HOLD = 300
