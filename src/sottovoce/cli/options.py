@@ -52,21 +52,18 @@ CentralBudgetOption = Annotated[
 JsonFile = Annotated[
     Path | None, typer.Option("--json", help="Also write the results to this JSON file.")
 ]
-PeopleOption = Annotated[
-    int | None,
-    optional(
-        "People who are expected to take part: what the training is planned for.",
-        "--least-clients",
-        "--people",
-        min=1,
-    ),
-]
-HistoryOption = Annotated[
-    float | None,
-    optional(
-        "Items that a typical person has touched, about: what the training is planned for.",
-        "2% of the catalogue, 10 to 200",
-        "--history",
-        min=1,
-    ),
-]
+
+
+def people_option(default: str) -> Any:
+    """`--people`."""
+    text = "People who are expected to take part: what the training is planned for."
+    return optional(text, default, "--people", min=1)
+
+
+def history_option(default: str) -> Any:
+    """`--history`."""
+    text = "Items that a typical person has touched, about: what the training is planned for."
+    return optional(text, default, "--history", min=1)
+
+
+HistoryOption = Annotated[float | None, history_option("2% of the catalogue, 10 to 200")]

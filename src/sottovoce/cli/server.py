@@ -20,9 +20,9 @@ from sottovoce.cli.options import (
     CentralBudgetOption,
     HistoryOption,
     JsonFile,
-    PeopleOption,
     group,
     optional,
+    people_option,
 )
 from sottovoce.errors import MissingExtraError, SettingsError
 from sottovoce.protocol import Catalogue, Item
@@ -62,7 +62,7 @@ def init(
     budget: BudgetOption = None,
     central_budget: CentralBudgetOption = None,
     preset: Annotated[str, typer.Option(help=PRESETS)] = DEFAULT,
-    people: PeopleOption = None,
+    people: Annotated[int | None, people_option("--least-clients")] = None,
     history: HistoryOption = None,
     proxy: Annotated[
         list[str] | None, optional("Name of a proxy. May be repeated.", "proxy")

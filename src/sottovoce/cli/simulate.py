@@ -18,6 +18,7 @@ from sottovoce.cli.options import (
     CentralBudgetOption,
     DataSource,
     JsonFile,
+    history_option,
     optional,
 )
 from sottovoce.data import Interactions, load, parse_columns
@@ -70,12 +71,7 @@ def simulate(
         str | None, optional("Names of the columns, e.g. user=who,item=what.", "the usual names")
     ] = None,
     history: Annotated[
-        float | None,
-        optional(
-            "Items that a typical person has touched, about: what the planner is told.",
-            "the median of the data, to two digits",
-            min=1,
-        ),
+        float | None, history_option("the median of the data, to two digits")
     ] = None,
     resample: Annotated[
         int | None,
@@ -128,7 +124,7 @@ def simulate(
     settings = planned(
         resample or histories.n_users,
         histories.n_items,
-        history=history or max(histories.typical_length(), 1.0),
+        history=history or histories.typical_length(),
         preset=preset,
         budget=spend,
         **training,

@@ -181,7 +181,7 @@ def _make_server_and_proxy(unfinished: Path, source: CatalogueSource) -> None:
         budget=source.budget,
         central_budget=source.central_budget,
         people=source.people or people.histories.n_users,
-        history=max(people.histories.typical_length(), 1.0),
+        history=people.histories.typical_length(),
     )
     set_values(server_toml(unfinished), {("", "heartbeat"): BEAT_SECONDS})
     _make_proxy(unfinished)

@@ -13,8 +13,8 @@ from sottovoce.cli.options import (
     PRESETS,
     BudgetOption,
     CentralBudgetOption,
-    PeopleOption,
     optional,
+    people_option,
 )
 from sottovoce.cli.system import (
     HOST,
@@ -68,7 +68,7 @@ def up(
     ] = None,
     budget: BudgetOption = None,
     central_budget: CentralBudgetOption = None,
-    people: PeopleOption = None,
+    people: Annotated[int | None, people_option("those of the data set")] = None,
     port: Annotated[
         int | None, optional("Port of the proxy.", f"{PORT}", min=1, max=65_535)
     ] = None,
@@ -88,9 +88,9 @@ def up(
 ) -> None:
     """Run a server and a proxy on this machine until Ctrl-C. The first start makes their settings.
 
-    The settings are in FOLDER/server/server.toml and FOLDER/proxy/proxy.toml. Options that are not
-    for the first start only are written to these files, so later starts need not repeat them; their
-    defaults hold for the first start.
+    The settings are in FOLDER/server/server.toml and FOLDER/proxy/proxy.toml. Budgets and --people
+    are for the first start only, too. All other options are written to these files, so later starts
+    need not repeat them; their defaults hold for the first start.
 
     \b
     Examples:

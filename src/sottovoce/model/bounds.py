@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 MOST_ITEMS = 2**24
 MOST_FACTORS = 2**8
+MOST_REPORTS = 10_000
+"""Of one device in one epoch."""
 MOST_ENTRIES = 2**26
 """M F: a model file of 256 MiB."""
 MOST_PRODUCTS = 2**32

@@ -104,10 +104,13 @@ class Histories:
         return np.repeat(np.arange(self.n_users), np.diff(self.indptr))
 
     def typical_length(self) -> float:
-        """The median number of items, to two digits: all that a plan is told about histories."""
+        """The median number of items, to two digits: all that a plan is told about histories.
+
+        At least one, where there is anybody.
+        """
         if not self.n_users:
             return 0.0
-        return float(f"{np.median(np.diff(self.indptr)):.2g}")
+        return max(float(f"{np.median(np.diff(self.indptr)):.2g}"), 1.0)
 
     def popularity(self) -> NDArray[np.int64]:
         """How many users touched each item."""

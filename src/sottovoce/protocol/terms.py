@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sottovoce.errors import ProtocolError
 from sottovoce.mechanism import MECHANISMS
 from sottovoce.mechanism.coin import MAX_EPSILON
-from sottovoce.model.bounds import MOST_FACTORS, MOST_ITEMS
+from sottovoce.model.bounds import MOST_FACTORS, MOST_ITEMS, MOST_REPORTS
 from sottovoce.privacy import SIGN, Promise, Reporting, promise
 from sottovoce.protocol import strict
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 LEAST_EPSILON = 1e-6
 """Far below it a threshold would be 2^64, which is no 64-bit word."""
-MOST_REPORTS = 10_000
 MOST_CLIENTS = 10_000_000
 """No crowd is larger: one that is never reached would make every epoch a wasted one."""
 MOST_GROWTH = 10

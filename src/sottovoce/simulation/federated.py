@@ -111,7 +111,7 @@ class FederatedMF:
         settings = planned(
             histories.n_users,
             histories.n_items,
-            history=self._history or max(histories.typical_length(), 1.0),
+            history=self._history or histories.typical_length(),
             preset=self._mechanism,
             budget=self._budget,
             **self._given,

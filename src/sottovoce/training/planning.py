@@ -1,6 +1,6 @@
 """Budget in, settings out: eps, k, T, turns, F, alpha and the mechanism's own.
 
-All from public numbers. The rules were fitted on splits of three data sets that no result is
+All from public numbers. The rules were fitted on splits of four data sets that no result is
 reported for; docs/mechanisms.md says which. They know the trade: for a local budget few reports
 that say much each, for a central one more of them that say less; and as many factors as all reports
 together can fill. Whatever is given explicitly stays as it is.
@@ -16,6 +16,7 @@ from sottovoce.errors import SettingsError
 from sottovoce.mechanism import Shape, mechanism_named
 from sottovoce.mechanism.coin import MAX_EPSILON
 from sottovoce.mechanism.loudest import usual_history
+from sottovoce.model.bounds import MOST_REPORTS
 from sottovoce.privacy import Crowd, central_epsilon, gaussian_mu
 from sottovoce.privacy.account import DELTA
 from sottovoce.privacy.gaussian import gaussian_epsilon
@@ -28,13 +29,11 @@ if TYPE_CHECKING:
 
     from sottovoce.privacy import Reporting
 
-MOST_FACTORS = 64
-MOST_REPORTS = 10_000
-"""Of one person in one epoch: what the protocol carries."""
+ENOUGH_FACTORS = 64
 LOUD_ENOUGH = 3.5
 """From this epsilon on a model gains by more epochs; below it noise wants fewer."""
 EPOCHS, FEW_EPOCHS = 20, 10
-LEAST_EPSILON = 0.25
+FAINTEST = 0.25
 """Reports that say less are not worth a thought."""
 TURNS_FROM = 300.0
 """So much signal makes it worth to take turns: below it, every epoch needs everybody."""
@@ -182,7 +181,7 @@ def _factors(settings: Settings, about: Public) -> int:
         4 * settings.epochs,
         about.history / 2,
         about.items,
-        MOST_FACTORS,
+        ENOUGH_FACTORS,
     )
     return int(max(floor(min(most) + 0.5), 1))
 
@@ -225,7 +224,7 @@ def _central(
     assert budget.central is not None
     epsilon = given.get("epsilon") or kind.crowd_epsilon(about.items)
     reports = _reports_of(given)
-    while not reports and epsilon > LEAST_EPSILON / 8:
+    while not reports and epsilon > FAINTEST / 8:
         rho = kind.crowd_fraction(epsilon, about.items, about.history)
         reports = most_reports(epsilon, rho, budget.central, "central", crowd, budget.delta)
         if not reports:  # a small crowd hides small things alone
@@ -255,7 +254,7 @@ def _best_reports(
         return [_reports_of(given) or max(by_epsilon, 1)]
     fewest = floor(budget / MAX_EPSILON) + 1
     candidates = list(range(fewest, max(fewest, 100) + 1))
-    while budget / candidates[-1] > LEAST_EPSILON:
+    while budget / candidates[-1] > FAINTEST:
         candidates.append(candidates[-1] + max(candidates[-1] // 50, 1))
     return sorted(candidates, key=lambda m: -m * _gain(settings, budget / m, items) ** 2)
 
