@@ -186,6 +186,8 @@ def test_applying_is_the_papers_update_and_the_last_manifest_asks_for_nothing(
         content = world.server.model(manifest.model)
         assert content is not None
         assert np.array_equal(decode_items(content, ITEMS, plan.factors), V)
+        assert manifest.regularization == plan.user_ridge(V)
+        assert signed.manifest.regularization != manifest.regularization
     assert world.signed().manifest.public_key is None
     assert world.signed().manifest.epochs_left == 0
     assert world.server.waiting("east", plan.epochs + 1, ENOUGH) == "applied"

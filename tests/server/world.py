@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 SECRETS = {"east": "the secret of east", "west": "the secret of west"}
 KEYS = Keys.generate()
 ITEMS = 20
-TRAINING = Settings.preset("loudest", reports=5, epochs=3, factors=2)
+TRAINING = Settings.preset("loudest", reports=5, epochs=3, factors=2, ridge=0.1)
 
 
 def make_settings(folder: Path, url: str, **changes: Any) -> ServerSettings:

@@ -42,7 +42,7 @@ def make(engine: str, h: Histories, plan: Settings, **options: int) -> Engine:
 
 
 def reference(h: Histories, V: np.ndarray, plan: Settings, epoch: int) -> np.ndarray:
-    X = user_vectors(V, h, alpha=plan.alpha, regularization=plan.regularization)
+    X = user_vectors(V, h, alpha=plan.alpha, regularization=plan.user_ridge(V))
     words = report_words(plan.seed, epoch, np.arange(h.n_users), plan.reports)
     return plan.build(h.n_items).reports(V, X, h, words)
 
@@ -57,7 +57,9 @@ def test_reports_are_the_references(
     engine: str, mechanism: str, n_items: int, factors: int, reports: int
 ) -> None:
     h = random_people(90, n_items, seed=n_items, most=120)
-    plan = Settings.preset(mechanism, factors=factors, reports=reports, alpha=1.7, seed=11)
+    plan = Settings.preset(
+        mechanism, factors=factors, reports=reports, alpha=1.7, ridge=0.3, seed=11
+    )
     V = initial_items(n_items, factors, 0.1, 3)
     simulated = make(engine, h, plan)
     expected = reference(h, V, plan, epoch=4)
@@ -95,11 +97,12 @@ def test_ties_are_settled_as_the_reference_does(engine: str, mechanism: str, equ
 
 @engines
 @pytest.mark.parametrize("factors", [1, 2, 5, 9])
-def test_user_vectors_are_the_references(engine: str, factors: int) -> None:
+@pytest.mark.parametrize("ridge", [0.0, 0.5])
+def test_user_vectors_are_the_references(engine: str, factors: int, ridge: float) -> None:
     h = random_people(200, 90, seed=1)
-    plan = Settings(factors=factors, alpha=2.5)
+    plan = Settings(factors=factors, alpha=2.5, ridge=ridge)
     V = initial_items(90, factors, 0.2, 5)
-    expected = user_vectors(V, h, alpha=2.5, regularization=plan.regularization)
+    expected = user_vectors(V, h, alpha=2.5, regularization=plan.user_ridge(V))
     assert np.array_equal(make(engine, h, plan).user_vectors(V), expected)
 
 

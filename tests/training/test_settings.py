@@ -3,10 +3,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sottovoce.errors import SettingsError
 from sottovoce.mechanism import MECHANISMS
+from sottovoce.model import gram
+from sottovoce.model.bounds import MOST_ENTRY, MOST_RIDGE
 from sottovoce.training import Settings, all_settings, presets
 
 
@@ -19,6 +22,18 @@ def test_the_papers_preset() -> None:
     assert paper.rate * paper.steps == pytest.approx(2.0)
     assert not paper.rotate
     assert paper.head_start == 0
+
+
+def test_the_ridge_is_a_share_of_what_the_items_add_to_the_diagonal() -> None:
+    V = np.random.default_rng(1).normal(size=(40, 3)).astype(np.float32)
+    assert Settings(factors=3).user_ridge(V) == 1e-6
+    held = Settings(factors=3, ridge=0.25, regularization=0.5).user_ridge(V)
+    assert held == pytest.approx(0.5 + 0.25 * np.trace(gram(V)) / 3, rel=1e-12)
+    # Whatever V is, devices take the number: see `sottovoce.model.bounds`.
+    huge = np.full((1000, 3), MOST_ENTRY, np.float32)
+    assert Settings(factors=3, ridge=1.0).user_ridge(huge) == MOST_RIDGE
+    with pytest.raises(SettingsError, match="ridge"):
+        Settings(ridge=-0.1)
 
 
 @pytest.mark.parametrize("name", MECHANISMS)

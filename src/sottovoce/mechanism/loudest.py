@@ -73,10 +73,10 @@ def usual_fraction(epsilon: float, n_items: int, history: float, block: int) -> 
     loud, what is chosen beyond them is noise: up to half of a typical history in blocks of 1.
 
     >>> [round(usual_fraction(e, 9781, 200, b), 4) for e, b in ((1, 256), (2.5, 64), (5, 2))]
-    [0.1424, 0.0578, 0.0075]
+    [0.2614, 0.0578, 0.0075]
     """
-    wanted = 0.5 * exp(-0.87 * epsilon) + 10 / n_items
-    most: float = history / 4 * block**0.6 / n_items
+    wanted = 0.5 * exp(-0.87 * epsilon * min(0.5 + epsilon / 4, 1)) + 10 / n_items
+    most: float = history / 4 * block**0.8 / n_items
     return min(SIGN, wanted, most)
 
 

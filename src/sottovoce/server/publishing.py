@@ -64,7 +64,7 @@ class Publisher:
         terms = Terms.of(os.urandom(TRAINING), training, settings.terms, items)
         publisher = cls(settings, training, mechanism, terms, catalogue, keys)
         try:
-            Manifest.decode(publisher._manifest(1, bytes(32), bytes(32), 0, 0, 0.0).encode())
+            Manifest.decode(publisher._manifest(1, bytes(32), 1.0, bytes(32), 0, 0, 0.0).encode())
         except ProtocolError as error:
             raise SettingsError(f"no device could take part: {error}") from error
         return publisher
@@ -120,11 +120,14 @@ class Publisher:
         reports: int,
     ) -> bytes:
         """Its hash; sums and model stay in the database."""
-        content = transaction.file(epoch.model, "model") or b""
-        V = decode_items(content, len(self.catalogue.items), self.training.factors)
+        V = self._model(transaction, epoch.model)
         V = next_items(V, sums, reports, done, self.training, self.mechanism)
         transaction.add_sums(epoch.epoch, sums)
         return self._keep_model(transaction, encode_items(V))
+
+    def _model(self, transaction: Transaction, digest: bytes) -> NDArray[np.float32]:
+        content = transaction.file(digest, "model") or b""
+        return decode_items(content, len(self.catalogue.items), self.training.factors)
 
     def _keep_model(self, transaction: Transaction, content: bytes) -> bytes:
         digest = sha256(content).digest()
@@ -143,7 +146,8 @@ class Publisher:
         """The next manifest: with a key of its own, or for good without one."""
         private = new_epoch_key() if self.wants_more(done) else None
         public = None if private is None else public_key_of(private)
-        manifest = self._manifest(number, model, public, done, behind, now)
+        ridge = self.training.user_ridge(self._model(transaction, model))
+        manifest = self._manifest(number, model, ridge, public, done, behind, now)
         signed = SignedManifest.make(manifest, self.keys.signer)
         epoch = Epoch(
             epoch=number,
@@ -160,14 +164,21 @@ class Publisher:
         transaction.add_epoch(epoch, wrapped)
 
     def _manifest(
-        self, number: int, model: bytes, public: bytes | None, done: int, behind: int, now: float
+        self,
+        number: int,
+        model: bytes,
+        ridge: float,
+        public: bytes | None,
+        done: int,
+        behind: int,
+        now: float,
     ) -> Manifest:
         return Manifest(
             epoch=number,
             terms=self.terms,
             items=len(self.catalogue.items),
             alpha=self.training.alpha,
-            regularization=self.training.regularization,
+            regularization=ridge,
             model=model,
             catalogue=self.catalogue.hash,
             catalogue_version=1,

@@ -140,7 +140,7 @@ class FederatedMF:
         if histories.n_items != len(V):
             raise DataError(f"the model has {len(V)} items, the histories {histories.n_items}")
         return user_vectors(
-            V, histories, alpha=self.settings.alpha, regularization=self.settings.regularization
+            V, histories, alpha=self.settings.alpha, regularization=self.settings.user_ridge(V)
         )
 
     def recommend(

@@ -39,7 +39,7 @@ def prepare(settings: Settings, mechanism: Mechanism, V: Float32, epoch: int) ->
         epoch=epoch,
         reports=settings.reports,
         alpha=float(settings.alpha),
-        regularization=settings.regularization,
+        regularization=settings.user_ridge(V),
         n_directions=np.uint64(mechanism.n_directions),
         V=V,
         G=gram(V),

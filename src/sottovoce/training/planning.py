@@ -9,13 +9,13 @@ together can fill. Whatever is given explicitly stays as it is.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, floor, inf
+from math import ceil, floor, inf, sqrt
 from typing import TYPE_CHECKING
 
 from sottovoce.errors import SettingsError
 from sottovoce.mechanism import Shape, mechanism_named
 from sottovoce.mechanism.coin import MAX_EPSILON
-from sottovoce.mechanism.loudest import usual_history
+from sottovoce.mechanism.loudest import QUIET, usual_history
 from sottovoce.model.bounds import MOST_REPORTS
 from sottovoce.privacy import Crowd, central_epsilon, gaussian_mu
 from sottovoce.privacy.account import DELTA
@@ -30,13 +30,14 @@ if TYPE_CHECKING:
     from sottovoce.privacy import Reporting
 
 ENOUGH_FACTORS = 64
-LOUD_ENOUGH = 3.5
-"""From this epsilon on a model gains by more epochs; below it noise wants fewer."""
 EPOCHS, FEW_EPOCHS = 20, 10
+"""Above an epsilon of QUIET a model gains by more epochs; up to it noise wants fewer."""
+LONG = 20.0
+"""With a longer history than this, a device needs ever less ridge to trust its own equations."""
 FAINTEST = 0.25
 """Reports that say less are not worth a thought."""
-TURNS_FROM = 300.0
-"""So much signal makes it worth to take turns: below it, every epoch needs everybody."""
+CLEAR = 300.0
+"""With so much signal people can take turns: below it, every epoch needs everybody."""
 
 
 @dataclass(frozen=True)
@@ -155,13 +156,19 @@ def _fitted(
 ) -> Settings:
     """The same with as many factors as its reports can fill, and what goes with them.
 
-    More than half of a typical history would fit noise on the device, and the rarer a touched item
-    is among all, the more it has to weigh.
+    The rarer a touched item is among all, the more it has to weigh. The shorter a history, the more
+    ridge: among noisy items it would fit noise. Where reports are loud the estimates are not noisy,
+    unless people are few, and a ridge would only make them say again what is known.
     """
-    factors = given.get("factors") or _factors(settings, about)
-    alpha = factors * (about.items / about.history) ** (7 / 6) / 240
+    signal = _signal(about, settings.reports * settings.turns, settings.build(about.items).gain)
+    is_quiet = settings.epsilon <= QUIET
+    factors = given.get("factors") or _factors(signal, settings.epochs, about, is_quiet=is_quiet)
+    alpha = 1.6 * sqrt(factors) * (about.items / (50 * about.history)) ** (4 / 3)
+    ridge = min(LONG / about.history, 1.0) ** 1.2 * (1.0 if is_quiet else min(CLEAR / signal, 1.0))
     settings = settings.changed(
-        factors=factors, alpha=given.get("alpha", min(max(alpha, 0.5), 10.0))
+        factors=factors,
+        alpha=given.get("alpha", round(min(max(alpha, 0.5), 10.0), 2)),
+        ridge=given.get("ridge", round(ridge, 3)),
     )
     shape = Shape(about.items, settings.factors, settings.alpha)
     own = mechanism_named(settings.mechanism).planned_settings(
@@ -172,17 +179,10 @@ def _fitted(
     return settings.changed(**own)
 
 
-def _factors(settings: Settings, about: Public) -> int:
-    reports = settings.reports * settings.turns
-    signal = _signal(about, reports, settings.build(about.items).gain)
-    most = (
-        1.6 * signal**0.25,
-        1 + signal / 50,
-        4 * settings.epochs,
-        about.history / 2,
-        about.items,
-        ENOUGH_FACTORS,
-    )
+def _factors(signal: float, epochs: int, about: Public, *, is_quiet: bool) -> int:
+    """Up to a typical history's length where a ridge holds them, else rather less than half."""
+    held = about.history if is_quiet else about.history * 3 / 8
+    most = (1.6 * signal**0.25, 1 + signal / 50, 4 * epochs, held, about.items, ENOUGH_FACTORS)
     return int(max(floor(min(most) + 0.5), 1))
 
 
@@ -267,7 +267,7 @@ def _shared_out(
     reports: int, epsilon: float, signal: float, given: Mapping[str, Any]
 ) -> dict[str, int]:
     """So many reports of one person, as k in each of some epochs."""
-    epochs = EPOCHS if epsilon >= LOUD_ENOUGH else FEW_EPOCHS
+    epochs = EPOCHS if epsilon > QUIET else FEW_EPOCHS
     turns = given.get("lifetime") or given.get("epochs")
     if turns:
         k = given.get("reports") or max(reports // turns, 1)
@@ -275,6 +275,6 @@ def _shared_out(
     if "reports" in given or reports >= epochs:
         k = given.get("reports") or min(ceil(reports / epochs - 0.5), MOST_REPORTS)
         return {"reports": k, "epochs": max(reports // k, 1)}
-    if signal >= TURNS_FROM and "lifetime" not in given:
+    if signal >= CLEAR and "lifetime" not in given:
         return {"reports": 1, "epochs": EPOCHS, "lifetime": reports}
     return {"reports": 1, "epochs": reports}

@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, field, replace
 from math import sqrt
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from sottovoce.errors import SettingsError
 from sottovoce.mechanism import MECHANISMS, Shape, mechanism_named
 from sottovoce.mechanism.coin import MAX_EPSILON
@@ -19,6 +21,8 @@ from sottovoce.settings import Setting, check, setting, stated
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
+
+    from numpy.typing import NDArray
 
     from sottovoce.mechanism import Mechanism
     from sottovoce.privacy import Reporting
@@ -43,6 +47,12 @@ class Settings:
     )
     regularization: float = setting(
         1e-6, "ridge on user vectors and items (lambda)", least=LEAST_RIDGE, most=MOST_RIDGE
+    )
+    ridge: float = setting(
+        0.0,
+        "further ridge on user vectors, in shares of the mean square length of V's columns",
+        least=0,
+        most=MOST_RIDGE,
     )
     learning_rate: float = setting(100.0, "step on the estimated gradient", above=0)
     steps: int = setting(1, "steps an epoch, all over the same reports", least=1)
@@ -122,6 +132,16 @@ class Settings:
         if missing:
             raise SettingsError(f"missing settings: {', '.join(sorted(missing))}")
         return cls().changed(**content)
+
+    def user_ridge(self, V: NDArray[np.float32]) -> float:
+        """Lambda of the users' equations, which the manifest of every epoch names as a number.
+
+        A share of what V itself adds to their diagonal, for V grows while it is learnt. Squares are
+        added one after the other, so that every machine finds the same.
+        """
+        squares = float(np.cumsum(np.square(V, dtype=np.float64).ravel())[-1])
+        wanted = self.regularization + self.ridge * squares / len(V.T)
+        return min(wanted, MOST_RIDGE)
 
     @property
     def turns(self) -> int:

@@ -40,7 +40,7 @@ def answer(
     words: NDArray[np.uint64],
 ) -> NDArray[np.uint32]:
     """One person's reports: the user vector, then the mechanism."""
-    X = user_vectors(V, own, alpha=settings.alpha, regularization=settings.regularization)
+    X = user_vectors(V, own, alpha=settings.alpha, regularization=settings.user_ridge(V))
     own_reports: NDArray[np.uint32] = mechanism.reports(V, X, own, words)[0]
     return own_reports
 

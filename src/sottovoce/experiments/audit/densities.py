@@ -30,7 +30,7 @@ def report_densities(
     mechanism: Mechanism, settings: Settings, V: Float32, histories: Histories
 ) -> Float32:
     """Of every report under every user's history, N x 2D; a report is its own column."""
-    X = user_vectors(V, histories, alpha=settings.alpha, regularization=settings.regularization)
+    X = user_vectors(V, histories, alpha=settings.alpha, regularization=settings.user_ridge(V))
     return mechanism.densities(V, X, histories)
 
 

@@ -84,7 +84,7 @@ def victims_reports(
     for world, chosen in ((targets.true, trials.is_true), (targets.other, ~trials.is_true)):
         numbers = np.flatnonzero(chosen)
         people = world.take(trials.victim[numbers])
-        X = user_vectors(V, people, alpha=settings.alpha, regularization=settings.regularization)
+        X = user_vectors(V, people, alpha=settings.alpha, regularization=settings.user_ridge(V))
         words = report_words(settings.seed, epoch, numbers, settings.reports)
         out[numbers] = mechanism.reports(V, X, people, words)
     return out

@@ -105,7 +105,7 @@ def epoch_length(rows: Sequence[list[int]], n_items: int, settings: Settings) ->
     began = time.perf_counter()
     for each in rows[:TRIED]:
         own = Histories.from_lists([each], n_items)
-        x = user_vectors(V, own, alpha=settings.alpha, regularization=settings.regularization)
+        x = user_vectors(V, own, alpha=settings.alpha, regularization=settings.user_ridge(V))
         reports = mechanism.reports(V, x, own, os_words(1, settings.reports))
         seal_reports(reports[0], key, bytes(32))
     seconds = (time.perf_counter() - began) / len(rows[:TRIED])

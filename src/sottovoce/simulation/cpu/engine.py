@@ -60,7 +60,7 @@ class CpuEngine(Engine):
                 gram(V),
                 V.astype(np.float64),
                 float(self.settings.alpha),
-                self.settings.regularization,
+                self.settings.user_ridge(V),
                 X,
             )
         return X

@@ -49,7 +49,7 @@ class ReferenceEngine(Engine):
         return self._vectors(V, self.histories)
 
     def _vectors(self, V: Float32, people: Histories) -> Float32:
-        alpha, ridge = self.settings.alpha, self.settings.regularization
+        alpha, ridge = self.settings.alpha, self.settings.user_ridge(V)
         return user_vectors(V, people, alpha=alpha, regularization=ridge)
 
     def _batches(self, V: Float32, epoch: int) -> Iterator[NDArray[np.uint32]]:
