@@ -165,9 +165,14 @@ class Loudest(Mechanism):
     def planned_settings(
         cls, shape: Shape, epsilon: float, history: float, *, for_crowd: bool
     ) -> dict[str, Any]:
-        """For a crowd, fewer loud directions in smaller blocks, where they agree more each."""
+        """For a crowd, fewer loud directions in smaller blocks, where they agree more each.
+
+        For one factor rather more: it is popularity, of which everything touched can tell.
+        """
         block = usual_block(epsilon, shape.n_items, history)
         rho = usual_fraction(epsilon, shape.n_items, history, block)
+        if shape.factors == 1:
+            rho = min(1.5 * rho, SIGN)
         if for_crowd:
             block, rho = max(block // 4, 1), cls.crowd_fraction(epsilon, shape.n_items, history)
         signed = Blocks(shape, 0, block).n_directions * 2
