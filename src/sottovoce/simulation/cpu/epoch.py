@@ -124,7 +124,9 @@ def _run_epoch(
     """
     k, size = c.reports, c.V.shape[1]
     longest = np.max(np.diff(indptr)) if indptr.shape[0] > 1 else 0
-    per_block = USERS_PER_BLOCK * (who.epochs // who.turns)
+    # As many as leave every thread some blocks: each has to ask for memory of its own.
+    shared_out = who.people // (16 * sums.shape[0])
+    per_block = max(USERS_PER_BLOCK * (who.epochs // who.turns), min(shared_out, 1024))
     for block in prange((who.people + per_block - 1) // per_block):
         own_sums = sums[get_thread_id()]
         lower = np.empty((size, size), np.float64)

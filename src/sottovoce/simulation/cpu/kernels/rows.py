@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sottovoce.mechanism.loudest import LoudestConstants
 
     Float32 = NDArray[np.float32]
+    Scores = tuple[np.float32, np.float32, np.float32, np.float32]
 
 _ZERO = np.float32(0)
 _ONE = np.float32(1)
@@ -32,18 +33,47 @@ def history_rows(
     """What touched items add, item after item, into `a`."""
     n_rows, inner = a.shape[0], m.inner_signs.shape[0]
     a[:] = _ZERO
-    for t in range(items.shape[0]):
-        i = items[t]
-        weight = m.signs[i] * ((_ONE + alpha) - alpha * score(x, V[i]))
-        place = m.places[i]
-        column = place & (inner - 1)
-        signs = m.inner_signs[column]
-        part = a[place - column : place - column + inner]
-        for r in range(inner):
-            part[r] += weight * signs[r]
+    t = 0
+    while t < items.shape[0]:
+        if t + 4 <= items.shape[0]:
+            predicted = four_scores(x, V, items[t : t + 4])
+            for q in range(4):
+                add_item(items[t + q], predicted[q], alpha, m, a)
+            t += 4
+        else:
+            add_item(items[t], score(x, V[items[t]]), alpha, m, a)
+            t += 1
     if inner < m.size:
         for start in range(0, n_rows, m.size):
             transform_levels(inner, a[start : start + m.size])
+
+
+@njit(error_model="numpy")
+def add_item(
+    item: int, predicted: np.float32, alpha: np.float32, m: LoudestConstants, a: Float32
+) -> None:
+    """What one touched item adds to the rows of its block, or of a part of it."""
+    inner = m.inner_signs.shape[0]
+    weight = m.signs[item] * ((_ONE + alpha) - alpha * predicted)
+    place = m.places[item]
+    column = place & (inner - 1)
+    signs = m.inner_signs[column]
+    part = a[place - column : place - column + inner]
+    for r in range(inner):
+        part[r] += weight * signs[r]
+
+
+@njit(error_model="numpy")
+def four_scores(x: Float32, V: Float32, items: NDArray[np.int32]) -> Scores:
+    """`score` of four items, each in its own order of sums: a processor adds four at a time."""
+    row0, row1, row2, row3 = V[items[0]], V[items[1]], V[items[2]], V[items[3]]
+    s0, s1, s2, s3 = x[0] * row0[0], x[0] * row1[0], x[0] * row2[0], x[0] * row3[0]
+    for f in range(1, x.shape[0]):
+        s0 += x[f] * row0[f]
+        s1 += x[f] * row1[f]
+        s2 += x[f] * row2[f]
+        s3 += x[f] * row3[f]
+    return s0, s1, s2, s3
 
 
 @njit(error_model="numpy")

@@ -32,12 +32,15 @@ _NORMAL = 2.0**-120
 """Above all subnormal magnitudes, with room."""
 _FINE = 1 << 42
 """In the bits of a float64: a share of 2^-10, finer than a bin."""
-_OCTAVES = 128 << 52
+_OCTAVE = 1 << 52
+"""There: a factor of two."""
+_OCTAVES = 128 * _OCTAVE
 """How far below the largest agreement the least loud one is looked for, before it may be any."""
-_NEAR_BIT = np.uint16(15)
 _NEAR = np.uint16(1 << 15)
 """Marks a bin whose rows must be compared exactly."""
-GROUP = 64
+_ANY_NEAR = np.uint64(0x8000_8000_8000_8000)
+"""The same in one of four rows."""
+GROUP = 32
 """Rows that are counted together, and looked through one by one for one report."""
 
 
@@ -47,7 +50,7 @@ class Ranks(NamedTuple):
     keys: NDArray[np.uint16]
     """R: the bin of each row."""
     reach: Int32
-    """BINS + 1: how many rows lie in this bin or above it."""
+    """BINS + 1: how many rows lie in this bin or above it, as far down as was asked for."""
     first: Int32
     """F: the lowest bin of each factor in which the least loud agreement may lie."""
     last: Int32
@@ -114,20 +117,24 @@ def fill_keys(bits: UInt32, lowest: int, keys: NDArray[np.uint16]) -> np.int32:
 
 
 @njit(error_model="numpy")
-def count_bins(a: Float32, s: Ranks) -> np.float32:
-    """Fill `keys` and `reach`; the largest magnitude."""
+def count_bins(a: Float32, s: Ranks) -> tuple[np.float32, np.int32]:
+    """Fill `keys`, and `reach` with how many rows each bin has; the largest row, the lowest bin."""
     bits, reach = a.view(np.uint32), s.reach
     most = largest(bits)
     first = fill_keys(bits, np.int64(most >> _SHIFT) - (BINS - 1), s.keys)
-    reach[:first] = a.shape[0]
     reach[first:] = 0
     for r in range(a.shape[0]):
         reach[s.keys[r]] += 1
-    total = np.int32(0)
-    for key in range(BINS - 1, first - 1, -1):
+    return np.uint32(most).view(np.float32), first
+
+
+@njit(error_model="numpy")
+def add_up(start: int, stop: int, reach: Int32) -> None:
+    """Make `reach` count what lies above as well, from `start` down to `stop`."""
+    total = reach[start + 1]
+    for key in range(start, stop - 1, -1):
         total += reach[key]
         reach[key] = total
-    return np.uint32(most).view(np.float32)
 
 
 @njit(error_model="numpy")
@@ -141,21 +148,31 @@ def bin_of(value: float, most: np.float32) -> np.int64:
 
 
 @njit(error_model="numpy")
-def bracket(x: Float32, loud: int, most: np.float32, s: Ranks) -> int:
+def bracket(x: Float32, loud: int, most: np.float32, lowest_bin: int, s: Ranks) -> int:
     """Fill `first` and `last`: the least loud agreement lies in one of these bins of each factor.
 
     Bins count too many at most; one bin lower, too few at most. Returns how many directions are
     louder for certain.
     """
     sizes = np.abs(x).astype(np.float64)
-    high = np.float64(2 * np.float64(most) * sizes.max()).view(np.int64)
-    low = lowest = max(high - np.int64(_OCTAVES), np.int64(0))
+    largest_size = sizes.max()
+    high = np.float64(2 * np.float64(most) * largest_size).view(np.int64)
+    low = high
+    lowest = max(high - np.int64(_OCTAVES), np.int64(0))
+    # Down by octaves at first: few of the bins are ever added up.
+    added = np.int64(BINS)
+    while low > lowest:
+        low = max(low - np.int64(_OCTAVE), lowest)
+        value = np.int64(low).view(np.float64)
+        down = max(bin_of(value / largest_size, most), np.int64(lowest_bin))
+        add_up(added - 1, down, s.reach)
+        added = min(added, down)
+        if reaching(value, sizes, most, added, s.reach) >= loud:
+            break
+        high = low if low > lowest else high
     while high - low > _FINE:
         middle = low + (high - low) // 2
-        value, total = np.int64(middle).view(np.float64), 0
-        for f in range(x.shape[0]):
-            total += s.reach[bin_of(value / sizes[f], most)]
-        if total < loud:
+        if reaching(np.int64(middle).view(np.float64), sizes, most, added, s.reach) < loud:
             high = middle
         else:
             low = middle
@@ -169,8 +186,20 @@ def bracket(x: Float32, loud: int, most: np.float32, s: Ranks) -> int:
     for f in range(x.shape[0]):
         s.first[f] = bin_of(least / sizes[f] if bounded else 0.0, most)
         s.last[f] = min(bin_of(upper / sizes[f], most), BINS - 1)
-        surely += s.reach[s.last[f] + 1]
+        surely += s.reach[max(s.last[f] + 1, added)]
     return surely
+
+
+@njit(error_model="numpy")
+def reaching(value: float, sizes: Float64, most: np.float32, added: int, reach: Int32) -> int:
+    """How many directions agree by at least so much, as far as bins can tell.
+
+    `added` is the lowest bin that `reach` is added up to; below it lies nothing that counts.
+    """
+    total = 0
+    for f in range(sizes.shape[0]):
+        total += reach[max(bin_of(value / sizes[f], most), added)]
+    return total
 
 
 @njit
@@ -195,13 +224,29 @@ def mark_bins(s: Ranks) -> None:
 
 @njit
 def look_up(keys: NDArray[np.uint16], s: Ranks) -> np.int64:
-    """Fill `loud` with what is sure, and `near` with the rows that must be looked at; how many."""
-    loud, near, factors_of, n = s.loud, s.near, s.factors_of, np.int64(0)
+    """Fill `loud` with what is sure, `near` with the rows that must be looked at; how many.
+
+    And `ends` with each group's own sum, four rows at once: 16 times 256 factors stay below 16
+    bits.
+    """
+    loud, factors_of, n = s.loud, s.factors_of, np.int64(0)
     for r in range(keys.shape[0]):
-        found = factors_of[np.uint64(keys[r])]
-        loud[r] = np.uint16(found & ~_NEAR)
-        near[n] = r
-        n += np.int64(found >> _NEAR_BIT)
+        loud[r] = factors_of[np.uint64(keys[r])]
+    fours = loud.view(np.uint64)
+    for g in range(s.ends.shape[0]):
+        own = np.uint64(0)
+        for t in range(g * (GROUP // 4), (g + 1) * (GROUP // 4)):
+            four = fours[t]
+            own += four & ~_ANY_NEAR
+            if four & _ANY_NEAR:
+                fours[t] = four & ~_ANY_NEAR
+                for q in range(4):
+                    s.near[n] = 4 * t + q
+                    n += np.int64((four >> np.uint64(16 * q + 15)) & np.uint64(1))
+        total = np.int32(0)
+        for shift in range(0, 64, 16):
+            total += np.int32((own >> np.uint64(shift)) & np.uint64(0xFFFF))
+        s.ends[g] = total
     return n
 
 
@@ -221,19 +266,6 @@ def list_near(a: Float32, x: Float32, s: Ranks) -> int:
                 s.agreement[n] = abs(np.float64(x[f])) * size
                 n += 1
     return n
-
-
-@njit
-def count_groups(s: Ranks) -> None:
-    """Fill `ends` from `loud`, four rows at once: 16 times 256 factors stay below 16 bits."""
-    fours, total = s.loud.view(np.uint64).reshape(-1, GROUP // 4), np.int32(0)
-    for g in range(fours.shape[0]):
-        own = np.uint64(0)
-        for r in range(GROUP // 4):
-            own += fours[g, r]
-        for shift in range(0, 64, 16):
-            total += np.int32((own >> np.uint64(shift)) & np.uint64(0xFFFF))
-        s.ends[g] = total
 
 
 @njit
@@ -263,15 +295,18 @@ def nth_largest(values: Float64, n: int) -> float:
 @njit(error_model="numpy")
 def find_loud(a: Float32, x: Float32, loud: int, s: Ranks) -> float:
     """Fill `loud`, `ends` and what is near; the least agreement that is loud."""
-    most = count_bins(a, s)
-    missing = loud - bracket(x, loud, most, s)
+    most, lowest_bin = count_bins(a, s)
+    missing = loud - bracket(x, loud, most, lowest_bin, s)
     n = list_near(a, x, s)
     s.n_near[0] = n
     # With fewer than are missing, all the rest is silent: some factor or row must be 0.
     least = nth_largest(s.agreement[:n].copy(), missing) if missing <= n else 0.0
     for t in range(n):
-        s.loud[s.near_row[t]] += np.uint16(s.agreement[t] > least)
-    count_groups(s)
+        if s.agreement[t] > least:
+            s.loud[s.near_row[t]] += np.uint16(1)
+            s.ends[s.near_row[t] // GROUP] += 1
+    for g in range(1, s.ends.shape[0]):
+        s.ends[g] += s.ends[g - 1]
     return least
 
 
