@@ -42,4 +42,4 @@ class EchoEngine(Engine):
 
     def _vectors(self, V: NDArray[np.float32], people: Histories) -> NDArray[np.float32]:
         s = self.settings
-        return user_vectors(V, people, alpha=s.alpha, regularization=s.regularization)
+        return user_vectors(V, people, alpha=s.alpha, regularization=s.user_ridge(V))
