@@ -20,7 +20,7 @@ from tests.privacy.exact import composed, delta_of, one_round
 DELTA = 1e-6
 KINDS = [(0.1, SIGN), (0.5, 0.03), (1.0, 0.345), (2.5, 0.165), (2.5, SIGN), (5.0, 0.032)]
 KINDS += [(8.0, 0.01), (8.0, SIGN)]
-SPANS = [(1, 1), (1, 2), (10, 1), (100, 20)]
+SPANS = [(1, 1), (10, 1), (100, 20)]
 
 
 def finer(event: Reporting, clients: int, delta: float) -> float:
@@ -35,7 +35,7 @@ def finer(event: Reporting, clients: int, delta: float) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("clients", [2, 10, 100, 1_000, 50_000, 1_000_000])
+@pytest.mark.parametrize("clients", [2, 100, 1_000, 50_000, 1_000_000])
 def test_it_is_above_the_accountants_figure_and_near(clients: int) -> None:
     ratios = []
     # A million people and a small epsilon take the accountant, not the bound, many seconds each.
