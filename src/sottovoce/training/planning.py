@@ -180,9 +180,13 @@ def _fitted(
 
 
 def _factors(signal: float, epochs: int, about: Public, *, is_quiet: bool) -> int:
-    """Up to a typical history's length where a ridge holds them, else rather less than half."""
+    """Up to a typical history's length where a ridge holds them, else rather less than half.
+
+    One epoch teaches one: everybody's first vector has the direction of the first item matrix.
+    """
     held = about.history if is_quiet else about.history * 3 / 8
-    most = (1.6 * signal**0.25, 1 + signal / 50, 4 * epochs, held, about.items, ENOUGH_FACTORS)
+    taught = 4 * epochs - 3
+    most = (1.6 * signal**0.25, 1 + signal / 50, taught, held, about.items, ENOUGH_FACTORS)
     return int(max(floor(min(most) + 0.5), 1))
 
 
