@@ -37,7 +37,10 @@ LONG = 20.0
 FAINTEST = 0.25
 """Reports that say less are not worth a thought."""
 CLEAR = 300.0
-"""With so much signal people can take turns: below it, every epoch needs everybody."""
+"""With so much signal people can take turns, and loud reports need no ridge.
+
+Below it, every epoch needs everybody.
+"""
 
 
 @dataclass(frozen=True)

@@ -226,8 +226,7 @@ def mark_bins(s: Ranks) -> None:
 def look_up(keys: NDArray[np.uint16], s: Ranks) -> np.int64:
     """Fill `loud` with what is sure, `near` with the rows that must be looked at; how many.
 
-    And `ends` with each group's own sum, four rows at once: 16 times 256 factors stay below 16
-    bits.
+    And `ends` with each group's own sum, four rows at once: 8 times 256 factors stay below 16 bits.
     """
     loud, factors_of, n = s.loud, s.factors_of, np.int64(0)
     for r in range(keys.shape[0]):
