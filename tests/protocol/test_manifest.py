@@ -195,6 +195,13 @@ def test_the_settings_behind_a_manifest_make_the_same_mechanism(one: Manifest, s
     assert one.training(Settings(seed=seed)).build(one.items) == one.build()
 
 
+def test_lambda_of_one_model_is_not_a_setting_of_its_training() -> None:
+    """Or a simulation beside it would add the share of the model twice, and shrink items by it."""
+    known = Settings(regularization=0.01, ridge=0.5)
+    found = manifest(regularization=123.0).training(known)
+    assert (found.regularization, found.ridge) == (0.01, 0.5)
+
+
 @given(manifests())
 def test_terms_that_a_training_asks_for_are_those_of_its_settings(one: Manifest) -> None:
     settings, asked = one.training(Settings(epochs=3)), Participation(least_clients=7, hold=9)

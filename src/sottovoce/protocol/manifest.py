@@ -75,7 +75,11 @@ class Manifest:
             raise ProtocolError(f"manifest: {error}") from error
 
     def training(self, known: Settings) -> Settings:
-        """The settings behind it; what it does not say is as in `known`."""
+        """The settings behind it; what it does not say is as in `known`.
+
+        Its `regularization` is not among them: that is lambda for one model, of which a server has
+        made its own setting and a share of the model itself (`Settings.user_ridge`).
+        """
         terms = self.terms
         kind = MECHANISMS[terms.mechanism]
         return known.changed(
@@ -84,7 +88,6 @@ class Manifest:
             reports=terms.reports,
             factors=terms.factors,
             alpha=self.alpha,
-            regularization=self.regularization,
             seed=terms.parameters.get("directions_seed", known.seed),
             **{name: terms.parameters[name] for name in kind.settings()},
         )
