@@ -29,8 +29,6 @@ class EpochConstants(NamedTuple):
     n_directions: np.uint64
     V: Float32
     G: Float64
-    wide: Float64
-    """V in float64."""
 
 
 def prepare(settings: Settings, mechanism: Mechanism, V: Float32, epoch: int) -> EpochConstants:
@@ -43,5 +41,4 @@ def prepare(settings: Settings, mechanism: Mechanism, V: Float32, epoch: int) ->
         n_directions=np.uint64(mechanism.n_directions),
         V=V,
         G=gram(V),
-        wide=V.astype(np.float64),
     )

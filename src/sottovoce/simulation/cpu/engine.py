@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     Float32 = NDArray[np.float32]
 
 drop_stale(run_epoch)
+drop_stale(solve_users)
 _NOTHING_KEPT = np.empty((0, 0), np.uint32)
 
 
@@ -57,8 +58,8 @@ class CpuEngine(Engine):
             solve_users(
                 self.histories.indptr,
                 self.histories.indices,
+                V,
                 gram(V),
-                V.astype(np.float64),
                 float(self.settings.alpha),
                 self.settings.user_ridge(V),
                 X,

@@ -10,7 +10,7 @@ from numba.extending import overload
 
 from sottovoce.simulation.cpu.gathering import history_of
 from sottovoce.simulation.cpu.philox import takes_part
-from sottovoce.simulation.cpu.solve import USERS_PER_BLOCK, solve_user
+from sottovoce.simulation.cpu.solve import USERS_PER_BLOCK, new_room, solve_user
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -129,8 +129,7 @@ def _run_epoch(
     per_block = max(USERS_PER_BLOCK * (who.epochs // who.turns), min(shared_out, 1024))
     for block in prange((who.people + per_block - 1) // per_block):
         own_sums = sums[get_thread_id()]
-        lower = np.empty((size, size), np.float64)
-        column, solution = np.empty(size, np.float64), np.empty(size, np.float64)
+        room = new_room(size)
         X = np.empty((TOGETHER, size), np.float32)
         out = np.empty((TOGETHER, k), np.uint32)
         users, starts = np.empty(TOGETHER, np.int64), np.zeros(TOGETHER + 1, np.int64)
@@ -148,9 +147,8 @@ def _run_epoch(
                     n = history_of(place, who, c.seed, indptr, indices, items[start:])
                     starts[some + 1] = start + n
                     solve_user(
-                        items[start : start + n], c.G, c.wide, c.alpha, c.regularization, lower,
-                        column, solution, X[some],
-                    )  # fmt: skip
+                        items[start : start + n], c.V, c.G, c.alpha, c.regularization, room, X[some]
+                    )
                 some += 1
             if some == TOGETHER or (some and place == end - 1):
                 said = out[:some]

@@ -2,75 +2,90 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit, prange
+from numpy.typing import NDArray
 
 from sottovoce.model.bounds import MOST_USER_ENTRY
+from sottovoce.simulation.cpu.tiles import SIDE, add_tile, padded
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Float64 = NDArray[np.float64]
+Float64 = NDArray[np.float64]
 
 
 USERS_PER_BLOCK = 64
 """What one thread takes at a time: small enough to share out evenly, large enough to amortise."""
 
 
+ITEMS_PER_BLOCK = 64
+"""Rows of V that are read, widened and added up before the next: they stay in the nearest cache."""
+
+
+class Room(NamedTuple):
+    """Memory for one user's equations, used again for the next."""
+
+    rows: Float64
+    lower: Float64
+    column: Float64
+    solution: Float64
+
+
+@njit
+def new_room(size: int) -> Room:
+    """For vectors of so many factors."""
+    width = padded(size)
+    return Room(
+        np.zeros((ITEMS_PER_BLOCK, width), np.float64),
+        np.empty((width, width), np.float64),
+        np.empty(size, np.float64),
+        np.empty(size, np.float64),
+    )
+
+
 @njit(error_model="numpy")
-def add_items(items: NDArray[np.int32], wide: Float64, sums: Float64, right: Float64) -> None:
+def add_items(
+    items: NDArray[np.int32], V: NDArray[np.float32], rows: Float64, sums: Float64, right: Float64
+) -> None:
     """`sum v v^T` (the lower triangle, and some more) and `sum v`, item after item.
 
-    Four items in one pass over `sums`, added one by one. The product of two float32 is exact in
-    float64, so nothing is gained by keeping them in a table, which would not fit a cache.
+    The product of two float32 is exact in float64, so nothing is gained by keeping products in a
+    table, which would not fit a cache.
     """
-    size, n = right.shape[0], items.shape[0]
+    size, width = right.shape[0], rows.shape[1]
     sums[:] = 0.0
     right[:] = 0.0
-    t = 0
-    while t + 4 <= n:
-        v0, v1, v2, v3 = (
-            wide[items[t]],
-            wide[items[t + 1]],
-            wide[items[t + 2]],
-            wide[items[t + 3]],
-        )
-        for i in range(size):
-            row = sums[i, : min(i // 4 * 4 + 4, size)]
-            a0, a1, a2, a3 = v0[i], v1[i], v2[i], v3[i]
-            for j in range(row.shape[0]):
-                row[j] = (((row[j] + a0 * v0[j]) + a1 * v1[j]) + a2 * v2[j]) + a3 * v3[j]
-            right[i] = (((right[i] + a0) + a1) + a2) + a3
-        t += 4
-    while t < n:
-        v = wide[items[t]]
-        for i in range(size):
-            for j in range(i + 1):
-                sums[i, j] += v[i] * v[j]
-            right[i] += v[i]
-        t += 1
+    for start in range(0, items.shape[0], ITEMS_PER_BLOCK):
+        n = min(ITEMS_PER_BLOCK, items.shape[0] - start)
+        for t in range(n):
+            v, row = V[items[start + t]], rows[t]
+            for i in range(size):
+                row[i] = v[i]
+        for t in range(n):
+            for i in range(size):
+                right[i] += rows[t, i]
+        for i in range(0, width, SIDE):
+            for j in range(0, i + SIDE, SIDE):
+                add_tile(rows, n, i, j, sums)
 
 
 @njit(error_model="numpy")
 def solve_user(
     items: NDArray[np.int32],
+    V: NDArray[np.float32],
     G: Float64,
-    wide: Float64,
     alpha: float,
     regularization: float,
-    lower: Float64,
-    column: Float64,
-    solution: Float64,
+    room: Room,
     x: NDArray[np.float32],
 ) -> None:
-    """Equation (4) for one user, into `x`; `lower`, `column` and `solution` are scratch.
+    """Equation (4) for one user, into `x`.
 
     A vector that is not usable becomes zero, as in `sottovoce.model.bounds.usable`.
     """
+    rows, lower, column, solution = room
     size = x.shape[0]
-    add_items(items, wide, lower, solution)
+    add_items(items, V, rows, lower, solution)
     for i in range(size):
         solution[i] = (1.0 + alpha) * solution[i]
         for j in range(i + 1):
@@ -106,8 +121,8 @@ def solve_user(
 def solve_users(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
+    V: NDArray[np.float32],
     G: Float64,
-    wide: Float64,
     alpha: float,
     regularization: float,
     X: NDArray[np.float32],
@@ -115,8 +130,7 @@ def solve_users(
     """Everybody's vector, into `X`."""
     n, size = X.shape
     for block in prange((n + USERS_PER_BLOCK - 1) // USERS_PER_BLOCK):
-        lower = np.empty((size, size), np.float64)
-        column, solution = np.empty(size, np.float64), np.empty(size, np.float64)
+        room = new_room(size)
         for u in range(block * USERS_PER_BLOCK, min(n, (block + 1) * USERS_PER_BLOCK)):
             items = indices[indptr[u] : indptr[u + 1]]
-            solve_user(items, G, wide, alpha, regularization, lower, column, solution, X[u])
+            solve_user(items, V, G, alpha, regularization, room, X[u])
