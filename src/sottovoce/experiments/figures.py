@@ -37,12 +37,17 @@ def draw_interval(
 
 
 def save_figure(
-    path: Path, draw: Callable[[Figure], None], *, size: tuple[float, float] = (7, 4.2)
+    path: Path,
+    draw: Callable[[Figure], None],
+    *also: Path,
+    size: tuple[float, float] = (7, 4.2),
 ) -> None:
-    """One picture of that size in inches, in the format that the name says; `draw` fills it."""
+    """One picture of that size in inches, in the formats that the names say; `draw` fills it."""
     figure = figure_class()(figsize=size, layout="constrained")
     draw(figure)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    figure.savefig(part, format=path.suffix.removeprefix(".") or "png", dpi=150)
-    part.replace(path)
+    for each in (path, *also):
+        each.parent.mkdir(parents=True, exist_ok=True)
+        part = each.with_name(f".{each.name}.part")
+        figure.savefig(part, format=each.suffix.removeprefix(".") or "png", dpi=150)
+        part.replace(each)
+        figure.set_layout_engine("none")  # everything has its place now

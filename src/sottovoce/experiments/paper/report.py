@@ -76,11 +76,10 @@ def _write_pictures(store: CellStore, scale: Scale, experiment: Experiment) -> b
 
     # A fixed salt: names inside the SVG are hashes, and the same picture is the same file.
     with mpl.rc_context({"svg.hashsalt": "sottovoce"}):
-        for suffix in ("png", "svg"):
-            path = store.folder / f"{experiment.name}.{suffix}"
-            save_figure(path, draw, size=experiment.picture)
-    undated = re.sub(rb"<metadata>.*?</metadata>", b"", path.read_bytes(), flags=re.DOTALL)
-    write_atomically(path, undated)
+        svg = store.folder / f"{experiment.name}.svg"
+        save_figure(svg.with_suffix(".png"), draw, svg, size=experiment.picture)
+    undated = re.sub(rb"<metadata>.*?</metadata>", b"", svg.read_bytes(), flags=re.DOTALL)
+    write_atomically(svg, undated)
     return undated
 
 
