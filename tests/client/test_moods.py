@@ -41,13 +41,13 @@ def test_numbers_that_raise_elsewhere_silence_nobody(
         assert client.recommend(3)
 
 
+@pytest.mark.parametrize(("n_items", "factors"), [(1_000_000, 1), (8, bounds.MOST_FACTORS)])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_the_longest_history_is_ready_in_time(mechanism: str) -> None:
+def test_the_longest_history_is_ready_in_time(mechanism: str, n_items: int, factors: int) -> None:
     """Everything in a large catalogue was touched. What takes longer than `lead` can be seen."""
-    n_items = 1_000_000
-    built = Settings.preset(mechanism, factors=1, reports=1).build(n_items)
-    one = World(most_items=n_items, factors=1, reports=1).manifest(1, items=n_items)
-    V = np.random.default_rng(1).standard_normal((n_items, 1)).astype(np.float32)
+    built = Settings.preset(mechanism, factors=factors, reports=1).build(n_items)
+    one = World(most_items=n_items, factors=factors, reports=1).manifest(1, items=n_items)
+    V = np.random.default_rng(1).standard_normal((n_items, factors)).astype(np.float32)
     begun = time.perf_counter()
     everything = Histories.from_lists([range(n_items)], n_items)
     x = user_vectors(V, everything, alpha=one.alpha, regularization=one.regularization)

@@ -96,7 +96,7 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
         ("heartbeat = 0", "heartbeat must be a positive number"),
         ('database = "mysql://x/y"', "database must be sqlite or postgresql"),
         ('preset = "loud"', "no preset 'loud'"),
-        ("epsilon = -1.0", "training: epsilon must be a finite number above 0"),
+        ("epsilon = -1.0", "training: epsilon must be a finite number of at least 1e-06"),
         ("loud = -1", "training: loud must be a whole number of at least 0"),
         ('secret_sha256 = "abc"', "secret_sha256 must be 64"),
         ("port = 99999", "port must lie in"),

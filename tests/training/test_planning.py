@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from fractions import Fraction
+from math import inf, nan
 from typing import Any
 
 import pytest
@@ -8,8 +10,10 @@ from hypothesis import strategies as st
 
 from sottovoce.errors import SettingsError
 from sottovoce.mechanism import MECHANISMS
+from sottovoce.model.bounds import MOST_ENTRIES, MOST_ITEMS, MOST_REPORTS
 from sottovoce.privacy import Crowd, Reporting, central_epsilon, mu_within
-from sottovoce.training import Settings
+from sottovoce.protocol import Terms
+from sottovoce.training import Participation, Settings
 from sottovoce.training.options import View, options
 from sottovoce.training.planning import Budget, planned
 
@@ -157,29 +161,80 @@ def test_no_plan_spends_more_and_what_is_given_stays(
         assert given.keys() & {"epsilon", "reports", "epochs", "lifetime"}, "only what was given"
         return
     assert found.event(items).pure <= local * (1 + 1e-9)
+    if (
+        "epsilon" not in given
+    ):  # as the ledger of a device counts, which has the budget as its limit
+        asked = Terms.of(bytes(16), found, Participation(), items)
+        assert asked.cost * asked.epochs <= Fraction(local)
     for name, value in given.items():
         assert getattr(found, name) == value
     assert found.build(items).n_directions
 
 
+@pytest.mark.parametrize(
+    "given", [{"epochs": 20}, {"reports": 1}, {"epsilon": 10.0}, {"epochs": 20, "epsilon": 10.0}]
+)
+def test_to_name_what_is_planned_anyway_changes_nothing(given: dict[str, Any]) -> None:
+    for local in (10, 50):
+        free = planned(75_040, 9_781, budget=Budget(local=local))
+        assert planned(75_040, 9_781, budget=Budget(local=local), **given) == free
+
+
+def test_one_setting_of_the_mechanism_alone_is_planned_around() -> None:
+    free = planned(75_040, 9_781, history=50, epsilon=6.0)
+    assert planned(75_040, 9_781, history=50, epsilon=6.0, block=free.own["block"]) == free
+    assert planned(75_040, 9_781, history=50, epsilon=6.0, loud=free.own["loud"]) == free
+    wider = planned(75_040, 9_781, history=50, epsilon=6.0, block=16)
+    assert wider.own["loud"] > free.own["loud"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"lifetime": 8}, {"lifetime": 5}, {"epochs": 30}, {"block": 16}, {"lifetime": 2, "epochs": 9}],
+)
+def test_a_central_budget_is_kept_with_what_is_given(given: dict[str, Any]) -> None:
+    people, items = 15_000, 15_000
+    found = planned(people, items, budget=Budget(central=0.5), **given)
+    crowd = Crowd(found.crowd(people))
+    assert 0.25 < central_epsilon(found.event(items), crowd, 1e-6) <= 0.5
+    assert {**found.as_dict(), **given} == found.as_dict()
+
+
+def test_a_lifetime_beyond_the_epochs_is_paid_for() -> None:
+    """Epochs that come to nothing are held again, and devices agree to all of them."""
+    found = planned(20_000, 2_000, budget=Budget(local=10), lifetime=60, epochs=20)
+    assert found.event(2_000).pure <= 10
+    assert Terms.of(bytes(16), found, Participation(), 2_000).promise.local <= 10
+
+
+def test_the_largest_catalogue_can_be_planned() -> None:
+    found = planned(1_000_000, MOST_ITEMS, budget=Budget(local=100_000))
+    assert found.factors == MOST_ENTRIES // MOST_ITEMS
+    assert found.reports <= MOST_REPORTS
+
+
 def test_presets() -> None:
     both = Budget(local=10, central=1)
     assert planned(75_040, 9_781, preset="strong") == planned(75_040, 9_781, budget=both)
-    assert planned(75_040, 9_781, preset="strong", budget=Budget(local=50)).turns == 5
+    more = planned(75_040, 9_781, preset="strong", budget=Budget(local=50))
+    assert more == planned(75_040, 9_781, budget=Budget(local=50, central=1))
     assert planned(75_040, 9_781, preset="paper") == Settings.preset("paper")
     assert planned(75_040, 9_781, preset="coordinate", epsilon=1.0).factors == 5
     crowd = planned(75_040, 9_781, preset="crowd")
     assert central_epsilon(crowd.event(9_781), Crowd(75_040), 1e-6) <= 1
-    with pytest.raises(SettingsError, match="no preset 'loud'"):
+    with pytest.raises(SettingsError, match=r"no preset 'loud'; there are paper, .*strong, crowd"):
         planned(10, 10, preset="loud")
 
 
 def test_what_cannot_be_planned_is_refused() -> None:
     with pytest.raises(SettingsError, match="name a budget"):
         Budget()
-    with pytest.raises(SettingsError, match="positive"):
-        Budget(local=-1.0)
-    with pytest.raises(SettingsError, match="one person and one item"):
+    for local in (-1.0, 0.0, 1e-9, 1e9, inf, nan):
+        with pytest.raises(SettingsError, match=r"a local budget must lie in 1e-06\.\.1e\+06, got"):
+            Budget(local=local)
+    with pytest.raises(SettingsError, match=r"a central budget must lie in .*, got nan"):
+        Budget(local=5.0, central=nan)
+    with pytest.raises(SettingsError, match="one person and one item, got 0 people and 10 items"):
         planned(0, 10)
     with pytest.raises(SettingsError, match="spend 1000, more than the local budget of 50"):
         planned(1_000, 100, budget=Budget(local=50), epsilon=10.0, reports=100, epochs=1)

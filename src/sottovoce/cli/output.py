@@ -72,7 +72,8 @@ def settings_in_words(training: Settings) -> str:
     epochs = f"{training.epochs}" if every else f"{training.turns} of {training.epochs}"
     return (
         f"{training.mechanism}: epsilon {training.epsilon:.4g}, reports {training.reports} in each "
-        f"of {epochs} epochs, factors {training.factors}, alpha {training.alpha:.3g}{own}"
+        f"of {epochs} epochs, factors {training.factors}, alpha {training.alpha:.3g}, ridge "
+        f"{training.ridge:.3g}{own}"
     )
 
 

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+USUAL_CLIENTS = 10_000
+"""Whom settings are planned for where nobody says how many people there are."""
+
+
 class ViewOption(StrEnum):
     local = "local"
     central = "central"
@@ -43,8 +47,8 @@ def privacy(
     clients: Annotated[
         int | None,
         typer.Option(
-            help="People who take part; else no central figure. With --lifetime a share of them "
-            "reports in each epoch."
+            help="People who take part; else no central figure, and settings as for "
+            f"{USUAL_CLIENTS:,}. With --lifetime a share of them reports in each epoch."
         ),
     ] = None,
     delta: Annotated[float, typer.Option(help="The chance that a promise fails.")] = DELTA,
@@ -61,7 +65,8 @@ def privacy(
     target: Annotated[
         float | None,
         typer.Option(
-            help="Plan: which (eps, reports) fit this epsilon in all, and the planner's settings."
+            help="Plan: which (eps, reports) fit this epsilon in all; with --clients also the "
+            "planner's settings and what they cost. Goes with the settings above it."
         ),
     ] = None,
     view: Annotated[ViewOption, typer.Option(help="What the target is.")] = ViewOption.central,
@@ -81,12 +86,16 @@ def privacy(
     """  # noqa: D301 - typer reads \b
     mechanism = training.pop("mechanism", None)
     if target is not None:
-        _plan(mechanism, target, view, clients, delta, items, history, json, plot)
+        beside = {"preset": preset, "trainings": trainings > 1, "colluding": colluding}
+        beside |= {"seeded-directions": seeded_directions, "bundled": bundled}
+        if refused := [f"--{name}" for name, value in beside.items() if value]:
+            raise SettingsError(f"--target plans one training of honest people: no {refused[0]}")
+        _plan(mechanism, training, target, view, clients, delta, items, history, json, plot)
         return
     if preset in PLANNED and clients is None:
         raise SettingsError(f"the preset {preset} is planned for a number of people: --clients N")
     settings = planned(
-        clients or 1,
+        clients or USUAL_CLIENTS,
         items,
         history=history,
         preset=preset or DEFAULT,
@@ -96,7 +105,13 @@ def privacy(
     name, event = settings.mechanism, settings.event(items)
     crowd = None
     if clients is not None:
-        crowd = Crowd(settings.crowd(clients), colluding, seeded_directions, bundled)
+        in_an_epoch = settings.crowd(clients)
+        if in_an_epoch < 2 <= clients:
+            raise SettingsError(
+                f"of {clients} people who take part in {settings.turns} of {settings.epochs} "
+                "epochs no epoch is sure to have two: there is no crowd"
+            )
+        crowd = Crowd(in_an_epoch, colluding, seeded_directions, bundled)
     found = account(event, crowd, delta, trainings)
     _print(name, found)
     if json is not None:
@@ -125,6 +140,7 @@ def _print(mechanism: str, found: Account) -> None:
 
 def _plan(
     mechanism: str | None,
+    training: dict[str, Any],
     target: float,
     view: ViewOption,
     clients: int | None,
@@ -134,22 +150,25 @@ def _plan(
     json: Path | None,
     plot: Path | None,
 ) -> None:
+    budget = Budget(**{view.value: target}, delta=delta)
     comparable = [name for name, kind in MECHANISMS.items() if not kind.gain_is_bound]
     names = [mechanism] if mechanism else comparable
     found = [o for name in names for o in options(name, target, view.value, clients, delta, items)]
     if not found:
-        output.results.print(f"Not even one report fits a {view.value} epsilon of {target:g}.")
-    else:
-        _print_plan(sorted(found, key=lambda option: -option.signal))
-    plan = None
-    if clients is not None and found:
-        budget = Budget(**{view.value: target}, delta=delta)
-        plan = planned(clients, items, history=history, mechanism=mechanism, budget=budget)
+        raise SettingsError(f"not even one report fits a {view.value} epsilon of {target:g}")
+    _print_plan(sorted(found, key=lambda option: -option.signal))
+    content = [{**asdict(option), "signal": option.signal} for option in found]
+    said: dict[str, Any] = {"target": target, "view": view.value, "options": content, "plan": None}
+    if clients is not None:
+        plan = planned(
+            clients, items, history=history, mechanism=mechanism, budget=budget, **training
+        )
+        cost = account(plan.event(items), Crowd.of(plan.crowd(clients)), delta)
         output.results.print(f"The planner takes {settings_in_words(plan)}.", soft_wrap=True)
+        _print(plan.mechanism, cost)
+        said |= {"plan": plan.as_dict(), "cost": cost.as_dict()}
     if json is not None:
-        content = [{**asdict(option), "signal": option.signal} for option in found]
-        said = {"target": target, "view": view.value, "options": content}
-        output.write_json(json, {**said, "plan": plan and plan.as_dict()})
+        output.write_json(json, said)
     if plot is not None:
         output.messages.print("drawing the frontier: up to a minute")
         save_figure(
@@ -175,8 +194,10 @@ def _print_plan(found: list[Option]) -> None:
         )
     output.results.print(table)
     output.results.print(
-        "Signal: reports times the square of what one of them carries; the first row says most. "
-        "Share the reports out over as many epochs as you like: it costs the same.",
+        "Signal: reports times the square of what one of them carries, at usual settings; the "
+        "first row says most. Share the reports out over as many epochs as you like, if everybody "
+        "takes part in each: it costs the same. With --clients the planner has its own choice of "
+        "eps, loud directions and turns.",
         soft_wrap=True,
     )
 

@@ -41,7 +41,7 @@ class SplitOption(StrEnum):
     latest = "latest"
 
 
-@training_options(without=["seed"], planned=["factors", "alpha"])
+@training_options(without=["seed"], planned=["factors", "alpha", "ridge"])
 @engine_choice
 def simulate(
     *,

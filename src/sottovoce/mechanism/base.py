@@ -134,10 +134,14 @@ class Mechanism(ABC):
         shape: Shape,  # noqa: ARG003
         epsilon: float,  # noqa: ARG003
         history: float,  # noqa: ARG003
+        given: Mapping[str, Any],  # noqa: ARG003
         *,
         for_crowd: bool,  # noqa: ARG003
     ) -> dict[str, Any]:
-        """Its own settings that serve best where a typical person touched so many items."""
+        """Its own settings that serve best where a typical person touched so many items.
+
+        What is given, of these or of others, stays as it is.
+        """
         return {}
 
     @property

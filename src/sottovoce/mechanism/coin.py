@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 WORD = 1 << 64
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
+LEAST_EPSILON = 1e-6
+"""Far below it a threshold would be 2^64, which is no 64-bit word."""
 MAX_EPSILON = 40.0
 """Beyond this a 64-bit word cannot flip even once: the guarantee would be rounded away."""
 

@@ -163,21 +163,28 @@ class Loudest(Mechanism):
 
     @classmethod
     def planned_settings(
-        cls, shape: Shape, epsilon: float, history: float, *, for_crowd: bool
+        cls,
+        shape: Shape,
+        epsilon: float,
+        history: float,
+        given: Mapping[str, Any],
+        *,
+        for_crowd: bool,
     ) -> dict[str, Any]:
         """For a crowd, fewer loud directions in smaller blocks, where they agree more each.
 
         For one factor rather more: it is popularity, of which everything touched can tell.
         """
-        block = usual_block(epsilon, shape.n_items, history)
-        rho = usual_fraction(epsilon, shape.n_items, history, block)
-        if shape.factors == 1:
-            rho = min(1.5 * rho, SIGN)
+        usual = usual_block(epsilon, shape.n_items, history)
+        block = given.get("block") or (max(usual // 4, 1) if for_crowd else usual)
         if for_crowd:
-            block, rho = max(block // 4, 1), cls.crowd_fraction(epsilon, shape.n_items, history)
-        signed = Blocks(shape, 0, block).n_directions * 2
+            rho = cls.crowd_fraction(epsilon, shape.n_items, history)
+        else:
+            rho = usual_fraction(epsilon, shape.n_items, history, block)
+            rho = min(1.5 * rho, SIGN) if shape.factors == 1 else rho
         # Never more than rho says, which is what a budget was counted with.
-        return {"block": block, "loud": max(int(signed * rho), 1)}
+        signed = cls(shape, epsilon, block=block, loud=1).n_signed
+        return {"block": block, "loud": given.get("loud") or max(int(signed * rho), 1)}
 
     @classmethod
     def from_manifest(cls, shape: Shape, epsilon: float, public: Mapping[str, Any]) -> Self:

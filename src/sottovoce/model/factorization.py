@@ -129,22 +129,20 @@ def _cholesky_solve(system: Float64, right: Float64) -> Float64:
     """Solve small positive definite systems (lower triangles given), in a fixed order."""
     lower, x = system, right.copy()
     size = right.shape[1]
-    for j in range(size):
-        for i in range(j, size):
-            for k in range(j):
-                lower[:, i, j] -= lower[:, i, k] * lower[:, j, k]
-            if i == j:
-                lower[:, j, j] = np.sqrt(lower[:, j, j])
-            else:
-                lower[:, i, j] /= lower[:, j, j]
-    for i in range(size):
-        for k in range(i):
-            x[:, i] -= lower[:, i, k] * x[:, k]
-        x[:, i] /= lower[:, i, i]
+    # Column after column, each taken off all that follow: every entry loses the same products in
+    # the same order as in a loop over k, but a device with 256 factors is not seconds later.
+    for k in range(size):
+        lower[:, k, k] = np.sqrt(lower[:, k, k])
+        lower[:, k + 1 :, k] /= lower[:, k, k, None]
+        column = lower[:, k + 1 :, k]
+        lower[:, k + 1 :, k + 1 :] -= column[:, :, None] * column[:, None, :]
+    for k in range(size):
+        x[:, k] /= lower[:, k, k]
+        x[:, k + 1 :] -= lower[:, k + 1 :, k] * x[:, k, None]
     for i in reversed(range(size)):
-        for k in range(i + 1, size):
-            x[:, i] -= lower[:, k, i] * x[:, k]
-        x[:, i] /= lower[:, i, i]
+        taken_off = lower[:, i + 1 :, i] * x[:, i + 1 :]
+        left = np.concatenate([x[:, i, None], taken_off], axis=1)
+        x[:, i] = np.subtract.accumulate(left, axis=1)[:, -1] / lower[:, i, i]
     return x
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sottovoce.errors import ProtocolError
 from sottovoce.mechanism import MECHANISMS
-from sottovoce.mechanism.coin import MAX_EPSILON
+from sottovoce.mechanism.coin import LEAST_EPSILON, MAX_EPSILON
 from sottovoce.model.bounds import MOST_FACTORS, MOST_ITEMS, MOST_REPORTS
 from sottovoce.privacy import SIGN, Promise, Reporting, promise
 from sottovoce.protocol import strict
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from sottovoce.training import Participation, Settings
 
-LEAST_EPSILON = 1e-6
-"""Far below it a threshold would be 2^64, which is no 64-bit word."""
 MOST_CLIENTS = 10_000_000
 """No crowd is larger: one that is never reached would make every epoch a wasted one."""
 MOST_GROWTH = 10
@@ -120,7 +118,6 @@ class Terms:
     def of(cls, training: bytes, settings: Settings, asked: Participation, items: int) -> Self:
         """What a training with a catalogue of so many items asks for."""
         mechanism = settings.build(items)
-        lifetime = settings.lifetime or settings.epochs
         return cls(
             training=training,
             mechanism=settings.mechanism,
@@ -128,8 +125,8 @@ class Terms:
             epsilon=settings.epsilon,
             loud_fraction=mechanism.loud_fraction,
             reports=settings.reports,
-            epochs=lifetime,
-            window_epochs=asked.window_epochs or lifetime,
+            epochs=settings.most_turns,
+            window_epochs=asked.window_epochs or settings.most_turns,
             window_seconds=asked.window_seconds,
             interval=asked.interval,
             share=settings.share,

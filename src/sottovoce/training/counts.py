@@ -10,7 +10,6 @@ from math import exp
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import special
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     Counts = NDArray[np.int64]
 
 TAIL = 1e-9
-"""By so small a chance an honest crowd is capped at a report: that of six standard deviations."""
+"""So small a chance is left out of account: that of six standard deviations of a normal draw."""
 
 
 def capped(counts: Counts, event: Reporting) -> Counts:
@@ -40,11 +39,27 @@ def most_of_one(n_reports: int, event: Reporting, n_kinds: int) -> int:
     10
     """
     likely = min(event.blanket * exp(event.epsilon) / n_kinds, 1.0)
-    low, high = -1, n_reports  # the chance of more than `high` is at most the tail
+    return _quantile(n_reports, likely)
+
+
+def least_of(people: int, share: float) -> int:
+    """How many of n people take part at least, each with this chance, but for a chance of `TAIL`.
+
+    >>> least_of(100, 1.0), least_of(100, 0.999), least_of(100, 0.001)
+    (100, 94, 0)
+    """
+    return people - _quantile(people, 1.0 - share)
+
+
+def _quantile(n: int, chance: float) -> int:
+    """The least number than which a binomial draw is larger by a chance of at most `TAIL`."""
+    from scipy import special  # slow to import, and no device needs it
+
+    low, high = -1, n
     while high - low > 1:
         middle = (low + high) // 2
-        # The chance of more than `middle`: bdtrc says the same, of fewer than 2^31 reports.
-        if special.betainc(middle + 1, n_reports - middle, likely) <= TAIL:
+        # The chance of more than `middle`: bdtrc says the same, of fewer than 2^31.
+        if special.betainc(middle + 1, n - middle, chance) <= TAIL:
             high = middle
         else:
             low = middle

@@ -1,6 +1,6 @@
 """Budget in, settings out: eps, k, T, turns, F, alpha and the mechanism's own.
 
-All from public numbers. The rules were fitted on splits of four data sets that no result is
+All from public numbers. The rules were fitted on splits of five data sets that no result is
 reported for; docs/mechanisms.md says which. They know the trade: for a local budget few reports
 that say much each, for a central one more of them that say less; and as many factors as all reports
 together can fill. Whatever is given explicitly stays as it is.
@@ -9,14 +9,15 @@ together can fill. Whatever is given explicitly stays as it is.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, floor, inf, sqrt
+from fractions import Fraction
+from math import ceil, floor, inf, nextafter, sqrt
 from typing import TYPE_CHECKING
 
 from sottovoce.errors import SettingsError
 from sottovoce.mechanism import Shape, mechanism_named
-from sottovoce.mechanism.coin import MAX_EPSILON
+from sottovoce.mechanism.coin import LEAST_EPSILON, MAX_EPSILON
 from sottovoce.mechanism.loudest import QUIET, usual_history
-from sottovoce.model.bounds import MOST_REPORTS
+from sottovoce.model.bounds import MOST_ENTRIES, MOST_PRODUCTS, MOST_REPORTS
 from sottovoce.privacy import Crowd, central_epsilon, gaussian_mu
 from sottovoce.privacy.account import DELTA
 from sottovoce.privacy.gaussian import gaussian_epsilon
@@ -43,6 +44,10 @@ Below it, every epoch needs everybody.
 """
 
 
+MOST_LOCAL, MOST_CENTRAL = 1e6, 100.0
+"""Beyond them nobody is promised anything, and a plan would be of millions of reports."""
+
+
 @dataclass(frozen=True)
 class Budget:
     """What a person's part in a training may cost, in one of the two views or in both."""
@@ -54,36 +59,61 @@ class Budget:
     delta: float = DELTA
 
     def __post_init__(self) -> None:
-        given = [value for value in (self.local, self.central) if value is not None]
-        if not given:
+        if self.local is None and self.central is None:
             raise SettingsError("name a budget, local or central")
-        if not all(0 < value < inf for value in given):
-            raise SettingsError(f"a budget must be positive and finite, got {min(given)}")
+        for value, most in ((self.local, MOST_LOCAL), (self.central, MOST_CENTRAL)):
+            if value is not None and not LEAST_EPSILON <= value <= most:
+                raise SettingsError(
+                    f"a {'local' if most == MOST_LOCAL else 'central'} budget must lie in "
+                    f"{LEAST_EPSILON:g}..{most:g}, got {value!r}"
+                )
 
     @classmethod
     def of(cls, local: float | None, central: float | None) -> Budget | None:
         """None where neither is named."""
         return None if local is None and central is None else cls(local, central)
 
+    def kept_of(self, other: Budget | None) -> Budget:
+        """The same, and what it leaves open as in the other."""
+        if other is None:
+            return self
+        local = other.local if self.local is None else self.local
+        central = other.central if self.central is None else self.central
+        return Budget(local, central, self.delta)
+
     def exceeded_by(self, settings: Settings, people: int, items: int) -> str | None:
         """In words, what these settings would spend; None: they keep within it."""
         event = settings.event(items)
         views = [("local", event.pure, self.local)]
         if self.central is not None:
-            crowd = Crowd.of(settings.crowd(people))
-            central = event.pure if crowd is None else central_epsilon(event, crowd, self.delta)
-            views.append(("central", central, self.central))
+            views.append(("central", self._central(settings, people, items), self.central))
         for view, spent, most in views:
             if most is not None and spent > most * (1 + 1e-9):
                 return f"{spent:.4g}, more than the {view} budget of {most:g}"
         return None
 
+    def too_often(self, settings: Settings, people: int, items: int) -> float:
+        """By about how many times these reports are too many for the central budget; 1: by none.
+
+        What is spent grows with the square root of their number, about.
+        """
+        if self.central is None:
+            return 1.0
+        about = self._about(settings.event(items), settings.crowd(people))
+        spent = about if about > self.central else self._central(settings, people, items)
+        return max(spent / self.central, 1.0) ** 2
+
+    def _central(self, settings: Settings, people: int, items: int) -> float:
+        event, crowd = settings.event(items), Crowd.of(settings.crowd(people))
+        return event.pure if crowd is None else central_epsilon(event, crowd, self.delta)
+
     def is_hopeless(self, event: Reporting, clients: int) -> bool:
         """Whether the Gaussian that it tends to is too much: quick, and nearly exact."""
-        if self.central is None:
-            return False
+        return self.central is not None and self._about(event, clients) > self.central
+
+    def _about(self, event: Reporting, clients: int) -> float:
         about = gaussian_epsilon(gaussian_mu(event, max(clients, 1)), self.delta)
-        return min(about, event.pure) > self.central
+        return min(about, event.pure)
 
 
 PLANNED = {"strong": Budget(local=10.0, central=1.0), "crowd": Budget(central=1.0)}
@@ -101,9 +131,14 @@ class Public:
 
     def __post_init__(self) -> None:
         if min(self.people, self.items) < 1:
-            raise SettingsError("a plan needs at least one person and one item")
+            raise SettingsError(
+                "a plan needs at least one person and one item, "
+                f"got {self.people} people and {self.items} items"
+            )
         if not 1 <= self.history < inf:
-            raise SettingsError(f"a typical history has at least one item, got {self.history}")
+            raise SettingsError(
+                f"a typical history has a number of items, at least one; got {self.history}"
+            )
 
 
 def planned(
@@ -126,8 +161,11 @@ def planned(
     """
     given = {name: value for name, value in given.items() if value is not None}
     about = Public(people, items, usual_history(max(items, 1)) if history is None else history)
+    if preset not in all_presets():
+        raise SettingsError(f"no preset {preset!r:.80}; there are {', '.join(all_presets())}")
     if preset in PLANNED:
-        budget, preset = budget or PLANNED[preset], DEFAULT
+        named = PLANNED[preset]
+        budget, preset = named if budget is None else budget.kept_of(named), DEFAULT
     if preset == DEFAULT:
         preset = given.get("mechanism", DEFAULT)  # one that is named brings its own usual settings
     settings = Settings.preset(preset, **given)
@@ -163,7 +201,8 @@ def _fitted(
     ridge: among noisy items it would fit noise. Where reports are loud the estimates are not noisy,
     unless people are few, and a ridge would only make them say again what is known.
     """
-    signal = _signal(about, settings.reports * settings.turns, settings.build(about.items).gain)
+    gain = _gain(settings.mechanism, settings.epsilon, about.items)
+    signal = _signal(about, settings.reports * settings.turns, gain)
     is_quiet = settings.epsilon <= QUIET
     factors = given.get("factors") or _factors(signal, settings.epochs, about, is_quiet=is_quiet)
     alpha = 1.6 * sqrt(factors) * (about.items / (50 * about.history)) ** (4 / 3)
@@ -174,12 +213,10 @@ def _fitted(
         ridge=given.get("ridge", round(ridge, 3)),
     )
     shape = Shape(about.items, settings.factors, settings.alpha)
-    own = mechanism_named(settings.mechanism).planned_settings(
-        shape, settings.epsilon, about.history, for_crowd=for_crowd
+    kind = mechanism_named(settings.mechanism)
+    return settings.changed(
+        **kind.planned_settings(shape, settings.epsilon, about.history, given, for_crowd=for_crowd)
     )
-    if own.keys() & given.keys():  # one of them alone is set for the others' usual values
-        return settings
-    return settings.changed(**own)
 
 
 def _factors(signal: float, epochs: int, about: Public, *, is_quiet: bool) -> int:
@@ -189,8 +226,9 @@ def _factors(signal: float, epochs: int, about: Public, *, is_quiet: bool) -> in
     """
     held = about.history if is_quiet else about.history * 3 / 8
     taught = 4 * epochs - 3
+    on_a_device = min(MOST_ENTRIES // about.items, floor(sqrt(MOST_PRODUCTS / about.items)))
     most = (1.6 * signal**0.25, 1 + signal / 50, taught, held, about.items, ENOUGH_FACTORS)
-    return int(max(floor(min(most) + 0.5), 1))
+    return int(max(min(floor(min(most) + 0.5), on_a_device), 1))
 
 
 def _signal(about: Public, reports: int, gain: float) -> float:
@@ -208,11 +246,11 @@ def _local(settings: Settings, budget: Budget, about: Public, given: Mapping[str
     found = settings
     for reports in _best_reports(settings, budget.local, about.items, given):
         epsilon = budget.local / reports
-        signal = _signal(about, reports, _gain(settings, epsilon, about.items))
-        for worth in (signal, 0.0):
-            found = settings.changed(**_shared_out(reports, epsilon, worth, given))
-            each = min(budget.local / (found.reports * found.turns), MAX_EPSILON)
-            found = found.changed(epsilon=given.get("epsilon") or each)
+        signal = _signal(about, reports, _gain(settings.mechanism, epsilon, about.items))
+        for by_turns in [True, False] if signal >= CLEAR else [False]:
+            found = settings.changed(**_shared_out(reports, epsilon, given, by_turns=by_turns))
+            each = _rounded_down(budget.local, found.reports * found.most_turns)
+            found = found.changed(epsilon=given.get("epsilon") or min(each, MAX_EPSILON))
             found = _fitted(found, about, given, for_crowd=False)
             if budget.is_hopeless(found.event(about.items), found.crowd(about.people)):
                 continue
@@ -221,30 +259,57 @@ def _local(settings: Settings, budget: Budget, about: Public, given: Mapping[str
     return found
 
 
+def _rounded_down(budget: float, reports: int) -> float:
+    """So that all reports together are within the budget exactly, as a device's ledger counts."""
+    each = budget / reports
+    while Fraction(each) * reports > Fraction(budget):
+        each = nextafter(each, 0.0)
+    return each
+
+
 def _central(
     settings: Settings, budget: Budget, about: Public, given: Mapping[str, Any]
 ) -> Settings:
     """As many reports as the accountant allows at an epsilon that suits the catalogue."""
-    kind, crowd = mechanism_named(settings.mechanism), Crowd.of(about.people)
-    if crowd is None:
+    kind = mechanism_named(settings.mechanism)
+    if about.people < 2:
         raise SettingsError("a central budget needs at least two people")
+    epsilon = first = given.get("epsilon") or kind.crowd_epsilon(about.items)
+    while epsilon == first or ("epsilon" not in given and epsilon > FAINTEST / 8):
+        found = _in_crowd(settings.changed(epsilon=epsilon), budget, about, given)
+        if found is not None:
+            return found
+        epsilon /= 2  # a small crowd hides small things alone
+    raise SettingsError(
+        f"not even one report of epsilon {2 * epsilon:.3g} fits a central budget of "
+        f"{budget.central:g} among {about.people:,} people"
+    )
+
+
+def _in_crowd(
+    settings: Settings, budget: Budget, about: Public, given: Mapping[str, Any]
+) -> Settings | None:
+    """With the most reports of this epsilon; None where not even one fits, or as many as given."""
+    epsilon, crowd = settings.epsilon, Crowd.of(about.people)
     assert budget.central is not None
-    epsilon = given.get("epsilon") or kind.crowd_epsilon(about.items)
-    reports = _reports_of(given)
-    while not reports and epsilon > FAINTEST / 8:
-        rho = kind.crowd_fraction(epsilon, about.items, about.history)
-        reports = most_reports(epsilon, rho, budget.central, "central", crowd, budget.delta)
-        if not reports:  # a small crowd hides small things alone
-            if "epsilon" in given:
-                break
-            epsilon /= 2
-    if not reports:
-        raise SettingsError(
-            f"not even one report of epsilon {epsilon:.3g} fits a central budget of "
-            f"{budget.central:g} among {about.people:,} people"
-        )
-    settings = settings.changed(epsilon=epsilon, **_shared_out(reports, epsilon, 0.0, given))
-    return _fitted(settings, about, given, for_crowd=True)
+    assert crowd is not None
+    rho = mechanism_named(settings.mechanism).crowd_fraction(epsilon, about.items, about.history)
+    reports = _reports_of(given) or most_reports(
+        epsilon, rho, budget.central, "central", crowd, budget.delta
+    )
+    central = Budget(central=budget.central, delta=budget.delta)
+    while reports:
+        shared = settings.changed(**_shared_out(reports, epsilon, given, by_turns=False))
+        found = _fitted(shared, about, given, for_crowd=True)
+        excess = central.too_often(found, about.people, about.items)
+        if excess == 1.0:
+            return found
+        # Who takes turns hides among fewer than all people, with whom it was counted.
+        spent = found.reports * found.most_turns
+        if _reports_of(given) or spent > reports:
+            return None
+        reports = min(int(spent / excess), spent - 1)
+    return None
 
 
 def _reports_of(given: Mapping[str, Any]) -> int:
@@ -256,32 +321,42 @@ def _best_reports(
     settings: Settings, budget: float, items: int, given: Mapping[str, Any]
 ) -> list[int]:
     """The m with the most `m gain(B / m)^2` first; those beyond a hundred in steps of 2%."""
-    if "epsilon" in given or _reports_of(given):
-        by_epsilon = int(budget / given.get("epsilon", inf) * (1 + 1e-12))
-        return [_reports_of(given) or max(by_epsilon, 1)]
+    if "epsilon" in given:
+        return [max(int(budget / given["epsilon"] * (1 + 1e-12)), 1)]
+    if given.get("lifetime") and "reports" in given:
+        return [_reports_of(given)]
     fewest = floor(budget / MAX_EPSILON) + 1
     candidates = list(range(fewest, max(fewest, 100) + 1))
     while budget / candidates[-1] > FAINTEST:
         candidates.append(candidates[-1] + max(candidates[-1] // 50, 1))
-    return sorted(candidates, key=lambda m: -m * _gain(settings, budget / m, items) ** 2)
+    kind = settings.mechanism
+    return sorted(candidates, key=lambda m: -m * _gain(kind, budget / m, items) ** 2)
 
 
-def _gain(settings: Settings, epsilon: float, items: int) -> float:
-    return settings.changed(epsilon=min(epsilon, MAX_EPSILON)).build(items).gain
+def _gain(mechanism: str, epsilon: float, items: int) -> float:
+    """Of one report, at the usual settings."""
+    within = min(max(epsilon, LEAST_EPSILON), MAX_EPSILON)
+    return mechanism_named(mechanism).build(Shape(items, 1, 1.0), within, 0, {}).gain
 
 
 def _shared_out(
-    reports: int, epsilon: float, signal: float, given: Mapping[str, Any]
+    reports: int, epsilon: float, given: Mapping[str, Any], *, by_turns: bool
 ) -> dict[str, int]:
-    """So many reports of one person, as k in each of some epochs."""
-    epochs = EPOCHS if epsilon > QUIET else FEW_EPOCHS
-    turns = given.get("lifetime") or given.get("epochs")
+    """So many reports of one person, as k in each of some epochs.
+
+    By turns: where that makes fewer epochs than a model wants, people take part in some of as many
+    as it wants. Else all take part in every one.
+    """
+    epochs = given.get("epochs") or (EPOCHS if epsilon > QUIET else FEW_EPOCHS)
+    turns = given.get("lifetime")
     if turns:
-        k = given.get("reports") or max(reports // turns, 1)
+        k = given.get("reports") or min(max(reports // turns, 1), MOST_REPORTS)
         return {"reports": k, "epochs": given.get("epochs") or max(epochs, turns)}
-    if "reports" in given or reports >= epochs:
-        k = given.get("reports") or min(ceil(reports / epochs - 0.5), MOST_REPORTS)
-        return {"reports": k, "epochs": max(reports // k, 1)}
-    if signal >= CLEAR and "lifetime" not in given:
-        return {"reports": 1, "epochs": EPOCHS, "lifetime": reports}
-    return {"reports": 1, "epochs": reports}
+    k = given.get("reports") or min(max(ceil(reports / epochs - 0.5), 1), MOST_REPORTS)
+    turns = max(reports // k, 1)
+    if turns < epochs and by_turns and "lifetime" not in given:
+        return {"reports": k, "epochs": given.get("epochs") or EPOCHS, "lifetime": turns}
+    if "epochs" in given:
+        k = given.get("reports") or min(max(reports // epochs, 1), MOST_REPORTS)
+        return {"reports": k, "epochs": epochs}
+    return {"reports": k, "epochs": turns}

@@ -7,16 +7,16 @@ simulation read this statement (`all_settings`) or go through `Settings.preset`.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
-from math import sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sottovoce.errors import SettingsError
 from sottovoce.mechanism import MECHANISMS, Shape, mechanism_named
-from sottovoce.mechanism.coin import MAX_EPSILON
-from sottovoce.model.bounds import LEAST_RIDGE, MOST_ALPHA, MOST_RIDGE
+from sottovoce.mechanism.coin import LEAST_EPSILON, MAX_EPSILON
+from sottovoce.model.bounds import LEAST_RIDGE, MOST_ALPHA, MOST_REPORTS, MOST_RIDGE
 from sottovoce.settings import Setting, check, setting, stated
+from sottovoce.training.counts import least_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,9 +33,12 @@ class Settings:
     """One training. `Settings.preset(name)` gives a preset's values."""
 
     mechanism: str = setting("loudest", "how devices report")
-    epsilon: float = setting(2.5, "budget of one report", above=0, most=MAX_EPSILON)
+    epsilon: float = setting(2.5, "budget of one report", least=LEAST_EPSILON, most=MAX_EPSILON)
     reports: int = setting(
-        100, "reports of one device in one epoch (k); an epoch costs k * epsilon", least=1
+        100,
+        "reports of one device in one epoch (k); an epoch costs k * epsilon",
+        least=1,
+        most=MOST_REPORTS,
     )
     epochs: int = setting(20, "epochs with reports (T); then the model is finished", least=1)
     lifetime: int = setting(
@@ -144,9 +147,18 @@ class Settings:
         return min(wanted, MOST_RIDGE)
 
     @property
+    def most_turns(self) -> int:
+        """What a device is asked to agree to, and so what a training costs at most.
+
+        More than its epochs, if so many are named: one that came to nothing is paid for and held
+        again.
+        """
+        return self.lifetime or self.epochs
+
+    @property
     def turns(self) -> int:
-        """E: in how many of its epochs each person takes part."""
-        return min(self.lifetime or self.epochs, self.epochs)
+        """E: in how many of its epochs each person takes part, where none comes to nothing."""
+        return min(self.most_turns, self.epochs)
 
     @property
     def share(self) -> float:
@@ -156,13 +168,10 @@ class Settings:
     def crowd(self, people: int) -> int:
         """Of so many people, those who take part in an epoch: at least, but for a chance of 1e-9.
 
-        That is six standard deviations below the mean, where people take turns.
-
         >>> Settings().crowd(20_000), Settings(lifetime=1).crowd(20_000)
-        (20000, 815)
+        (20000, 820)
         """
-        few = people * self.share - 6 * sqrt(people * self.share * (1 - self.share))
-        return max(int(few), 0)
+        return least_of(people, self.share)
 
     @property
     def rate(self) -> float:
@@ -175,7 +184,7 @@ class Settings:
 
     def event(self, n_items: int) -> Reporting:
         """What a training does to each person, for the accountant."""
-        return self.build(n_items).event(self.reports, self.turns)
+        return self.build(n_items).event(self.reports, self.most_turns)
 
 
 def all_settings() -> dict[str, Setting]:

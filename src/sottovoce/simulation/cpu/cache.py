@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from sottovoce.atomic import write_atomically
-from sottovoce.evaluation import kernels
 
-FOLDER = Path(__file__).parent
+PACKAGE = Path(__file__).parents[2]
+COMPILED_IN = ("evaluation/kernels.py", "mechanism", "model", "simulation")
+"""Constants of all of these are frozen into a loop."""
 
 
 def drop_stale(loop: Any) -> None:
@@ -33,6 +34,8 @@ def drop_stale(loop: Any) -> None:
 def _digest() -> str:
     """Of all sources that can be compiled into a loop."""
     digest = hashlib.sha256()
-    for path in sorted([*FOLDER.rglob("*.py"), Path(kernels.__file__)]):
-        digest.update(path.read_bytes())
+    for place in COMPILED_IN:
+        path = PACKAGE / place
+        for source in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            digest.update(source.read_bytes())
     return digest.hexdigest()
