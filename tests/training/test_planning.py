@@ -106,6 +106,21 @@ def test_short_histories_want_fewer_loud_directions_and_factors() -> None:
         planned(10, 10, history=0.5)
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "own"),
+    [
+        (0.5, {"block": 1024, "loud": 819}),
+        (2.5, {"block": 1024, "loud": 409}),
+        (3.3, {"block": 16, "loud": 115}),
+    ],
+)
+def test_one_factor_is_popularity_of_which_all_blocks_can_tell(
+    epsilon: float, own: dict[str, int]
+) -> None:
+    found = planned(1_000, 1_000, factors=1, epsilon=epsilon, reports=1)
+    assert found.own == own
+
+
 def test_few_people_do_not_take_turns() -> None:
     """Each epoch would have too few of them."""
     found = planned(3_894, 2_338, budget=Budget(local=10))

@@ -173,15 +173,18 @@ class Loudest(Mechanism):
     ) -> dict[str, Any]:
         """For a crowd, fewer loud directions in smaller blocks, where they agree more each.
 
-        For one factor rather more: it is popularity, of which everything touched can tell.
+        For one factor more in larger ones: it is popularity, of which everything touched can tell.
         """
+        is_one, is_quiet = shape.factors == 1, epsilon <= QUIET
         usual = usual_block(epsilon, shape.n_items, history)
+        usual = MOST_BLOCK if is_one and is_quiet else usual
         block = given.get("block") or (max(usual // 4, 1) if for_crowd else usual)
         if for_crowd:
             rho = cls.crowd_fraction(epsilon, shape.n_items, history)
         else:
             rho = usual_fraction(epsilon, shape.n_items, history, block)
-            rho = min(1.5 * rho, SIGN) if shape.factors == 1 else rho
+            if is_one:
+                rho = min(max(1.5 * rho, 0.2 if is_quiet else 0.0), 0.4)
         # Never more than rho says, which is what a budget was counted with.
         signed = cls(shape, epsilon, block=block, loud=1).n_signed
         return {"block": block, "loud": given.get("loud") or max(int(signed * rho), 1)}
