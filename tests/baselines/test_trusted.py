@@ -27,7 +27,7 @@ from sottovoce.baselines.trusted import (
 )
 from sottovoce.baselines.trusted_settings import REPLACED, Noise
 from sottovoce.data import leave_one_out, synthetic_people
-from sottovoce.errors import SettingsError
+from sottovoce.errors import DataError, SettingsError
 from sottovoce.evaluation import sample_candidates, summary
 from sottovoce.model import Histories, user_vectors
 from sottovoce.privacy import gaussian_delta, gaussian_epsilon
@@ -304,3 +304,8 @@ def test_what_cannot_work_is_refused(wrong: dict[str, float]) -> None:
 def test_no_threads_are_refused(people: Histories) -> None:
     with pytest.raises(SettingsError, match="threads"):
         DPALS.fit(people, TrustedSettings(), seed=0, threads=0)
+
+
+def test_nobody_is_refused() -> None:
+    with pytest.raises(DataError, match="nobody to learn from"):
+        DPALS.fit(Histories.from_lists([], 5), TrustedSettings(), seed=0)

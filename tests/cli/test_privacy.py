@@ -68,6 +68,9 @@ def test_planned_presets_need_a_crowd(tmp_path: Path) -> None:
     lifetime = json.loads(out.read_text())["spans"][-1]
     assert lifetime["pure"] <= 10
     assert lifetime["central"] <= 1
+    crowd = ["--preset", "crowd", "--clients", "50000", "--delta", "1e-9", "--json", str(out)]
+    call(*crowd)
+    assert 0.9 < json.loads(out.read_text())["spans"][-1]["central"] <= 1
 
 
 def test_who_take_turns_are_a_smaller_crowd(tmp_path: Path) -> None:

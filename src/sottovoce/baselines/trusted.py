@@ -38,7 +38,7 @@ import numpy as np
 from sottovoce.baselines.devices import blocks_of, normal_equations
 from sottovoce.baselines.ranking import Factorization
 from sottovoce.data.streams import stream
-from sottovoce.errors import SettingsError
+from sottovoce.errors import DataError, SettingsError
 from sottovoce.model import gram, outer_table
 
 if TYPE_CHECKING:
@@ -192,6 +192,8 @@ class DPALS(Factorization):
         """All noise is drawn by the seed."""
         if threads is not None and threads < 1:
             raise SettingsError(f"threads must be at least 1, got {threads}")
+        if not (train.n_users and train.n_items):
+            raise DataError("there is nobody to learn from: no people or no items")
         crowd = [some.to_csr().astype(np.float64) for some in blocks_of(train)]
         with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
             V = published_items(Aggregator(crowd, settings, pool), stream(seed, "dpals"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
@@ -99,6 +99,7 @@ def privacy(
         items,
         history=history,
         preset=preset or DEFAULT,
+        budget=replace(PLANNED[preset], delta=delta) if preset in PLANNED else None,
         mechanism=mechanism,
         **training,
     )
