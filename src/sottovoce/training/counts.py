@@ -1,7 +1,8 @@
-"""No report counts more often than honest people send it.
+"""What chance can make of honest people: how often they send one report, how many come.
 
-Counts are by report (`sottovoce.mechanism.count_reports`), two for each direction: what may be
-capped is a direction *and* its sign.
+No report counts more often than honest people send it. Counts are by report
+(`sottovoce.mechanism.count_reports`), two for each direction: what may be capped is a direction
+*and* its sign.
 """
 
 from __future__ import annotations

@@ -73,10 +73,8 @@ class Budget:
         """None where neither is named."""
         return None if local is None and central is None else cls(local, central)
 
-    def kept_of(self, other: Budget | None) -> Budget:
+    def filled_from(self, other: Budget) -> Budget:
         """The same, and what it leaves open as in the other."""
-        if other is None:
-            return self
         local = other.local if self.local is None else self.local
         central = other.central if self.central is None else self.central
         return Budget(local, central, self.delta)
@@ -165,7 +163,7 @@ def planned(
         raise SettingsError(f"no preset {preset!r:.80}; there are {', '.join(all_presets())}")
     if preset in PLANNED:
         named = PLANNED[preset]
-        budget, preset = named if budget is None else budget.kept_of(named), DEFAULT
+        budget, preset = named if budget is None else budget.filled_from(named), DEFAULT
     if preset == DEFAULT:
         preset = given.get("mechanism", DEFAULT)  # one that is named brings its own usual settings
     settings = Settings.preset(preset, **given)
