@@ -295,11 +295,10 @@ def _in_crowd(
     reports = _reports_of(given) or most_reports(
         epsilon, rho, budget.central, "central", crowd, budget.delta
     )
-    central = Budget(central=budget.central, delta=budget.delta)
     while reports:
         shared = settings.changed(**_shared_out(reports, epsilon, given, by_turns=False))
         found = _fitted(shared, about, given, for_crowd=True)
-        excess = central.too_often(found, about.people, about.items)
+        excess = budget.too_often(found, about.people, about.items)
         if excess == 1.0:
             return found
         # Who takes turns hides among fewer than all people, with whom it was counted.

@@ -18,11 +18,16 @@ COMPILED_IN = ("evaluation/kernels.py", "mechanism", "model", "simulation")
 """Constants of all of these are frozen into a loop."""
 
 
-def drop_stale(loop: Any) -> None:
-    """Forget what was compiled of this loop from other sources than today's."""
+def drop_stale(*loops: Any) -> None:
+    """Forget what was compiled of these loops from other sources than today's."""
+    digest = _digest().encode()
+    for loop in loops:
+        _drop_unless_of(digest, loop)
+
+
+def _drop_unless_of(digest: bytes, loop: Any) -> None:
     folder = Path(loop.stats.cache_path)
     stamp = folder / f"{loop.__name__}.sources"
-    digest = _digest().encode()
     with suppress(OSError):  # a cache that cannot be written is not used either
         if stamp.exists() and stamp.read_bytes() == digest:
             return

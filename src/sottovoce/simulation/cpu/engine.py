@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
     Float32 = NDArray[np.float32]
 
-drop_stale(run_epoch)
-drop_stale(solve_users)
+drop_stale(run_epoch, solve_users)
 _NOTHING_KEPT = np.empty((0, 0), np.uint32)
 
 
