@@ -32,7 +32,7 @@ BATCHES = 50
 def edition() -> Edition:
     settings = Settings.preset("loudest", epsilon=2.5, reports=2, factors=2)
     V = first_items(settings, ITEMS)
-    catalogue = Catalogue.of(Item(f"item-{i}", f"Title {i}", ()) for i in range(ITEMS))
+    catalogue = Catalogue.of(Item(f"item-{i}", f"Title {i}") for i in range(ITEMS))
     manifest = Manifest(
         epoch=3,
         terms=Terms.of(bytes(16), settings, Participation(), ITEMS),

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sottovoce.client.recommending import contributions, recommendations, score_items
+from sottovoce.client.recommending import Personal, recommendations
 from sottovoce.client.store import ClientStore
 from sottovoce.errors import SettingsError, StoreError
 from sottovoce.model import Histories, rotate_factors, user_vectors
-from sottovoce.protocol import Edition, encode_items
+from sottovoce.model.recency import recency
+from sottovoce.protocol import Catalogue, Edition, Item, encode_items
 from tests.client.world import FACTORS, ITEMS, FakeProxy, World, item
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 WORLD = World()
 EDITION = Edition(WORLD.signed(1), WORLD.items(1), WORLD.catalogue)
-ROWS = st.lists(st.integers(0, ITEMS - 1), unique=True, max_size=ITEMS).map(sorted)
 
 
 def test_the_best_items_that_are_not_ones_own(client: Client, proxy: FakeProxy) -> None:
@@ -35,7 +35,8 @@ def test_the_best_items_that_are_not_ones_own(client: Client, proxy: FakeProxy) 
     assert not own & {each.id for each in found}
     assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
     assert found[0].title == "Title " + found[0].id[-4:].lstrip("0")
-    assert {each.because.id for each in found if each.because} <= own
+    reasons = {reason.what for each in found for reason in each.because}
+    assert {what.id for what in reasons if isinstance(what, Item)} <= own
     assert client.recommend(4) == found[:4]
 
 
@@ -59,40 +60,68 @@ def test_who_touched_everything_is_recommended_nothing(
         assert client.recommend(5) == []
 
 
-@given(ROWS.filter(bool))
-def test_contributions_add_up_to_the_score(rows: list[int]) -> None:
-    scores = score_items(EDITION, rows)
-    parts = contributions(EDITION, rows, np.arange(ITEMS))
-    assert parts.shape == (ITEMS, len(rows))
-    np.testing.assert_allclose(parts.sum(axis=1), scores, rtol=1e-5, atol=1e-6)
+TOUCHED = st.dictionaries(st.integers(0, ITEMS - 1).map(item), st.integers(1, 9), max_size=ITEMS)
+TAGGED = Edition(
+    EDITION.signed,
+    EDITION.V,
+    Catalogue.of(
+        Item(
+            item(number),
+            f"Title {number}",
+            {"genre": ("odd" if number % 2 else "even",), "year": 1950 + number % 30},
+        )
+        for number in range(ITEMS)
+    ),
+)
 
 
-@given(ROWS.filter(lambda rows: len(rows) > 1), st.integers(0, ITEMS - 1))
-def test_a_contribution_is_the_share_of_one_item(rows: list[int], number: int) -> None:
+@given(TOUCHED.filter(bool), st.integers(0, ITEMS - 1))
+def test_what_items_and_tags_say_adds_up_to_the_score(touched: dict[str, int], row: int) -> None:
+    personal = Personal.of(TAGGED, touched)
+    own, tags = personal.parts(row)
+    assert (len(own), len(tags)) == (len(touched), len(TAGGED.catalogue.tags.names))
+    assert own.sum() + tags.sum() == pytest.approx(personal.scores()[row], rel=1e-9, abs=1e-12)
+
+
+@given(TOUCHED.filter(lambda touched: len(touched) > 1), st.integers(0, ITEMS - 1))
+def test_a_part_is_the_share_of_one_item(touched: dict[str, int], row: int) -> None:
     """By its definition: the same system, with one item on the right-hand side."""
-    V, manifest = EDITION.V.astype(np.float64), EDITION.manifest
-    own = V[rows]
-    A = V.T @ V + manifest.alpha * own.T @ own + manifest.regularization * np.eye(V.shape[1])
-    alone = V[number] @ np.linalg.inv(A) @ ((1 + manifest.alpha) * own[0])
-    part = contributions(EDITION, rows, np.array([number]))[0, 0]
-    assert part == pytest.approx(alone, rel=1e-9, abs=1e-12)
+    personal = Personal.of(TAGGED, touched)
+    W = personal.model.rows(np.arange(ITEMS))
+    alpha, weights = personal.model.alpha, recency(np.array([touched[i] for i in sorted(touched)]))
+    A = W.T @ W + np.diag(personal.model.ridge)
+    for own, weight in zip(personal.rows, weights, strict=True):
+        A += alpha * weight * np.outer(W[own], W[own])
+    alone = np.linalg.inv(A) @ ((1 + alpha) * weights[0] * W[personal.rows[0]])
+    known = W[row, :FACTORS] @ alone[:FACTORS]
+    assert personal.parts(row)[0][0] == pytest.approx(known, rel=1e-9, abs=1e-12)
 
 
-@given(ROWS)
-def test_the_reason_is_the_own_item_with_the_largest_share(rows: list[int]) -> None:
-    for each in recommendations(EDITION, rows, 3):
-        number = EDITION.catalogue.numbers[each.id]
-        if not rows:
-            assert each.because is None
-            continue
-        parts = contributions(EDITION, rows, np.array([number]))[0]
-        if each.because is None:
-            assert parts.max() <= 0
-        else:
-            assert parts[rows.index(EDITION.catalogue.numbers[each.because.id])] == parts.max() > 0
+@given(TOUCHED)
+def test_reasons_are_the_largest_parts_of_the_score(touched: dict[str, int]) -> None:
+    personal = Personal.of(TAGGED, touched)
+    names = TAGGED.catalogue.tags.names
+    theirs = {
+        tag for tag, has in zip(names, TAGGED.catalogue.tags.table[personal.rows].sum(0)) if has
+    }
+    for each in recommendations(TAGGED, touched, 3):
+        own, tags = personal.parts(TAGGED.catalogue.numbers[each.id])
+        parts: dict[Any, float] = {
+            **{TAGGED.catalogue.items[r].id: p for r, p in zip(personal.rows, own, strict=True)},
+            **{tag: p for tag, p in zip(names, tags, strict=True) if tag in theirs},
+        }
+        positive = sorted((part for part in parts.values() if part > 0), reverse=True)
+        said = [
+            parts[reason.what.id if isinstance(reason.what, Item) else reason.what]
+            for reason in each.because
+        ]
+        assert said == positive[:3]
+        assert [reason.share for reason in each.because] == pytest.approx(
+            [part / sum(positive) for part in said]
+        )
 
 
-def test_scores_are_those_of_the_reference() -> None:
+def test_without_tags_and_at_one_moment_scores_are_those_of_the_reference() -> None:
     rows = [1, 5, 9]
     x = user_vectors(
         EDITION.V,
@@ -100,7 +129,48 @@ def test_scores_are_those_of_the_reference() -> None:
         alpha=EDITION.manifest.alpha,
         regularization=EDITION.manifest.regularization,
     )
-    np.testing.assert_allclose(score_items(EDITION, rows), EDITION.V @ x[0], rtol=1e-5, atol=1e-7)
+    plain = Catalogue.of(Item(item(number), "A film") for number in range(ITEMS))
+    personal = Personal.of(
+        Edition(EDITION.signed, EDITION.V, plain), {item(row): 4 for row in rows}
+    )
+    np.testing.assert_allclose(personal.scores(), EDITION.V @ x[0], rtol=1e-5, atol=1e-7)
+
+
+def test_what_came_last_counts_most() -> None:
+    """The own items point two ways, and the list turns to where the last ones do."""
+    V = np.zeros((ITEMS, FACTORS), np.float32)
+    V[::2, 0] = V[1::2, 1] = 1
+    edition = Edition(EDITION.signed, V, EDITION.catalogue)
+    even_last = {item(row): row % 2 == 0 for row in range(20)}
+    odd_last = {name: not last for name, last in even_last.items()}
+    for touched, wanted in ((even_last, 0), (odd_last, 1)):
+        moments = {name: int(last) for name, last in touched.items()}
+        best = recommendations(edition, moments, 3)
+        assert {edition.catalogue.numbers[each.id] % 2 for each in best} == {wanted}
+
+
+def test_before_the_first_reports_tags_alone_speak() -> None:
+    """The server's first V is noise: nothing is explained by it."""
+    signed = WORLD.signed(1, reports_behind=0)
+    young = Edition(signed, WORLD.items(1), TAGGED.catalogue)
+    found = recommendations(young, {item(1): 1, item(3): 2}, 5)
+    assert all(TAGGED.catalogue.numbers[each.id] % 2 for each in found)
+    said = {reason.what for each in found for reason in each.because}
+    assert said
+    assert not any(isinstance(what, Item) for what in said)
+    assert [each.score for each in recommendations(young, {}, 3)] == [1.0] * 3
+
+
+def test_a_new_item_is_recommended_by_its_tags() -> None:
+    """Nobody has reported it: its row is zero. It comes among those that share its tags."""
+    V = EDITION.V.copy()
+    V[6] = 0
+    edition = Edition(EDITION.signed, V, TAGGED.catalogue)
+    for touched, fits in (({item(2): 1, item(4): 1, item(8): 1}, True), ({item(3): 1}, False)):
+        found = {each.id: each for each in recommendations(edition, touched, ITEMS)}
+        places = [TAGGED.catalogue.numbers[name] for name in found]
+        assert (places.index(6) < ITEMS // 3) is fits
+        assert not any(isinstance(reason.what, Item) for reason in found[item(6)].because)
 
 
 def test_without_a_history_popular_items_come_first_in_any_basis() -> None:
@@ -110,7 +180,7 @@ def test_without_a_history_popular_items_come_first_in_any_basis() -> None:
     V = np.column_stack([popularity, 0.01 * rng.standard_normal((ITEMS, 2))]).astype(np.float32)
     for epoch in range(5):
         edition = Edition(EDITION.signed, rotate_factors(V, 1, epoch), EDITION.catalogue)
-        found = [each.id for each in recommendations(edition, [], 5)]
+        found = [each.id for each in recommendations(edition, {}, 5)]
         assert found == [item(number) for number in range(5)]
 
 
@@ -121,7 +191,7 @@ def test_a_model_without_a_solution_recommends_and_explains_nothing(
     model = world.add(encode_items(V))
     proxy.publish(world.signed(1, model=model, regularization=1e-12))
     assert client.sync(proxy).outcome == "sent"
-    assert [each.because for each in client.recommend(3)] == [None] * 3
+    assert [each.because for each in client.recommend(3)] == [()] * 3
 
 
 def test_a_sync_elsewhere_does_not_take_the_model_away(

@@ -17,12 +17,15 @@ from sottovoce.errors import DataError
 from sottovoce.evaluation import rank_factors, sample_candidates, summary
 from sottovoce.evaluation.panel import OTHERS, make_panel, panel_popularity, panel_quality
 from sottovoce.model import initial_items, user_vectors
+from sottovoce.model.tags import Tags, no_tags, tags_of
+from sottovoce.model.wide import WideModel
 from sottovoce.protocol.panel import Panel
 
 FILE = Path(__file__).parents[1] / "vectors" / "panel.json"
 HASH = bytes(range(32))
 ITEMS = 130
 PEOPLE = synthetic_people(12, ITEMS, seed=5)
+PEOPLE_TAGS = json.loads(json.dumps(list(PEOPLE.tags if PEOPLE.tags is not None else [])))
 
 
 def item_matrix(kind: str) -> np.ndarray:
@@ -42,6 +45,7 @@ def make(kind: str) -> dict[str, Any]:
     V = item_matrix(kind)
     return {
         "kind": kind,
+        "tags": PEOPLE_TAGS if kind == "tags" else None,
         "alpha": 1.5,
         "regularization": 0.01,
         "items": ITEMS,
@@ -55,7 +59,14 @@ def answer(case: dict[str, Any]) -> float:
     V = np.array([float.fromhex(v) for v in case["item_matrix"]], np.float32)
     V = V.reshape(case["items"], case["factors"])
     panel = Panel.decode(json.dumps(case["panel"]).encode())
-    return panel_quality(V, panel, case["alpha"], case["regularization"])
+    tags = no_tags(len(V))
+    if case["tags"] is not None:
+        tags = tags_of([{**film, "genre": tuple(film["genre"])} for film in case["tags"]])
+    return panel_quality(wide(V, case["alpha"], case["regularization"], tags), panel)
+
+
+def wide(V: np.ndarray, alpha: float, regularization: float, tags: Tags | None = None) -> WideModel:
+    return WideModel.of(V, tags or no_tags(len(V)), alpha=alpha, regularization=regularization)
 
 
 @pytest.mark.parametrize("case", json.loads(FILE.read_text()), ids=lambda case: case["kind"])
@@ -75,7 +86,7 @@ def test_the_numbers_are_those_of_every_other_evaluation() -> None:
     candidates = sample_candidates(leave_one_out(PEOPLE, "random", 3), OTHERS, 3)
     X = user_vectors(V, candidates.split.train, alpha=2.0, regularization=0.1)
     known = summary(rank_factors(X, V, candidates))["hr@10"]
-    assert panel_quality(V, make_panel(PEOPLE, HASH, seed=3), 2.0, 0.1) == known
+    assert panel_quality(wide(V, 2.0, 0.1), make_panel(PEOPLE, HASH, seed=3)) == known
 
 
 def test_popularity_is_that_of_others() -> None:
@@ -95,11 +106,11 @@ def test_what_is_left_out_is_not_seen_and_the_others_never_were() -> None:
 
 def test_a_model_of_another_size() -> None:
     with pytest.raises(DataError, match="of a model that has 5"):
-        panel_quality(item_matrix("plain")[:5], make_panel(PEOPLE, HASH), 1.0, 0.1)
+        panel_quality(wide(item_matrix("plain")[:5], 1.0, 0.1), make_panel(PEOPLE, HASH))
 
 
 def main() -> None:
-    cases = [make(kind) for kind in ("plain", "ties", "zero", "few")]
+    cases = [make(kind) for kind in ("plain", "tags", "ties", "zero", "few")]
     cases = [{**case, "hr@10": answer(case)} for case in cases]
     FILE.write_text("[\n" + ",\n".join(json.dumps(case) for case in cases) + "\n]\n")
 

@@ -11,7 +11,7 @@ OWN = "tests.outsider"
 KNOWN = {"cryptography", "httpx", "numpy", "pytest"}
 STANDARD = {
     "__future__", "collections", "dataclasses", "datetime", "decimal", "email", "fractions",
-    "hashlib", "json", "math", "os", "pathlib", "typing",
+    "hashlib", "json", "math", "os", "pathlib", "re", "typing",
 }  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -191,18 +192,28 @@ def _canonical(value: dict[str, Any]) -> str:
 def parse_catalogue(data: bytes) -> dict[str, int]:
     """The row of every id."""
     value = keyed(strict_json(data, CATALOGUE_CAP), ["version", "items"])
-    ranged(value["version"], int, 1, 1)
+    ranged(value["version"], int, 2, 2)
     items = value["items"]
     need(isinstance(items, list) and items, "no list of items")
     rows = {_id_of(item): row for row, item in enumerate(items)}
     need(len(rows) == len(items), "an id is there twice")
+    kinds = {(kind, isinstance(tag, list)) for each in items for kind, tag in each["tags"].items()}
+    need(len(kinds) == len(dict(kinds)), "a kind has labels and numbers")
     return rows
 
 
 def _id_of(value: Any) -> str:
     item = keyed(value, ["id", "title", "tags"])
-    need(isinstance(item["tags"], list), "tags are no list")
-    for each in (item["id"], item["title"], *item["tags"]):
+    need(isinstance(item["tags"], dict), "tags are no object")
+    labels = []
+    for kind, tag in item["tags"].items():
+        need(re.fullmatch("[a-z][a-z0-9_]{0,31}", kind), "no name of a kind")
+        if isinstance(tag, list):
+            need(len({*map(str, tag)}) == len(tag), "a label is there twice")
+            labels += tag
+        else:
+            ranged(tag, float, 0, LAST)
+    for each in (item["id"], item["title"], *labels):
         text(each)
     return str(item["id"])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
@@ -81,10 +81,15 @@ def manifest(**changes: Any) -> Manifest:
     return replace(plain, **changes)
 
 
+def as_json(tags: Mapping[str, Any]) -> dict[str, Any]:
+    """Tags as a file has them."""
+    return {kind: list(of) if isinstance(of, tuple) else of for kind, of in tags.items()}
+
+
 def catalogue() -> Catalogue:
     titles = ["Metropolis", "Nosferatu", "Le voyage dans la lune", "Häxan", "羅生門"]
     return Catalogue.of(
-        Item(f"film-{number}", title, ("silent",) if number < 4 else ())
+        Item(f"film-{number}", title, {"genre": ("silent",), "year": 1927} if number < 4 else {})
         for number, title in enumerate(titles)
     )
 

@@ -198,7 +198,11 @@ def signed_manifests(signed: SignedManifest) -> Labelled:
 
 
 def catalogues(raw: bytes) -> Labelled:
-    one = {"id": "a", "title": "A", "tags": []}
+    one = {"id": "a", "title": "A", "tags": {}}
+
+    def tagged(**tags: Any) -> list[Any]:
+        return [one | {"tags": tags}]
+
     values: dict[str, Any] = {
         "no items": [],
         "items as an object": {},
@@ -213,8 +217,33 @@ def catalogues(raw: bytes) -> Labelled:
         "title of 513 characters": [one | {"title": "x" * 513}],
         "half of a surrogate pair": [one | {"title": "\ud83d"}],
         "tags as text": [one | {"tags": "silent"}],
-        "empty tag": [one | {"tags": [""]}],
-        "a tag that is null": [one | {"tags": [None]}],
+        "tags as a list": [one | {"tags": ["silent"]}],
+        "tags null": [one | {"tags": None}],
+        "an empty kind": [one | {"tags": {"": 1}}],
+        "a kind in capitals": tagged(Genre=["silent"]),
+        "a kind with a space": [one | {"tags": {"a b": ["silent"]}}],
+        "a kind that begins with a digit": [one | {"tags": {"1": ["silent"]}}],
+        "a kind of 33 letters": [one | {"tags": {"x" * 33: ["silent"]}}],
+        "a kind with a line end": [one | {"tags": {"genre\n": ["silent"]}}],
+        "a label as text": tagged(genre="silent"),
+        "an empty label": tagged(genre=[""]),
+        "a label that is null": tagged(genre=[None]),
+        "a label that is a number": tagged(year=[1927]),
+        "a label of 513 characters": tagged(genre=["x" * 513]),
+        "the same label twice": tagged(genre=["silent", "long", "silent"]),
+        "a tag that is null": tagged(year=None),
+        "a tag that is true": tagged(year=True),
+        "a tag that is an object": tagged(year={}),
+        "a number below 0": tagged(year=-1),
+        "a number above 2^53 - 1": tagged(year=2**53),
+        "labels for one item, a number for another": [
+            one | {"tags": {"year": 1927}},
+            one | {"id": "b", "tags": {"year": ["1927"]}},
+        ],
+        "labels, none of them, for one item, a number for another": [
+            one | {"tags": {"year": 1927}},
+            one | {"id": "b", "tags": {"year": []}},
+        ],
     }
     return of_json(raw) | {label: changed(raw, items=items) for label, items in values.items()}
 

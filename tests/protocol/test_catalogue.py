@@ -14,9 +14,11 @@ from sottovoce.protocol.catalogue import MAX_CATALOGUE
 from tests.protocol.examples import catalogue, changed, damaged, json_values, nested, refuses
 
 RAW = catalogue().raw
-ONE = {"id": "a", "title": "A", "tags": ["x"]}
+ONE = {"id": "a", "title": "A", "tags": {"genre": ["x"], "year": 1927}}
 texts = st.text(min_size=1, max_size=20)
-items = st.builds(Item, texts, texts, st.lists(texts, max_size=3).map(tuple))
+labels = st.lists(texts, max_size=3, unique=True).map(tuple)
+tags = st.fixed_dictionaries({}, optional={"genre": labels, "year": st.floats(0, 2**53 - 1)})
+items = st.builds(Item, texts, texts, tags)
 
 
 @given(st.lists(items, min_size=1, max_size=8, unique_by=lambda item: item.id))
@@ -48,7 +50,7 @@ def test_any_value_in_any_field_of_an_item_is_taken_or_refused(name: str, value:
 @pytest.mark.parametrize("depth", [10, 970, 980, 985, 990, 995, 100_000])
 @pytest.mark.parametrize("name", ["version", "items", "id", "title", "tags"])
 def test_deep_nesting_anywhere_is_refused(name: str, depth: int) -> None:
-    content = {"version": 1, "items": [dict(ONE)]}
+    content = {"version": 2, "items": [dict(ONE)]}
     (content if name in content else content["items"][0])[name] = "HERE"  # type: ignore[index]
     deep = json.dumps(content).replace('"HERE"', nested(depth))
     assert refuses(Catalogue.decode, deep.encode())
@@ -57,7 +59,7 @@ def test_deep_nesting_anywhere_is_refused(name: str, depth: int) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"version": 1.0}, "version"),
+        ({"version": 2.0}, "version"),
         ({"version": ...}, "missing"),
         ({"more": 1}, "unknown"),
         ({"items": []}, "not empty"),
@@ -66,8 +68,11 @@ def test_deep_nesting_anywhere_is_refused(name: str, depth: int) -> None:
         ({"items": [ONE | {"id": 7}]}, "id"),
         ({"items": [ONE | {"title": "x" * 513}]}, "title"),
         ({"items": [ONE | {"title": "\ud800"}]}, "surrogate"),
-        ({"items": [ONE | {"tags": "x"}]}, "tags must be a list"),
-        ({"items": [ONE | {"tags": [None]}]}, "tag"),
+        ({"items": [ONE | {"tags": ["x"]}]}, "tags must be an object"),
+        ({"items": [ONE | {"tags": {"genre": "x"}}]}, "a number in"),
+        ({"items": [ONE | {"tags": {"Genre": []}}]}, "a kind of tag is"),
+        ({"items": [ONE | {"tags": {"genre": ["x", "x"]}}]}, "same label twice"),
+        ({"items": [ONE, {"id": "b", "title": "B", "tags": {"year": ["x"]}}]}, "for others"),
     ],
 )
 def test_what_is_wrong_is_said(changes: dict[str, Any], words: str) -> None:

@@ -41,6 +41,7 @@ from tests.protocol.examples import (
     EPOCH_KEY,
     NEXT_SEED,
     SIGNING_SEED,
+    as_json,
     catalogue,
     manifest,
     refuses,
@@ -119,7 +120,7 @@ def make(frozen: dict[str, Any]) -> dict[str, Any]:
             "sha256": signed().manifest.model.hex(),
         },
         "catalogue": {
-            "items": [[item.id, item.title, [*item.tags]] for item in catalogue().items],
+            "items": [[item.id, item.title, as_json(item.tags)] for item in catalogue().items],
             "bytes": catalogue().raw.hex(),
             "sha256": catalogue().hash.hex(),
         },
@@ -211,7 +212,7 @@ def test_the_model_and_the_catalogue_are_those_of_the_manifest() -> None:
     values = decode_items(model, fields["items"], fields["terms"]["factors"])
     assert [float(value).hex() for value in values.ravel()] == stored()["model"]["values"]
     items = Catalogue.decode(listing).items
-    assert [[i.id, i.title, [*i.tags]] for i in items] == stored()["catalogue"]["items"]
+    assert [[i.id, i.title, as_json(i.tags)] for i in items] == stored()["catalogue"]["items"]
     assert len(items) == fields["items"]
 
 

@@ -76,12 +76,16 @@ def models(data: bytes) -> dict[str, bytes]:
 
 def catalogues() -> dict[str, bytes]:
     def listed(**changes: Any) -> bytes:
-        one = {"id": "a", "title": "A", "tags": []} | changes
-        content = {"items": [one], "version": 1}
+        one = {"id": "a", "title": "A", "tags": {}} | changes
+        content = {"items": [one], "version": 2}
         return json.dumps(content, ensure_ascii=False).encode()
 
     return {
         "512 characters beyond 16 bits": listed(title="\U0001f600" * 512),
         "escapes of a surrogate pair": listed().replace(b'"A"', b'"\\ud83d\\ude00"'),
-        "many tags, the same twice": listed(tags=["x"] * 100),
+        "many labels": listed(tags={"genre": [f"x{n}" for n in range(100)]}),
+        "the same label of two kinds": listed(tags={"genre": ["x"], "brand": ["x"]}),
+        "numbers": listed(tags={"year": 1927, "price": 9.99, "none": 0, "most": 2**53 - 1}),
+        "no label": listed(tags={"genre": []}),
+        "the longest kind": listed(tags={"a" + "_9z" * 10 + "z": ["x"]}),
     }

@@ -19,10 +19,11 @@ from sottovoce.cli.options import JsonFile, group, optional
 from sottovoce.client import Client, HttpProxy
 from sottovoce.client.timing import JITTER
 from sottovoce.errors import ProtocolError, SettingsError
+from sottovoce.protocol import Item
 from sottovoce.protocol.strict import hexadecimal
 
 if TYPE_CHECKING:
-    from sottovoce.client import Recommendation, Status, Terms
+    from sottovoce.client import Reason, Recommendation, Status, Terms
 
 app = group("client", "Take part from this device; recommendations are computed on it.")
 
@@ -72,19 +73,28 @@ def record(
     column: Annotated[
         str, typer.Option(help="Column of the CSV file that holds the ids.")
     ] = "item",
+    times: Annotated[
+        str | None,
+        optional("Column that says when: numbers or ISO dates.", "all at one moment", "--time"),
+    ] = None,
     folder: Folder = None,
 ) -> None:
     """Record items that you have used. They stay on this device.
 
+    What you record last counts most when items are recommended. The order is kept, times are not;
+    neither is ever sent.
+
     \b
     Examples:
       sottovoce client record 318 527
-      sottovoce client record --csv watched.csv --column movieId
+      sottovoce client record --csv watched.csv --column movieId --time timestamp
     """  # noqa: D301 - typer reads \b
     if bool(items) == (csv is not None):
         raise SettingsError("give either items or --csv FILE")
+    if csv is None and times is not None:
+        raise SettingsError("--time names a column of --csv FILE")
     with Client.open(_folder(folder)) as client:
-        new = client.record(items or []) if csv is None else client.record_csv(csv, column)
+        new = client.record(items or []) if csv is None else client.record_csv(csv, column, times)
     typer.echo(f"New items: {new}")
 
 
@@ -186,8 +196,8 @@ def recommend(
         found = client.recommend(n)
     table = Table("item", "title", "because of")
     for each in found:
-        reason = "" if each.because is None else each.because.title
-        table.add_row(escape(each.id), escape(each.title), escape(reason))
+        reasons = ", ".join(f"{_named(reason)} {reason.share:.0%}" for reason in each.because)
+        table.add_row(escape(each.id), escape(each.title), escape(reasons))
     output.results.print(table)
     if json is not None:
         output.write_json(json, {"recommendations": [_as_json(each) for each in found]})
@@ -321,8 +331,13 @@ def verification_key(text: str) -> bytes:
 
 
 def _as_json(each: Recommendation) -> dict[str, Any]:
-    because = None if each.because is None else {"id": each.because.id, "title": each.because.title}
+    because = [{**asdict(reason.what), "share": reason.share} for reason in each.because]
     return {"id": each.id, "title": each.title, "score": each.score, "because": because}
+
+
+def _named(reason: Reason) -> str:
+    what = reason.what
+    return what.title if isinstance(what, Item) else f"{what.kind} {what.name}"
 
 
 def _lines(found: Status) -> list[tuple[str, str]]:

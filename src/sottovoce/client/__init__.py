@@ -42,7 +42,7 @@ backups, or restore it only onto a device that has lost its own.
 from sottovoce.client.api import ProxyApi
 from sottovoce.client.client import Client, Status
 from sottovoce.client.http import HttpProxy
-from sottovoce.client.recommending import Recommendation
+from sottovoce.client.recommending import Reason, Recommendation
 from sottovoce.client.syncing import Outcome, Synced
 from sottovoce.client.terms import TermsError
 from sottovoce.protocol import Terms
@@ -52,6 +52,7 @@ __all__ = [
     "HttpProxy",
     "Outcome",
     "ProxyApi",
+    "Reason",
     "Recommendation",
     "Status",
     "Synced",

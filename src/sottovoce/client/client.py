@@ -116,12 +116,20 @@ class Client:
         return self._store.proxy_url
 
     def record(self, ids: Iterable[str]) -> int:
-        """Remember what the owner touched, all of it or nothing; how many were new."""
-        return self._store.add(checked_items(ids))
+        """Remember what the owner touched, all of it or nothing; how many were new.
 
-    def record_csv(self, path: Path, column: str = "item") -> int:
-        """Remember one column of a CSV file, all of it or nothing; how many were new."""
-        return self._store.add(read_items(path, column))
+        Items of one call count as touched at the same moment, later than those of earlier calls.
+        What was recorded last counts most when recommending; no report knows the order.
+        """
+        return self._store.add([checked_items(ids)])
+
+    def record_csv(self, path: Path, column: str = "item", time: str | None = None) -> int:
+        """Remember one column of a CSV file, all of it or nothing; how many were new.
+
+        With the column that says when (numbers or ISO dates), items are put in that order; the
+        times themselves are not kept.
+        """
+        return self._store.add(read_items(path, column, time))
 
     def asked(self, api: ProxyApi) -> Terms:
         """The terms that the server asks for now, to show to the owner; changes nothing."""
@@ -173,7 +181,7 @@ class Client:
         edition = held(self._store)
         if edition is None:
             raise StoreError(f"{self._folder}: there is no model yet; sync first")
-        return recommendations(edition, edition.rows_of(self._store.items()), n)
+        return recommendations(edition, self._store.touched(), n)
 
     def pause(self, on: bool = True) -> None:  # noqa: FBT001, FBT002 - its name says what it is
         """From now on nothing leaves, not even a batch that waits; `pause(on=False)` goes on."""

@@ -17,8 +17,11 @@ MIGRATIONS = (
             epoch INTEGER,
             manifest_hash BLOB
         ) STRICT""",
-        # The items and nothing else: no time, no count, and in the order of their names.
-        "CREATE TABLE interactions (item TEXT PRIMARY KEY) STRICT, WITHOUT ROWID",
+        # The items and their order, which weighs them when recommending: no time and no count.
+        """CREATE TABLE interactions (
+            item TEXT PRIMARY KEY,
+            moment INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID""",
         """CREATE TABLE manifest (
             only INTEGER PRIMARY KEY CHECK (only = 1),
             signed BLOB NOT NULL

@@ -128,18 +128,33 @@ class ClientStore:
 
     # What they touched.
 
-    def add(self, items: Iterable[str]) -> int:
-        """How many of them are new."""
+    def add(self, moments: Iterable[Iterable[str]]) -> int:
+        """Items that were touched, moment after moment; how many of them are new.
+
+        One that is known already moves to its latest moment. Moments are counted on from the last
+        one that is there, so that nothing is left of them after `forget`.
+        """
         with self._db.transaction():
             before = self._count("interactions")
+            (last,) = self._db.row("SELECT coalesce(max(moment), 0) FROM interactions")
             self._db.add_all(
-                "INSERT OR IGNORE INTO interactions (item) VALUES (?)", [(item,) for item in items]
+                "INSERT INTO interactions (item, moment) VALUES (?, ?)"
+                " ON CONFLICT (item) DO UPDATE SET moment = excluded.moment",
+                [
+                    (item, moment)
+                    for moment, items in enumerate(moments, start=last + 1)
+                    for item in items
+                ],
             )
             return self._count("interactions") - before
 
+    def touched(self) -> dict[str, int]:
+        """All of them in the order of their names, each with its moment: a later one is larger."""
+        return dict(self._db.rows("SELECT item, moment FROM interactions ORDER BY item"))
+
     def items(self) -> list[str]:
         """All of them, in the order of their names."""
-        return [item for (item,) in self._db.rows("SELECT item FROM interactions ORDER BY item")]
+        return list(self.touched())
 
     # What the server published.
 

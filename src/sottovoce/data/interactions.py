@@ -6,6 +6,7 @@ interactions are left out, and subsets of several sizes are drawn.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,6 +18,8 @@ from sottovoce.model.histories import Histories
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from sottovoce.model.tags import Traits
 
 FilterRule = Literal["stable", "once"]
 
@@ -53,8 +56,8 @@ class Interactions:
     """Seconds (or any ascending number) for each entry of `histories.indices`."""
     titles: NDArray[np.object_] | None = None
     """One string for each item."""
-    genres: NDArray[np.object_] | None = None
-    """One string for each item, genres joined by `|`."""
+    tags: NDArray[np.object_] | None = None
+    """What is known of each item: its `Traits`."""
     loaded: Loaded | None = None
     """What the loader counted; None for data that was not read from a file."""
 
@@ -63,7 +66,7 @@ class Interactions:
         _same_length("item ids", self.item_ids, self.histories.n_items)
         _same_length("timestamps", self.timestamps, self.histories.n_interactions)
         _same_length("titles", self.titles, self.histories.n_items)
-        _same_length("genres", self.genres, self.histories.n_items)
+        _same_length("tags", self.tags, self.histories.n_items)
 
     @classmethod
     def from_lists(cls, name: str, lists: list[list[int]], n_items: int) -> Interactions:
@@ -71,14 +74,14 @@ class Interactions:
         histories = Histories.from_lists(lists, n_items)
         return cls(name, histories, np.arange(histories.n_users), np.arange(n_items))
 
-    def described(self) -> list[tuple[str, str, tuple[str, ...]]]:
-        """Of each item its id, its title (where it has none: the id), and its genres."""
+    def described(self) -> list[tuple[str, str, Traits]]:
+        """Of each item its id, its title (where it has none: the id), and its tags."""
         ids = [str(number) for number in self.item_ids.tolist()]
         titles = ids if self.titles is None else [str(title) for title in self.titles]
-        genres = [""] * len(ids) if self.genres is None else [str(each) for each in self.genres]
+        tags = [{}] * len(ids) if self.tags is None else self.tags.tolist()
         return [
-            (number, title or number, tuple(genre for genre in joined.split("|") if genre))
-            for number, title, joined in zip(ids, titles, genres, strict=True)
+            (number, title or number, traits)
+            for number, title, traits in zip(ids, titles, tags, strict=True)
         ]
 
     def summary(self) -> dict[str, Any]:
@@ -95,12 +98,17 @@ class Interactions:
             "per_item": _spread(histories.popularity()),
             "timestamps": self.timestamps is not None,
             "titles": self.titles is not None,
-            "genres": self.genres is not None,
+            "tags": self._kinds(),
             "format": loaded.format if loaded else None,
             "rows_read": loaded.rows if loaded else None,
             "ratings_not_positive": loaded.not_positive if loaded else None,
             "duplicates_merged": loaded.duplicates if loaded else None,
         }
+
+    def _kinds(self) -> dict[str, int]:
+        """How many items have a tag of each kind."""
+        known = [] if self.tags is None else self.tags.tolist()
+        return dict(Counter(kind for traits in known for kind in traits))
 
     def filter(self, min_interactions: int, rule: FilterRule = "stable") -> Interactions:
         """Only users and items with at least `min_interactions` ("at least 60" in the paper).
@@ -175,7 +183,7 @@ class Interactions:
             item_ids=self.item_ids[items],
             timestamps=None if self.timestamps is None else self.timestamps[entries],
             titles=None if self.titles is None else self.titles[items],
-            genres=None if self.genres is None else self.genres[items],
+            tags=None if self.tags is None else self.tags[items],
         )
 
 

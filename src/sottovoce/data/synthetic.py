@@ -21,9 +21,8 @@ people however many are asked for.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -46,7 +45,6 @@ _SIGMA_FILMS = 0.8
 _FEWEST_FILMS = 20
 _LEAST_ITEMS = 10
 _ERAS = (0, 1970, 1985, 1993, 1999, 2006, 2012, 9999)
-_YEAR = re.compile(r"\((\d{4})\)\s*$")
 _BLOCK = 256
 _FIRST_DAY, _LAST_DAY = 820_454_400, 1_451_606_400  # 1996-01-01 and 2016-01-01
 _TWO_YEARS = 2 * 365 * 86_400
@@ -100,7 +98,7 @@ def synthetic_people(n_users: int = 2000, n_items: int = 1000, seed: int = 0) ->
         item_ids=tastes.films.item_ids,
         timestamps=packed.timestamps,
         titles=tastes.films.titles,
-        genres=tastes.films.genres,
+        tags=tastes.films.tags,
     )
 
 
@@ -153,13 +151,12 @@ def _pool_counts(real: Interactions) -> NDArray[np.float64]:
 
 def _traits(real: Interactions) -> NDArray[np.bool_]:
     """A row for each genre and each era: which films belong to it."""
-    assert real.genres is not None
-    assert real.titles is not None
-    genres = [set(text.split("|")) for text in real.genres]
-    names = sorted(set().union(*genres) - {"(no genres listed)"})
+    assert real.tags is not None
+    films: list[dict[str, Any]] = real.tags.tolist()
+    genres: list[tuple[str, ...]] = [film.get("genre", ()) for film in films]
+    names = sorted({name for film in genres for name in film})
     rows = [[name in film for film in genres] for name in names]
-    years = [int(found[1]) if (found := _YEAR.search(title)) else 0 for title in real.titles]
-    era = np.searchsorted(_ERAS, years, side="right")
+    era = np.searchsorted(_ERAS, [film.get("year", 0) for film in films], side="right")
     rows += [(era == number).tolist() for number in range(1, len(_ERAS))]
     return np.array(rows)
 

@@ -11,13 +11,14 @@ from sottovoce.data import Split, leave_one_out
 from sottovoce.errors import DataError
 from sottovoce.evaluation.metrics import hit_ratio
 from sottovoce.evaluation.ranking import Candidates, rank_scores, sample_candidates
-from sottovoce.model import Histories, predictions, user_vectors
+from sottovoce.model import Histories
 from sottovoce.protocol.panel import Panel, Panellist
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sottovoce.data import Interactions
+    from sottovoce.model.wide import WideModel
 
 OTHERS = 99
 """As in the paper: the item that was left out competes with so many."""
@@ -40,35 +41,47 @@ def make_panel(data: Interactions, catalogue: bytes, seed: int = 0) -> Panel:
     return Panel(catalogue, tuple(people))
 
 
-def panel_quality(
-    V: NDArray[np.float32], panel: Panel, alpha: float, regularization: float
-) -> float:
+def panel_quality(model: WideModel, panel: Panel) -> float:
     """HR@10 of a model. Ties count by a fair coin in expectation, as in every evaluation here.
 
-    In numpy alone, so that nothing has to be compiled for a few hundred people.
+    In numpy alone, so that nothing has to be compiled for a few hundred people. A panel knows no
+    order, so all of a history weighs the same.
     """
-    candidates = _candidates(panel, len(V))
-    X = user_vectors(V, candidates.split.train, alpha=alpha, regularization=regularization)
-    return hit_ratio(rank_scores(_Factors(X, V), candidates), CUTOFF)
+    candidates = _candidates(panel, len(model.V))
+    return hit_ratio(rank_scores(_Devices(model, candidates.split.train), candidates), CUTOFF)
 
 
 def panel_popularity(histories: Histories, panel: Panel) -> float:
     """The same of recommending what most of these people have touched: a reader must see it."""
-    counts = histories.popularity().astype(np.float32)[:, None]
-    ones = np.ones((len(panel.people), 1), np.float32)
-    return hit_ratio(rank_scores(_Factors(ones, counts), _candidates(panel, len(counts))), CUTOFF)
+    counts = histories.popularity().astype(np.float32)
+    candidates = _candidates(panel, len(counts))
+    return hit_ratio(rank_scores(_Everybody(counts), candidates), CUTOFF)
 
 
 @dataclass(frozen=True, eq=False)
-class _Factors:
-    """A `Scorer`."""
+class _Everybody:
+    """A `Scorer` that knows nobody."""
 
-    X: NDArray[np.float32]
-    V: NDArray[np.float32]
+    counts: NDArray[np.float32]
 
     def scores(self, users: NDArray[np.int64]) -> NDArray[np.float32]:
-        """In the order of sums that every implementation keeps to."""
-        return predictions(self.X[users][:, None, :], self.V[None, :, :])
+        return np.broadcast_to(self.counts, (len(users), len(self.counts)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Devices:
+    """A `Scorer`: what each person's device computes."""
+
+    model: WideModel
+    histories: Histories
+
+    def scores(self, users: NDArray[np.int64]) -> NDArray[np.float32]:
+        """In float32, so that items alike in everything tie whatever the order of a sum was."""
+        rows = []
+        for user in users:
+            own = self.histories[int(user)].tolist()
+            rows.append(self.model.scores(self.model.shares(own, np.ones(len(own))).sum(axis=1)))
+        return np.array(rows, np.float32)
 
 
 def _candidates(panel: Panel, n_items: int) -> Candidates:

@@ -8,20 +8,26 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sottovoce.errors import ProtocolError
+from sottovoce.model.tags import Tags, tags_of
 from sottovoce.protocol import strict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any, Self
 
-VERSION = 1
+    from sottovoce.model.tags import Traits
+
+VERSION = 2
 MAX_CATALOGUE = 64 * 1024 * 1024
 MAX_TEXT = 512
+KIND = re.compile(r"[a-z][a-z0-9_]{0,31}")
+"""What a kind of tag may be called."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +38,8 @@ class Item:
     """The product's own name for it, unique in the catalogue."""
     title: str
     """For people."""
-    tags: tuple[str, ...] = ()
-    """Genres or the like."""
+    tags: Traits = field(default_factory=dict)
+    """What is publicly known of it, by kind: labels (genre, brand), or a number (year, price)."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,7 @@ class Catalogue:
     def of(cls, items: Iterable[Item]) -> Self:
         content = {
             "version": VERSION,
-            "items": [{"id": i.id, "title": i.title, "tags": list(i.tags)} for i in items],
+            "items": [{"id": i.id, "title": i.title, "tags": dict(i.tags)} for i in items],
         }
         written = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
         # Half of a surrogate pair is passed on, so that `decode` refuses it like anything else.
@@ -64,6 +70,7 @@ class Catalogue:
         items = tuple(_item(entry) for entry in given["items"])
         if len({item.id for item in items}) != len(items):
             raise ProtocolError("catalogue: two items have the same id")
+        _check_kinds(items)
         return cls(items, raw)
 
     @cached_property
@@ -76,16 +83,45 @@ class Catalogue:
         """From an item's id to its row of V."""
         return {item.id: number for number, item in enumerate(self.items)}
 
+    @cached_property
+    def tags(self) -> Tags:
+        """The columns that recommending uses."""
+        return tags_of([item.tags for item in self.items])
+
 
 def _item(entry: Any) -> Item:
     if not isinstance(entry, dict):
         raise ProtocolError("catalogue: an item is a JSON object")
     strict.exact_keys(entry, {"id", "title", "tags"}, "catalogue: item")
     tags = entry["tags"]
-    if not isinstance(tags, list):
-        raise ProtocolError("catalogue: tags must be a list")
+    if not isinstance(tags, dict):
+        raise ProtocolError("catalogue: tags must be an object, by kind")
     return Item(
         strict.text(entry["id"], most=MAX_TEXT, what="catalogue: id"),
         strict.text(entry["title"], most=MAX_TEXT, what="catalogue: title"),
-        tuple(strict.text(tag, most=MAX_TEXT, what="catalogue: tag") for tag in tags),
+        {_kind(kind): _values(values) for kind, values in tags.items()},
     )
+
+
+def _kind(kind: str) -> str:
+    if not KIND.fullmatch(kind):
+        raise ProtocolError(
+            f"catalogue: a kind of tag is {KIND.pattern}, not {strict.shown(kind)}"
+        )
+    return kind
+
+
+def _values(values: Any) -> tuple[str, ...] | float:
+    if not isinstance(values, list):
+        return strict.number(values, least=0, most=strict.MOST, what="catalogue: tag")
+    labels = tuple(strict.text(label, most=MAX_TEXT, what="catalogue: label") for label in values)
+    if len(set(labels)) != len(labels):
+        raise ProtocolError("catalogue: an item has the same label twice")
+    return labels
+
+
+def _check_kinds(items: tuple[Item, ...]) -> None:
+    """A kind has labels for all items or numbers for all: else its bands would mean nothing."""
+    kinds = {(kind, type(values)) for item in items for kind, values in item.tags.items()}
+    if len(kinds) != len({kind for kind, _ in kinds}):
+        raise ProtocolError("catalogue: a kind of tag has labels for some items, numbers for others")

@@ -39,7 +39,15 @@ from sottovoce.protocol import (
 from sottovoce.protocol.signed import MAGIC, SIGNED_MANIFEST
 from tests.lacking import leave_out
 from tests.privacy.test_ledger_vectors import played
-from tests.protocol.examples import EPOCH_KEY, catalogue, manifest, parameters, signing_key, terms
+from tests.protocol.examples import (
+    EPOCH_KEY,
+    as_json,
+    catalogue,
+    manifest,
+    parameters,
+    signing_key,
+    terms,
+)
 
 WEB = Path(__file__).parents[3] / "web"
 ESBUILD = WEB / "node_modules" / ".bin" / "esbuild"
@@ -317,7 +325,7 @@ def test_both_read_and_refuse_the_same_catalogues(browser: Browser, raw: bytes) 
     answer = browser.ask("catalogue", bytes=raw.hex())
     here = read_here(Catalogue.decode, raw)
     if agree(answer, here):
-        assert answer["items"] == [[i.id, i.title, [*i.tags]] for i in here.items]
+        assert answer["items"] == [[i.id, i.title, as_json(i.tags)] for i in here.items]
 
 
 MODEL = encode_items(np.array([[0.5, -0.25], [0.1, MOST_ENTRY], [-0.0, LEAST_ENTRY]], np.float32))

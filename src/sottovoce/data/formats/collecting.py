@@ -18,17 +18,19 @@ from sottovoce.data.packing import Pairs, pack
 from sottovoce.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+    from sottovoce.model.tags import Traits
 
 _TABLE = 1 << 24  # the widest range of integers for which a look-up table is worth its memory
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
 _INT64 = np.iinfo(np.int64)
 
-Films = dict[int, tuple[str, str]]
-"""Title and genres by item id."""
+Films = dict[int, tuple[str, "Traits"]]
+"""Title and tags by item id."""
 
 
 class Numbering:
@@ -104,7 +106,7 @@ class Collector:
             _joined(self._time_blocks, np.int64) if self._time_blocks else None,
         )
         packed = pack(pairs, len(user_ids), len(item_ids))
-        titles, genres = _described(item_ids, films)
+        titles, tags = _described(item_ids, films)
         return Interactions(
             name=plain_name(path),
             histories=packed.histories,
@@ -112,7 +114,7 @@ class Collector:
             item_ids=item_ids,
             timestamps=packed.timestamps,
             titles=titles,
-            genres=genres,
+            tags=tags,
             loaded=Loaded(layout, self._rows, self._not_positive, packed.duplicates),
         )
 
@@ -127,9 +129,7 @@ def id_array(ids: list[Any]) -> NDArray[Any]:
     """Integers as int64 where they fit; anything else as Python objects, so nothing is changed."""
     if all(type(one) is int and _INT64.min <= one <= _INT64.max for one in ids):
         return np.array(ids, np.int64)
-    array = np.empty(len(ids), object)
-    array[:] = ids
-    return array
+    return object_array(ids)
 
 
 def _as_integers(ids: list[Any]) -> list[Any]:
@@ -156,12 +156,20 @@ def _placed(numbers: NDArray[np.int32], place: NDArray[np.int32]) -> NDArray[np.
     return place[numbers]
 
 
+def object_array(values: list[Any]) -> NDArray[np.object_]:
+    """One element for each, whatever they are: numpy would look into lists and tuples."""
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
+
+
 def _described(
-    item_ids: NDArray[Any], films: Mapping[int, tuple[str, str]] | None
+    item_ids: NDArray[Any], films: Films | None
 ) -> tuple[NDArray[np.object_] | None, NDArray[np.object_] | None]:
-    """Titles and genres in the items' order; an item that the list does not know gets ""."""
+    """Titles and tags in the items' order; an item that the list does not know has none."""
     if films is None:
         return None, None
-    rows = [films.get(item, ("", "")) for item in item_ids.tolist()]
-    titles, genres = (np.array(column, object) for column in zip(*rows, strict=True))
-    return titles, genres if any(genres) else None
+    rows = [films.get(item, ("", {})) for item in item_ids.tolist()]
+    tags = [traits for _, traits in rows]
+    titles = object_array([title for title, _ in rows])
+    return titles, object_array(tags) if any(tags) else None

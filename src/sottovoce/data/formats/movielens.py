@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from sottovoce.data.interactions import Interactions
+    from sottovoce.model.tags import Traits
 
 # The order of the flags in 100K's list of films.
 _GENRES_100K = (
@@ -23,6 +25,8 @@ _GENRES_100K = (
     *("Romance", "Sci-Fi", "Thriller", "War", "Western"),
 )
 _RATINGS = ("user", "item", "rating", "timestamp")
+_NO_GENRES = ("(no genres listed)", "unknown", "")
+_YEAR = re.compile(r"\((\d{4})\)\s*$")
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ def recognised(source: Source) -> Edition | None:
 
 
 def read(source: Source, edition: Edition) -> Interactions:
-    """All ratings, with titles and genres if the list of films is there."""
+    """All ratings, with titles and tags if the list of films is there."""
     name = find(source, edition.ratings)
     assert name is not None
     collector = Collector()
@@ -111,8 +115,19 @@ def read_films(
                 path=label(source, name),
                 line=number,
             )
-        films[int(fields[0])] = (fields[1], fields[2])
+        films[int(fields[0])] = (fields[1], _traits(fields[1], fields[2]))
     return films
+
+
+def _traits(title: str, joined: str) -> Traits:
+    """Genres, and the year that ends a title; what is not known is left out."""
+    traits: dict[str, tuple[str, ...] | float] = {}
+    genres = tuple(name for name in dict.fromkeys(joined.split("|")) if name not in _NO_GENRES)
+    if genres:
+        traits["genre"] = genres
+    if year := _YEAR.search(title):
+        traits["year"] = int(year[1])
+    return traits
 
 
 def _text_lines(source: Source, name: str) -> Iterator[tuple[int, str]]:

@@ -119,7 +119,7 @@ def run_bench(
     data: Interactions, plan: BenchPlan, watch: Watch = lambda _what: None
 ) -> BenchResult:
     """Time every mechanism on this data; `watch` is told what is being done."""
-    data = replace(data, timestamps=None, titles=None, genres=None)  # not needed, and large
+    data = replace(data, timestamps=None, titles=None, tags=None)  # not needed, and large
     threads, settings = plan.threads or checked_threads(None), plan.settings()
     with one_blas_thread():
         solver, loaded = als_solver(), peak_memory()

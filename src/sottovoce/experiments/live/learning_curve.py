@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sottovoce.client.recommending import wide_model
 from sottovoce.errors import UnavailableError
 from sottovoce.evaluation.panel import panel_popularity, panel_quality
 
@@ -73,8 +74,7 @@ class LearningCurve:
 
     def _point(self, before: SignedManifest, after: SignedManifest) -> CurvePoint:
         manifest = after.manifest
-        V = self._reader.edition(after).V
-        quality = panel_quality(V, self._panel, manifest.alpha, manifest.regularization)
+        quality = panel_quality(wide_model(self._reader.edition(after)), self._panel)
         people, finished = 0, manifest.public_key is None
         if manifest.model != before.manifest.model:
             people = manifest.reports_behind // manifest.terms.reports

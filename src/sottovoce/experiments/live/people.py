@@ -74,5 +74,5 @@ def on_catalogue(data: Interactions, catalogue: Catalogue) -> Interactions:
         item_ids=np.array([item.id for item in catalogue.items], object),
         timestamps=None if times is None else times[known][order],
         titles=None,
-        genres=None,
+        tags=None,
     )

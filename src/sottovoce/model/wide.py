@@ -1,0 +1,106 @@
+"""The model as a device uses it to recommend: the item matrix beside the tags, and weights.
+
+`W = [V | D]`. A column of D is a tag: 0 for items without it, else the item's popularity as the
+model knows it, so that the best known horror film stands for "horror" more than any other. A user
+vector over W is solved as over V alone; nothing of it is reported, and training does not know it.
+
+The columns of D are as long as V's on average, and have a ridge of their own, so that a tag is
+believed only as far as the own items bear it out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import sparse
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sottovoce.model.tags import Tags
+
+    Float32 = NDArray[np.float32]
+    Float64 = NDArray[np.float64]
+
+TAG_RIDGE = 0.3
+"""In squared lengths of a column. On validation splits 0.1 to 1 are as good."""
+
+
+@dataclass(frozen=True, eq=False)
+class WideModel:
+    V: Float64
+    """M x F."""
+    D: sparse.csr_array
+    """M x K."""
+    popularity: Float64
+    """Of each item, as the model knows it."""
+    alpha: float
+    ridge: Float64
+    """What is added to the diagonal of the normal equations, F + K."""
+
+    @classmethod
+    def of(cls, V: Float32, tags: Tags, *, alpha: float, regularization: float) -> WideModel:
+        wide = V.astype(np.float64)
+        popularity = popularity_of(wide, tags)
+        # Of the mean column; a model that knows nothing yet leaves any length to the tags.
+        squared = float((wide * wide).sum()) / wide.shape[1] or 1.0
+        D = sparse.csr_array(tags.table * popularity[:, None])
+        lengths = np.sqrt(np.asarray(D.multiply(D).sum(axis=0)).ravel())
+        D = sparse.csr_array(D * (np.sqrt(squared) / np.where(lengths > 0, lengths, np.inf)))
+        factors = np.full(wide.shape[1], regularization)
+        ridge = np.concatenate([factors, np.full(D.shape[1], TAG_RIDGE * squared)])
+        return cls(wide, D, popularity, alpha, ridge)
+
+    @cached_property
+    def gram(self) -> Float64:
+        """`W^T W`, without W ever being made whole."""
+        across = np.asarray(self.D.T @ self.V)
+        return np.block([[self.V.T @ self.V, across.T], [across, (self.D.T @ self.D).toarray()]])
+
+    def rows(self, items: NDArray[np.integer] | list[int]) -> Float64:
+        """Of W."""
+        return np.concatenate([self.V[items], self.D[items].toarray()], axis=1)
+
+    def shares(self, own: list[int], weights: Float64) -> Float64:
+        """What each own item adds to the user vector, (F + K) x n: their sum is the vector.
+
+        `x = (G + alpha sum w v v^T + ridge)^-1 (1 + alpha) sum w v`. Zero where that has no finite
+        solution: such a model says nothing.
+        """
+        rows = self.rows(own)
+        system = self.gram + self.alpha * (rows.T * weights) @ rows + np.diag(self.ridge)
+        try:
+            shares = np.linalg.solve(system, (1 + self.alpha) * rows.T * weights)
+        except np.linalg.LinAlgError:
+            return np.zeros(rows.T.shape)
+        return np.asarray(shares if np.isfinite(shares).all() else np.zeros(rows.T.shape))
+
+    def scores(self, x: Float64) -> Float64:
+        """`W x`."""
+        factors = self.V.shape[1]
+        return np.asarray(self.V @ x[:factors] + self.D @ x[factors:])
+
+
+def popularity_of(V: Float64, tags: Tags) -> Float64:
+    """How popular each item is as far as the model knows: `V (V^T 1)`, never below 0.
+
+    A device knows no counts. But `V V^T` is the model's idea of which items are touched together,
+    so its row sums say which are touched together with many, in any basis of the factors.
+
+    Of an item with a row of zeros nobody has reported anything yet. It counts as popular as the
+    items that share its tags are on average; if no item is known, all count alike.
+    """
+    known = V.any(axis=1)
+    popularity = np.maximum(V @ V.sum(axis=0), 0.0)
+    if known.all():
+        return np.asarray(popularity)
+    table, overall = tags.table, float(popularity[known].mean()) if known.any() else 1.0
+    companions = table.T @ known.astype(np.float64)
+    means: Float64 = np.asarray(table.T @ popularity) / np.maximum(companions, 1)
+    means[companions == 0] = overall
+    n_tags = np.asarray(table.sum(axis=1)).ravel()
+    by_tags = np.where(n_tags > 0, (table @ means) / np.maximum(n_tags, 1), overall)
+    return np.asarray(np.where(known, popularity, by_tags), np.float64)
