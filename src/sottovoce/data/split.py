@@ -31,6 +31,8 @@ class Split:
     """The item left out; -1 for a user with fewer than 2, whose history stays in training."""
     rule: SplitRule
     seed: int
+    times: NDArray[np.int64] | None = None
+    """When each entry of `train` was touched, where the data knows."""
 
 
 def leave_one_out(data: Interactions, rule: SplitRule = "random", seed: int = 0) -> Split:
@@ -46,7 +48,10 @@ def leave_one_out(data: Interactions, rule: SplitRule = "random", seed: int = 0)
     chosen = _random(histories, able, seed) if rule == "random" else _latest(data, able, seed)
     test = np.full(histories.n_users, -1, np.int32)
     test[able] = histories.indices[chosen]
-    return Split(_without(histories, able, chosen), test, rule, seed)
+    kept = np.ones(histories.n_interactions, bool)
+    kept[chosen] = False
+    times = None if data.timestamps is None else data.timestamps[kept]
+    return Split(_without(histories, able, kept), test, rule, seed, times)
 
 
 def _random(histories: Histories, able: NDArray[np.intp], seed: int) -> NDArray[np.int64]:
@@ -70,11 +75,9 @@ def _latest(data: Interactions, able: NDArray[np.intp], seed: int) -> NDArray[np
 
 
 def _without(
-    histories: Histories, users: NDArray[np.intp], positions: NDArray[np.int64]
+    histories: Histories, users: NDArray[np.intp], kept: NDArray[np.bool_]
 ) -> Histories:
-    """The histories less one entry for each of these users; a byte mask is all it needs."""
-    kept = np.ones(histories.n_interactions, bool)
-    kept[positions] = False
+    """The histories less one entry for each of these users."""
     removed = np.zeros(histories.n_users + 1, np.int64)
     removed[users + 1] = 1
     indptr = histories.indptr - np.cumsum(removed)

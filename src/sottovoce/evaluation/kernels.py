@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Float32 = NDArray[np.float32]
+    Float64 = NDArray[np.float64]
     Int32 = NDArray[np.int32]
     Int64 = NDArray[np.int64]
 
@@ -73,6 +74,75 @@ def take_by_shuffling(
         other = t + np.int64(((mixed(state) >> np.uint64(32)) * span) >> np.uint64(32))
         free[t], free[other] = free[other], free[t]
         out[t] = free[t]
+
+
+@njit(parallel=True, cache=True)
+def wide_vectors(
+    indptr: Int64,
+    indices: Int32,
+    weights: Float64,
+    V: Float64,
+    tags: tuple[Int32, Int32, Float64],
+    gram: Float64,
+    ridge: Float64,
+    alpha: float,
+    out: Float32,
+) -> None:
+    """Everybody's vector over `W = [V | D]`, as `sottovoce.model.wide` solves it for one."""
+    factors, size = V.shape[1], gram.shape[0]
+    starts, columns, values = tags
+    for u in prange(indptr.shape[0] - 1):
+        system, x = np.zeros((size, size)), np.zeros(size)
+        for t in range(indptr[u], indptr[u + 1]):
+            i, weight = indices[t], weights[t]
+            add_outer(V[i], weight, system, x)
+            for a in range(starts[i], starts[i + 1]):
+                k, value = factors + columns[a], weight * values[a]
+                x[k] += value
+                row = system[k]
+                for f in range(factors):
+                    row[f] += value * V[i, f]
+                for b in range(starts[i], a + 1):
+                    row[factors + columns[b]] += value * values[b]
+        for i in range(size):
+            x[i] *= 1 + alpha
+            for j in range(i + 1):
+                system[i, j] = gram[i, j] + alpha * system[i, j]
+            system[i, i] += ridge[i]
+        solve_in_place(system, x)
+        if np.isfinite(x).all():
+            out[u] = x
+
+
+@njit(cache=True)
+def add_outer(v: Float64, weight: float, system: Float64, right: Float64) -> None:
+    """`weight v v^T`, lower triangle, and `weight v`."""
+    for i in range(v.shape[0]):
+        value = weight * v[i]
+        right[i] += value
+        row = system[i]
+        for j in range(i + 1):
+            row[j] += value * v[j]
+
+
+@njit(cache=True)
+def solve_in_place(lower: Float64, x: Float64) -> None:
+    """Cholesky of a lower triangle, row by row, then forward and back."""
+    size = x.shape[0]
+    for i in range(size):
+        for j in range(i + 1):
+            total = lower[i, j]
+            for m in range(j):
+                total -= lower[i, m] * lower[j, m]
+            lower[i, j] = np.sqrt(total) if i == j else total / lower[j, j]
+        total = x[i]
+        for m in range(i):
+            total -= lower[i, m] * x[m]
+        x[i] = total / lower[i, i]
+    for i in range(size - 1, -1, -1):
+        x[i] /= lower[i, i]
+        for m in range(i):
+            x[m] -= lower[i, m] * x[i]
 
 
 @njit(cache=True)

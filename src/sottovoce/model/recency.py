@@ -1,7 +1,7 @@
 """What somebody did last says most about what they do next: a weight for each own item.
 
-By order and not by age: who comes back after a year still has a latest item. So a device needs to
-remember no time at all, only what came after what.
+By order and not by age: who comes back after a year still has a latest item, and who chooses fifty
+films in an hour has one too. So a device needs to remember no time, only what came after what.
 """
 
 from __future__ import annotations
@@ -15,38 +15,42 @@ if TYPE_CHECKING:
 
     from sottovoce.model.histories import Histories
 
-HALF = 12.0
+HALF = 10.0
 """After so many later items a weight has halved."""
 LEAST = 0.03
-"""What is left of an item's weight, however many came later."""
+"""What is left of a weight, however many came later."""
 
 
 def recency(moments: NDArray[np.integer]) -> NDArray[np.float64]:
     """The weights of one history, whose items were touched at these moments (later is larger).
 
-    What was touched at the same moment has the same weight.
+    What was touched at the same moment has the same weight; the latest weighs 1.
 
-    >>> recency(np.array([7, 3, 7])).round(2).tolist()
-    [1.0, 0.89, 1.0]
+    >>> recency(np.array([7, 3, 7, 5])).round(2).tolist()
+    [1.0, 0.84, 1.0, 0.9]
     """
-    ascending = np.sort(moments)
-    return _weights(len(moments) - np.searchsorted(ascending, moments, side="right"))
+    return _weights(np.array([0, len(moments)]), np.asarray(moments, np.int64))
 
 
 def recency_of(histories: Histories, times: NDArray[np.int64]) -> NDArray[np.float64]:
     """The same for many histories at once, in the order of their entries."""
-    users = histories.users_of_entries()
+    return _weights(histories.indptr, times)
+
+
+def _weights(indptr: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.float64]:
+    users = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     order = np.lexsort((times, users))
-    # A run is what one person touched at one moment; later than it is what follows its last entry.
-    last = np.ones(len(order), bool)
-    last[:-1] = (np.diff(times[order]) != 0) | (np.diff(users[order]) != 0)
-    ends = np.flatnonzero(last)
-    run = np.cumsum(last) - last
-    later = np.empty(len(order), np.int64)
-    later[order] = histories.indptr[users[order] + 1] - 1 - ends[run]
-    return _weights(later)
-
-
-def _weights(later: NDArray[np.integer]) -> NDArray[np.float64]:
-    """By how many own items came later."""
-    return np.asarray(LEAST + (1 - LEAST) * np.exp2(-later / HALF))
+    # A run is what one person touched at one moment.
+    begins = np.ones(len(order), bool)
+    begins[1:] = (np.diff(times[order]) != 0) | (np.diff(users[order]) != 0)
+    first = np.flatnonzero(begins)
+    size = np.diff(first, append=len(order))
+    whose = users[order][first]
+    # How many came later; of its own run, on average half of the others did.
+    later = indptr[whose + 1] - (first + size) + (size - 1) / 2
+    kept = LEAST + (1 - LEAST) * np.exp2(-later / HALF)
+    largest = np.zeros(len(indptr) - 1)
+    np.maximum.at(largest, whose, kept)
+    weights = np.empty(len(order))
+    weights[order] = np.repeat(kept / largest[whose], size)
+    return weights

@@ -11,7 +11,7 @@ import numpy as np
 
 from sottovoce.data import leave_one_out
 from sottovoce.errors import CheckpointError
-from sottovoce.evaluation import Candidates, rank_factors, sample_candidates, summary
+from sottovoce.evaluation import Candidates, Known, rank_factors, sample_candidates, summary
 from sottovoce.privacy import Account, Crowd, account
 from sottovoce.settings import check, setting
 from sottovoce.simulation.engines import build_engine, engine_package
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from sottovoce.training import Settings
 
 
+POPULARITY_ALPHA = 1.0
+"""Of popularity with tags and time, which has no alpha of its own."""
+
+
 @dataclass(frozen=True)
 class SimulationPlan:
     """What to run beside the training's own settings."""
@@ -43,6 +47,10 @@ class SimulationPlan:
     """What the engine may be told: see `sottovoce.simulation.engines.engine_options`."""
     evaluate_every: int = setting(
         1, "epochs between two evaluations; the last is always evaluated. 0: only the last", least=0
+    )
+    tags: bool = setting(True, "recommend with the tags of the data, where it has any")
+    time: bool | None = setting(
+        None, "recommend by the order of a history; by default where the latest item is asked for"
     )
     resample: int | None = setting(
         None, "people made out of those of the data, who report in their place", least=1
@@ -64,8 +72,15 @@ class Run:
     epochs: list[dict[str, Any]]
     """`epoch`, `seconds`, `people` who took part and, where evaluated, the metrics."""
     final: dict[str, float]
+    """With whatever devices know beside the model."""
+    known: str
+    """What that is: "28 tags and time"; empty if it is nothing."""
+    without: dict[str, float]
+    """The same metrics of the model alone."""
     popularity: dict[str, float]
     """The same metrics of recommending what everybody touches: a reader must see it."""
+    known_popularity: dict[str, float]
+    """Popularity with what devices know: tags and time without any learning."""
     V: NDArray[np.float32]
     n_users: int
     """Who are tested: the people of the data set."""
@@ -113,7 +128,8 @@ def simulate(
     began = time.perf_counter()
     split = leave_one_out(data, plan.split, plan.settings.seed)
     candidates = sample_candidates(split, plan.negatives, plan.settings.seed)
-    identity = _identity(plan, fingerprint(split.train)) if checkpoint else {}
+    known = Known.of(data, split, tags=plan.tags, time=plan.time)
+    identity = _identity(plan, fingerprint(split.train), str(known)) if checkpoint else {}
     start, epochs = _resume(plan, checkpoint, identity, data.histories.n_items)
     for done in epochs:
         on_epoch(done)
@@ -130,7 +146,7 @@ def simulate(
             }
             if plan.due(state.epochs_done):
                 started = time.perf_counter()
-                record |= evaluate(engine, state.V, candidates)
+                record |= evaluate(engine, state.V, candidates, known)
                 evaluating += time.perf_counter() - started
             epochs.append(record)
             if checkpoint:
@@ -139,32 +155,53 @@ def simulate(
             on_epoch(record)
         final = {name: value for name, value in epochs[-1].items() if "@" in name}
         if not final:
-            final = evaluate(engine, state.V, candidates)
+            final = evaluate(engine, state.V, candidates, known)
+        without = evaluate(engine, state.V, candidates) if known else final
     seconds = {
         "prepare": ready - began,
         "train": sum(record["seconds"] for record in epochs),
         "evaluate": evaluating,
         "total": time.perf_counter() - began,
     }
-    popularity = evaluate_popularity(candidates)
-    return Run(plan, epochs, final, popularity, state.V, split.train.n_users, seconds)
+    return Run(
+        plan,
+        epochs,
+        final,
+        str(known),
+        without,
+        evaluate_popularity(candidates),
+        evaluate_popularity(candidates, known),
+        state.V,
+        split.train.n_users,
+        seconds,
+    )
 
 
-def evaluate(engine: Engine, V: NDArray[np.float32], candidates: Candidates) -> dict[str, float]:
+def evaluate(
+    engine: Engine, V: NDArray[np.float32], candidates: Candidates, known: Known | None = None
+) -> dict[str, float]:
     """The metrics of one item matrix: vectors are solved on training histories alone."""
-    return summary(rank_factors(engine.user_vectors(V), V, candidates))
+    if not known:
+        return summary(rank_factors(engine.user_vectors(V), V, candidates))
+    settings = engine.settings
+    ridge = settings.user_ridge(V)
+    return summary(known.ranks(V, candidates, alpha=settings.alpha, regularization=ridge))
 
 
-def evaluate_popularity(candidates: Candidates) -> dict[str, float]:
+def evaluate_popularity(candidates: Candidates, known: Known | None = None) -> dict[str, float]:
     """The metrics of scoring by training counts: a factor model with one factor."""
     train = candidates.split.train
     counts = train.popularity().astype(np.float32)[:, None]
-    return summary(rank_factors(np.ones((train.n_users, 1), np.float32), counts, candidates))
+    if not known:
+        return summary(rank_factors(np.ones((train.n_users, 1), np.float32), counts, candidates))
+    share = counts / np.float32(max(train.n_users, 1))
+    return summary(known.ranks(share, candidates, alpha=POPULARITY_ALPHA, regularization=1e-6))
 
 
-def _identity(plan: SimulationPlan, data: str) -> dict[str, Any]:
+def _identity(plan: SimulationPlan, data: str, known: str) -> dict[str, Any]:
     return {
         "data": data,
+        "known": known,
         "split": plan.split,
         "negatives": plan.negatives,
         "resample": plan.resample,

@@ -58,6 +58,8 @@ def _trained(cell: Cell, context: CellContext) -> dict[str, Any]:
         cell.negatives,
         engine_options={"threads": context.threads},
         evaluate_every=1 if cell.curve else 0,
+        tags=False,
+        time=False,
     )
     run = simulate(
         context.data,

@@ -1,0 +1,127 @@
+"""What the items of a data set are called and tagged with, from a file beside it.
+
+Either a catalogue as the protocol has it, or a table: one column for the item, perhaps one called
+`title`; of the others those with numbers are numbers (year, price), those with text are labels,
+several of them joined by `|`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+from polars.exceptions import PolarsError
+
+from sottovoce.data.formats.collecting import object_array
+from sottovoce.data.formats.columns import ALIASES
+from sottovoce.errors import DataError, ProtocolError
+from sottovoce.protocol.catalogue import KIND, Catalogue
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sottovoce.data.interactions import Interactions
+    from sottovoce.model.tags import Traits
+
+    Described = dict[str, tuple[str, Traits]]
+    """Title and tags, by the item's id."""
+
+SINGULAR = {"genres": "genre", "categories": "category", "brands": "brand", "tags": "tag"}
+_TEXT = {".csv": ",", ".tsv": "\t"}
+_TABLES = (*_TEXT, ".parquet", ".pq")
+
+
+def with_items(data: Interactions, path: Path) -> Interactions:
+    """The data set with titles and tags from a file; an item that is not in it has none."""
+    known = read_items(path)
+    found = [known.get(str(item), ("", {})) for item in data.item_ids.tolist()]
+    if not any(title or tags for title, tags in found):
+        raise DataError(
+            f"describes none of the {len(found):,} items of {data.name}: the first is "
+            f"{str(data.item_ids[0])!r}, here it is {next(iter(known), None)!r}",
+            path=path,
+        )
+    titles, tags = ([each[place] for each in found] for place in (0, 1))
+    return replace(data, titles=object_array(titles), tags=object_array(tags))
+
+
+def read_items(path: Path) -> Described:
+    """By the suffix: `.json` is a catalogue, `.csv`, `.tsv` and `.parquet` are tables."""
+    if path.suffix == ".json":
+        return _from_catalogue(path)
+    if path.suffix not in _TABLES:
+        raise DataError(f"items are read from .json, {', '.join(_TABLES)}", path=path)
+    try:
+        table = _table(path)
+    except (PolarsError, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(f"this table cannot be read: {reason}", path=path) from error
+    return _from_table(table, path)
+
+
+def _from_catalogue(path: Path) -> Described:
+    try:
+        items = Catalogue.decode(path.read_bytes()).items
+    except OSError as error:
+        raise DataError(f"cannot be read: {error}", path=path) from error
+    except ProtocolError as error:
+        raise DataError(str(error), path=path) from error
+    return {item.id: (item.title, item.tags) for item in items}
+
+
+def _table(path: Path) -> pl.DataFrame:
+    if path.suffix in _TEXT:
+        return pl.read_csv(path, separator=_TEXT[path.suffix], infer_schema_length=None)
+    return pl.read_parquet(path, glob=False)
+
+
+def _from_table(table: pl.DataFrame, path: Path) -> Described:
+    names = {name: _plain(name) for name in table.columns}
+    ids = [name for name, plain in names.items() if plain.replace("_", "") in ALIASES["item"]]
+    if len(ids) != 1:
+        raise DataError(
+            f"one column must be the item ({', '.join(ALIASES['item'])}); the columns are "
+            f"{', '.join(map(repr, table.columns))}",
+            path=path,
+        )
+    item = ids[0]
+    if table[item].null_count() or table[item].n_unique() != table.height:
+        raise DataError(f"in column {item!r} an item is missing or there twice", path=path)
+    titles = [""] * table.height
+    tags: list[dict[str, Any]] = [{} for _ in titles]
+    for name, plain in names.items():
+        if plain == "title":
+            titles = [str(title or "") for title in table[name]]
+        elif name != item:
+            _add_kind(tags, _kind(plain, name, path), table[name], path)
+    keys = [str(each) for each in table[item]]
+    return dict(zip(keys, zip(titles, tags, strict=True), strict=True))
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+
+
+def _kind(plain: str, name: str, path: Path) -> str:
+    if not KIND.fullmatch(plain):
+        raise DataError(f"column {name!r} cannot name a kind of tag: {KIND.pattern}", path=path)
+    return SINGULAR.get(plain, plain)
+
+
+def _add_kind(tags: list[dict[str, Any]], kind: str, column: pl.Series, path: Path) -> None:
+    """The column's value of each item, where it has one."""
+    is_number = column.dtype.is_numeric()
+    if not is_number and column.dtype != pl.String:
+        raise DataError(f"column {column.name!r} has neither numbers nor text", path=path)
+    for row, value in enumerate(column):
+        if value is None or value == "":
+            continue
+        if is_number and not 0 <= value < 2**53:  # a NaN is not
+            raise DataError(
+                f"row {row + 1}: {column.name} is {value!r}; a number is 0 or more", path=path
+            )
+        if not is_number:
+            value = tuple(dict.fromkeys(label for label in value.split("|") if label))
+        tags[row][kind] = value
