@@ -108,7 +108,7 @@ class World:
             opens=epoch * DAY,
             closes=(epoch + 1) * DAY,
             epochs_left=0,
-            reports_behind=0,
+            reports_behind=1_000,
         )
         return replace(built, **changes)
 

@@ -12,6 +12,7 @@ from sottovoce.cli.server import items_of
 from sottovoce.client import TermsError
 from sottovoce.data import load, synthetic_people
 from sottovoce.errors import UnavailableError
+from sottovoce.client.recommending import wide_model
 from sottovoce.evaluation.panel import panel_quality
 from sottovoce.experiments.live.children import Child
 from sottovoce.experiments.live.learning_curve import LearningCurve, follow
@@ -19,7 +20,7 @@ from sottovoce.experiments.live.panel import PEOPLE, invented_panel
 from sottovoce.experiments.live.reader import PublicReader
 from sottovoce.experiments.live.reporters import SPREAD, Group, Reporters, epoch_length, take_part
 from sottovoce.model import Histories
-from sottovoce.protocol import Batch, Catalogue, open_reports
+from sottovoce.protocol import Batch, Catalogue, Edition, open_reports
 from sottovoce.protocol.panel import Panel, Panellist
 from sottovoce.training import Settings
 from tests.client.world import ITEMS, REPORTS, FakeProxy, World
@@ -215,9 +216,8 @@ def test_the_curve_is_what_the_panel_says_of_each_epoch() -> None:
     assert (last.epoch, last.learnt, last.people) == (2, 1, 7)
     assert (discarded.finished, last.finished, curve.finished) == (False, True, True)
     assert discarded.seconds == pytest.approx(1.5 * LENGTH)
-    manifest = proxy.signed.manifest
-    known = panel_quality(world.items(3), TESTED, manifest.alpha, manifest.regularization)
-    assert last.quality == known
+    published = Edition(proxy.signed, world.items(3), world.catalogue)
+    assert last.quality == panel_quality(wide_model(published), TESTED)
     assert 0 < last.popularity < 1
 
 

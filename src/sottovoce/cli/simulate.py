@@ -21,7 +21,7 @@ from sottovoce.cli.options import (
     history_option,
     optional,
 )
-from sottovoce.data import Interactions, load, parse_columns
+from sottovoce.data import Interactions, load, parse_columns, with_items
 from sottovoce.data.synthetic import SYNTHETIC
 from sottovoce.evaluation import CUTOFFS, Interval
 from sottovoce.experiments.figures import figure_class, save_figure
@@ -65,8 +65,27 @@ def simulate(
             min=0,
         ),
     ] = None,
-    users: Annotated[int | None, optional("Users to draw at random.", "all")] = None,
-    items: Annotated[int | None, optional("Items to draw at random.", "all")] = None,
+    items: Annotated[
+        Path | None,
+        optional(
+            "File with titles and tags of the items: a catalogue (.json), or a table (.csv, .tsv, "
+            ".parquet) with a column `item`.",
+            "what the data set brings",
+        ),
+    ] = None,
+    tags: Annotated[
+        bool, typer.Option(help="Recommend with the items' tags (genres, years).")
+    ] = True,
+    time: Annotated[
+        bool | None,
+        optional(
+            "Recommend by the order of a history: what came last counts most.",
+            "with --split latest, if the data has times",
+            "--time/--no-time",
+        ),
+    ] = None,
+    sample_users: Annotated[int | None, optional("Users to draw at random.", "all")] = None,
+    sample_items: Annotated[int | None, optional("Items to draw at random.", "all")] = None,
     columns: Annotated[
         str | None, optional("Names of the columns, e.g. user=who,item=what.", "the usual names")
     ] = None,
@@ -104,7 +123,8 @@ def simulate(
     """Train on a data set as its people's devices would; print quality (HR@10) and privacy cost.
 
     HR@10 is the share of people whose left-out item is among the ten best of those it is ranked
-    against. Name a budget, and the planner chooses everything else from the numbers of people and
+    against. Devices recommend with tags and by the order of a history, which costs no report; the
+    model alone stands beside. Name a budget, and the planner chooses everything else from the numbers of people and
     items; what you set stays as you set it. The defaults shown are those of `loudest` without a
     budget; `--mechanism coordinate` has the paper's.
 
@@ -114,12 +134,13 @@ def simulate(
       sottovoce simulate --data ml-1m --budget 50 --seeds 5
       sottovoce simulate --data ml-20m --central-budget 1 --json run.json --plot curve.png
       sottovoce simulate --data ml-20m --resample 10000000 --epsilon 4 --reports 1 --lifetime 1
-      sottovoce simulate --data ratings.parquet --mechanism coordinate --split latest
+      sottovoce simulate --data ratings.parquet --items films.csv --split latest
+      sottovoce simulate --data ml-1m --mechanism coordinate --no-tags
     """  # noqa: D301 - typer reads \b
     if plot is not None:
         figure_class()
     spend = Budget.of(budget, central_budget)
-    chosen = _load(data, columns, min_interactions, users, items, seed)
+    chosen = _load(data, columns, items, min_interactions, (sample_users, sample_items), seed)
     histories = chosen.histories
     settings = planned(
         resample or histories.n_users,
@@ -137,6 +158,8 @@ def simulate(
         engine=engine.pop("engine"),
         engine_options=engine,
         evaluate_every=evaluate_every,
+        tags=tags,
+        time=time,
         resample=resample,
     )
     runs = [_one(chosen, plan, seed + offset, checkpoint) for offset in range(seeds)]
@@ -157,18 +180,20 @@ def simulate(
 def _load(
     source: str,
     columns: str | None,
+    items: Path | None,
     minimum: int | None,
-    users: int | None,
-    items: int | None,
+    sample: tuple[int | None, int | None],
     seed: int,
 ) -> Interactions:
     with output.messages.status(f"reading {source}"):
         data = load(source, parse_columns(columns) if columns else None)
+        if items is not None:
+            data = with_items(data, items)
         if minimum is None:
             minimum = 0 if source.startswith(SYNTHETIC) else DEFAULT_MINIMUM
         data = data.filter(minimum)
-        if users is not None or items is not None:
-            data = data.subset(users=users, items=items, seed=seed)
+        if sample != (None, None):
+            data = data.subset(users=sample[0], items=sample[1], seed=seed)
     return data
 
 
@@ -192,10 +217,15 @@ def _print(data: Interactions, runs: list[Run]) -> None:
     if about:
         output.results.print(about, soft_wrap=True)
     over = f"{len(runs)} seeds, 95% interval" if len(runs) > 1 else "one seed"
-    table = Table("metric", *output.right(f"{plan.settings.mechanism}, {over}", "popularity"))
-    popularity = _mean([run.popularity for run in runs])
-    for name, interval in _final(runs).items():
-        table.add_row(name.upper(), str(interval), str(popularity[name]))
+    known, mechanism = runs[0].known, plan.settings.mechanism
+    columns = {f"{mechanism} with {known}" if known else mechanism: _final(runs)}
+    if known:
+        columns[f"{mechanism} alone"] = _mean([run.without for run in runs])
+        columns[f"popularity with {known}"] = _mean([run.known_popularity for run in runs])
+    columns["popularity"] = _mean([run.popularity for run in runs])
+    table = Table("metric", *output.right(*columns), caption=over, caption_justify="left")
+    for name in columns["popularity"]:
+        table.add_row(name.upper(), *(str(metrics[name]) for metrics in columns.values()))
     output.results.print(table)
     output.results.print(_account(runs).statement(), soft_wrap=True)
 
@@ -211,6 +241,10 @@ def _final(runs: list[Run]) -> dict[str, Interval]:
 
 def _mean(metrics: list[dict[str, float]]) -> dict[str, Interval]:
     return {name: Interval.of([each[name] for each in metrics]) for name in metrics[0]}
+
+
+def _means(metrics: list[dict[str, float]]) -> dict[str, float]:
+    return {name: interval.mean for name, interval in _mean(metrics).items()}
 
 
 def _curve(runs: list[Run]) -> dict[int, Interval]:
@@ -238,16 +272,16 @@ def as_json(data: Interactions, runs: list[Run]) -> dict[str, Any]:
             **plan.settings.as_dict(),
             "split": plan.split,
             "negatives": plan.negatives,
+            "known": runs[0].known,
             "engine": plan.engine,
             "resample": plan.resample,
             "seeds": [run.plan.settings.seed for run in runs],
         },
         "epochs": mean_epochs,
         "final": {name: interval.mean for name, interval in final.items()},
-        "popularity": {
-            name: interval.mean
-            for name, interval in _mean([run.popularity for run in runs]).items()
-        },
+        "without": _means([run.without for run in runs]),
+        "popularity": _means([run.popularity for run in runs]),
+        "known_popularity": _means([run.known_popularity for run in runs]),
         "privacy": _account(runs).as_dict(),
         "seconds": {name: sum(run.seconds[name] for run in runs) for name in runs[0].seconds},
     }

@@ -79,7 +79,10 @@ class Personal:
         return row[:factors] @ self.shares[:factors], row[factors:] * self.shares[factors:].sum(1)
 
     def reasons(self, item: int) -> tuple[Reason, ...]:
-        """The largest positive parts; of tags those alone that an own item has."""
+        """The largest positive parts; of tags those alone that an own item has.
+
+        What own items have to do with a new item nobody has learnt: there tags alone are reasons.
+        """
         speaking = sorted(self._speaking(item), key=lambda found: -found[1])
         total = sum(part for _, part in speaking)
         return tuple(Reason(what, part / total) for what, part in speaking[:MOST_REASONS])
@@ -88,7 +91,7 @@ class Personal:
         own, tags = self.parts(item)
         catalogue = self.edition.catalogue
         for row, part in zip(self.rows, own.tolist(), strict=True):
-            if part > 0:
+            if part > 0 and self.model.learnt[item]:
                 yield catalogue.items[row], part
         theirs = catalogue.tags.table[self.rows].sum(axis=0)
         for tag, part, count in zip(catalogue.tags.names, tags.tolist(), theirs, strict=True):

@@ -27,7 +27,7 @@ def recency(moments: NDArray[np.integer]) -> NDArray[np.float64]:
     What was touched at the same moment has the same weight; the latest weighs 1.
 
     >>> recency(np.array([7, 3, 7, 5])).round(2).tolist()
-    [1.0, 0.84, 1.0, 0.9]
+    [1.0, 0.85, 1.0, 0.9]
     """
     return _weights(np.array([0, len(moments)]), np.asarray(moments, np.int64))
 

@@ -33,7 +33,9 @@ push it. Chosen on validation splits of two data sets and five budgets; 0.1 to 0
 @dataclass(frozen=True, eq=False)
 class WideModel:
     V: Float64
-    """M x F."""
+    """M x F, with a row for items that nobody has reported yet."""
+    learnt: NDArray[np.bool_]
+    """Which items are not new."""
     D: sparse.csr_array
     """M x K."""
     popularity: Float64
@@ -44,8 +46,9 @@ class WideModel:
 
     @classmethod
     def of(cls, V: Float32, tags: Tags, *, alpha: float, regularization: float) -> WideModel:
-        wide = V.astype(np.float64)
-        popularity = popularity_of(wide, tags)
+        learnt = np.asarray(V.any(axis=1))
+        wide = with_companions(V.astype(np.float64), learnt, tags)
+        popularity = popularity_of(wide)
         # Of the mean column; a model that knows nothing yet leaves any length to the tags.
         squared = float((wide * wide).sum()) / wide.shape[1] or 1.0
         D = sparse.csr_array(tags.table * popularity[:, None])
@@ -53,7 +56,7 @@ class WideModel:
         D = sparse.csr_array(D * (np.sqrt(squared) / np.where(lengths > 0, lengths, np.inf)))
         factors = np.full(wide.shape[1], regularization)
         ridge = np.concatenate([factors, np.full(D.shape[1], TAG_RIDGE * (1 + alpha) * squared)])
-        return cls(wide, D, popularity, alpha, ridge)
+        return cls(wide, learnt, D, popularity, alpha, ridge)
 
     @cached_property
     def gram(self) -> Float64:
@@ -85,23 +88,32 @@ class WideModel:
         return np.asarray(self.V @ x[:factors] + self.D @ x[factors:])
 
 
-def popularity_of(V: Float64, tags: Tags) -> Float64:
+def popularity_of(V: Float64) -> Float64:
     """How popular each item is as far as the model knows: `V (V^T 1)`, never below 0.
 
     A device knows no counts. But `V V^T` is the model's idea of which items are touched together,
-    so its row sums say which are touched together with many, in any basis of the factors.
-
-    Of an item with a row of zeros nobody has reported anything yet. It counts as popular as the
-    items that share its tags are on average; if no item is known, all count alike.
+    so its row sums say which are touched together with many, in any basis of the factors. A model
+    that knows nothing takes all items for equally popular.
     """
-    known = V.any(axis=1)
-    popularity = np.maximum(V @ V.sum(axis=0), 0.0)
-    if known.all():
-        return np.asarray(popularity)
-    table, overall = tags.table, float(popularity[known].mean()) if known.any() else 1.0
-    companions = table.T @ known.astype(np.float64)
-    means: Float64 = np.asarray(table.T @ popularity) / np.maximum(companions, 1)
-    means[companions == 0] = overall
-    n_tags = np.asarray(table.sum(axis=1)).ravel()
-    by_tags = np.where(n_tags > 0, (table @ means) / np.maximum(n_tags, 1), overall)
-    return np.asarray(np.where(known, popularity, by_tags), np.float64)
+    if not V.any():
+        return np.ones(len(V))
+    return np.asarray(np.maximum(V @ V.sum(axis=0), 0.0))
+
+
+def with_companions(V: Float64, learnt: NDArray[np.bool_], tags: Tags) -> Float64:
+    """V with rows for new items: the mean over an item's tags of the mean row of the tag's items.
+
+    So a new item is as popular, and as near to somebody's taste, as those that share its tags are
+    on average. Without tags the mean is over all items. Nothing is made of a model of zeros.
+    """
+    if learnt.all() or not learnt.any():
+        return V
+    known = tags.table.multiply(learnt[:, None]).tocsr()
+    counts = np.asarray(known.sum(axis=0)).ravel()
+    counted = tags.table[~learnt][:, counts > 0]
+    means = np.asarray(known.T @ V)[counts > 0] / counts[counts > 0][:, None]
+    n_tags = np.asarray(counted.sum(axis=1)).ravel()[:, None]
+    of_tags = np.asarray(counted @ means) / np.maximum(n_tags, 1)
+    filled = V.copy()
+    filled[~learnt] = np.where(n_tags > 0, of_tags, V[learnt].mean(axis=0))
+    return filled

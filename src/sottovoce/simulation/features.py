@@ -1,0 +1,71 @@
+"""What `FederatedMF` is told beside who touched what: features of the items, and times."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import sparse
+
+from sottovoce.errors import DataError
+from sottovoce.evaluation import device_vectors
+from sottovoce.model.tags import Tag, Tags, tags_of
+from sottovoce.protocol import Catalogue
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from sottovoce.model import Histories
+    from sottovoce.model.tags import Traits
+    from sottovoce.model.wide import WideModel
+
+    Matrix = sparse.csr_matrix | sparse.csr_array
+    ItemFeatures = Matrix | Catalogue | Sequence[Traits]
+    Float32 = NDArray[np.float32]
+    Float64 = NDArray[np.float64]
+
+
+def tags_from(item_features: ItemFeatures, n_items: int) -> Tags:
+    """Columns of a catalogue, of a list of mappings, or of a matrix as it is."""
+    if isinstance(item_features, Catalogue):
+        tags = item_features.tags
+    elif hasattr(item_features, "tocsr"):
+        matrix = item_features.tocsr()
+        table = sparse.csr_array(matrix.astype(bool).astype(np.float64))
+        names = (Tag("column", str(number)) for number in range(matrix.shape[1]))
+        tags = Tags(tuple(names), table)
+    else:
+        tags = tags_of(item_features)
+    if tags.n_items != n_items:
+        raise DataError(f"item_features describe {tags.n_items} items, the model has {n_items}")
+    return tags
+
+
+def times_of(times: Matrix, histories: Histories) -> NDArray[np.int64]:
+    """In the order of the histories' entries; one that has no time there is an error."""
+    if times.shape != (histories.n_users, histories.n_items):
+        raise DataError(
+            f"times must have the shape of user_items, {histories.n_users} x {histories.n_items}, "
+            f"not {times.shape[0]} x {times.shape[1]}"
+        )
+    at = sparse.csr_array(times)
+    at.sort_indices()
+    users, known = histories.users_of_entries(), at.tocoo()
+    places = np.searchsorted(
+        known.row.astype(np.int64) * histories.n_items + known.col,
+        users.astype(np.int64) * histories.n_items + histories.indices,
+    )
+    found = np.minimum(places, max(at.nnz - 1, 0))
+    if not at.nnz or ((known.row[found] != users) | (known.col[found] != histories.indices)).any():
+        raise DataError("times must have an entry wherever user_items has an interaction")
+    return np.unique(known.data[found], return_inverse=True)[1].astype(np.int64)
+
+
+def all_scores(model: WideModel, histories: Histories, weights: Float64 | None) -> Float32:
+    """Of every item for everybody, N x M; somebody without a history is shown what is popular."""
+    X = device_vectors(model, histories, weights).astype(np.float64)
+    scores = np.array([model.scores(x) for x in X])
+    scores[np.diff(histories.indptr) == 0] = model.popularity
+    return scores.astype(np.float32)
