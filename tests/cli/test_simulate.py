@@ -83,7 +83,16 @@ def test_a_checkpoint_folder_is_continued(tmp_path: Path) -> None:
 
 
 def test_subsets_splits_and_full_ranking() -> None:
-    options = ["--sample-users", "200", "--sample-items", "50", "--split", "latest", "--negatives", "0"]
+    options = [
+        "--sample-users",
+        "200",
+        "--sample-items",
+        "50",
+        "--split",
+        "latest",
+        "--negatives",
+        "0",
+    ]
     shown = call(*SMALL, *options)
     assert "200 users x 50 items" in shown
     assert "whole catalogue" in shown

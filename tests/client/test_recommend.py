@@ -102,9 +102,8 @@ def test_a_part_is_the_share_of_one_item(touched: dict[str, int], row: int) -> N
 def test_reasons_are_the_largest_parts_of_the_score(touched: dict[str, int]) -> None:
     personal = Personal.of(TAGGED, touched)
     names = TAGGED.catalogue.tags.names
-    theirs = {
-        tag for tag, has in zip(names, TAGGED.catalogue.tags.table[personal.rows].sum(0)) if has
-    }
+    counts = TAGGED.catalogue.tags.table[personal.rows].sum(axis=0)
+    theirs = {tag for tag, has in zip(names, counts, strict=True) if has}
     for each in recommendations(TAGGED, touched, 3):
         own, tags = personal.parts(TAGGED.catalogue.numbers[each.id])
         parts: dict[Any, float] = {

@@ -76,7 +76,11 @@ def questions() -> list[dict[str, Any]]:
         {
             "name": "more tags than are used",
             "items": [
-                {"id": f"{n}", "title": "x", "tags": {"brand": [f"b{n % 70}"], "a_b": [f"{n % 71}"]}}
+                {
+                    "id": f"{n}",
+                    "title": "x",
+                    "tags": {"brand": [f"b{n % 70}"], "a_b": [f"{n % 71}"]},
+                }
                 for n in range(1500)
             ],
             "V": item_matrix(1500),
@@ -113,7 +117,9 @@ def answer(question: dict[str, Any]) -> dict[str, Any]:
     return {
         "tags": [[tag.kind, tag.name] for tag in edition.catalogue.tags.names],
         "popularity": personal.model.popularity.tolist(),
-        "weights": dict(zip(known, recency(np.array([*known.values()], int)).tolist(), strict=True)),
+        "weights": dict(
+            zip(known, recency(np.array([*known.values()], int)).tolist(), strict=True)
+        ),
         "scores": personal.scores().tolist(),
         "best": [
             [each.id, [_reason(reason.what, reason.share) for reason in each.because]]
@@ -130,7 +136,9 @@ def vectors() -> list[dict[str, Any]]:
     return [{**question, "answer": answer(question)} for question in questions()]
 
 
-@pytest.mark.parametrize("case", json.loads(FILE.read_text()) if FILE.exists() else [], ids=lambda case: case["name"])
+@pytest.mark.parametrize(
+    "case", json.loads(FILE.read_text()) if FILE.exists() else [], ids=lambda case: case["name"]
+)
 def test_lists_and_reasons_are_the_stored_ones(case: dict[str, Any]) -> None:
     found, stored = answer(case), case["answer"]
     assert found["tags"] == stored["tags"]

@@ -72,7 +72,8 @@ class World:
         self.verification_key = self.signing_key.public_key().public_bytes_raw()
         self.epoch_keys = {epoch: new_epoch_key() for epoch in range(1, 9)}
         self.catalogue = Catalogue.of(
-            Item(item(number), f"Title {number}", {"genre": ("x" * 100,)}) for number in range(ITEMS)
+            Item(item(number), f"Title {number}", {"genre": ("x" * 100,)})
+            for number in range(ITEMS)
         )
         self.files: dict[bytes, bytes] = {self.catalogue.hash: self.catalogue.raw}
         self.changes = changes

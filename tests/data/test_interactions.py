@@ -26,7 +26,7 @@ def stamped(rows: list[list[int]]) -> Interactions:
         item_ids=np.arange(N_ITEMS) * 10,
         timestamps=histories.users_of_entries() * 100 + histories.indices,
         titles=np.array([f"film {n}" for n in range(N_ITEMS)], object),
-        genres=np.array(["Drama"] * N_ITEMS, object),
+        tags=np.array([{"genre": ("Drama",)}] * N_ITEMS, object),
         loaded=Loaded("test", 5, 1, 2),
     )
 

@@ -10,9 +10,9 @@ import pytest
 
 from sottovoce.cli.server import items_of
 from sottovoce.client import TermsError
+from sottovoce.client.recommending import wide_model
 from sottovoce.data import load, synthetic_people
 from sottovoce.errors import UnavailableError
-from sottovoce.client.recommending import wide_model
 from sottovoce.evaluation.panel import panel_quality
 from sottovoce.experiments.live.children import Child
 from sottovoce.experiments.live.learning_curve import LearningCurve, follow

@@ -45,24 +45,25 @@ def both_set(columns: NDArray[np.uint64], first: int, out: Int32) -> None:
 def sum_similarities(
     indptr: Int64,
     indices: Int32,
+    weights: NDArray[np.float32],
     users: Int64,
     items: Int32,
     similarity: NDArray[np.float32],
     out: NDArray[np.float32],
 ) -> None:
-    """`out[n, m]`: the similarities of item `items[n, m]` to those of user `users[n]`, summed.
+    """`out[n, m]`: the similarities of item `items[n, m]` to those of user `users[n]`, summed up.
 
-    In the order of the user's items, so that neither threads nor the other candidates matter.
-    A candidate of -1 is none.
+    Each by the weight of the user's item, in the order of these, so that neither threads nor the
+    other candidates matter. A candidate of -1 is none.
     """
     for n in prange(users.shape[0]):
-        own = indices[indptr[users[n]] : indptr[users[n] + 1]]
+        first, last = indptr[users[n]], indptr[users[n] + 1]
         for m in range(items.shape[1]):
             total = np.float32(0)
             if items[n, m] >= 0:
                 row = similarity[items[n, m]]
-                for j in own:
-                    total += row[j]
+                for t in range(first, last):
+                    total += weights[t] * row[indices[t]]
             out[n, m] = total
 
 

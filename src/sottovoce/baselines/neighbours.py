@@ -81,6 +81,8 @@ class DPLCF:
     """M x M; row i is 0 but for the neighbours of item i."""
     histories: Histories
     threads: int | None = None
+    weights: Float64 | None = None
+    """Of the entries of the histories, on the device alone; None weighs all alike."""
 
     @classmethod
     def fit(
@@ -110,10 +112,17 @@ class DPLCF:
 
     def scores_of(self, users: NDArray[np.int64], items: NDArray[np.int32]) -> Float32:
         """Of some items for each user: similarities to their own items, summed; -1 is no item."""
-        out = np.empty(items.shape, np.float32)
+        out, own = np.empty(items.shape, np.float32), self.histories
+        weights = np.ones(own.n_interactions) if self.weights is None else self.weights
         with on_threads(checked_threads(self.threads)):
             sum_similarities(
-                self.histories.indptr, self.histories.indices, users, items, self.similarity, out
+                own.indptr,
+                own.indices,
+                weights.astype(np.float32),
+                users,
+                items,
+                self.similarity,
+                out,
             )
         return out
 

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from sottovoce.cli import output
 from sottovoce.cli.options import MinInteractions, Threads, group, optional
-from sottovoce.data import load
+from sottovoce.data import load, with_items
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.figures import figure_class
 from sottovoce.experiments.paper import (
@@ -47,6 +47,7 @@ SUMMARIES = {
     "table4": "HR@10 for three numbers of users and three of items.",
     "table5": "Every method on the full set, with what it costs a person.",
     "cost": "Bytes of one client in one epoch, counted on the real encodings.",
+    "known": "What tags and time on the device are worth, to every method.",
     "trusted": "What a trusted party reaches with a central budget: DP-ALS.",
     "frontier": "The least lifetime budget that reaches a quality, local and central.",
     "all": "All of the figures and tables.",
@@ -122,6 +123,13 @@ def _command(name: str) -> Callable[..., None]:
                 "none; with --quick a small synthetic one",
             ),
         ] = None,
+        items: Annotated[
+            Path | None,
+            optional(
+                "File with the items' tags: a catalogue (.json), or a table with a column `item`.",
+                "what the data set brings",
+            ),
+        ] = None,
         seeds: Annotated[int, typer.Option(min=1, help="Number of random splits.")] = 3,
         methods: Annotated[
             list[str] | None,
@@ -145,7 +153,7 @@ def _command(name: str) -> Callable[..., None]:
         if source is None:
             raise SettingsError("--data: name the data set, or use --quick")
         figure_class()
-        people = _read(source, min_interactions)
+        people = _read(source, items, min_interactions)
         about = About.of(
             people, source, min_interactions=min_interactions, quick=quick, seeds=seeds
         )
@@ -177,9 +185,12 @@ def report(
     _show(CellStore.open(out), list(EXPERIMENTS))
 
 
-def _read(source: str, min_interactions: int) -> Interactions:
+def _read(source: str, items: Path | None, min_interactions: int) -> Interactions:
     with output.messages.status(f"reading {escape(source)}"):
-        return load(source).filter(min_interactions)
+        data = load(source)
+        if items is not None:
+            data = with_items(data, items)
+        return data.filter(min_interactions)
 
 
 def _compute(names: list[str], runner: Runner, scale: Scale, methods: list[str]) -> None:

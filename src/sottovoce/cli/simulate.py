@@ -124,9 +124,9 @@ def simulate(
 
     HR@10 is the share of people whose left-out item is among the ten best of those it is ranked
     against. Devices recommend with tags and by the order of a history, which costs no report; the
-    model alone stands beside. Name a budget, and the planner chooses everything else from the numbers of people and
-    items; what you set stays as you set it. The defaults shown are those of `loudest` without a
-    budget; `--mechanism coordinate` has the paper's.
+    model alone stands beside. Name a budget, and the planner chooses everything else from the
+    numbers of people and items; what you set stays as you set it. The defaults shown are those of
+    `loudest` without a budget; `--mechanism coordinate` has the paper's.
 
     \b
     Examples:

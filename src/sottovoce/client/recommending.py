@@ -113,9 +113,7 @@ def wide_model(edition: Edition) -> WideModel:
     )
 
 
-def recommendations(
-    edition: Edition, touched: Mapping[str, int], n: int
-) -> list[Recommendation]:
+def recommendations(edition: Edition, touched: Mapping[str, int], n: int) -> list[Recommendation]:
     """The n best items that were not touched; among equals the catalogue's order holds."""
     with np.errstate(all="ignore"):  # as for a batch, whatever the application has told numpy
         personal = Personal.of(edition, touched)

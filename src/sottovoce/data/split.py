@@ -74,9 +74,7 @@ def _latest(data: Interactions, able: NDArray[np.intp], seed: int) -> NDArray[np
     return chosen
 
 
-def _without(
-    histories: Histories, users: NDArray[np.intp], kept: NDArray[np.bool_]
-) -> Histories:
+def _without(histories: Histories, users: NDArray[np.intp], kept: NDArray[np.bool_]) -> Histories:
     """The histories less one entry for each of these users."""
     removed = np.zeros(histories.n_users + 1, np.int64)
     removed[users + 1] = 1

@@ -105,9 +105,7 @@ def _item(entry: Any) -> Item:
 
 def _kind(kind: str) -> str:
     if not KIND.fullmatch(kind):
-        raise ProtocolError(
-            f"catalogue: a kind of tag is {KIND.pattern}, not {strict.shown(kind)}"
-        )
+        raise ProtocolError(f"catalogue: a kind of tag is {KIND.pattern}, not {strict.shown(kind)}")
     return kind
 
 
@@ -124,4 +122,6 @@ def _check_kinds(items: tuple[Item, ...]) -> None:
     """A kind has labels for all items or numbers for all: else its bands would mean nothing."""
     kinds = {(kind, type(values)) for item in items for kind, values in item.tags.items()}
     if len(kinds) != len({kind for kind, _ in kinds}):
-        raise ProtocolError("catalogue: a kind of tag has labels for some items, numbers for others")
+        raise ProtocolError(
+            "catalogue: a kind of tag has labels for some items, numbers for others"
+        )

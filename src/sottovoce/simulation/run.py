@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from sottovoce.data import Interactions
     from sottovoce.data.split import SplitRule
+    from sottovoce.evaluation import Ranks
     from sottovoce.simulation.interface import Engine
     from sottovoce.training import Settings
 
@@ -48,10 +49,10 @@ class SimulationPlan:
     evaluate_every: int = setting(
         1, "epochs between two evaluations; the last is always evaluated. 0: only the last", least=0
     )
-    tags: bool = setting(True, "recommend with the tags of the data, where it has any")
-    time: bool | None = setting(
-        None, "recommend by the order of a history; by default where the latest item is asked for"
-    )
+    tags: bool = True
+    """Recommend with the tags of the data, where it has any."""
+    time: bool | None = None
+    """Recommend by the order of a history; None: where the latest item is asked for."""
     resample: int | None = setting(
         None, "people made out of those of the data, who report in their place", least=1
     )
@@ -189,13 +190,18 @@ def evaluate(
 
 
 def evaluate_popularity(candidates: Candidates, known: Known | None = None) -> dict[str, float]:
-    """The metrics of scoring by training counts: a factor model with one factor."""
+    """The metrics of scoring by training counts."""
+    return summary(popularity_ranks(candidates, known))
+
+
+def popularity_ranks(candidates: Candidates, known: Known | None = None) -> Ranks:
+    """A factor model with one factor: everybody has 1 of it, unless devices know more."""
     train = candidates.split.train
     counts = train.popularity().astype(np.float32)[:, None]
     if not known:
-        return summary(rank_factors(np.ones((train.n_users, 1), np.float32), counts, candidates))
+        return rank_factors(np.ones((train.n_users, 1), np.float32), counts, candidates)
     share = counts / np.float32(max(train.n_users, 1))
-    return summary(known.ranks(share, candidates, alpha=POPULARITY_ALPHA, regularization=1e-6))
+    return known.ranks(share, candidates, alpha=POPULARITY_ALPHA, regularization=1e-6)
 
 
 def _identity(plan: SimulationPlan, data: str, known: str) -> dict[str, Any]:

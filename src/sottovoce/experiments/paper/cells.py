@@ -25,7 +25,7 @@ TRAINED: tuple[Trained, ...] = get_args(Trained)
 THEIRS: tuple[Trained, ...] = ("paper", "paper-alpha")
 OURS: tuple[Trained, ...] = ("loudest",)
 METHODS: tuple[Method, ...] = get_args(Method)
-VERSION = 3
+VERSION = 4
 """To be raised when a method changes so that old results no longer stand for it."""
 
 Value = float | int | bool | str
@@ -58,6 +58,8 @@ class Cell:
     negatives: int = 99
     curve: bool = False
     """Whether every epoch is evaluated, or the last alone."""
+    known: bool = False
+    """Whether it is tested with what devices know for free as well: tags and time."""
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -66,7 +68,9 @@ class Cell:
     @classmethod
     def make(cls, method: Method, size: Size, seed: int, **given: Any) -> Cell:
         """A cell of a method that is not a training of ours, from its parameters by name."""
-        fixed = {name: given.pop(name) for name in ("draw", "split", "curve") if name in given}
+        fixed = {
+            name: given.pop(name) for name in ("draw", "split", "curve", "known") if name in given
+        }
         return cls(method, size, seed, tuple(sorted(given.items())), **fixed)
 
     @classmethod

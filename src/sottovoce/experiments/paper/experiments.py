@@ -9,6 +9,7 @@ from sottovoce.experiments.paper import (
     benchmarks,
     curves,
     frontier,
+    known,
     sizes,
     trade_off,
     traffic,
@@ -52,6 +53,7 @@ EXPERIMENTS = {
         (benchmarks, (8.0, 6.5)),
         (traffic, (8.0, 3.5)),
         (trusted, (8.0, 3.5)),
+        (known, (9.0, 5.5)),
         (frontier, (10.0, 4.6), frontier.reported),
     )
 }

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sottovoce.data import leave_one_out
-from sottovoce.evaluation import rank_factors, sample_candidates, summary
+from sottovoce.evaluation import Known, sample_candidates, summary
 from sottovoce.experiments.paper.cells import TRAINED
 from sottovoce.experiments.paper.cost import count_bytes
 from sottovoce.privacy import Crowd, Reporting, central_epsilon
 from sottovoce.privacy.account import DELTA
 from sottovoce.simulation import SimulationPlan, simulate
-from sottovoce.simulation.run import evaluate_popularity
+from sottovoce.simulation.run import popularity_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sottovoce.data import Interactions
-    from sottovoce.evaluation import Candidates
+    from sottovoce.evaluation import Candidates, Ranks
     from sottovoce.experiments.paper.cells import Cell
     from sottovoce.training import Settings
 
@@ -45,9 +45,32 @@ def run_cell(cell: Cell, context: CellContext) -> dict[str, Any]:
         return count_bytes(context.data, cell.named["reports"], cell.named["factors"])
     if cell.method in TRAINED:
         return _trained(cell, context)
-    split = leave_one_out(context.data, cell.split, cell.seed)
-    candidates = sample_candidates(split, cell.negatives, cell.seed)
-    return {"final": _baseline(cell, candidates, context.threads), **_fixed_budget(cell, context)}
+    candidates = _candidates(cell, context.data)
+    model = _baseline(cell, candidates, context.threads)
+    result = {"final": summary(_ranks(model, candidates)), **_fixed_budget(cell, context)}
+    if cell.known:
+        result["known"] = _knowing(
+            context.data, candidates, lambda known: _known_ranks(cell, model, known, candidates)
+        )
+    return result
+
+
+def _candidates(cell: Cell, data: Interactions) -> Candidates:
+    return sample_candidates(leave_one_out(data, cell.split, cell.seed), cell.negatives, cell.seed)
+
+
+def _knowing(
+    data: Interactions, candidates: Candidates, ranks: Callable[[Known], Ranks | None]
+) -> dict[str, dict[str, float]]:
+    """The metrics with tags, with time and with both, where the data and the method have them."""
+    split, found = candidates.split, {}
+    for name, tags, time in (("tags", True, False), ("time", False, True), ("both", True, True)):
+        if (tags and data.tags is None) or (time and split.times is None):
+            continue
+        with_it = ranks(Known.of(data, split, tags=tags, time=time))
+        if with_it is not None:
+            found[name] = summary(with_it)
+    return found
 
 
 def _trained(cell: Cell, context: CellContext) -> dict[str, Any]:
@@ -69,6 +92,15 @@ def _trained(cell: Cell, context: CellContext) -> dict[str, Any]:
     marks = [mark for mark in MARKS if mark < settings.epochs] if cell.curve else []
     budgets = {str(T): budget_of(settings, T, context.data) for T in [*marks, settings.epochs]}
     result: dict[str, Any] = {"final": run.final, "popularity": run.popularity, "budgets": budgets}
+    if cell.known:
+        candidates, ridge = _candidates(cell, context.data), settings.user_ridge(run.V)
+        result["known"] = _knowing(
+            context.data,
+            candidates,
+            lambda known: known.ranks(
+                run.V, candidates, alpha=settings.alpha, regularization=ridge
+            ),
+        )
     if cell.curve:
         result["curve"] = [
             {name: value for name, value in record.items() if name != "seconds"}
@@ -103,28 +135,44 @@ def _fixed_budget(cell: Cell, context: CellContext) -> dict[str, Any]:
     return {"budgets": {"1": spent}}
 
 
-def _baseline(cell: Cell, candidates: Candidates, threads: int | None) -> dict[str, float]:
+def _baseline(cell: Cell, candidates: Candidates, threads: int | None) -> Any:
+    """The method's model, trained."""
     train = candidates.split.train
-    if cell.method == "popularity":
-        return evaluate_popularity(candidates)
-    if cell.method == "random":
-        # All scores alike: ties are broken by a fair coin, so this is chance to the last digit.
-        alike = np.zeros((train.n_users, 1), np.float32), np.zeros((train.n_items, 1), np.float32)
-        return summary(rank_factors(*alike, candidates))
     # Here and not above: the cells that need no such library must run without it.
     from sottovoce import baselines
 
     named = cell.named
-    model: Any
+    if cell.method == "popularity":
+        return baselines.Popularity.fit(train)
+    if cell.method == "random":
+        # All scores alike: ties are broken by a fair coin, so this is chance to the last digit.
+        return baselines.Popularity(np.zeros(train.n_items, np.float32), train.n_users)
     if cell.method == "private-popularity":
-        model = baselines.PrivatePopularity.fit(train, **named, seed=cell.seed)
-    elif cell.method == "mf":
-        model = baselines.MatrixFactorization.fit(train, **named, seed=cell.seed, threads=threads)
-    elif cell.method == "fcf":
-        model = baselines.Federated.fit(train, cell.settings, threads=threads)
-    elif cell.method == "dp-als":
+        return baselines.PrivatePopularity.fit(train, **named, seed=cell.seed)
+    if cell.method == "mf":
+        return baselines.MatrixFactorization.fit(train, **named, seed=cell.seed, threads=threads)
+    if cell.method == "fcf":
+        return baselines.Federated.fit(train, cell.settings, threads=threads)
+    if cell.method == "dp-als":
         chosen = baselines.TrustedSettings(**named)
-        model = baselines.DPALS.fit(train, chosen, seed=cell.seed, threads=threads)
-    else:
-        model = baselines.DPLCF.fit(train, **named, seed=cell.seed, threads=threads)
-    return summary(baselines.rank(model, candidates))
+        return baselines.DPALS.fit(train, chosen, seed=cell.seed, threads=threads)
+    return baselines.DPLCF.fit(train, **named, seed=cell.seed, threads=threads)
+
+
+def _ranks(model: Any, candidates: Candidates) -> Ranks:
+    from sottovoce import baselines
+
+    return baselines.rank(model, candidates)
+
+
+def _known_ranks(cell: Cell, model: Any, known: Known, candidates: Candidates) -> Ranks | None:
+    """Of a baseline that is given what devices know; None where it has no use for it."""
+    named = cell.named
+    if cell.method == "popularity":
+        return popularity_ranks(candidates, known)
+    if cell.method == "mf":
+        solving = {name: named[name] for name in ("alpha", "regularization")}
+        return known.ranks(model.V, candidates, **solving)
+    if cell.method == "dplcf" and not known.tags.names:
+        return _ranks(replace(model, weights=known.weights), candidates)
+    return None

@@ -28,7 +28,7 @@ class About:
     """What a folder's results are of: one data set, at full size or quick, never a mixture."""
 
     data: str
-    """Fingerprint of histories and timestamps."""
+    """Fingerprint of histories, timestamps and tags."""
     source: str
     """What `--data` was given, without its folder."""
     name: str
@@ -37,6 +37,8 @@ class About:
     interactions: int
     timestamps: bool
     """Whether the latest interaction is known."""
+    tags: bool
+    """Whether anything is known of the items."""
     min_interactions: int
     quick: bool
     seeds: int
@@ -50,6 +52,8 @@ class About:
         digest = hashlib.sha256(fingerprint(data.histories).encode())
         if data.timestamps is not None:
             digest.update(np.ascontiguousarray(data.timestamps).data)
+        if data.tags is not None:
+            digest.update(json.dumps(data.tags.tolist()).encode())
         histories = data.histories
         return cls(
             digest.hexdigest(),
@@ -59,6 +63,7 @@ class About:
             histories.n_items,
             histories.n_interactions,
             data.timestamps is not None,
+            data.tags is not None,
             min_interactions,
             quick,
             seeds,

@@ -69,6 +69,16 @@ class Reader:
     store: CellStore
     scale: Scale
 
+    def known(self, family: Family, what: str) -> Interval | None:
+        """HR@10 of devices that use tags, time or both; None where that was not computed."""
+        results = [self.store.get(family(seed)) for seed in self.scale.seeds]
+        found = [
+            float(result["known"][what][METRIC])
+            for result in results
+            if result is not None and what in result.get("known", {})
+        ]
+        return Interval.of(found) if found else None
+
     def values(
         self, family: Family, metric: str = METRIC, epoch: int | None = None
     ) -> dict[int, float]:

@@ -1,0 +1,122 @@
+"""What devices know for free, tags and time, and what it is worth to every method."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from sottovoce.experiments.paper.cells import Cell, Size
+from sottovoce.experiments.paper.rules import NEIGHBOURS
+from sottovoce.experiments.paper.scale import EPSILON
+from sottovoce.experiments.paper.style import bars
+from sottovoce.experiments.paper.tables import Reader, Table, budget, record, shown
+from sottovoce.training import Budget, planned
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from sottovoce.data.split import SplitRule
+    from sottovoce.evaluation import Interval
+    from sottovoce.experiments.paper.scale import Family, Scale
+    from sottovoce.experiments.paper.store import CellStore
+
+NAME = "known"
+TITLE = "What devices know for free"
+FULL = Size()
+LIFETIMES = (10.0, 50.0, 5_000.0)
+"""Local budgets that the planner spends."""
+WAYS = {"tags": "with tags", "time": "with time", "both": "with both"}
+COLOURS = ["#aaaaaa", "#1b6ca8", "#dd9c6b", "#2a7d4f"]
+NOTE = (
+    "Tags (genres, years) and the order of a history are used on the device when it recommends; "
+    "nothing of them is sent, and budgets are the same in a row. A random item is of any time, so "
+    "that the order says nothing about it. DPLCF has no vectors that tags could stand beside."
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    label: str
+    split: SplitRule
+    family: Family
+
+
+def cells(scale: Scale) -> list[Cell]:
+    return scale.all_of(row.family for row in _rows(scale))
+
+
+def tables(scale: Scale, store: CellStore) -> list[Table]:
+    reader, rows, records = Reader(store, scale), [], []
+    for row in _rows(scale):
+        spent = reader.budget(row.family)
+        found = {"alone": reader.interval(row.family), **_known(reader, row)}
+        for way, interval in found.items():
+            records += record(interval, method=row.label, split=row.split, known=way, **spent)
+        rows.append(
+            (row.label, row.split, *(shown(each) for each in found.values()),
+             budget(spent["local"]), budget(spent["central"]))
+        )  # fmt: skip
+    headings = ("method", "left out", "alone", *WAYS.values(), "local budget", "central budget")
+    return [Table(NAME, f"{TITLE}: HR@10", headings, rows, records, [NOTE])]
+
+
+def draw(scale: Scale, store: CellStore, figure: Figure) -> None:
+    reader, rows = Reader(store, scale), _rows(scale)
+    found = [{"alone": reader.interval(row.family), **_known(reader, row)} for row in rows]
+    series = {
+        way: [None if (known := each[way]) is None else known.mean for each in found]
+        for way in ("alone", *WAYS)
+    }
+    axes = figure.subplots()
+    bars(axes, [f"{row.label}, {row.split}" for row in rows], series, COLOURS)
+    axes.set(xlabel="HR@10")
+    axes.legend(loc="lower right", fontsize=8)
+
+
+def _known(reader: Reader, row: Row) -> dict[str, Interval | None]:
+    """A random item is of any time: there the order is not asked."""
+    return {
+        way: None if row.split == "random" and way != "tags" else reader.known(row.family, way)
+        for way in WAYS
+    }
+
+
+def _rows(scale: Scale) -> list[Row]:
+    return [row for split in _splits(scale) for row in _of_split(scale, split)]
+
+
+def _of_split(scale: Scale, split: SplitRule) -> list[Row]:
+    found = [
+        Row("popularity", split, _knowing(scale.popularity(FULL, split))),
+        Row("MF-NP", split, _knowing(scale.ceiling(FULL, split))),
+    ]
+    if split == "latest":
+        found.append(Row(f"DPLCF, {EPSILON:g} an item", split, _dplcf(split)))
+    usual = scale.trained("loudest", FULL, EPSILON, scale.full_reports[0], split=split)
+    found += [
+        Row(f"loudest, lifetime {local:g}", split, _planned(scale, local, split))
+        for local in LIFETIMES
+    ]
+    return [*found, Row(f"loudest, k {scale.full_reports[0]}", split, _knowing(usual))]
+
+
+def _planned(scale: Scale, local: float, split: SplitRule) -> Family:
+    """As the planner spends a lifetime budget, but for the epochs of a quick run."""
+    epochs: dict[str, Any] = {"epochs": scale.epochs} if scale.about.quick else {}
+    settings = planned(scale.about.users, scale.about.items, budget=Budget(local=local), **epochs)
+    return _knowing(lambda seed: Cell.training("loudest", FULL, settings, seed, split=split))
+
+
+def _dplcf(split: SplitRule) -> Family:
+    return lambda seed: Cell.make(
+        "dplcf", FULL, seed, split=split, known=True, epsilon=EPSILON, neighbours=NEIGHBOURS
+    )
+
+
+def _knowing(family: Family) -> Family:
+    return lambda seed: replace(family(seed), known=True)
+
+
+def _splits(scale: Scale) -> list[SplitRule]:
+    """Data without times has no latest."""
+    return ["random", "latest"] if scale.about.timestamps else ["random"]
