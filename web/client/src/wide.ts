@@ -193,7 +193,18 @@ function product({ places, values }: Row, x: Float64Array): number {
 
 /** How well an item fits: `W_i x`. */
 export function scoreOf(model: WideModel, { x }: Solution, item: number): number {
-  return product(rowOf(model, item), x);
+  const { V, tags, popularity, scales } = model;
+  const start = item * V.columns;
+  let learnt = 0;
+  for (let f = 0; f < V.columns; f++) {
+    learnt += (V.values[start + f] as number) * (x[f] as number);
+  }
+  let ofTags = 0;
+  for (let at = tags.starts[item] as number; at < (tags.starts[item + 1] as number); at++) {
+    const column = tags.columns[at] as number;
+    ofTags += (scales[column] as number) * (x[V.columns + column] as number);
+  }
+  return learnt + (popularity[item] as number) * ofTags;
 }
 
 /**
