@@ -10,6 +10,7 @@ import type { SignedManifest } from "../src/signed.js";
 import { type Traits, tagsOf } from "../src/tags.js";
 import type { Matrix } from "../src/user.js";
 import { partsOf, scoreOf, solution, wideModel } from "../src/wide.js";
+import { speed } from "./speed.js";
 import { manifestWith, recommending, seeded } from "./vectors.js";
 
 const SOLVING = { alpha: 4, regularization: 0.125, reportsBehind: 1000 };
@@ -164,6 +165,12 @@ test("a number has bands of about as many items, each named by its least and its
     tagsOf(prices).names.map(({ name }) => name),
     ["0.5", "9.25"],
   );
+});
+
+test("a list of 10,000 items with 60 tags takes a moment", () => {
+  const { tags, best } = speed();
+  assert.ok(tags >= 60, `${tags} tags`);
+  assert.ok(best < 100, `${best} ms`);
 });
 
 test("later items weigh more, those of one moment the same, and the oldest still something", () => {
