@@ -52,12 +52,13 @@ export class Store {
       const known = new Map((await rows.all()).map((row) => [row.id, row]));
       const before = known.size;
       // No counters of the database's: those would still tell how many there were after `forget`.
-      let place = most([...known.values()].map((row) => row.place));
+      let place = 1 + most([...known.values()].map((row) => row.place));
       const moment = 1 + most([...known.values()].map((row) => row.moment));
       for (const id of new Set(ids)) {
-        const row = known.get(id) ?? { place: ++place, id };
-        known.set(id, { ...row, moment });
-        await rows.put({ ...row, moment });
+        const row = { ...(known.get(id) ?? { place, id }), moment };
+        place += known.has(id) ? 0 : 1;
+        known.set(id, row);
+        await rows.put(row);
       }
       return known.size - before;
     });

@@ -7,16 +7,24 @@ export interface Word {
   text: string;
 }
 
-/** "because you saw Alien and The Thing, and like Horror"; what speaks most comes first. */
+/**
+ * "because you saw Alien and The Thing, and like Horror": what speaks most comes first, but years
+ * after other tags, or they would seem to be of those ("films from 1995 and Horror").
+ */
 export function becauseWords(because: readonly Because[]): Word[] {
-  const films = because.flatMap((one) => (one.kind === "film" ? [wordOf(one)] : []));
-  const tags = because.flatMap((one) => (one.kind === "tag" ? [wordOf(one)] : []));
+  const films = because.filter((one) => one.kind === "film").map(wordOf);
+  const ofTags = because.filter((one) => one.kind === "tag");
+  const tags = [...ofTags].sort((a, b) => Number(isYear(a)) - Number(isYear(b))).map(wordOf);
   const clauses = [clause("saw ", films), clause("like ", tags)].filter((each) => each.length > 0);
   if (because[0]?.kind === "tag") clauses.reverse();
   const [first, second] = clauses;
   if (first === undefined) return [];
   const rest = second === undefined ? [] : [plain(", and "), ...second];
   return [plain("because you "), ...first, ...rest];
+}
+
+function isYear(one: Because): boolean {
+  return one.kind === "tag" && one.tag === "year";
 }
 
 function plain(text: string): Word {

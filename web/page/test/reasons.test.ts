@@ -34,6 +34,7 @@ test("a genre stands for itself, years and other kinds say what they are", () =>
   const years = likes("year", "1979 to 1984");
   assert.equal(said(HORROR), "because you like Horror");
   assert.equal(said(HORROR, years), "because you like Horror and films from 1979 to 1984");
+  assert.equal(said(years, HORROR), "because you like Horror and films from 1979 to 1984");
   assert.equal(said(likes("year", "1994")), "because you like films from 1994");
   assert.equal(said(likes("brand", "Acme")), "because you like brand: Acme");
   assert.equal(said(likes("price_eur", "9.5 to 12")), "because you like price eur: 9.5 to 12");
