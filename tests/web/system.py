@@ -15,7 +15,7 @@ import httpx
 from sottovoce import proxy as proxies
 from sottovoce import server as servers
 from sottovoce.cli.server import items_of
-from sottovoce.client.recommending import recommendations
+from sottovoce.client.recommending import Recommendation, recommendations
 from sottovoce.client.reporting import make_batch
 from sottovoce.data import synthetic_people
 from sottovoce.experiments.live.panel import invented_panel
@@ -113,7 +113,7 @@ class System:
         assert found is not None
         return found
 
-    def _edition(self, signed: SignedManifest) -> Edition:
+    def edition(self, signed: SignedManifest) -> Edition:
         """As a Python client holds it."""
         model = self.proxy.model(signed.manifest.model)
         assert model is not None
@@ -128,7 +128,7 @@ class System:
         """Everybody reports, the epoch ends, is counted and applied; how it ended."""
         epoch = self.signed().manifest.epoch
         if report:
-            edition = self._edition(self.signed())
+            edition = self.edition(self.signed())
             for rows in self.rows:
                 made = make_batch(edition, rows, time.time(), 0.0, os_words, os.urandom)
                 self.proxy.accept(made.batch)
@@ -172,17 +172,14 @@ class System:
         assert opened.undecodable == 0
         return [int(report) for report in opened.reports]
 
-    def recommended(self, films: list[str]) -> list[tuple[str, str | None]]:
-        """What the Python client recommends, and the film that speaks for it most."""
+    def recommended(self, films: list[str]) -> list[Recommendation]:
+        """What the Python client recommends to somebody who saw these, one after the other."""
         return self.recommended_by(self.signed(), films)
 
-    def recommended_by(
-        self, signed: SignedManifest, films: list[str]
-    ) -> list[tuple[str, str | None]]:
+    def recommended_by(self, signed: SignedManifest, films: list[str]) -> list[Recommendation]:
         """The same from an earlier model."""
-        edition = self._edition(signed)
-        found = recommendations(edition, edition.rows_of(films), 10)
-        return [(each.id, each.because.id if each.because else None) for each in found]
+        moments = {film: moment for moment, film in enumerate(films)}
+        return recommendations(self.edition(signed), moments, 10)
 
     def signed_with(self, **changes: Any) -> bytes:
         """Another manifest than the present one, signed with the server's true key."""

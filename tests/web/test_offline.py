@@ -42,7 +42,7 @@ def test_offline_the_page_recommends_and_sends_nothing(visitor: Visitor, system:
     heard = len(system.front.heard)
 
     def sees(*films: str) -> None:
-        wanted = [film for film, _ in system.recommended_by(before, list(films))]
+        wanted = [each.id for each in system.recommended_by(before, list(films))]
         visitor.until(lambda: visitor.advice() == wanted, "recommendations")
 
     visitor.choose("fargo")

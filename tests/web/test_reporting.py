@@ -141,7 +141,7 @@ def test_once_stopped_nothing_leaves_and_recommendations_go_on(
     visitor.looks_again(3)
     assert epochs_of(system) == [first]
     visitor.choose("fargo")
-    wanted = [film for film, _ in system.recommended(["1", "608"])]
+    wanted = [each.id for each in system.recommended(["1", "608"])]
     visitor.until(lambda: visitor.advice() == wanted, "recommendations of the new model")
     visitor.reload()
     visitor.is_on(on=False)

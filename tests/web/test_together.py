@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sottovoce.client.recommending import wide_model
 from sottovoce.evaluation.panel import panel_quality
-from sottovoce.protocol import SignedManifest, decode_items
+from sottovoce.protocol import SignedManifest
 from tests.server.world import KEYS
 from tests.web.front import flipped, refuse
 from tests.web.visitor_scripts import LISTEN
@@ -25,11 +26,7 @@ def measured(system: System) -> dict[int, float]:
     found = {}
     for epoch in range(1, system.signed().manifest.epoch + 1):
         signed = SignedManifest.open(system.published_of(epoch), KEYS.verification_key)
-        manifest = signed.manifest
-        content = system.proxy.model(manifest.model)
-        assert content is not None
-        V = decode_items(content, manifest.items, manifest.terms.factors)
-        found[epoch] = panel_quality(V, system.panel, manifest.alpha, manifest.regularization)
+        found[epoch] = panel_quality(wide_model(system.edition(signed)), system.panel)
     return found
 
 

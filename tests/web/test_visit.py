@@ -6,6 +6,8 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+from sottovoce.model.tags import Tag
+from sottovoce.protocol import Item
 from tests.web.front import refuse
 
 if TYPE_CHECKING:
@@ -13,20 +15,25 @@ if TYPE_CHECKING:
     from tests.web.system import System
     from tests.web.visitor import Visitor
 
+PREFIXES = {"genre": "", "year": "films from "}
 TOY_STORY, PULP_FICTION, FARGO, MATRIX = "1", "296", "608", "2571"
 
 
 def sees(visitor: Visitor, system: System, films: list[str]) -> None:
-    """Ten films, those of the Python client in its order, each with a reason that they gave."""
+    """Ten films, those of the Python client in its order, each with its reasons."""
     expected = system.recommended(films)
-    wanted = [film for film, _ in expected]
+    wanted = [each.id for each in expected]
     visitor.until(lambda: visitor.advice() == wanted, f"{wanted}, not {visitor.advice()}")
     assert not set(wanted) & set(films)
-    titles = {item.id: words(item.title) for item in system.catalogue.items}
-    for (_, because), shown in zip(expected, visitor.reasons(), strict=True):
-        assert because is not None
-        assert words(shown[0]) <= titles[because]
-        assert all(any(words(name) <= titles[film] for film in films) for name in shown)
+    for each, (names, tags) in zip(expected, visitor.reasons(), strict=True):
+        own = [reason.what for reason in each.because if isinstance(reason.what, Item)]
+        theirs = [reason.what for reason in each.because if isinstance(reason.what, Tag)]
+        assert own or theirs
+        assert {film.id for film in own} <= set(films)
+        for name, film in zip(names, own, strict=True):
+            assert words(name) <= words(film.title)
+        theirs.sort(key=lambda tag: tag.kind == "year")  # which the page puts last
+        assert tags == [PREFIXES[tag.kind] + tag.name for tag in theirs]
 
 
 def words(title: str) -> set[str]:
@@ -49,7 +56,7 @@ def test_recommendations_are_those_of_the_python_client_and_follow_the_films(
     sees(visitor, system, [TOY_STORY, MATRIX])
     visitor.at("#recommendations > li").first.locator("button").press("Enter")
     visitor.expect("#films > li").to_have_count(3)
-    assert visitor.films()[2] == system.recommended([TOY_STORY, MATRIX])[0][0]
+    assert visitor.films()[2] == system.recommended([TOY_STORY, MATRIX])[0].id
     sees(visitor, system, visitor.films())
 
 

@@ -132,13 +132,14 @@ class Visitor:
     def advice(self) -> list[str]:
         return self._ids("#recommendations > li")
 
-    def reasons(self) -> list[list[str]]:
-        """The names of the films that speak for each recommendation."""
-        found: list[list[str]] = self.page.evaluate(
+    def reasons(self) -> list[tuple[list[str], list[str]]]:
+        """What speaks for each recommendation: films by their names, and tags."""
+        found: list[list[list[str]]] = self.page.evaluate(
             "() => [...document.querySelectorAll('#recommendations > li')].map((each) =>"
-            " [...each.querySelectorAll('.reason cite')].map((name) => name.innerText))"
+            " ['cite', '.tag'].map((what) =>"
+            " [...each.querySelectorAll(`.reason ${what}`)].map((name) => name.innerText)))"
         )
-        return found
+        return [(films, tags) for films, tags in found]
 
     def _ids(self, selector: str) -> list[str]:
         found: list[str] = self.page.evaluate(

@@ -24,6 +24,9 @@ from sottovoce.errors import ProtocolError
 from sottovoce.mechanism import MECHANISMS, Loudest
 from sottovoce.model import Histories, user_vectors
 from sottovoce.model.bounds import LEAST_ENTRY, LEAST_RIDGE, MOST_ENTRY, flushed
+from sottovoce.model.recency import recency
+from sottovoce.model.tags import tags_of
+from sottovoce.model.wide import WideModel
 from sottovoce.protocol import (
     Batch,
     Catalogue,
@@ -338,6 +341,57 @@ def test_both_read_and_refuse_the_same_models(browser: Browser, raw: bytes) -> N
     here = read_here(lambda data: decode_items(data, 3, 2), raw)
     if agree(answer, here):
         assert answer["values"] == here.ravel().tolist()
+
+
+@st.composite
+def shelves(draw: st.DrawFn) -> dict[str, Any]:
+    """Items with labels and numbers, a model of them, and somebody who touched some."""
+    items, factors = draw(st.integers(1, 160)), draw(st.integers(1, 5))
+    stream = np.random.default_rng(draw(st.integers(0, 2**32)))
+    labels, values = draw(st.sampled_from([1, 4, 200])), draw(st.sampled_from([1, 12, 500]))
+    tags: list[dict[str, Any]] = []
+    for _ in range(items):
+        some = [f"l{n}" for n in np.unique(stream.integers(0, labels, stream.integers(0, 4)))]
+        known = {"genre": some, "price": int(stream.integers(0, values)) / 4, "brand": some[:1]}
+        tags.append({kind: known[kind] for kind in known if stream.random() < 0.8})
+    V = stream.normal(0, 0.3, (items, factors)).astype(np.float32)
+    V[stream.random(items) < draw(st.sampled_from([0.0, 0.3, 1.0]))] = 0
+    own = np.flatnonzero(stream.random(items) < draw(st.sampled_from([0.05, 0.5])))
+    return {
+        "tags": tags,
+        "V": V,
+        "own": own.tolist(),
+        "moments": stream.integers(1, 30, len(own)).tolist(),
+        "solving": {"alpha": draw(st.sampled_from([0.0, 1.5, 40.0])), "regularization": 0.1},
+    }
+
+
+@settings(max_examples=150)
+@given(shelf=shelves())
+def test_both_find_the_same_tags_and_recommend_the_same(
+    browser: Browser, shelf: dict[str, Any]
+) -> None:
+    tags = tags_of(
+        [
+            {kind: tuple(of) if isinstance(of, list) else of for kind, of in each.items()}
+            for each in shelf["tags"]
+        ]
+    )
+    model = WideModel.of(shelf["V"], tags, **shelf["solving"])
+    shares = model.shares(shelf["own"], recency(np.array(shelf["moments"], np.int64)))
+    given = {**shelf, "V": shelf["V"].ravel().tolist(), "factors": shelf["V"].shape[1]}
+    given["solving"] = {**shelf["solving"], "reportsBehind": 1}
+    answer = browser.ask("recommend", **given)
+    assert answer["tags"] == [[tag.kind, tag.name] for tag in tags.names]
+    table = tags.table.toarray()
+    assert answer["columns"] == [np.flatnonzero(row).tolist() for row in table]
+    learnt = shelf["V"].astype(float) @ shares[: shelf["V"].shape[1]]
+    for name, here in (
+        ("popularity", model.popularity),
+        ("scores", model.scores(shares.sum(axis=1))),
+        ("parts", learnt),
+    ):
+        np.testing.assert_allclose(np.array(answer[name]), here, rtol=1e-8, atol=1e-10)
 
 
 def test_an_undamaged_file_of_each_kind_is_read(browser: Browser) -> None:

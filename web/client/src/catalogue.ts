@@ -7,6 +7,7 @@
 
 import { ProtocolError } from "./errors.js";
 import * as strict from "./strict.js";
+import { type Tags, type Traits, tagsOf } from "./tags.js";
 
 /** One thing that can be recommended. */
 export interface Item {
@@ -14,8 +15,8 @@ export interface Item {
   readonly id: string;
   /** For people. */
   readonly title: string;
-  /** Genres or the like. */
-  readonly tags: readonly string[];
+  /** What is publicly known of it, by kind: labels (genre, brand), or a number (year, price). */
+  readonly tags: Traits;
 }
 
 /** All items; the position is the row of V. */
@@ -23,12 +24,16 @@ export interface Catalogue {
   readonly items: readonly Item[];
   /** From an item's id to its row of V. */
   readonly numbers: ReadonlyMap<string, number>;
+  /** The columns that recommending uses. */
+  readonly tags: Tags;
 }
 
 /** Bytes of the longest catalogue file. */
 export const MAX_CATALOGUE = 64 * 2 ** 20;
-const VERSION = 1;
+const VERSION = 2;
 const MAX_TEXT = 512;
+/** What a kind of tag may be called. */
+const KIND = /^[a-z][a-z0-9_]{0,31}$/;
 
 /** Any bytes give a catalogue or a `ProtocolError`. */
 export function decodeCatalogue(data: Uint8Array): Catalogue {
@@ -39,22 +44,65 @@ export function decodeCatalogue(data: Uint8Array): Catalogue {
   if (!Array.isArray(entries) || entries.length === 0) {
     throw new ProtocolError("catalogue: items must be a list that is not empty");
   }
-  const items = entries.map(readItem);
+  return catalogueOf(entries.map(readItem));
+}
+
+/** With all that follows from the items. */
+export function catalogueOf(items: readonly Item[]): Catalogue {
   const numbers = new Map(items.map((item, number) => [item.id, number]));
   if (numbers.size !== items.length) {
     throw new ProtocolError("catalogue: two items have the same id");
   }
-  return { items, numbers };
+  checkKinds(items);
+  return { items, numbers, tags: tagsOf(items.map((item) => item.tags)) };
 }
 
 function readItem(entry: unknown): Item {
   if (!strict.isObject(entry)) throw new ProtocolError("catalogue: an item is a JSON object");
   strict.exactKeys(entry, ["id", "title", "tags"], "catalogue: item");
   const tags = entry.tags;
-  if (!Array.isArray(tags)) throw new ProtocolError("catalogue: tags must be a list");
+  if (!strict.isObject(tags)) throw new ProtocolError("catalogue: tags must be an object, by kind");
   return {
     id: strict.text(entry.id, MAX_TEXT, "catalogue: id"),
     title: strict.text(entry.title, MAX_TEXT, "catalogue: title"),
-    tags: tags.map((tag) => strict.text(tag, MAX_TEXT, "catalogue: tag")),
+    tags: Object.fromEntries(
+      Object.entries(tags).map(([kind, values]) => [readKind(kind), readValues(values)]),
+    ),
   };
+}
+
+function readKind(kind: string): string {
+  if (!KIND.test(kind)) {
+    throw new ProtocolError(
+      `catalogue: a kind of tag is ${KIND.source}, not ${strict.shown(kind)}`,
+    );
+  }
+  return kind;
+}
+
+function readValues(values: unknown): readonly string[] | number {
+  if (!Array.isArray(values)) {
+    return strict.real(values, 0, Number.MAX_SAFE_INTEGER, "catalogue: tag");
+  }
+  const labels = values.map((label) => strict.text(label, MAX_TEXT, "catalogue: label"));
+  if (new Set(labels).size !== labels.length) {
+    throw new ProtocolError("catalogue: an item has the same label twice");
+  }
+  return labels;
+}
+
+/** A kind has labels for all items or numbers for all: else its bands would mean nothing. */
+function checkKinds(items: readonly Item[]): void {
+  const types = new Map<string, string>();
+  for (const { tags } of items) {
+    for (const [kind, values] of Object.entries(tags)) {
+      const known = types.get(kind) ?? typeof values;
+      if (known !== typeof values) {
+        throw new ProtocolError(
+          "catalogue: a kind of tag has labels for some items, numbers for others",
+        );
+      }
+      types.set(kind, known);
+    }
+  }
 }

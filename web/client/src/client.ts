@@ -3,8 +3,9 @@
 import { checkedTerms, epochsOf } from "./agreement.js";
 import type { Item } from "./catalogue.js";
 import { Database } from "./database.js";
+import type { Edition } from "./edition.js";
 import { SettingsError, StoreError } from "./errors.js";
-import { type Edition, Fetching } from "./fetching.js";
+import { Fetching } from "./fetching.js";
 import { type Budget, budgetOf } from "./ledger.js";
 import { alone } from "./locking.js";
 import type { Manifest } from "./manifest.js";
@@ -79,7 +80,10 @@ export class Client {
     return new Client(database, tools, alone(name, options.locks));
   }
 
-  /** Remember what the owner touched, all of it or nothing; how many were new. */
+  /**
+   * Remember what the owner touched, all of it or nothing; how many were new. What is recorded in one
+   * call was touched together, after all that was recorded before, also where it is recorded again.
+   */
   async record(ids: readonly string[]): Promise<number> {
     return this.tools.store.add(checkedItems(ids));
   }
@@ -134,7 +138,7 @@ export class Client {
     if (!(Number.isSafeInteger(n) && n >= 1)) {
       throw new SettingsError(`at least one item must be asked for, not ${n}`);
     }
-    return recommendations(await this.#held(), await this.touched(), n);
+    return recommendations(await this.#held(), await this.tools.store.moments(), n);
   }
 
   /** Everything that there is, in the order of the model's rows; asks nobody. */

@@ -7,7 +7,7 @@ import { SottovoceError, StoreError } from "./errors.js";
 import type { Schema } from "./rows.js";
 
 /** Of the database's layout; the browser keeps it and refuses an older program a newer database. */
-const VERSION = 2;
+const VERSION = 3;
 
 type Table = keyof Schema;
 
@@ -155,7 +155,12 @@ function opened(factory: IDBFactory, name: string): Promise<IDBDatabase> {
   return answer(request);
 }
 
+/**
+ * Anew: nobody has data of an earlier layout. A later change of it must carry over at least the
+ * charges, because what was spent stays spent.
+ */
 function create(database: IDBDatabase): void {
+  for (const name of [...database.objectStoreNames]) database.deleteObjectStore(name);
   database.createObjectStore("settings", { keyPath: "only" });
   database.createObjectStore("items", { keyPath: "place" }).createIndex("id", "id", UNIQUE);
   database.createObjectStore("files", { keyPath: "name" });

@@ -2,7 +2,7 @@
 
 import { checkTerms } from "./agreement.js";
 import { equal, fromHex, sha256, toHex } from "./bytes.js";
-import type { Catalogue } from "./catalogue.js";
+import type { Edition } from "./edition.js";
 import { SettingsError, StoreError, UntrustedError } from "./errors.js";
 import type { Manifest } from "./manifest.js";
 import { modelSize } from "./model.js";
@@ -13,20 +13,7 @@ import { checkPublicKey } from "./sealing.js";
 import { openManifest, type SignedManifest } from "./signed.js";
 import type { Store } from "./store.js";
 import type { Terms } from "./terms.js";
-import { type Matrix, prepare } from "./user.js";
-
-/** One epoch as it was published: the manifest, the item matrix, the names of its rows. */
-export interface Edition {
-  signed: SignedManifest;
-  V: Matrix;
-  catalogue: Catalogue;
-}
-
-/** The rows of those items that the catalogue knows, ascending. */
-export function rowsOf(catalogue: Catalogue, touched: readonly string[]): number[] {
-  const rows = touched.map((id) => catalogue.numbers.get(id));
-  return rows.filter((row) => row !== undefined).sort((a, b) => a - b);
-}
+import type { Matrix } from "./user.js";
 
 /** What was published, from the proxy or from the store. */
 export class Fetching {
@@ -45,7 +32,6 @@ export class Fetching {
     check(settings); // before anything more is fetched, and once more when it is stored
     const fresh = new Map<string, Uint8Array>();
     const edition = await this.#fetched(signed, fresh);
-    prepare(edition.V);
     const isKnown = settings.newest?.hash === toHex(signed.hash);
     if (fresh.size > 0 || !isKnown || settings.trusted !== toHex(signed.key)) {
       await this.store.keepEdition(signed, fresh, check);
@@ -75,7 +61,7 @@ export class Fetching {
     const stored: Source<null> = (hash) => this.store.file(hash);
     const V = await this.#reading.model(signed.manifest, stored);
     const catalogue = await this.#reading.catalogue(signed.manifest, stored);
-    return V === null || catalogue === null ? null : { signed, V, catalogue };
+    return V === null || catalogue === null ? null : this.#reading.edition(signed, V, catalogue);
   }
 
   /** The model of any epoch, as signed; null if the proxy has it no more. An old one is not stored. */
@@ -123,7 +109,7 @@ export class Fetching {
     const fromProxy = orElse((hash) => this.proxy.model(hash, most));
     const V = await this.#reading.model(manifest, fromProxy);
     const names = orElse((hash) => this.proxy.catalogue(hash));
-    return { signed, V, catalogue: await this.#reading.catalogue(manifest, names) };
+    return this.#reading.edition(signed, V, await this.#reading.catalogue(manifest, names));
   }
 
   async #keep(fetch: Source<never>, hash: Uint8Array, fresh: Map<string, Uint8Array>) {

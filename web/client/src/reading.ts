@@ -1,10 +1,12 @@
-/** Model and catalogue, decoded once for as long as they are the same. */
+/** Model and catalogue, decoded and worked on once for as long as they are the same. */
 
-import { toHex } from "./bytes.js";
+import { equal, toHex } from "./bytes.js";
 import { type Catalogue, decodeCatalogue } from "./catalogue.js";
+import { type Edition, takenIn } from "./edition.js";
 import { ProtocolError } from "./errors.js";
 import type { Manifest } from "./manifest.js";
 import { decodeItems } from "./model.js";
+import type { SignedManifest } from "./signed.js";
 import type { Matrix } from "./user.js";
 
 /** Where the file with a hash comes from; `Missing` is null where it may have none. */
@@ -14,6 +16,7 @@ export type Source<Missing extends null> = (hash: Uint8Array) => Promise<Uint8Ar
 export class Reading {
   #model: { name: string; V: Matrix } | null = null;
   #catalogue: { name: string; names: Catalogue } | null = null;
+  #edition: Edition | null = null;
 
   /** The item matrix of a manifest; `source` is asked only if it is not in memory. */
   async model<Missing extends null>(
@@ -52,6 +55,18 @@ export class Reading {
     return ofLength(this.#catalogue.names, manifest.items);
   }
 
+  /** Both together, ready for use. */
+  edition(signed: SignedManifest, V: Matrix, catalogue: Catalogue): Edition {
+    const known = this.#edition;
+    const isSame = known?.V === V && known.catalogue === catalogue;
+    const edition =
+      isSame && equal(known.signed.hash, signed.hash)
+        ? { ...known, signed }
+        : takenIn(signed, V, catalogue);
+    this.#edition = edition;
+    return edition;
+  }
+
   /** Let go of what is under none of these names. */
   keepOnly(names: readonly string[]): void {
     if (!names.includes(this.#model?.name ?? "")) {
@@ -59,6 +74,9 @@ export class Reading {
     }
     if (!names.includes(this.#catalogue?.name ?? "")) {
       this.#catalogue = null;
+    }
+    if (this.#model === null || this.#catalogue === null) {
+      this.#edition = null;
     }
   }
 }

@@ -1,101 +1,112 @@
-/** Recommending, on the device and without a network: x is solved here and never leaves. */
+/** Recommending, on the device and without a network: what is computed here never leaves. */
 
 import type { Catalogue, Item } from "./catalogue.js";
-import { type Edition, rowsOf } from "./fetching.js";
-import { contributions, type Matrix, scores, userVector } from "./user.js";
+import { type Edition, rowsOf } from "./edition.js";
+import { recency } from "./recency.js";
+import { columnsOf } from "./tags.js";
+import { partsOf, type Solution, scoreOf, solution } from "./wide.js";
 
 /** An own item that speaks for a recommendation. */
-export interface Reason {
+export interface ItemReason {
+  kind: "item";
   id: string;
   title: string;
   /** Its part of all that speaks for the recommendation, 0..1. */
   share: number;
 }
 
+/** A tag that own items have, and that speaks for a recommendation. */
+export interface TagReason {
+  kind: "tag";
+  /** `genre`, `year` ... */
+  tag: string;
+  /** The label, or the band of a number: "1994 to 1996". */
+  name: string;
+  /** Its part of all that speaks for the recommendation, 0..1. */
+  share: number;
+}
+
+/** What speaks for a recommendation. */
+export type Reason = ItemReason | TagReason;
+
 /** One item that the owner has not touched yet. */
 export interface Recommendation extends Item {
   /** How well it fits; to compare within one list only. */
   score: number;
-  /** The own items that speak for it most, two at most; empty if none does. */
+  /** What speaks for it most, three at most, the largest first; empty if nothing of theirs does. */
   because: Reason[];
 }
 
-const MOST_REASONS = 2;
+const MOST_REASONS = 3;
 
-/** The n best items that were not touched, best first; among equals the catalogue's order holds. */
+/**
+ * The n best items that were not touched, best first; among equals the catalogue's order holds.
+ * `touched`: own items, and the moments at which they were, a later one larger.
+ */
 export function recommendations(
   edition: Edition,
-  touched: readonly string[],
+  touched: ReadonlyMap<string, number>,
   n: number,
 ): Recommendation[] {
   const { catalogue } = edition;
-  const own = rowsOf(catalogue, touched);
-  const score = scoreItems(edition, own);
-  const unseen = withoutRows(score.length, own);
-  unseen.sort((a, b) => at(score, b) - at(score, a) || a - b);
+  const personal = personalOf(edition, touched);
+  const scores = scoresOf(personal);
+  const own = new Set(personal.rows);
+  const unseen = [...scores.keys()].filter((row) => !own.has(row));
+  unseen.sort((a, b) => (scores[b] as number) - (scores[a] as number) || a - b);
   return unseen.slice(0, n).map((row) => ({
     ...itemAt(catalogue, row),
-    score: at(score, row),
-    because: reasons(edition, own, row),
+    score: scores[row] as number,
+    because: reasons(personal, row),
   }));
 }
 
-/**
- * `V x`, or for somebody without a history how well each item goes with all others.
- *
- * The zero vector scores everything 0, and a device knows no popularity. But `V V^T` is the model's
- * idea of which items are touched together, so the row sums `V (V^T 1)` say which items are touched
- * together with many: the most popular ones come first, in any basis of the factors.
- */
-export function scoreItems(edition: Edition, own: readonly number[]): Float32Array {
-  const { alpha, regularization } = edition.signed.manifest;
-  return own.length === 0
-    ? togetherness(edition.V)
-    : scores(edition.V, userVector(edition.V, own, alpha, regularization));
+/** The model of an edition for somebody with these items. */
+export interface Personal {
+  readonly edition: Edition;
+  /** The own items that the catalogue knows, ascending. */
+  readonly rows: readonly number[];
+  /** The tags that they have, by column. */
+  readonly columns: ReadonlySet<number>;
+  readonly solved: Solution;
 }
 
-function togetherness(V: Matrix): Float32Array {
-  const sums = new Float64Array(V.columns);
-  V.values.forEach((value, place) => {
-    sums[place % V.columns] = at(sums, place % V.columns) + value;
-  });
-  return Float32Array.from({ length: V.rows }, (_, row) => {
-    const values = V.values.subarray(row * V.columns, (row + 1) * V.columns);
-    return values.reduce((sum, value, column) => sum + value * at(sums, column), 0);
-  });
+/** Solves for somebody's vector. */
+export function personalOf(edition: Edition, touched: ReadonlyMap<string, number>): Personal {
+  const { catalogue, wide } = edition;
+  const rows = rowsOf(catalogue, touched.keys());
+  const moments = rows.map((row) => touched.get(itemAt(catalogue, row).id) as number);
+  const columns = new Set(rows.flatMap((row) => [...columnsOf(catalogue.tags, row)]));
+  return { edition, rows, columns, solved: solution(wide, rows, recency(moments)) };
 }
 
-/**
- * Exact, not a guess: the score is a sum over the own items, and these are its largest positive
- * terms, each as a part of all positive ones.
- */
-function reasons(edition: Edition, own: readonly number[], row: number): Reason[] {
-  if (own.length === 0) {
-    return [];
+/** Of every item. For somebody without a history: how popular it is. */
+export function scoresOf({ edition: { wide }, rows, solved }: Personal): Float64Array {
+  if (rows.length === 0) return wide.popularity;
+  return wide.popularity.map((_, row) => scoreOf(wide, solved, row));
+}
+
+/** The largest positive parts; of tags those alone that an own item has. */
+function reasons(personal: Personal, row: number): Reason[] {
+  const speaking = [...speakingFor(personal, row)].filter(({ share }) => share > 0);
+  const total = speaking.reduce((sum, { share }) => sum + share, 0);
+  speaking.sort((a, b) => b.share - a.share);
+  return speaking.slice(0, MOST_REASONS).map((each) => ({ ...each, share: each.share / total }));
+}
+
+/** Own items, then tags; `share` is the part itself, not divided yet. */
+function* speakingFor(personal: Personal, row: number): Generator<Reason> {
+  const { edition, rows, columns, solved } = personal;
+  const { catalogue, wide } = edition;
+  const parts = partsOf(wide, solved, row);
+  for (const [at, own] of rows.entries()) {
+    const { id, title } = itemAt(catalogue, own);
+    yield { kind: "item", id, title, share: parts.own[at] as number };
   }
-  const { alpha, regularization } = edition.signed.manifest;
-  const parts = contributions(edition.V, own, row, alpha, regularization);
-  const speaking = own
-    .map((item, place) => ({ item, part: at(parts, place) }))
-    .filter(({ part }) => part > 0);
-  const all = speaking.reduce((sum, { part }) => sum + part, 0);
-  if (!Number.isFinite(all)) {
-    return []; // no usable solution: the score is 0, and nothing speaks for it
+  for (const [column, share] of parts.tags) {
+    const { kind, name } = catalogue.tags.names[column] ?? { kind: "", name: "" };
+    if (columns.has(column)) yield { kind: "tag", tag: kind, name, share };
   }
-  speaking.sort((a, b) => b.part - a.part);
-  return speaking.slice(0, MOST_REASONS).map(({ item, part }) => {
-    const { id, title } = itemAt(edition.catalogue, item);
-    return { id, title, share: part / all };
-  });
-}
-
-function withoutRows(rows: number, own: readonly number[]): number[] {
-  const touched = new Set(own);
-  return Array.from({ length: rows }, (_, row) => row).filter((row) => !touched.has(row));
-}
-
-function at(values: Float32Array | Float64Array, place: number): number {
-  return values[place] ?? Number.NaN;
 }
 
 function itemAt(catalogue: Catalogue, row: number): Item {

@@ -2,8 +2,8 @@
 
 import { BATCH_ID, encodeBatch } from "./batch.js";
 import { sha256, toHex } from "./bytes.js";
+import { type Reportable, rowsOf } from "./edition.js";
 import { SettingsError } from "./errors.js";
-import { type Edition, rowsOf } from "./fetching.js";
 import { endOf } from "./manifest.js";
 import { makeReports } from "./mechanism/index.js";
 import type { MadeBatch } from "./outbox.js";
@@ -28,7 +28,7 @@ export interface Coins {
  * was touched: see `bounds`.
  */
 export async function makeBatch(
-  edition: Edition,
+  edition: Reportable,
   touched: readonly string[],
   { now, sendAt }: Moments,
   { words, entropy }: Coins,

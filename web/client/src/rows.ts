@@ -26,10 +26,13 @@ export interface Settings {
   newest: { epoch: number; hash: string } | null;
 }
 
-/** One thing that the owner touched: its name and its place in the order, no time. */
+/** One thing that the owner touched: its name and its places in two orders, no time. */
 export interface TouchedRow {
+  /** In the order of recording. */
   place: number;
   id: string;
+  /** When it was touched last, counted: the same for what was recorded together, a later one larger. */
+  moment: number;
 }
 
 /** The signed manifest (under that name), or a model or catalogue under its hash. */

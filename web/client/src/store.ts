@@ -45,19 +45,22 @@ export class Store {
 
   // What they touched.
 
-  /** How many of them are new. */
+  /** How many of them are new. All of them move to one moment, later than any before. */
   add(ids: readonly string[]): Promise<number> {
     return this.database.write(["items"], async (transaction) => {
-      const rows = await transaction.rows("items").all();
-      const known = new Set(rows.map((row) => row.id));
-      const fresh = [...new Set(ids)].filter((id) => !known.has(id));
-      // Not a counter of the database's: that would still tell how many there were after `forget`.
-      let place = rows.at(-1)?.place ?? 0;
-      for (const id of fresh) {
-        place += 1;
-        await transaction.rows("items").add({ place, id });
+      const rows = transaction.rows("items");
+      const known = new Map((await rows.all()).map((row) => [row.id, row]));
+      const before = known.size;
+      // No counters of the database's: those would still tell how many there were after `forget`.
+      let place = 1 + most([...known.values()].map((row) => row.place));
+      const moment = 1 + most([...known.values()].map((row) => row.moment));
+      for (const id of new Set(ids)) {
+        const row = { ...(known.get(id) ?? { place, id }), moment };
+        place += known.has(id) ? 0 : 1;
+        known.set(id, row);
+        await rows.put(row);
       }
-      return fresh.length;
+      return known.size - before;
     });
   }
 
@@ -76,6 +79,12 @@ export class Store {
   /** All of them, in the order in which they were recorded. */
   touched(): Promise<string[]> {
     return this.database.read(["items"], touchedIn);
+  }
+
+  /** All of them, each with the moment at which it was touched last: a later one is larger. */
+  async moments(): Promise<Map<string, number>> {
+    const rows = await this.database.read(["items"], (open) => open.rows("items").all());
+    return new Map(rows.map((row) => [row.id, row.moment]));
   }
 
   // What the server published.
@@ -157,6 +166,10 @@ export async function settingsIn(transaction: Transaction): Promise<Settings> {
 /** What they touched, inside a transaction. */
 export async function touchedIn(transaction: Transaction): Promise<string[]> {
   return (await transaction.rows("items").all()).map((row) => row.id);
+}
+
+function most(numbers: readonly number[]): number {
+  return numbers.reduce((one, other) => Math.max(one, other), 0);
 }
 
 function checkPinned(known: Settings, named: Beginning): void {

@@ -23,8 +23,9 @@
 
 import { turnsLeft } from "./agreement.js";
 import { equal } from "./bytes.js";
+import type { Edition } from "./edition.js";
 import { ClosedError, UnavailableError } from "./errors.js";
-import type { Edition, Fetching } from "./fetching.js";
+import type { Fetching } from "./fetching.js";
 import { judged } from "./judging.js";
 import { budgetOf, type Charge } from "./ledger.js";
 import type { Manifest } from "./manifest.js";

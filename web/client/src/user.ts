@@ -7,6 +7,7 @@
  */
 
 import { usable } from "./bounds.js";
+import { factorized, solve } from "./cholesky.js";
 import { SettingsError } from "./errors.js";
 
 /** Row by row. */
@@ -50,35 +51,6 @@ export function dot(x: Float32Array, values: Float32Array, start: number): numbe
   return total;
 }
 
-/** How well each item fits: `x.v` for every row. */
-export function scores(V: Matrix, x: Float32Array): Float32Array {
-  return new Float32Array(V.rows).map((_, row) => dot(x, V.values, row * V.columns));
-}
-
-/**
- * What each of the own items adds to the score of `item`: `(1 + alpha) v_j^T A^-1 v_item`.
- *
- * In the order of `own`. They sum to the score, since x is a sum over the own items too.
- */
-export function contributions(
-  V: Matrix,
-  own: readonly number[],
-  item: number,
-  alpha: number,
-  regularization: number,
-): Float64Array {
-  const factor = normalFactor(V, ascending(own, V.rows), alpha, regularization);
-  const y = solve(factor, sumOfRows(V, ascending([item], V.rows)));
-  const shares = own.map((row) => {
-    let share = 0;
-    y.forEach((value, f) => {
-      share += value * entry(V, row, f);
-    });
-    return (1 + alpha) * share;
-  });
-  return Float64Array.from(shares);
-}
-
 function entry(V: Matrix, row: number, column: number): number {
   return V.values[row * V.columns + column] as number;
 }
@@ -113,15 +85,11 @@ function* allRows(rows: number): Generator<number> {
 }
 
 /**
- * All work on a matrix that is the same for everybody, done when it is taken in: it can take seconds,
- * and done at the first question about a history it would show who has one.
+ * The lower triangle of `V^T V`: the same for everybody and every question, so it is worked out once.
+ * That can take seconds, so it is to be done when a matrix is taken in: done at the first question
+ * about a history it would show who has one.
  */
-export function prepare(V: Matrix): void {
-  sumOfAllSquares(V);
-}
-
-/** Of the whole matrix: the same for everybody and every question, so it is worked out once. */
-function sumOfAllSquares(V: Matrix): Float64Array {
+export function sumOfAllSquares(V: Matrix): Float64Array {
   const known = squares.get(V) ?? sumOfSquares(V, allRows(V.rows));
   squares.set(V, known);
   return known;
@@ -138,36 +106,4 @@ function normalFactor(V: Matrix, items: number[], alpha: number, lambda: number)
     system[at] = (system[at] as number) + lambda;
   }
   return factorized(system, V.columns);
-}
-
-/** Cholesky by columns, in place. */
-function factorized(lower: Float64Array, size: number): Float64Array {
-  const at = (i: number, j: number) => lower[i * size + j] as number;
-  for (let j = 0; j < size; j++) {
-    for (let i = j; i < size; i++) {
-      let value = at(i, j);
-      for (let m = 0; m < j; m++) value -= at(i, m) * at(j, m);
-      lower[i * size + j] = i === j ? Math.sqrt(value) : value / at(j, j);
-    }
-  }
-  return lower;
-}
-
-/** Forward, then back substitution. */
-function solve(lower: Float64Array, right: Float64Array): Float64Array {
-  const size = right.length;
-  const x = right.slice();
-  const at = (i: number, j: number) => lower[i * size + j] as number;
-  const reduce = (i: number, m: number, factor: number) => {
-    x[i] = (x[i] as number) - factor * (x[m] as number);
-  };
-  for (let i = 0; i < size; i++) {
-    for (let m = 0; m < i; m++) reduce(i, m, at(i, m));
-    x[i] = (x[i] as number) / at(i, i);
-  }
-  for (let i = size - 1; i >= 0; i--) {
-    for (let m = i + 1; m < size; m++) reduce(i, m, at(m, i));
-    x[i] = (x[i] as number) / at(i, i);
-  }
-  return x;
 }

@@ -14,10 +14,13 @@ import { LedgerError } from "../src/errors.js";
 import { allRows } from "../src/mechanism/blocks.js";
 import { makeReports } from "../src/mechanism/index.js";
 import { decodeItems } from "../src/model.js";
+import { recency } from "../src/recency.js";
 import { sealReports } from "../src/sealing.js";
 import { openManifest } from "../src/signed.js";
+import { columnsOf, type Traits, tagsOf } from "../src/tags.js";
 import { brokenBy, readTerms, writtenTerms } from "../src/terms.js";
 import { ascending, userVector } from "../src/user.js";
+import { partsOf, scoreOf, solution, wideModel } from "../src/wide.js";
 import { openSealed } from "./opening.js";
 import { fromWords } from "./vectors.js";
 
@@ -45,6 +48,14 @@ interface Asked {
   terms: { accepted: object; asked: object };
   catalogue: { bytes: string };
   model: { bytes: string; items: number; factors: number };
+  recommend: {
+    tags: Traits[];
+    V: number[];
+    factors: number;
+    solving: { alpha: number; regularization: number; reportsBehind: number };
+    own: number[];
+    moments: number[];
+  };
 }
 
 type Commands = { [name in keyof Asked]: (asked: Asked[name]) => Promise<object> };
@@ -99,6 +110,19 @@ const commands: Commands = {
   },
   async model({ bytes, items, factors }) {
     return { values: [...decodeItems(fromHex(bytes), items, factors)] };
+  },
+  async recommend({ tags: traits, V, factors, solving, own, moments }) {
+    const tags = tagsOf(traits);
+    const matrix = { values: Float32Array.from(V), rows: traits.length, columns: factors };
+    const model = wideModel(solving, matrix, tags);
+    const solved = solution(model, own, recency(moments));
+    return {
+      tags: tags.names.map(({ kind, name }) => [kind, name]),
+      columns: traits.map((_, item) => [...columnsOf(tags, item)]),
+      popularity: [...model.popularity],
+      scores: traits.map((_, item) => scoreOf(model, solved, item)),
+      parts: traits.map((_, item) => [...partsOf(model, solved, item).own]),
+    };
   },
 };
 

@@ -9,7 +9,7 @@ import { makeReports } from "../src/mechanism/index.js";
 import { hadamardSign, publicBytes, publicSigns } from "../src/mechanism/walsh.js";
 import { decodeItems } from "../src/model.js";
 import { slices } from "../src/slices.js";
-import { prepare, userVector } from "../src/user.js";
+import { sumOfAllSquares, userVector } from "../src/user.js";
 import { manifestWith, protocol, seeded, wordFrom } from "./vectors.js";
 
 interface Size {
@@ -87,7 +87,7 @@ for (const block of [1, 2, 64, 128, 256, 1024]) {
 test("a large model takes a moment, in which others have their turn", async () => {
   const own = Array.from({ length: 500 }, (_, at) => 17 * at);
   const { manifest, V } = somebody({ items: 10_000, factors: 32, block: 64 }, own);
-  prepare(V);
+  sumOfAllSquares(V);
   const random = seeded(3);
   const words = BigUint64Array.from({ length: 101 * 4 }, () => wordFrom(random));
   let [turns, isOver] = [0, false];

@@ -22,17 +22,30 @@ test("every malformed catalogue is refused", () => {
   }
 });
 
+test("every odd but well-formed catalogue is read", () => {
+  assert.ok(protocol.accepted.catalogue.length > 5);
+  for (const { label, bytes } of protocol.accepted.catalogue) {
+    assert.equal(decodeCatalogue(fromHex(bytes)).items.length, 1, label);
+  }
+});
+
 test("512 code points are a title, also in two units each", () => {
-  const item = { id: "a", title: "😀".repeat(512), tags: ["b"] };
+  const item = { id: "a", title: "😀".repeat(512), tags: { genre: ["b"], year: 1927 } };
   const read = (one: unknown) =>
-    decodeCatalogue(utf8(JSON.stringify({ version: 1, items: [one] })));
+    decodeCatalogue(utf8(JSON.stringify({ version: 2, items: [one] })));
   assert.deepEqual(read(item).items, [item]);
   assert.throws(() => read({ ...item, title: `${item.title}x` }), ProtocolError);
 });
 
+test("kinds that objects have of their own are kinds like any other", () => {
+  const items = ["a", "b"].map((id) => ({ id, title: id, tags: { constructor: ["x"] } }));
+  const { tags } = decodeCatalogue(utf8(JSON.stringify({ version: 2, items })));
+  assert.deepEqual(tags.names, [{ kind: "constructor", name: "x" }]);
+});
+
 test("ids that objects have of their own are ids like any other", () => {
-  const items = ["__proto__", "constructor"].map((id) => ({ id, title: id, tags: [] }));
-  const { numbers } = decodeCatalogue(utf8(JSON.stringify({ version: 1, items })));
+  const items = ["__proto__", "constructor"].map((id) => ({ id, title: id, tags: {} }));
+  const { numbers } = decodeCatalogue(utf8(JSON.stringify({ version: 2, items })));
   assert.deepEqual(
     [...numbers],
     [

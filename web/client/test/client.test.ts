@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as exported from "../src/index.js";
-import { ITEMS, item } from "./published.js";
+import { ITEMS, item, traitsOf } from "./published.js";
 import { AT_ONCE, COST, DAY, EPSILON, hashOf, REPORTS, sameWords, TERMS, World } from "./world.js";
 
 test("status before and after a sync", async (t) => {
@@ -43,7 +43,7 @@ test("the catalogue, once there is one", async (t) => {
   await client.refresh();
   const items = await client.catalogue();
   assert.equal(items.length, ITEMS);
-  assert.deepEqual(items[4], { id: item(4), title: "Title 4", tags: ["x".repeat(100)] });
+  assert.deepEqual(items[4], { id: item(4), title: "Title 4", tags: traitsOf(4) });
 });
 
 test("fetching sends nothing and says what was published", async (t) => {
@@ -136,6 +136,7 @@ test("every name that is exported is there", () => {
     ...["BudgetExceededError", "Client", "ClosedError", "JITTER", "LedgerError"],
     ...["ProtocolError", "RefusedError", "SettingsError", "SottovoceError", "StoreError"],
     ...["TermsError", "UnavailableError", "UntrustedError"],
-    ...["explain", "promiseOf", "promiseSentences", "scores", "sleepFor", "userVector"],
+    ...["explain", "promiseOf", "promiseSentences", "scoreOf", "sleepFor", "solution", "tagsOf"],
+    "wideModel",
   ]);
 });

@@ -31,7 +31,7 @@ test("forgetting leaves settings and charges, and no trace of an item", async (t
   ]);
   await client.record([item(9)]);
   // Nor of how much there was.
-  assert.deepEqual((await dump(world.factory)).items, [{ place: 1, id: item(9) }]);
+  assert.deepEqual((await dump(world.factory)).items, [{ place: 1, id: item(9), moment: 1 }]);
 });
 
 test("what was spent stays spent and what was agreed stays agreed", async (t) => {

@@ -1,6 +1,7 @@
 /** Models and catalogues as a server would write them. */
 
 import { concat, utf8 } from "../src/bytes.js";
+import type { Traits } from "../src/tags.js";
 
 export const ITEMS = 50;
 export const FACTORS = 3;
@@ -44,9 +45,17 @@ export function encodeModel(values: Float32Array, rows: number, columns: number)
   return concat(length, header, new Uint8Array(values.buffer));
 }
 
-export function encodeCatalogue(length: number): Uint8Array {
+const GENRES = ["Horror", "Comedy", "Drama"];
+
+/** One label that all have, one that a third has, and a number. */
+export function traitsOf(number: number): Traits {
+  const genre = ["x".repeat(100), GENRES[number % GENRES.length] as string];
+  return { genre, year: 1980 + (number % 7) };
+}
+
+export function encodeCatalogue(length: number, traits = traitsOf): Uint8Array {
   const items = Array.from({ length }, (_, number) => {
-    return { id: item(number), title: `Title ${number}`, tags: ["x".repeat(100)] };
+    return { id: item(number), title: `Title ${number}`, tags: traits(number) };
   });
-  return utf8(JSON.stringify({ version: 1, items }));
+  return utf8(JSON.stringify({ version: 2, items }));
 }

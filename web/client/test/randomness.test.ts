@@ -36,7 +36,7 @@ test("a finished model makes no batch", async (t) => {
   assert.ok(found);
   const key = new Uint8Array(32);
   const signed = { manifest: found.manifest, hash: key, key, raw: new Uint8Array() };
-  const catalogue = { items: [], numbers: new Map<string, number>() };
+  const catalogue = { numbers: new Map<string, number>() };
   const edition = { signed, V: found.V, catalogue };
   const coins = { words: sameWords, entropy: (size: number) => new Uint8Array(size) };
   await assert.rejects(makeBatch(edition, [], { now: 0, sendAt: 0 }, coins), SettingsError);

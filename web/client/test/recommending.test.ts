@@ -3,23 +3,30 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fromHex } from "../src/bytes.js";
-import type { Catalogue } from "../src/catalogue.js";
-import type { Edition } from "../src/fetching.js";
-import { recommendations, scoreItems } from "../src/recommending.js";
+import { catalogueOf } from "../src/catalogue.js";
+import { type Edition, takenIn } from "../src/edition.js";
+import { personalOf, type Reason, recommendations } from "../src/recommending.js";
 import { openManifest } from "../src/signed.js";
-import { contributions, type Matrix } from "../src/user.js";
-import { FACTORS, ITEMS, item, itemMatrix, numbers } from "./published.js";
+import type { Traits } from "../src/tags.js";
+import type { Matrix } from "../src/user.js";
+import { partsOf } from "../src/wide.js";
+import { FACTORS, ITEMS, item, itemMatrix, numbers, traitsOf } from "./published.js";
 import { AT_ONCE, World } from "./world.js";
 
-function catalogueOf(length: number): Catalogue {
-  const items = Array.from({ length }, (_, n) => ({ id: item(n), title: `Title ${n}`, tags: [] }));
-  return { items, numbers: new Map(items.map(({ id }, n) => [id, n])) };
+const UNTAGGED = (): Traits => ({});
+
+async function editionOf(world: World, V?: Matrix, traits = traitsOf): Promise<Edition> {
+  const signed = await openManifest(world.manifest, fromHex(world.key));
+  const items = Array.from({ length: ITEMS }, (_, n) => {
+    return { id: item(n), title: `Title ${n}`, tags: traits(n) };
+  });
+  const own = { values: itemMatrix(1), rows: ITEMS, columns: FACTORS };
+  return takenIn(signed, V ?? own, catalogueOf(items));
 }
 
-async function editionOf(world: World, V?: Matrix): Promise<Edition> {
-  const signed = await openManifest(world.manifest, fromHex(world.key));
-  const own = { values: itemMatrix(1), rows: ITEMS, columns: FACTORS };
-  return { signed, V: V ?? own, catalogue: catalogueOf(ITEMS) };
+/** Touched one after the other. */
+function inOrder(ids: readonly string[]): Map<string, number> {
+  return new Map(ids.map((id, at) => [id, at]));
 }
 
 test("the best items that are not the own ones", async (t) => {
@@ -38,8 +45,10 @@ test("the best items that are not the own ones", async (t) => {
     [...scores].sort((a, b) => b - a),
   );
   assert.equal(found[0]?.title, `Title ${Number(found[0]?.id.slice(-4))}`);
-  assert.deepEqual(found[0]?.tags, ["x".repeat(100)]);
-  assert.ok(found.flatMap(({ because }) => because).every(({ id }) => own.includes(id)));
+  assert.deepEqual(found[0]?.tags, traitsOf(Number(found[0]?.id.slice(-4))));
+  const reasons = found.flatMap(({ because }) => because);
+  assert.ok(reasons.every((reason) => reason.kind === "tag" || own.includes(reason.id)));
+  assert.deepEqual(new Set(reasons.map(({ kind }) => kind)), new Set(["item", "tag"]));
   assert.deepEqual(await client.recommend(4), found.slice(0, 4));
 });
 
@@ -73,33 +82,82 @@ test("who touched everything is recommended nothing", async (t) => {
   assert.deepEqual(await client.recommend(5), []);
 });
 
-test("reasons are the largest positive contributions, as parts of all positive ones", async (t) => {
-  const world = await World.begin(t);
-  const edition = await editionOf(world);
-  const { alpha, regularization } = edition.signed.manifest;
+test("reasons are the largest positive parts, as shares of all positive ones", async (t) => {
+  const edition = await editionOf(await World.begin(t));
   const random = numbers(11);
   const lengths = new Set<number>();
   for (let round = 0; round < 30; round += 1) {
     const own = [...Array(ITEMS).keys()].filter(() => random() < 0.05 + round / 60);
-    for (const each of recommendations(edition, own.map(item), 5)) {
-      const row = Number(each.id.slice(-4));
-      const parts = contributions(edition.V, own, row, alpha, regularization);
-      const total = parts.filter((part) => part > 0).reduce((sum, part) => sum + part, 0);
-      const best = own
-        .map((number, place) => ({ id: item(number), share: (parts[place] ?? 0) / total }))
-        .filter(({ share }) => share > 0)
-        .sort((a, b) => b.share - a.share);
-      assert.deepEqual(
-        each.because.map(({ id, share }) => ({ id, share })),
-        best.slice(0, 2),
-      );
-      assert.ok(each.because.every(({ share }) => share > 0 && share <= 1));
+    const touched = inOrder(own.map(item));
+    for (const each of recommendations(edition, touched, 5)) {
+      const all = speakingFor(edition, touched, Number(each.id.slice(-4)));
+      assert.deepEqual(each.because, all.slice(0, 3));
+      assert.ok(all.every(({ share }) => share > 0 && share <= 1));
       lengths.add(each.because.length);
-      const sum = parts.reduce((all, part) => all + part, 0);
-      assert.ok(own.length === 0 || Math.abs(sum - each.score) < 1e-5);
     }
   }
-  assert.ok(lengths.has(2));
+  assert.ok(lengths.has(3));
+});
+
+/** Everything that speaks for an item, the largest first, from the parts of its score. */
+function speakingFor(edition: Edition, touched: Map<string, number>, row: number): Reason[] {
+  const { tags } = edition.catalogue;
+  const { solved, rows, columns } = personalOf(edition, touched);
+  const parts = partsOf(edition.wide, solved, row);
+  const own = rows.map((number, at) => {
+    const reason = { kind: "item", id: item(number), title: `Title ${number}` } as const;
+    return { ...reason, share: parts.own[at] ?? 0 };
+  });
+  const ofTags = [...parts.tags].filter(([column]) => columns.has(column));
+  const theirs = ofTags.map(([column, share]) => {
+    const { kind = "", name = "" } = tags.names[column] ?? {};
+    return { kind: "tag", tag: kind, name, share } as const;
+  });
+  const speaking = [...own, ...theirs].filter(({ share }) => share > 0);
+  const total = speaking.reduce((sum, { share }) => sum + share, 0);
+  return speaking
+    .sort((a, b) => b.share - a.share)
+    .map((reason) => ({ ...reason, share: reason.share / total }));
+}
+
+test("a tag is a reason only for who has touched an item that has it", async (t) => {
+  const onlyOdd = (n: number): Traits => (n % 2 === 0 ? { genre: ["even"] } : { genre: ["odd"] });
+  const edition = await editionOf(await World.begin(t), undefined, onlyOdd);
+  const found = recommendations(edition, inOrder([1, 3, 5].map(item)), ITEMS);
+  const named = found.flatMap(({ because }) => because).filter(({ kind }) => kind === "tag");
+  assert.ok(named.length > 0);
+  assert.ok(named.every((reason) => reason.kind === "tag" && reason.name === "odd"));
+});
+
+test("what was touched last counts most, and recording it again moves it there", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.open();
+  await client.refresh();
+  const orders: string[][] = [];
+  for (const id of [item(3), item(7), item(20), item(3)]) {
+    await client.record([id]);
+    orders.push((await client.recommend(ITEMS)).map((each) => each.id));
+  }
+  const edition = await editionOf(world);
+  const wanted = recommendations(edition, inOrder([item(7), item(20), item(3)]), ITEMS);
+  assert.deepEqual(
+    orders[3],
+    wanted.map(({ id }) => id),
+  );
+  assert.notDeepEqual(orders[2], orders[3]);
+});
+
+test("before the first reports tags alone speak, and without tags nothing does", async (t) => {
+  const world = await World.begin(t, { reports_behind: 0 });
+  const touched = inOrder([item(3), item(9)]);
+  const found = recommendations(await editionOf(world), touched, 5);
+  const reasons = found.flatMap(({ because }) => because);
+  assert.ok(reasons.length > 0 && reasons.every(({ kind }) => kind === "tag"));
+  const untagged = recommendations(await editionOf(world, undefined, UNTAGGED), touched, 3);
+  assert.deepEqual(
+    untagged.map(({ id, because }) => [id, because]),
+    [0, 1, 2].map((n) => [item(n), []]),
+  );
 });
 
 test("without a history popular items come first in any basis, and need no reason", async (t) => {
@@ -116,7 +174,7 @@ test("without a history popular items come first in any basis, and need no reaso
       plain.flatMap(([a, b]) => [a * cosine - b * sine, a * sine + b * cosine]),
     );
     const edition = await editionOf(world, { values, rows: ITEMS, columns: 2 });
-    const found = recommendations(edition, ["not known"], 5);
+    const found = recommendations(edition, new Map([["not known", 1]]), 5);
     assert.deepEqual(
       found.map(({ id }) => id),
       [0, 1, 2, 3, 4].map(item),
@@ -125,14 +183,13 @@ test("without a history popular items come first in any basis, and need no reaso
       found.flatMap(({ because }) => because),
       [],
     );
-    assert.equal(scoreItems(edition, []).length, ITEMS);
   }
 });
 
 test("among equals the catalogue's order holds", async (t) => {
   const world = await World.begin(t);
   const values = new Float32Array(ITEMS * FACTORS).fill(0.25);
-  const edition = await editionOf(world, { values, rows: ITEMS, columns: FACTORS });
-  const found = recommendations(edition, [item(1)], 4).map(({ id }) => id);
+  const edition = await editionOf(world, { values, rows: ITEMS, columns: FACTORS }, UNTAGGED);
+  const found = recommendations(edition, inOrder([item(1)]), 4).map(({ id }) => id);
   assert.deepEqual(found, [0, 2, 3, 4].map(item));
 });

@@ -7,6 +7,7 @@ import { Database } from "../src/database.js";
 import { SettingsError, StoreError } from "../src/errors.js";
 import type { ClientOptions } from "../src/options.js";
 import { Outbox } from "../src/outbox.js";
+import { Store } from "../src/store.js";
 import { onTransaction } from "./mortal.js";
 import { item } from "./published.js";
 import { dump, meddle } from "./stored.js";
@@ -42,12 +43,12 @@ test("every write is durable before it is acknowledged", async (t) => {
   }
 });
 
-test("an item is kept, with its place and nothing else about it", async (t) => {
+test("an item is kept, with its places in two orders and nothing else about it", async (t) => {
   const [world] = await begun(t);
   assert.deepEqual((await dump(world.factory)).items, [
-    { place: 1, id: item(3) },
-    { place: 2, id: item(7) },
-    { place: 3, id: item(20) },
+    { place: 1, id: item(3), moment: 1 },
+    { place: 2, id: item(7), moment: 1 },
+    { place: 3, id: item(20), moment: 1 },
   ]);
 });
 
@@ -59,6 +60,41 @@ test("recording counts what is new and keeps the order", async (t) => {
   assert.equal(await client.remove([item(7), "unheard of"]), 1);
   assert.equal(await client.record([item(7)]), 1);
   assert.deepEqual(await client.touched(), [item(3), item(20), "b", "a", "c", item(7)]);
+});
+
+test("what is recorded together is one moment, later than all that is there", async (t) => {
+  const [world, client] = await begun(t);
+  await client.record(["a", item(7)]);
+  await client.record([]);
+  await client.record(["b", "a", "b"]);
+  const store = new Store(await Database.open("sottovoce", world.factory));
+  assert.deepEqual(
+    [...(await store.moments())],
+    [
+      [item(3), 1],
+      [item(7), 2],
+      [item(20), 1],
+      ["a", 3],
+      ["b", 3],
+    ],
+  );
+  await client.remove(["a", "b"]);
+  await client.record(["c"]);
+  assert.equal((await store.moments()).get("c"), 3);
+  await client.forget();
+  await client.record(["d"]);
+  assert.deepEqual([...(await store.moments())], [["d", 1]]);
+});
+
+test("a database of an earlier layout is made anew", async (t) => {
+  const world = await World.begin(t);
+  await new Promise((done) => {
+    const request = world.factory.open("sottovoce", 1);
+    request.onupgradeneeded = () => request.result.createObjectStore("items", { keyPath: "old" });
+    request.onsuccess = () => done(request.result.close());
+  });
+  const client = await world.client();
+  assert.equal((await client.touched()).length, 3);
 });
 
 for (const bad of ["", "x".repeat(513), "\ud800", 7, null]) {

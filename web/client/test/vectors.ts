@@ -5,11 +5,12 @@ import mechanisms from "../../../tests/vectors/mechanisms.json" with { type: "js
 import plans from "../../../tests/vectors/plans.json" with { type: "json" };
 import promises from "../../../tests/vectors/promises.json" with { type: "json" };
 import protocol from "../../../tests/vectors/protocol.json" with { type: "json" };
+import recommending from "../../../tests/vectors/recommending.json" with { type: "json" };
 import thresholds from "../../../tests/vectors/thresholds.json" with { type: "json" };
 import { decodeManifest, type Manifest } from "../src/manifest.js";
 import type { Terms } from "../src/terms.js";
 
-export { ledger, mechanisms, plans, promises, protocol, thresholds };
+export { ledger, mechanisms, plans, promises, protocol, recommending, thresholds };
 
 const FLOAT = /^(-?)0x([01])\.([0-9a-f]+)p([+-]\d+)$/;
 

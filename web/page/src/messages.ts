@@ -11,7 +11,7 @@ export interface Film {
   /** Such as the original title. */
   otherName: string | null;
   year: string | null;
-  tags: readonly string[];
+  genres: readonly string[];
 }
 
 /** A film that the search found. */
@@ -19,9 +19,12 @@ export interface Found extends Film {
   seen: boolean;
 }
 
-/** A recommended film, with the films that speak for it most. */
+/** What speaks for a recommended film: one that was seen, or a tag that such films have. */
+export type Because = { kind: "film"; film: Film } | { kind: "tag"; tag: string; name: string };
+
+/** A recommended film, with what speaks for it most, the strongest first. */
 export interface Advice extends Film {
-  because: readonly Film[];
+  because: readonly Because[];
 }
 
 /** Why something did not go as it should, by what it means for its owner. */

@@ -1,4 +1,5 @@
 /** Titles as people say them, and as people look for them. */
+import type { Item } from "sottovoce-client";
 import type { Film } from "./messages.js";
 
 const ARTICLES =
@@ -32,8 +33,8 @@ function articleFirst(part: string): string {
 }
 
 /** An item of the catalogue, as a film to show. */
-export function toFilm(item: { id: string; title: string; tags: readonly string[] }): Film {
-  return { id: item.id, ...splitTitle(item.title), tags: item.tags };
+export function toFilm({ id, title, tags }: Item): Film {
+  return { id, ...splitTitle(title), genres: Array.isArray(tags.genre) ? tags.genre : [] };
 }
 
 /** A film in one line. */

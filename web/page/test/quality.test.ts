@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
+import { tagsOf, wideModel } from "sottovoce-client";
 import vectors from "../../../tests/vectors/panel.json" with { type: "json" };
 import { fromFloatHex } from "../../client/test/vectors.js";
 import { lookBack } from "../src/work/history.js";
@@ -11,7 +12,8 @@ for (const vector of vectors) {
     assert.ok(panel !== null && fits(panel, vector.items));
     const values = Float32Array.from(vector.item_matrix, fromFloatHex);
     const V = { values, rows: vector.items, columns: vector.factors };
-    const quality = hitRatio(V, panel.people, vector);
+    const tags = tagsOf(vector.tags ?? Array(vector.items).fill({}));
+    const quality = hitRatio(wideModel({ ...vector, reportsBehind: 1 }, V, tags), panel.people);
     assert.ok(Math.abs(quality - vector["hr@10"]) < 1e-12, `${quality}`);
   });
 }

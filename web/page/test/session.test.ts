@@ -61,7 +61,9 @@ test("films change the advice at once, and each advice has its reasons", async (
   assert.equal(state().films.length, 1);
   assert.equal(state().advice.length, 10);
   await session.add(item(7));
-  assert.ok(state().advice.some(({ because }) => because.length === 2));
+  const reasons = state().advice.flatMap(({ because }) => because);
+  assert.deepEqual(new Set(reasons.map(({ kind }) => kind)), new Set(["film", "tag"]));
+  assert.ok(state().advice.every(({ because }) => because.length > 0 && because.length <= 3));
   await session.remove(item(3));
   assert.deepEqual(
     state().films.map(({ id }) => id),

@@ -16,7 +16,7 @@ const TITLES = [
   "Babylon 5",
 ];
 
-const films = TITLES.map((title, at) => toFilm({ id: `film-${at}`, title, tags: [] }));
+const films = TITLES.map((title, at) => toFilm({ id: `film-${at}`, title, tags: {} }));
 const index = new TitleIndex(films);
 const found = (question: string) => index.search(question, 5).map(label);
 
@@ -30,7 +30,7 @@ test("titles are shown as people say them", () => {
   assert.equal(films[4]?.otherName, "La Cité des enfants perdus");
   assert.equal(films[7]?.otherName, "Se7en");
   assert.equal(
-    label(toFilm({ id: "a", title: "Avventura, L' (1960)", tags: [] })),
+    label(toFilm({ id: "a", title: "Avventura, L' (1960)", tags: {} })),
     "L'Avventura (1960)",
   );
 });

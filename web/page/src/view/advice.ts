@@ -1,6 +1,8 @@
 /** Ten films, worked out here, each with its reasons. */
+import type { Manifest } from "sottovoce-client";
 import { focusAt, h, list, say, show } from "../dom.js";
 import type { Advice, Ask, State } from "../messages.js";
+import { becauseWords } from "../reasons.js";
 import { label } from "../titles.js";
 import { genres, otherName, section, titleOf, type View } from "./view.js";
 
@@ -36,7 +38,7 @@ export function adviceView({ ask, announce }: AdviceOptions): View {
       say(empty, emptyText(manifest !== null, chosen.length > 0));
       show(empty, advice.length === 0);
       show(films, advice.length > 0);
-      say(model, manifest === null ? "" : modelText(manifest.epoch));
+      say(model, manifest === null ? "" : modelText(manifest));
     },
   };
 }
@@ -57,9 +59,11 @@ function item(film: Advice, parent: HTMLElement, seen: Handler): HTMLElement {
 
 function reason({ because }: Advice): HTMLElement | null {
   if (because.length === 0) return null;
-  const names = because.map((film) => h("cite", {}, film.name));
-  const joined = names.flatMap((name, at) => (at === 0 ? [name] : [" and ", name]));
-  return h("span", { class: "reason" }, "because you saw ", ...joined);
+  const words = becauseWords(because).map(({ kind, text }) => {
+    if (kind === "film") return h("cite", {}, text);
+    return kind === "tag" ? h("span", { class: "tag" }, text) : text;
+  });
+  return h("span", { class: "reason" }, ...words);
 }
 
 function emptyText(model: boolean, chosen: boolean): string {
@@ -69,8 +73,9 @@ function emptyText(model: boolean, chosen: boolean): string {
     : "Choose a film or two that you have seen, and ten for you appear here.";
 }
 
-function modelText(epoch: number): string {
-  return epoch === 1
-    ? "Epoch 1: nobody has taught this model yet, so it can only guess."
+/** What the recommendations come from. */
+export function modelText({ epoch, reportsBehind }: Pick<Manifest, "epoch" | "reportsBehind">) {
+  return reportsBehind === 0
+    ? "The model is young: no reports are behind it yet. Recommendations go by tags alone, such as genre and year."
     : `From the model of epoch ${epoch}, checked against the server's signature.`;
 }

@@ -199,16 +199,16 @@ function percent(value: number): string {
 }
 
 function table(points: readonly Point[], open: boolean): HTMLElement {
+  const measured = points.some(({ quality }) => quality !== null);
   const rows = points.map(({ epoch, quality, people }) =>
     h(
       "tr",
       {},
       h("th", { scope: "row" }, String(epoch)),
-      quality === null ? null : h("td", {}, `${(quality * 100).toFixed(1)}%`),
+      measured && h("td", {}, quality === null ? "–" : `${(quality * 100).toFixed(1)}%`),
       h("td", {}, people === null ? "not over" : amountText(people)),
     ),
   );
-  const measured = points.some(({ quality }) => quality !== null);
   const names = ["Epoch", ...(measured ? ["HR@10"] : []), "People"];
   return h(
     "details",

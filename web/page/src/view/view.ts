@@ -34,5 +34,5 @@ export function otherName(film: Film): HTMLElement | null {
 
 /** Genres in one line. */
 export function genres(film: Film): HTMLElement | null {
-  return film.tags.length === 0 ? null : h("span", { class: "genres" }, film.tags.join(" · "));
+  return film.genres.length === 0 ? null : h("span", { class: "genres" }, film.genres.join(" · "));
 }

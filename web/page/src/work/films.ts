@@ -18,7 +18,7 @@ export class Films {
 
   /** A film that a later catalogue left out is still theirs: its id has to do as its name. */
   film(id: string): Film {
-    return this.#byId.get(id) ?? { id, name: id, otherName: null, year: null, tags: [] };
+    return this.#byId.get(id) ?? { id, name: id, otherName: null, year: null, genres: [] };
   }
 
   /** What a question finds. */

@@ -2,10 +2,18 @@
  * The learning curve: every epoch's model, as it was published and signed, measured on the public
  * panel. Anybody can work it out; this device does so by itself and trusts nobody's number.
  */
-import { type Client, type Manifest, type Matrix, UntrustedError } from "sottovoce-client";
+import {
+  type Client,
+  type Manifest,
+  type Tags,
+  tagsOf,
+  UntrustedError,
+  type WideModel,
+  wideModel,
+} from "sottovoce-client";
 import { hex } from "../hex.js";
 import type { Curve, Point } from "../messages.js";
-import { fits, hitRatio, type Panel, readPanel, type Solving, type Tested } from "./quality.js";
+import { fits, hitRatio, type Panel, readPanel, type Tested } from "./quality.js";
 
 const LONGEST = 60;
 const HEAVIEST = 4 * 2 ** 20;
@@ -27,7 +35,7 @@ interface Measured {
 }
 
 /** What the history needs from a client. */
-export type Editions = Pick<Client, "edition">;
+export type Editions = Pick<Client, "edition" | "catalogue">;
 
 /** Where the panel comes from: null where there is none, an error where that is not known yet. */
 export type FetchPanel = () => Promise<unknown>;
@@ -46,7 +54,7 @@ export class History {
   readonly #fetchPanel: FetchPanel;
   readonly #tell: (curve: Curve) => void;
   readonly #measured = new Map<number, Measured | null>();
-  #panel: Panel | null | undefined;
+  #panel: (Panel & { tags: Tags }) | null | undefined;
   #busy = false;
 
   constructor(editions: Editions, tell: (curve: Curve) => void, panel: FetchPanel = fetchPanel) {
@@ -82,16 +90,22 @@ export class History {
     if (this.#panel !== undefined) return;
     const panel = readPanel(await this.#fetchPanel());
     const ours = panel !== null && panel.catalogue === hex(newest.catalogue);
-    this.#panel = ours && fits(panel, newest.items) ? panel : null;
+    const usable = ours && fits(panel, newest.items);
+    this.#panel = usable ? { ...panel, tags: await this.#tags() } : null;
+  }
+
+  /** Those of the panel's catalogue, which is the newest one. */
+  async #tags(): Promise<Tags> {
+    return tagsOf((await this.#editions.catalogue()).map((item) => item.tags));
   }
 
   async #measure(epoch: number): Promise<Measured | null> {
     const edition = await this.#editions.edition(epoch).catch(unbelievable);
     if (edition === null) return null;
     const { manifest, V } = edition;
-    const people = this.#panel?.people;
-    const quality = people === undefined ? null : await inPortions(V, people, manifest);
     const { model, reportsBehind, terms } = manifest;
+    const panel = this.#panel?.catalogue === hex(manifest.catalogue) ? this.#panel : null;
+    const quality = panel && (await inPortions(wideModel(manifest, V, panel.tags), panel.people));
     return { quality, reports: terms.reports, model: hex(model), reportsBehind };
   }
 }
@@ -103,11 +117,11 @@ function unbelievable(error: unknown): null {
 }
 
 /** Lets the worker answer questions in between: somebody may be searching. */
-async function inPortions(V: Matrix, people: readonly Tested[], solving: Solving): Promise<number> {
+async function inPortions(model: WideModel, people: readonly Tested[]): Promise<number> {
   let hits = 0;
   for (let from = 0; from < people.length; from += PORTION) {
     const portion = people.slice(from, from + PORTION);
-    hits += hitRatio(V, portion, solving) * portion.length;
+    hits += hitRatio(model, portion) * portion.length;
     await new Promise((resolve) => setTimeout(resolve));
   }
   return hits / people.length;

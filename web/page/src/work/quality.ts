@@ -2,7 +2,7 @@
  * How good a model is, measured on public test people: HR@10, as src/sottovoce/evaluation does.
  * One film of each person was left out; it is a hit if it ranks among the first ten of a hundred.
  */
-import { type Matrix, userVector } from "sottovoce-client";
+import { scoreOf, solution, type WideModel } from "sottovoce-client";
 
 /** One public test person. */
 export interface Tested {
@@ -15,12 +15,6 @@ export interface Tested {
 export interface Panel {
   catalogue: string;
   people: readonly Tested[];
-}
-
-/** How person vectors are solved. */
-export interface Solving {
-  alpha: number;
-  regularization: number;
 }
 
 const CUTOFF = 10;
@@ -60,28 +54,22 @@ export function fits(panel: Panel, items: number): boolean {
 }
 
 /** The mean chance that the film left out is among the first ten. */
-export function hitRatio(V: Matrix, people: readonly Tested[], solving: Solving): number {
-  const hits = people.map((person) => hit(V, person, solving));
+export function hitRatio(model: WideModel, people: readonly Tested[]): number {
+  const hits = people.map((person) => hit(model, person));
   return hits.reduce((sum, each) => sum + each, 0) / people.length;
 }
 
-/** A film that ties with t others lies anywhere among these t + 1 places with equal chance. */
-function hit(V: Matrix, { seen, left, others }: Tested, solving: Solving): number {
-  const x = userVector(V, seen, solving.alpha, solving.regularization);
-  const own = score(V, x, left);
-  const scores = others.map((row) => score(V, x, row));
+/**
+ * A film that ties with t others lies anywhere among these t + 1 places with equal chance. A panel
+ * knows no order, so all of a history weighs the same.
+ */
+function hit(model: WideModel, { seen, left, others }: Tested): number {
+  const solved = solution(model, seen);
+  // In float32, so that films alike in everything tie whatever the order of a sum was.
+  const score = (row: number) => Math.fround(scoreOf(model, solved, row));
+  const own = score(left);
+  const scores = others.map(score);
   const better = scores.filter((each) => each > own).length;
   const ties = scores.filter((each) => each === own).length;
   return Math.min(1, Math.max(0, (CUTOFF - better) / (ties + 1)));
-}
-
-/** `x . v` in float32, factor by factor, so that ties are those of the Python side. */
-function score(V: Matrix, x: Float32Array, row: number): number {
-  const at = row * V.columns;
-  let sum = 0;
-  for (let factor = 0; factor < V.columns; factor += 1) {
-    const product = Math.fround((x[factor] ?? 0) * (V.values[at + factor] ?? 0));
-    sum = Math.fround(sum + product);
-  }
-  return sum;
 }

@@ -243,7 +243,11 @@ export class Session {
     const shelf = await this.#shelf.of(manifest);
     return (await this.#client.recommend(ADVICE)).map(({ id, because }) => ({
       ...shelf.film(id),
-      because: because.map((reason) => shelf.film(reason.id)),
+      because: because.map((reason) =>
+        reason.kind === "item"
+          ? { kind: "film", film: shelf.film(reason.id) }
+          : { kind: "tag", tag: reason.tag, name: reason.name },
+      ),
     }));
   }
 
@@ -254,13 +258,10 @@ export class Session {
     return this.#suggestions.filter((film) => !seen.has(film.id));
   }
 
-  /**
-   * What the model connects with most other films, as a client advises whoever has no history. A
-   * model that nobody has taught yet knows no such thing: then the catalogue's first.
-   */
+  /** What a client advises whoever has no history; later the catalogue's first. */
   async #popular(manifest: Manifest, noHistory: boolean): Promise<readonly Film[]> {
     const shelf = await this.#shelf.of(manifest);
-    if (manifest.epoch === 1 || !noHistory) return shelf.all.slice(0, SUGGESTIONS);
+    if (!noHistory) return shelf.all.slice(0, SUGGESTIONS);
     return (await this.#client.recommend(SUGGESTIONS)).map(({ id }) => shelf.film(id));
   }
 }
