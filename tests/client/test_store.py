@@ -33,12 +33,21 @@ def test_nothing_private_goes_into_a_temporary_file(client: Client) -> None:
     assert client._store._db.row("PRAGMA temp_store") == (2,)
 
 
-def test_an_item_is_kept_and_nothing_about_it(client: Client) -> None:
-    assert client._store._db.rows("SELECT * FROM interactions") == [
-        (item(3),),
-        (item(7),),
-        (item(20),),
-    ]
+def test_an_item_and_its_place_in_the_order_are_kept_and_no_time(client: Client) -> None:
+    def kept() -> list[tuple[str, int]]:
+        return client._store._db.rows("SELECT * FROM interactions")
+
+    assert kept() == [(item(3), 1), (item(7), 1), (item(20), 1)]
+    assert client.record([item(20), item(4)]) == 1
+    assert kept() == [(item(3), 1), (item(4), 2), (item(7), 1), (item(20), 2)]
+
+
+def test_no_trace_of_earlier_moments_is_left_after_forgetting(client: Client) -> None:
+    for _ in range(5):
+        client.record([item(9)])
+    client.forget()
+    client.record([item(2)])
+    assert client._store.touched() == {item(2): 1}
 
 
 # Creating and opening.

@@ -56,9 +56,9 @@ def check(data: Interactions) -> None:
     assert data.timestamps is not None
     assert data.timestamps.tolist() == [100, 200, 300]
     assert data.titles is not None
-    assert data.genres is not None
+    assert data.tags is not None
     assert data.titles[0] == "Am\u00e9lie: Part 2 (2001)"
-    assert data.genres[0] == "Action|Romance"
+    assert data.tags[0] == {"genre": ("Action", "Romance"), "year": 2001}
 
 
 @pytest.mark.parametrize("edition", EDITIONS)
@@ -96,7 +96,7 @@ def test_titles_in_utf_8(tmp_path: Path) -> None:
 def test_ratings_alone_have_no_titles(tmp_path: Path) -> None:
     data = load(archive(tmp_path, {"ratings.dat": EDITIONS["dat"]["ratings.dat"]}))
     assert data.titles is None
-    assert data.genres is None
+    assert data.tags is None
 
 
 def test_a_film_without_title(tmp_path: Path) -> None:

@@ -44,7 +44,8 @@ def check(data: Interactions) -> None:
     assert data.timestamps.tolist() == [1115942400, 946598400, 1125964800]
     assert data.titles is not None
     assert data.titles.tolist() == ["D\u00e9j\u00e0, Vu (2003)", "No Year"]
-    assert data.genres is None
+    assert data.tags is not None
+    assert data.tags.tolist() == [{"year": 2003}, {}]
 
 
 def test_the_folder_as_handed_out(tmp_path: Path) -> None:

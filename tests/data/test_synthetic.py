@@ -80,10 +80,11 @@ def _is_top(people: Interactions) -> np.ndarray:
 
 def test_real_titles_and_times(people: Interactions) -> None:
     assert people.titles is not None
-    assert people.genres is not None
+    assert people.tags is not None
     assert people.timestamps is not None
     assert people.titles[0] == "Toy Story (1995)"
-    assert "Animation" in people.genres[0]
+    assert "Animation" in people.tags[0]["genre"]
+    assert people.tags[0]["year"] == 1995
     assert people.item_ids[0] == 1
     assert people.timestamps.min() > 820_000_000
     split = leave_one_out(people, "latest", 0)

@@ -115,5 +115,6 @@ def with_companions(V: Float64, learnt: NDArray[np.bool_], tags: Tags) -> Float6
     n_tags = np.asarray(counted.sum(axis=1)).ravel()[:, None]
     of_tags = np.asarray(counted @ means) / np.maximum(n_tags, 1)
     filled = V.copy()
-    filled[~learnt] = np.where(n_tags > 0, of_tags, V[learnt].mean(axis=0))
+    rows = np.where(n_tags > 0, of_tags, V[learnt].mean(axis=0))
+    filled[~learnt] = rows.astype(np.float32)  # as precise as all others
     return filled

@@ -14,7 +14,7 @@ from sottovoce.training import Settings
 
 SIZE = Size(1000, 500)
 CELL = Cell.training("loudest", SIZE, Settings.preset("loudest", epsilon=2.5, reports=100), 0)
-ABOUT = About("f" * 64, "x.csv", "x", 75_040, 9_781, 10**7, True, 0, quick=False, seeds=3)
+ABOUT = About("f" * 64, "x.csv", "x", 75_040, 9_781, 10**7, True, True, 0, quick=False, seeds=3)
 
 
 def test_the_key_of_a_cell_never_changes() -> None:

@@ -18,7 +18,7 @@ from sottovoce.training import Settings
 if TYPE_CHECKING:
     from pathlib import Path
 
-ABOUT = About("f" * 64, "x", "x", 400, 150, 9000, True, 0, quick=True, seeds=2)
+ABOUT = About("f" * 64, "x", "x", 400, 150, 9000, True, True, 0, quick=True, seeds=2)
 
 
 def point(local: float, central: float, quality: float, method: str = "loudest") -> BudgetPoint:

@@ -94,12 +94,15 @@ function reasons(personal: Personal, row: number): Reason[] {
   return speaking.slice(0, MOST_REASONS).map((each) => ({ ...each, share: each.share / total }));
 }
 
-/** Own items, then tags; `share` is the part itself, not divided yet. */
+/**
+ * Own items, then tags; `share` is the part itself, not divided yet. What own items have to do with a
+ * new item nobody has learnt: there tags alone are reasons.
+ */
 function* speakingFor(personal: Personal, row: number): Generator<Reason> {
   const { edition, rows, columns, solved } = personal;
   const { catalogue, wide } = edition;
   const parts = partsOf(wide, solved, row);
-  for (const [at, own] of rows.entries()) {
+  for (const [at, own] of wide.learnt[row] === 1 ? rows.entries() : []) {
     const { id, title } = itemAt(catalogue, own);
     yield { kind: "item", id, title, share: parts.own[at] as number };
   }

@@ -10,18 +10,24 @@
  */
 
 import { factorized, solve } from "./cholesky.js";
+import { learntItems, withCompanions } from "./companions.js";
 import type { Manifest } from "./manifest.js";
 import { popularityOf } from "./popularity.js";
 import { columnsOf, type Tags } from "./tags.js";
 import { type Matrix, sumOfAllSquares } from "./user.js";
 
-/** In squared lengths of a column. */
-const TAG_RIDGE = 0.3;
+/**
+ * In squared lengths of a column, times `1 + alpha`: a tag is held back by as much as the own items
+ * push it.
+ */
+const TAG_RIDGE = 0.2;
 
 /** What is the same for everybody. */
 export interface WideModel {
-  /** M x F. */
+  /** M x F, with a row for items that nobody has reported yet. */
   readonly V: Matrix;
+  /** By row: 1 for items that are not new. */
+  readonly learnt: Uint8Array;
   readonly tags: Tags;
   /** Of each item, as the model knows it. */
   readonly popularity: Float64Array;
@@ -71,14 +77,17 @@ export function wideModel(
   tags: Tags,
 ): WideModel {
   const { alpha, regularization, reportsBehind } = manifest;
-  const V = reportsBehind > 0 ? published : withoutFactors(published);
-  const popularity = popularityOf(V, tags);
+  const known = reportsBehind > 0 ? published : withoutFactors(published);
+  const learnt = learntItems(known);
+  const V = withCompanions(known, learnt, tags);
+  const popularity = popularityOf(V);
   const squared = squaredLength(V);
   const scales = scalesOf(popularity, tags, squared);
-  const ridge = new Float64Array(V.columns + scales.length).fill(TAG_RIDGE * squared);
+  const ridge = new Float64Array(V.columns + scales.length);
   ridge.fill(regularization, 0, V.columns);
+  ridge.fill(TAG_RIDGE * (1 + alpha) * squared, V.columns);
   const columns = { V, tags, popularity, scales };
-  return { ...columns, gram: gramOf(columns), alpha, ridge };
+  return { ...columns, learnt, gram: gramOf(columns), alpha, ridge };
 }
 
 function withoutFactors({ rows }: Matrix): Matrix {

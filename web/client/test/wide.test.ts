@@ -116,7 +116,7 @@ test("it solves the normal equations, with D as long as V and weights", () => {
   );
   const times = W.map((row) => row.reduce((sum, value, at) => sum + value * (x[at] ?? 0), 0));
   for (let at = 0; at < x.length; at++) {
-    let [left, right] = [(at < 3 ? 0.125 : 0.3 * mean) * (x[at] ?? 0), 0];
+    let [left, right] = [(at < 3 ? 0.125 : 0.2 * 5 * mean) * (x[at] ?? 0), 0];
     W.forEach((row, item) => {
       const weight = weights[own.indexOf(item)] ?? 0;
       left += (1 + 4 * weight) * (row[at] ?? 0) * (times[item] ?? 0);
@@ -174,9 +174,11 @@ test("a list of 10,000 items with 60 tags takes a moment", () => {
 });
 
 test("later items weigh more, those of one moment the same, and the oldest still something", () => {
-  near(recency([7, 3, 7]), [1, 0.03 + 0.97 * 2 ** (-2 / 12), 1]);
+  const weight = (later: number) => 0.03 + 0.97 * 2 ** (-later / 10);
+  near(recency([7, 3, 7]), [1, weight(2) / weight(0.5), 1]);
+  near(recency([4, 4, 4, 4]), [1, 1, 1, 1]);
   const long = recency(Array.from({ length: 500 }, (_, n) => n));
   assert.ok(long.every((weight, n) => weight >= 0.03 && weight >= (long[n - 1] ?? 0)));
-  near([long[487] ?? 0, long[0] ?? 0], [0.03 + 0.97 / 2, 0.03]);
+  near([long[489] ?? 0, long[0] ?? 0], [0.03 + 0.97 / 2, 0.03]);
   assert.equal(recency([]).length, 0);
 });
