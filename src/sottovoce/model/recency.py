@@ -15,19 +15,25 @@ if TYPE_CHECKING:
 
     from sottovoce.model.histories import Histories
 
-HALF = 10.0
-"""After so many later items a weight has halved."""
-LEAST = 0.03
-"""What is left of a weight, however many came later."""
+LATEST = 10.0
+"""What the latest item weighs, where the order is known; an item of no known order weighs 1."""
+HALVING = 2.0
+"""So many later items halve a weight; it falls on as one over their number.
+
+Form and both numbers were chosen on validation splits of two data sets, among some fifty rules.
+"""
 
 
 def recency(moments: NDArray[np.integer]) -> NDArray[np.float64]:
     """The weights of one history, whose items were touched at these moments (later is larger).
 
-    What was touched at the same moment has the same weight; the latest weighs 1.
+    What was touched at the same moment has the same weight. If all was, there is no order, and all
+    weighs 1.
 
-    >>> recency(np.array([7, 3, 7, 5])).round(2).tolist()
-    [1.0, 0.85, 1.0, 0.9]
+    >>> recency(np.array([7, 3, 5])).round(2).tolist()
+    [10.0, 5.0, 6.67]
+    >>> recency(np.array([4, 4])).tolist()
+    [1.0, 1.0]
     """
     return _weights(np.array([0, len(moments)]), np.asarray(moments, np.int64))
 
@@ -48,9 +54,8 @@ def _weights(indptr: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.
     whose = users[order][first]
     # How many came later; of its own run, on average half of the others did.
     later = indptr[whose + 1] - (first + size) + (size - 1) / 2
-    kept = LEAST + (1 - LEAST) * np.exp2(-later / HALF)
-    largest = np.zeros(len(indptr) - 1)
-    np.maximum.at(largest, whose, kept)
+    weights_of_runs = LATEST / (1 + later / HALVING)
+    weights_of_runs[size == np.diff(indptr)[whose]] = 1.0
     weights = np.empty(len(order))
-    weights[order] = np.repeat(kept / largest[whose], size)
+    weights[order] = np.repeat(weights_of_runs, size)
     return weights

@@ -5,14 +5,14 @@
  * films in an hour has one too. So a device needs to remember no time, only what came after what.
  */
 
-/** After so many later items a weight has halved. */
-const HALF = 10;
-/** What is left of a weight, however many came later. */
-const LEAST = 0.03;
+/** What the latest item weighs, where the order is known; an item of no known order weighs 1. */
+const LATEST = 10;
+/** So many later items halve a weight; it falls on as one over their number. */
+const HALVING = 2;
 
 /**
  * The weights of one history, whose items were touched at these moments (later is larger). What was
- * touched at the same moment has the same weight; the latest weighs 1.
+ * touched at the same moment has the same weight. If all was, there is no order, and all weighs 1.
  */
 export function recency(moments: readonly number[]): Float64Array {
   const counts = new Map<number, number>();
@@ -21,14 +21,13 @@ export function recency(moments: readonly number[]): Float64Array {
   let later = 0;
   for (const [moment, count] of [...counts].sort(([a], [b]) => b - a)) {
     // Of the others at its own moment, on average half came later.
-    kept.set(moment, weight(later + (count - 1) / 2));
+    kept.set(moment, counts.size === 1 ? 1 : weight(later + (count - 1) / 2));
     later += count;
   }
-  const largest = [...kept.values()].reduce((most, each) => Math.max(most, each), 0);
-  return Float64Array.from(moments, (moment) => (kept.get(moment) as number) / largest);
+  return Float64Array.from(moments, (moment) => kept.get(moment) as number);
 }
 
 /** By how many own items came later. */
 function weight(later: number): number {
-  return LEAST + (1 - LEAST) * 2 ** (-later / HALF);
+  return LATEST / (1 + later / HALVING);
 }
