@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -54,7 +54,11 @@ def init(
     folder: Annotated[Path, typer.Argument(help="Folder for all files; created if missing.")],
     *,
     catalogue: Annotated[
-        Path | None, typer.Option(help="Catalogue file (JSON, see docs/protocol.md).")
+        Path | None,
+        typer.Option(
+            help="Catalogue file (JSON, see docs/protocol.md), or a table of items (.csv, .tsv, "
+            ".parquet) with the columns item, title and tags."
+        ),
     ] = None,
     data: Annotated[
         str | None, typer.Option(help="Make the catalogue from this data set: a name or a path.")
@@ -83,11 +87,12 @@ def init(
     \b
     Examples:
       sottovoce server init my-server --catalogue films.json --proxy east --proxy west
+      sottovoce server init my-server --catalogue films.csv
       sottovoce server init my-server --data ml-latest-small --budget 50 --people 20000
     """  # noqa: D301 - typer reads \b
     if (catalogue is None) == (data is None):
         raise SettingsError("give either --catalogue FILE or --data NAME")
-    found = read_catalogue(catalogue) if catalogue is not None else _catalogue_of(data or "")
+    found = _catalogue_of(data or "") if catalogue is None else _catalogue_in(catalogue)
     training = planned(
         people or least_clients,
         len(found.items),
@@ -182,15 +187,30 @@ def _begin(settings: ServerSettings, keys: Keys) -> None:
         Server(store, keys, settings, opener=InProcess()).prepare()
 
 
+def _catalogue_in(path: Path) -> Catalogue:
+    """As the protocol has it, or a table of items."""
+    if path.suffix == ".json":
+        return read_catalogue(path)
+    known = _loaders().items.read_items(path)
+    return Catalogue.of(
+        Item(item, (title or item)[:MAX_TEXT], tags) for item, (title, tags) in known.items()
+    )
+
+
 def _catalogue_of(source: str) -> Catalogue:
-    # Here and not above: a server that brings its own catalogue needs no data loaders.
+    return Catalogue.of(items_of(_loaders().load(source)))
+
+
+def _loaders() -> Any:
+    """Here and not above: a server that brings its own catalogue needs no data loaders."""
     try:
-        from sottovoce.data import load
+        import sottovoce.data
     except ImportError as error:
         raise MissingExtraError(
-            f"--data needs {error.name}: pip install 'sottovoce[sim]', or give --catalogue"
+            f"--data, or a table of items, needs {error.name}: pip install 'sottovoce[sim]', or "
+            "give --catalogue FILE.json"
         ) from error
-    return Catalogue.of(items_of(load(source)))
+    return sottovoce.data
 
 
 def items_of(data: Interactions) -> list[Item]:
