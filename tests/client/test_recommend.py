@@ -90,7 +90,8 @@ def test_a_part_is_the_share_of_one_item(touched: dict[str, int], row: int) -> N
     personal = Personal.of(TAGGED, touched)
     W = personal.model.rows(np.arange(ITEMS))
     alpha, weights = personal.model.alpha, recency(np.array([touched[i] for i in sorted(touched)]))
-    A = W.T @ W + np.diag(personal.model.ridge)
+    ridges = personal.model.ridges(len(touched))
+    A = W.T @ W + np.diag(np.repeat(ridges, [FACTORS, W.shape[1] - FACTORS]))
     for own, weight in zip(personal.rows, weights, strict=True):
         A += alpha * weight * np.outer(W[own], W[own])
     alone = np.linalg.inv(A) @ ((1 + alpha) * weights[0] * W[personal.rows[0]])

@@ -75,7 +75,10 @@ def device_vectors(
     """
     if weights is None:
         weights = np.ones(histories.n_interactions)
-    out = np.zeros((histories.n_users, len(model.ridge)), np.float32)
+    factors, tags = model.V.shape[1], model.D.shape[1]
+    longest = int(np.diff(histories.indptr).max(initial=0))
+    ridges = np.array([model.ridges(n) for n in range(longest + 1)])
+    out = np.zeros((histories.n_users, factors + tags), np.float32)
     kernels.wide_vectors(
         histories.indptr,
         histories.indices,
@@ -83,7 +86,7 @@ def device_vectors(
         model.V,
         (model.D.indptr, model.D.indices, model.D.data),
         model.gram,
-        model.ridge,
+        ridges,
         model.alpha,
         out,
     )

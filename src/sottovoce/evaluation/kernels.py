@@ -84,15 +84,19 @@ def wide_vectors(
     V: Float64,
     tags: tuple[Int32, Int32, Float64],
     gram: Float64,
-    ridge: Float64,
+    ridges: Float64,
     alpha: float,
     out: Float32,
 ) -> None:
-    """Everybody's vector over `W = [V | D]`, as `sottovoce.model.wide` solves it for one."""
+    """Everybody's vector over `W = [V | D]`, as `sottovoce.model.wide` solves it for one.
+
+    `ridges` has one row for each length of a history: of the factors, and of the tags.
+    """
     factors, size = V.shape[1], gram.shape[0]
     starts, columns, values = tags
     for u in prange(indptr.shape[0] - 1):
         system, x = np.zeros((size, size)), np.zeros(size)
+        ridge = ridges[indptr[u + 1] - indptr[u]]
         for t in range(indptr[u], indptr[u + 1]):
             i, weight = indices[t], weights[t]
             add_outer(V[i], weight, system, x)
@@ -108,7 +112,7 @@ def wide_vectors(
             x[i] *= 1 + alpha
             for j in range(i + 1):
                 system[i, j] = gram[i, j] + alpha * system[i, j]
-            system[i, i] += ridge[i]
+            system[i, i] += ridge[0] if i < factors else ridge[1]
         solve_in_place(system, x)
         if np.isfinite(x).all():
             out[u] = x

@@ -21,6 +21,11 @@ import { type Matrix, sumOfAllSquares } from "./user.js";
  * push it.
  */
 const TAG_RIDGE = 0.2;
+/**
+ * So many own items double the ridge, half as many make it three times as large: from a few items
+ * nobody can tell which tags their owner likes.
+ */
+const SURE_AFTER = 60;
 
 /** What is the same for everybody. */
 export interface WideModel {
@@ -36,8 +41,10 @@ export interface WideModel {
   /** The lower triangle of `W^T W`. */
   readonly gram: Float64Array;
   readonly alpha: number;
-  /** What is added to the diagonal of the normal equations, F + K. */
-  readonly ridge: Float64Array;
+  /** Ridge of the factors. */
+  readonly regularization: number;
+  /** Ridge of the tags, of somebody with a long history. */
+  readonly tagRidge: number;
 }
 
 /** The user vector of one history over W, and the equations that it solves. */
@@ -83,11 +90,9 @@ export function wideModel(
   const popularity = popularityOf(V);
   const squared = squaredLength(V);
   const scales = scalesOf(popularity, tags, squared);
-  const ridge = new Float64Array(V.columns + scales.length);
-  ridge.fill(regularization, 0, V.columns);
-  ridge.fill(TAG_RIDGE * (1 + alpha) * squared, V.columns);
+  const tagRidge = TAG_RIDGE * (1 + alpha) * squared;
   const columns = { V, tags, popularity, scales };
-  return { ...columns, learnt, gram: gramOf(columns), alpha, ridge };
+  return { ...columns, learnt, gram: gramOf(columns), alpha, regularization, tagRidge };
 }
 
 function withoutFactors({ rows }: Matrix): Matrix {
@@ -165,7 +170,8 @@ export function solution(
   items: readonly number[],
   weights: Float64Array = new Float64Array(items.length).fill(1),
 ): Solution {
-  const size = model.ridge.length;
+  const factors = model.V.columns;
+  const size = factors + model.scales.length;
   const own = items.map((item, at) => {
     return { row: rowOf(model, item), weight: weights[at] as number };
   });
@@ -175,8 +181,10 @@ export function solution(
     addSquare(system, row, { size, times: model.alpha * weight, from: 0 });
     addRow(right, row, (1 + model.alpha) * weight);
   }
+  const tagRidge = model.tagRidge * (1 + SURE_AFTER / Math.max(items.length, 1));
   for (let at = 0; at < size; at++) {
-    system[at * size + at] = (system[at * size + at] as number) + (model.ridge[at] as number);
+    const ridge = at < factors ? model.regularization : tagRidge;
+    system[at * size + at] = (system[at * size + at] as number) + ridge;
   }
   const factor = factorized(system, size);
   return { x: finite(solve(factor, right)), factor, own };

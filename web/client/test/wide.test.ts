@@ -116,7 +116,7 @@ test("it solves the normal equations, with D as long as V and weights", () => {
   );
   const times = W.map((row) => row.reduce((sum, value, at) => sum + value * (x[at] ?? 0), 0));
   for (let at = 0; at < x.length; at++) {
-    let [left, right] = [(at < 3 ? 0.125 : 0.2 * 5 * mean) * (x[at] ?? 0), 0];
+    let [left, right] = [(at < 3 ? 0.125 : 0.2 * 5 * 21 * mean) * (x[at] ?? 0), 0];
     W.forEach((row, item) => {
       const weight = weights[own.indexOf(item)] ?? 0;
       left += (1 + 4 * weight) * (row[at] ?? 0) * (times[item] ?? 0);
