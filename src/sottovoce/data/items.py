@@ -16,8 +16,8 @@ from polars.exceptions import PolarsError
 
 from sottovoce.data.formats.collecting import object_array
 from sottovoce.data.formats.columns import ALIASES
-from sottovoce.errors import DataError, ProtocolError
-from sottovoce.protocol.catalogue import KIND, Catalogue
+from sottovoce.errors import DataError, MissingExtraError, ProtocolError
+from sottovoce.model.tags import KIND
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,6 +62,13 @@ def read_items(path: Path) -> Described:
 
 
 def _from_catalogue(path: Path) -> Described:
+    # Here and not above: whoever simulates needs no cryptography.
+    try:
+        from sottovoce.protocol import Catalogue
+    except ImportError as error:
+        raise MissingExtraError(
+            f"a catalogue needs {error.name}: pip install 'sottovoce[client]', or give a table"
+        ) from error
     try:
         items = Catalogue.decode(path.read_bytes()).items
     except OSError as error:

@@ -8,6 +8,7 @@ every client keeps to.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     Traits = Mapping[str, tuple[str, ...] | float]
     """Of one item, by kind: its labels, or its number."""
 
+KIND = re.compile(r"[a-z][a-z0-9_]{0,31}")
+"""What a kind of tag may be called."""
 ENOUGH_ITEMS = 20
 """Items that a tag must have; a fiftieth of the catalogue where that is less."""
 MOST_TAGS = 128

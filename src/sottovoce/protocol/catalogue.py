@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sottovoce.errors import ProtocolError
-from sottovoce.model.tags import Tags, tags_of
+from sottovoce.model.tags import KIND, Tags, tags_of
 from sottovoce.protocol import strict
 
 if TYPE_CHECKING:
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 VERSION = 2
 MAX_CATALOGUE = 64 * 1024 * 1024
 MAX_TEXT = 512
-KIND = re.compile(r"[a-z][a-z0-9_]{0,31}")
-"""What a kind of tag may be called."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from scipy import sparse
@@ -10,7 +10,6 @@ from scipy import sparse
 from sottovoce.errors import DataError
 from sottovoce.evaluation import device_vectors
 from sottovoce.model.tags import Tag, Tags, tags_of
-from sottovoce.protocol import Catalogue
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from sottovoce.model import Histories
     from sottovoce.model.tags import Traits
     from sottovoce.model.wide import WideModel
+    from sottovoce.protocol import Catalogue
 
     Matrix = sparse.csr_matrix | sparse.csr_array
     ItemFeatures = Matrix | Catalogue | Sequence[Traits]
@@ -29,15 +29,16 @@ if TYPE_CHECKING:
 
 def tags_from(item_features: ItemFeatures, n_items: int) -> Tags:
     """Columns of a catalogue, of a list of mappings, or of a matrix as it is."""
-    if isinstance(item_features, Catalogue):
-        tags = item_features.tags
+    known = getattr(item_features, "tags", None)  # of a catalogue, which needs cryptography
+    if isinstance(known, Tags):
+        tags = known
     elif hasattr(item_features, "tocsr"):
         matrix = item_features.tocsr()
         table = sparse.csr_array(matrix.astype(bool).astype(np.float64))
         names = (Tag("column", str(number)) for number in range(matrix.shape[1]))
         tags = Tags(tuple(names), table)
     else:
-        tags = tags_of(item_features)
+        tags = tags_of(cast("Sequence[Traits]", item_features))
     if tags.n_items != n_items:
         raise DataError(f"item_features describe {tags.n_items} items, the model has {n_items}")
     return tags
