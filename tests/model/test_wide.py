@@ -133,13 +133,17 @@ def test_a_model_of_zeros_finds_all_items_equally_popular() -> None:
     assert x[FACTORS:].any()
 
 
+def learnt(V: np.ndarray) -> np.ndarray:
+    return np.asarray(V.any(axis=1))
+
+
 def companions(V: np.ndarray, table: np.ndarray) -> np.ndarray:
     """The definition, an item after another."""
-    learnt, filled = V.any(axis=1), V.copy()
-    for item in np.flatnonzero(~learnt):
-        theirs = [learnt & (column > 0) for column in table.T[table[item] > 0]]
+    old, filled = learnt(V), V.copy()
+    for item in np.flatnonzero(~old):
+        theirs = [old & (column > 0) for column in table.T[table[item] > 0]]
         means = [V[known].mean(axis=0) for known in theirs if known.any()]
-        filled[item] = np.mean(means, axis=0) if means else V[learnt].mean(axis=0)
+        filled[item] = np.mean(means, axis=0) if means else V[old].mean(axis=0)
     return filled
 
 
@@ -157,13 +161,13 @@ def test_a_new_item_has_the_mean_row_of_its_companions(seed: int, zeros: list[in
 def test_new_items_without_tags_or_whose_tags_nobody_knows_have_the_mean_of_all() -> None:
     V = np.array([[2.0, 0.0], [0.0, 4.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
     table = np.array([[1, 0], [0, 0], [0, 0], [0, 1], [1, 1]])
-    filled = with_companions(V, V.any(axis=1), tags_like(table))
+    filled = with_companions(V, learnt(V), tags_like(table))
     assert filled.tolist() == [[2, 0], [0, 4], [1, 2], [1, 2], [2, 0]]
 
 
 def test_a_model_without_new_items_or_of_them_alone_is_left_as_it_is() -> None:
     for V in (np.ones((ITEMS, 2)), np.zeros((ITEMS, 2))):
-        assert with_companions(V, V.any(axis=1), random_tags(1)) is V
+        assert with_companions(V, learnt(V), random_tags(1)) is V
 
 
 UNSOLVABLE: dict[str, Any] = {
