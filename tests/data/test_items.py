@@ -71,7 +71,7 @@ def tags_in(data: Interactions) -> list[Any]:
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet", ".pq"])
 def test_a_table_says_what_the_items_are(tmp_path: Path, suffix: str) -> None:
-    data = with_items(DATA, table(tmp_path, suffix, **COLUMNS))
+    data = with_items(DATA, table(tmp_path, suffix, extra=COLUMNS))
     assert data.titles is not None
     assert list(data.titles) == TITLES
     assert tags_in(data) == TAGS
