@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import sqrt
 
 import numpy as np
@@ -89,6 +90,29 @@ def test_without_noise_it_is_the_cosine(people: Histories) -> None:
     assert model.similarity == pytest.approx(cosine, abs=1e-6)
     users = np.array([4, 0])
     assert model.scores(users) == pytest.approx(dense[users] @ cosine, rel=1e-5, abs=1e-5)
+
+
+def test_weights_count_each_own_item_by_so_much(people: Histories) -> None:
+    model = DPLCF.fit(people, epsilon=None, neighbours=20)
+    ones = replace(model, weights=np.ones(people.n_interactions))
+    users = np.arange(30)
+    assert np.array_equal(ones.scores(users), model.scores(users))
+    weights = np.random.default_rng(2).uniform(0.03, 1, people.n_interactions)
+    weighted = replace(model, weights=weights).scores(users)
+    for user in users:
+        own = slice(*people.indptr[user : user + 2])
+        expected = model.similarity[:, people.indices[own]].astype(float) @ weights[own]
+        assert weighted[user] == pytest.approx(expected, rel=1e-4, abs=1e-5)
+    assert not np.allclose(weighted, model.scores(users), rtol=0.01)
+
+
+def test_an_item_without_weight_is_as_one_that_was_not_touched(people: Histories) -> None:
+    model = DPLCF.fit(people, epsilon=None, neighbours=20)
+    weights = np.ones(people.n_interactions)
+    weights[people.indptr[1]] = 0
+    fewer = Histories.from_lists([people[1][1:].tolist()], 90)
+    without = DPLCF(model.similarity, fewer).scores(np.array([0]))
+    assert np.array_equal(replace(model, weights=weights).scores(np.array([1])), without)
 
 
 def test_only_neighbours_are_kept(people: Histories) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import subprocess
 import sys
@@ -17,10 +18,11 @@ from typer.testing import CliRunner, Result
 from sottovoce.cli.client import app
 from sottovoce.client import TermsError
 from sottovoce.errors import DataError, SettingsError, StoreError
-from tests.client.world import COST, FakeProxy, World, item
+from sottovoce.protocol import Catalogue, Item
+from tests.client.world import COST, ITEMS, FakeProxy, World, item
 from tests.loopback import LoopbackServer, serve
 
-runner = CliRunner()
+runner = CliRunner(env={"COLUMNS": "200"})
 
 
 class Device:
@@ -73,7 +75,9 @@ def test_a_life_on_the_command_line(device: Device, tmp_path: Path) -> None:
     listed = json.loads(out.read_text())["recommendations"]
     assert len(listed) == 3
     assert all(each["id"] in found.stdout for each in listed)
-    assert listed[0]["because"]["id"] in (item(3), item(7))
+    reasons = [reason for each in listed for reason in each["because"]]
+    assert {reason["id"] for reason in reasons if "id" in reason} <= {item(3), item(7)}
+    assert all(0 < reason["share"] <= 1 for reason in reasons)
     assert len(device.proxy.received) == 1
 
 
@@ -107,6 +111,57 @@ def test_a_csv_file(device: Device, tmp_path: Path) -> None:
     result = device("record", "--csv", str(file), "--column", "movieId")
     assert result.stdout == "New items: 2\n"
     assert isinstance(device("record", "--csv", str(file)).exception, DataError)
+
+
+def test_a_csv_file_with_times_is_recorded_in_their_order(device: Device, tmp_path: Path) -> None:
+    device.init()
+    file = tmp_path / "watched.csv"
+    file.write_text(f"item,when\n{item(1)},2021-05-01\n{item(2)},2020-05-01\n{item(3)},1e9\n")
+    assert device("record", "--csv", str(file), "--time", "when").stdout == "New items: 3\n"
+    with closing(sqlite3.connect(device.folder / "client.db")) as db:
+        kept = db.execute("SELECT item FROM interactions ORDER BY moment").fetchall()
+    assert kept == [(item(3),), (item(2),), (item(1),)]
+    file.write_text(f"item,when\n{item(4)},2021-05-01\n{item(5)},yesterday\n")
+    refused = device("record", "--csv", str(file), "--time", "when").exception
+    assert isinstance(refused, DataError)
+    assert "line 3" in str(refused)
+    assert "3, 0 of them in the catalogue" in device("status").stdout
+
+
+def tagged_catalogue() -> Catalogue:
+    """Odd items are horror, even ones are for children; ten of each year."""
+    return Catalogue.of(
+        Item(
+            item(number),
+            f"Title [{number}]",
+            {"genre": ("Horror" if number % 2 else "Children",), "year": 1990 + number // 10},
+        )
+        for number in range(ITEMS)
+    )
+
+
+def test_reasons_are_items_and_tags(device: Device, tmp_path: Path) -> None:
+    out, world = tmp_path / "out.json", device.world
+    world.catalogue = tagged_catalogue()
+    world.add(world.catalogue.raw)
+    device.proxy.publish(world.signed(1, **device.open_now))
+    device.begin()
+    device("record", *(item(number) for number in (1, 3, 5, 7, 21, 23)))
+    device.sync()
+    told = device("recommend", "--json", str(out)).stdout
+    listed = json.loads(out.read_text())["recommendations"]
+    assert [each["id"] for each in listed] == re.findall(r"secret-item-\d{4}", told)
+    reasons = [reason for each in listed for reason in each["because"]]
+    tags = [reason for reason in reasons if "kind" in reason]
+    items = [reason for reason in reasons if "id" in reason]
+    assert tags
+    assert items
+    assert all(set(reason) == {"kind", "name", "share"} for reason in tags)
+    assert all({"id", "title", "share"} <= set(reason) for reason in items)
+    assert {reason["name"] for reason in tags if reason["kind"] == "genre"} == {"Horror"}
+    first, words = listed[0]["because"][0], " ".join(told.split())
+    name = first["title"] if "id" in first else f"{first['kind']} {first['name']}"
+    assert f"{name} {first['share']:.0%}" in words
 
 
 def test_pause_and_resume(device: Device) -> None:
@@ -182,6 +237,7 @@ def test_forgetting_is_asked_for(device: Device) -> None:
         ["init", "--proxy", "https://proxy.example", "--key", "00" * 32, "--limit", "nan"],
         ["record"],
         ["record", "a", "--csv", "b.csv"],
+        ["record", "a", "--time", "when"],
     ],
 )
 def test_what_cannot_work_is_refused(tmp_path: Path, arguments: list[str]) -> None:

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import sottovoce
 from sottovoce.cli.app import app
-from sottovoce.errors import SettingsError, SottovoceError
+from sottovoce.data import synthetic_people
+from sottovoce.errors import DataError, SettingsError, SottovoceError
 from tests.processes import calling
 
 call = calling(app)
@@ -19,8 +22,10 @@ def test_json_and_plot(tmp_path: Path) -> None:
     shown = call(*SMALL, "--json", str(out), "--plot", str(picture))
     assert "HR@10" in shown
     content = json.loads(out.read_text())
-    parts = {"data", "people", "settings", "epochs", "final", "popularity", "privacy", "seconds"}
-    assert set(content) == parts
+    assert set(content) == {
+        "data", "people", "settings", "epochs", "final", "without", "popularity",
+        "known_popularity", "privacy", "seconds",
+    }  # fmt: skip
     assert [record["epoch"] for record in content["epochs"]] == [1, 2]
     assert content["epochs"][-1]["hr@10"] == content["final"]["hr@10"]
     assert set(content["final"]) == {"hr@2", "hr@5", "hr@10", "ndcg@10"}
@@ -96,6 +101,64 @@ def test_subsets_splits_and_full_ranking() -> None:
     shown = call(*SMALL, *options)
     assert "200 users x 50 items" in shown
     assert "whole catalogue" in shown
+
+
+def outcome(folder: Path, *options: str) -> tuple[dict[str, Any], str]:
+    out = folder / "run.json"
+    shown = call(*SMALL, *options, "--json", str(out))
+    return json.loads(out.read_text()), " ".join(shown.split())
+
+
+def test_tags_and_time_are_told_and_can_be_left_out(tmp_path: Path) -> None:
+    tagged, shown = outcome(tmp_path)
+    tags = tagged["settings"]["known"]
+    assert re.fullmatch(r"\d+ tags", tags)
+    for heading in (f"loudest with {tags}", "loudest alone", f"popularity with {tags}"):
+        assert heading in shown
+    plain, shown = outcome(tmp_path, "--no-tags")
+    assert plain["settings"]["known"] == ""
+    assert plain["final"] == plain["without"] == tagged["without"] != tagged["final"]
+    assert plain["popularity"] == plain["known_popularity"] == tagged["popularity"]
+    assert tagged["known_popularity"] != tagged["popularity"]
+    assert "alone" not in shown
+    timed, shown = outcome(tmp_path, "--no-tags", "--time")
+    assert timed["settings"]["known"] == "time"
+    assert "loudest with time" in shown
+    assert timed["without"] == plain["final"] != timed["final"]
+    assert timed["privacy"] == plain["privacy"] == tagged["privacy"]
+
+
+@pytest.mark.parametrize(
+    ("options", "known"),
+    [((), " and time"), (("--no-time",), ""), (("--time",), " and time")],
+)
+def test_with_the_latest_left_out_the_order_counts_unless_told(
+    tmp_path: Path, options: tuple[str, ...], known: str
+) -> None:
+    content, _ = outcome(tmp_path, "--split", "latest", *options)
+    assert re.fullmatch(rf"\d+ tags{known}", content["settings"]["known"])
+
+
+def test_items_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "films.csv"
+    films = synthetic_people(1, 80).item_ids.tolist()
+    rows = "".join(f"{film},{'odd' if film % 2 else 'even'},A film\n" for film in films)
+    path.write_text(f"film,parity,title\n{rows}")
+    content, _ = outcome(tmp_path, "--items", str(path))
+    assert content["settings"]["known"] == "2 tags"
+    assert content["data"]["tags"] == {"parity": 80}
+    path.write_text("film,parity\nnone,odd\n")
+    with pytest.raises(DataError, match="describes none of the 80 items"):
+        outcome(tmp_path, "--items", str(path))
+
+
+def test_an_order_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "who.csv"
+    path.write_text("user,item\n" + "".join(f"{n % 9},{n % 7}\n" for n in range(40)))
+    little = ["simulate", "--data", str(path), "--min-interactions", "0", "--epochs", "1"]
+    with pytest.raises(DataError, match="no timestamps"):
+        call(*little, "--time")
+    assert "HR@10" in call(*little)
 
 
 def test_an_engine_that_is_not_there() -> None:

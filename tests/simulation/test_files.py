@@ -15,6 +15,8 @@ from sottovoce.simulation.files import (
 )
 from sottovoce.training import Settings
 
+MORE: list[list[list[int]]] = [[[]], [[1]], [[1, 2]], [[1], [2]], [[2], [1]]]
+
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     V = np.arange(10, dtype=np.float32).reshape(2, 5)
@@ -40,3 +42,5 @@ def test_the_fingerprint_names_the_data() -> None:
     assert fingerprint(one) == fingerprint(Histories.from_lists([[1, 0], [2]], 3))
     assert fingerprint(one) != fingerprint(Histories.from_lists([[0], [1, 2]], 3))
     assert fingerprint(one) != fingerprint(Histories.from_lists([[0, 1], [2]], 4))
+    more = [fingerprint(one, *(np.array(each) for each in given)) for given in MORE]
+    assert len({fingerprint(one), *more}) == 1 + len(MORE)

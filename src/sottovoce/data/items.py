@@ -80,7 +80,8 @@ def _from_catalogue(path: Path) -> Described:
 
 def _table(path: Path) -> pl.DataFrame:
     if path.suffix in _TEXT:
-        return pl.read_csv(path, separator=_TEXT[path.suffix], infer_schema_length=None)
+        separator = _TEXT[path.suffix]
+        return pl.read_csv(path, separator=separator, infer_schema_length=None, glob=False)
     return pl.read_parquet(path, glob=False)
 
 
@@ -98,11 +99,18 @@ def _from_table(table: pl.DataFrame, path: Path) -> Described:
         raise DataError(f"in column {item!r} an item is missing or there twice", path=path)
     titles = [""] * table.height
     tags: list[dict[str, Any]] = [{} for _ in titles]
+    columns: dict[str, str] = {}
     for name, plain in names.items():
-        if plain == "title":
+        if name == item:
+            continue
+        kind = _kind(plain, name, path)
+        if kind in columns:
+            raise DataError(f"columns {columns[kind]!r} and {name!r} are both {kind!r}", path=path)
+        columns[kind] = name
+        if kind == "title":
             titles = [str(title or "") for title in table[name]]
-        elif name != item:
-            _add_kind(tags, _kind(plain, name, path), table[name], path)
+        else:
+            _add_kind(tags, kind, table[name], path)
     keys = [str(each) for each in table[item]]
     return dict(zip(keys, zip(titles, tags, strict=True), strict=True))
 
@@ -122,6 +130,8 @@ def _add_kind(tags: list[dict[str, Any]], kind: str, column: pl.Series, path: Pa
     is_number = column.dtype.is_numeric()
     if not is_number and column.dtype != pl.String:
         raise DataError(f"column {column.name!r} has neither numbers nor text", path=path)
+    if column.dtype.is_decimal():
+        column = column.cast(pl.Float64)
     for row, value in enumerate(column):
         if value is None or value == "":
             continue

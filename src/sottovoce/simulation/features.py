@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from collections.abc import Mapping
+from math import isfinite
+from numbers import Real
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from scipy import sparse
@@ -38,10 +41,32 @@ def tags_from(item_features: ItemFeatures, n_items: int) -> Tags:
         names = (Tag("column", str(number)) for number in range(matrix.shape[1]))
         tags = Tags(tuple(names), table)
     else:
-        tags = tags_of(cast("Sequence[Traits]", item_features))
+        items = cast("Sequence[Any]", item_features)
+        tags = tags_of([_traits(row, given) for row, given in enumerate(items)])
     if tags.n_items != n_items:
         raise DataError(f"item_features describe {tags.n_items} items, the model has {n_items}")
     return tags
+
+
+def _traits(row: int, given: Any) -> Traits:
+    """Of one item, as `tags_of` needs them: labels in a tuple, each once, or a finite number."""
+    if not isinstance(given, Mapping):
+        raise DataError(
+            "item_features must be a Catalogue, a mapping for each item or a sparse matrix; "
+            f"item {row} is {type(given).__name__}"
+        )
+    traits: dict[str, tuple[str, ...] | float] = {}
+    for kind, value in given.items():
+        if isinstance(value, list | tuple) and all(isinstance(label, str) for label in value):
+            traits[kind] = tuple(dict.fromkeys(value))
+        elif isinstance(value, Real) and isfinite(value):
+            traits[kind] = float(value)
+        else:
+            raise DataError(
+                f"item_features: {kind!r} of item {row} is {value!r}; it must be a list of labels "
+                "or a finite number"
+            )
+    return traits
 
 
 def times_of(times: Matrix, histories: Histories) -> NDArray[np.int64]:
@@ -51,6 +76,8 @@ def times_of(times: Matrix, histories: Histories) -> NDArray[np.int64]:
             f"times must have the shape of user_items, {histories.n_users} x {histories.n_items}, "
             f"not {times.shape[0]} x {times.shape[1]}"
         )
+    if not histories.n_interactions:
+        return np.zeros(0, np.int64)
     at = sparse.csr_array(times)
     at.sort_indices()
     users, known = histories.users_of_entries(), at.tocoo()
@@ -61,7 +88,10 @@ def times_of(times: Matrix, histories: Histories) -> NDArray[np.int64]:
     found = np.minimum(places, max(at.nnz - 1, 0))
     if not at.nnz or ((known.row[found] != users) | (known.col[found] != histories.indices)).any():
         raise DataError("times must have an entry wherever user_items has an interaction")
-    return np.unique(known.data[found], return_inverse=True)[1].astype(np.int64)
+    when = known.data[found]
+    if not np.isfinite(when).all():
+        raise DataError("times must be finite numbers")
+    return np.unique(when, return_inverse=True)[1].astype(np.int64)
 
 
 def all_scores(model: WideModel, histories: Histories, weights: Float64 | None) -> Float32:

@@ -79,10 +79,13 @@ def read_model(path: Path) -> ModelFile:
     return model
 
 
-def fingerprint(histories: Histories) -> str:
-    """Names the training data, so that a run is not continued on other data."""
+def fingerprint(histories: Histories, *more: NDArray[np.integer]) -> str:
+    """Names the training data and what else counts: a run is not continued on other data."""
     digest = hashlib.sha256()
     digest.update(histories.n_items.to_bytes(8, "little"))
     digest.update(np.ascontiguousarray(histories.indptr).data)
     digest.update(np.ascontiguousarray(histories.indices).data)
+    for each in more:
+        digest.update(len(each).to_bytes(8, "little"))
+        digest.update(np.ascontiguousarray(each, np.int64).data)
     return digest.hexdigest()

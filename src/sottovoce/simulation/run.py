@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sottovoce.data import Interactions
+    from sottovoce.data import Interactions, Split
     from sottovoce.data.split import SplitRule
     from sottovoce.evaluation import Ranks
     from sottovoce.simulation.interface import Engine
@@ -130,7 +130,7 @@ def simulate(
     split = leave_one_out(data, plan.split, plan.settings.seed)
     candidates = sample_candidates(split, plan.negatives, plan.settings.seed)
     known = Known.of(data, split, tags=plan.tags, time=plan.time)
-    identity = _identity(plan, fingerprint(split.train), str(known)) if checkpoint else {}
+    identity = _identity(plan, split, known) if checkpoint else {}
     start, epochs = _resume(plan, checkpoint, identity, data.histories.n_items)
     for done in epochs:
         on_epoch(done)
@@ -204,10 +204,13 @@ def popularity_ranks(candidates: Candidates, known: Known | None = None) -> Rank
     return known.ranks(share, candidates, alpha=POPULARITY_ALPHA, regularization=1e-6)
 
 
-def _identity(plan: SimulationPlan, data: str, known: str) -> dict[str, Any]:
+def _identity(plan: SimulationPlan, split: Split, known: Known) -> dict[str, Any]:
+    table = known.tags.table
+    tags = [table.indptr, table.indices] if known.tags.names else []
+    times = [] if known.weights is None or split.times is None else [split.times]
     return {
-        "data": data,
-        "known": known,
+        "data": fingerprint(split.train, *tags, *times),
+        "known": str(known),
         "split": plan.split,
         "negatives": plan.negatives,
         "resample": plan.resample,

@@ -1,0 +1,242 @@
+"""Titles and tags from a file beside a data set."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from sottovoce.data import Interactions, with_items
+from sottovoce.data.formats.collecting import object_array
+from sottovoce.errors import DataError
+from sottovoce.model.histories import Histories
+from sottovoce.model.tags import tags_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DATA = Interactions(
+    "shop", Histories.from_lists([[0, 1, 2], [2, 3]], 4), np.arange(2), np.array([10, 20, 30, 40])
+)
+TITLES = ["Alien", "Up", "", ""]
+TAGS: list[dict[str, Any]] = [
+    {"genre": ("Horror", "Sci-Fi"), "year": 1979},
+    {"genre": ("Children",)},
+    {"year": 1990},
+    {},
+]
+COLUMNS: dict[str, list[Any]] = {
+    "movieId": [20, 10, 30],
+    "title": ["Up", "Alien", None],
+    "genres": ["Children", "Horror|Sci-Fi", None],
+    "Year": [None, 1979, 1990],
+}
+"""In another order than the data, and without its last item."""
+
+
+def table(
+    folder: Path, suffix: str = ".csv", *, extra: dict[str, Any] | None = None, **columns: Any
+) -> Path:
+    path, content = folder / f"items{suffix}", pl.DataFrame({**columns, **(extra or {})})
+    if suffix in (".parquet", ".pq"):
+        content.write_parquet(path)
+    else:
+        content.write_csv(path, separator="\t" if suffix == ".tsv" else ",")
+    return path
+
+
+def written(folder: Path, name: str, content: str | bytes) -> Path:
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def catalogue(folder: Path) -> Path:
+    items = [
+        {"id": "40", "title": "A film without tags", "tags": {}},
+        {"id": "10", "title": "Alien", "tags": {"genre": ["Horror", "Sci-Fi"], "year": 1979}},
+        {"id": "20", "title": "Up", "tags": {"genre": ["Children"]}},
+    ]
+    return written(folder, "films.json", json.dumps({"version": 2, "items": items}))
+
+
+def tags_in(data: Interactions) -> list[Any]:
+    assert data.tags is not None
+    return list(data.tags)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet", ".pq"])
+def test_a_table_says_what_the_items_are(tmp_path: Path, suffix: str) -> None:
+    data = with_items(DATA, table(tmp_path, suffix, extra=COLUMNS))
+    assert data.titles is not None
+    assert list(data.titles) == TITLES
+    assert tags_in(data) == TAGS
+    assert data.histories is DATA.histories
+    assert data.summary()["tags"] == {"genre": 2, "year": 2}
+    assert [title for _, title, _ in data.described()] == ["Alien", "Up", "30", "40"]
+
+
+def test_a_catalogue_says_it_too(tmp_path: Path) -> None:
+    data = with_items(DATA, catalogue(tmp_path))
+    assert [title for _, title, _ in data.described()] == [
+        "Alien", "Up", "30", "A film without tags",
+    ]  # fmt: skip
+    assert tags_in(data) == [TAGS[0], TAGS[1], {}, {}]
+
+
+def test_what_the_data_brought_is_replaced(tmp_path: Path) -> None:
+    first = with_items(DATA, catalogue(tmp_path))
+    second = with_items(first, table(tmp_path, item=[40], brand=["Acme"]))
+    assert tags_in(second) == [{}, {}, {}, {"brand": ("Acme",)}]
+    assert second.titles is not None
+    assert not any(second.titles)
+
+
+@pytest.mark.parametrize(
+    ("column", "kind"),
+    [
+        ("genres", "genre"),
+        ("Categories", "category"),
+        ("brands", "brand"),
+        ("tags", "tag"),
+        ("Price (EUR)", "price_eur"),
+        ("releaseYear", "releaseyear"),
+        ("series", "series"),
+    ],
+)
+def test_a_column_names_a_kind(tmp_path: Path, column: str, kind: str) -> None:
+    data = with_items(DATA, table(tmp_path, item=[10], extra={column: ["x"]}))
+    assert tags_in(data)[0] == {kind: ("x",)}
+
+
+@pytest.mark.parametrize("column", ["item", "ItemId", "movie_id", "Film-ID", "product id"])
+def test_the_item_has_its_usual_names(tmp_path: Path, column: str) -> None:
+    data = with_items(DATA, table(tmp_path, genre=["x"], extra={column: [10]}))
+    assert tags_in(data)[0] == {"genre": ("x",)}
+
+
+def test_labels_are_joined_by_a_bar_and_count_once(tmp_path: Path) -> None:
+    data = with_items(DATA, table(tmp_path, item=[10, 20], genre=["a|b|a", "|c||"]))
+    assert tags_in(data)[:2] == [{"genre": ("a", "b")}, {"genre": ("c",)}]
+
+
+@pytest.mark.parametrize(
+    ("values", "known"),
+    [
+        ([0, 2**53 - 1, None], [0, 2**53 - 1]),
+        ([9.5, 0.25, None], [9.5, 0.25]),
+        ([Decimal("9.50"), Decimal("0.25"), None], [9.5, 0.25]),
+    ],
+    ids=["whole", "broken", "decimal"],
+)
+def test_numbers_are_numbers(tmp_path: Path, values: list[Any], known: list[float]) -> None:
+    data = with_items(DATA, table(tmp_path, ".parquet", item=[10, 20, 30], price=values))
+    assert tags_in(data) == [{"price": known[0]}, {"price": known[1]}, {}, {}]
+    assert {type(tags["price"]) for tags in tags_in(data)[:2]} <= {int, float}
+    names = [tag.name for tag in tags_of([*tags_in(data), *tags_in(data)]).names]
+    assert sorted(names) == sorted(str(each) for each in known)
+
+
+def test_a_number_among_words_is_a_label(tmp_path: Path) -> None:
+    path = written(tmp_path, "items.csv", "item,rated\n10,12\n20,PG\n")
+    assert tags_in(with_items(DATA, path))[:2] == [{"rated": ("12",)}, {"rated": ("PG",)}]
+
+
+def test_a_file_may_be_called_anything(tmp_path: Path) -> None:
+    path = written(tmp_path, "films [*].csv", "item,genre\n10,a\n")
+    assert tags_in(with_items(DATA, path))[0] == {"genre": ("a",)}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("items.csv", "name,genre\n10,a\n", "one column must be the item"),
+        ("items.csv", "item,film,genre\n10,20,a\n", "one column must be the item"),
+        ("items.csv", "item,genre\n10,a\n10,b\n", "in column 'item' an item is missing or there"),
+        ("items.csv", "item,genre\n10,a\n,b\n", "in column 'item' an item is missing or there"),
+        ("items.csv", "item,genre\n10,a\n20,b,c\n", "this table cannot be read"),
+        ("items.csv", "", "this table cannot be read"),
+        ("items.csv", b"item,genre\n10,\xff\n", "this table cannot be read"),
+        ("items.csv", "item,year\n20,1999\n10,-1\n", "row 2: year is -1; a number is 0 or more"),
+        ("items.csv", "item,year\n10,inf\n20,5.5\n", "row 1: year is inf; a number is 0 or more"),
+        ("items.csv", "item,2nd\n10,a\n", "column '2nd' cannot name a kind of tag"),
+        ("items.csv", "item,genre,genres\n10,a,b\n", "columns 'genre' and 'genres' are both"),
+        ("items.csv", "item,title,Title\n10,a,b\n", "columns 'title' and 'Title' are both"),
+        ("items.tsv", "item,genre\n10,a\n", "one column must be the item"),
+        ("items.txt", "item,genre\n10,a\n", "items are read from .json, .csv, .tsv, .parquet"),
+        ("items", "item,genre\n10,a\n", "items are read from .json, .csv, .tsv, .parquet"),
+        ("items.parquet", b"PAR1 not at all", "this table cannot be read"),
+        ("items.json", "[]", "catalogue"),
+        ("items.json", '{"version": 1, "items": []}', "catalogue"),
+    ],
+)
+def test_what_is_wrong_and_where(
+    tmp_path: Path, name: str, content: str | bytes, message: str
+) -> None:
+    path = written(tmp_path, name, content)
+    with pytest.raises(DataError) as caught:
+        with_items(DATA, path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("values", [[[1.0]], [True], [{"a": 1}]], ids=["list", "bool", "struct"])
+def test_a_column_of_neither_numbers_nor_text_is_refused(tmp_path: Path, values: list[Any]) -> None:
+    path = table(tmp_path, ".parquet", item=[10], odd=values)
+    with pytest.raises(DataError, match="column 'odd' has neither numbers nor text"):
+        with_items(DATA, path)
+
+
+@pytest.mark.parametrize("name", ["no.csv", "no.tsv", "no.parquet", "no.json"])
+def test_a_file_that_is_not_there_or_is_a_folder(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    for _ in range(2):
+        with pytest.raises(DataError, match="cannot be read") as caught:
+            with_items(DATA, path)
+        assert str(caught.value).startswith(f"{path}: ")
+        path.mkdir(exist_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("content", "first"),
+    [("item,genre\nten,a\n", "'ten'"), ("item,genre\n", "None"), ("item,genre\n10,\n", "'10'")],
+)
+def test_a_file_of_other_items_is_refused_with_an_example(
+    tmp_path: Path, content: str, first: str
+) -> None:
+    path = written(tmp_path, "items.csv", content)
+    with pytest.raises(DataError) as caught:
+        with_items(DATA, path)
+    assert f"none of the 4 items of shop: the first is '10', here it is {first}" in str(
+        caught.value
+    )
+
+
+def test_subsets_and_filters_keep_tags_with_their_items() -> None:
+    lists = [[item for item in range(20) if user % (item + 1) == 0] for user in range(30)]
+    data = Interactions(
+        "numbered",
+        Histories.from_lists(lists, 20),
+        np.arange(30),
+        np.arange(20) * 10,
+        tags=object_array([{"year": number * 10} for number in range(20)]),
+    )
+    for fewer in (
+        data.subset(items=7, seed=3),
+        data.subset(users=4, items=9, seed=4),
+        data.filter(3, rule="once"),
+        data.select(None, np.array([3, 5, 17])),
+    ):
+        assert 0 < fewer.histories.n_items < 20
+        assert [tags["year"] for tags in tags_in(fewer)] == fewer.item_ids.tolist()
+        assert fewer.summary()["tags"] == {"year": fewer.histories.n_items}
+
+
+def test_data_without_tags_has_none_in_its_summary() -> None:
+    assert DATA.summary()["tags"] == {}
+    assert [tags for _, _, tags in DATA.described()] == [{}] * 4

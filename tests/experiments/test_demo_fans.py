@@ -1,0 +1,118 @@
+"""Two visitors of the demo with different tastes see different films, from the first minutes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from sottovoce.cli.demo import EPOCH_SECONDS, EPOCHS, PRESET, REPORTS, DemoPlan
+from sottovoce.cli.system import CatalogueSource, make_system
+from sottovoce.client.recommending import recommendations
+from sottovoce.data import synthetic_people
+from sottovoce.experiments.live.system_folder import server_toml
+from sottovoce.protocol import Catalogue, Edition
+from sottovoce.server.settings import ServerSettings
+from sottovoce.simulation import build_engine
+from sottovoce.simulation.loop import Trained, begin, train
+from tests.processes import free_port
+from tests.protocol.test_vectors import signed
+
+if TYPE_CHECKING:
+    from sottovoce.training import Settings
+
+LEARNT = (0, 1, 2, 3, 4)
+"""Epochs whose reports are behind a model: that of the second epoch has those of one."""
+MOST_SHARED = 3
+"""Of ten titles."""
+
+
+@dataclass(frozen=True, eq=False)
+class Demo:
+    """Models as the demo publishes them, trained in this process."""
+
+    settings: Settings
+    catalogue: Catalogue
+    popularity: np.ndarray
+    models: dict[int, Trained]
+
+    def edition(self, learnt: int) -> Edition:
+        V, one = self.models[learnt].V, signed()
+        manifest = replace(
+            one.manifest,
+            alpha=self.settings.alpha,
+            regularization=self.settings.user_ridge(V),
+            reports_behind=self.models[learnt].n_reports,
+        )
+        return Edition(replace(one, manifest=manifest), V, self.catalogue)
+
+    def fan(self, genre: str, place: int) -> list[str]:
+        """Eight films of a genre that many have seen."""
+        rows = np.argsort(-self.popularity, kind="stable").tolist()
+        known = [self.catalogue.items[row] for row in rows]
+        return [film.id for film in known if has(film.tags, genre)][place : place + 8]
+
+    def share(self, films: list[str], genre: str) -> int:
+        """How many of these films have a genre."""
+        numbers, items = self.catalogue.numbers, self.catalogue.items
+        return sum(has(items[numbers[film]].tags, genre) for film in films)
+
+
+def has(tags: object, genre: str) -> bool:
+    assert isinstance(tags, dict)
+    return genre in tags.get("genre", ())
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
+    """With the settings that `sottovoce demo` writes for its server, and with its people."""
+    folder, people = tmp_path_factory.mktemp("demo"), synthetic_people(3000, 1000, 0)
+    plan = DemoPlan(people.histories, EPOCHS, EPOCH_SECONDS, 0)
+    make_system(
+        folder,
+        CatalogueSource(plan.data, preset=PRESET),
+        lambda made: plan.configure(made, free_port()),
+    )
+    server = ServerSettings.read(server_toml(folder))
+    settings, histories = server.training, people.histories
+    assert (settings.mechanism, settings.reports, settings.epochs) == (PRESET, REPORTS, EPOCHS)
+    start = begin(settings, histories.n_items)
+    with build_engine("cpu", histories, settings) as engine:
+        some = replace(settings, epochs=max(LEARNT))
+        states = [start, *train(some, engine, start)]
+    catalogue = Catalogue.decode(server.catalogue.read_bytes())
+    models = {state.epochs_done: state for state in states}
+    return Demo(settings, catalogue, histories.popularity(), models)
+
+
+def listed(edition: Edition, films: list[str], *, ordered: bool) -> list[str]:
+    touched = {film: moment if ordered else 1 for moment, film in enumerate(films)}
+    return [each.id for each in recommendations(edition, touched, 10)]
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("place", [0, 8])
+@pytest.mark.parametrize("learnt", LEARNT)
+def test_a_horror_fan_and_a_childrens_fan_see_different_films(
+    demo: Demo, learnt: int, place: int, ordered: bool
+) -> None:
+    edition, lists = demo.edition(learnt), {}
+    for genre in ("Horror", "Children"):
+        lists[genre] = listed(edition, demo.fan(genre, place), ordered=ordered)
+        assert len(lists[genre]) == 10
+        assert demo.share(lists[genre], genre) >= 7
+    assert len({*lists["Horror"]} & {*lists["Children"]}) <= MOST_SHARED
+
+
+def test_without_tags_they_would_see_the_same_at_first(demo: Demo) -> None:
+    """What the tags are for: the first model is noise, and the same for everybody."""
+    edition = demo.edition(0)
+    plain = replace(
+        edition, catalogue=Catalogue.of(replace(film, tags={}) for film in demo.catalogue.items)
+    )
+    horror, children = (
+        listed(plain, demo.fan(genre, 0), ordered=False) for genre in ("Horror", "Children")
+    )
+    assert len({*horror} & {*children}) > MOST_SHARED

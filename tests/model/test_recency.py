@@ -1,0 +1,77 @@
+"""Weights by the order of a history, against their definition."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sottovoce.model import Histories
+from sottovoce.model.recency import recency, recency_of
+from tests.people import random_people
+
+MOMENTS = st.lists(st.integers(-5, 20) | st.integers(-(2**62), 2**62), max_size=40)
+
+
+def by_definition(moments: list[int]) -> list[float]:
+    """With a later ones and b others at its own moment: 20 / (2 + a + b/2); 1 if there is one."""
+    if len(set(moments)) == 1:
+        return [1.0] * len(moments)
+    kept = []
+    for own in moments:
+        later = sum(other > own for other in moments)
+        others = moments.count(own) - 1
+        kept.append(20 / (2 + later + others / 2))
+    return kept
+
+
+@given(MOMENTS)
+def test_weights_are_those_of_the_definition(moments: list[int]) -> None:
+    assert recency(np.array(moments, np.int64)) == pytest.approx(by_definition(moments), rel=1e-12)
+
+
+@given(MOMENTS.filter(bool))
+def test_a_later_one_never_weighs_less(moments: list[int]) -> None:
+    weights = recency(np.array(moments, np.int64))
+    assert (np.diff(weights[np.argsort(moments, kind="stable")]) >= 0).all()
+    assert 0 < weights.min()
+    assert weights.max() <= 10
+
+
+@given(MOMENTS, st.integers(1, 100))
+def test_the_order_counts_and_not_the_age(moments: list[int], years: int) -> None:
+    ranks = np.unique(np.array(moments, np.int64), return_inverse=True)[1]
+    assert np.array_equal(recency(np.array(moments, np.int64)), recency(ranks * years))
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 50])
+def test_one_moment_weighs_everything_alike(n: int) -> None:
+    assert recency(np.full(n, 7)).tolist() == [1.0] * n
+
+
+def test_two_later_items_halve_a_weight_and_a_little_is_left() -> None:
+    weights = recency(np.arange(1_000))
+    assert weights[[-1, -3, 0]] == pytest.approx([10, 5, 20 / 1_001])
+
+
+@given(st.lists(MOMENTS, max_size=6))
+def test_many_histories_at_once_are_each_of_them(people: list[list[int]]) -> None:
+    """Empty ones among them: first, last and in between."""
+    histories = Histories.from_lists([list(range(len(one))) for one in people], 40)
+    times = np.array([moment for one in people for moment in one], np.int64)
+    alone = [recency(np.array(one, np.int64)) for one in people]
+    expected = np.concatenate([np.zeros(0), *alone])
+    assert np.array_equal(recency_of(histories, times), expected)
+
+
+def test_entries_of_one_time_in_two_histories_are_not_one_moment() -> None:
+    histories = random_people(30, 12, seed=4)
+    times = np.zeros(histories.n_interactions, np.int64)
+    assert (recency_of(histories, times) == 1).all()
+    later = np.arange(histories.n_interactions)
+    weights = recency_of(histories, later)
+    ends = histories.indptr[1:][np.diff(histories.indptr) > 0] - 1
+    several = np.diff(histories.indptr)[np.diff(histories.indptr) > 0] > 1
+    assert weights[ends].tolist() == np.where(several, 10.0, 1.0).tolist()
+    assert (np.delete(weights, ends) < 10).all()
