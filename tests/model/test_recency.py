@@ -35,7 +35,7 @@ def test_weights_are_those_of_the_definition(moments: list[int]) -> None:
 def test_a_later_one_never_weighs_less(moments: list[int]) -> None:
     weights = recency(np.array(moments, np.int64))
     assert (np.diff(weights[np.argsort(moments, kind="stable")]) >= 0).all()
-    assert 0 < weights.min()
+    assert weights.min() > 0
     assert weights.max() <= 10
 
 

@@ -383,15 +383,11 @@ def test_both_find_the_same_tags_and_recommend_the_same(
     given["solving"] = {**shelf["solving"], "reportsBehind": 1}
     answer = browser.ask("recommend", **given)
     assert answer["tags"] == [[tag.kind, tag.name] for tag in tags.names]
-    table = tags.table.toarray()
-    assert answer["columns"] == [np.flatnonzero(row).tolist() for row in table]
-    learnt = shelf["V"].astype(float) @ shares[: shelf["V"].shape[1]]
-    for name, here in (
-        ("popularity", model.popularity),
-        ("scores", model.scores(shares.sum(axis=1))),
-        ("parts", learnt),
-    ):
-        np.testing.assert_allclose(np.array(answer[name]), here, rtol=1e-8, atol=1e-10)
+    assert answer["columns"] == [np.flatnonzero(row).tolist() for row in tags.table.toarray()]
+    learnt = model.V @ shares[: model.V.shape[1]]
+    here = {"scores": model.scores(shares.sum(axis=1)), "parts": learnt}
+    for name, known in {**here, "popularity": model.popularity}.items():
+        np.testing.assert_allclose(np.array(answer[name]), known, rtol=1e-8, atol=1e-10)
 
 
 def test_an_undamaged_file_of_each_kind_is_read(browser: Browser) -> None:
