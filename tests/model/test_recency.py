@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from sottovoce.model import Histories
 from sottovoce.model.recency import recency, recency_of
-from tests.people import random_people
 
 MOMENTS = st.lists(st.integers(-5, 20) | st.integers(-(2**62), 2**62), max_size=40)
 
@@ -55,7 +54,7 @@ def test_two_later_items_halve_a_weight_and_a_little_is_left() -> None:
     assert weights[[-1, -3, 0]] == pytest.approx([10, 5, 20 / 1_001])
 
 
-@given(st.lists(MOMENTS, max_size=6))
+@given(st.lists(MOMENTS | st.lists(st.integers(0, 2), max_size=5), max_size=6))
 def test_many_histories_at_once_are_each_of_them(people: list[list[int]]) -> None:
     """Empty ones among them: first, last and in between."""
     histories = Histories.from_lists([list(range(len(one))) for one in people], 40)
@@ -65,13 +64,10 @@ def test_many_histories_at_once_are_each_of_them(people: list[list[int]]) -> Non
     assert np.array_equal(recency_of(histories, times), expected)
 
 
-def test_entries_of_one_time_in_two_histories_are_not_one_moment() -> None:
-    histories = random_people(30, 12, seed=4)
-    times = np.zeros(histories.n_interactions, np.int64)
-    assert (recency_of(histories, times) == 1).all()
-    later = np.arange(histories.n_interactions)
-    weights = recency_of(histories, later)
-    ends = histories.indptr[1:][np.diff(histories.indptr) > 0] - 1
-    several = np.diff(histories.indptr)[np.diff(histories.indptr) > 0] > 1
-    assert weights[ends].tolist() == np.where(several, 10.0, 1.0).tolist()
-    assert (np.delete(weights, ends) < 10).all()
+def test_the_last_time_of_one_history_is_not_the_first_of_the_next() -> None:
+    """Though they are neighbours, and of the same moment of the clock."""
+    histories = Histories.from_lists([[0, 1], [0, 1, 2], [], [1]], 3)
+    weights = recency_of(histories, np.array([1, 5, 5, 5, 9, 9]))
+    expected = [recency(np.array(one)) for one in ([1, 5], [5, 5, 9], [9])]
+    assert np.array_equal(weights, np.concatenate(expected))
+    assert weights[[1, 4, 5]].tolist() == [10, 10, 1]
