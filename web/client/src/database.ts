@@ -149,18 +149,30 @@ function answer<Result>(request: IDBRequest<Result>): Promise<Result> {
   });
 }
 
-function opened(factory: IDBFactory, name: string): Promise<IDBDatabase> {
+/**
+ * One of an earlier layout is refused and left as it is: it holds what was spent, which must not be
+ * forgotten without its owner knowing.
+ */
+async function opened(factory: IDBFactory, name: string): Promise<IDBDatabase> {
   const request = factory.open(name, VERSION);
-  request.onupgradeneeded = () => create(request.result);
-  return answer(request);
+  let earlier = false;
+  request.onupgradeneeded = ({ oldVersion }) => {
+    earlier = oldVersion > 0;
+    if (earlier) request.transaction?.abort();
+    else create(request.result);
+  };
+  try {
+    return await answer(request);
+  } catch (error) {
+    throw earlier ? new StoreError(EARLIER) : error;
+  }
 }
 
-/**
- * Anew: nobody has data of an earlier layout. A later change of it must carry over at least the
- * charges, because what was spent stays spent.
- */
+const EARLIER =
+  "This browser holds data of an earlier version, which is not read any more. Nothing was changed. " +
+  "Delete this site's data to begin anew; the record of what was spent goes with it.";
+
 function create(database: IDBDatabase): void {
-  for (const name of [...database.objectStoreNames]) database.deleteObjectStore(name);
   database.createObjectStore("settings", { keyPath: "only" });
   database.createObjectStore("items", { keyPath: "place" }).createIndex("id", "id", UNIQUE);
   database.createObjectStore("files", { keyPath: "name" });

@@ -86,15 +86,20 @@ test("what is recorded together is one moment, later than all that is there", as
   assert.deepEqual([...(await store.moments())], [["d", 1]]);
 });
 
-test("a database of an earlier layout is made anew", async (t) => {
+test("a database of an earlier layout is refused, and left as it is", async (t) => {
   const world = await World.begin(t);
-  await new Promise((done) => {
-    const request = world.factory.open("sottovoce", 1);
-    request.onupgradeneeded = () => request.result.createObjectStore("items", { keyPath: "old" });
-    request.onsuccess = () => done(request.result.close());
-  });
-  const client = await world.client();
-  assert.equal((await client.touched()).length, 3);
+  const early = () =>
+    new Promise<string[]>((done) => {
+      const request = world.factory.open("sottovoce", 1);
+      request.onupgradeneeded = () => request.result.createObjectStore("charges");
+      request.onsuccess = () => {
+        done([...request.result.objectStoreNames]);
+        request.result.close();
+      };
+    });
+  await early();
+  await assert.rejects(world.client(), /earlier version.*Nothing was changed/);
+  assert.deepEqual(await early(), ["charges"]);
 });
 
 for (const bad of ["", "x".repeat(513), "\ud800", 7, null]) {
