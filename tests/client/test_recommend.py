@@ -217,3 +217,31 @@ def test_a_sync_elsewhere_does_not_take_the_model_away(
         monkeypatch.setattr(ClientStore, "signed_manifest", then_sync)
         assert len(client.recommend(3)) == 3
         assert client.status().epoch == 2
+
+
+def test_a_model_is_read_once_and_never_after_another_process_changed_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World()
+    proxy, decode = FakeProxy(world), Catalogue.decode
+    decoded: list[bytes] = []
+
+    def counted(raw: bytes) -> Catalogue:
+        decoded.append(raw)
+        return decode(raw)
+
+    monkeypatch.setattr(Catalogue, "decode", counted)
+    with world.create(tmp_path) as client, world.open(tmp_path) as other:
+        client.sync(proxy)
+        first = client.recommend(3)
+        decoded.clear()
+        assert client.recommend(3) == first
+        assert decoded == []
+        proxy.next_epoch()
+        other.sync(proxy)
+        decoded.clear()
+        assert client.recommend(3) != first
+        assert len(decoded) == 1
+        other.forget()
+        with pytest.raises(StoreError, match="sync first"):
+            client.recommend(3)

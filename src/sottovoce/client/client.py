@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sottovoce.client.recommending import Recommendation
     from sottovoce.client.reporting import Words
     from sottovoce.client.timing import Entropy
-    from sottovoce.protocol import Terms
+    from sottovoce.protocol import Edition, Terms
 
 _OURS = "client."
 """How the names of all files in a client's folder begin."""
@@ -71,6 +71,7 @@ class Client:
         self._store = store
         self._clock = clock
         self._entropy = entropy
+        self._edition: Edition | None = None
 
     @classmethod
     def create(
@@ -178,7 +179,7 @@ class Client:
         """The n best items that the owner has not touched; asks nobody."""
         if n < 1:
             raise SettingsError(f"at least one item must be asked for, not {n}")
-        edition = held(self._store)
+        edition = self._held()
         if edition is None:
             raise StoreError(f"{self._folder}: there is no model yet; sync first")
         return recommendations(edition, self._store.touched(), n)
@@ -195,7 +196,7 @@ class Client:
     def status(self) -> Status:
         """Where it stands; asks nobody."""
         store, items = self._store, self._store.items()
-        edition, newest = held(store), store.newest
+        edition, newest = self._held(), store.newest
         numbers = {} if edition is None else edition.catalogue.numbers
         unknown = tuple(item for item in items if item not in numbers)
         terms = store.terms
@@ -233,6 +234,15 @@ class Client:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _held(self) -> Edition | None:
+        """What was accepted last; read and verified anew only if it is another than the last time.
+
+        Another process may have synced or forgotten meanwhile: the database is asked every time.
+        """
+        if self._edition is None or self._edition.signed.encode() != self._store.signed_manifest():
+            self._edition = held(self._store)
+        return self._edition
 
     def _budget(
         self, terms: Terms | None
