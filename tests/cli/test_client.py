@@ -125,7 +125,7 @@ def test_a_csv_file_with_times_is_recorded_in_their_order(device: Device, tmp_pa
     refused = device("record", "--csv", str(file), "--time", "when").exception
     assert isinstance(refused, DataError)
     assert "line 3" in str(refused)
-    assert "3, 0 of them in the catalogue" in device("status").stdout
+    assert "3; there is no catalogue yet" in device("status").stdout
 
 
 def tagged_catalogue() -> Catalogue:
@@ -152,16 +152,16 @@ def test_reasons_are_items_and_tags(device: Device, tmp_path: Path) -> None:
     listed = json.loads(out.read_text())["recommendations"]
     assert [each["id"] for each in listed] == re.findall(r"secret-item-\d{4}", told)
     reasons = [reason for each in listed for reason in each["because"]]
-    tags = [reason for reason in reasons if "kind" in reason]
-    items = [reason for reason in reasons if "id" in reason]
+    tags = [reason for reason in reasons if reason["kind"] == "tag"]
+    items = [reason for reason in reasons if reason["kind"] == "item"]
     assert tags
     assert items
-    assert all(set(reason) == {"kind", "name", "share"} for reason in tags)
-    assert all({"id", "title", "share"} <= set(reason) for reason in items)
-    assert {reason["name"] for reason in tags if reason["kind"] == "genre"} == {"Horror"}
+    assert all(set(reason) == {"kind", "tag", "name", "share"} for reason in tags)
+    assert all(set(reason) == {"kind", "id", "title", "share"} for reason in items)
+    assert {reason["name"] for reason in tags if reason["tag"] == "genre"} == {"Horror"}
     first, words = listed[0]["because"][0], " ".join(told.split())
-    name = first["title"] if "id" in first else f"{first['kind']} {first['name']}"
-    assert f"{name} {first['share']:.0%}" in words
+    name = first.get("title") or f"{first['tag']}: {first['name']}"
+    assert f"{name} ({first['share']:.0%})" in words
 
 
 def test_pause_and_resume(device: Device) -> None:

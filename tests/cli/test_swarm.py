@@ -84,7 +84,7 @@ def test_a_result_shows_both_sides_and_what_went_wrong(capsys: pytest.CaptureFix
         "Clients sent at once, without jitter: for demos and tests.",
     ):
         assert words in shown
-    assert "Popularity alone: HR@10 0.2500" in shown
+    assert "Popularity, not private: 0.2500" in shown
     assert "Not promised" in shown
 
 

@@ -81,8 +81,9 @@ def record(
 ) -> None:
     """Record items that you have used. They stay on this device.
 
-    What you record last counts most when items are recommended. The order is kept, times are not;
-    neither is ever sent.
+    What you record last counts most when items are recommended, also what you record again; all
+    that is named in one call counts as one moment. The order is kept, times are not; neither is
+    ever sent.
 
     \b
     Examples:
@@ -193,12 +194,16 @@ def recommend(
       sottovoce client recommend -n 5 --json recommended.json
     """  # noqa: D301 - typer reads \b
     with Client.open(_folder(folder)) as client:
-        found = client.recommend(n)
+        found, known = client.recommend(n), client.status()
     table = Table("item", "title", "because of")
     for each in found:
-        reasons = ", ".join(f"{_named(reason)} {reason.share:.0%}" for reason in each.because)
+        reasons = ", ".join(map(_named, each.because))
         table.add_row(escape(each.id), escape(each.title), escape(reasons))
     output.results.print(table)
+    if not known.known:
+        output.messages.print("None of your items is in the catalogue: these are popular ones.")
+    elif not known.taught:
+        output.messages.print("Nobody has taught this model yet: the list goes by tags alone.")
     if json is not None:
         output.write_json(json, {"recommendations": [_as_json(each) for each in found]})
 
@@ -331,13 +336,22 @@ def verification_key(text: str) -> bytes:
 
 
 def _as_json(each: Recommendation) -> dict[str, Any]:
-    because = [{**asdict(reason.what), "share": reason.share} for reason in each.because]
+    because = [_reason_as_json(reason) for reason in each.because]
     return {"id": each.id, "title": each.title, "score": each.score, "because": because}
+
+
+def _reason_as_json(reason: Reason) -> dict[str, Any]:
+    """As the browser's client has it."""
+    what, share = reason.what, reason.share
+    if isinstance(what, Item):
+        return {"kind": "item", "id": what.id, "title": what.title, "share": share}
+    return {"kind": "tag", "tag": what.kind, "name": what.name, "share": share}
 
 
 def _named(reason: Reason) -> str:
     what = reason.what
-    return what.title if isinstance(what, Item) else f"{what.kind} {what.name}"
+    name = what.title if isinstance(what, Item) else f"{what.kind}: {what.name}"
+    return f"{name} ({reason.share:.0%})"
 
 
 def _lines(found: Status) -> list[tuple[str, str]]:
@@ -357,6 +371,15 @@ def _lines(found: Status) -> list[tuple[str, str]]:
         ("spent", budget),
         ("reporting", "paused" if found.paused else "on"),
         ("batches", ", ".join(f"{n} {state}" for state, n in batches.items()) or "none"),
+        *_items(found),
+    ]
+
+
+def _items(found: Status) -> list[tuple[str, str]]:
+    """Before the first sync there is no catalogue that they could be in."""
+    if found.epoch is None:
+        return [("items", f"{found.interactions}; there is no catalogue yet")]
+    return [
         ("items", f"{found.interactions}, {found.known} of them in the catalogue"),
         ("not in the catalogue", ", ".join(found.unknown[:20]) or "none"),
     ]

@@ -110,6 +110,10 @@ def init(
         port=port,
     )
     keys = _write(folder, found, text, given)
+    typer.echo(
+        f"{len(found.items):,} items; tags that devices recommend with: {found.tags.by_kind()}.",
+        err=True,
+    )
     typer.echo(f"{folder / SETTINGS} holds the settings, each explained.", err=True)
     for name in given:
         whose = f"is for the operator of the proxy {name!r} alone."

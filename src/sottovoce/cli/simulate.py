@@ -25,6 +25,7 @@ from sottovoce.data import Interactions, load, parse_columns, with_items
 from sottovoce.data.synthetic import SYNTHETIC
 from sottovoce.evaluation import CUTOFFS, Interval
 from sottovoce.experiments.figures import figure_class, save_figure
+from sottovoce.model.tags import tags_of
 from sottovoce.simulation import Run, SimulationPlan
 from sottovoce.simulation import simulate as run_simulation
 from sottovoce.training import DEFAULT, Budget, planned
@@ -170,6 +171,8 @@ def simulate(
         title = (
             f"{chosen.name}: {settings.mechanism}, eps {settings.epsilon:g}, k {settings.reports}"
         )
+        if runs[0].known:
+            title += f"; devices know {runs[0].known}"
         if resample is not None:
             title += f"\n{resample:,} people resampled from {histories.n_users:,}"
         save_figure(
@@ -213,6 +216,9 @@ def _print(data: Interactions, runs: list[Run]) -> None:
         soft_wrap=True,
     )
     output.results.print(output.settings_in_words(plan.settings), soft_wrap=True)
+    if plan.tags and data.tags is not None:
+        counted = tags_of(data.tags.tolist()).by_kind()
+        output.results.print(f"Tags that devices recommend with: {counted}.", soft_wrap=True)
     about = runs[0].about_people()
     if about:
         output.results.print(about, soft_wrap=True)
@@ -221,10 +227,12 @@ def _print(data: Interactions, runs: list[Run]) -> None:
     columns = {f"{mechanism} with {known}" if known else mechanism: _final(runs)}
     if known:
         columns[f"{mechanism} alone"] = _mean([run.without for run in runs])
-        columns[f"popularity with {known}"] = _mean([run.known_popularity for run in runs])
-    columns["popularity"] = _mean([run.popularity for run in runs])
+        columns[f"popularity with {known}, not private"] = _mean(
+            [run.known_popularity for run in runs]
+        )
+    columns["popularity, not private"] = _mean([run.popularity for run in runs])
     table = Table("metric", *output.right(*columns), caption=over, caption_justify="left")
-    for name in columns["popularity"]:
+    for name in _final(runs):
         table.add_row(name.upper(), *(str(metrics[name]) for metrics in columns.values()))
     output.results.print(table)
     output.results.print(_account(runs).statement(), soft_wrap=True)

@@ -175,7 +175,10 @@ def show(result: SwarmResult) -> None:
             f"Simulated: mean and standard deviation (sd) of HR@10 over {result.plan.compare_runs} "
             "runs of the simulator, from the same first model with the same people and epochs."
         )
-    _print(f"Popularity alone: HR@10 {result.popularity[SHOWN]:.4f}.")
+    _print(
+        "HR@10 is of the model alone, without tags and order. Popularity, not private: "
+        f"{result.popularity[SHOWN]:.4f}."
+    )
     for each in result.rounds:
         if missing := _not_sent(each):
             _print(f"Epoch {each.epoch}, not sent: {missing}.")

@@ -40,6 +40,8 @@ class Status:
     proxy_url: str
     epoch: int | None
     """Of the last manifest accepted; None before the first sync."""
+    taught: bool
+    """Whether reports are behind its model: without, lists go by tags alone."""
     terms: Terms | None
     """What the owner accepted; None before."""
     epochs: int | None
@@ -204,6 +206,7 @@ class Client:
         return Status(
             proxy_url=store.proxy_url,
             epoch=None if newest is None else newest[0],
+            taught=edition is not None and edition.manifest.reports_behind > 0,
             terms=terms,
             epochs=epochs,
             paused=store.paused,

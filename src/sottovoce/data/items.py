@@ -88,7 +88,9 @@ def _table(path: Path) -> pl.DataFrame:
 def _from_table(table: pl.DataFrame, path: Path) -> Described:
     names = {name: _plain(name) for name in table.columns}
     ids = [name for name, plain in names.items() if plain.replace("_", "") in ALIASES["item"]]
-    if len(ids) != 1:
+    if len(ids) > 1:
+        raise DataError(f"{', '.join(map(repr, ids))} could each be the item", path=path)
+    if not ids:
         raise DataError(
             f"one column must be the item ({', '.join(ALIASES['item'])}); the columns are "
             f"{', '.join(map(repr, table.columns))}",
@@ -96,7 +98,9 @@ def _from_table(table: pl.DataFrame, path: Path) -> Described:
         )
     item = ids[0]
     if table[item].null_count() or table[item].n_unique() != table.height:
-        raise DataError(f"in column {item!r} an item is missing or there twice", path=path)
+        twice = table[item].drop_nulls().filter(table[item].drop_nulls().is_duplicated())
+        what = f"{twice[0]!r} is there twice" if len(twice) else "an item is missing"
+        raise DataError(f"in column {item!r} {what}", path=path)
     titles = [""] * table.height
     tags: list[dict[str, Any]] = [{} for _ in titles]
     columns: dict[str, str] = {}

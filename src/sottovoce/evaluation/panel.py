@@ -12,12 +12,14 @@ from sottovoce.errors import DataError
 from sottovoce.evaluation.metrics import hit_ratio
 from sottovoce.evaluation.ranking import Candidates, rank_scores, sample_candidates
 from sottovoce.model import Histories
+from sottovoce.model.wide import popularity_model
 from sottovoce.protocol.panel import Panel, Panellist
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sottovoce.data import Interactions
+    from sottovoce.model.tags import Tags
     from sottovoce.model.wide import WideModel
 
 OTHERS = 99
@@ -51,21 +53,9 @@ def panel_quality(model: WideModel, panel: Panel) -> float:
     return hit_ratio(rank_scores(_Devices(model, candidates.split.train), candidates), CUTOFF)
 
 
-def panel_popularity(histories: Histories, panel: Panel) -> float:
-    """The same of recommending what most of these people have touched: a reader must see it."""
-    counts = histories.popularity().astype(np.float32)
-    candidates = _candidates(panel, len(counts))
-    return hit_ratio(rank_scores(_Everybody(counts), candidates), CUTOFF)
-
-
-@dataclass(frozen=True, eq=False)
-class _Everybody:
-    """A `Scorer` that knows nobody."""
-
-    counts: NDArray[np.float32]
-
-    def scores(self, users: NDArray[np.int64]) -> NDArray[np.float32]:
-        return np.broadcast_to(self.counts, (len(users), len(self.counts)))
+def panel_popularity(histories: Histories, panel: Panel, tags: Tags) -> float:
+    """The same of what most of these people have touched, with the same tags: nothing is learnt."""
+    return panel_quality(popularity_model(histories, tags), panel)
 
 
 @dataclass(frozen=True, eq=False)

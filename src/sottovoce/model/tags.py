@@ -9,6 +9,7 @@ every client keeps to.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -51,6 +52,11 @@ class Tags:
     @property
     def n_items(self) -> int:
         return int(self.table.shape[0])
+
+    def by_kind(self) -> str:
+        """How many there are of each kind, in words: "18 of genre, 10 of year"."""
+        counts = Counter(tag.kind for tag in self.names)
+        return ", ".join(f"{count} of {kind}" for kind, count in counts.items()) or "none"
 
 
 def no_tags(n_items: int) -> Tags:

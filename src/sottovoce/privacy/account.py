@@ -121,7 +121,7 @@ class Account:
             f"if their whole history had been another one, but for a chance of {self.delta:g}."
         )
         if central > WEAK_CENTRAL_ABOVE:
-            text += " That is weak too."
+            text += " That is weak too." if self.lifetime.pure > WEAK_ABOVE else " That is weak."
         return text
 
 

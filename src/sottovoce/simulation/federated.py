@@ -243,7 +243,10 @@ class FederatedMF:
         return account(self.settings.event(len(self.item_factors)), crowd, delta)
 
     def save(self, path: str | Path) -> None:
-        """One safetensors file with the item matrix, and the settings as JSON in its header."""
+        """One safetensors file with the item matrix, and the settings as JSON in its header.
+
+        Tags are not in it: give `item_features` to `recommend` after `load`.
+        """
         V = self.item_factors
         assert self._state is not None
         write_model(Path(path), ModelFile(V, self.settings, self._state.epochs_done))

@@ -11,7 +11,15 @@ import numpy as np
 
 from sottovoce.data import leave_one_out
 from sottovoce.errors import CheckpointError
-from sottovoce.evaluation import Candidates, Known, rank_factors, sample_candidates, summary
+from sottovoce.evaluation import (
+    Candidates,
+    Known,
+    rank_devices,
+    rank_factors,
+    sample_candidates,
+    summary,
+)
+from sottovoce.model.wide import popularity_model
 from sottovoce.privacy import Account, Crowd, account
 from sottovoce.settings import check, setting
 from sottovoce.simulation.engines import build_engine, engine_package
@@ -29,10 +37,6 @@ if TYPE_CHECKING:
     from sottovoce.evaluation import Ranks
     from sottovoce.simulation.interface import Engine
     from sottovoce.training import Settings
-
-
-POPULARITY_ALPHA = 1.0
-"""Of popularity with tags and time, which has no alpha of its own."""
 
 
 @dataclass(frozen=True)
@@ -200,8 +204,7 @@ def popularity_ranks(candidates: Candidates, known: Known | None = None) -> Rank
     counts = train.popularity().astype(np.float32)[:, None]
     if not known:
         return rank_factors(np.ones((train.n_users, 1), np.float32), counts, candidates)
-    share = counts / np.float32(max(train.n_users, 1))
-    return known.ranks(share, candidates, alpha=POPULARITY_ALPHA, regularization=1e-6)
+    return rank_devices(popularity_model(train, known.tags), candidates, known.weights)
 
 
 def _identity(plan: SimulationPlan, split: Split, known: Known) -> dict[str, Any]:

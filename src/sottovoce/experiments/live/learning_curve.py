@@ -31,7 +31,7 @@ class CurvePoint:
     quality: float
     """HR@10 of the new model."""
     popularity: float
-    """HR@10 of recommending what most people touched."""
+    """HR@10 of recommending what most people touched, with the same tags; it is not private."""
     seconds: float
     """How long an epoch has taken so far, on average, from the first on."""
     finished: bool
@@ -50,7 +50,7 @@ class LearningCurve:
     ):
         self._reader = reader
         self._panel = panel
-        self._popularity = panel_popularity(reporting, panel)
+        self._reporting = reporting
         self._clock = clock
         self._began = 0.0
         self._learnt = 0
@@ -74,14 +74,16 @@ class LearningCurve:
 
     def _point(self, before: SignedManifest, after: SignedManifest) -> CurvePoint:
         manifest = after.manifest
-        quality = panel_quality(wide_model(self._reader.edition(after)), self._panel)
+        edition = self._reader.edition(after)
+        quality = panel_quality(wide_model(edition), self._panel)
+        popularity = panel_popularity(self._reporting, self._panel, edition.catalogue.tags)
         people, finished = 0, manifest.public_key is None
         if manifest.model != before.manifest.model:
             people = manifest.reports_behind // manifest.terms.reports
             self._learnt += 1
         epoch = manifest.epoch - 1
         seconds = (self._clock() - self._began) / epoch
-        return CurvePoint(epoch, self._learnt, people, quality, self._popularity, seconds, finished)
+        return CurvePoint(epoch, self._learnt, people, quality, popularity, seconds, finished)
 
 
 def follow(
