@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from sottovoce.experiments.paper import Table
 
 METHODS = (
-    "popularity", "MF-NP", "loudest, lifetime 10", "loudest, lifetime 50",
-    "loudest, lifetime 5000", "loudest, k 20",
+    "popularity", "MF-NP", "loudest, budget 10", "loudest, lifetime 50",
+    "loudest, budget 5000", "loudest, k 20",
 )  # fmt: skip
 NEIGHBOURLY = "DPLCF, 2.5 an item"
 WAYS = ("tags", "time", "both")

@@ -94,7 +94,7 @@ def _of_split(scale: Scale, split: SplitRule) -> list[Row]:
         found.append(Row(f"DPLCF, {EPSILON:g} an item", split, _dplcf(split)))
     usual = scale.trained("loudest", FULL, EPSILON, scale.full_reports[0], split=split)
     found += [
-        Row(f"loudest, lifetime {local:g}", split, _planned(scale, local, split))
+        Row(f"loudest, budget {local:g}", split, _planned(scale, local, split))
         for local in LIFETIMES
     ]
     return [*found, Row(f"loudest, k {scale.full_reports[0]}", split, _knowing(usual))]
