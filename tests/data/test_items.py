@@ -156,7 +156,7 @@ def test_a_file_may_be_called_anything(tmp_path: Path) -> None:
     [
         ("items.csv", "name,genre\n10,a\n", "one column must be the item"),
         ("items.csv", "item,film,genre\n10,20,a\n", "'item', 'film' could each be the item"),
-        ("items.csv", "item,genre\n10,a\n10,b\n", "in column 'item' 10 is there twice"),
+        ("items.csv", "item,genre\n10,a\n10,b\n", "in column 'item' '10' is there twice"),
         ("items.csv", "item,genre\n10,a\n,b\n", "in column 'item' an item is missing"),
         ("items.csv", "item,genre\n10,a\n20,b,c\n", "this table cannot be read"),
         ("items.csv", "", "this table cannot be read"),

@@ -199,6 +199,7 @@ def parse_catalogue(data: bytes) -> dict[str, int]:
     need(len(rows) == len(items), "an id is there twice")
     kinds = {(kind, isinstance(tag, list)) for each in items for kind, tag in each["tags"].items()}
     need(len(kinds) == len(dict(kinds)), "a kind has labels and numbers")
+    need(len(kinds) <= 32, "more than 32 kinds")
     return rows
 
 
@@ -213,6 +214,7 @@ def _id_of(value: Any) -> str:
             labels += tag
         else:
             ranged(tag, float, 0, LAST)
+    need(len(labels) <= 64, "more than 64 labels")
     for each in (item["id"], item["title"], *labels):
         text(each)
     return str(item["id"])

@@ -234,6 +234,11 @@ def catalogues(raw: bytes) -> Labelled:
         "a tag that is null": tagged(year=None),
         "a tag that is true": tagged(year=True),
         "a tag that is an object": tagged(year={}),
+        "65 labels": tagged(genre=[f"x{n}" for n in range(40)], brand=[f"x{n}" for n in range(25)]),
+        "33 kinds": [
+            one | {"tags": {f"k{n}": n for n in range(20)}},
+            one | {"id": "b", "tags": {f"k{n}": n for n in range(13, 33)}},
+        ],
         "a number below 0": tagged(year=-1),
         "a number above 2^53 - 1": tagged(year=2**53),
         "labels for one item, a number for another": [

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     Float64 = NDArray[np.float64]
 
 MOST_REASONS = 3
+MOST_OWN = 1_000
+"""Own items that a list is made from, the latest: a longer history must not take longer."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class Personal:
     edition: Edition
     model: WideModel
     rows: list[int]
-    """The own items that the catalogue knows, ascending."""
+    """The own items that count, ascending."""
     shares: Float64
     """What each of them adds to the user vector, (F + K) x n."""
 
@@ -58,7 +60,7 @@ class Personal:
         """`touched`: own items, and the moments at which they were, a later one larger."""
         model, numbers = wide_model(edition), edition.catalogue.numbers
         moments = {numbers[item]: at for item, at in touched.items() if item in numbers}
-        rows = sorted(moments)
+        rows = sorted(sorted(moments, key=lambda row: (-moments[row], row))[:MOST_OWN])
         weights = recency(np.array([moments[row] for row in rows], np.int64))
         return cls(edition, model, rows, model.shares(rows, weights))
 
@@ -119,7 +121,7 @@ def recommendations(edition: Edition, touched: Mapping[str, int], n: int) -> lis
         personal = Personal.of(edition, touched)
         scores = personal.scores()
         order = np.argsort(-scores, kind="stable")
-        best = order[~np.isin(order, personal.rows)][:n]
+        best = order[~np.isin(order, edition.rows_of([*touched]))][:n]
         items = edition.catalogue.items
         return [
             Recommendation(items[i].id, items[i].title, float(scores[i]), personal.reasons(int(i)))

@@ -17,7 +17,7 @@ MIGRATIONS = (
             epoch INTEGER,
             manifest_hash BLOB
         ) STRICT""",
-        # The items and their order, which weighs them when recommending: no time and no count.
+        # The items and their order, which weighs them when recommending, and no time.
         """CREATE TABLE interactions (
             item TEXT PRIMARY KEY,
             moment INTEGER NOT NULL

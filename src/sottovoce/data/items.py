@@ -79,15 +79,22 @@ def _from_catalogue(path: Path) -> Described:
 
 
 def _table(path: Path) -> pl.DataFrame:
-    if path.suffix in _TEXT:
-        separator = _TEXT[path.suffix]
-        return pl.read_csv(path, separator=separator, infer_schema_length=None, glob=False)
-    return pl.read_parquet(path, glob=False)
+    if path.suffix not in _TEXT:
+        return pl.read_parquet(path, glob=False)
+    how: dict[str, Any] = {"separator": _TEXT[path.suffix], "glob": False}
+    names = pl.read_csv(path, n_rows=0, **how).columns
+    # As they are written: "007" and "7" are two items.
+    text = {name: pl.String for name in names if _is_item(name) or _plain(name) == "title"}
+    return pl.read_csv(path, schema_overrides=text, infer_schema_length=None, **how)
+
+
+def _is_item(name: str) -> bool:
+    return _plain(name).replace("_", "") in ALIASES["item"]
 
 
 def _from_table(table: pl.DataFrame, path: Path) -> Described:
     names = {name: _plain(name) for name in table.columns}
-    ids = [name for name, plain in names.items() if plain.replace("_", "") in ALIASES["item"]]
+    ids = [name for name in names if _is_item(name)]
     if len(ids) > 1:
         raise DataError(f"{', '.join(map(repr, ids))} could each be the item", path=path)
     if not ids:
@@ -97,6 +104,8 @@ def _from_table(table: pl.DataFrame, path: Path) -> Described:
             path=path,
         )
     item = ids[0]
+    if table[item].dtype.is_float():
+        raise DataError(f"column {item!r} has decimal numbers; ids are integers or text", path=path)
     if table[item].null_count() or table[item].n_unique() != table.height:
         twice = table[item].drop_nulls().filter(table[item].drop_nulls().is_duplicated())
         what = f"{twice[0]!r} is there twice" if len(twice) else "an item is missing"
@@ -112,7 +121,7 @@ def _from_table(table: pl.DataFrame, path: Path) -> Described:
             raise DataError(f"columns {columns[kind]!r} and {name!r} are both {kind!r}", path=path)
         columns[kind] = name
         if kind == "title":
-            titles = [str(title or "") for title in table[name]]
+            titles = ["" if title is None else str(title) for title in table[name]]
         else:
             _add_kind(tags, kind, table[name], path)
     keys = [str(each) for each in table[item]]
@@ -144,5 +153,7 @@ def _add_kind(tags: list[dict[str, Any]], kind: str, column: pl.Series, path: Pa
                 f"row {row + 1}: {column.name} is {value!r}; a number is 0 or more", path=path
             )
         if not is_number:
-            value = tuple(dict.fromkeys(label for label in value.split("|") if label))
+            value = tuple(
+                dict.fromkeys(label for part in value.split("|") if (label := part.strip()))
+            )
         tags[row][kind] = value

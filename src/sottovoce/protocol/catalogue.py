@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 VERSION = 2
 MAX_CATALOGUE = 64 * 1024 * 1024
 MAX_TEXT = 512
+MAX_KINDS = 32
+MAX_LABELS = 64
+"""Of one item, of all kinds together."""
+MAX_ALL_LABELS, MAX_DISTINCT_LABELS = 2**22, 2**17
+"""Of a catalogue: a device must hold them, and count how many items share each."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,7 @@ class Catalogue:
         if len({item.id for item in items}) != len(items):
             raise ProtocolError("catalogue: two items have the same id")
         _check_kinds(items)
+        _check_labels(items)
         return cls(items, raw)
 
     @cached_property
@@ -122,3 +128,21 @@ def _check_kinds(items: tuple[Item, ...]) -> None:
         raise ProtocolError(
             "catalogue: a kind of tag has labels for some items, numbers for others"
         )
+    if len(kinds) > MAX_KINDS:
+        raise ProtocolError(f"catalogue: {len(kinds)} kinds of tags, at most {MAX_KINDS} are read")
+
+
+def _check_labels(items: tuple[Item, ...]) -> None:
+    """Not more than a device can count."""
+    total = 0
+    distinct: set[tuple[str, str]] = set()
+    for item in items:
+        labels = [(kind, x) for kind, of in item.tags.items() if isinstance(of, tuple) for x in of]
+        if len(labels) > MAX_LABELS:
+            raise ProtocolError(f"catalogue: an item has more than {MAX_LABELS} labels")
+        total += len(labels)
+        distinct.update(labels)
+        if total > MAX_ALL_LABELS or len(distinct) > MAX_DISTINCT_LABELS:
+            raise ProtocolError(
+                f"catalogue: at most {MAX_ALL_LABELS} labels, {MAX_DISTINCT_LABELS} different ones"
+            )

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import isfinite
-from numbers import Real
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -59,7 +57,7 @@ def _traits(row: int, given: Any) -> Traits:
     for kind, value in given.items():
         if isinstance(value, list | tuple) and all(isinstance(label, str) for label in value):
             traits[kind] = tuple(dict.fromkeys(value))
-        elif isinstance(value, Real) and isfinite(value):
+        elif isinstance(value, int | float | np.number) and _is_small(value):
             traits[kind] = float(value)
         else:
             raise DataError(
@@ -67,6 +65,10 @@ def _traits(row: int, given: Any) -> Traits:
                 "or a finite number"
             )
     return traits
+
+
+def _is_small(value: Any) -> bool:
+    return bool(abs(value) < 2**53)  # a NaN is not
 
 
 def times_of(times: Matrix, histories: Histories) -> NDArray[np.int64]:
@@ -78,7 +80,7 @@ def times_of(times: Matrix, histories: Histories) -> NDArray[np.int64]:
         )
     if not histories.n_interactions:
         return np.zeros(0, np.int64)
-    at = sparse.csr_array(times)
+    at = sparse.csr_array(times, copy=True)
     at.sort_indices()
     users, known = histories.users_of_entries(), at.tocoo()
     places = np.searchsorted(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sottovoce.experiments.paper import Table
 
 METHODS = (
-    "popularity", "MF-NP", "loudest, budget 10", "loudest, lifetime 50",
+    "popularity", "MF-NP", "loudest, budget 10", "loudest, budget 50",
     "loudest, budget 5000", "loudest, k 20",
 )  # fmt: skip
 NEIGHBOURLY = "DPLCF, 2.5 an item"
@@ -89,7 +89,7 @@ def test_what_is_known_costs_nothing(tmp_path: Path, people: Interactions) -> No
     for method in (*METHODS, NEIGHBOURLY):
         budgets = {(r["local"], r["central"]) for r in table.records if r["method"] == method}
         assert len(budgets) == 1
-    planned = {r["method"]: r["local"] for r in table.records if "lifetime" in r["method"]}
+    planned = {r["method"]: r["local"] for r in table.records if "budget" in r["method"]}
     assert len(planned) == 3
     assert all(0 < local <= float(name.split()[-1]) for name, local in planned.items())
 

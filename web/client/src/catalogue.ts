@@ -32,6 +32,12 @@ export interface Catalogue {
 export const MAX_CATALOGUE = 64 * 2 ** 20;
 const VERSION = 2;
 const MAX_TEXT = 512;
+const MAX_KINDS = 32;
+/** Of one item, of all kinds together. */
+const MAX_LABELS = 64;
+// Of a catalogue: a device must hold them, and count how many items share each.
+const MAX_ALL_LABELS = 2 ** 22;
+const MAX_DISTINCT_LABELS = 2 ** 17;
 /** What a kind of tag may be called. */
 const KIND = /^[a-z][a-z0-9_]{0,31}$/;
 
@@ -54,6 +60,7 @@ export function catalogueOf(items: readonly Item[]): Catalogue {
     throw new ProtocolError("catalogue: two items have the same id");
   }
   checkKinds(items);
+  checkLabels(items);
   return { items, numbers, tags: tagsOf(items.map((item) => item.tags)) };
 }
 
@@ -103,6 +110,32 @@ function checkKinds(items: readonly Item[]): void {
         );
       }
       types.set(kind, known);
+    }
+  }
+  if (types.size > MAX_KINDS) {
+    throw new ProtocolError(
+      `catalogue: ${types.size} kinds of tags, at most ${MAX_KINDS} are read`,
+    );
+  }
+}
+
+/** Not more than a device can count. */
+function checkLabels(items: readonly Item[]): void {
+  let total = 0;
+  const distinct = new Set<string>();
+  for (const { tags } of items) {
+    const labels = Object.entries(tags).flatMap(([kind, values]) => {
+      return typeof values === "number" ? [] : values.map((label) => `${kind} ${label}`);
+    });
+    if (labels.length > MAX_LABELS) {
+      throw new ProtocolError(`catalogue: an item has more than ${MAX_LABELS} labels`);
+    }
+    total += labels.length;
+    for (const label of labels) distinct.add(label);
+    if (total > MAX_ALL_LABELS || distinct.size > MAX_DISTINCT_LABELS) {
+      throw new ProtocolError(
+        `catalogue: at most ${MAX_ALL_LABELS} labels, ${MAX_DISTINCT_LABELS} different ones`,
+      );
     }
   }
 }

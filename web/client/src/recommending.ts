@@ -38,6 +38,8 @@ export interface Recommendation extends Item {
 }
 
 const MOST_REASONS = 3;
+/** Own items that a list is made from, the latest: a longer history must not take longer. */
+const MOST_OWN = 1000;
 
 /**
  * The n best items that were not touched, best first; among equals the catalogue's order holds.
@@ -51,7 +53,7 @@ export function recommendations(
   const { catalogue } = edition;
   const personal = personalOf(edition, touched);
   const scores = scoresOf(personal);
-  const own = new Set(personal.rows);
+  const own = new Set(rowsOf(catalogue, touched.keys()));
   const unseen = [...scores.keys()].filter((row) => !own.has(row));
   unseen.sort((a, b) => (scores[b] as number) - (scores[a] as number) || a - b);
   return unseen.slice(0, n).map((row) => ({
@@ -64,7 +66,7 @@ export function recommendations(
 /** The model of an edition for somebody with these items. */
 export interface Personal {
   readonly edition: Edition;
-  /** The own items that the catalogue knows, ascending. */
+  /** The own items that count, ascending. */
   readonly rows: readonly number[];
   /** The tags that they have, by column. */
   readonly columns: ReadonlySet<number>;
@@ -74,8 +76,10 @@ export interface Personal {
 /** Solves for somebody's vector. */
 export function personalOf(edition: Edition, touched: ReadonlyMap<string, number>): Personal {
   const { catalogue, wide } = edition;
-  const rows = rowsOf(catalogue, touched.keys());
-  const moments = rows.map((row) => touched.get(itemAt(catalogue, row).id) as number);
+  const at = (row: number) => touched.get(itemAt(catalogue, row).id) as number;
+  const latest = rowsOf(catalogue, touched.keys()).sort((a, b) => at(b) - at(a) || a - b);
+  const rows = latest.slice(0, MOST_OWN).sort((a, b) => a - b);
+  const moments = rows.map(at);
   const columns = new Set(rows.flatMap((row) => [...columnsOf(catalogue.tags, row)]));
   return { edition, rows, columns, solved: solution(wide, rows, recency(moments)) };
 }
