@@ -150,6 +150,25 @@ def test_what_came_last_counts_most() -> None:
         assert {edition.catalogue.numbers[each.id] % 2 for each in best} == {wanted}
 
 
+def test_a_list_is_made_from_the_latest_thousand() -> None:
+    """So that a long history takes no longer; what came before is still not recommended."""
+    many = 1_300
+    rng = np.random.default_rng(8)
+    edition = Edition(
+        EDITION.signed,
+        rng.standard_normal((many, FACTORS)).astype(np.float32),
+        Catalogue.of(Item(str(number), "A film") for number in range(many)),
+    )
+    touched = {str(number): number // 2 for number in range(1, many - 2)}
+    latest = {str(number): number // 2 for number in range(many - 1_002, many - 2)}
+    long, short = Personal.of(edition, touched), Personal.of(edition, latest)
+    assert long.rows == short.rows
+    assert np.array_equal(long.scores(), short.scores())
+    assert {each.id for each in recommendations(edition, touched, many)} == {
+        *("0", str(many - 2), str(many - 1))
+    }
+
+
 def test_before_the_first_reports_tags_alone_speak() -> None:
     """The server's first V is noise: nothing is explained by it."""
     signed = WORLD.signed(1, reports_behind=0)

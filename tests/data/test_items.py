@@ -12,6 +12,7 @@ import pytest
 
 from sottovoce.data import Interactions, with_items
 from sottovoce.data.formats.collecting import object_array
+from sottovoce.data.items import read_items
 from sottovoce.errors import DataError
 from sottovoce.model.histories import Histories
 from sottovoce.model.tags import tags_of
@@ -240,3 +241,12 @@ def test_subsets_and_filters_keep_tags_with_their_items() -> None:
 def test_data_without_tags_has_none_in_its_summary() -> None:
     assert DATA.summary()["tags"] == {}
     assert [tags for _, _, tags in DATA.described()] == [{}] * 4
+
+
+def test_ids_are_as_they_are_written(tmp_path: Path) -> None:
+    """Numbers of books and goods begin with zeros."""
+    file = tmp_path / "books.csv"
+    file.write_text("item,title,genre\n0007119313,0,a | b\n7119313,1,b\n")
+    known = read_items(file)
+    assert known["0007119313"] == ("0", {"genre": ("a", "b")})
+    assert known["7119313"] == ("1", {"genre": ("b",)})

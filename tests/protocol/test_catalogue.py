@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from sottovoce.errors import ProtocolError
 from sottovoce.protocol import Catalogue, Item
+from sottovoce.protocol import catalogue as protocol_catalogue
 from sottovoce.protocol.catalogue import MAX_CATALOGUE
 from tests.protocol.examples import catalogue, changed, damaged, json_values, nested, refuses
 
@@ -90,3 +91,14 @@ def test_what_cannot_be_read_cannot_be_made(bad: Item) -> None:
 def test_the_largest_size_is_not_exceeded() -> None:
     with pytest.raises(ProtocolError, match="at most"):
         Catalogue.decode(RAW + b" " * (MAX_CATALOGUE + 1 - len(RAW)))
+
+
+@pytest.mark.parametrize("limit", ["MAX_ALL_LABELS", "MAX_DISTINCT_LABELS"])
+def test_a_device_can_count_all_labels(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    items = [Item(str(n), "A film", {"genre": (f"g{n % 5}",)}) for n in range(10)]
+    allowed = 10 if limit == "MAX_ALL_LABELS" else 5
+    monkeypatch.setattr(protocol_catalogue, limit, allowed)
+    assert len(Catalogue.of(items).items) == 10
+    monkeypatch.setattr(protocol_catalogue, limit, allowed - 1)
+    with pytest.raises(ProtocolError, match="labels"):
+        Catalogue.of(items)
