@@ -212,6 +212,7 @@ def test_what_is_promised_follows_from_the_terms(device: Device, tmp_path: Path)
 def test_it_says_until_when_it_waits(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     monkeypatch.setattr("sottovoce.cli.client.time.sleep", slept.append)
+    monkeypatch.setattr("sottovoce.cli.client.LONG", 0.0)  # one wait in sixty is short
     device.begin()
     told = device("sync", "--jitter", "600").stdout
     assert "Waiting until" in told
