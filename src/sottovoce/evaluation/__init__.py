@@ -1,6 +1,6 @@
 """Honest numbers: sampled and full ranking, hit ratio, NDCG, intervals over runs."""
 
-from sottovoce.evaluation.devices import Known, device_vectors, rank_devices
+from sottovoce.evaluation.known import Known, rank_devices, wide_vectors
 from sottovoce.evaluation.metrics import CUTOFFS, Interval, hit_ratio, ndcg, summary
 from sottovoce.evaluation.ranking import (
     Candidates,
@@ -18,7 +18,6 @@ __all__ = [
     "Known",
     "Ranks",
     "Scorer",
-    "device_vectors",
     "hit_ratio",
     "ndcg",
     "rank_devices",
@@ -26,4 +25,5 @@ __all__ = [
     "rank_scores",
     "sample_candidates",
     "summary",
+    "wide_vectors",
 ]

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from sottovoce.errors import DataError
-from sottovoce.evaluation import device_vectors
+from sottovoce.evaluation import wide_vectors
 from sottovoce.model.tags import Tag, Tags, tags_of
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def times_of(times: Matrix, histories: Histories) -> NDArray[np.int64]:
 
 def all_scores(model: WideModel, histories: Histories, weights: Float64 | None) -> Float32:
     """Of every item for everybody, N x M; somebody without a history is shown what is popular."""
-    X = device_vectors(model, histories, weights).astype(np.float64)
+    X = wide_vectors(model, histories, weights).astype(np.float64)
     scores = np.array([model.scores(x) for x in X])
     scores[np.diff(histories.indptr) == 0] = model.popularity
     return scores.astype(np.float32)

@@ -65,9 +65,7 @@ class Known:
         return rank_devices(model, candidates, self.weights)
 
 
-def device_vectors(
-    model: WideModel, histories: Histories, weights: Float64 | None = None
-) -> Float32:
+def wide_vectors(model: WideModel, histories: Histories, weights: Float64 | None = None) -> Float32:
     """Everybody's vector over `[V | D]`, N x (F + K), zero where there is none.
 
     `weights` of the entries of the histories; None weighs all alike. What `WideModel.shares` sums
@@ -95,6 +93,6 @@ def device_vectors(
 
 def rank_devices(model: WideModel, candidates: Candidates, weights: Float64 | None = None) -> Ranks:
     """Ranks under the scores that each person's device computes from the training history."""
-    X = device_vectors(model, candidates.split.train, weights)
+    X = wide_vectors(model, candidates.split.train, weights)
     W = model.rows(np.arange(len(model.V))).astype(np.float32)
     return rank_factors(X, W, candidates)

@@ -15,10 +15,10 @@ from sottovoce.data import Interactions, leave_one_out, synthetic_people
 from sottovoce.errors import DataError
 from sottovoce.evaluation import (
     Known,
-    device_vectors,
     rank_devices,
     rank_scores,
     sample_candidates,
+    wide_vectors,
 )
 from sottovoce.model import Histories, initial_items, user_vectors
 from sottovoce.model.recency import recency
@@ -59,7 +59,7 @@ def test_compiled_vectors_are_those_of_the_model(
     model = model_for(h.n_items, seed, columns=columns, new=min(new, h.n_items))
     weights = np.random.default_rng(seed).uniform(0.03, 1, h.n_interactions)
     expected = one_by_one(model, h, weights)
-    found = device_vectors(model, h, weights)
+    found = wide_vectors(model, h, weights)
     assert found.shape == (h.n_users, FACTORS + columns)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
@@ -72,7 +72,7 @@ def test_two_hundred_people_of_the_bundled_films() -> None:
     weights = np.concatenate(
         [recency(moments) for moments in np.split(data.timestamps, data.histories.indptr[1:-1])]
     )
-    found = device_vectors(model, data.histories, weights)
+    found = wide_vectors(model, data.histories, weights)
     expected = one_by_one(model, data.histories, weights)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
@@ -84,14 +84,14 @@ def described(data: Interactions) -> list[Any]:
 def test_no_weights_are_weights_of_one() -> None:
     h, model = random_people(30, 20, seed=1), model_for(20, 1)
     ones = np.ones(h.n_interactions)
-    assert np.array_equal(device_vectors(model, h), device_vectors(model, h, ones))
+    assert np.array_equal(wide_vectors(model, h), wide_vectors(model, h, ones))
 
 
 def test_without_tags_and_weights_they_are_the_papers_vectors() -> None:
     h, V = random_people(30, 20, seed=1), initial_items(20, FACTORS, 0.3, 1)
     model = WideModel.of(V, no_tags(20), alpha=2.0, regularization=0.1)
     expected = user_vectors(V, h, alpha=2.0, regularization=0.1)
-    np.testing.assert_allclose(device_vectors(model, h), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(wide_vectors(model, h), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_who_has_no_solution_has_the_zero_vector() -> None:
@@ -99,7 +99,7 @@ def test_who_has_no_solution_has_the_zero_vector() -> None:
     with np.errstate(all="ignore"):
         V = np.full((4, 2), np.inf, np.float32)
         model = WideModel.of(V, no_tags(4), alpha=1.0, regularization=1e-6)
-    assert not device_vectors(model, h).any()
+    assert not wide_vectors(model, h).any()
 
 
 class DeviceScorer:
