@@ -10,9 +10,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from sottovoce.data import Interactions, with_items
+from sottovoce.data import Interactions
 from sottovoce.data.formats.collecting import object_array
-from sottovoce.data.items import read_items
+from sottovoce.data.items import read_items, with_items
 from sottovoce.errors import DataError
 from sottovoce.model.histories import Histories
 from sottovoce.model.tags import tags_of

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from sottovoce.cli import output
 from sottovoce.cli.options import MinInteractions, Threads, group, optional
-from sottovoce.data import load, with_items
+from sottovoce.data import load
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.figures import figure_class
 from sottovoce.experiments.paper import (
@@ -187,10 +187,7 @@ def report(
 
 def _read(source: str, items: Path | None, min_interactions: int) -> Interactions:
     with output.messages.status(f"reading {escape(source)}"):
-        data = load(source)
-        if items is not None:
-            data = with_items(data, items)
-        return data.filter(min_interactions)
+        return load(source, items=items).filter(min_interactions)
 
 
 def _compute(names: list[str], runner: Runner, scale: Scale, methods: list[str]) -> None:

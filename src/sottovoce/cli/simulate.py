@@ -21,7 +21,7 @@ from sottovoce.cli.options import (
     history_option,
     optional,
 )
-from sottovoce.data import Interactions, load, parse_columns, with_items
+from sottovoce.data import Interactions, load, parse_columns
 from sottovoce.data.synthetic import SYNTHETIC
 from sottovoce.evaluation import CUTOFFS, Interval
 from sottovoce.experiments.figures import figure_class, save_figure
@@ -189,9 +189,7 @@ def _load(
     seed: int,
 ) -> Interactions:
     with output.messages.status(f"reading {source}"):
-        data = load(source, parse_columns(columns) if columns else None)
-        if items is not None:
-            data = with_items(data, items)
+        data = load(source, parse_columns(columns) if columns else None, items)
         if minimum is None:
             minimum = 0 if source.startswith(SYNTHETIC) else DEFAULT_MINIMUM
         data = data.filter(minimum)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from sottovoce.data.catalogue import CATALOGUE
 from sottovoce.data.formats.columns import parse_columns
 from sottovoce.data.interactions import Interactions, Loaded
-from sottovoce.data.items import with_items
 from sottovoce.data.loading import load
 from sottovoce.data.split import Split, leave_one_out
 from sottovoce.data.synthetic import synthetic_people
@@ -19,5 +18,4 @@ __all__ = [
     "load",
     "parse_columns",
     "synthetic_people",
-    "with_items",
 ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sottovoce.data import formats
 from sottovoce.data.catalogue import CANNOT_FETCH, CATALOGUE, DataSet, archive_path
+from sottovoce.data.items import with_items
 from sottovoce.data.synthetic import SYNTHETIC, parse_synthetic, synthetic_people
 from sottovoce.errors import DataError
 
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
     from sottovoce.data.interactions import Interactions
 
 
-def load(source: str | Path, columns: Mapping[str, str] | None = None) -> Interactions:
-    """The data set of that name or at that path.
+def load(
+    source: str | Path, columns: Mapping[str, str] | None = None, items: Path | None = None
+) -> Interactions:
+    """The data set of that name or at that path, with titles and tags from `items` if it is given.
 
     A string that is a name of the catalogue, or `synthetic`, means that name (write `./ml-1m`
     for a folder that happens to be called so). `columns` says which column of a CSV, TSV or
@@ -28,6 +31,11 @@ def load(source: str | Path, columns: Mapping[str, str] | None = None) -> Intera
     >>> load("ml-latest-small").histories.n_users
     610
     """
+    data = _found(source, columns)
+    return data if items is None else with_items(data, items)
+
+
+def _found(source: str | Path, columns: Mapping[str, str] | None) -> Interactions:
     if isinstance(source, str):
         if source.partition(":")[0] == SYNTHETIC:
             return synthetic_people(**parse_synthetic(source))

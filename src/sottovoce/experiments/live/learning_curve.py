@@ -51,6 +51,7 @@ class LearningCurve:
         self._reader = reader
         self._panel = panel
         self._reporting = reporting
+        self._popularity: float | None = None
         self._clock = clock
         self._began = 0.0
         self._learnt = 0
@@ -76,14 +77,17 @@ class LearningCurve:
         manifest = after.manifest
         edition = self._reader.edition(after)
         quality = panel_quality(wide_model(edition), self._panel)
-        popularity = panel_popularity(self._reporting, self._panel, edition.catalogue.tags)
+        if self._popularity is None:  # the catalogue of a training stays the same
+            self._popularity = panel_popularity(
+                self._reporting, self._panel, edition.catalogue.tags
+            )
         people, finished = 0, manifest.public_key is None
         if manifest.model != before.manifest.model:
             people = manifest.reports_behind // manifest.terms.reports
             self._learnt += 1
         epoch = manifest.epoch - 1
         seconds = (self._clock() - self._began) / epoch
-        return CurvePoint(epoch, self._learnt, people, quality, popularity, seconds, finished)
+        return CurvePoint(epoch, self._learnt, people, quality, self._popularity, seconds, finished)
 
 
 def follow(

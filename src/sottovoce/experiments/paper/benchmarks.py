@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sottovoce.experiments.paper import published
 from sottovoce.experiments.paper.cells import THEIRS, TRAINED, Cell, Size
-from sottovoce.experiments.paper.rules import FEW_FACTORS, NEIGHBOURS, settings_of
+from sottovoce.experiments.paper.rules import FEW_FACTORS, settings_of
 from sottovoce.experiments.paper.scale import EPSILON
 from sottovoce.experiments.paper.style import bars
 from sottovoce.experiments.paper.tables import (
@@ -98,12 +98,14 @@ def _rows(scale: Scale) -> list[Row]:
         Row("Popularity", scale.popularity(full, split)),
         Row("MF-NP", scale.ceiling(full, split), "MF-NP"),
         Row("FCF (federated, not private)", _fcf(scale)),
-        Row(f"DPLCF, {EPSILON:g} an item", _dplcf(scale, EPSILON), "DPLCF", private=True),
+        Row(
+            f"DPLCF, {EPSILON:g} an item", scale.dplcf(full, EPSILON, split), "DPLCF", private=True
+        ),
     ]
     for k in scale.full_reports:
         same = k * EPSILON * scale.epochs / scale.about.items
         rows += [
-            Row(f"DPLCF, budget of k {k}", _dplcf(scale, same), private=True),
+            Row(f"DPLCF, budget of k {k}", scale.dplcf(full, same, split), private=True),
             Row(f"private popularity, budget of k {k}", _counted(scale, k), private=True),
         ]
         for method in TRAINED:
@@ -129,12 +131,6 @@ def _fcf(scale: Scale) -> Family:
     return lambda seed: Cell.training("fcf", FULL, settings, seed, split=_split(scale))
 
 
-def _dplcf(scale: Scale, epsilon: float) -> Family:
-    return lambda seed: Cell.make(
-        "dplcf", FULL, seed, split=_split(scale), epsilon=epsilon, neighbours=NEIGHBOURS
-    )
-
-
 def _counted(scale: Scale, k: int) -> Family:
     return lambda seed: Cell.make(
         "private-popularity", FULL, seed, split=_split(scale), epsilon=EPSILON,
@@ -144,7 +140,7 @@ def _counted(scale: Scale, k: int) -> Family:
 
 def _split(scale: Scale) -> SplitRule:
     """The paper leaves the latest one out here; data without times cannot."""
-    return "latest" if scale.about.timestamps else "random"
+    return scale.splits[-1]
 
 
 def _notes(scale: Scale) -> list[str]:

@@ -68,9 +68,7 @@ class Cell:
     @classmethod
     def make(cls, method: Method, size: Size, seed: int, **given: Any) -> Cell:
         """A cell of a method that is not a training of ours, from its parameters by name."""
-        fixed = {
-            name: given.pop(name) for name in ("draw", "split", "curve", "known") if name in given
-        }
+        fixed = {name: given.pop(name) for name in ("draw", "split", "curve") if name in given}
         return cls(method, size, seed, tuple(sorted(given.items())), **fixed)
 
     @classmethod

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sottovoce.experiments.paper.cells import Cell, Size
-from sottovoce.experiments.paper.rules import NEIGHBOURS
 from sottovoce.experiments.paper.scale import EPSILON
 from sottovoce.experiments.paper.style import bars
 from sottovoce.experiments.paper.tables import Reader, Table, budget, record, shown
@@ -82,7 +81,7 @@ def _known(reader: Reader, row: Row) -> dict[str, Interval | None]:
 
 
 def _rows(scale: Scale) -> list[Row]:
-    return [row for split in _splits(scale) for row in _of_split(scale, split)]
+    return [row for split in scale.splits for row in _of_split(scale, split)]
 
 
 def _of_split(scale: Scale, split: SplitRule) -> list[Row]:
@@ -91,7 +90,8 @@ def _of_split(scale: Scale, split: SplitRule) -> list[Row]:
         Row("MF-NP", split, _knowing(scale.ceiling(FULL, split))),
     ]
     if split == "latest":
-        found.append(Row(f"DPLCF, {EPSILON:g} an item", split, _dplcf(split)))
+        dplcf = _knowing(scale.dplcf(FULL, EPSILON, split))
+        found.append(Row(f"DPLCF, {EPSILON:g} an item", split, dplcf))
     usual = scale.trained("loudest", FULL, EPSILON, scale.full_reports[0], split=split)
     found += [
         Row(f"loudest, budget {local:g}", split, _planned(scale, local, split))
@@ -107,16 +107,5 @@ def _planned(scale: Scale, local: float, split: SplitRule) -> Family:
     return _knowing(lambda seed: Cell.training("loudest", FULL, settings, seed, split=split))
 
 
-def _dplcf(split: SplitRule) -> Family:
-    return lambda seed: Cell.make(
-        "dplcf", FULL, seed, split=split, known=True, epsilon=EPSILON, neighbours=NEIGHBOURS
-    )
-
-
 def _knowing(family: Family) -> Family:
     return lambda seed: replace(family(seed), known=True)
-
-
-def _splits(scale: Scale) -> list[SplitRule]:
-    """Data without times has no latest."""
-    return ["random", "latest"] if scale.about.timestamps else ["random"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sottovoce.experiments.paper.cells import TRAINED, Cell, Size
-from sottovoce.experiments.paper.rules import MF, settings_of
+from sottovoce.experiments.paper.rules import MF, NEIGHBOURS, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -63,6 +63,11 @@ class Scale:
         """Figures 2 and 3 use the small item set."""
         return self.items[0]
 
+    @property
+    def splits(self) -> list[SplitRule]:
+        """Data without times has no latest."""
+        return ["random", "latest"] if self.about.timestamps else ["random"]
+
     def small(self, users: int) -> Size:
         """So many users with the small item set."""
         return Size(users, self.smallest_items)
@@ -99,6 +104,12 @@ class Scale:
         parameters = {**MF, "iterations": self.iterations}
         return lambda seed: Cell.make(
             "mf", size, seed, draw=drawn_with(seed), split=split, **parameters
+        )
+
+    def dplcf(self, size: Size, epsilon: float, split: SplitRule = "random") -> Family:
+        """With so large an epsilon for each item."""
+        return lambda seed: Cell.make(
+            "dplcf", size, seed, split=split, epsilon=epsilon, neighbours=NEIGHBOURS
         )
 
     def popularity(self, size: Size, split: SplitRule = "random") -> Family:

@@ -30,7 +30,7 @@ PROMISE = (
 def cells(scale: Scale) -> list[Cell]:
     return scale.all_of(
         family
-        for split in _splits(scale)
+        for split in scale.splits
         for family in (
             scale.popularity(FULL, split),
             *(_family(scale, epsilon, split) for epsilon in scale.central),
@@ -39,7 +39,7 @@ def cells(scale: Scale) -> list[Cell]:
 
 
 def tables(scale: Scale, store: CellStore) -> list[Table]:
-    reader, splits = Reader(store, scale), _splits(scale)
+    reader, splits = Reader(store, scale), scale.splits
     rows, records = [], []
     for epsilon in scale.central:
         settings = _settings(scale, epsilon)
@@ -61,7 +61,7 @@ def tables(scale: Scale, store: CellStore) -> list[Table]:
 
 
 def draw(scale: Scale, store: CellStore, figure: Figure) -> None:
-    reader, splits = Reader(store, scale), _splits(scale)
+    reader, splits = Reader(store, scale), scale.splits
     panels = figure.subplots(1, len(splits), sharey=True, squeeze=False)[0]
     for axes, split in zip(panels, splits, strict=True):
         points = [
@@ -82,8 +82,3 @@ def _settings(scale: Scale, epsilon: float) -> TrustedSettings:
 def _family(scale: Scale, epsilon: float, split: SplitRule) -> Family:
     settings = asdict(_settings(scale, epsilon))
     return lambda seed: Cell.make("dp-als", FULL, seed, split=split, **settings)
-
-
-def _splits(scale: Scale) -> list[SplitRule]:
-    """Data without times has no latest."""
-    return ["random", "latest"] if scale.about.timestamps else ["random"]
