@@ -171,15 +171,22 @@ def gradients(e: Float32, X: Float32) -> Float32:
 
 
 def update(
-    V: Float32, estimate: Float64, *, rate: float, steps: int, regularization: float
+    V: Float32,
+    estimate: Float64,
+    *,
+    rate: float,
+    steps: int,
+    regularization: float,
+    fade: float = 1.0,
 ) -> Float32:
     """Algorithm 2's last line: `V <- V - rate (g + 2 lambda V)`, `steps` times.
 
     All steps of one epoch reuse the same estimate: new reports would cost as many times the budget.
+    Before them V is multiplied by `fade`: where tastes move, what is old has to give way.
     """
     if steps < 1:
         raise SettingsError(f"steps must be at least 1, got {steps}")
-    wide = V.astype(np.float64)
+    wide = fade * V.astype(np.float64)
     for _ in range(steps):
         wide = wide - rate * (estimate + 2.0 * regularization * wide)
     if not (np.abs(wide) <= MOST_ENTRY / np.sqrt(V.shape[1])).all():

@@ -101,11 +101,11 @@ class Publisher:
         self._publish(transaction, last.epoch + 1, last.model, last.epochs_done, behind, now)
 
     def wants_more(self, epochs_done: int) -> bool:
-        return self._epochs_left(epochs_done) > 0
+        return bool(self.training.half_life) or self._epochs_left(epochs_done) > 0
 
     def _epochs_left(self, epochs_done: int) -> int:
-        """An epoch that came to nothing is held again."""
-        return max(self.training.epochs - epochs_done, 0)
+        """0 where there is no end. An epoch that came to nothing is held again."""
+        return 0 if self.training.half_life else max(self.training.epochs - epochs_done, 0)
 
     def manifest_of(self, epoch: Epoch) -> Manifest:
         """Our own, checked like anybody's."""

@@ -41,6 +41,7 @@ def next_items(
         rate=settings.rate,
         steps=settings.steps,
         regularization=settings.regularization,
+        fade=settings.fade,
     )
     return _published(V, settings, epochs_done)
 

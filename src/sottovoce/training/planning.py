@@ -200,7 +200,7 @@ def _fitted(
     unless people are few, and a ridge would only make them say again what is known.
     """
     gain = _gain(settings.mechanism, settings.epsilon, about.items)
-    signal = _signal(about, settings.reports * settings.turns, gain)
+    signal = _signal(about, settings.reports * _turns_behind(settings), gain)
     is_quiet = settings.epsilon <= QUIET
     factors = given.get("factors") or _factors(signal, settings.epochs, about, is_quiet=is_quiet)
     alpha = 1.6 * sqrt(factors) * (about.items / (50 * about.history)) ** (4 / 3)
@@ -229,7 +229,12 @@ def _factors(signal: float, epochs: int, about: Public, *, is_quiet: bool) -> in
     return int(max(min(floor(min(most) + 0.5), on_a_device), 1))
 
 
-def _signal(about: Public, reports: int, gain: float) -> float:
+def _turns_behind(settings: Settings) -> float:
+    """Of one person, those that a model remembers."""
+    return settings.turns * settings.memory / settings.epochs
+
+
+def _signal(about: Public, reports: float, gain: float) -> float:
     """What all people's reports say together, for each item."""
     return about.people * reports * gain**2 / about.items
 

@@ -7,6 +7,7 @@ simulation read this statement (`all_settings`) or go through `Settings.preset`.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
+from math import log
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,9 +41,20 @@ class Settings:
         least=1,
         most=MOST_REPORTS,
     )
-    epochs: int = setting(20, "epochs with reports (T); then the model is finished", least=1)
+    epochs: int = setting(
+        20,
+        "epochs with reports (T), over which a device spreads its turns; then the model is "
+        "finished, but for half_life",
+        least=1,
+    )
     lifetime: int = setting(
-        0, "epochs in which a person takes part, drawn by their own device; 0: all", least=0
+        0, "epochs in which a person takes part, drawn by their own device; 0: T of them", least=0
+    )
+    half_life: float = setting(
+        0.0,
+        "epochs after which what was learnt weighs half, and learning never ends; 0: all weighs "
+        "alike, and it ends after T epochs",
+        least=0,
     )
     factors: int = setting(5, "numbers for each item (F)", least=1)
     alpha: float = setting(
@@ -150,7 +162,7 @@ class Settings:
     def most_turns(self) -> int:
         """What a device is asked to agree to, and so what a training costs at most.
 
-        More than its epochs, if so many are named: one that came to nothing is paid for and held
+        In one without end too: a device stops after so many. More than its epochs, if so many are named: one that came to nothing is paid for and held
         again.
         """
         return self.lifetime or self.epochs
@@ -164,6 +176,26 @@ class Settings:
     def share(self) -> float:
         """Of all people, those who take part in an epoch: E / T."""
         return self.turns / self.epochs
+
+    @property
+    def fade(self) -> float:
+        """What an epoch leaves of the model before it."""
+        return 0.5 ** (1 / self.half_life) if self.half_life else 1.0
+
+    @property
+    def memory(self) -> float:
+        """How many epochs a model is made of, as far as its noise is concerned.
+
+        The sum of all weights where old epochs fade: as many equal ones would say as much.
+
+        >>> round(Settings(half_life=14).memory, 1)
+        20.7
+        """
+        return 1 / (1 - self.fade) if self.half_life else float(self.epochs)
+
+    def endless(self) -> Settings:
+        """The same without an end; its model remembers about as many epochs as it had."""
+        return replace(self, half_life=float(max(round(log(2) * self.epochs), 1)))
 
     def crowd(self, people: int) -> int:
         """Of so many people, those who take part in an epoch: at least, but for a chance of 1e-9.
