@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from sottovoce.cli.server import items_of
+from sottovoce.cli.catalogue_files import items_of
 from sottovoce.client import TermsError
 from sottovoce.client.recommending import wide_model
 from sottovoce.data import load, synthetic_people

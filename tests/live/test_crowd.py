@@ -116,12 +116,11 @@ def early_database(stack: Stack) -> None:
 
 def early_manifest(stack: Stack) -> None:
     """It publishes the next epoch."""
-    publisher = stack.world.server._publisher()
     with stack.world.store.write() as transaction:
         latest = transaction.latest(lock=True)
         assert latest is not None
         transaction.close(1, stack.world.now)
-        publisher.apply(transaction, latest, stack.world.now)
+        stack.world.server._publisher.apply(transaction, latest, stack.world.now)
 
 
 @pytest.mark.parametrize("lie", [early_states, early_database, early_manifest])

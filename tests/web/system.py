@@ -14,7 +14,7 @@ import httpx
 
 from sottovoce import proxy as proxies
 from sottovoce import server as servers
-from sottovoce.cli.server import items_of
+from sottovoce.cli.catalogue_files import items_of
 from sottovoce.client.recommending import Recommendation, recommendations
 from sottovoce.client.reporting import make_batch
 from sottovoce.data import synthetic_people

@@ -93,6 +93,7 @@ class DemoPlan:
                 ("terms", "least_clients"): least,
                 ("training", "reports"): REPORTS,
                 ("training", "epochs"): self.epochs,
+                ("training", "half_life"): 0.0,
             },
         )
         set_values(

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import time
 from contextlib import ExitStack, closing
 from dataclasses import asdict
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 -- typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
-from sottovoce.cli import output
+from sottovoce.cli import output, server_catalogue, server_training
+from sottovoce.cli.catalogue_files import FILE, ColumnsOption, catalogue_in, catalogue_of
 from sottovoce.cli.options import (
     PRESETS,
     BudgetOption,
@@ -24,11 +26,10 @@ from sottovoce.cli.options import (
     optional,
     people_option,
 )
-from sottovoce.errors import MissingExtraError, SettingsError
-from sottovoce.protocol import Catalogue, Item
-from sottovoce.protocol.catalogue import MAX_TEXT
+from sottovoce.cli.server_options import ConfigOption, opened
+from sottovoce.errors import SettingsError
 from sottovoce.server import InProcess, Keys, Pool, Server, ServerSettings, ServerStore, build_app
-from sottovoce.server.choice import read_catalogue
+from sottovoce.server.administration import go_beyond
 from sottovoce.server.keys import write_secret
 from sottovoce.server.template import server_toml
 from sottovoce.service import build_watch
@@ -38,15 +39,16 @@ from sottovoce.training import DEFAULT, Budget, planned
 if TYPE_CHECKING:
     from typing import Any
 
-    from sottovoce.data import Interactions
+    from sottovoce.protocol import Catalogue
     from sottovoce.server.store import Epoch
 
 app = group("server", "Open the reports of proxies, update the model and publish the next epoch.")
 
+app.add_typer(server_catalogue.app)
+app.add_typer(server_training.training)
+app.add_typer(server_training.keys)
+
 SETTINGS = "server.toml"
-ConfigOption = Annotated[
-    Path, typer.Option("--config", help="Settings file, from `sottovoce server init`.")
-]
 
 
 @app.command()
@@ -55,11 +57,9 @@ def init(
     *,
     catalogue: Annotated[
         Path | None,
-        typer.Option(
-            help="Catalogue file (JSON, see docs/protocol.md), or a table of items (.csv, .tsv, "
-            ".parquet) with the columns item, title and tags."
-        ),
+        typer.Option(help=FILE),
     ] = None,
+    columns: ColumnsOption = None,
     data: Annotated[
         str | None, typer.Option(help="Make the catalogue from this data set: a name or a path.")
     ] = None,
@@ -80,6 +80,13 @@ def init(
     least_clients: Annotated[
         int, typer.Option(min=1, help="An epoch waits until so many people have reported.")
     ] = 100,
+    epochs: Annotated[
+        int | None,
+        optional("Epochs over which a device spreads its turns.", "as planned", min=1),
+    ] = None,
+    ends: Annotated[
+        bool, typer.Option("--ends", help="End after these epochs; by default learning goes on.")
+    ] = False,
     port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen at.")] = 8090,
 ) -> None:
     """Set up a server: keys, a secret for each proxy, settings, a database. Overwrites nothing.
@@ -87,19 +94,21 @@ def init(
     \b
     Examples:
       sottovoce server init my-server --catalogue films.json --proxy east --proxy west
-      sottovoce server init my-server --catalogue films.csv
+      sottovoce server init my-server --catalogue shop.csv --columns item=sku,title=name,genre=kind
       sottovoce server init my-server --data ml-latest-small --budget 50 --people 20000
     """  # noqa: D301 - typer reads \b
     if (catalogue is None) == (data is None):
         raise SettingsError("give either --catalogue FILE or --data NAME")
-    found = _catalogue_of(data or "") if catalogue is None else _catalogue_in(catalogue)
+    found = catalogue_of(data or "") if catalogue is None else catalogue_in(catalogue, columns)
     training = planned(
         people or least_clients,
         len(found.items),
         history=history,
         preset=preset,
         budget=Budget.of(budget, central_budget),
+        epochs=epochs,
     )
+    training = training if ends else training.endless()
     given = {name: secrets.token_urlsafe(32) for name in proxy or ["proxy"]}
     text = server_toml(
         proxies={name: hashlib.sha256(s.encode()).hexdigest() for name, s in given.items()},
@@ -157,6 +166,23 @@ def epoch(
         output.write_json(json_file, {"epochs": [_as_json(found) for found in epochs]})
 
 
+@app.command("go-beyond")
+def beyond(
+    config: ConfigOption,
+    epoch: Annotated[int, typer.Argument(min=1, help="Last epoch that proxies have seen.")],
+) -> None:
+    """After a restored backup: go on with a larger number than proxies and devices have seen.
+
+    They never go back, so they would wait for ever. The model is that of the backup; what was
+    reported since then is lost. The log names the epoch that a proxy has seen.
+
+    Example: sottovoce server go-beyond --config my-server/server.toml 57
+    """
+    with opened(config) as (_, store):
+        number = go_beyond(store, epoch, time.time())
+    output.results.print(f"The next epoch has the number {number}.")
+
+
 def _write(folder: Path, catalogue: Catalogue, text: str, given: dict[str, str]) -> Keys:
     """All files and the database, or, if one of them is there or something fails, nothing."""
     keys = Keys.generate()
@@ -191,36 +217,6 @@ def _begin(settings: ServerSettings, keys: Keys) -> None:
         Server(store, keys, settings, opener=InProcess()).prepare()
 
 
-def _catalogue_in(path: Path) -> Catalogue:
-    """As the protocol has it, or a table of items."""
-    if path.suffix == ".json":
-        return read_catalogue(path)
-    known = _loaders().items.read_items(path)
-    return Catalogue.of(
-        Item(item, (title or item)[:MAX_TEXT], tags) for item, (title, tags) in known.items()
-    )
-
-
-def _catalogue_of(source: str) -> Catalogue:
-    return Catalogue.of(items_of(_loaders().load(source)))
-
-
-def _loaders() -> Any:
-    """Here and not above: a server that brings its own catalogue needs no data loaders."""
-    try:
-        import sottovoce.data
-    except ImportError as error:
-        raise MissingExtraError(
-            f"--data, or a table of items, needs {error.name}: pip install 'sottovoce[sim]', or "
-            "give --catalogue FILE.json"
-        ) from error
-    return sottovoce.data
-
-
-def items_of(data: Interactions) -> list[Item]:
-    return [Item(number, title[:MAX_TEXT], tags) for number, title, tags in data.described()]
-
-
 def _print(epochs: list[Epoch]) -> None:
     counted = ("chunks", "reports", "duplicates", "undecodable", "crowdless", "capped")
     table = Table(*output.right("epoch", "state", "opens", "closes", *counted))
@@ -238,6 +234,5 @@ def _when(seconds: float) -> str:
 
 
 def _as_json(found: Epoch) -> dict[str, Any]:
-    row = {**asdict(found), "hash": found.hash.hex(), "model": found.model.hex()}
-    del row["manifest"]
-    return row
+    row = {name: value for name, value in asdict(found).items() if name != "manifest"}
+    return {name: v.hex() if isinstance(v, bytes) else v for name, v in row.items()}

@@ -16,6 +16,7 @@ from sottovoce.atomic import write_atomically
 from sottovoce.cli import output
 from sottovoce.cli import proxy as proxy_commands
 from sottovoce.cli import server as server_commands
+from sottovoce.cli.catalogue_files import items_of
 from sottovoce.data import load
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.live.children import running
@@ -172,7 +173,7 @@ def _make_server_and_proxy(unfinished: Path, source: CatalogueSource) -> None:
     """With short polling intervals, no limit for an address, and a page."""
     path = unfinished / "catalogue.json"
     people = load(source.data).filter(source.min_interactions)
-    catalogue = Catalogue.of(server_commands.items_of(people))
+    catalogue = Catalogue.of(items_of(people))
     path.write_bytes(catalogue.raw)
     server_commands.init(
         unfinished / "server",

@@ -83,7 +83,7 @@ def up(
         optional("An epoch waits until so many people have reported.", f"{LEAST_CLIENTS}", min=1),
     ] = None,
     epochs: Annotated[
-        int | None, optional("Epochs of the training.", "the preset's", min=1)
+        int | None, optional("End the training after so many epochs.", "it never ends", min=1)
     ] = None,
 ) -> None:
     """Run a server and a proxy on this machine until Ctrl-C. The first start makes their settings.
@@ -160,6 +160,7 @@ class StartOptions:
                 ("", "epoch_seconds"): epoch_seconds,
                 ("terms", "least_clients"): least_clients,
                 ("training", "epochs"): self.epochs,
+                ("training", "half_life"): None if self.epochs is None else 0.0,
             },
         )
         set_values(proxy_toml(folder), {("", "least_clients"): least_clients})

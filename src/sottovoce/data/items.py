@@ -20,6 +20,7 @@ from sottovoce.errors import DataError, MissingExtraError, ProtocolError
 from sottovoce.model.tags import KIND
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from sottovoce.data.interactions import Interactions
@@ -47,14 +48,17 @@ def with_items(data: Interactions, path: Path) -> Interactions:
     return replace(data, titles=object_array(titles), tags=object_array(tags))
 
 
-def read_items(path: Path) -> Described:
-    """By the suffix: `.json` is a catalogue, `.csv`, `.tsv` and `.parquet` are tables."""
+def read_items(path: Path, columns: Mapping[str, str] | None = None) -> Described:
+    """By the suffix: `.json` is a catalogue, `.csv`, `.tsv` and `.parquet` are tables.
+
+    `columns` names those of a table that are read: `{"item": "sku", "title": "name"}`.
+    """
     if path.suffix == ".json":
         return _from_catalogue(path)
     if path.suffix not in _TABLES:
         raise DataError(f"items are read from .json, {', '.join(_TABLES)}", path=path)
     try:
-        table = _table(path)
+        table = _table(path, columns)
     except (PolarsError, OSError) as error:
         reason = str(error).splitlines()[0]
         raise DataError(f"this table cannot be read: {reason}", path=path) from error
@@ -78,14 +82,31 @@ def _from_catalogue(path: Path) -> Described:
     return {item.id: (item.title, item.tags) for item in items}
 
 
-def _table(path: Path) -> pl.DataFrame:
+def _table(path: Path, columns: Mapping[str, str] | None) -> pl.DataFrame:
+    """Columns under the names that they go by here."""
     if path.suffix not in _TEXT:
-        return pl.read_parquet(path, glob=False)
+        return _named(pl.read_parquet(path, glob=False), columns, path)
     how: dict[str, Any] = {"separator": _TEXT[path.suffix], "glob": False}
     names = pl.read_csv(path, n_rows=0, **how).columns
+    given = {name: role for role, name in (columns or {}).items()}
     # As they are written: "007" and "7" are two items.
-    text = {name: pl.String for name in names if _is_item(name) or _plain(name) == "title"}
-    return pl.read_csv(path, schema_overrides=text, infer_schema_length=None, **how)
+    known = {name: given.get(name, name) for name in names}
+    text = {n: pl.String for n, role in known.items() if _is_item(role) or _plain(role) == "title"}
+    table = pl.read_csv(path, schema_overrides=text, infer_schema_length=None, **how)
+    return _named(table, columns, path)
+
+
+def _named(table: pl.DataFrame, columns: Mapping[str, str] | None, path: Path) -> pl.DataFrame:
+    if columns is None:
+        return table
+    missing = [name for name in columns.values() if name not in table.columns]
+    if missing:
+        raise DataError(
+            f"there is no column {missing[0]!r}; the columns are "
+            f"{', '.join(map(repr, table.columns))}",
+            path=path,
+        )
+    return table.select(pl.col(name).alias(role) for role, name in columns.items())
 
 
 def _is_item(name: str) -> bool:

@@ -16,7 +16,7 @@ the arithmetic is the same.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
@@ -113,6 +113,10 @@ class Mechanism(ABC):
     def from_manifest(cls, shape: Shape, epsilon: float, public: Mapping[str, Any]) -> Self:
         """From the parameters in a manifest, which leaves nothing for a device to choose."""
         return cls(shape, epsilon, **public)
+
+    def for_items(self, n_items: int) -> Self:
+        """The same over a catalogue that has grown or shrunk; never louder."""
+        return replace(self, shape=replace(self.shape, n_items=n_items))
 
     def published(self) -> dict[str, Any]:
         """The parameters for the manifest."""

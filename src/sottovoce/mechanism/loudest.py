@@ -12,7 +12,7 @@ that factor. That is the whole proof.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import localcontext
 from functools import cached_property
 from math import ceil, exp, floor, log, log2, sinh, sqrt
@@ -194,6 +194,12 @@ class Loudest(Mechanism):
         if 0 in (public["loud"], public["block"]):
             raise SettingsError("loudest needs its block and its number of loud directions")
         return super().from_manifest(shape, epsilon, public)
+
+    def for_items(self, n_items: int) -> Self:
+        """The same block, and of all directions no larger share of loud ones."""
+        shape = replace(self.shape, n_items=n_items)
+        signed = replace(self, shape=shape, loud=1).n_signed
+        return replace(self, shape=shape, loud=max(self.loud * signed // self.n_signed, 1))
 
     @cached_property
     def blocks(self) -> Blocks:

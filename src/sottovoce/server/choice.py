@@ -1,24 +1,29 @@
-"""What was chosen when a training began, and may not silently change while it runs."""
+"""What the settings file says, and what the database has: they must not silently differ.
+
+The database is the truth, which all workers share. Until its first epoch is published the operator
+may still change their mind; after that a training goes on as devices agreed to it, or not at all.
+"""
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from sottovoce.errors import ProtocolError, SettingsError
-from sottovoce.protocol import Catalogue
+from sottovoce.protocol import Catalogue, SignedManifest
 from sottovoce.protocol.catalogue import MAX_CATALOGUE
-from sottovoce.server.store import Chosen
+from sottovoce.server.publishing import Chosen, check_keys
+from sottovoce.server.training import Training
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sottovoce.server.publishing import Publisher
-    from sottovoce.server.store import Epoch, Transaction
+    from sottovoce.protocol import Manifest
+    from sottovoce.server.keys import Keys
+    from sottovoce.server.settings import ServerSettings
+    from sottovoce.server.store import Transaction
 
-MAY_CHANGE = {"epochs", "lifetime"}
-"""Of the training's settings, where the agreed terms allow it. Of the server's own all but keys and
-catalogue may."""
+MAY_CHANGE = {"epochs", "lifetime", "half_life"}
+"""Of a training's settings, where the agreed terms allow it. Of the server's own all may."""
 
 
 def read_catalogue(path: Path) -> Catalogue:
@@ -29,75 +34,69 @@ def read_catalogue(path: Path) -> Catalogue:
         raise SettingsError(f"{path}: no catalogue: {error}") from error
 
 
-def agree(transaction: Transaction, publisher: Publisher) -> Publisher:
-    """A training that runs goes on as it was begun, under its own id, or not at all.
-
-    Until its first epoch is published the operator may still change their mind.
-    """
+def agree(transaction: Transaction, settings: ServerSettings, keys: Keys) -> None:
+    """Set the database up, or check that these settings belong to it."""
     transaction.one_at_a_time()
-    chosen = transaction.chosen(lock=True)
-    if chosen is None:
-        transaction.choose(_choice(publisher))
-        return publisher
-    publisher = publisher.of_training(chosen.training)
-    wanted = _choice(publisher)
-    _check_keys(chosen, wanted)
-    published = transaction.all_epochs()
-    if published:
-        _check_catalogue(chosen, wanted)
-        _check_training(json.loads(chosen.settings), json.loads(wanted.settings))
-        _check_terms(publisher, published)
-    if chosen != wanted:
-        transaction.change_choice(wanted)
-    return publisher
+    service = transaction.service(lock=True)
+    if service is None:
+        transaction.begin_service(keys.verification_key)
+    else:
+        check_keys(keys, service.verification_key)
+    training = transaction.training()
+    if training is None or transaction.latest() is None:
+        _begin(transaction, settings)
+    else:
+        _go_on(transaction, training, settings, keys)
 
 
-def _choice(publisher: Publisher) -> Chosen:
-    return Chosen(
-        json.dumps(publisher.training.as_dict(), sort_keys=True),
-        publisher.catalogue.hash,
-        publisher.keys.verification_key,
-        publisher.terms.training,
-    )
+def _begin(transaction: Transaction, settings: ServerSettings) -> None:
+    """The first training and the first catalogue."""
+    catalogue = read_catalogue(settings.catalogue)
+    transaction.set_catalogue(1, catalogue.hash, catalogue.raw)
+    items = len(catalogue.items)
+    begun = Training.begin(1, settings.training, settings.terms, items, anew=True)
+    Chosen(begun, catalogue, 1).check()
+    transaction.set_training(begun)
 
 
-def _check_keys(chosen: Chosen, wanted: Chosen) -> None:
-    if chosen.verification_key != wanted.verification_key:
-        raise SettingsError(
-            "the keys file is not the one that this database was made with: devices know "
-            f"{chosen.verification_key.hex()}; restore that file"
+def _go_on(
+    transaction: Transaction, training: Training, settings: ServerSettings, keys: Keys
+) -> None:
+    shown = transaction.first_and_last(training.number)
+    if not shown:  # nobody has seen anything of it yet
+        now = Training.begin(
+            training.number, settings.training, settings.terms, training.items, anew=training.anew
         )
+    else:
+        _check_settings(training, settings)
+        now = training.changed(settings.training, settings.terms)
+        for epoch in shown:
+            _check_terms(SignedManifest.open(epoch.manifest, keys.first).manifest, now)
+    if now != training:
+        transaction.set_training(now)
 
 
-def _check_catalogue(chosen: Chosen, wanted: Chosen) -> None:
-    if chosen.catalogue != wanted.catalogue:
-        raise SettingsError(
-            f"the catalogue is another one (SHA-256 {wanted.catalogue.hex()}, it was "
-            f"{chosen.catalogue.hex()}): put it back, {ANEW}"
-        )
-
-
-def _check_training(before: dict[str, object], now: dict[str, object]) -> None:
+def _check_settings(training: Training, settings: ServerSettings) -> None:
+    before, now = training.settings.as_dict(), settings.training.as_dict()
     for name in now:
         if name not in MAY_CHANGE and before.get(name) != now[name]:
             raise SettingsError(
                 f"training.{name} was {before.get(name)!r} when this training began, now it is "
-                f"{now[name]!r}: set it back, {ANEW}"
+                f"{now[name]!r}: set it back, {ANOTHER}"
             )
 
 
-def _check_terms(publisher: Publisher, published: list[Epoch]) -> None:
+def _check_terms(shown: Manifest, now: Training) -> None:
     """Devices pinned what they were shown, the first as well as the last, and refuse worse.
 
     What lies between is not worse than the first and not better than the last.
     """
-    for epoch in (published[0], published[-1]):
-        worse = publisher.manifest_of(epoch).terms.broken_by(publisher.terms)
-        if worse:
-            raise SettingsError(
-                f"devices that agreed to the terms of epoch {epoch.epoch} would refuse these, and "
-                f"report no more: {'; '.join(worse)}. Set it back, {ANEW}{_hint(worse)}"
-            )
+    worse = shown.terms.broken_by(now.terms_for(shown.items))
+    if worse:
+        raise SettingsError(
+            f"devices that agreed to the terms of epoch {shown.epoch} would refuse these, and "
+            f"report no more: {'; '.join(worse)}. Set it back, {ANOTHER}{_hint(worse)}"
+        )
 
 
 def _hint(worse: list[str]) -> str:
@@ -107,7 +106,7 @@ def _hint(worse: list[str]) -> str:
     return said if longer else ""
 
 
-ANEW = (
-    "or begin another service: keys, database, proxies and devices of its own, since devices never "
-    "go back to an earlier epoch under the same keys"
+ANOTHER = (
+    "or begin another training with these settings (`sottovoce server training begin`): devices "
+    "then ask their owners"
 )

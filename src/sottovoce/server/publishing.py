@@ -1,32 +1,33 @@
 """From epoch to epoch: the manifest that opens one, and the model that its sums make.
 
 All of it happens inside the transaction that publishes, so an epoch is applied once or not at all.
+What the operator has chosen meanwhile (another catalogue, another training, another key) holds from
+the next manifest on.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sottovoce.errors import ProtocolError, SettingsError
+from sottovoce.errors import ProtocolError, SettingsError, StoreError
 from sottovoce.mechanism import sums_of
 from sottovoce.protocol import (
+    Catalogue,
     Manifest,
     SignedManifest,
-    Terms,
     decode_items,
     encode_items,
     new_epoch_key,
     public_key_of,
 )
-from sottovoce.protocol.terms import TRAINING
+from sottovoce.server.catalogues import moved_rows
 from sottovoce.server.store import APPLIED, OPEN, Epoch
-from sottovoce.training import first_items, next_items
+from sottovoce.training import first_items, inherited_items, next_items
 from sottovoce.training.counts import capped
 
 if TYPE_CHECKING:
@@ -34,160 +35,226 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sottovoce.mechanism import Mechanism
-    from sottovoce.protocol import Catalogue
     from sottovoce.server.keys import Keys
     from sottovoce.server.settings import ServerSettings
     from sottovoce.server.store import Transaction
-    from sottovoce.training import Settings
+    from sottovoce.server.training import Training
 
 log = logging.getLogger("sottovoce")
 
 
 @dataclass(frozen=True)
-class Publisher:
-    """One training: what it was set up with, and how it moves on."""
+class Chosen:
+    """What holds for the next manifest."""
 
-    settings: ServerSettings
-    training: Settings
-    mechanism: Mechanism
-    terms: Terms
-    """Of the epochs to come."""
+    training: Training
     catalogue: Catalogue
-    keys: Keys
+    version: int
+    """The catalogue's."""
 
     @classmethod
-    def of(cls, settings: ServerSettings, catalogue: Catalogue, keys: Keys) -> Publisher:
-        """Of a new training; refuses what no manifest could say."""
-        training, items = settings.training, len(catalogue.items)
-        mechanism = training.build(items)
-        terms = Terms.of(os.urandom(TRAINING), training, settings.terms, items)
-        publisher = cls(settings, training, mechanism, terms, catalogue, keys)
+    def now(cls, transaction: Transaction) -> Chosen:
+        training, newest = transaction.training(), transaction.catalogue()
+        if training is None or newest is None:
+            raise StoreError("the database is not set up: `sottovoce server init` does it")
+        return cls(training, _catalogue(transaction, newest.sha256), newest.version)
+
+    @property
+    def items(self) -> int:
+        return len(self.catalogue.items)
+
+    def check(self) -> None:
+        """Refuse what no manifest could say."""
         try:
-            Manifest.decode(publisher._manifest(1, bytes(32), 1.0, bytes(32), 0, 0, 0.0).encode())
+            Manifest.decode(_manifest(self, _NOTHING, 1, bytes(32), 1.0, bytes(32), 0, 1).encode())
         except ProtocolError as error:
             raise SettingsError(f"no device could take part: {error}") from error
-        return publisher
 
-    def of_training(self, training: bytes) -> Publisher:
-        """The same for a training that has its id already."""
-        return replace(self, terms=replace(self.terms, training=training))
+
+@dataclass(frozen=True)
+class Learnt:
+    """How far a training has come."""
+
+    epochs: int
+    """With reports behind its model."""
+    reports: int
+    """In the last of them."""
+
+
+_NOTHING = Learnt(0, 0)
+
+
+@dataclass(frozen=True)
+class Publisher:
+    settings: ServerSettings
+    keys: Keys
 
     def begin(self, transaction: Transaction, now: float) -> None:
-        V = first_items(self.training, len(self.catalogue.items))
-        transaction.add_file(self.catalogue.hash, "catalogue", self.catalogue.raw)
-        model = self._keep_model(transaction, encode_items(V))
-        self._publish(transaction, 1, model, 0, 0, now)
+        chosen = Chosen.now(transaction)
+        V = first_items(chosen.training.settings, chosen.items)
+        self._publish(transaction, chosen, V, _NOTHING, now)
 
     def apply(self, transaction: Transaction, epoch: Epoch, now: float) -> None:
         """The paper's update; an epoch without a crowd leaves the model as it is."""
         manifest = self.manifest_of(epoch)
-        model, done, behind = epoch.model, epoch.epochs_done, manifest.reports_behind
+        mechanism = manifest.build()
+        V = _model(transaction, manifest)
+        learnt = Learnt(epoch.epochs_done, manifest.reports_behind)
         counted, crowdless = with_crowd(transaction.counts(epoch.epoch), manifest)
-        kept = capped(counted, self.mechanism.event(1, 1))
+        kept = capped(counted, mechanism.event(1, 1))
         reports, over = int(kept.sum()), int(counted.sum() - kept.sum())
         if reports:
-            done, behind = done + 1, reports
-            model = self._next_model(transaction, epoch, done, sums_of(kept), reports)
+            learnt, sums = Learnt(epoch.epochs_done + 1, reports), sums_of(kept)
+            settings = _training_of(transaction, epoch).settings
+            V = next_items(V, sums, reports, learnt.epochs, settings, mechanism)
+            transaction.add_sums(epoch.epoch, sums)
         if over:
             said = "epoch %d: %d reports dropped, more of one kind than honest people send"
             log.warning(said, epoch.epoch, over)
         transaction.apply(epoch.epoch, reports=reports, crowdless=crowdless, capped=over)
-        self._publish(transaction, epoch.epoch + 1, model, done, behind, now)
+        self._follow(transaction, epoch, V, learnt, now)
+
+    def has_more(self, transaction: Transaction, last: Epoch) -> bool:
+        """Whether something is to be published after an epoch that asks for no reports."""
+        training, newest = transaction.training(), transaction.catalogue()
+        service = transaction.service()
+        assert training is not None
+        assert newest is not None
+        assert service is not None
+        same = (training.number, newest.sha256) == (last.training, last.catalogue)
+        has_gap = service.next_epoch > last.epoch + 1  # `go_beyond`: others have seen later ones
+        return not same or has_gap or _goes_on(training, last.epochs_done)
 
     def go_on(self, transaction: Transaction, last: Epoch, now: float) -> None:
-        """A finished training that was given more epochs."""
-        behind = self.manifest_of(last).reports_behind
-        self._publish(transaction, last.epoch + 1, last.model, last.epochs_done, behind, now)
-
-    def wants_more(self, epochs_done: int) -> bool:
-        return bool(self.training.half_life) or self._epochs_left(epochs_done) > 0
-
-    def _epochs_left(self, epochs_done: int) -> int:
-        """0 where there is no end. An epoch that came to nothing is held again."""
-        return 0 if self.training.half_life else max(self.training.epochs - epochs_done, 0)
+        """After a finished training: more epochs, another training, another catalogue."""
+        manifest = self.manifest_of(last)
+        learnt = Learnt(last.epochs_done, manifest.reports_behind)
+        self._follow(transaction, last, _model(transaction, manifest), learnt, now)
 
     def manifest_of(self, epoch: Epoch) -> Manifest:
         """Our own, checked like anybody's."""
-        return SignedManifest.open(epoch.manifest, self.keys.verification_key).manifest
+        return SignedManifest.open(epoch.manifest, self.keys.first).manifest
 
-    def _next_model(
+    def _follow(
         self,
         transaction: Transaction,
-        epoch: Epoch,
-        done: int,
-        sums: NDArray[np.int64],
-        reports: int,
-    ) -> bytes:
-        """Its hash; sums and model stay in the database."""
-        V = self._model(transaction, epoch.model)
-        V = next_items(V, sums, reports, done, self.training, self.mechanism)
-        transaction.add_sums(epoch.epoch, sums)
-        return self._keep_model(transaction, encode_items(V))
-
-    def _model(self, transaction: Transaction, digest: bytes) -> NDArray[np.float32]:
-        content = transaction.file(digest, "model") or b""
-        return decode_items(content, len(self.catalogue.items), self.training.factors)
-
-    def _keep_model(self, transaction: Transaction, content: bytes) -> bytes:
-        digest = sha256(content).digest()
-        transaction.add_file(digest, "model", content)
-        return digest
+        last: Epoch,
+        V: NDArray[np.float32],
+        learnt: Learnt,
+        now: float,
+    ) -> None:
+        """Publish the epoch after this one: its model carried over to what is chosen now."""
+        chosen = Chosen.now(transaction)
+        if chosen.catalogue.hash != last.catalogue:
+            before = _catalogue(transaction, last.catalogue)
+            V = moved_rows(V, before.items, chosen.catalogue.items)
+        if chosen.training.number != last.training:
+            settings = chosen.training.settings
+            if chosen.training.anew:
+                V, learnt = first_items(settings, chosen.items), _NOTHING
+            else:
+                V, learnt = inherited_items(V, settings), Learnt(0, learnt.reports)
+        self._publish(transaction, chosen, V, learnt, now)
+        transaction.forget_before(last.epoch + 2 - self.settings.keep_epochs)
 
     def _publish(
         self,
         transaction: Transaction,
-        number: int,
-        model: bytes,
-        done: int,
-        behind: int,
+        chosen: Chosen,
+        V: NDArray[np.float32],
+        learnt: Learnt,
         now: float,
     ) -> None:
-        """The next manifest: with a key of its own, or for good without one."""
-        private = new_epoch_key() if self.wants_more(done) else None
+        """The next manifest: with a key of its own, or without one when the training is over."""
+        service = transaction.service(lock=True)
+        assert service is not None
+        check_keys(self.keys, service.verification_key)
+        private = new_epoch_key() if _goes_on(chosen.training, learnt.epochs) else None
         public = None if private is None else public_key_of(private)
-        ridge = self.training.user_ridge(self._model(transaction, model))
-        manifest = self._manifest(number, model, ridge, public, done, behind, now)
-        signed = SignedManifest.make(manifest, self.keys.signer)
+        content, number = encode_items(V), service.next_epoch
+        model = sha256(content).digest()
+        ridge = chosen.training.settings.user_ridge(V)
+        until = int(now) + self.settings.epoch_seconds
+        manifest = _manifest(chosen, learnt, number, model, ridge, public, int(now), until)
+        signed = SignedManifest.make(manifest, self.keys.signer, self.keys.statements)
         epoch = Epoch(
             epoch=number,
             state=APPLIED if private is None else OPEN,
             manifest=signed.encode(),
             hash=signed.hash,
             model=model,
-            epochs_done=done,
+            epochs_done=learnt.epochs,
             opens=manifest.opens,
             closes=manifest.closes,
             ends=manifest.ends,
+            training=chosen.training.number,
+            catalogue=chosen.catalogue.hash,
         )
-        wrapped = None if private is None else self.keys.wrap(number, private)
-        transaction.add_epoch(epoch, wrapped)
+        transaction.add_file(model, "model", content)
+        transaction.add_epoch(epoch, None if private is None else self.keys.wrap(number, private))
+        transaction.set_service(self.keys.verification_key, number + 1)
 
-    def _manifest(
-        self,
-        number: int,
-        model: bytes,
-        ridge: float,
-        public: bytes | None,
-        done: int,
-        behind: int,
-        now: float,
-    ) -> Manifest:
-        return Manifest(
-            epoch=number,
-            terms=self.terms,
-            items=len(self.catalogue.items),
-            alpha=self.training.alpha,
-            regularization=ridge,
-            model=model,
-            catalogue=self.catalogue.hash,
-            catalogue_version=1,
-            public_key=public,
-            opens=int(now),
-            closes=int(now) + self.settings.epoch_seconds,
-            epochs_left=self._epochs_left(done),
-            reports_behind=behind,
+
+def check_keys(keys: Keys, known: bytes) -> None:
+    """Devices never go back to a key that another has replaced: a worker must not either."""
+    if not keys.succeeds(known):
+        raise SettingsError(
+            f"devices know the verification key {known.hex()}, which is not in the keys file: "
+            "restore that file, or copy the new one to all workers if the key was changed"
         )
+
+
+def _goes_on(training: Training, epochs_done: int) -> bool:
+    """An epoch that came to nothing is held again."""
+    return bool(training.settings.half_life) or epochs_done < training.settings.epochs
+
+
+def _epochs_left(training: Training, epochs_done: int) -> int:
+    """0 where there is no end."""
+    settings = training.settings
+    return 0 if settings.half_life else max(settings.epochs - epochs_done, 0)
+
+
+def _training_of(transaction: Transaction, epoch: Epoch) -> Training:
+    found = transaction.training(epoch.training)
+    assert found is not None, "trainings are never deleted"
+    return found
+
+
+def _model(transaction: Transaction, manifest: Manifest) -> NDArray[np.float32]:
+    content = transaction.file(manifest.model, "model") or b""
+    return decode_items(content, manifest.items, manifest.terms.factors)
+
+
+def _catalogue(transaction: Transaction, digest: bytes) -> Catalogue:
+    return Catalogue.decode(transaction.file(digest, "catalogue") or b"")
+
+
+def _manifest(
+    chosen: Chosen,
+    learnt: Learnt,
+    number: int,
+    model: bytes,
+    ridge: float,
+    public: bytes | None,
+    opens: int,
+    closes: int,
+) -> Manifest:
+    return Manifest(
+        epoch=number,
+        terms=chosen.training.terms_for(chosen.items),
+        items=chosen.items,
+        alpha=chosen.training.settings.alpha,
+        regularization=ridge,
+        model=model,
+        catalogue=chosen.catalogue.hash,
+        catalogue_version=chosen.version,
+        public_key=public,
+        opens=opens,
+        closes=closes,
+        epochs_left=_epochs_left(chosen.training, learnt.epochs),
+        reports_behind=learnt.reports,
+    )
 
 
 def with_crowd(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from hashlib import sha256
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 from sottovoce.errors import ProtocolError, RefusedError, StoreError, UnavailableError
 from sottovoce.protocol import Chunk, SignedManifest
 from sottovoce.protocol.crowd import ENOUGH, SHORT
-from sottovoce.server.choice import agree, read_catalogue
+from sottovoce.server.choice import agree
 from sottovoce.server.counting import Counter
 from sottovoce.server.metrics import Metrics
 from sottovoce.server.publishing import Publisher
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from sottovoce.server.opening import Opener
     from sottovoce.server.settings import ServerSettings
     from sottovoce.server.store import Epoch, ServerStore, State, Transaction
+
+
+log = logging.getLogger("sottovoce")
 
 
 class Server:
@@ -46,39 +50,45 @@ class Server:
         self._clock = clock
         self._opener = opener
         self._counter = Counter(store)
+        self._publisher = Publisher(settings, keys)
         self._lock = threading.Lock()
-        self._ready: Publisher | None = None
+        self._is_ready = False
         self._scrubbed = False
 
     # What the server does by itself
 
     def prepare(self) -> None:
-        """Set up the database, or check that it is of this training. Safe to repeat."""
-        self._publisher()
+        """Set up the database, or check that these settings belong to it. Safe to repeat."""
+        with self._lock:
+            if not self._is_ready:
+                self._store.migrate()
+                with self._store.write() as transaction:
+                    agree(transaction, self._settings, self._keys)
+                self._is_ready = True
 
     def tick(self) -> None:
         """Move on as far as the clock and the proxies allow; any number of workers may."""
-        publisher = self._publisher()
-        while self._step(publisher):
+        self.prepare()
+        while self._step():
             self._scrubbed = False
         if not self._scrubbed:
             # Again with the next beat if a reader was in the way, and once after every start.
             self._scrubbed = self._store.scrub()
 
-    def _step(self, publisher: Publisher) -> bool:
+    def _step(self) -> bool:
         """One step, in a transaction of its own; whether there was one to take."""
         now = self._clock()
         with self._store.write() as transaction:
-            transaction.chosen(lock=True)
+            transaction.service(lock=True)
             latest = transaction.latest(lock=True)
             if latest is None:
-                publisher.begin(transaction, now)
+                self._publisher.begin(transaction, now)
             elif latest.state == OPEN and self._has_crowd(transaction, latest, now):
                 transaction.close(latest.epoch, now)
             elif latest.state == CLOSED and self._is_complete(transaction, latest, now):
-                publisher.apply(transaction, latest, now)
-            elif latest.state == APPLIED and publisher.wants_more(latest.epochs_done):
-                publisher.go_on(transaction, latest, now)
+                self._publisher.apply(transaction, latest, now)
+            elif latest.state == APPLIED and self._publisher.has_more(transaction, latest):
+                self._publisher.go_on(transaction, latest, now)
             else:
                 return False
         return True
@@ -107,7 +117,7 @@ class Server:
             latest = transaction.latest()
         if latest is None:
             raise UnavailableError("there is no manifest yet")
-        return SignedManifest.open(latest.manifest, self._keys.verification_key)
+        return SignedManifest.open(latest.manifest, self._keys.first)
 
     def model(self, sha256: bytes) -> bytes | None:
         with self._store.read() as transaction:
@@ -137,7 +147,10 @@ class Server:
         """Hear whether a proxy has its crowd; say how the epoch stands."""
         self._check_proxy(proxy)
         with self._store.write() as transaction:
-            state = check_known(transaction.epoch(epoch, lock=True), epoch).state
+            found = transaction.epoch(epoch, lock=True)
+            if found is None:
+                self._warn_of_later(transaction, epoch)
+            state = check_known(found, epoch).state
             if state == OPEN:
                 transaction.set_crowd(epoch, proxy, crowd)
         return state
@@ -146,11 +159,11 @@ class Server:
         """Count it; False if it was counted before. Opening happens outside any transaction."""
         self._check_proxy(proxy)
         chunk = _decoded(epoch, name, data)
-        private_key = self._key_for(proxy, chunk)
-        if private_key is None:
+        found = self._key_for(proxy, chunk)
+        if found is None:
             self._counter.note(proxy, chunk)
             return False
-        n_directions = self._publisher().mechanism.n_directions
+        private_key, n_directions = found
         with self.metrics.opening():
             opened = self._opener.open(chunk.sealed, private_key, chunk.manifest_hash, n_directions)
         counted = self._counter.count(proxy, chunk, opened, n_directions)
@@ -177,8 +190,8 @@ class Server:
             check_not_committed(transaction, epoch, proxy)
             transaction.add_commit(epoch, proxy, chunks, reports)
 
-    def _key_for(self, proxy: str, chunk: Chunk) -> bytes | None:
-        """The epoch's private key, or None if the chunk is counted already."""
+    def _key_for(self, proxy: str, chunk: Chunk) -> tuple[bytes, int] | None:
+        """The epoch's private key and directions, or None if the chunk is counted already."""
         with self._store.read() as transaction:
             epoch = check_closed(transaction.epoch(chunk.epoch), chunk.epoch)
             check_manifest(epoch, chunk.manifest_hash)
@@ -188,24 +201,22 @@ class Server:
             wrapped = transaction.wrapped_key(chunk.epoch)
         if wrapped is None:
             raise StoreError(f"the key of epoch {chunk.epoch} is missing from the database")
-        return self._keys.unwrap(chunk.epoch, wrapped)
+        n_directions = self._publisher.manifest_of(epoch).build().n_directions
+        return self._keys.unwrap(chunk.epoch, wrapped), n_directions
+
+    def _warn_of_later(self, transaction: Transaction, epoch: int) -> None:
+        """A proxy that is ahead: said, and not believed, since any number could be named."""
+        latest = transaction.latest()
+        if latest is not None and epoch > latest.epoch:
+            log.error(
+                "a proxy has seen epoch %d, this database ends with %d: was it restored from a "
+                "backup? `sottovoce server go-beyond` lets proxies and devices follow again",
+                *(epoch, latest.epoch),
+            )
 
     def _check_proxy(self, proxy: str) -> None:
         if proxy not in self._settings.proxies:
             raise RefusedError(f"no proxy is called {proxy!r:.80}")
-
-    # What was chosen when the training began
-
-    def _publisher(self) -> Publisher:
-        with self._lock:
-            if self._ready is None:
-                catalogue = read_catalogue(self._settings.catalogue)
-                publisher = Publisher.of(self._settings, catalogue, self._keys)
-                self._store.migrate()
-                with self._store.write() as transaction:
-                    publisher = agree(transaction, publisher)
-                self._ready = publisher
-            return self._ready
 
 
 def _decoded(epoch: int, name: str, data: bytes) -> Chunk:

@@ -42,7 +42,7 @@ class ServerSettings:
     keys: Path
     """The file of the server's own keys, made by `sottovoce server init`."""
     catalogue: Path
-    """Which thing is item number i, as JSON."""
+    """Which thing is item number i when the service begins, as JSON."""
     proxies: dict[str, ProxyAccess]
     """Who may hand in chunks, by name."""
     database: str = "sqlite:///server.sqlite"
@@ -53,6 +53,8 @@ class ServerSettings:
     """How long an epoch takes at least; it then waits for its crowd."""
     grace_seconds: float = 3_600.0
     """How long proxies are waited for that say nothing, or do not hand in what they have."""
+    keep_epochs: int = 100
+    """Models and sums of so many are kept."""
     terms: Participation = field(default_factory=Participation)
     """How often a device takes part, and among how many."""
     openers: int = 0
@@ -66,6 +68,7 @@ class ServerSettings:
     def __post_init__(self) -> None:
         _at_least("epoch_seconds", self.epoch_seconds, 1)
         _at_least("openers", self.openers, 0)
+        _at_least("keep_epochs", self.keep_epochs, 1)
         _at_least("grace_seconds", self.grace_seconds, 0)
         if not (isfinite(self.heartbeat) and self.heartbeat > 0):
             raise SettingsError(f"heartbeat must be a positive number, not {self.heartbeat}")

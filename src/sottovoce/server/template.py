@@ -26,7 +26,8 @@ database = {database}
 # Devices know the public half of one of them: if this file is lost, they all must be set up anew.
 keys = {keys}
 
-# Which thing is item number i. It may not change while a training runs.
+# Which thing is item number i when the service begins. From its first epoch on the catalogue is in
+# the database: `sottovoce server catalogue` adds, renames and retires items.
 catalogue = {catalogue}
 
 # How long an epoch takes at least, in seconds. Then it waits for its crowd: see [terms].
@@ -36,14 +37,18 @@ epoch_seconds = {epoch_seconds}
 # and those that do not hand in what they have when it is closed. What comes later is lost.
 grace_seconds = 3600
 
+# Epochs whose models and sums are kept in the database; what is older is deleted.
+keep_epochs = 100
+
 # Processes that open reports; 0: one for each core.
 openers = 0
 
 # Seconds between two looks at the clock.
 heartbeat = 5
 
-# What is trained. This table may not change while a training runs, except for `epochs` and, as far
-# as the terms of the devices allow it, `lifetime`.
+# What is trained. This table may not change while a training runs, except for `half_life` and, as
+# far as the terms of the devices allow it, `epochs` and `lifetime`. With anything else changed,
+# `sottovoce server training begin` begins another training, and devices ask their owners.
 [training]
 # {presets}: everything that is not set below comes from it.
 preset = {preset}

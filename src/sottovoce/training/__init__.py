@@ -1,6 +1,6 @@
 """One training: its settings, the first and the next item matrix, and how to spend a budget."""
 
-from sottovoce.training.items import first_items, next_items
+from sottovoce.training.items import first_items, inherited_items, next_items
 from sottovoce.training.participation import Participation
 from sottovoce.training.planning import Budget, all_presets, planned
 from sottovoce.training.settings import DEFAULT, Settings, all_settings, presets
@@ -13,6 +13,7 @@ __all__ = [
     "all_presets",
     "all_settings",
     "first_items",
+    "inherited_items",
     "next_items",
     "planned",
     "presets",

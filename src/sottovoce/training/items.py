@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from sottovoce.model import initial_items, rotate_factors, update
 from sottovoce.model.bounds import flushed
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from sottovoce.mechanism.base import Mechanism
@@ -24,6 +25,19 @@ def first_items(settings: Settings, n_items: int) -> NDArray[np.float32]:
         n_items, settings.factors, settings.initial_scale, settings.seed, settings.head_start
     )
     return _published(V, settings, 0)
+
+
+def inherited_items(V: NDArray[np.float32], settings: Settings) -> NDArray[np.float32]:
+    """What another training begins with: the last model of the one before, with its own factors.
+
+    Fewer of them say the most that so many can; further ones begin like those of a first matrix.
+    """
+    U, sizes, _ = np.linalg.svd(V.astype(np.float64), full_matrices=False)
+    kept = min(settings.factors, len(sizes))
+    begun = first_items(settings, len(V))
+    begun[:, :kept] = (U * sizes)[:, :kept]
+    begun[~V.any(axis=1)] = 0  # an item that nobody has reported on yet stays one
+    return _published(begun, settings, 0)
 
 
 def next_items(

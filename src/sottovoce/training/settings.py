@@ -162,8 +162,8 @@ class Settings:
     def most_turns(self) -> int:
         """What a device is asked to agree to, and so what a training costs at most.
 
-        In one without end too: a device stops after so many. More than its epochs, if so many are named: one that came to nothing is paid for and held
-        again.
+        In one without end too: a device stops after so many. More than its epochs, if so many are
+        named: one that came to nothing is paid for and held again.
         """
         return self.lifetime or self.epochs
 

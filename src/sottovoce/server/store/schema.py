@@ -7,6 +7,7 @@ deleted when it is applied.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from sqlalchemy import (
@@ -19,6 +20,7 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     Table,
     Text,
+    func,
     inspect,
     select,
 )
@@ -27,8 +29,9 @@ from sottovoce.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Any
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Row
 
     Migration = Callable[[Connection], None]
 
@@ -36,38 +39,69 @@ metadata = MetaData()
 
 schema_version = Table("schema_version", metadata, Column("version", Integer, nullable=False))
 
-training = Table(
-    "training",
+service = Table(
+    "service",
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=False),
-    Column("settings", Text, nullable=False),
-    Column("catalogue", LargeBinary, nullable=False),
     Column("verification_key", LargeBinary, nullable=False),
-    Column("training", LargeBinary, nullable=False),
+    Column("next_epoch", BigInteger, nullable=False, default=1),
 )
-"""One row: what may not change while a training runs. Whoever moves the epochs on locks it."""
+"""One row. Whoever moves the epochs on locks it.
+
+`verification_key` belongs to the key that signed last. `next_epoch` is the least number that the
+next epoch may have: larger than any that devices know.
+"""
+
+trainings = Table(
+    "trainings",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("settings", Text, nullable=False),
+    Column("terms", Text, nullable=False),
+    Column("items", Integer, nullable=False),
+    Column("anew", Integer, nullable=False),
+)
+"""Settings and terms are JSON (`sottovoce.server.training`). The newest is the one that goes on."""
+
+catalogues = Table(
+    "catalogues",
+    metadata,
+    Column("version", BigInteger, primary_key=True, autoincrement=False),
+    Column("sha256", LargeBinary, nullable=False),
+)
+"""Every version that there was; the newest holds from the next epoch on."""
+
+
+def _epochs() -> list[Column[Any]]:
+    """Those of version 2, to which later ones have added."""
+    return [
+        Column("epoch", BigInteger, primary_key=True, autoincrement=False),
+        Column("state", Text, nullable=False),
+        Column("manifest", LargeBinary, nullable=False),
+        Column("hash", LargeBinary, nullable=False),
+        Column("model", LargeBinary, nullable=False),
+        Column("epochs_done", Integer, nullable=False),
+        Column("opens", BigInteger, nullable=False),
+        Column("closes", BigInteger, nullable=False),
+        Column("ends", BigInteger, nullable=False),
+        Column("closed_at", Float(53)),
+        *(Column(name, BigInteger, nullable=False, default=0) for name in _COUNTED),
+    ]
+
+
+_COUNTED = ("chunks", "reports", "duplicates", "undecodable", "crowdless", "capped")
 
 epochs = Table(
     "epochs",
     metadata,
-    Column("epoch", BigInteger, primary_key=True, autoincrement=False),
-    Column("state", Text, nullable=False),
-    Column("manifest", LargeBinary, nullable=False),
-    Column("hash", LargeBinary, nullable=False),
-    Column("model", LargeBinary, nullable=False),
-    Column("epochs_done", Integer, nullable=False),
-    Column("opens", BigInteger, nullable=False),
-    Column("closes", BigInteger, nullable=False),
-    Column("ends", BigInteger, nullable=False),
-    Column("closed_at", Float(53)),
-    Column("chunks", BigInteger, nullable=False, default=0),
-    Column("reports", BigInteger, nullable=False, default=0),
-    Column("duplicates", BigInteger, nullable=False, default=0),
-    Column("undecodable", BigInteger, nullable=False, default=0),
-    Column("crowdless", BigInteger, nullable=False, default=0),
-    Column("capped", BigInteger, nullable=False, default=0),
+    *_epochs(),
+    Column("training", Integer, nullable=False),
+    Column("catalogue", LargeBinary, nullable=False),
 )
-"""`state` is open, closed or applied. Whoever counts a chunk locks its row."""
+"""`state` is open, closed or applied. Whoever counts a chunk locks its row.
+
+`training` is its number, `catalogue` the hash of the file.
+"""
 
 epoch_keys = Table(
     "epoch_keys",
@@ -137,19 +171,67 @@ files = Table(
     Column("kind", Text, nullable=False),
     Column("content", LargeBinary, nullable=False),
 )
-"""Every model and catalogue that was ever published, by hash."""
+"""Models and catalogues by hash: those of the newest epochs (`keep_epochs`), and the next ones."""
+
+
+_old = MetaData()
+_training = Table(
+    "training",
+    _old,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("settings", Text, nullable=False),
+    Column("catalogue", LargeBinary, nullable=False),
+    Column("verification_key", LargeBinary, nullable=False),
+    Column("training", LargeBinary, nullable=False),
+)
+"""Of version 2: the one training that a service had."""
+Table("epochs", _old, *_epochs())
 
 
 def _first(connection: Connection) -> None:
-    metadata.create_all(connection)
+    old = (schema_version, epoch_keys, counts, sums, chunks, commits, waiting, files)
+    metadata.create_all(connection, tables=old)
+    _old.create_all(connection)
     if connection.dialect.name == "postgresql":
         # Rewritten for every chunk, and noise does not compress.
         connection.exec_driver_sql("ALTER TABLE counts ALTER COLUMN counts SET STORAGE EXTERNAL")
 
 
+def _second(connection: Connection) -> None:
+    """A service has trainings and catalogues, one after the other, and its key may change."""
+    metadata.create_all(connection, tables=(service, trainings, catalogues))
+    binary = "BYTEA" if connection.dialect.name == "postgresql" else "BLOB"
+    connection.exec_driver_sql("ALTER TABLE epochs ADD training INTEGER NOT NULL DEFAULT 1")
+    connection.exec_driver_sql(f"ALTER TABLE epochs ADD catalogue {binary} NOT NULL DEFAULT ''")
+    known = connection.execute(select(_training)).one_or_none()
+    first = connection.execute(select(epochs).order_by(epochs.c.epoch).limit(1)).one_or_none()
+    if known is not None and first is not None:  # before the first epoch everything may change
+        _keep_training(connection, known, first.manifest)
+    _training.drop(connection)
+
+
+def _keep_training(connection: Connection, known: Row[Any], signed: bytes) -> None:
+    """The one that there was goes on as the first of its service."""
+    next_epoch = 1 + int(connection.scalar(select(func.max(epochs.c.epoch))) or 0)
+    key = {"verification_key": known.verification_key, "next_epoch": next_epoch}
+    connection.execute(service.insert().values(id=1, **key))
+    connection.execute(epochs.update().values(catalogue=known.catalogue))
+    connection.execute(catalogues.insert().values(version=1, sha256=known.catalogue))
+    manifest = json.loads(signed[FIRST_MANIFEST:])
+    row = {
+        "settings": json.dumps({**json.loads(known.settings), "half_life": 0.0}, sort_keys=True),
+        "terms": json.dumps(manifest["terms"], sort_keys=True),
+        "items": manifest["items"],
+        "anew": 1,
+    }
+    connection.execute(trainings.insert().values(number=1, **row))
+
+
+FIRST_MANIFEST = 4 + 1 + 64
+"""Where the JSON of a signed manifest begins that was signed with the service's first key."""
 TOO_OLD = 1
 """Databases of this version and below speak of epochs of protocol 1, which nobody can read."""
-MIGRATIONS: Sequence[Migration] = (_first,)
+MIGRATIONS: Sequence[Migration] = (_first, _second)
 """The first makes version `TOO_OLD` + 1, each further one the next. Append; never change one."""
 
 _LOCK = 0x736F74746F

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from sqlalchemy import func, select
 
+from sottovoce.server.store.chosen import ChosenTables
 from sottovoce.server.store.schema import (
     chunks,
     commits,
     counts,
     epoch_keys,
     epochs,
-    files,
     one_at_a_time,
     sums,
-    training,
     waiting,
 )
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from numpy.typing import NDArray
-    from sqlalchemy import Connection, Select
+    from sqlalchemy import Select
 
 State = Literal["open", "closed", "applied"]
 OPEN: State = "open"
@@ -35,8 +34,6 @@ APPLIED: State = "applied"
 
 MOST = 2**32 - 1
 """What a count stops at: far beyond what honest people make of one report (`training.capping`)."""
-
-FileKind = Literal["model", "catalogue"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +48,7 @@ class Epoch:
     model: bytes
     """SHA-256 of the model that this epoch's devices report on."""
     epochs_done: int
-    """Epochs with reports behind that model."""
+    """Epochs of its training with reports behind that model."""
     opens: int
     closes: int
     ends: int
@@ -67,42 +64,18 @@ class Epoch:
     """Dropped when it was applied: those of proxies from which too few came."""
     capped: int = 0
     """Dropped when it was applied: more of one kind than honest people send."""
+    training: int = 1
+    """The training's number."""
+    catalogue: bytes = b""
+    """SHA-256 of its catalogue."""
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """The row of `training`."""
-
-    settings: str
-    catalogue: bytes
-    verification_key: bytes
-    training: bytes
-    """Its id."""
-
-
-class Transaction:
+class Transaction(ChosenTables):
     """One transaction; locks are held to its end."""
-
-    def __init__(self, connection: Connection):
-        self._connection = connection
 
     def one_at_a_time(self) -> None:
         """No other worker passes here until this transaction ends."""
         one_at_a_time(self._connection)
-
-    def chosen(self, *, lock: bool = False) -> Chosen | None:
-        """What is trained. Locked, nobody else moves the epochs on."""
-        query = select(*(training.c[each.name] for each in fields(Chosen)))
-        row = self._connection.execute(query.with_for_update() if lock else query).one_or_none()
-        return None if row is None else Chosen(*row)
-
-    def choose(self, chosen: Chosen) -> None:
-        """For good."""
-        self._connection.execute(training.insert().values(id=1, **asdict(chosen)))
-
-    def change_choice(self, chosen: Chosen) -> None:
-        """In so far as it may be changed."""
-        self._connection.execute(training.update().values(**asdict(chosen)))
 
     def epoch(self, number: int, *, lock: bool = False) -> Epoch | None:
         """The epoch of that number. Locked, nobody else counts in it."""
@@ -120,6 +93,15 @@ class Transaction:
         """Oldest first."""
         rows = self._connection.execute(select(epochs).order_by(epochs.c.epoch))
         return [Epoch(*row) for row in rows]
+
+    def first_and_last(self, training: int) -> list[Epoch]:
+        """Of one training; nothing if it has not begun."""
+        query = select(epochs).where(epochs.c.training == training)
+        found = [
+            self._epoch(query.order_by(order).limit(1))
+            for order in (epochs.c.epoch, epochs.c.epoch.desc())
+        ]
+        return [epoch for epoch in found if epoch is not None]
 
     def _epoch(self, query: Select[*tuple[Any, ...]], *, lock: bool = False) -> Epoch | None:
         row = self._connection.execute(query.with_for_update() if lock else query).one_or_none()
@@ -252,16 +234,6 @@ class Transaction:
         """What each proxy said last that has said something."""
         query = select(waiting.c.proxy, waiting.c.crowd).where(waiting.c.epoch == epoch)
         return {row.proxy: row.crowd for row in self._connection.execute(query)}
-
-    def file(self, sha256: bytes, kind: FileKind) -> bytes | None:
-        query = select(files.c.content).where(files.c.sha256 == sha256, files.c.kind == kind)
-        return self._connection.scalar(query)
-
-    def add_file(self, sha256: bytes, kind: FileKind, content: bytes) -> None:
-        """Kept for good; known already is well."""
-        if self.file(sha256, kind) is None:
-            row = {"sha256": sha256, "kind": kind, "content": content}
-            self._connection.execute(files.insert().values(**row))
 
 
 def _counts(content: bytes) -> NDArray[np.int64]:

@@ -1,0 +1,28 @@
+"""What the commands of a server have in common."""
+
+from __future__ import annotations
+
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sottovoce.server import ServerSettings, ServerStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ConfigOption = Annotated[
+    Path, typer.Option("--config", help="Settings file, from `sottovoce server init`.")
+]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+
+
+@contextmanager
+def opened(config: Path) -> Iterator[tuple[ServerSettings, ServerStore]]:
+    """The settings and their database, brought up to date."""
+    settings = ServerSettings.read(config)
+    with closing(ServerStore(settings.database)) as store:
+        store.migrate()
+        yield settings, store

@@ -1,0 +1,60 @@
+"""`sottovoce server training` and `sottovoce server keys`: what devices must follow or agree to."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sottovoce.cli import output
+from sottovoce.cli.options import group
+from sottovoce.cli.server_options import ConfigOption, YesOption, opened
+from sottovoce.server import Keys, ServerSettings
+from sottovoce.server.administration import begin_training
+
+training = group("training", "Begin another training under the same service.")
+keys = group("keys", "Change the signing key; devices follow by themselves.")
+
+
+@training.command()
+def begin(
+    config: ConfigOption,
+    *,
+    anew: Annotated[
+        bool, typer.Option("--anew", help="Begin with a random model, not the last one.")
+    ] = False,
+    yes: YesOption = False,
+) -> None:
+    """Begin another training with what [training] and [terms] say now, after the present epoch.
+
+    It has an id and terms of its own. Devices that agreed to the training before go on recommending
+    from its last model, ask their owners, and report again only after a yes.
+
+    Example: sottovoce server training begin --config my-server/server.toml
+    """
+    if not yes:
+        typer.confirm("Every device will ask its owner again. Begin another training?", abort=True)
+    with opened(config) as (settings, store):
+        begun = begin_training(store, settings, anew=anew)
+    output.results.print(
+        f"Training {begun.number}, {begun.terms.training.hex()}, follows the present epoch. "
+        "Workers need no restart."
+    )
+
+
+@keys.command()
+def rotate(config: ConfigOption) -> None:
+    """Change the signing key. The old one names the new one and is then deleted.
+
+    Copy the keys file to all workers and restart them. Devices and proxies follow by themselves.
+    Keep a backup of the new file before the next epoch is published: without it devices are lost.
+
+    Example: sottovoce server keys rotate --config my-server/server.toml
+    """
+    path = ServerSettings.read(config).keys
+    rotated = Keys.read(path).rotated()
+    rotated.replace(path)
+    output.results.print(
+        f"{path} holds the new key: copy it to all workers and restart them. New devices may pin"
+    )
+    typer.echo(rotated.verification_key.hex())

@@ -1,0 +1,89 @@
+"""What an operator does to a service while it runs.
+
+Each is one transaction on the database that all workers share; none of them has to be restarted. It
+holds from the next epoch on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sottovoce.errors import SettingsError
+from sottovoce.protocol.manifest import MAX_EPOCH
+from sottovoce.server.catalogues import Difference
+from sottovoce.server.publishing import Chosen
+from sottovoce.server.store import APPLIED
+from sottovoce.server.training import Training
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sottovoce.protocol import Catalogue
+    from sottovoce.server.settings import ServerSettings
+    from sottovoce.server.store import ServerStore, Transaction
+
+
+def present(store: ServerStore) -> Chosen:
+    """The training and the catalogue of the next epoch."""
+    with store.read() as transaction:
+        return Chosen.now(transaction)
+
+
+def change_catalogue(
+    store: ServerStore, change: Callable[[Catalogue], Catalogue]
+) -> tuple[int, Difference]:
+    """Its new version, and what is new in it; the present one where nothing is."""
+    with store.write() as transaction:
+        chosen = _locked(transaction)
+        wanted = change(chosen.catalogue)
+        found = Difference.between(chosen.catalogue, wanted)
+        if not found:
+            return chosen.version, found
+        Chosen(chosen.training, wanted, chosen.version + 1).check()
+        transaction.set_catalogue(chosen.version + 1, wanted.hash, wanted.raw)
+    return chosen.version + 1, found
+
+
+def begin_training(store: ServerStore, settings: ServerSettings, *, anew: bool) -> Training:
+    """Another training, with what the settings say now; devices will ask their owners."""
+    with store.write() as transaction:
+        chosen = _locked(transaction)
+        if not transaction.first_and_last(chosen.training.number):
+            raise SettingsError(
+                "the last training that was begun has had no epoch yet: change its settings, and "
+                "restart the server"
+            )
+        begun = Training.begin(
+            chosen.training.number + 1, settings.training, settings.terms, chosen.items, anew=anew
+        )
+        Chosen(begun, chosen.catalogue, chosen.version).check()
+        transaction.set_training(begun)
+    return begun
+
+
+def go_beyond(store: ServerStore, epoch: int, now: float) -> int:
+    """Let the next epoch have a larger number than this; give the present one up.
+
+    For a database that was restored from a backup: proxies and devices have seen later epochs, and
+    never go back. What they reported meanwhile is lost. The number of the next one.
+    """
+    with store.write() as transaction:
+        _locked(transaction)
+        service, latest = transaction.service(), transaction.latest(lock=True)
+        assert service is not None
+        if not service.next_epoch <= epoch < MAX_EPOCH:
+            raise SettingsError(
+                f"the next epoch has the number {service.next_epoch} already: name the last one "
+                f"that proxies have seen, in {service.next_epoch}..{MAX_EPOCH - 1}"
+            )
+        if latest is not None and latest.state != APPLIED:
+            transaction.close(latest.epoch, now)
+            transaction.apply(latest.epoch, reports=0, crowdless=0, capped=0)
+        transaction.set_service(service.verification_key, epoch + 1)
+    return epoch + 1
+
+
+def _locked(transaction: Transaction) -> Chosen:
+    """What is chosen, while nobody else publishes or chooses."""
+    transaction.service(lock=True)
+    return Chosen.now(transaction)

@@ -1,0 +1,191 @@
+"""Learning without an end, one training after another, and signing keys that change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from sottovoce.errors import NotFoundError, ProtocolError, SettingsError
+from sottovoce.protocol import SignedManifest
+from sottovoce.protocol.signed import MOST_STATEMENTS
+from sottovoce.server import Keys
+from sottovoce.server.administration import begin_training, go_beyond
+from tests.server.test_catalogues import learn, model
+from tests.server.world import KEYS, TRAINING, World
+
+if TYPE_CHECKING:
+    from tests.server.conftest import MakeWorld
+
+
+def test_learning_without_an_end(make_world: MakeWorld, sqlite_url: str) -> None:
+    """More epochs than it has, each with a key, and old estimates fade."""
+    settings = replace(TRAINING, half_life=1.0, lifetime=2, rotate=False, regularization=1e-12)
+    world = make_world(sqlite_url, training=settings)
+    before = learn(world)
+    for _ in range(settings.epochs + 2):
+        V = model(world, before)
+        signed = world.closed()
+        manifest = signed.manifest
+        assert manifest.public_key is not None
+        assert (manifest.epochs_left, manifest.terms.epochs) == (0, 2)
+        assert manifest.terms.share == pytest.approx(2 / 3)
+        world.apply(signed, world.chunk(signed, 200))
+        before = world.signed()
+        estimate = manifest.build().estimate(world.sums(manifest.epoch), 200)
+        faded = 0.5 * V.astype(np.float64) - settings.rate * estimate
+        assert np.allclose(model(world, before), faded, rtol=1e-5)
+
+
+def test_an_epoch_without_reports_fades_nothing(make_world: MakeWorld, sqlite_url: str) -> None:
+    world = make_world(sqlite_url, training=replace(TRAINING, half_life=1.0))
+    before = learn(world)
+    world.apply(world.closed())
+    assert world.signed().manifest.model == before.manifest.model
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_another_training_follows_the_present_epoch(world: World, anew: bool) -> None:
+    """A running worker needs no restart; its devices are asked, for every field that got worse."""
+    before = learn(world)
+    V = model(world, before)
+    changed = replace(TRAINING, factors=3, epsilon=4.0, epochs=5)
+    other = replace(world.settings, training=changed)
+    with pytest.raises(SettingsError, match=r"training.epsilon was 2.5.*server training begin"):
+        world.another(training=changed).server.tick()
+    begun = begin_training(world.store, other, anew=anew)
+    assert begun.number == 2
+    with pytest.raises(SettingsError, match="no epoch yet"):
+        begin_training(world.store, other, anew=anew)
+    assert world.signed() == before
+    world.apply(world.closed())
+    after = world.signed().manifest
+    assert after.epoch == before.manifest.epoch + 1
+    assert after.terms.training == begun.terms.training != before.manifest.terms.training
+    assert (after.terms.factors, after.terms.epsilon, after.epochs_left) == (3, 4.0, 5)
+    worse = before.manifest.terms.broken_by(after.terms)
+    assert worse[0] == "reports would go to another training"
+    assert after.reports_behind == (0 if anew else before.manifest.reports_behind)
+    inherited = model(world, world.signed())
+    products = inherited.astype(np.float64) @ inherited.T.astype(np.float64)
+    before_it = V.astype(np.float64) @ V.T.astype(np.float64)
+    same = np.allclose(products, before_it, rtol=0, atol=1e-5 * np.abs(before_it).max())
+    assert same is not anew, "in another basis, and with another factor, the same model"
+    world.another(training=changed).server.tick()
+
+
+def test_a_training_that_is_over_is_followed_by_another(world: World) -> None:
+    for _ in range(TRAINING.epochs):
+        last = learn(world)
+    assert last.manifest.public_key is None
+    world.server.tick()
+    assert world.signed() == last
+    begin_training(world.store, world.settings, anew=False)
+    world.server.tick()
+    manifest = world.signed().manifest
+    assert manifest.public_key is not None
+    assert (manifest.epoch, manifest.epochs_left) == (last.manifest.epoch + 1, 3)
+
+
+def test_a_training_that_has_not_begun_may_still_be_changed(world: World) -> None:
+    learn(world)
+    begun = begin_training(
+        world.store, replace(world.settings, training=replace(TRAINING, factors=3)), anew=False
+    )
+    later = world.another(training=replace(TRAINING, factors=1))
+    later.apply(later.closed())
+    terms = later.signed().manifest.terms
+    assert terms.factors == 1
+    assert terms.training != begun.terms.training
+
+
+def test_signing_keys_change_and_nobody_leads_back(world: World) -> None:
+    """Who knows the first key follows; who has seen the second believes the first no more."""
+    first = learn(world)
+    second, third = KEYS.rotated(), KEYS.rotated().rotated()
+    assert second.first == third.first == KEYS.verification_key
+    newer = World(world.settings, second, now=world.now)
+    newer.apply(newer.closed())
+    signed = newer.server.signed_manifest()
+    assert signed.key == second.verification_key
+    raw = signed.encode()
+    for pinned in (KEYS.verification_key, second.verification_key):
+        assert SignedManifest.open(raw, pinned).key == second.verification_key
+    with pytest.raises(ProtocolError):
+        SignedManifest.open(first.encode(), second.verification_key)
+    world.now = newer.now
+    with pytest.raises(SettingsError, match="copy the new one to all workers"):
+        world.apply(world.closed())
+    assert newer.signed().hash == signed.hash, "a worker with the old key publishes nothing"
+    assert world.signed().hash == signed.hash, "and serves what others publish"
+    stranger = World(world.settings, third)  # of another chain
+    with pytest.raises(SettingsError, match="not in the keys file"):
+        stranger.server.tick()
+    for other in (newer, stranger):
+        other.close()
+
+
+def test_all_keys_of_a_chain_are_followed(make_world: MakeWorld, sqlite_url: str) -> None:
+    world = make_world(sqlite_url)
+    world.server.tick()
+    keys = KEYS
+    for _ in range(3):
+        keys = keys.rotated()
+    later = World(world.settings, keys, now=world.now)
+    later.apply(later.closed())
+    assert later.signed().key == keys.verification_key
+    assert len(later.signed().statements) == 3
+    later.close()
+
+
+def test_keys_with_their_statements_are_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    KEYS.write(path)
+    keys = Keys.read(path).rotated()
+    keys.replace(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert Keys.read(path) == keys
+    assert KEYS.signing.hex() not in path.read_text()
+    text = path.read_text()
+    stranger = Keys.generate()
+    for broken in (
+        text.replace(keys.signing.hex(), stranger.signing.hex()),
+        text.replace(keys.first.hex(), stranger.first.hex()),
+        text.replace('"statements": [', '"statements": [3, '),
+        text.replace('"statements": [', '"statements": {}, "other": ['),
+    ):
+        path.write_text(broken)
+        with pytest.raises(SettingsError, match="restore it from a backup"):
+            Keys.read(path)
+
+
+def test_a_manifest_has_room_for_so_many_statements() -> None:
+    keys = KEYS
+    for _ in range(MOST_STATEMENTS):
+        keys = keys.rotated()
+    with pytest.raises(SettingsError, match="changed 32 times"):
+        keys.rotated()
+
+
+def test_a_restored_database_goes_beyond_what_others_have_seen(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = learn(world)
+    epoch = before.manifest.epoch
+    with pytest.raises(NotFoundError):
+        world.server.waiting("east", 57, "none")
+    assert "a proxy has seen epoch 57, this database ends with 2" in caplog.text
+    for seen in (epoch - 1, epoch, 2**32 - 1):
+        with pytest.raises(SettingsError, match="name the last one"):
+            go_beyond(world.store, seen, world.now)
+    assert go_beyond(world.store, 57, world.now) == 58
+    world.server.tick()
+    after = world.signed().manifest
+    assert (after.epoch, after.model) == (58, before.manifest.model)
+    with world.store.read() as transaction:
+        assert transaction.wrapped_key(epoch) is None
+    world.apply(world.closed())
+    assert world.signed().manifest.epoch == 59
