@@ -58,6 +58,15 @@ def test_no_byte_of_it_is_left_in_any_file(client: Client, proxy: FakeProxy, fol
     assert b"a-very-private" not in raw(folder)
 
 
+def test_nor_how_much_there_was(client: Client, folder: Path) -> None:
+    client.remove([])  # its file is rewritten once
+    before = (folder / "client.db").stat().st_size
+    client.record(PRIVATE)
+    client.remove(PRIVATE)
+    assert (folder / "client.db").stat().st_size == before
+    assert (folder / "client.db-wal").stat().st_size == 0
+
+
 def test_it_is_as_if_it_had_never_been_recorded(world: World, tmp_path: Path) -> None:
     """The order is counted anew: a gap in it would tell that something was there."""
     with world.create(tmp_path / "one") as one, world.create(tmp_path / "other") as other:
