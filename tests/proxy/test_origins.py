@@ -197,6 +197,8 @@ def test_so_can_too_many(open_world: World) -> None:
         ([("sec-fetch-site", "same-site"), ("origin", "https://evil.example")], 403),
         ([("sec-fetch-site", "cross-site"), ("origin", "null")], 403),
         ([("sec-fetch-site", "cross-site")], 403),
+        ([("origin", "https://evil.example")], 403),
+        ([("origin", SHOP)], 202),
     ],
 )
 def test_visitors_of_a_site_are_not_made_its_crowd(

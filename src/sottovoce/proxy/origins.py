@@ -78,11 +78,12 @@ def _parsed(origin: str) -> tuple[str, str, str]:
 def check_sender(headers: Headers, allowed: Collection[str]) -> None:
     """Refuse a batch that a page of some other site had its visitor's browser send.
 
-    Such a site could make a crowd out of its visitors' addresses. Browsers say of a request whether
-    a page of another origin made it; programs say nothing.
+    Such a site could make a crowd out of its visitors' addresses. Browsers name the page's origin
+    with every POST, and say whether it is the proxy's own; programs name none.
     """
-    from_other = headers.get("sec-fetch-site") in _OTHER_SITE
-    if from_other and headers.get("origin") not in allowed:
+    origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+    is_page = origin is not None or site in _OTHER_SITE
+    if is_page and site != "same-origin" and origin not in allowed:
         raise HTTPException(HTTPStatus.FORBIDDEN, "pages of this origin may not send batches here")
 
 
