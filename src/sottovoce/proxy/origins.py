@@ -1,9 +1,8 @@
 """Sites whose own pages may use the proxy: which names they have, and what their browsers are told.
 
-A browser lets a page of another origin send a batch, and read any answer, only if the answer names
-that origin (CORS, in the Fetch standard). Starlette's middleware for it does not serve here: it
-leaves out `Vary` where there is no `Origin`, so that a cache could give one site another's answer,
-it tells every origin which headers it exposes, and it covers all paths.
+A browser lets a page of another origin read an answer only if the answer names that origin (CORS,
+in the Fetch standard). Starlette's middleware for it does not serve here: it covers all paths,
+those of the proxy's page too, and tells refused origins some of it as well.
 """
 
 from __future__ import annotations
