@@ -11,6 +11,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
+import { notices } from "./notices.mjs";
 
 const here = fileURLToPath(new URL(".", import.meta.url));
 const page = join(here, "page");
@@ -23,9 +24,6 @@ const bundles = [
   { source: "src/service-worker.ts", file: "sw.js", format: "iife" },
   { source: "style.css", file: "style.css" },
 ];
-
-/** Every package whose code is in the bundles, beside our own. */
-const packages = ["@hpke/core", "@hpke/common"];
 
 async function bundle(folder, { source, file, format }) {
   await build({
@@ -55,25 +53,12 @@ const squeezed = (text) =>
     .replace(/\s*\n\s*/g, "\n")
     .trim()}\n`;
 
-/** The MIT licence asks for its text wherever the code goes. */
-async function licences(folder) {
-  const notices = await Promise.all(packages.map(notice));
-  await writeFile(join(folder, "LICENSES.txt"), notices.join("\n"));
-}
-
-async function notice(name) {
-  const root = join(here, "node_modules", name);
-  const { version, license } = JSON.parse(await readFile(join(root, "package.json"), "utf8"));
-  const text = await readFile(join(root, "LICENSE"), "utf8");
-  return `worker.js contains ${name} ${version} (${license}):\n\n${text.trim()}\n`;
-}
-
 async function buildInto(folder) {
   await mkdir(folder, { recursive: true });
   await Promise.all(bundles.map((each) => bundle(folder, each)));
   await copy(folder, "index.html", squeezed);
   await copy(folder, "icon.svg", squeezed);
-  await licences(folder);
+  await writeFile(join(folder, "LICENSES.txt"), (await notices("worker.js")).join("\n"));
 }
 
 /** Names of files that differ between two folders, or that only one of them has. */

@@ -98,6 +98,30 @@ def test_status_for_people_and_machines(device: Device, tmp_path: Path) -> None:
     assert "the ledger is damaged" in device("status").stdout
 
 
+def test_what_was_recorded_is_listed_and_removed(device: Device, tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    device.begin()
+    device("record", item(7), "unheard-of")
+    device("record", item(3))
+    assert item(3) in device("history").stdout
+    device.sync()
+    told = device("history", "--json", str(out)).stdout
+    assert re.findall(r"secret-item-\d+|unheard-of", told) == [item(7), "unheard-of", item(3)]
+    assert "Title 7" in told
+    assert json.loads(out.read_text())["items"] == [
+        {"id": item(7), "title": "Title 7"},
+        {"id": "unheard-of", "title": None},
+        {"id": item(3), "title": "Title 3"},
+    ]
+    assert device("remove", item(7), "never-there").stdout == "Removed items: 1\n"
+    assert item(7) not in device("history").stdout
+    files = b"".join(file.read_bytes() for file in device.folder.iterdir())
+    assert b"unheard-of" in files
+    assert device("remove", "unheard-of").stdout == "Removed items: 1\n"
+    files = b"".join(file.read_bytes() for file in device.folder.iterdir())
+    assert b"unheard-of" not in files
+
+
 def test_another_limit(device: Device) -> None:
     device.init()
     assert "is now epsilon 40" in device("limit", "40").stdout

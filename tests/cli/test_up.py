@@ -144,12 +144,20 @@ def test_options_are_written_to_the_settings(
     assert max(server.heartbeat, proxy.poll_seconds) <= 1
     assert (server.terms.least_clients, proxy.least_clients) == (100, 100)
     assert (server.training.epochs, server.training.lifetime) == (4, 0)
-    made(folder, monkeypatch, "--epochs", 7, "--least-clients", 133, "--server-port", 20_002)
+    assert proxy.origins == ()
+    sites = ("http://localhost:8000", "https://shop.example")
+    with pytest.raises(SettingsError, match="browsers write"):
+        made(folder, monkeypatch, "--origin", f"{sites[0]}/")
+    named = [word for site in sites for word in ("--origin", site)]
+    made(
+        folder, monkeypatch, "--epochs", 7, "--least-clients", 133, "--server-port", 20_002, *named
+    )
     server = ServerSettings.read(server_toml(folder))
     proxy = read_settings(proxy_toml(folder), ProxySettings)
     assert (server.training.epochs, server.training.lifetime) == (7, 4)
     assert (server.terms.least_clients, proxy.least_clients) == (133, 133)
     assert proxy.server == "http://127.0.0.1:20002"
+    assert proxy.origins == sites
     assert server.keys.read_bytes() == keys
     assert "in each of 4 epochs" in proxy.page.statement, "more of them are for new people"
     system = LiveSystem.read(folder)

@@ -38,6 +38,7 @@ class Example:
     limit: int | None = None
     listen: Inner = Inner()
     proxies: dict[str, Access] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.rate < 0:
@@ -66,6 +67,7 @@ def test_every_kind_of_value_is_read(tmp_path: Path) -> None:
         mode = "fast"
         chosen = "b"
         limit = 7
+        names = ["a", "b"]
         [listen]
         port = 1
         certificate = "/etc/chain.pem"
@@ -87,6 +89,7 @@ def test_every_kind_of_value_is_read(tmp_path: Path) -> None:
         limit=7,
         listen=Inner(1, Path("/etc/chain.pem")),
         proxies={"one": Access("s"), "the other": Access("t", 3.0)},
+        names=("a", "b"),
     )
     assert isinstance(found.rate, float)
     assert isinstance(found.proxies["the other"].weight, float)
@@ -127,6 +130,8 @@ def test_paths_are_relative_to_the_file_and_absolute_ones_stay(tmp_path: Path) -
         (LEAST + "limit = 1.0", "limit must be int, not 1.0"),
         (LEAST + 'mode = "slow"', "mode must be 'fast', 'safe', not 'slow'"),
         (LEAST + "mode = ['fast']", "mode must be 'fast', 'safe', not a list of 1"),
+        (LEAST + 'names = "a"', "names must be a list, not 'a'"),
+        (LEAST + 'names = ["a", 1]', r"names\[1\] must be str, not 1"),
         (LEAST + 'chosen = "c"', "chosen must be 'a', 'b', not 'c'"),
         (LEAST + "name = 1979-05-27", "cannot be read as TOML"),
         (LEAST + "limit = 1979-05-27", "limit must be int, not datetime.date"),

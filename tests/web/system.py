@@ -51,7 +51,14 @@ class System:
     """One training on invented people. `turn` ends an epoch and opens the next."""
 
     def __init__(
-        self, folder: Path, opened: ExitStack, *, films: int = 120, reports: int = 20, people: int
+        self,
+        folder: Path,
+        opened: ExitStack,
+        *,
+        films: int = 120,
+        reports: int = 20,
+        people: int,
+        origins: tuple[str, ...] = (),
     ):
         self._opened = opened
         self._ahead = 0
@@ -73,15 +80,16 @@ class System:
         self._beat_server = by_hand(self.server)
         self._beat_server()
         self.server_url = opened.enter_context(served(servers.build_app(self.server, settings)))
-        self.front = self._proxy(folder / "proxy", folder / "panel.json")
+        self.front = self._proxy(folder / "proxy", folder / "panel.json", origins)
 
-    def _proxy(self, folder: Path, panel: Path) -> Front:
+    def _proxy(self, folder: Path, panel: Path, origins: tuple[str, ...]) -> Front:
         settings = proxy_settings(
             folder,
             verification_key=KEYS.verification_key.hex(),
             chunk_reports=1000,
             keep_models=61,
             page=Page(serve=True, panel=panel),
+            origins=origins,
         )
         store = self._opened.enter_context(proxies.ProxyStore.open(folder))
         http = self._opened.enter_context(httpx.Client(trust_env=False))

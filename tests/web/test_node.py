@@ -1,10 +1,11 @@
-"""What is checked with Node: the unit tests of `web/`, and that the built page is of its sources.
+"""What is checked with Node: the unit tests of `web/`, the package, and the built page.
 
-In one file, because both work in `web/`.
+In one file, because all of it works in `web/`.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -25,18 +26,20 @@ def node() -> None:
         leave_out("web/ by its own tests, and whether the page is built from it (needs Node)")
 
 
-def run(*command: str) -> None:
+def run(*command: str) -> str:
+    """What it says, if it succeeds."""
     done = subprocess.run(
         command,
         cwd=WEB,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        capture_output=True,
         text=True,
         timeout=SECONDS,
         check=False,
     )
     failed = re.findall(r"^not ok .*(?:\n  .*)*", done.stdout, re.MULTILINE)
-    assert done.returncode == 0, "\n".join(failed)[:8000] or done.stdout[-8000:]
+    told = done.stdout + done.stderr
+    assert done.returncode == 0, "\n".join(failed)[:8000] or told[-8000:]
+    return done.stdout
 
 
 def test_the_page_in_the_package_is_what_web_builds() -> None:
@@ -45,3 +48,15 @@ def test_the_page_in_the_package_is_what_web_builds() -> None:
 
 def test_the_unit_tests_of_web_pass() -> None:
     run("npm", "test")
+
+
+def test_the_package_has_all_that_it_promises() -> None:
+    """Code and types for whoever bundles, and one file for whoever does not."""
+    told = run("npm", "pack", "--dry-run", "--json", "--workspace", "client")
+    (packed,) = json.loads(told[told.index("[\n") :])
+    files = {each["path"] for each in packed["files"]}
+    about = json.loads((WEB / "client" / "package.json").read_text())
+    promised = [path for name, path in about["exports"]["."].items() if "source" not in name]
+    assert {path.removeprefix("./") for path in promised} <= files
+    assert {"dist/sottovoce-client.js", "README.md", "LICENSE"} <= files
+    assert not [path for path in files if path.startswith(("src", "test"))]

@@ -5,17 +5,16 @@ from __future__ import annotations
 import time
 from dataclasses import asdict, replace
 from fractions import Fraction
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import httpx
-import platformdirs
 import typer
 from rich.markup import escape
 from rich.table import Table
 
-from sottovoce.cli import output
-from sottovoce.cli.options import JsonFile, group, optional
+from sottovoce.cli import client_history, output
+from sottovoce.cli.client_folder import Folder, folder_of
+from sottovoce.cli.options import JsonFile, group
 from sottovoce.client import Client, HttpProxy
 from sottovoce.client.timing import JITTER
 from sottovoce.errors import ProtocolError, SettingsError
@@ -29,7 +28,6 @@ app = group("client", "Take part from this device; recommendations are computed 
 
 LONG = 10.0
 """Seconds: a shorter wait needs no word."""
-Folder = Annotated[Path | None, optional("The client's folder.", "in the user's data folder")]
 
 
 @app.command()
@@ -54,49 +52,15 @@ def init(
     Example:
       sottovoce client init --proxy https://proxy.example --key 3b6a27bc...29 --limit 50
     """  # noqa: D301 - typer reads \b
-    where = _folder(folder)
+    where = folder_of(folder)
     trusted = verification_key(key)
     Client.create(where, proxy_url=proxy, verification_key=trusted, limit=limit).close()
     typer.echo(f"Client created in {where}.")
     typer.echo("Next: sottovoce client record ITEM..., then: sottovoce client terms")
 
 
-@app.command()
-def record(
-    items: Annotated[
-        list[str] | None, typer.Argument(help="Ids of items in the catalogue.")
-    ] = None,
-    *,
-    csv: Annotated[
-        Path | None, typer.Option(help="Read the ids from this CSV file instead.")
-    ] = None,
-    column: Annotated[
-        str, typer.Option(help="Column of the CSV file that holds the ids.")
-    ] = "item",
-    times: Annotated[
-        str | None,
-        optional("Column that says when: numbers or ISO dates.", "all at one moment", "--time"),
-    ] = None,
-    folder: Folder = None,
-) -> None:
-    """Record items that you have used. They stay on this device.
-
-    What you record last counts most when items are recommended, also what you record again; all
-    that is named in one call counts as one moment. The order is kept, times are not; neither is
-    ever sent.
-
-    \b
-    Examples:
-      sottovoce client record 318 527
-      sottovoce client record --csv watched.csv --column movieId --time timestamp
-    """  # noqa: D301 - typer reads \b
-    if bool(items) == (csv is not None):
-        raise SettingsError("give either items or --csv FILE")
-    if csv is None and times is not None:
-        raise SettingsError("--time names a column of --csv FILE")
-    with Client.open(_folder(folder)) as client:
-        new = client.record(items or []) if csv is None else client.record_csv(csv, column, times)
-    typer.echo(f"New items: {new}")
+for command in (client_history.record, client_history.remove, client_history.history):
+    app.command()(command)
 
 
 @app.command()
@@ -107,7 +71,7 @@ def terms(*, folder: Folder = None, json: JsonFile = None) -> None:
     Example:
       sottovoce client terms
     """  # noqa: D301 - typer reads \b
-    with Client.open(_folder(folder)) as client, httpx.Client() as http:
+    with Client.open(folder_of(folder)) as client, httpx.Client() as http:
         asked = client.asked(HttpProxy(http, client.proxy_url))
         known = client.status()
     accepted, client_limit = known.terms, known.limit
@@ -136,7 +100,7 @@ def accept(
     Example:
       sottovoce client accept NAME
     """  # noqa: D301 - typer reads \b
-    with Client.open(_folder(folder)) as client, httpx.Client() as http:
+    with Client.open(folder_of(folder)) as client, httpx.Client() as http:
         asked = client.asked(HttpProxy(http, client.proxy_url))
         if asked.name != name:
             raise SettingsError(
@@ -172,7 +136,7 @@ def sync(
       sottovoce client sync
       sottovoce client sync --json synced.json
     """  # noqa: D301 - typer reads \b
-    with Client.open(_folder(folder)) as client, httpx.Client() as http:
+    with Client.open(folder_of(folder)) as client, httpx.Client() as http:
         synced = client.sync(HttpProxy(http, client.proxy_url), jitter=jitter, sleep=_sleep)
     typer.echo(synced.sentence)
     typer.echo(f"Spent so far: epsilon {synced.spent}; left: {synced.remaining}.")
@@ -193,7 +157,7 @@ def recommend(
     Example:
       sottovoce client recommend -n 5 --json recommended.json
     """  # noqa: D301 - typer reads \b
-    with Client.open(_folder(folder)) as client:
+    with Client.open(folder_of(folder)) as client:
         found, known = client.recommend(n), client.status()
     table = Table("item", "title", "because of")
     for each in found:
@@ -216,7 +180,7 @@ def status(*, folder: Folder = None, json: JsonFile = None) -> None:
     Example:
       sottovoce client status --json status.json
     """  # noqa: D301 - typer reads \b
-    with Client.open(_folder(folder)) as client:
+    with Client.open(folder_of(folder)) as client:
         found = client.status()
     output.results.print(_table(_lines(found)))
     if found.terms is not None:
@@ -238,7 +202,7 @@ def pause(*, folder: Folder = None) -> None:
     Example:
       sottovoce client pause
     """  # noqa: D301 - typer reads \b
-    with Client.open(_folder(folder)) as client:
+    with Client.open(folder_of(folder)) as client:
         client.pause()
     typer.echo("Paused: no reports leave this device. A sync still fetches new models.")
 
@@ -251,7 +215,7 @@ def resume(*, folder: Folder = None) -> None:
     Example:
       sottovoce client resume
     """  # noqa: D301 - typer reads \b
-    with Client.open(_folder(folder)) as client:
+    with Client.open(folder_of(folder)) as client:
         client.pause(on=False)
     typer.echo("Resumed: the next sync reports again.")
 
@@ -270,7 +234,7 @@ def limit(
     Example:
       sottovoce client limit 100
     """  # noqa: D301 - typer reads \b
-    with Client.open(_folder(folder)) as client:
+    with Client.open(folder_of(folder)) as client:
         client.set_limit(epsilon)
     typer.echo(f"The lifetime limit is now epsilon {epsilon:g}.")
 
@@ -290,7 +254,7 @@ def forget(
     Example:
       sottovoce client forget --yes
     """  # noqa: D301 - typer reads \b
-    with Client.open(_folder(folder)) as client:
+    with Client.open(folder_of(folder)) as client:
         question = "Delete all recorded items, the model and any unsent batch?"
         output.confirm(question, "sottovoce client forget", yes=yes)
         client.forget()
@@ -321,10 +285,6 @@ def _table(lines: list[tuple[str, str]]) -> Table:
     for label, value in lines:
         table.add_row(label, escape(value))
     return table
-
-
-def _folder(given: Path | None) -> Path:
-    return Path(platformdirs.user_data_dir("sottovoce")) / "client" if given is None else given
 
 
 def verification_key(text: str) -> bytes:

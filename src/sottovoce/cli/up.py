@@ -38,6 +38,7 @@ from sottovoce.experiments.live.system_folder import (
     server_toml,
     set_values,
 )
+from sottovoce.proxy.origins import check_origin
 from sottovoce.server import ServerSettings
 from sottovoce.training import DEFAULT
 
@@ -85,6 +86,10 @@ def up(
     epochs: Annotated[
         int | None, optional("End the training after so many epochs.", "it never ends", min=1)
     ] = None,
+    origin: Annotated[
+        list[str] | None,
+        optional("Site whose own pages may use the proxy. May be repeated.", "none"),
+    ] = None,
 ) -> None:
     """Run a server and a proxy on this machine until Ctrl-C. The first start makes their settings.
 
@@ -97,9 +102,10 @@ def up(
       sottovoce up
       sottovoce up here --data ml-latest-small --budget 50 --least-clients 600
       sottovoce up here --epoch-seconds 3600
+      sottovoce up here --origin http://localhost:8000
     """  # noqa: D301 - typer reads \b
     stop = StopSignal()
-    given = StartOptions(port, server_port, epoch_seconds, least_clients, epochs)
+    given = StartOptions(port, server_port, epoch_seconds, least_clients, epochs, origin)
     first_only = (data, min_interactions, preset, budget, central_budget, people)
     if not is_made(folder):
         source = CatalogueSource(
@@ -130,6 +136,12 @@ class StartOptions:
     epoch_seconds: int | None
     least_clients: int | None
     epochs: int | None
+    origins: list[str] | None
+
+    def __post_init__(self) -> None:
+        """Before anything is written."""
+        for origin in self.origins or []:
+            check_origin(origin)
 
     def write_first(self, folder: Path) -> None:
         """What was not chosen gets its default."""
@@ -163,7 +175,10 @@ class StartOptions:
                 ("training", "half_life"): None if self.epochs is None else 0.0,
             },
         )
-        set_values(proxy_toml(folder), {("", "least_clients"): least_clients})
+        set_values(
+            proxy_toml(folder),
+            {("", "least_clients"): least_clients, ("", "origins"): self.origins or None},
+        )
         write_statement(folder)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from sottovoce.errors import SettingsError
+from sottovoce.protocol.address import is_this_machine
 
 
 def checked_url(url: str) -> str:
@@ -21,7 +21,7 @@ def checked_url(url: str) -> str:
         raise SettingsError(f"the proxy's address {url!r} cannot be read: {error}") from error
     if parts.scheme not in ("http", "https") or not host:
         raise SettingsError(f"the proxy's address must be https://HOST, not {url!r}")
-    if parts.scheme == "http" and not _is_this_machine(host):
+    if parts.scheme == "http" and not is_this_machine(host):
         raise SettingsError(
             f"{url!r} is not encrypted: anyone on the way would see who takes part; use https "
             "(http is for this machine alone: localhost, 127.0.0.0/8, ::1)"
@@ -30,12 +30,3 @@ def checked_url(url: str) -> str:
         # Any of these could tell one device from another in every request.
         raise SettingsError("the proxy's address must have no user name, password, ? or #")
     return url.rstrip("/")
-
-
-def _is_this_machine(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sottovoce.client.recommending import Recommendation
     from sottovoce.client.reporting import Words
     from sottovoce.client.timing import Entropy
-    from sottovoce.protocol import Edition, Terms
+    from sottovoce.protocol import Edition, Item, Terms
 
 _OURS = "client."
 """How the names of all files in a client's folder begin."""
@@ -134,6 +134,24 @@ class Client:
         """
         return self._store.add(read_items(path, column, time))
 
+    def remove(self, ids: Iterable[str]) -> int:
+        """Delete some of what the owner touched, beyond recovery; how many were there.
+
+        No batch is made of it any more. One that waits to be sent was charged and still leaves:
+        nobody else can tell that something was removed.
+        """
+        with _locked(self._folder):
+            return self._store.remove(checked_items(ids))
+
+    def touched(self) -> list[str]:
+        """What the owner touched, the latest last; of one moment, in the order of their names."""
+        moments = self._store.touched()
+        return sorted(moments, key=lambda item: moments[item])
+
+    def catalogue(self) -> tuple[Item, ...]:
+        """All items that there are, in the order of the model's rows; asks nobody."""
+        return self._model().catalogue.items
+
     def asked(self, api: ProxyApi) -> Terms:
         """The terms that the server asks for now, to show to the owner; changes nothing."""
         return asked_terms(self._store, api)
@@ -181,10 +199,7 @@ class Client:
         """The n best items that the owner has not touched; asks nobody."""
         if n < 1:
             raise SettingsError(f"at least one item must be asked for, not {n}")
-        edition = self._held()
-        if edition is None:
-            raise StoreError(f"{self._folder}: there is no model yet; sync first")
-        return recommendations(edition, self._store.touched(), n)
+        return recommendations(self._model(), self._store.touched(), n)
 
     def pause(self, on: bool = True) -> None:  # noqa: FBT001, FBT002 - its name says what it is
         """From now on nothing leaves, not even a batch that waits; `pause(on=False)` goes on."""
@@ -237,6 +252,13 @@ class Client:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _model(self) -> Edition:
+        """What was accepted last, if there is any."""
+        edition = self._held()
+        if edition is None:
+            raise StoreError(f"{self._folder}: there is no model yet; sync first")
+        return edition
 
     def _held(self) -> Edition | None:
         """What was accepted last; read and verified anew only if it is another than the last time.

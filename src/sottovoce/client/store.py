@@ -148,6 +148,25 @@ class ClientStore:
             )
             return self._count("interactions") - before
 
+    def remove(self, items: Iterable[str]) -> int:
+        """As if they had never been added; how many were there.
+
+        Moments are counted anew, since a gap would tell that something was there. The batch on its
+        way stays: it was charged, and nothing that others can see may depend on this.
+        """
+        with self._db.transaction():
+            before = self._count("interactions")
+            self._db.add_all("DELETE FROM interactions WHERE item = ?", [(item,) for item in items])
+            self._db.rows(
+                "UPDATE interactions SET moment = place FROM ("
+                " SELECT item AS name, dense_rank() OVER (ORDER BY moment) AS place"
+                " FROM interactions"
+                ") WHERE item = name"
+            )
+            removed = before - self._count("interactions")
+        self._scrub()
+        return removed
+
     def touched(self) -> dict[str, int]:
         """All of them in the order of their names, each with its moment: a later one is larger."""
         return dict(self._db.rows("SELECT item, moment FROM interactions ORDER BY item"))
@@ -282,7 +301,11 @@ class ClientStore:
         with self._db.transaction():
             for table in ("interactions", "outbox", "manifest", "files"):
                 self._db.rows(f"DELETE FROM {table}")  # noqa: S608 - names of our own
-        self._db.rows("VACUUM")  # rewrites the file without what was deleted from it
+        self._scrub()
+
+    def _scrub(self) -> None:
+        """Nothing that was deleted is left in any file."""
+        self._db.rows("VACUUM")  # rewrites the file without it
         self._db.empty_log()
 
     def _about(self, column: str) -> Any:

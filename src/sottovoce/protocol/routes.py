@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+ROOT = "/v2/"
 MANIFEST = "/v2/manifest"
 MANIFEST_OF = "/v2/manifests/{epoch}"
 MODEL = "/v2/models/{sha256}"

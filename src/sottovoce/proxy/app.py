@@ -26,6 +26,7 @@ from sottovoce.page import Content, page_routes
 from sottovoce.protocol import routes
 from sottovoce.proxy.compressed import Compressed
 from sottovoce.proxy.limit import RateLimit
+from sottovoce.proxy.origins import CrossOrigin, check_sender
 from sottovoce.proxy.writer import GroupCommit
 from sottovoce.service import (
     Heartbeat,
@@ -60,7 +61,7 @@ def build_app(
             Route(routes.CATALOGUE, api.catalogue),
             *_page(settings),
         ],
-        middleware=[Middleware(NoSniff)],
+        middleware=[Middleware(NoSniff), *_other_origins(settings)],
         # The store has logged once what is wrong; a line for each request would keep its time.
         exception_handlers=errors_as_problems(log_unavailable=False),
         lifespan=api.lifespan,
@@ -72,6 +73,7 @@ def build_app(
 class Api:
     def __init__(self, proxy: Proxy, settings: ProxySettings, clock: Callable[[], float]):
         self._proxy = proxy
+        self._origins = settings.origins
         self._limit = RateLimit(settings.rate, clock)
         self._writer = GroupCommit(proxy.intake.keep)
         self._heartbeat = Heartbeat(proxy.tick, settings.poll_seconds)
@@ -94,6 +96,7 @@ class Api:
         """A batch: 202 when it is on disk."""
         address = request.client.host if request.client else ""
         try:
+            check_sender(request.headers, self._origins)
             with self._place_of(address):
                 data = await read_body(request, self._proxy.intake.batch_size())
                 await self._writer.write(self._proxy.intake.check(data))
@@ -159,6 +162,11 @@ class NoSniff:
             await send(message)
 
         await self._app(scope, receive, with_header)
+
+
+def _other_origins(settings: ProxySettings) -> list[Middleware]:
+    """For pages of other sites, if the operator named any."""
+    return [Middleware(CrossOrigin, settings.origins)] if settings.origins else []
 
 
 def _page(settings: ProxySettings) -> list[Route]:

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from sottovoce.errors import ProtocolError, SettingsError
 from sottovoce.protocol import MAX_CHUNK_REPORTS
 from sottovoce.protocol.strict import hexadecimal
+from sottovoce.proxy.origins import check_origin
 from sottovoce.service import Listen, Watch
 from sottovoce.settings import check, setting
 
@@ -95,6 +96,8 @@ class ProxySettings:
     chunk_reports: int = setting(
         MAX_CHUNK_REPORTS, "reports in one request to the server", least=1, most=MAX_CHUNK_REPORTS
     )
+    origins: tuple[str, ...] = ()
+    """Sites whose own pages may use this proxy: https://HOST or https://HOST:PORT each."""
     rate: Rate = field(default_factory=Rate)
     tls: Tls = field(default_factory=Tls)
     listen: Listen = field(default_factory=Listen)
@@ -112,6 +115,8 @@ class ProxySettings:
             hexadecimal(self.verification_key, what="verification_key")
         except ProtocolError as error:
             raise SettingsError(str(error)) from error
+        for origin in self.origins:
+            check_origin(origin)
         self._check_crowd()
 
     def _check_crowd(self) -> None:

@@ -50,6 +50,8 @@ def _value(value: object, kind: Any, name: str, base: Path) -> Any:
     choices = [choice for choice in get_args(kind) if choice is not NoneType]
     if choices and getattr(kind, "__origin__", None) is dict:
         return _named_tables(value, choices[1], name, base)
+    if choices and getattr(kind, "__origin__", None) is tuple:
+        return _list(value, choices[0], name, base)
     if choices and NoneType in get_args(kind):
         return _value(value, choices[0], name, base)
     if hasattr(kind, "from_table") and isinstance(value, dict):
@@ -97,3 +99,10 @@ def _named_tables(value: object, kind: Any, name: str, base: Path) -> dict[str, 
     if not isinstance(value, dict):
         raise SettingsError(f"{name} must be a table, not {shown(value)}")
     return {key: _value(entry, kind, f"{name}.{key}", base) for key, entry in value.items()}
+
+
+def _list(value: object, kind: Any, name: str, base: Path) -> tuple[Any, ...]:
+    """Any number of values of one kind."""
+    if not isinstance(value, list):
+        raise SettingsError(f"{name} must be a list, not {shown(value)}")
+    return tuple(_value(each, kind, f"{name}[{at}]", base) for at, each in enumerate(value))

@@ -12,6 +12,7 @@ import type { Manifest } from "./manifest.js";
 import {
   beginningOf,
   type ClientOptions,
+  checkCryptography,
   checkedItems,
   checkedLimit,
   now,
@@ -52,6 +53,13 @@ export interface Status extends Budget {
   manifest: Manifest | null;
 }
 
+/** How a sync waits. */
+export interface SyncOptions {
+  jitter?: number;
+  signal?: AbortSignal;
+  asleep?: () => void;
+}
+
 /** One database of this browser, opened. Every tab may have one of its own. */
 export class Client {
   private constructor(
@@ -62,6 +70,7 @@ export class Client {
 
   /** Begin a client in this browser, or take it up where it was; asks nobody. */
   static async open(options: ClientOptions): Promise<Client> {
+    checkCryptography();
     const { name = "sottovoce", fetch, clock = now, entropy = systemEntropy } = options;
     const beginning = beginningOf(options, clock());
     const database = await Database.open(name, options.indexedDB ?? globalThis.indexedDB);
@@ -124,13 +133,16 @@ export class Client {
    * and goes on at the next sync. 0 sends as soon as the batch is made, which shows when the device
    * woke up: for tests and demos. After an `UnavailableError` do it again later (not before its
    * `retryAfter` seconds): a batch that was made is kept and sent again byte for byte.
+   *
+   * `asleep` is called when the long pause begins, if there is one. Recommend then, or afterwards:
+   * how long that takes depends on the history, and must not show in when this sync asks the proxy.
    */
-  async sync(options: { jitter?: number; signal?: AbortSignal } = {}): Promise<Synced> {
-    const { jitter = JITTER, signal } = options;
+  async sync(options: SyncOptions = {}): Promise<Synced> {
+    const { jitter = JITTER, signal, asleep } = options;
     if (!(jitter >= 0 && jitter <= JITTER)) {
       throw new SettingsError(`jitter must be in 0..${JITTER} seconds, not ${jitter}`);
     }
-    return new Syncing(this.tools, { jitter, signal, lock: this.lock }).run();
+    return new Syncing(this.tools, { jitter, signal, asleep, lock: this.lock }).run();
   }
 
   /** The n best items that the owner has not touched, each with its reasons; asks nobody. */

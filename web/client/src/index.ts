@@ -3,7 +3,7 @@
 export { TermsError } from "./agreement.js";
 export type { Charge } from "./amount.js";
 export type { Catalogue, Item } from "./catalogue.js";
-export { Client, type Status } from "./client.js";
+export { Client, type Status, type SyncOptions } from "./client.js";
 export {
   BudgetExceededError,
   ClosedError,

@@ -63,6 +63,15 @@ export function beginningOf(options: ClientOptions, time: number): Beginning {
   };
 }
 
+/** A page that came over http has none, but on this machine. */
+export function checkCryptography(): void {
+  if (globalThis.crypto?.subtle === undefined) {
+    throw new SettingsError(
+      "browsers give cryptography to pages over https alone (and on localhost): serve this page so",
+    );
+  }
+}
+
 /** Names as a catalogue could have them. */
 export function checkedItems(ids: readonly string[]): string[] {
   if (!Array.isArray(ids)) {

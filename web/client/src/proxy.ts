@@ -18,9 +18,11 @@ const PATIENCE = 30;
  * Every device's requests look the same, as far as a browser lets a page decide: no cookie, no
  * address of the page, nothing from a cache (`If-None-Match` would tell what was seen last), and not
  * the languages of its user. Redirects are not followed: "manual" and not "error", so that one can
- * be told from a network that is away; the browser follows neither.
+ * be told from a network that is away; the browser follows neither. A page of another origin than
+ * the proxy's names its origin in every request; no page can take that away.
  */
 const HYGIENE = {
+  mode: "cors",
   credentials: "omit",
   referrerPolicy: "no-referrer",
   cache: "no-store",
@@ -151,5 +153,17 @@ function isRedirect(response: Response): boolean {
 
 function unreachable(url: string, error: unknown): UnavailableError {
   const why = error instanceof Error ? error.message || error.name : String(error);
-  return new UnavailableError(`${url}: the proxy cannot be reached (${why}); try again later`);
+  // A browser tells no page which of the two it is; what failed later was not this.
+  const here = error instanceof TypeError ? otherOrigin(url) : null;
+  const perhaps =
+    here === null ? "" : `, or does not allow pages of ${here} (see \`origins\` in its proxy.toml)`;
+  return new UnavailableError(
+    `${url}: the proxy cannot be reached (${why})${perhaps}; try again later`,
+  );
+}
+
+/** The origin of this page or worker, if it is another than the proxy's. */
+function otherOrigin(url: string): string | null {
+  const here: string | undefined = globalThis.location?.origin;
+  return here === undefined || here === new URL(url).origin ? null : here;
 }

@@ -73,6 +73,8 @@ export interface Waits {
   jitter: number;
   /** Ends the long pause: nothing is lost, the next sync goes on from the stored plan. */
   signal: AbortSignal | undefined;
+  /** Told that the long pause begins. */
+  asleep: (() => void) | undefined;
   /** One tab at a time; the long pause is outside of it. */
   lock: <Result>(work: () => Promise<Result>) => Promise<Result>;
 }
@@ -101,7 +103,9 @@ export class Syncing {
     if ("outcome" in begun) {
       return begun;
     }
-    await sleep(begun.until - clock(), this.waits.signal);
+    const nap = sleep(begun.until - clock(), this.waits.signal);
+    this.waits.asleep?.();
+    await nap;
     return this.waits.lock(() => this.#goOn(begun));
   }
 

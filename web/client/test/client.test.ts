@@ -6,6 +6,9 @@ import * as exported from "../src/index.js";
 import { ITEMS, item, traitsOf } from "./published.js";
 import { AT_ONCE, COST, DAY, EPSILON, hashOf, REPORTS, sameWords, TERMS, World } from "./world.js";
 
+/** What a page over http has. */
+const INSECURE = { value: { getRandomValues: () => {} } };
+
 test("status before and after a sync", async (t) => {
   const world = await World.begin(t);
   const client = await world.open();
@@ -34,6 +37,14 @@ test("status and sync round what is spent up and what is left down", async (t) =
   const { spent, remaining } = await client.sync(AT_ONCE);
   assert.equal(spent, 1.0000000000000002); // ten times the float 0.1 is more than 1
   assert.equal(remaining, 0.49999999999999994);
+});
+
+test("a page without cryptography is told why", async (t) => {
+  const world = await World.begin(t);
+  const kept = Object.getOwnPropertyDescriptor(globalThis, "crypto") ?? {};
+  t.after(() => Object.defineProperty(globalThis, "crypto", kept));
+  Object.defineProperty(globalThis, "crypto", { ...INSECURE, configurable: true });
+  await assert.rejects(world.open(), { name: "SettingsError", message: /over https/ });
 });
 
 test("the catalogue, once there is one", async (t) => {

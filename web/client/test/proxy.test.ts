@@ -81,10 +81,10 @@ test("fetch is told to send nothing of its owner", async (t) => {
   });
   await proxy.manifest();
   await proxy.send(HELLO);
-  for (const { credentials, referrerPolicy, cache, redirect } of asked) {
+  for (const { mode, credentials, referrerPolicy, cache, redirect } of asked) {
     assert.deepEqual(
-      [credentials, referrerPolicy, cache, redirect],
-      ["omit", "no-referrer", "no-store", "manual"],
+      [mode, credentials, referrerPolicy, cache, redirect],
+      ["cors", "omit", "no-referrer", "no-store", "manual"],
     );
   }
   assert.equal(asked.length, 2);
@@ -213,6 +213,34 @@ test("nobody there is unavailable", async (t) => {
   await world.stop();
   await assert.rejects(proxy.manifest(), { name: "UnavailableError", message: /try again later/ });
 });
+
+for (const [origin, perhaps] of [
+  [undefined, false],
+  ["https://proxy.example", false],
+  ["https://shop.example", true],
+  ["https://proxy.example:8443", true],
+] as const) {
+  test(`a page of ${origin} is told what else may be wrong: ${perhaps}`, async (t) => {
+    const globals = globalThis as { location?: unknown };
+    globals.location = origin && { origin };
+    t.after(() => delete globals.location);
+    const failing = (error: Error) =>
+      new HttpProxy("https://proxy.example", {
+        clock: () => NOW,
+        fetch: () => Promise.reject(error),
+      });
+    const told = `does not allow pages of ${origin} (see \`origins\``;
+    const includes = (expected: boolean) => (error: Error) =>
+      error instanceof UnavailableError && error.message.includes(told) === expected;
+    const refused = failing(new TypeError("Failed to fetch"));
+    await assert.rejects(refused.manifest(), includes(perhaps));
+    await assert.rejects(refused.send(HELLO), includes(perhaps));
+    await assert.rejects(
+      failing(new Error("no answer for 30 seconds")).manifest(),
+      includes(false),
+    );
+  });
+}
 
 for (const [what, answer] of [
   ["nothing", () => true],

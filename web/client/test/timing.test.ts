@@ -104,6 +104,33 @@ test("it sleeps until a lead before the moment, asks again, makes the batch, and
   assert.equal((await charges(world))[0]?.at, Math.floor(moment - USUAL));
 });
 
+test("whoever waits is told when the long pause begins, and of no other", async (t) => {
+  const world = await World.begin(t);
+  const { client, seen } = await watched(world, { entropy: coins(0, 0.5, 0, 0.5) });
+  const asleep = () => void seen.push(["told", world.now]);
+  assert.equal((await client.sync({ asleep })).outcome, "sent");
+  assert.deepEqual(
+    seen.map(([what]) => what),
+    [
+      "manifest",
+      "models",
+      "catalogues",
+      "sleep",
+      "told",
+      "manifest",
+      "history",
+      "sleep",
+      "batches",
+    ],
+  );
+  seen.length = 0;
+  assert.equal((await client.sync({ asleep })).outcome, "already sent");
+  assert.deepEqual(
+    seen.map(([what]) => what),
+    ["manifest"],
+  );
+});
+
 test("a batch that took long to make leaves whole leads later", async (t) => {
   const world = await World.begin(t);
   const start = world.now;

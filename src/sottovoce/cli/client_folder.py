@@ -1,0 +1,15 @@
+"""Where a client of the command line lies."""
+
+from pathlib import Path
+from typing import Annotated
+
+import platformdirs
+
+from sottovoce.cli.options import optional
+
+Folder = Annotated[Path | None, optional("The client's folder.", "in the user's data folder")]
+
+
+def folder_of(given: Path | None) -> Path:
+    """The one that was named, or the usual one."""
+    return Path(platformdirs.user_data_dir("sottovoce")) / "client" if given is None else given

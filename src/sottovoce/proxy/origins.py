@@ -1,0 +1,129 @@
+"""Sites whose own pages may use the proxy: which names they have, and what their browsers are told.
+
+A browser lets a page of another origin read an answer only if the answer names that origin (CORS,
+in the Fetch standard). Starlette's middleware for it does not serve here: it covers all paths,
+those of the proxy's page too, and tells refused origins some of it as well.
+"""
+
+from __future__ import annotations
+
+import re
+from http import HTTPStatus
+from ipaddress import IPv6Address
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from sottovoce.errors import SettingsError
+from sottovoce.protocol import routes
+from sottovoce.protocol.address import is_this_machine
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_HOST = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*")
+_USUAL_PORTS = {"http": 80, "https": 443}
+_OTHER_SITE = ("cross-site", "same-site")
+"""What `Sec-Fetch-Site` says of a request that a page of another origin made."""
+_PREFLIGHT = {
+    "Access-Control-Allow-Methods": "POST",
+    "Access-Control-Allow-Headers": "content-type",
+    # So every batch looks alike, and an origin that is no longer named is out at once.
+    "Access-Control-Max-Age": "0",
+}
+
+
+def check_origin(origin: str) -> None:
+    """Raise a `SettingsError` unless it is the name of a site, as browsers write it.
+
+    >>> check_origin("https://shop.example")
+    """
+    try:
+        scheme, host, written = _parsed(origin)
+    except ValueError:
+        raise SettingsError(
+            f"origins: {origin!r} is no origin: write https://HOST or https://HOST:PORT, in ASCII, "
+            "without a path or a wildcard"
+        ) from None
+    if written != origin:
+        raise SettingsError(f"origins: browsers write {written}, not {origin}")
+    if scheme == "http" and not is_this_machine(host):
+        raise SettingsError(
+            f"origins: {origin} is not encrypted: anyone on the way could pose as this site, and "
+            "browsers give its pages no cryptography; use https (http is for this machine alone)"
+        )
+
+
+def _parsed(origin: str) -> tuple[str, str, str]:
+    """Scheme, host, and the whole in the one way in which browsers write it."""
+    parts = urlsplit(origin)
+    scheme, host, port = parts.scheme, parts.hostname or "", parts.port
+    if scheme not in _USUAL_PORTS or parts.path.strip("/") or parts.query or parts.fragment:
+        raise ValueError(origin)
+    if ":" in host:
+        written = f"{scheme}://[{IPv6Address(host)}]"
+    elif _HOST.fullmatch(host):
+        written = f"{scheme}://{host}"
+    else:
+        raise ValueError(origin)
+    return scheme, host, written if port in (None, _USUAL_PORTS[scheme]) else f"{written}:{port}"
+
+
+def check_sender(headers: Headers, allowed: Collection[str]) -> None:
+    """Refuse a batch that a page of some other site had its visitor's browser send.
+
+    Such a site could make a crowd out of its visitors' addresses. Browsers name the page's origin
+    with every POST, and say whether it is the proxy's own; programs name none.
+    """
+    origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+    is_page = origin is not None or site in _OTHER_SITE
+    if is_page and site != "same-origin" and origin not in allowed:
+        raise HTTPException(HTTPStatus.FORBIDDEN, "pages of this origin may not send batches here")
+
+
+class CrossOrigin:
+    """Answers pages of the allowed origins under `/v2`; all others as if it were not there.
+
+    Never with credentials. `Vary` is on every answer, whoever asks, so that no cache gives one
+    origin what was meant for another.
+    """
+
+    def __init__(self, app: ASGIApp, allowed: Collection[str]):
+        self._app = app
+        self._allowed = frozenset(allowed)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not scope["path"].startswith(routes.ROOT):
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        origin = headers.get("origin", "")
+        is_allowed = origin in self._allowed
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                answer = MutableHeaders(scope=message)
+                answer.add_vary_header("Origin")
+                if is_allowed:
+                    answer["Access-Control-Allow-Origin"] = origin
+                    answer["Access-Control-Expose-Headers"] = "Retry-After"
+            await send(message)
+
+        app = self._app
+        if is_allowed and _is_preflight(scope, headers):
+            app = Response(status_code=HTTPStatus.NO_CONTENT, headers=_PREFLIGHT)
+        await app(scope, receive, with_headers)
+
+
+def _is_preflight(scope: Scope, headers: Headers) -> bool:
+    """Whether a browser asks if it may send a batch; for files it need not ask."""
+    return (
+        scope["method"] == "OPTIONS"
+        and scope["path"] == routes.BATCHES
+        and headers.get("access-control-request-method") == "POST"
+    )

@@ -1,0 +1,295 @@
+"""Pages of other sites: those that the operator named are answered, and nobody else notices."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sottovoce.errors import SettingsError
+from sottovoce.proxy import Page, ProxySettings, Rate
+from sottovoce.proxy.template import settings_file
+from sottovoce.service import read_settings
+from tests.asgi import Answer, ask
+from tests.proxy.asgi import serving
+from tests.proxy.test_settings import PLACES
+from tests.proxy.world import CATALOGUE, OPENS, Clock, World, metric, settings, signed
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+SHOP, OTHER = "https://shop.example", "http://127.0.0.1:3000"
+STRANGERS = [
+    "https://evil.example", "null", "http://shop.example", "https://shop.example:444",
+    "https://shop.example/", "https://SHOP.example", "https://shop.example.evil.example", "*", "",
+]  # fmt: skip
+MODEL = f"/v2/models/{signed().manifest.model.hex()}"
+NAMES = f"/v2/catalogues/{CATALOGUE.hash.hex()}"
+FILES = ["/v2/manifest", "/v2/manifests/1", MODEL, NAMES]
+ASKS = [
+    ("access-control-request-method", "POST"),
+    ("access-control-request-headers", "content-type"),
+]
+
+
+@pytest.fixture
+def open_world(tmp_path: Path) -> Iterator[World]:
+    """A proxy that two sites may use, with a page of its own."""
+    world = World(tmp_path, origins=(SHOP, OTHER), page=Page(serve=True))
+    world.proxy.tick()
+    yield world
+    world.store.close()
+
+
+def within(world: World, work: Callable[[Starlette], Coroutine[Any, Any, Answer]]) -> Answer:
+    async def main() -> Answer:
+        async with serving(world, Clock(0)) as app:
+            return await work(app)
+
+    answer = asyncio.run(main())
+    assert "access-control-allow-credentials" not in answer.headers
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    return answer
+
+
+def get(world: World, path: str, origin: str | None = None, *more: tuple[str, str]) -> Answer:
+    named = [] if origin is None else [("origin", origin)]
+    return within(world, lambda app: ask(app, "GET", path, headers=[*named, *more]))
+
+
+def asked_before(world: World, origin: str, path: str = "/v2/batches") -> Answer:
+    """What a browser hears that asks whether it may send a batch."""
+    return within(world, lambda app: ask(app, "OPTIONS", path, headers=[("origin", origin), *ASKS]))
+
+
+def post(world: World, data: bytes, *headers: tuple[str, str]) -> Answer:
+    length = ("content-length", str(len(data)))
+    return within(
+        world, lambda app: ask(app, "POST", "/v2/batches", data, headers=[length, *headers])
+    )
+
+
+def told(answer: Answer) -> dict[str, str]:
+    """All that concerns other origins."""
+    names = [name for name in answer.headers if name.startswith("access-control")]
+    return {name: answer.headers[name] for name in names}
+
+
+def may_read(origin: str) -> dict[str, str]:
+    return {
+        "access-control-allow-origin": origin,
+        "access-control-expose-headers": "Retry-After",
+    }
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_files_are_for_the_named_origins(open_world: World, path: str) -> None:
+    plain = get(open_world, path)
+    assert (plain.status, told(plain)) == (200, {})
+    for origin in (SHOP, OTHER):
+        answer = get(open_world, path, origin)
+        assert (answer.status, answer.body) == (200, plain.body)
+        assert told(answer) == may_read(origin)
+        assert answer.headers["cache-control"] == plain.headers["cache-control"]
+        had = get(open_world, path, origin, ("if-none-match", plain.headers["etag"]))
+        assert (had.status, told(had)) == (304, may_read(origin))
+
+
+def test_others_hear_nothing_of_it(open_world: World) -> None:
+    async def work(app: Starlette) -> Answer:
+        for origin in STRANGERS:
+            named = [("origin", origin)]
+            for path in FILES:
+                answer = await ask(app, "GET", path, headers=named)
+                assert (answer.status, told(answer)) == (200, {}), origin
+            answer = await ask(app, "OPTIONS", "/v2/batches", headers=[*named, *ASKS])
+            assert (answer.status, told(answer)) == (405, {}), origin
+        return answer
+
+    within(open_world, work)
+
+
+@pytest.mark.parametrize("path", [*FILES, "/v2/models/00", "/v2/batches", "/v2/nothing"])
+def test_a_cache_keeps_the_answers_of_origins_apart(open_world: World, path: str) -> None:
+    """Also what it got for somebody who named none, and an error."""
+    for origin in (None, SHOP, STRANGERS[0]):
+        varying = get(open_world, path, origin).headers["vary"].split(", ")
+        assert "Origin" in varying
+        assert ("Accept-Encoding" in varying) is (path == NAMES)
+
+
+def test_a_preflight(open_world: World) -> None:
+    answer = asked_before(open_world, SHOP)
+    assert (answer.status, answer.body) == (204, b"")
+    assert told(answer) == {
+        **may_read(SHOP),
+        "access-control-allow-methods": "POST",
+        "access-control-allow-headers": "content-type",
+        "access-control-max-age": "0",
+    }
+    assert answer.headers["vary"] == "Origin"
+
+
+def test_a_preflight_is_answered_for_batches_alone(open_world: World) -> None:
+    for path in (*FILES, "/v2/nothing"):
+        assert asked_before(open_world, SHOP, path).status in (404, 405)
+    bare = within(
+        open_world, lambda app: ask(app, "OPTIONS", "/v2/batches", headers=[("origin", SHOP)])
+    )
+    assert bare.status == 405
+
+
+@pytest.mark.parametrize("path", ["/", "/sw.js", "/page/page.js", "/healthz"])
+def test_the_page_is_for_its_own_origin_alone(open_world: World, path: str) -> None:
+    answer = get(open_world, path, SHOP)
+    assert told(answer) == {}
+    assert "Origin" not in answer.headers.get("vary", "")
+    assert asked_before(open_world, SHOP, path).status in (404, 405)
+
+
+def test_a_batch_and_every_refusal_can_be_read(open_world: World) -> None:
+    from_shop = (("origin", SHOP), ("sec-fetch-site", "cross-site"))
+    people, now = open_world.people, open_world.now
+    batch = people.batch(now)
+    for data, status in (
+        (batch.encode(), 202),
+        (b"nonsense", 400),
+        (people.batch(now, id=batch.id).encode(), 409),
+        (people.batch(now, epoch=2).encode(), 409),
+        (batch.encode() + b"x", 413),
+    ):
+        answer = post(open_world, data, *from_shop)
+        assert (answer.status, told(answer)) == (status, may_read(SHOP))
+    open_world.clock.now = OPENS - 1
+    early = post(open_world, people.batch(now).encode(), *from_shop)
+    assert (early.status, early.headers["retry-after"]) == (503, "5")
+    assert told(early) == may_read(SHOP)
+    assert told(get(open_world, "/v2/models/00", SHOP)) == may_read(SHOP)
+
+
+def test_so_can_too_many(open_world: World) -> None:
+    open_world.settings = replace(open_world.settings, rate=Rate(1, burst=1, per_epoch=0))
+
+    async def work(app: Starlette) -> Answer:
+        for _ in range(2):
+            data = open_world.people.batch(open_world.now).encode()
+            answer = await ask(app, "POST", "/v2/batches", data, headers=[("origin", SHOP)])
+        return answer
+
+    answer = within(open_world, work)
+    assert (answer.status, answer.headers["retry-after"]) == (429, "60")
+    assert told(answer) == may_read(SHOP)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ([], 202),
+        ([("sec-fetch-site", "same-origin"), ("origin", "https://proxy.example")], 202),
+        ([("sec-fetch-site", "none")], 202),
+        ([("sec-fetch-site", "cross-site"), ("origin", SHOP)], 202),
+        ([("sec-fetch-site", "same-site"), ("origin", OTHER)], 202),
+        ([("sec-fetch-site", "cross-site"), ("origin", "https://evil.example")], 403),
+        ([("sec-fetch-site", "same-site"), ("origin", "https://evil.example")], 403),
+        ([("sec-fetch-site", "cross-site"), ("origin", "null")], 403),
+        ([("sec-fetch-site", "cross-site")], 403),
+        ([("origin", "https://evil.example")], 403),
+        ([("origin", SHOP)], 202),
+    ],
+)
+def test_visitors_of_a_site_are_not_made_its_crowd(
+    open_world: World, headers: list[tuple[str, str]], status: int
+) -> None:
+    """A page may send without asking, if it does not care for the answer: it is refused here."""
+    data = open_world.people.batch(open_world.now).encode()
+    answer = post(open_world, data, *headers, ("content-type", "text/plain"))
+    assert answer.status == status
+    if status == 403:
+        assert told(answer) == {}
+        assert "this origin" in answer.problem()["detail"]
+        assert metric(open_world, 'batches_refused_total{reason="http"}') == 1
+
+
+def test_without_origins_nobody_is_answered_and_nothing_varies(world: World) -> None:
+    for path in FILES:
+        answer = get(world, path, SHOP)
+        assert told(answer) == {}
+        assert "Origin" not in answer.headers.get("vary", "")
+    assert asked_before(world, SHOP).status == 405
+    data = world.people.batch(world.now).encode()
+    assert post(world, data, ("sec-fetch-site", "cross-site"), ("origin", SHOP)).status == 403
+
+
+# The setting.
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        SHOP, OTHER, "https://shop.example:8443", "https://xn--mnchen-3ya.example", "https://a",
+        "https://192.0.2.7", "https://[2001:db8::1]:444", "http://localhost", "http://[::1]:8000",
+        "https://my_shop.example",
+    ],
+)  # fmt: skip
+def test_names_of_sites(tmp_path: Path, origin: str) -> None:
+    assert settings(tmp_path, origins=(origin,)).origins == (origin,)
+
+
+@pytest.mark.parametrize(
+    ("origin", "words"),
+    [
+        ("https://shop.example/", "browsers write https://shop.example, not"),
+        ("https://Shop.example", "browsers write https://shop.example, not"),
+        ("HTTPS://shop.example", "browsers write https://shop.example, not"),
+        ("https://shop.example:443", "browsers write https://shop.example, not"),
+        ("https://shop.example:08443", "browsers write https://shop.example:8443, not"),
+        ("http://localhost:80", "browsers write http://localhost, not"),
+        ("https://[2001:DB8:0::1]", "browsers write https://\\[2001:db8::1\\], not"),
+        ("https://user@shop.example", "browsers write https://shop.example, not"),
+        ("https://shop.example\n", "browsers write https://shop.example, not"),
+        ("https://shop.example/page", "is no origin"),
+        ("https://shop.example?x", "is no origin"),
+        ("https://shop.example#x", "is no origin"),
+        ("https://*.shop.example", "wildcard"),
+        ("https://*", "wildcard"),
+        ("*", "is no origin"),
+        ("null", "is no origin"),
+        ("", "is no origin"),
+        ("shop.example", "is no origin"),
+        ("//shop.example", "is no origin"),
+        ("https://", "is no origin"),
+        ("https://shop..example", "is no origin"),
+        ("https://shop.example.", "is no origin"),
+        ("https://münchen.example", "in ASCII"),
+        ("https://shop.example:port", "is no origin"),
+        ("https://[half", "is no origin"),
+        ("ftp://shop.example", "is no origin"),
+        ("app://shop", "is no origin"),
+        ("http://shop.example", "is not encrypted"),
+    ],
+)
+def test_what_is_no_name_of_a_site(tmp_path: Path, origin: str, words: str) -> None:
+    with pytest.raises(SettingsError, match=words):
+        settings(tmp_path, origins=(SHOP, origin))
+
+
+def test_the_file_names_them_in_a_list(tmp_path: Path) -> None:
+    path = tmp_path / "proxy.toml"
+
+    def read(line: str) -> tuple[str, ...]:
+        path.write_text(settings_file(**PLACES).replace("origins = []", line))
+        return read_settings(path, ProxySettings).origins
+
+    assert read("origins = []") == ()
+    assert read(f'origins = ["{SHOP}", "{OTHER}"]') == (SHOP, OTHER)
+    for line, words in (
+        (f'origins = "{SHOP}"', "origins must be a list, not"),
+        ("origins = [7]", r"origins\[0\] must be str, not 7"),
+        (f'origins = ["{SHOP}/"]', "browsers write"),
+    ):
+        with pytest.raises(SettingsError, match=words):
+            read(line)

@@ -1,0 +1,269 @@
+"""A shop on another origin: `examples/shop.html` as it is, in a real browser, with a real proxy."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Route
+
+from tests.lacking import leave_out
+from tests.server.world import KEYS
+from tests.web import chromium
+from tests.web.front import HALF_AN_HOUR, HURRY, Answer, Heard, served
+from tests.web.system import System, running
+from tests.web.visitor_scripts import DUMP
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
+    from starlette.requests import Request
+
+    from tests.web.chromium import Trap
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "shop.html"
+BUNDLE = "sottovoce-client.js"
+PEOPLE = 6
+TOLD = {"cookie", "referer", "authorization", "if-none-match", "from", "x-requested-with"}
+
+
+class Shop:
+    """The example and the bundle at an address of its own; the two values in it are filled in."""
+
+    def __init__(self, bundle: bytes):
+        self._bundle = bundle
+        self.page = ""
+        self.url = ""
+
+    def fill_in(self, system: System) -> None:
+        text = EXAMPLE.read_text(encoding="utf-8")
+        assert text.count("https://proxy.example") == 1
+        key = KEYS.verification_key.hex()
+        text, keys = re.subn("0{63}1", key, text.replace("https://proxy.example", system.url))
+        assert keys == 1
+        self.page = text
+
+    async def index(self, _: Request) -> Response:
+        return Response(self.page, media_type="text/html")
+
+    async def bundle(self, _: Request) -> Response:
+        return Response(self._bundle, media_type="text/javascript")
+
+
+@contextmanager
+def open_shop(bundle: bytes) -> Iterator[Shop]:
+    shop = Shop(bundle)
+    app = Starlette(routes=[Route("/", shop.index), Route(f"/{BUNDLE}", shop.bundle)])
+    with served(app) as shop.url:
+        yield shop
+
+
+@pytest.fixture(scope="module")
+def bundle(folder: Path) -> bytes:
+    """As a shop gets it."""
+    if shutil.which("node") is None or not (ROOT / "web" / "node_modules").exists():
+        leave_out("the example of a shop in a real browser (needs Node)")
+    script = ROOT / "web" / "client" / "bundle.mjs"
+    subprocess.run(["node", script, folder / BUNDLE], check=True, timeout=120)
+    return (folder / BUNDLE).read_bytes()
+
+
+@pytest.fixture(scope="module")
+def shops(bundle: bytes) -> Iterator[tuple[Shop, Shop]]:
+    """One that the proxy's operator will name, and one that they do not know."""
+    with open_shop(bundle) as known, open_shop(bundle) as unknown:
+        yield known, unknown
+
+
+@pytest.fixture(scope="module")
+def whole_system(browser: Browser, folder: Path, shops: tuple[Shop, Shop]) -> Iterator[System]:
+    known, unknown = shops
+    with running(folder, people=PEOPLE, origins=(known.url,)) as system:
+        known.fill_in(system)
+        unknown.fill_in(system)
+        yield system
+
+
+@pytest.fixture
+def context(browser: Browser, trap: Trap) -> Iterator[BrowserContext]:
+    """A fresh profile; whatever a test is about, nobody else is asked for anything."""
+    with chromium.fresh_profile(browser, trap) as made:
+        made.set_default_timeout(30_000)
+        yield made
+        assert made.cookies() == []
+    assert trap.caught == []
+
+
+def visit(
+    context: BrowserContext, shop: Shop, *, agree: bool = True, prelude: bytes = HURRY
+) -> tuple[Page, list[str]]:
+    """Go there, and answer what is asked; the page, and all questions."""
+    asked: list[str] = []
+    page = context.new_page()
+    page.add_init_script(prelude.decode())
+
+    def answer(dialog: Any) -> None:
+        asked.append(dialog.message)
+        (dialog.accept if agree else dialog.dismiss)()
+
+    page.on("dialog", answer)
+    page.goto(shop.url)
+    return page, asked
+
+
+def says(page: Page, words: str) -> None:
+    page.wait_for_function("(words) => state.textContent.includes(words)", arg=words)
+
+
+def listed(page: Page) -> list[str]:
+    return page.inner_text("#list").splitlines()
+
+
+def check_heard(system: System, shop: Shop) -> list[Heard]:
+    """Every request names the shop and nothing else about who asks."""
+    heard = list(system.front.heard)
+    for each in heard:
+        assert each.headers["origin"] == shop.url
+        assert not TOLD & set(each.headers), each.path
+        assert each.query == b""
+        assert shop.url.encode() not in each.body
+    return heard
+
+
+def test_the_example_has_about_ten_lines() -> None:
+    script = EXAMPLE.read_text(encoding="utf-8").partition('<script type="module">')[2]
+    lines = [line for line in script.splitlines() if re.search(r"\w", line)]
+    assert len(lines) <= 16
+    assert "jitter" not in script
+
+
+def test_a_visitor_of_a_shop_takes_part_and_is_recommended_to(
+    context: BrowserContext, system: System, shops: tuple[Shop, Shop]
+) -> None:
+    shop, _ = shops
+    epoch = system.signed().manifest.epoch
+    page, asked = visit(context, shop)
+    says(page, f"The batch of epoch {epoch} was sent.")
+    assert listed(page) == [each.title for each in system.recommended(["1"])[:5]]
+    assert len(asked) == 1
+    assert "Whatever happens" in asked[0]
+    heard = check_heard(system, shop)
+    calls = [(each.method, each.path.split("/")[2]) for each in heard]
+    assert calls == [
+        ("GET", "manifest"),  # the terms
+        ("GET", "manifest"), ("GET", "models"), ("GET", "catalogues"),
+        ("OPTIONS", "batches"), ("POST", "batches"),
+    ]  # fmt: skip
+    assert heard[-2].status == 204
+    assert heard[-1].status == 202
+    assert len(system.opened(heard[-1].body)) == 20
+    page.reload()
+    says(page, "had been sent before")
+    assert len(asked) == 1
+    assert [each.method for each in check_heard(system, shop)].count("POST") == 1
+    assert system.turn().reports == 20 * (PEOPLE + 1)
+
+
+def test_who_waits_for_the_moment_of_sending_is_recommended_to_meanwhile(
+    context: BrowserContext, system: System, shops: tuple[Shop, Shop]
+) -> None:
+    shop, _ = shops
+    page, _ = visit(context, shop, prelude=HALF_AN_HOUR)
+    page.wait_for_function("list.textContent !== ''")
+    assert listed(page) == [each.title for each in system.recommended(["1"])[:5]]
+    assert page.inner_text("#state") == ""
+    (stored,) = page.evaluate(DUMP, ["plans", "charges"]).values()
+    assert [plan["takesPart"] for plan in stored["plans"]] == [True]
+    assert stored["charges"] == []
+    assert {each.method for each in check_heard(system, shop)} == {"GET"}
+
+
+def test_who_says_no_is_recommended_to_and_sends_nothing(
+    context: BrowserContext, system: System, shops: tuple[Shop, Shop]
+) -> None:
+    shop, _ = shops
+    page, _ = visit(context, shop, agree=False)
+    says(page, "The terms have not been accepted yet")
+    assert listed(page) == [each.title for each in system.recommended(["1"])[:5]]
+    assert {each.method for each in check_heard(system, shop)} == {"GET"}
+
+
+def test_a_site_that_is_not_named_is_refused_and_told_why(
+    context: BrowserContext, system: System, shops: tuple[Shop, Shop]
+) -> None:
+    _, shop = shops
+    page, asked = visit(context, shop)
+    says(page, f"does not allow pages of {shop.url} (see `origins` in its proxy.toml)")
+    assert (listed(page), asked) == ([], [])
+    (heard,) = check_heard(system, shop)
+    assert (heard.path, heard.status) == ("/v2/manifest", 200)
+    (stored,) = page.evaluate(DUMP, None).values()
+    assert stored["charges"] == stored["batches"] == stored["files"] == []
+
+
+SEND = """
+async ([proxy, bytes, mode]) => {
+  const body = Uint8Array.from(bytes);
+  const headers = mode === "cors" ? { "content-type": "application/octet-stream" } : {};
+  try {
+    const answer = await fetch(`${proxy}/v2/batches`, { method: "POST", body, headers, mode });
+    return [answer.status, answer.status ? (await answer.json()).detail : answer.type];
+  } catch (error) {
+    return [0, error.name];
+  }
+}
+"""
+
+
+def test_no_site_can_have_its_visitors_send(
+    context: BrowserContext, system: System, shops: tuple[Shop, Shop]
+) -> None:
+    """To read the answer it must ask first; to send blindly is refused. The shop reads its own."""
+    known, unknown = shops
+    pages = {shop: context.new_page() for shop in shops}
+    for shop, page in pages.items():
+        page.goto(f"{shop.url}/{BUNDLE}")  # of this origin, and does nothing
+
+    def send(shop: Shop, mode: str) -> tuple[Any, list[tuple[str, int]]]:
+        system.front.heard.clear()
+        found = pages[shop].evaluate(SEND, [system.url, [1, 2, 3], mode])
+        return found, [(each.method, each.status) for each in system.front.heard]
+
+    assert send(unknown, "cors") == ([0, "TypeError"], [("OPTIONS", 405)])
+    assert send(unknown, "no-cors") == ([0, "opaque"], [("POST", 403)])
+    (status, detail), heard = send(known, "cors")
+    assert (status, heard) == (400, [("OPTIONS", 204), ("POST", 400)])
+    assert "bytes" in detail
+
+
+def test_the_shop_s_client_reads_when_to_come_again(
+    context: BrowserContext, system: System, shops: tuple[Shop, Shop]
+) -> None:
+    shop, _ = shops
+
+    def busy(_: Heard, honest: Callable[[], Answer]) -> Answer:
+        """With the headers of the real proxy, as on its own 503."""
+        return replace(honest(), status=503, headers={**honest().headers, "retry-after": "17"})
+
+    system.front.lies = {"/v2/manifest": busy}
+    page, _ = visit(context, shop)
+    says(page, "the proxy answered 503; try again later")
+    failed = page.evaluate(
+        "async (options) => {"
+        f" const {{ Client }} = await import('./{BUNDLE}');"
+        " const client = await Client.open(options);"
+        " return client.refresh().catch((error) => [error.name, error.retryAfter]);"
+        "}",
+        {"proxy": system.url, "key": KEYS.verification_key.hex(), "limit": 1},
+    )
+    assert json.dumps(failed) == '["UnavailableError", 17]'
