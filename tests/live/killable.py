@@ -6,6 +6,7 @@ would still do in `finally` happens to files that nobody looks at any more.
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 from contextlib import ExitStack, closing
@@ -107,7 +108,8 @@ class KillableServer(Part):
     def __init__(self, reused: ReusedStore, begin: Path, settings: ServerSettings, clock: Clock):
         super().__init__("server", reused.folder)
         self._reused, self.store = reused, reused.store
-        self._settings = settings
+        self.settings, self.keys = settings, KEYS
+        """Read anew at every start."""
         self._clock = clock
         shutil.copytree(begin, self.folder)
         self.start()
@@ -115,7 +117,7 @@ class KillableServer(Part):
     def start(self) -> None:
         self._reused.life = self.countdown
         self.server = Server(
-            self.store, KEYS, self._settings, clock=self._clock, opener=InProcess()
+            self.store, self.keys, self.settings, clock=self._clock, opener=InProcess()
         )
 
     def restart(self) -> None:
@@ -163,9 +165,9 @@ def charged_epochs(folder: Path) -> list[int]:
 class KillableClient(Part):
     """Dies before and after each commit."""
 
-    def __init__(self, name: str, folder: Path, clock: Clock):
+    def __init__(self, name: str, folder: Path, clock: Clock, entropy: Entropy = os.urandom):
         super().__init__(name, folder)
-        self._clock = clock
+        self._clock, self._entropy = clock, entropy
 
     def start(self) -> None:
         """A client is opened for each sync."""
@@ -173,7 +175,7 @@ class KillableClient(Part):
     def sync(self, api: ProxyApi, words: Words) -> Synced:
         MortalDatabase.life = self.countdown
         try:
-            with Client.open(self.folder, clock=self._clock) as client:
+            with Client.open(self.folder, clock=self._clock, entropy=self._entropy) as client:
                 return client.sync(api, words=words, jitter=0)
         finally:
             MortalDatabase.life = Life()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from random import Random
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from sottovoce.errors import (
     ClosedError,
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from sottovoce.protocol import Chunk
     from sottovoce.protocol.crowd import Crowd
     from tests.live.killable import Part
-    from tests.live.sent_batches import SentBatches
 
 T = TypeVar("T")
 
@@ -104,10 +103,20 @@ class ServerOverNetwork:
         return self._network.carry(self._server, call)
 
 
+class Notes(Protocol):
+    """Who hears what happens to a batch."""
+
+    def tried(self, proxy: str, batch: bytes) -> None:
+        """It may have reached the proxy."""
+
+    def acknowledged(self, proxy: str, batch: bytes) -> None:
+        """The proxy acknowledged it."""
+
+
 class ProxyOverNetwork:
     """`ProxyApi` of one proxy; notes what happens to each batch."""
 
-    def __init__(self, proxy: KillableProxy, network: Network, sent_batches: SentBatches):
+    def __init__(self, proxy: KillableProxy, network: Network, sent_batches: Notes):
         self._part = proxy
         self._network = network
         self._sent_batches = sent_batches

@@ -82,8 +82,15 @@ def check_sender(headers: Headers, allowed: Collection[str]) -> None:
     """
     origin, site = headers.get("origin"), headers.get("sec-fetch-site")
     is_page = origin is not None or site in _OTHER_SITE
-    if is_page and site != "same-origin" and origin not in allowed:
+    if is_page and origin not in allowed and not _is_own(origin, site, headers.get("host")):
         raise HTTPException(HTTPStatus.FORBIDDEN, "pages of this origin may not send batches here")
+
+
+def _is_own(origin: str | None, site: str | None, host: str | None) -> bool:
+    """Whether it is the proxy's own page; older browsers name the origin alone."""
+    if site is not None:
+        return site == "same-origin"
+    return origin is not None and origin.partition("://")[2] == host
 
 
 class CrossOrigin:
