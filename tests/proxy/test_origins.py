@@ -198,6 +198,8 @@ def test_so_can_too_many(open_world: World) -> None:
         ([("sec-fetch-site", "cross-site"), ("origin", "null")], 403),
         ([("sec-fetch-site", "cross-site")], 403),
         ([("origin", "https://evil.example")], 403),
+        ([("origin", "https://proxy.example"), ("host", "proxy.example")], 202),
+        ([("origin", "https://evil.example"), ("host", "proxy.example")], 403),
         ([("origin", SHOP)], 202),
     ],
 )

@@ -166,8 +166,8 @@ def recommend(
     output.results.print(table)
     if not known.known:
         output.messages.print("None of your items is in the catalogue: these are popular ones.")
-    elif not known.taught:
-        output.messages.print("Nobody has taught this model yet: the list goes by tags alone.")
+    if known.is_young:
+        output.messages.print(_young(known))
     if json is not None:
         output.write_json(json, {"recommendations": [_as_json(each) for each in found]})
 
@@ -306,6 +306,15 @@ def _reason_as_json(reason: Reason) -> dict[str, Any]:
     if isinstance(what, Item):
         return {"kind": "item", "id": what.id, "title": what.title, "share": share}
     return {"kind": "tag", "tag": what.kind, "name": what.name, "share": share}
+
+
+def _young(known: Status) -> str:
+    if not known.reports_behind:
+        return "The model is young: no reports are behind it yet, and lists go by tags alone."
+    return (
+        f"The model is young: {known.reports_behind:,} reports are behind its last step, for "
+        f"{known.items:,} items."
+    )
 
 
 def _named(reason: Reason) -> str:

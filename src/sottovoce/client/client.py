@@ -40,8 +40,10 @@ class Status:
     proxy_url: str
     epoch: int | None
     """Of the last manifest accepted; None before the first sync."""
-    taught: bool
-    """Whether reports are behind its model: without, lists go by tags alone."""
+    reports_behind: int
+    """In the last step of its model; without any, lists go by tags alone."""
+    items: int
+    """In its catalogue."""
     terms: Terms | None
     """What the owner accepted; None before."""
     epochs: int | None
@@ -60,6 +62,12 @@ class Status:
     """How many of them are in the catalogue."""
     unknown: tuple[str, ...]
     """The others: kept, since a later catalogue may know them."""
+
+
+    @property
+    def is_young(self) -> bool:
+        """Whether too little is behind its model for lists to be more than a first guess."""
+        return self.reports_behind < self.items
 
 
 class Client:
@@ -221,7 +229,8 @@ class Client:
         return Status(
             proxy_url=store.proxy_url,
             epoch=None if newest is None else newest[0],
-            taught=edition is not None and edition.manifest.reports_behind > 0,
+            reports_behind=0 if edition is None else edition.manifest.reports_behind,
+            items=0 if edition is None else edition.manifest.items,
             terms=terms,
             epochs=epochs,
             paused=store.paused,

@@ -51,8 +51,10 @@ test("films and tags come together, what speaks most first, and no reason is no 
 });
 
 test("a model without reports is called young", () => {
-  assert.match(modelText({ epoch: 3, reportsBehind: 0 }), /young: no reports .* tags alone/u);
-  assert.match(modelText({ epoch: 3, reportsBehind: 9 }), /^From the model of epoch 3/u);
+  const of = (reportsBehind: number) => modelText({ epoch: 3, items: 9, reportsBehind });
+  assert.match(of(0), /young: no reports .* tags alone/u);
+  assert.match(of(8), /young: 8 reports .* for 9 items. From the model of epoch 3/u);
+  assert.match(of(9), /^From the model of epoch 3/u);
 });
 
 test("genres are the labels of that kind alone", () => {

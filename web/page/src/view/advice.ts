@@ -2,6 +2,7 @@
 import type { Manifest } from "sottovoce-client";
 import { focusAt, h, list, say, show } from "../dom.js";
 import type { Advice, Ask, State } from "../messages.js";
+import { amountText } from "../odds.js";
 import { becauseWords } from "../reasons.js";
 import { label } from "../titles.js";
 import { genres, otherName, section, titleOf, type View } from "./view.js";
@@ -74,8 +75,14 @@ function emptyText(model: boolean, chosen: boolean): string {
 }
 
 /** What the recommendations come from. */
-export function modelText({ epoch, reportsBehind }: Pick<Manifest, "epoch" | "reportsBehind">) {
-  return reportsBehind === 0
-    ? "The model is young: no reports are behind it yet. Recommendations go by tags alone, such as genre and year."
-    : `From the model of epoch ${epoch}, checked against the server's signature.`;
+export function modelText({
+  epoch,
+  items,
+  reportsBehind,
+}: Pick<Manifest, "epoch" | "items" | "reportsBehind">) {
+  if (reportsBehind === 0)
+    return "The model is young: no reports are behind it yet. Recommendations go by tags alone, such as genre and year.";
+  const from = `From the model of epoch ${epoch}, checked against the server's signature.`;
+  if (reportsBehind >= items) return from;
+  return `The model is young: ${amountText(reportsBehind)} reports are behind its last step, for ${amountText(items)} items. ${from}`;
 }
