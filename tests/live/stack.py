@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -143,7 +144,10 @@ class Stack:
         self.folder = folder
         self._opened = opened
         self._limits = 0.0
+        self.ahead = {"server": 0.0, "device": 0.0, **dict.fromkeys(names, 0.0)}
+        """By how many seconds a clock goes wrong."""
         self.world = World(make_settings(folder, url, proxies=known, **changes))
+        self.world.server._clock = lambda: self.clock("server")
         opened.callback(self.world.close)
         self.beat = by_hand(self.world.server)
         self.beat()
@@ -156,8 +160,8 @@ class Stack:
         """Time passes for what a proxy's rate limit counts, and for nothing else."""
         self._limits += seconds
 
-    def clock(self) -> float:
-        return self.world.now
+    def clock(self, whose: str = "device") -> float:
+        return self.world.now + self.ahead[whose]
 
     def client(self, name: str, items: list[str]) -> Client:
         """A device of its own, whose owner accepted what is asked now; closed with the stack."""
@@ -226,7 +230,8 @@ class Stack:
         store = self._opened.enter_context(proxies.ProxyStore.open(folder))
         upstream = HttpUpstream(self.http, SERVER_URL, SECRETS[name])
         entropy = os.urandom if seed is None else Randomness(seed)
-        proxy = Proxy(store, upstream, settings, clock=self.clock, entropy=entropy)
+        clock = partial(self.clock, name)
+        proxy = Proxy(store, upstream, settings, clock=clock, entropy=entropy)
         beat = by_hand(proxy)
         app = proxies.build_app(proxy, settings, clock=lambda: self._limits)
         ear, http = self._served(app, source)
