@@ -1,4 +1,4 @@
-"""A server and a proxy as real processes on this machine, and somebody who sends to them."""
+"""Servers and proxies as real processes on this machine, and somebody who sends to them."""
 
 from __future__ import annotations
 
@@ -29,44 +29,70 @@ CROWD = 4
 
 
 class Site:
-    """Two folders with settings, as two operators made them."""
+    """Folders with settings, as the operators made them: a server's workers, and proxies."""
 
-    def __init__(self, folder: Path, *, chunk_reports: int = 3):
-        catalogue = folder / "films.json"
-        catalogue.write_bytes(Catalogue.of(Item(f"f{n}", f"Film {n}") for n in range(ITEMS)).raw)
-        ports = {name: free_port() for name in ("server", "proxy", "watch server", "watch proxy")}
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        chunk_reports: int = 3,
+        proxies: tuple[str, ...] = ("proxy",),
+        workers: tuple[str, ...] = ("server",),
+        database: str | None = None,
+        server_port: int | None = None,
+    ):
+        """`server_port` is where proxies find the server: with many workers, a balancer's."""
         self.folder = folder
-        self.proxy_url = f"http://127.0.0.1:{ports['proxy']}"
-        self.configs = {
-            "server": folder / "server" / "server.toml",
-            "proxy": folder / "proxy" / "proxy.toml",
-        }
+        self.ports = {name: free_port() for name in (*workers, *proxies)}
+        self.database = database or f"sqlite:///{folder / 'server' / 'server.sqlite'}"
+        self.proxies = {name: f"http://127.0.0.1:{self.ports[name]}" for name in proxies}
+        self.configs: dict[str, Path] = {}
+        self._make_server(proxies)
+        for name in workers:
+            self._make_worker(name)
+        for name in proxies:
+            self._make_proxy(name, server_port or self.ports[workers[0]], chunk_reports)
+
+    def _make_server(self, proxies: tuple[str, ...]) -> None:
+        catalogue = self.folder / "films.json"
+        catalogue.write_bytes(Catalogue.of(Item(f"f{n}", f"Film {n}") for n in range(ITEMS)).raw)
+        named = [argument for name in proxies for argument in ("--proxy", name)]
         calling(server_app)(
-            "init", folder / "server", "--catalogue", catalogue, "--port", ports["server"],
-            "--preset", "coordinate", "--least-clients", CROWD, "--epoch-seconds", 1,
+            "init", self.folder / "server", "--catalogue", catalogue, "--database", self.database,
+            "--preset", "coordinate", "--least-clients", CROWD, "--epoch-seconds", 1, *named,
         )  # fmt: skip
-        self.key = Keys.read(folder / "server" / "keys.json").verification_key
-        calling(proxy_app)(
-            "init", folder / "proxy", "--server", f"http://127.0.0.1:{ports['server']}",
-            "--key", self.key.hex(), "--secret-file", folder / "server" / "proxy.secret",
-        )  # fmt: skip
+        self.key = Keys.read(self.folder / "server" / "keys.json").verification_key
+
+    def _make_worker(self, name: str) -> None:
+        """With a file of its own beside the one that `init` made."""
+        made = self.folder / "server" / "server.toml"
+        self.configs[name] = self.folder / "server" / f"{name}.toml"
+        self.configs[name].write_text(made.read_text())
         training = f"reports = {REPORTS}\nfactors = {FACTORS}\nepochs = 1000\n"
         self._change(
-            "server",
+            name,
             ("heartbeat = 5", "heartbeat = 0.02"),
-            ("port = 8091", f"port = {ports['watch server']}"),
+            ("port = 8090", f"port = {self.ports[name]}"),
+            ("port = 8091", f"port = {free_port()}"),
             ("openers = 0", "openers = 1"),
             ('preset = "coordinate"\n', f'preset = "coordinate"\n{training}'),
         )
+
+    def _make_proxy(self, name: str, server: int, chunk_reports: int) -> None:
+        self.configs[name] = self.folder / name / "proxy.toml"
+        calling(proxy_app)(
+            "init", self.folder / name, "--server", f"http://127.0.0.1:{server}",
+            "--key", self.key.hex(), "--secret-file", self.folder / "server" / f"{name}.secret",
+        )  # fmt: skip
         self._change(
-            "proxy",
+            name,
             ("poll_seconds = 5.0", "poll_seconds = 0.02"),
             ("least_clients = 100", "least_clients = 1"),
             ("chunk_reports = 20000", f"chunk_reports = {chunk_reports}"),
             ("batches_per_minute = 60.0", "batches_per_minute = 0"),
             ("per_epoch = 20", "per_epoch = 0"),
-            ("port = 8080", f"port = {ports['proxy']}"),
-            ("port = 8081", f"port = {ports['watch proxy']}"),
+            ("port = 8080", f"port = {self.ports[name]}"),
+            ("port = 8081", f"port = {free_port()}"),
         )
 
     def _change(self, part: str, *changes: tuple[str, str]) -> None:
@@ -77,17 +103,17 @@ class Site:
         self.configs[part].write_text(text)
 
     def logs(self) -> str:
-        """What both said."""
+        """What all of them said."""
         return "".join(path.read_text() for path in sorted(self.folder.glob("*.log")))
 
     def check(self, sent_batches: SentBatches) -> int:
         """Nothing lost, nothing twice, in every epoch that is over; how many there are."""
-        store = ServerStore(f"sqlite:///{self.folder / 'server' / 'server.sqlite'}")
+        store = ServerStore(self.database)
         try:
             with store.read() as transaction:
                 over = [e.epoch for e in transaction.all_epochs() if e.state == "applied"]
                 for epoch in over:
-                    sent_batches.check(epoch, transaction.sums(epoch), ["proxy"], [])
+                    sent_batches.check(epoch, transaction.sums(epoch), list(self.proxies), [])
         finally:
             store.close()
         return len(over)
@@ -105,7 +131,7 @@ class Launcher:
         self, part: str, kind: str | None = None, number: int = 1, *, after: bool = False
     ) -> None:
         order = {
-            "part": part,
+            "part": "proxy" if part in self._site.proxies else "server",
             "config": str(self._site.configs[part]),
             "log": str(self._site.folder / f"{part}.log"),
             "kind": kind,
@@ -153,31 +179,31 @@ def launching(site: Site) -> Iterator[Launcher]:
 
 
 class Sender:
-    """Sends batches until the proxy acknowledges them; each has directions of its own."""
+    """Sends batches until every proxy acknowledges its own; each has directions of its own."""
 
     def __init__(self, site: Site, http: httpx.Client):
         self._site = site
         self._http = http
         self._free = cycle(range(ITEMS * FACTORS))
-        self._sent: dict[int, int] = {}
+        self._sent: dict[str, dict[int, int]] = {name: {} for name in site.proxies}
         self.sent_batches = SentBatches(CROWD)
-        self.waiting: list[bytes] = []
+        self.waiting: dict[str, list[bytes]] = {name: [] for name in site.proxies}
 
     def try_once(self) -> None:
         """Look what is open, make what its crowd lacks, send what was not acknowledged."""
-        signed = self.manifest()
-        if signed is None:
-            return
-        self.waiting = [b for b in self.waiting if b[8:40] == signed.hash]
-        made = self._sent.setdefault(signed.manifest.epoch, 0)
-        for _ in range(made, CROWD):
-            self.waiting.append(self.batch(signed))
-            self._sent[signed.manifest.epoch] += 1
-        self.waiting = [batch for batch in self.waiting if not self.post(batch)]
+        for proxy, sent in self._sent.items():
+            signed = self._manifest(proxy)
+            if signed is None:
+                continue
+            waiting = [b for b in self.waiting[proxy] if b[8:40] == signed.hash]
+            made = sent.setdefault(signed.manifest.epoch, 0)
+            waiting += [self.batch(signed) for _ in range(made, CROWD)]
+            sent[signed.manifest.epoch] = CROWD
+            self.waiting[proxy] = [b for b in waiting if not self._post(proxy, b)]
 
-    def manifest(self) -> SignedManifest | None:
+    def _manifest(self, proxy: str) -> SignedManifest | None:
         with suppress(httpx.TransportError):
-            answer = self._http.get(f"{self._site.proxy_url}/v2/manifest")
+            answer = self._http.get(f"{self._site.proxies[proxy]}/v2/manifest")
             if answer.status_code == 200:
                 return SignedManifest.open(answer.content, self._site.key)
         return None
@@ -191,15 +217,15 @@ class Sender:
         self.sent_batches.made(data, directions)
         return data
 
-    def post(self, batch: bytes) -> bool:
+    def _post(self, proxy: str, batch: bytes) -> bool:
         """Whether there is no more to do: it was acknowledged, or came too late."""
-        self.sent_batches.tried("proxy", batch)
+        self.sent_batches.tried(proxy, batch)
         try:
-            answer = self._http.post(f"{self._site.proxy_url}/v2/batches", content=batch)
+            answer = self._http.post(f"{self._site.proxies[proxy]}/v2/batches", content=batch)
         except httpx.TransportError:
             return False
         if answer.status_code == 202:
-            self.sent_batches.acknowledged("proxy", batch)
+            self.sent_batches.acknowledged(proxy, batch)
         assert answer.status_code in (202, 409, 410, 503), answer.text
         return answer.status_code != 503
 
@@ -212,8 +238,11 @@ class Sender:
 
     def go_on(self, epochs: int) -> None:
         """Until so many more epochs have begun."""
-        begun = len(self._sent)
-        self.until(lambda: len(self._sent) >= begun + epochs, f"{epochs} more epochs")
+        begun = self._begun()
+        self.until(lambda: self._begun() >= begun + epochs, f"{epochs} more epochs")
+
+    def _begun(self) -> int:
+        return min(map(len, self._sent.values()))
 
 
 @contextmanager
