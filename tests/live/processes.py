@@ -26,6 +26,12 @@ ROOT = Path(__file__).parents[2]
 ITEMS, FACTORS, REPORTS = 20, 16, 2
 CROWD = 4
 """An epoch waits for so many."""
+FILMS = Catalogue.of(Item(f"f{n}", f"Film {n}") for n in range(ITEMS))
+COORDINATE = f"""preset = "coordinate"
+reports = {REPORTS}
+factors = {FACTORS}
+epochs = 1000
+"""
 
 
 class Site:
@@ -40,9 +46,16 @@ class Site:
         workers: tuple[str, ...] = ("server",),
         database: str | None = None,
         server_port: int | None = None,
+        catalogue: Catalogue = FILMS,
+        training: str = COORDINATE,
+        crowd: int = CROWD,
     ):
-        """`server_port` is where proxies find the server: with many workers, a balancer's."""
+        """`server_port` is where proxies find the server: with many workers, a balancer's.
+
+        `training` is what stands in the table of that name.
+        """
         self.folder = folder
+        self._catalogue, self._training, self._crowd = catalogue, training, crowd
         self.ports = {name: free_port() for name in (*workers, *proxies)}
         self.database = database or f"sqlite:///{folder / 'server' / 'server.sqlite'}"
         self.proxies = {name: f"http://127.0.0.1:{self.ports[name]}" for name in proxies}
@@ -55,11 +68,12 @@ class Site:
 
     def _make_server(self, proxies: tuple[str, ...]) -> None:
         catalogue = self.folder / "films.json"
-        catalogue.write_bytes(Catalogue.of(Item(f"f{n}", f"Film {n}") for n in range(ITEMS)).raw)
+        catalogue.write_bytes(self._catalogue.raw)
         named = [argument for name in proxies for argument in ("--proxy", name)]
         calling(server_app)(
             "init", self.folder / "server", "--catalogue", catalogue, "--database", self.database,
-            "--preset", "coordinate", "--least-clients", CROWD, "--epoch-seconds", 1, *named,
+            "--preset", "coordinate", "--ends", "--least-clients", self._crowd,
+            "--epoch-seconds", 1, *named,
         )  # fmt: skip
         self.key = Keys.read(self.folder / "server" / "keys.json").verification_key
 
@@ -68,14 +82,13 @@ class Site:
         made = self.folder / "server" / "server.toml"
         self.configs[name] = self.folder / "server" / f"{name}.toml"
         self.configs[name].write_text(made.read_text())
-        training = f"reports = {REPORTS}\nfactors = {FACTORS}\nepochs = 1000\n"
         self._change(
             name,
             ("heartbeat = 5", "heartbeat = 0.02"),
             ("port = 8090", f"port = {self.ports[name]}"),
             ("port = 8091", f"port = {free_port()}"),
             ("openers = 0", "openers = 1"),
-            ('preset = "coordinate"\n', f'preset = "coordinate"\n{training}'),
+            ('preset = "coordinate"\n', self._training),
         )
 
     def _make_proxy(self, name: str, server: int, chunk_reports: int) -> None:
