@@ -31,7 +31,7 @@ from sottovoce.protocol import (
     verified,
 )
 from sottovoce.proxy import HttpUpstream, Page, Proxy
-from sottovoce.server import InProcess, Server
+from sottovoce.server import InProcess, Keys, Server, ServerSettings
 from sottovoce.training import Participation, Settings
 from tests.live.stack import by_hand
 from tests.proxy.world import settings as proxy_settings
@@ -62,8 +62,11 @@ class System:
     ):
         self._opened = opened
         self._ahead = 0
-        self.rows = _histories(people, films)
         self.catalogue = _write_catalogue(folder, people, films)
+        self.people = [
+            [self.catalogue.items[row].id for row in rows] for rows in _histories(people, films)
+        ]
+        """What each has touched."""
         self.panel = _write_panel(folder, people, films, self.catalogue)
         training = Settings.preset("loudest", reports=reports, epochs=1000)
         settings = make_settings(
@@ -76,11 +79,19 @@ class System:
         settings = replace(settings, proxies={PROXY: settings.proxies[PROXY]})
         self.store = servers.ServerStore(settings.database)
         opened.callback(self.store.close)
-        self.server = Server(self.store, KEYS, settings, clock=self._clock, opener=InProcess())
-        self._beat_server = by_hand(self.server)
-        self._beat_server()
+        self._start(KEYS, settings)
         self.server_url = opened.enter_context(served(servers.build_app(self.server, settings)))
         self.front = self._proxy(folder / "proxy", folder / "panel.json", origins)
+
+    def _start(self, keys: Keys, settings: ServerSettings) -> None:
+        self.keys, self.settings = keys, settings
+        self.server = Server(self.store, keys, settings, clock=self._clock, opener=InProcess())
+        self._beat_server = by_hand(self.server)
+        self._beat_server()
+
+    def rotate_keys(self) -> None:
+        """As after a restart with the new keys."""
+        self._start(self.keys.rotated(), self.settings)
 
     def _proxy(self, folder: Path, panel: Path, origins: tuple[str, ...]) -> Front:
         settings = proxy_settings(
@@ -125,7 +136,9 @@ class System:
         """As a Python client holds it."""
         model = self.proxy.model(signed.manifest.model)
         assert model is not None
-        return verified(signed, model, self.catalogue.raw)
+        catalogue = self.proxy.catalogue(signed.manifest.catalogue)
+        assert catalogue is not None
+        return verified(signed, model, catalogue)
 
     def cost(self) -> float:
         """Of one epoch."""
@@ -137,7 +150,8 @@ class System:
         epoch = self.signed().manifest.epoch
         if report:
             edition = self.edition(self.signed())
-            for rows in self.rows:
+            for films in self.people:
+                rows = edition.rows_of(films)
                 made = make_batch(edition, rows, time.time(), 0.0, os_words, os.urandom)
                 self.proxy.accept(made.batch)
         self._end(with_crowd=report)

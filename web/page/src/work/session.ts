@@ -7,6 +7,7 @@ import {
   type Synced,
   type Terms,
 } from "sottovoce-client";
+import { hex } from "../hex.js";
 import type { Advice, Event, Film, Found, RequestOf, State, Trouble } from "../messages.js";
 import { stateLine } from "../sentences.js";
 import { FilmShelf } from "./films.js";
@@ -53,7 +54,7 @@ export class Session {
   #failures = 0;
   #synced: Synced | null = null;
   #sentAt: { epoch: number; time: number } | null = null;
-  #suggestions: readonly Film[] | null = null;
+  #suggestions: { catalogue: string; films: readonly Film[] } | null = null;
   #shownBatch = "";
   #publishing: Promise<void> = Promise.resolve();
 
@@ -251,11 +252,15 @@ export class Session {
     }));
   }
 
-  /** Chosen once, so that they do not change under a finger. */
+  /** Chosen once for a catalogue, so that they do not change under a finger. */
   async #suggest(manifest: Manifest, films: readonly Film[]): Promise<readonly Film[]> {
-    this.#suggestions ??= await this.#popular(manifest, films.length === 0);
+    const catalogue = hex(manifest.catalogue);
+    if (this.#suggestions?.catalogue !== catalogue) {
+      const popular = await this.#popular(manifest, films.length === 0);
+      this.#suggestions = { catalogue, films: popular };
+    }
     const seen = new Set(films.map((film) => film.id));
-    return this.#suggestions.filter((film) => !seen.has(film.id));
+    return this.#suggestions.films.filter((film) => !seen.has(film.id));
   }
 
   /** What a client advises whoever has no history; later the catalogue's first. */
