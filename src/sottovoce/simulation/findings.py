@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sottovoce.errors import DataError
 from sottovoce.evaluation import Interval
 from sottovoce.simulation.cases import YOUNG
 
@@ -48,21 +49,27 @@ class Recovery:
     lost: float
     """In the first period of other tastes."""
     gaps: list[float]
-    """What was still missing, in shares of what was lost, after 0, 1, ... epochs of them."""
+    """What was still missing, in shares of what was lost, after 0, 1, ... epochs of them.
+
+    Empty where nothing was lost.
+    """
 
     def epochs(self, won: float) -> int | None:
-        """Until so large a share was won back for the first time; None: never."""
-        return next((n for n, gap in enumerate(self.gaps) if gap <= 1 - won), None)
+        """Until so large a share was won back for the first time; None: never.
 
-
-def later(replay: Replay) -> range:
-    """The periods that count: the second half, when the model is no longer young."""
-    return range(replay.timeline.n_periods // 2 + 1, replay.timeline.n_periods)
+        Single periods are noisy: a gap is the mean of three neighbours.
+        """
+        for n in range(1, len(self.gaps)):
+            if 1 - float(np.mean(self.gaps[n - 1 : n + 2])) >= won:
+                return n
+        return None
 
 
 def overall(replays: Sequence[Replay]) -> dict[str, dict[str, Interval]]:
     """By name and metric: the mean over the later periods."""
     found = [[t.quality() for t in _tested(replay)] for replay in replays]
+    if not all(found):
+        raise DataError("nobody can be tested: nobody comes back in the later periods")
     return {
         name: {
             metric: Interval.of([float(np.mean([q[name][metric] for q in run])) for run in found])
@@ -80,7 +87,7 @@ def by_age(replays: Sequence[Replay]) -> list[Row]:
     """
     rows = _rows(replays, "age", AGES, YOUNG - 1)
     old = [[(t.cases.age >= YOUNG, t.hits) for t in _tested(replay)] for replay in replays]
-    return [*rows, *_row(old, YOUNG, None)]
+    return [*rows, *_row(old, YOUNG, None)] if rows else []
 
 
 def by_touched(replays: Sequence[Replay]) -> list[Row]:
@@ -95,11 +102,12 @@ def recovery(steady: Sequence[Replay], switched: Sequence[Replay], name: str) ->
         before, after = one.curve(name), other.curve(name)
         gaps.append([before[p] - after[p] for p in after if p >= other.frozen_at])
     mean = np.mean(gaps, axis=0)
-    return Recovery(float(mean[0]), [float(gap / mean[0]) for gap in mean])
+    lost = float(mean[0])
+    return Recovery(lost, [float(gap / lost) for gap in mean] if lost > 0 else [])
 
 
 def _tested(replay: Replay) -> list[Tested]:
-    return [p.tested for p in replay.periods if p.number in later(replay) and p.tested]
+    return [p.tested for p in replay.periods if p.number in replay.timeline.later and p.tested]
 
 
 def _rows(
@@ -110,7 +118,7 @@ def _rows(
     for low, high in zip(edges, ends, strict=True):
         cells = []
         for replay in replays:
-            young = [p.young for p in replay.periods if p.number in later(replay) and p.young]
+            young = [period.young for period in replay.periods if period.young]
             cells.append([(_between(getattr(t.cases, by), low, high), t.hits) for t in young])
         rows += _row(cells, low, high)
     return rows

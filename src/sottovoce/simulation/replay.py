@@ -74,7 +74,7 @@ class Period:
     tested: Tested | None
     """None where nobody could be tested, as in the first."""
     young: Tested | None
-    """The same on new items alone."""
+    """The same on new items alone, in the later periods."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +156,8 @@ def _periods(
         frozen = V if number <= frozen_at else grown(frozen, len(V))
         beside = {FROZEN: frozen} if number > frozen_at else {}
         found = _test(timeline, plan, number, {MODEL: V, **beside})
-        young = _test(timeline, plan, number, {MODEL: V}, young=True)
+        is_later = number in timeline.later
+        young = _test(timeline, plan, number, {MODEL: V}, young=True) if is_later else None
         state = _epoch(timeline, plan, Trained(number, V), takes[number])
         people = state.n_reports // settings.reports
         joined = int((timeline.joined <= number).sum())

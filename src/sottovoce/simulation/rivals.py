@@ -11,7 +11,6 @@ from sottovoce.evaluation import Known, hits, ndcg, rank_devices, rank_factors
 from sottovoce.model.recency import recency_of
 from sottovoce.model.tags import no_tags
 from sottovoce.model.wide import WideModel, counts_model
-from sottovoce.simulation.timeline import RECENT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
     Float64 = NDArray[np.float64]
 
 CUTOFF = 10
+RECENT = 2
+"""Periods that make the popularity of today."""
 MODEL, FROZEN, POPULAR, LATELY = "model", "frozen", "popularity", "popularity lately"
 ALONE = " alone"
 """Ends the name of one that knows neither tags nor the order of a history."""

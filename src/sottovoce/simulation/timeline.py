@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     Int64 = NDArray[np.int64]
 
 FEWEST_PERIODS = 3
-RECENT = 2
-"""Periods that make the popularity of today."""
 ALIKE = 20
 """Items of like popularity among which a switch exchanges identities."""
 
@@ -68,6 +66,11 @@ class Timeline:
         number[rows] = np.arange(len(rows))
         items = number[data.histories.indices]
         return _ordered(cls(data, data.histories, data.timestamps, periods, rows, n_periods), items)
+
+    @property
+    def later(self) -> range:
+        """The periods that results are of: the second half, when a model is no longer young."""
+        return range(self.n_periods // 2 + 1, self.n_periods)
 
     @cached_property
     def catalogue_sizes(self) -> Int64:
@@ -141,10 +144,7 @@ class Timeline:
             raise SettingsError(f"a switch must lie in periods 1..{self.n_periods - 1}, got {at}")
         other = np.arange(self.histories.n_items)
         there = int(self.catalogue_sizes[at - 1])
-        lately, ever = (
-            self.counts[first:at, :there].sum(axis=0) for first in (max(at - RECENT, 0), 0)
-        )
-        liked = np.lexsort((-ever, -lately))
+        liked = np.argsort(-self.counts[:at, :there].sum(axis=0), kind="stable")
         draw = stream(seed, "swap")
         for start in range(0, there, ALIKE):
             some = liked[start : start + ALIKE]
