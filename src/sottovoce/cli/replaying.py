@@ -138,12 +138,11 @@ def _with(found: Replayed) -> str:
 
 
 def _periods(found: Replayed) -> Table:
-    names = [MODEL, LATELY, POPULAR, FROZEN]
     table = output.table(
-        f"HR@10 in the next period{_with(found)}",
-        *("epochs", "until", "items", "people", *names),
+        f"HR@10 in the next period{_with(found)}; popularity lately, popularity of all time",
+        *("epochs", "until", "items", "people", MODEL, "lately", "popular", FROZEN),
     )
-    curves = {name: _curve(found.runs, name) for name in names}
+    curves = {name: _curve(found.runs, name) for name in (MODEL, LATELY, POPULAR, FROZEN)}
     numbers = sorted(curves[MODEL])
     step = max(len(numbers) // SHOWN, 1)
     for number in sorted({*numbers[::step], numbers[-1]}):
@@ -175,7 +174,7 @@ def _overall(found: Replayed) -> Table:
 
 def _new_items(rows: list[Row], what: str) -> Table:
     table = output.table(
-        f"HR@10 of new items (their first {YOUNG} epochs), by {what}",
+        f"HR@10 of new items ({YOUNG} epochs), by {what}",
         *("", "cases", MODEL, MODEL + ALONE, LATELY),
     )
     for row in rows:
@@ -258,9 +257,8 @@ def as_json(found: Replayed) -> dict[str, Any]:
             for name, each in found.recoveries().items()
         },
         "privacy": found.account().as_dict(),
-        "seconds": sum(
-            period.seconds for run in [*runs, *found.switched] for period in run.periods
-        ),
+        "seconds": sum(p.seconds for run in runs for p in run.periods)
+        + sum(p.seconds for run in found.switched for p in run.periods[run.frozen_at :]),
     }
 
 
