@@ -30,7 +30,7 @@ engines = pytest.mark.parametrize("engine", ENGINES)
 mechanisms = pytest.mark.parametrize("mechanism", MECHANISMS)
 
 
-def make(engine: str, h: Histories, plan: Settings, **options: int) -> Engine:
+def make(engine: str, h: Histories, plan: Settings, **options: Any) -> Engine:
     """The engine of that name, and no other in its place."""
     built = build_engine(engine, h, plan, **options)
     assert built.name == engine

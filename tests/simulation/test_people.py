@@ -73,6 +73,28 @@ def test_engines_agree_on_who_says_what(mechanism: str, resample: int | None, tu
         assert np.array_equal(sum_signs(ours, directions), expected.sums)
 
 
+@mechanisms
+def test_some_of_all_people_say_what_they_say_among_all(mechanism: str) -> None:
+    h = random_people(80, 90, seed=4, most=60)
+    plan = Settings.preset(mechanism, factors=3, reports=2, epsilon=3.0, seed=5)
+    V = first_items(plan, 90) * np.float32(1e5)
+    some = np.array([3, 8, 9, 50, 79])
+    for name in ("cpu", "reference"):
+        with build_engine(name, h, plan) as engine:
+            everybody = engine.reports(V, 3)
+        with build_engine(name, h.take(some), plan, numbers=some) as engine:
+            assert np.array_equal(engine.reports(V, 3), everybody[some])
+            found = engine.collect(V, 3)
+        assert np.array_equal(found.sums, sum_signs(everybody[some], len(found.sums)))
+
+
+def test_numbers_are_one_for_each_history() -> None:
+    h = random_people(5, 9)
+    for resampled, chosen in ((None, np.arange(4)), (5, np.arange(5))):
+        with pytest.raises(SettingsError, match="one number"):
+            People(h, 0, resampled, chosen)
+
+
 def test_shards_of_resampled_people_add_up() -> None:
     h = random_people(150, 90, seed=4, most=60)
     plan = Settings(factors=3, reports=2, epochs=5, lifetime=2, seed=5)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from sottovoce.cli import output
+from sottovoce.cli import output, replaying
 from sottovoce.cli.derived import engine_choice, training_options
 from sottovoce.cli.options import (
     PRESETS,
@@ -21,6 +21,7 @@ from sottovoce.cli.options import (
     history_option,
     optional,
 )
+from sottovoce.cli.replaying import Replayed, replay_seeds
 from sottovoce.data import Interactions, load, parse_columns
 from sottovoce.data.synthetic import SYNTHETIC
 from sottovoce.evaluation import CUTOFFS, Interval
@@ -28,6 +29,7 @@ from sottovoce.experiments.figures import figure_class, save_figure
 from sottovoce.model.tags import tags_of
 from sottovoce.simulation import Run, SimulationPlan
 from sottovoce.simulation import simulate as run_simulation
+from sottovoce.simulation.replay import ReplayPlan
 from sottovoce.training import DEFAULT, Budget, planned
 
 if TYPE_CHECKING:
@@ -102,6 +104,27 @@ def simulate(
             min=1,
         ),
     ] = None,
+    replay: Annotated[
+        int | None,
+        optional(
+            "Periods, of like numbers of interactions, in which to replay the data in the order "
+            "of its days: people and items arrive, learning never ends, and each epoch is tested "
+            "on what comes next.",
+            "a training that ends, on a random or the latest item",
+            min=1,
+            metavar="PERIODS",
+        ),
+    ] = None,
+    switch_at: Annotated[
+        int | None,
+        optional(
+            "With --replay: the period from which on tastes are others (items of like popularity "
+            "change places), to see how fast they are followed.",
+            "never",
+            min=1,
+            metavar="PERIOD",
+        ),
+    ] = None,
     seed: Annotated[
         int, typer.Option(min=0, help="Seed of the split, the negatives and all reports.")
     ] = 0,
@@ -137,9 +160,21 @@ def simulate(
       sottovoce simulate --data ml-20m --resample 10000000 --epsilon 4 --reports 1 --lifetime 1
       sottovoce simulate --data ratings.parquet --items films.csv --split latest
       sottovoce simulate --data ml-1m --mechanism coordinate --no-tags
+      sottovoce simulate --data ratings.parquet --budget 50 --replay 40
+      sottovoce simulate --data ratings.parquet --replay 40 --half-life 7 --switch-at 20
     """  # noqa: D301 - typer reads \b
     if plot is not None:
         figure_class()
+    unfit = {
+        "--split latest": split is SplitOption.latest,
+        "--negatives 0": negatives == 0,
+        "--resample": resample is not None,
+        "--evaluate-every": evaluate_every != 1,
+        "--checkpoint": checkpoint is not None,
+    }
+    replaying.refuse_what_does_not_fit(
+        replay, switch_at, [name for name, given in unfit.items() if given]
+    )
     spend = Budget.of(budget, central_budget)
     chosen = _load(data, columns, items, min_interactions, (sample_users, sample_items), seed)
     histories = chosen.histories
@@ -152,6 +187,18 @@ def simulate(
         **training,
         seed=seed,
     )
+    if replay is not None:
+        forever = settings if "half_life" in training else settings.endless()
+        chosen_plan = ReplayPlan(
+            forever,
+            negatives,
+            tags=tags,
+            time=time is not False,
+            engine=engine.pop("engine"),
+            engine_options=engine,
+        )
+        _replay(replay_seeds(chosen, replay, switch_at, chosen_plan, seeds), json, plot)
+        return
     plan = SimulationPlan(
         settings,
         split.value,
@@ -178,6 +225,14 @@ def simulate(
         save_figure(
             plot, lambda figure: output.draw_learning_curve(figure, _curve(runs), title, settings)
         )
+
+
+def _replay(found: Replayed, json: Path | None, plot: Path | None) -> None:
+    replaying.print_replay(found)
+    if json is not None:
+        output.write_json(json, replaying.as_json(found))
+    if plot is not None:
+        save_figure(plot, lambda figure: replaying.draw_replay(figure, found))
 
 
 def _load(

@@ -1,7 +1,7 @@
 """Honest numbers: sampled and full ranking, hit ratio, NDCG, intervals over runs."""
 
 from sottovoce.evaluation.known import Known, rank_devices, wide_vectors
-from sottovoce.evaluation.metrics import CUTOFFS, Interval, hit_ratio, ndcg, summary
+from sottovoce.evaluation.metrics import CUTOFFS, Interval, hit_ratio, hits, ndcg, summary
 from sottovoce.evaluation.ranking import (
     Candidates,
     Ranks,
@@ -19,6 +19,7 @@ __all__ = [
     "Ranks",
     "Scorer",
     "hit_ratio",
+    "hits",
     "ndcg",
     "rank_devices",
     "rank_factors",

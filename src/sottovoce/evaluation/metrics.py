@@ -21,15 +21,18 @@ if TYPE_CHECKING:
 CUTOFFS = (2, 5, 10)
 
 
-def hit_ratio(ranks: Ranks, cutoff: int) -> float:
-    """The chance that the test item is among the first `cutoff`, ties broken by a fair coin.
+def hits(ranks: Ranks, cutoff: int) -> NDArray[np.float64]:
+    """For each, the chance that the test item is among the first `cutoff`, ties by a fair coin.
 
     A test item that ties with t others lies anywhere among these t + 1 places with equal chance,
     so a model that scores everything alike is exactly as good as a random one.
     """
-    first = ranks.better
-    share = np.clip((cutoff - first) / (ranks.ties + 1), 0.0, 1.0)
-    return _mean(share)
+    return np.clip((cutoff - ranks.better) / (ranks.ties + 1), 0.0, 1.0)
+
+
+def hit_ratio(ranks: Ranks, cutoff: int) -> float:
+    """The share of test items among the first `cutoff`."""
+    return _mean(hits(ranks, cutoff))
 
 
 def ndcg(ranks: Ranks, cutoff: int) -> float:

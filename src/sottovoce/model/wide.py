@@ -103,8 +103,12 @@ class WideModel:
 
 def popularity_model(histories: Histories, tags: Tags) -> WideModel:
     """Everybody's counts as the only factor: what tags and an order do without any learnt taste."""
-    counts = histories.popularity().astype(np.float32)[:, None]
-    share = counts / np.float32(max(histories.n_users, 1))
+    return counts_model(histories.popularity(), histories.n_users, tags)
+
+
+def counts_model(counts: NDArray[np.int64], people: int, tags: Tags) -> WideModel:
+    """The same from how many of so many people touched each item."""
+    share = counts.astype(np.float32)[:, None] / np.float32(max(people, 1))
     return WideModel.of(share, tags, alpha=POPULARITY_ALPHA, regularization=1e-6)
 
 

@@ -16,6 +16,9 @@ from sottovoce.simulation.people import People
 if TYPE_CHECKING:
     from typing import Any
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from sottovoce.model import Histories
     from sottovoce.settings import Setting
     from sottovoce.simulation.interface import Engine
@@ -50,11 +53,13 @@ def build_engine(
     *,
     first_user: int = 0,
     resample: int | None = None,
+    numbers: NDArray[np.int64] | None = None,
     **options: Any,
 ) -> Engine:
     """The engine of that name over these users, or over so many made out of them.
 
-    An option that is None keeps its default.
+    Their numbers are consecutive from `first_user` on, unless they are given. An option that is
+    None keeps its default.
     """
     package = engine_package(name)
     given = {option: value for option, value in options.items() if value is not None}
@@ -66,4 +71,4 @@ def build_engine(
         )
     chosen = package.Options(**given)
     check(chosen)
-    return package.build(People(histories, first_user, resample), settings, chosen)
+    return package.build(People(histories, first_user, resample, numbers), settings, chosen)

@@ -29,26 +29,36 @@ PIECES = 4 * WORDS_PER_DRAW
 
 @dataclass(frozen=True, eq=False)
 class People:
-    """N people with consecutive numbers; reports are a function of the number."""
+    """N people with numbers of their own; reports are a function of the number."""
 
     histories: Histories
     first: int = 0
     """The number of the first: other than 0 for a shard of more people."""
     resampled: int | None = None
     """So many people made out of the histories; None: the histories are theirs."""
+    chosen: Int64 | None = None
+    """The numbers of those who are here, one for each history; None: consecutive from the first."""
 
     def __post_init__(self) -> None:
+        if self.chosen is not None and (
+            self.resampled is not None or len(self.chosen) != self.histories.n_users
+        ):
+            raise SettingsError("each history has one number, and nobody is made out of them")
         if self.resampled is not None and not (self.resampled >= 1 and self.histories.n_users):
             raise SettingsError("resampled people need a history to draw, and one of them at least")
 
     def __len__(self) -> int:
         return self.histories.n_users if self.resampled is None else self.resampled
 
+    def numbers(self, places: Int64) -> Int64:
+        """Of those at these places."""
+        return self.first + places if self.chosen is None else self.chosen[places]
+
     def take(self, places: Int64, seed: int) -> Histories:
         """The histories of some, by their place from the first on."""
         if self.resampled is None:
             return self.histories.take(places)
-        numbers = self.first + places
+        numbers = self.numbers(places)
         drawn = philox((seed, RESAMPLED), np.array(0), numbers, 0, 0)[:, 0]
         rows = multiply_high(drawn, self.histories.n_users)
         return Histories.from_lists(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ROUNDS = 10
 MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
 WEYL = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
-REPORTS, TURNS, RESAMPLED = 1, 2, 3
+REPORTS, TURNS, RESAMPLED, CHANCES = 1, 2, 3, 4
 """What the words are for, as the second half of the key: another use would have another number."""
 
 _MASK = (1 << 64) - 1
@@ -51,6 +51,16 @@ def take_part(
         takes = multiply_high(words[..., each % WORDS_PER_DRAW], epochs - each) < left
         left -= takes
     return takes
+
+
+def chances(seed: int, epoch: int, users: NDArray[np.integer]) -> NDArray[np.float64]:
+    """In [0, 1), as a device makes one of a word: who is below the share of the terms takes part.
+
+    The rule of a training without end. That nobody takes part beyond a lifetime is counted by
+    whoever asks, for people join at different times.
+    """
+    words = philox((seed, CHANCES), np.array(epoch // WORDS_PER_DRAW), users, 0, 0)
+    return np.asarray((words[..., epoch % WORDS_PER_DRAW] >> np.uint64(11)) * 2.0**-53, np.float64)
 
 
 def philox(

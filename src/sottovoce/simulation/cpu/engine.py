@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 drop_stale(run_epoch, solve_users)
 _NOTHING_KEPT = np.empty((0, 0), np.uint32)
+_CONSECUTIVE = np.empty(0, np.int64)
 
 
 class CpuEngine(Engine):
@@ -48,7 +49,7 @@ class CpuEngine(Engine):
         n, settings = len(self.people), self.settings
         kept = np.empty((n, settings.reports), np.uint32)
         self._run(V, epoch, kept)
-        numbers = self.people.first + np.arange(n)
+        numbers = self.people.numbers(np.arange(n))
         return kept[take_part(settings.seed, epoch, numbers, settings.turns, settings.epochs)]
 
     def _user_vectors(self, V: Float32) -> Float32:
@@ -70,6 +71,7 @@ class CpuEngine(Engine):
         constants = prepare(settings, self.mechanism, V, epoch)
         who = Gathering(
             people.first,
+            _CONSECUTIVE if people.chosen is None else people.chosen,
             len(people),
             people.resampled is not None,
             settings.turns,

@@ -8,7 +8,7 @@ import numpy as np
 from numba import get_thread_id, njit, prange, types
 from numba.extending import overload
 
-from sottovoce.simulation.cpu.gathering import history_of
+from sottovoce.simulation.cpu.gathering import history_of, number_of
 from sottovoce.simulation.cpu.philox import takes_part
 from sottovoce.simulation.cpu.solve import USERS_PER_BLOCK, new_room, solve_user
 
@@ -132,16 +132,17 @@ def _run_epoch(
         room = new_room(size)
         X = np.empty((TOGETHER, size), np.float32)
         out = np.empty((TOGETHER, k), np.uint32)
-        users, starts = np.empty(TOGETHER, np.int64), np.zeros(TOGETHER + 1, np.int64)
+        users, places = np.empty(TOGETHER, np.int64), np.empty(TOGETHER, np.int64)
+        starts = np.zeros(TOGETHER + 1, np.int64)
         items = np.empty(TOGETHER * longest, np.int32)
         scratch = new_scratch(c, m, longest)
         some = 0
         end = min(who.people, (block + 1) * per_block)
         for place in range(block * per_block, end):
-            user = who.first + place
+            user = number_of(place, who)
             if takes_part(c.seed, c.epoch, user, who.turns, who.epochs):
                 start = starts[some]
-                users[some], starts[some + 1] = user, start
+                users[some], places[some], starts[some + 1] = user, place, start
                 X[some] = np.float32(0)
                 if looks(user, c, m, k):
                     n = history_of(place, who, c.seed, indptr, indices, items[start:])
@@ -158,7 +159,7 @@ def _run_epoch(
                     own_sums[report >> np.uint32(1)] += sign
                 if kept.shape[0]:
                     for u in range(some):
-                        kept[users[u] - who.first] = said[u]
+                        kept[places[u]] = said[u]
                 crowd[get_thread_id()] += some
                 some = 0
 

@@ -22,10 +22,18 @@ class Gathering(NamedTuple):
     """Public numbers of an epoch: who there is, and how often they take part."""
 
     first: int
+    chosen: NDArray[np.int64]
+    """The numbers of people; empty: consecutive from the first."""
     people: int
     resampled: bool
     turns: int
     epochs: int
+
+
+@njit
+def number_of(place: int, who: Gathering) -> int:
+    """`People.numbers` of one."""
+    return who.chosen[place] if who.chosen.shape[0] else who.first + place
 
 
 @njit
@@ -42,7 +50,7 @@ def history_of(
         items = indices[indptr[place] : indptr[place + 1]]
         out[: items.shape[0]] = items
         return items.shape[0]
-    user = who.first + place
+    user = number_of(place, who)
     words = philox(seed, _RESAMPLED, 0, user, 0)
     row = np.int64(multiply_high(words[0], np.uint64(indptr.shape[0] - 1)))
     items = indices[indptr[row] : indptr[row + 1]]

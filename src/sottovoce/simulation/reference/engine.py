@@ -56,7 +56,7 @@ class ReferenceEngine(Engine):
         n, settings = len(self.people), self.settings
         for start in range(0, n, self._batch):
             places = np.arange(start, min(start + self._batch, n))
-            numbers = self.people.first + places
+            numbers = self.people.numbers(places)
             takes = take_part(settings.seed, epoch, numbers, settings.turns, settings.epochs)
             people = self.people.take(places[takes], settings.seed)
             words = report_words(settings.seed, epoch, numbers[takes], settings.reports)

@@ -1,0 +1,37 @@
+"""People and items that arrive over time, in two tastes: small data for replays."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sottovoce.data import Interactions
+from sottovoce.model import Histories
+
+DAY = 86_400
+
+
+def living_people(n_users: int = 400, n_items: int = 60, seed: int = 0) -> Interactions:
+    """Over 100 days: half of the items are there at once, the others come one after the other.
+
+    Everybody has one of two tastes, which are the items of odd and of even numbers, touches about
+    eight of ten items of it, and is there for forty days.
+    """
+    rng = np.random.default_rng(seed)
+    arrives = np.where(np.arange(n_items) < n_items // 2, 0, np.arange(n_items) * 90 // n_items)
+    lists, times = [], []
+    for user in range(n_users):
+        begins = int(rng.integers(0, 60))
+        own = np.flatnonzero((np.arange(n_items) % 2 == user % 2) & (arrives < begins + 40))
+        own = own[(rng.random(len(own)) < 0.8) | (own < 2)]
+        days = np.maximum(begins, arrives[own]) + rng.integers(0, 10, len(own))
+        lists.append(own)
+        times.append(days * DAY)
+    tags = np.array([{"taste": ("odd" if item % 2 else "even",)} for item in range(n_items)])
+    return Interactions(
+        "living",
+        Histories.from_lists([own.tolist() for own in lists], n_items),
+        np.arange(n_users),
+        np.arange(n_items),
+        timestamps=np.concatenate(times).astype(np.int64),
+        tags=tags,
+    )
