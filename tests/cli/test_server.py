@@ -72,7 +72,7 @@ def test_init_writes_what_the_planner_says(tmp_path: Path, catalogue: Path) -> N
     folder = tmp_path / "s"
     call("init", folder, "--catalogue", catalogue, "--budget", "50", "--people", "20000")
     training = ServerSettings.read(folder / "server.toml").training
-    assert training == planned(20_000, 12, budget=Budget(local=50)).endless()
+    assert training == planned(20_000, 12, budget=Budget(local=50), half_life=4.0)
     text = (folder / "server.toml").read_text()
     assert f"\nreports = {training.reports}  # " in text
     assert "\n# learning_rate = " in text

@@ -143,7 +143,7 @@ def test_learning_goes_on_unless_it_is_to_end(tmp_path: Path) -> None:
     folder = tmp_path / "on"
     call("init", folder, "--catalogue", films)
     training = ServerSettings.read(folder / "server.toml").training
-    assert training.half_life == Settings().endless().half_life == 14
+    assert training.half_life == Settings().endless().half_life == 4
     call("init", tmp_path / "off", "--catalogue", films, "--ends", "--epochs", 7)
     ends = ServerSettings.read(tmp_path / "off" / "server.toml").training
     assert (ends.half_life, ends.epochs) == (0, 7)

@@ -210,7 +210,7 @@ def test_a_replay_in_the_order_of_days(diary: Path, tmp_path: Path) -> None:
     for said in ("in 8 periods", "weighs half after 14 epochs", "popularity lately", "new items"):
         assert said in shown
     content = json.loads(out.read_text())
-    assert content["settings"]["half_life"] == 14
+    assert content["settings"]["half_life"] == 4
     assert content["settings"]["known"] == "time"
     assert content["settings"]["switch_at"] == content["settings"]["frozen_at"] == 4
     periods = content["runs"][0]["periods"]

@@ -8,6 +8,7 @@ import time
 from contextlib import ExitStack, closing
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path  # noqa: TC003 -- typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -100,7 +101,8 @@ def init(
     if (catalogue is None) == (data is None):
         raise SettingsError("give either --catalogue FILE or --data NAME")
     found = catalogue_of(data or "") if catalogue is None else catalogue_in(catalogue, columns)
-    training = planned(
+    plan = partial(
+        planned,
         people or least_clients,
         len(found.items),
         history=history,
@@ -108,7 +110,9 @@ def init(
         budget=Budget.of(budget, central_budget),
         epochs=epochs,
     )
-    training = training if ends else training.endless()
+    training = plan()
+    if not ends:
+        training = plan(half_life=training.endless().half_life)
     given = {name: secrets.token_urlsafe(32) for name in proxy or ["proxy"]}
     text = server_toml(
         proxies={name: hashlib.sha256(s.encode()).hexdigest() for name, s in given.items()},

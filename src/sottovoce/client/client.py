@@ -63,7 +63,6 @@ class Status:
     unknown: tuple[str, ...]
     """The others: kept, since a later catalogue may know them."""
 
-
     @property
     def is_young(self) -> bool:
         """Whether too little is behind its model for lists to be more than a first guess."""
