@@ -1,4 +1,4 @@
-"""Run a service until it is told to stop: no access log, no banner, a clean end."""
+"""Run a service until it is told to stop: no access log, no banner, capped, a clean end."""
 
 from __future__ import annotations
 
@@ -7,57 +7,28 @@ import logging
 import signal
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path  # noqa: TC003 - read_settings reads the annotations
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
 
-from sottovoce.errors import SettingsError
+from sottovoce.service.descriptors import raise_limit
+from sottovoce.service.door import Door
+from sottovoce.service.guard import Guard, GuardedProtocol
 
 if TYPE_CHECKING:
+    import socket
+    import ssl
     from collections.abc import Iterator, Sequence
 
     from starlette.applications import Starlette
 
+    from sottovoce.service.listen import Listen, Watch
 
-@dataclass(frozen=True)
-class Listen:
-    host: str = "127.0.0.1"
-    port: int = 8080
-    certificate: Path | None = None
-    """PEM chain; without one something in front must speak TLS."""
-    private_key: Path | None = None
-    client_authority: Path | None = None
-    """PEM authorities: whoever connects must show a certificate that one of them signed."""
+log = logging.getLogger("sottovoce")
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.port < 2**16:
-            raise SettingsError(f"port must lie in 0..65535, not {self.port}")
-        if self.certificate is None and (self.private_key or self.client_authority):
-            raise SettingsError(
-                "private_key and client_authority mean nothing without a certificate: "
-                "name one, or leave them out and let something in front speak TLS"
-            )
-        for name in ("certificate", "private_key", "client_authority"):
-            path = getattr(self, name)
-            if path is not None and not path.is_file():
-                raise SettingsError(f"{name}: {path} is not a file that can be read")
-
-
-@dataclass(frozen=True)
-class Watch:
-    """Where the operator watches a service (`sottovoce.service.watch`); no place for the public."""
-
-    host: str = "127.0.0.1"
-    port: int = 8081
-
-    @property
-    def listen(self) -> Listen:
-        return Listen(self.host, self.port)
-
-    def __post_init__(self) -> None:
-        _ = self.listen  # refuses what cannot be listened at
+RESERVED = 256
+"""File descriptors for everything but connections of clients: databases, processes, the server."""
 
 
 def run(app: Starlette, listen: Listen, watch: Starlette, at: Watch, *, grace: int = 30) -> None:
@@ -70,7 +41,11 @@ def run(app: Starlette, listen: Listen, watch: Starlette, at: Watch, *, grace: i
     )
     for chatty in ("uvicorn.access", "httpx", "httpcore"):
         logging.getLogger(chatty).disabled = True
-    servers = [Listener(_config(app, listen, grace)), Listener(_config(watch, at.listen, grace))]
+    most = max(raise_limit(listen.connections + RESERVED) - RESERVED, 1)
+    servers = [
+        Listener(app, listen, most, grace),
+        Listener(watch, at.listen, at.listen.connections, grace),
+    ]
     _end_cleanly(servers)
     with asyncio.Runner(loop_factory=servers[0].config.get_loop_factory()) as runner:
         if not runner.run(_serve(*servers)):
@@ -78,11 +53,22 @@ def run(app: Starlette, listen: Listen, watch: Starlette, at: Watch, *, grace: i
 
 
 class Listener(uvicorn.Server):
-    """Leaves signals alone: one of two servers would catch them for itself."""
+    """One of two: it leaves signals alone, which it would catch for itself."""
+
+    def __init__(self, app: Starlette, listen: Listen, most: int, grace: int):
+        self._scheme = "http" if listen.certificate is None else "https"
+        super().__init__(_config(app, listen, min(most, listen.connections), grace))
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    def _log_started_message(self, listeners: Sequence[socket.SocketType]) -> None:
+        """TLS is ours, so uvicorn would call it http."""
+        for each in listeners:
+            host, port = each.getsockname()[:2]
+            shown = f"[{host}]" if ":" in host else host
+            log.info("running on %s://%s:%d", self._scheme, shown, port)
 
 
 async def _serve(*servers: Listener) -> bool:
@@ -105,12 +91,12 @@ async def _until_ended(server: Listener, servers: Sequence[Listener]) -> bool:
     return server.started
 
 
-def _config(app: Starlette, listen: Listen, grace: int) -> uvicorn.Config:
-    authority = listen.client_authority
+def _config(app: Starlette, listen: Listen, most: int, grace: int) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         host=listen.host,
         port=listen.port,
+        http=_protocol(Guard(listen, most), listen),
         access_log=False,
         server_header=False,
         date_header=False,
@@ -118,11 +104,17 @@ def _config(app: Starlette, listen: Listen, grace: int) -> uvicorn.Config:
         log_config=None,
         ws="none",  # a refused WebSocket would be logged with the client's address
         timeout_graceful_shutdown=grace,
-        ssl_certfile=listen.certificate,
-        ssl_keyfile=listen.private_key,
-        ssl_ca_certs=None if authority is None else str(authority),
-        ssl_cert_reqs=0 if authority is None else 2,
     )
+
+
+def _protocol(guard: Guard, listen: Listen) -> type[asyncio.Protocol]:
+    """What uvicorn calls for each connection; a class or anything that makes a protocol."""
+    tls, inside = listen.tls(), partial(GuardedProtocol, guard)
+
+    def secured(tls: ssl.SSLContext, **given: Any) -> Door:
+        return Door(guard, tls, partial(inside, **given))
+
+    return cast("type[asyncio.Protocol]", inside if tls is None else partial(secured, tls))
 
 
 def _end_cleanly(servers: Sequence[Listener]) -> None:
