@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from sottovoce.service.listen import caps_toml
 from sottovoce.settings import stated
 from sottovoce.training import Participation, Settings, all_settings, presets
 
@@ -36,6 +37,11 @@ epoch_seconds = {epoch_seconds}
 # and those that do not hand in what they have when it is closed. What comes later is lost.
 grace_seconds = 3600
 
+# What one proxy may hand in of one epoch; more is refused, and what came before counts. Above the
+# proxy's own `most_bytes`, or the end of a large epoch is lost.
+most_chunks = 100000
+most_bytes = 5368709120
+
 # Processes that open reports; 0: one for each core.
 openers = 0
 
@@ -63,7 +69,8 @@ port = {port}
 # With this, who connects must show a certificate that one of these authorities signed, on top of
 # the proxy's secret.
 # client_authority = "proxies.pem"
-
+# How much of the server one connection, and one address, may use (docs/operations.md).
+{caps}
 # Where you watch the server: /healthz, /readyz and /metrics. Never open it to the public.
 [watch]
 host = "127.0.0.1"
@@ -95,6 +102,7 @@ def server_toml(
         watch_port=watch_port,
         least_clients_help=stated(Participation)["least_clients"].help,
         terms=_terms(),
+        caps=caps_toml(),
         presets=", ".join(presets()),
         preset=_toml(training.mechanism),
         training=_training(training),
