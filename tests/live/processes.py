@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import cycle
 from pathlib import Path
@@ -36,6 +36,7 @@ class Site:
         catalogue.write_bytes(Catalogue.of(Item(f"f{n}", f"Film {n}") for n in range(ITEMS)).raw)
         ports = {name: free_port() for name in ("server", "proxy", "watch server", "watch proxy")}
         self.folder = folder
+        self.ports = ports
         self.proxy_url = f"http://127.0.0.1:{ports['proxy']}"
         self.configs = {
             "server": folder / "server" / "server.toml",
@@ -51,14 +52,14 @@ class Site:
             "--key", self.key.hex(), "--secret-file", folder / "server" / "proxy.secret",
         )  # fmt: skip
         training = f"reports = {REPORTS}\nfactors = {FACTORS}\nepochs = 1000\n"
-        self._change(
+        self.change(
             "server",
             ("heartbeat = 5", "heartbeat = 0.02"),
             ("port = 8091", f"port = {ports['watch server']}"),
             ("openers = 0", "openers = 1"),
             ('preset = "coordinate"\n', f'preset = "coordinate"\n{training}'),
         )
-        self._change(
+        self.change(
             "proxy",
             ("poll_seconds = 5.0", "poll_seconds = 0.02"),
             ("least_clients = 100", "least_clients = 1"),
@@ -69,7 +70,8 @@ class Site:
             ("port = 8081", f"port = {ports['watch proxy']}"),
         )
 
-    def _change(self, part: str, *changes: tuple[str, str]) -> None:
+    def change(self, part: str, *changes: tuple[str, str]) -> None:
+        """Of a settings file: what stands there, and what shall."""
         text = self.configs[part].read_text()
         for old, new in changes:
             assert old in text
@@ -118,6 +120,9 @@ class Launcher:
         self._process.stdin.flush()
         self._started[part] = int(self._process.stdout.readline())
 
+    def pid(self, part: str) -> int:
+        return self._started[part]
+
     def is_dead(self, part: str) -> bool:
         try:
             os.kill(self._started[part], 0)
@@ -155,12 +160,18 @@ def launching(site: Site) -> Iterator[Launcher]:
 class Sender:
     """Sends batches until the proxy acknowledges them; each has directions of its own."""
 
-    def __init__(self, site: Site, http: httpx.Client):
+    def __init__(
+        self,
+        site: Site,
+        http: httpx.Client,
+        sent_batches: SentBatches | None = None,
+        directions: Iterable[int] = range(ITEMS * FACTORS),
+    ):
         self._site = site
         self._http = http
-        self._free = cycle(range(ITEMS * FACTORS))
+        self._free = cycle(directions)
         self._sent: dict[int, int] = {}
-        self.sent_batches = SentBatches(CROWD)
+        self.sent_batches = sent_batches or SentBatches(CROWD)
         self.waiting: list[bytes] = []
 
     def try_once(self) -> None:

@@ -7,6 +7,8 @@ begin one, and there is no end to them.
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -18,9 +20,11 @@ if TYPE_CHECKING:
 
 
 class Door(asyncio.Protocol):
-    """One connection until it is secured; `inside` then takes over."""
+    """One connection until it is secured; `inside`, told whose place it has, then takes over."""
 
-    def __init__(self, guard: Guard, tls: ssl.SSLContext, inside: Callable[[], GuardedProtocol]):
+    def __init__(
+        self, guard: Guard, tls: ssl.SSLContext, inside: Callable[[Door], GuardedProtocol]
+    ):
         self._guard = guard
         self._tls = tls
         self._inside = inside
@@ -29,36 +33,31 @@ class Door(asyncio.Protocol):
         self.deadline = inf
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self._transport = transport
-        transport.pause_reading()
+        """Nothing was read yet: the connection goes on under another descriptor, as TLS."""
+        known = transport.get_extra_info("socket")
+        accepted = socket.socket(fileno=os.dup(known.fileno()))
+        accepted.settimeout(0)
+        transport.abort()
         self.deadline = self._loop.time() + self._guard.caps.header_seconds
         peer = transport.get_extra_info("peername")
         if self._guard.enter(self, peer[0] if peer else "", self._loop):
-            self._task = self._loop.create_task(self._secure())
+            self._task = self._loop.create_task(self._secure(accepted))
         else:
-            self.give_way()
-
-    def connection_lost(self, _: Exception | None) -> None:
-        self._guard.places.leave(self)
+            accepted.close()
 
     def late(self) -> None:
-        self._transport.abort()
+        self.give_way()
 
     def give_way(self) -> None:
-        self._transport.abort()
+        if self._task is not None:
+            self._task.cancel()
 
-    async def _secure(self) -> None:
-        """The place is free for a moment, within which nobody else is asked."""
-        protocol = self._inside()
+    async def _secure(self, accepted: socket.socket) -> None:
         try:
-            secured = await self._loop.start_tls(
-                self._transport, protocol, self._tls, server_side=True
+            await self._loop.connect_accepted_socket(
+                lambda: self._inside(self), accepted, ssl=self._tls
             )
-        except OSError:  # no TLS, no certificate of theirs that we accept, gone
-            secured = None
+        except OSError:
+            pass  # no TLS, no certificate of theirs that we accept, or gone
         finally:
             self._guard.places.leave(self)
-        if secured is None:
-            self._transport.abort()
-        else:
-            protocol.connection_made(secured)

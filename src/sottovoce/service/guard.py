@@ -70,9 +70,10 @@ class GuardedProtocol(HttpToolsProtocol):
     that answer, so that its sender sends it again.
     """
 
-    def __init__(self, guard: Guard, **given: Any):
+    def __init__(self, guard: Guard, door: Guest | None = None, **given: Any):
         super().__init__(**given)
         self._guard = guard
+        self._door = door
         self._caps = guard.caps
         self.cycle: RequestResponseCycle | None  # type: ignore[assignment]  # none at first
         self.deadline = inf
@@ -91,6 +92,8 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._expect_within(self._caps.header_seconds)
+        if self._door is not None:
+            self._guard.places.leave(self._door)
         if not self._guard.enter(self, self.client[0] if self.client else "", self.loop):
             self.give_way()
 
