@@ -11,7 +11,7 @@ import os
 import resource
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 
@@ -20,9 +20,11 @@ from sottovoce.protocol import SEALED, Batch, SignedManifest, routes
 HERE = "127.0.0.1"
 BEGIN_HEADER = b"GET / HTTP/1.1\r\nX: "
 BEGIN_BODY = b"POST /v2/batches HTTP/1.1\r\nHost: x\r\nContent-Length: 160\r\n\r\n"
-POSTERS = 4
+POSTERS = 12
 """Connections over which batches are sent."""
 Attack = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[object]]
+Attacks = list[Coroutine[None, None, None]]
+Make = Callable[[SignedManifest], Batch]
 
 
 @dataclass(frozen=True)
@@ -54,22 +56,23 @@ class Attackers:
     """Of the batch that is copied."""
 
     async def run(self) -> None:
-        plan, attacks = self.plan, []
+        plan = self.plan
+        attacks: Attacks = []
         for port in (plan.proxy, plan.server):
             attacks += self._many(plan.endless, 2, port, _drip(BEGIN_HEADER, 65_536, 0.01))
             attacks += self._many(plan.slow, 3, port, _drip(BEGIN_HEADER, 1, 1.0))
             attacks += self._many(plan.slow, 4, port, _drip(BEGIN_BODY, 1, 1.0))
             attacks += self._many(plan.silent, 5, port, _silent)
-        for _ in range(POSTERS):
-            attacks.append(self._post("127.0.6.1", plan.copies // POSTERS, self._copy, "copy"))
-            attacks.append(self._post("127.0.7.1", plan.batches // POSTERS, _garbage, "batch"))
-        tasks = [asyncio.create_task(attack) for attack in attacks]  # type: ignore[arg-type]
+        tasks = [asyncio.create_task(attack) for attack in attacks]
+        copies = self._post("127.0.6.1", plan.copies, self._copy, "copy")
+        await asyncio.gather(*copies, *self._post("127.0.7.1", plan.batches, _garbage, "batch"))
+        print("all is posted", flush=True)
         await asyncio.to_thread(sys.stdin.read)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _many(self, number: int, group: int, port: int, attack: Attack) -> list[Awaitable[None]]:
+    def _many(self, number: int, group: int, port: int, attack: Attack) -> Attacks:
         """From addresses that sixty of them share."""
         return [
             self._again(port, f"127.0.{group}.{n // 60 + 1}", attack, n / max(number, 1))
@@ -89,10 +92,11 @@ class Attackers:
             self.answers["sent away"] += 1
             pause = 1.0
 
-    async def _post(
-        self, source: str, number: int, make: Callable[[SignedManifest], Batch], what: str
-    ) -> None:
-        """So many, as fast as they are answered."""
+    def _post(self, source: str, number: int, make: Make, what: str) -> Attacks:
+        return [self._post_some(source, number // POSTERS, make, what) for _ in range(POSTERS)]
+
+    async def _post_some(self, source: str, number: int, make: Make, what: str) -> None:
+        """As fast as they are answered."""
         sent = 0
         while sent < number:
             await asyncio.sleep(0.01)

@@ -12,15 +12,26 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 
 from tests.live.attackers import Plan
-from tests.live.processes import CROWD, FACTORS, ITEMS, ROOT, Launcher, Sender, Site, launching
+from tests.live.processes import (
+    CROWD,
+    FACTORS,
+    ITEMS,
+    ROOT,
+    Launcher,
+    Sender,
+    Site,
+    launching,
+    sender,
+)
 from tests.live.sent_batches import SentBatches
 from tests.processes import wait_until
 
@@ -67,28 +78,35 @@ class Person(threading.Thread):
         self._over = over
 
     def run(self) -> None:
-        with self.http:
-            while not self._over.wait(0.02):
-                self._sender.try_once()
+        while not self._over.wait(0.02):
+            self._sender.try_once()
+        self.http.close()
 
 
-@contextmanager
-def attackers(plan: Plan) -> Iterator[dict[str, int]]:
-    """What they were answered is there when they have ended."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.live.attackers", plan.encode()],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-    )
-    answers: dict[str, int] = {}
-    try:
-        yield answers
-        answers |= json.loads(process.communicate("", timeout=60)[0])
-    finally:
-        process.kill()
-        process.communicate()
+class Attackers:
+    """A process of theirs, until it has posted all that it planned and is told to end."""
+
+    def __init__(self, plan: Plan):
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.live.attackers", plan.encode()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+
+    def wait(self) -> None:
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "all is posted\n"
+
+    def answers(self) -> dict[str, int]:
+        """What they were told, how often; they end."""
+        told: dict[str, int] = json.loads(self._process.communicate("")[0])
+        return told
+
+    def close(self) -> None:
+        with self._process:
+            self._process.kill()
 
 
 def memory(launcher: Launcher) -> dict[str, int]:
@@ -105,27 +123,51 @@ def plan_for(site: Site) -> Plan:
     return Plan(site.ports["proxy"], site.ports["server"], site.key.hex(), *size)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="needs all of 127.0.0.0/8, and /proc")
-def test_honest_people_are_served(folder: Path) -> None:
-    site, over, sent = Site(folder), threading.Event(), SentBatches(CROWD)
-    site.change(
-        "proxy", ("per_epoch = 0", "per_epoch = 20"), ("least_clients = 1", "least_clients = 30")
-    )
+@contextmanager
+def reporting(site: Site, sent: SentBatches) -> Iterator[list[Person]]:
+    over = threading.Event()
     people = [Person(site, sent, number, over) for number in range(PEOPLE)]
-    with launching(site) as launcher:
-        for part in ("server", "proxy"):
-            launcher.start(part)
-        wait_until(people[0]._sender.manifest, "the proxy to have a manifest")
-        before = memory(launcher)
-        with attackers(plan_for(site)) as answers:
-            time.sleep(2.0)
-            for each in people:
-                each.http.seconds.clear()
-                each.start()
-            time.sleep(SECONDS)
-            grown = {part: now - before[part] for part, now in memory(launcher).items()}
+    for each in people:
+        each.start()
+    try:
+        yield people
+    finally:
         over.set()
         for each in people:
             each.join()
-    print(answers, grown, "epochs", site.check(sent), sent.n_acknowledged())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="needs all of 127.0.0.0/8, and /proc")
+def test_honest_people_are_served(folder: Path) -> None:
+    site, sent = Site(folder), SentBatches(CROWD)
+    site.change("proxy", ("per_epoch = 0", "per_epoch = 20"))
+    plan = plan_for(site)
+    with launching(site) as launcher, sender(site) as anybody:
+        for part in ("server", "proxy"):
+            launcher.start(part)
+        wait_until(anybody.manifest, "the proxy to have a manifest")
+        before = memory(launcher)
+        with closing(Attackers(plan)) as attackers:
+            time.sleep(2.0)  # they begin
+            with reporting(site, sent) as people:
+                time.sleep(SECONDS)
+                attackers.wait()
+            grown = {part: now - before[part] for part, now in memory(launcher).items()}
+            answers = attackers.answers()
+    seconds = np.concatenate([person.http.seconds for person in people])
+    median, slow, slowest = np.quantile(seconds, [0.5, 0.99, 1.0]) * 1000
+    told = f"{len(seconds)} requests: {median:.0f} ms, 99% {slow:.0f}, all {slowest:.0f}; {grown}"
+    print(told, answers)
+    assert slow < 1000 * SLOWEST, told
+    assert sum(person.http.failures for person in people) == 0, told
+    assert max(grown.values()) < GROWTH, told
+    epochs = site.check(sent)
+    assert epochs >= 2
+    assert sent.n_acknowledged() >= CROWD * epochs
+    assert "Traceback" not in site.logs()
+    taken = {what: number for what, number in answers.items() if what.endswith("202")}
+    assert taken["copy 202"] <= epochs + 2, "one of all copies, in each epoch"
+    assert taken["batch 202"] <= 20 * (epochs + 2), "what one address may send"
+    posted = sum(number for what, number in answers.items() if what[:4] in ("copy", "batc"))
+    assert posted >= plan.copies + plan.batches

@@ -140,12 +140,14 @@ class GuardedProtocol(HttpToolsProtocol):
         self._expect_within(self._caps.body_seconds)
 
     def _check_header(self) -> None:
-        size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
-        too_many = len(self.headers) > self._caps.header_fields
-        if too_many or size > self._caps.header_bytes:
-            told = TOO_MANY if too_many else TOO_LONG
-            self._refusal = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, told
+        if len(self.headers) > self._caps.header_fields:
+            self._refusal = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, TOO_MANY
             raise _StopError
+        if self._unproductive > self._caps.header_bytes:  # with what else came: look closer
+            size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+            if size > self._caps.header_bytes:
+                self._refusal = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, TOO_LONG
+                raise _StopError
 
     def on_body(self, body: bytes) -> None:
         self._unproductive = 0
