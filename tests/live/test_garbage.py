@@ -70,7 +70,7 @@ def is_up(site: Site) -> bool:
 @pytest.mark.slow
 def test_copies_of_garbage_cost_next_to_nothing(folder: Path) -> None:
     site = Site(folder)
-    reports = np.arange(CROWD * REPORTS, dtype=np.uint32) << 1 | 1
+    reports = np.array([number << 1 | 1 for number in range(CROWD * REPORTS)], np.uint32)
     with launching(site) as launcher, httpx.Client(timeout=60, trust_env=False) as http:
         launcher.start("server")
         wait_until(lambda: is_up(site), "the server")
