@@ -45,6 +45,8 @@ class Plan:
     """Of one garbage batch, to the proxy, each under an id of its own."""
     batches: int
     """Of other garbage, from one address."""
+    ramp: float
+    """Seconds over which they begin."""
 
     def encode(self) -> str:
         return json.dumps(asdict(self))
@@ -77,7 +79,7 @@ class Attackers:
     def _many(self, number: int, group: int, port: int, attack: Attack) -> Attacks:
         """From addresses that sixty of them share."""
         return [
-            self._again(port, f"127.0.{group}.{n // 60 + 1}", attack, n / max(number, 1))
+            self._again(port, f"127.0.{group}.{n // 60 + 1}", attack, self.plan.ramp * n / number)
             for n in range(number)
         ]
 

@@ -37,7 +37,7 @@ from tests.live.sent_batches import SentBatches
 from tests.processes import wait_until
 
 FULL = os.environ.get("SOTTOVOCE_ATTACK") == "full"
-SECONDS = 60.0 if FULL else 5.0
+SECONDS, RAMP = (60.0, 10.0) if FULL else (5.0, 2.0)
 SLOWEST = 0.25 if FULL else 1.0
 """Seconds, for 99 of 100 requests. Other tests run beside the small size."""
 GROWTH = 128 * 2**20
@@ -121,7 +121,7 @@ def memory(launcher: Launcher) -> dict[str, int]:
 
 def plan_for(site: Site) -> Plan:
     size = (8, 200, 4_000, 10_000, 100_000) if FULL else (2, 40, 400, 1_200, 1_200)
-    return Plan(site.ports["proxy"], site.ports["server"], site.key.hex(), *size)
+    return Plan(site.ports["proxy"], site.ports["server"], site.key.hex(), *size, ramp=RAMP)
 
 
 @contextmanager
@@ -152,7 +152,7 @@ def test_honest_people_are_served(folder: Path) -> None:
         connecting = closing(Attackers(replace(plan, copies=0, batches=0)))
         posting = closing(Attackers(replace(plan, endless=0, slow=0, silent=0)))
         with connecting, posting as posters:
-            time.sleep(2.0)  # they begin
+            time.sleep(RAMP)
             with reporting(site, sent) as people:
                 time.sleep(SECONDS)
                 posters.wait()

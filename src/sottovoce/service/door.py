@@ -29,30 +29,37 @@ class Door(asyncio.Protocol):
         self._tls = tls
         self._inside = inside
         self._loop = asyncio.get_running_loop()
+        self._accepted: socket.socket | None = None
+        """Until the handshake owns it."""
         self._task: asyncio.Task[None] | None = None
         self.deadline = inf
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Nothing was read yet: the connection goes on under another descriptor, as TLS."""
         known = transport.get_extra_info("socket")
-        accepted = socket.socket(fileno=os.dup(known.fileno()))
-        accepted.settimeout(0)
+        self._accepted = socket.socket(fileno=os.dup(known.fileno()))
+        self._accepted.settimeout(0)
         transport.abort()
         self.deadline = self._loop.time() + self._guard.caps.header_seconds
         peer = transport.get_extra_info("peername")
         if self._guard.enter(self, peer[0] if peer else "", self._loop):
-            self._task = self._loop.create_task(self._secure(accepted))
+            self._task = self._loop.create_task(self._secure())
         else:
-            accepted.close()
+            self.give_way()
 
     def late(self) -> None:
         self.give_way()
 
     def give_way(self) -> None:
+        """A task that is cancelled before its first step never takes it."""
         if self._task is not None:
             self._task.cancel()
+        if self._accepted is not None:
+            self._accepted.close()
 
-    async def _secure(self, accepted: socket.socket) -> None:
+    async def _secure(self) -> None:
+        accepted, self._accepted = self._accepted, None
+        assert accepted is not None, "this runs once"
         try:
             await self._loop.connect_accepted_socket(
                 lambda: self._inside(self), accepted, ssl=self._tls

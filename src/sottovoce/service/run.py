@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import socket
 import sys
 from contextlib import contextmanager
 from functools import partial
@@ -17,7 +18,6 @@ from sottovoce.service.door import Door
 from sottovoce.service.guard import Guard, GuardedProtocol
 
 if TYPE_CHECKING:
-    import socket
     import ssl
     from collections.abc import Iterator, Sequence
 
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("sottovoce")
 
+TURNS = 16
+"""Connections that are taken in one turn of the event loop, at most."""
+BACKLOG = 4096
+"""Connections that wait to be taken; the system may allow fewer."""
 RESERVED = 256
 """File descriptors for everything but connections of clients: databases, processes, the server."""
 
@@ -56,19 +60,36 @@ class Listener(uvicorn.Server):
     """One of two: it leaves signals alone, which it would catch for itself."""
 
     def __init__(self, app: Starlette, listen: Listen, most: int, grace: int):
-        self._scheme = "http" if listen.certificate is None else "https"
+        self._listen = listen
         super().__init__(_config(app, listen, min(most, listen.connections), grace))
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
-    def _log_started_message(self, listeners: Sequence[socket.SocketType]) -> None:
-        """TLS is ours, so uvicorn would call it http."""
-        for each in listeners:
-            host, port = each.getsockname()[:2]
-            shown = f"[{host}]" if ":" in host else host
-            log.info("running on %s://%s:%d", self._scheme, shown, port)
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """At its own address, which must be free."""
+        await super().serve(sockets or _bound(self._listen))
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        scheme = "http" if self._listen.certificate is None else "https"
+        for host, port in dict.fromkeys(each.getsockname()[:2] for each in sockets or ()):
+            log.info("running on %s://%s:%d", scheme, f"[{host}]" if ":" in host else host, port)
+
+
+def _bound(listen: Listen) -> list[socket.socket]:
+    """Sockets that listen, each several times.
+
+    The event loop takes one connection from each in a turn. While it is busy that would be too few:
+    they would wait for seconds, and then be dropped by the system.
+    """
+    found = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)
+    bound = [
+        socket.create_server(address[:2], family=family, backlog=BACKLOG)
+        for family, _, _, _, address in dict.fromkeys(found)
+    ]
+    return [each for known in bound for each in (known, *(known.dup() for _ in range(TURNS - 1)))]
 
 
 async def _serve(*servers: Listener) -> bool:
@@ -84,7 +105,10 @@ async def _serve(*servers: Listener) -> bool:
 async def _until_ended(server: Listener, servers: Sequence[Listener]) -> bool:
     try:
         await server.serve()
-    except SystemExit:  # the address is taken, say: it has been logged
+    except SystemExit:  # it could not start: that has been logged
+        return False
+    except OSError as error:  # the address is taken, say
+        log.error("%s:%d: %s", server.config.host, server.config.port, error)
         return False
     finally:
         _stop(servers)
