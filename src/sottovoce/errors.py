@@ -11,7 +11,8 @@
     ├── ProtocolError      bytes are not what docs/protocol.md says they must be
     │   └── UntrustedError a signature, a hash, an epoch or the terms do not hold: nothing is sent
     ├── UnavailableError   another party cannot be reached now, or is busy: retry later
-    │   └── TooEarlyError  because the epoch is still open
+    │   ├── TooEarlyError  because the epoch is still open
+    │   └── FullError      because the epoch has as much as it takes
     ├── RefusedError       another party understood and said no: a retry is no use
     │   ├── ClosedError    because the epoch is over
     │   ├── WrongEpochError because it belongs to another epoch or manifest
@@ -89,6 +90,10 @@ class UnavailableError(SottovoceError):
 
 class TooEarlyError(UnavailableError):
     """The epoch is still open: what belongs to it cannot be handed in yet."""
+
+
+class FullError(UnavailableError):
+    """The epoch has as much as it takes: come again when there is a next one."""
 
 
 class RefusedError(SottovoceError):

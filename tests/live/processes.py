@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import cycle
 from pathlib import Path
@@ -56,7 +56,9 @@ class Site:
         """
         self.folder = folder
         self._catalogue, self._training, self._crowd = catalogue, training, crowd
-        self.ports = {name: free_port() for name in (*workers, *proxies)}
+        self.ports = {
+            name: free_port() for part in (*workers, *proxies) for name in (part, f"watch {part}")
+        }
         self.database = database or f"sqlite:///{folder / 'server' / 'server.sqlite'}"
         self.proxies = {name: f"http://127.0.0.1:{self.ports[name]}" for name in proxies}
         self.configs: dict[str, Path] = {}
@@ -82,11 +84,11 @@ class Site:
         made = self.folder / "server" / "server.toml"
         self.configs[name] = self.folder / "server" / f"{name}.toml"
         self.configs[name].write_text(made.read_text())
-        self._change(
+        self.change(
             name,
             ("heartbeat = 5", "heartbeat = 0.02"),
             ("port = 8090", f"port = {self.ports[name]}"),
-            ("port = 8091", f"port = {free_port()}"),
+            ("port = 8091", f"port = {self.ports[f'watch {name}']}"),
             ("openers = 0", "openers = 1"),
             ('preset = "coordinate"\n', self._training),
         )
@@ -97,7 +99,7 @@ class Site:
             "init", self.folder / name, "--server", f"http://127.0.0.1:{server}",
             "--key", self.key.hex(), "--secret-file", self.folder / "server" / f"{name}.secret",
         )  # fmt: skip
-        self._change(
+        self.change(
             name,
             ("poll_seconds = 5.0", "poll_seconds = 0.02"),
             ("least_clients = 100", "least_clients = 1"),
@@ -105,10 +107,11 @@ class Site:
             ("batches_per_minute = 60.0", "batches_per_minute = 0"),
             ("per_epoch = 20", "per_epoch = 0"),
             ("port = 8080", f"port = {self.ports[name]}"),
-            ("port = 8081", f"port = {free_port()}"),
+            ("port = 8081", f"port = {self.ports[f'watch {name}']}"),
         )
 
-    def _change(self, part: str, *changes: tuple[str, str]) -> None:
+    def change(self, part: str, *changes: tuple[str, str]) -> None:
+        """Of a settings file: what stands there, and what shall."""
         text = self.configs[part].read_text()
         for old, new in changes:
             assert old in text
@@ -157,6 +160,9 @@ class Launcher:
         self._process.stdin.flush()
         self._started[part] = int(self._process.stdout.readline())
 
+    def pid(self, part: str) -> int:
+        return self._started[part]
+
     def is_dead(self, part: str) -> bool:
         try:
             os.kill(self._started[part], 0)
@@ -194,18 +200,24 @@ def launching(site: Site) -> Iterator[Launcher]:
 class Sender:
     """Sends batches until every proxy acknowledges its own; each has directions of its own."""
 
-    def __init__(self, site: Site, http: httpx.Client):
+    def __init__(
+        self,
+        site: Site,
+        http: httpx.Client,
+        sent_batches: SentBatches | None = None,
+        directions: Iterable[int] = range(ITEMS * FACTORS),
+    ):
         self._site = site
         self._http = http
-        self._free = cycle(range(ITEMS * FACTORS))
+        self._free = cycle(directions)
         self._sent: dict[str, dict[int, int]] = {name: {} for name in site.proxies}
-        self.sent_batches = SentBatches(CROWD)
+        self.sent_batches = sent_batches or SentBatches(CROWD)
         self.waiting: dict[str, list[bytes]] = {name: [] for name in site.proxies}
 
     def try_once(self) -> None:
         """Look what is open, make what its crowd lacks, send what was not acknowledged."""
         for proxy, sent in self._sent.items():
-            signed = self._manifest(proxy)
+            signed = self.manifest(proxy)
             if signed is None:
                 continue
             waiting = [b for b in self.waiting[proxy] if b[8:40] == signed.hash]
@@ -214,7 +226,7 @@ class Sender:
             sent[signed.manifest.epoch] = CROWD
             self.waiting[proxy] = [b for b in waiting if not self._post(proxy, b)]
 
-    def _manifest(self, proxy: str) -> SignedManifest | None:
+    def manifest(self, proxy: str = "proxy") -> SignedManifest | None:
         with suppress(httpx.TransportError):
             answer = self._http.get(f"{self._site.proxies[proxy]}/v2/manifest")
             if answer.status_code == 200:

@@ -312,10 +312,10 @@ def test_metrics_are_counts_for_all(world: World) -> None:
     assert counts["sottovoce_proxy_beat_failures"] == "0.0"
     refused = {
         reason: counts[f'sottovoce_proxy_batches_refused_total{{reason="{reason}"}}']
-        for reason in ("malformed", "http", "wrong_epoch", "same_id", "closed", "store")
+        for reason in ("malformed", "http", "wrong_epoch", "known", "closed", "store")
     }
     assert refused == {
-        "malformed": "1.0", "http": "1.0", "wrong_epoch": "1.0", "same_id": "1.0",
+        "malformed": "1.0", "http": "1.0", "wrong_epoch": "1.0", "known": "1.0",
         "closed": "0.0", "store": "0.0",
     }  # fmt: skip
 

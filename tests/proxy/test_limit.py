@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sottovoce.proxy import Rate
-from sottovoce.proxy.limit import LATER, RateLimit, network_of
+from sottovoce.proxy.limit import LATER, RateLimit
 from tests.proxy.world import Clock
 
 
@@ -93,21 +93,3 @@ def test_what_is_given_back_after_its_epoch_makes_no_room() -> None:
     asked.wait("a", 2)
     asked.give_back("a", 1)
     assert asked.wait("a", 2) == LATER
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        ("2001:db8:0:1::1", "2001:db8:0:1:ffff::2", True),
-        ("2001:db8:0:1::1", "2001:db8:0:101::1", False),
-        ("fe80::1%eth0", "fe80::2%eth1", True),
-        ("::ffff:192.0.2.1", "192.0.2.1", True),
-        ("::ffff:192.0.2.1", "::ffff:192.0.2.2", False),
-        ("192.0.2.1", "192.0.2.2", False),
-        ("not:an:address", "not:an:address", True),
-        ("not:an:address", "another:one", False),
-        ("", "", True),
-    ],
-)
-def test_who_counts_as_one(one: str, other: str, same: bool) -> None:
-    assert (network_of(one) == network_of(other)) is same

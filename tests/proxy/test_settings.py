@@ -84,6 +84,8 @@ def test_odd_values_are_quoted(tmp_path: Path, odd: str) -> None:
         ({"keep_models": 0}, "keep_models"),
         ({"chunk_reports": 0}, "chunk_reports"),
         ({"chunk_reports": 20_001}, "chunk_reports"),
+        ({"most_bytes": 0}, "most_bytes"),
+        ({"least_clients": 100, "most_batches": 99}, "the crowd would never come"),
     ],
 )
 def test_what_cannot_work(tmp_path: Path, change: dict[str, object], told: str) -> None:

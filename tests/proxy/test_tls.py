@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -37,6 +39,8 @@ listen = Listen(
     certificate=folder / "server.pem",
     private_key=folder / "server.key",
     client_authority=folder / "authority.pem",
+    connections=8,
+    header_seconds=1.0,
 )
 app = Starlette(routes=[Route("/v2/manifest", manifest)])
 run(app, listen, build_watch(lambda: None, lambda: b""), Watch(port=0))
@@ -151,3 +155,17 @@ def test_one_that_somebody_else_vouches_for_is_not(folder: Path, address: str) -
 def test_a_server_that_nobody_vouches_for_is_not_believed(folder: Path, address: str) -> None:
     with pytest.raises(UnavailableError, match="CERTIFICATE_VERIFY_FAILED"):
         asked(folder, address, Tls(folder / "stranger.pem"))
+
+
+def test_whoever_never_ends_the_handshake_locks_nobody_out(folder: Path, address: str) -> None:
+    """And is sent away in time: `header_seconds`."""
+    _, host, port = address.replace("//", "").split(":")
+    with ExitStack() as lines:
+        silent = [
+            lines.enter_context(socket.create_connection((host, int(port)), 20)) for _ in range(12)
+        ]
+        assert asked(folder, address, shown(folder, "proxy")) == b"signed"
+        for each in silent:
+            with suppress(ConnectionError):
+                assert each.recv(1) == b""
+    assert asked(folder, address, shown(folder, "proxy")) == b"signed"

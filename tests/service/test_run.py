@@ -2,111 +2,21 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import socket
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from sottovoce.errors import SettingsError
 from sottovoce.service import Listen, read_settings
-from tests.processes import read_until
 
-PROGRAM = """
-import asyncio, contextlib, sys
-from starlette.applications import Starlette
-from starlette.responses import PlainTextResponse
-from starlette.routing import Route
-from sottovoce.service import Listen, Watch, build_watch, errors_as_problems, run
+if TYPE_CHECKING:
+    from tests.service.program import Service
 
-async def hello(request):
-    return PlainTextResponse("hello")
-
-async def slow(request):
-    print("begun", flush=True)
-    await asyncio.to_thread(sys.stdin.readline)
-    return PlainTextResponse("finished")
-
-async def broken(request):
-    raise RuntimeError("an error of the program")
-
-@contextlib.asynccontextmanager
-async def lifespan(app):
-    if "fail" in sys.argv:
-        raise RuntimeError("cannot start")
-    yield
-    print("closed", flush=True)
-
-paths = {"/hello": hello, "/slow": slow, "/broken": broken}
-app = Starlette(
-    routes=[Route(path, endpoint) for path, endpoint in paths.items()],
-    exception_handlers=errors_as_problems(log_unavailable=True),
-    lifespan=lifespan,
-)
-watch = build_watch(lambda: None, lambda: b"counts")
-run(app, Listen(port=int(sys.argv[1])), watch, Watch(port=int(sys.argv[2])))
-print("returned", flush=True)
-"""
-RUNNING = re.compile(r"running on http://127\.0\.0\.1:(\d+)")
-LIMIT = 20.0
 MARK = "marked-5f1c"
-
-
-class Service:
-    """The program above, running."""
-
-    def __init__(self, *arguments: str):
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.log = ""
-
-    def wait_for(self, words: str) -> None:
-        """Read its log up to this line."""
-        assert self.process.stderr is not None
-        self.log += read_until(words, self.process.stderr).string
-
-    def connect(self, *, watch: bool = False) -> socket.socket:
-        if not self.log:
-            self.wait_for("(?s)running on.*running on")
-        public, watched = RUNNING.findall(self.log)
-        return socket.create_connection(("127.0.0.1", int(watched if watch else public)), LIMIT)
-
-    def end(self, told: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
-        """Its exit code and what it printed; the rest of its log is in `log`."""
-        self.process.send_signal(told)
-        return self.ended()
-
-    def ended(self) -> tuple[int, str]:
-        output, log = self.process.communicate(timeout=LIMIT)
-        self.log += log
-        return self.process.returncode, output
-
-
-@pytest.fixture
-def start() -> Iterator[Callable[..., Service]]:
-    services: list[Service] = []
-
-    def begin(*arguments: str) -> Service:
-        services.append(Service(*(arguments or ["0", "0"])))
-        return services[-1]
-
-    yield begin
-    for service in services:
-        if service.process.poll() is None:
-            service.process.kill()
-            service.process.communicate()
-        for stream in (service.process.stdin, service.process.stdout, service.process.stderr):
-            if stream is not None:
-                stream.close()
 
 
 def request(connection: socket.socket, path: str, *headers: str) -> None:
@@ -186,10 +96,10 @@ def test_what_cannot_start_does_not_end_as_if_all_were_well(start: Callable[...,
     assert "returned" not in output
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        for ports in ((port, "0"), ("0", port)):
+        for ports, wanted in (((port, "0"), ""), (("0", port), "closed\n")):
             code, output = start(*ports).ended()
             assert code not in {0, None}
-            assert output == "closed\n", "both have ended, in good order"
+            assert output == wanted, "what has begun has ended, in good order"
 
 
 def test_the_operators_listener_answers_and_ends_with_the_other(

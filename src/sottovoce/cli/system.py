@@ -196,6 +196,7 @@ def _make_server_and_proxy(unfinished: Path, source: CatalogueSource) -> None:
             ("", "keep_models"): KEEP_MODELS,
             ("rate", "batches_per_minute"): 0,
             ("rate", "per_epoch"): 0,
+            ("listen", "connections_per_address"): 0,
             ("page", "serve"): True,
             ("page", "jitter"): 0.0,  # a trial: the page says that it sends at once
             ("page", "panel"): panel and PANEL,

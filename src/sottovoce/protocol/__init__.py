@@ -17,6 +17,7 @@ from sottovoce.protocol.published import (
 from sottovoce.protocol.sealing import (
     SEALED,
     Opened,
+    key_prefixes,
     new_epoch_key,
     open_reports,
     public_key_of,
@@ -47,6 +48,7 @@ __all__ = [
     "encode_items",
     "fetch_edition",
     "fetch_manifest",
+    "key_prefixes",
     "model_size",
     "new_epoch_key",
     "open_reports",

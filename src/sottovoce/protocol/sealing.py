@@ -89,11 +89,11 @@ def open_reports(
             failed.append(at // SEALED)
     reports = np.frombuffer(b"".join(opened), dtype="<u4").astype(np.uint32)
     known = reports >> np.uint32(1) < n_directions
-    keys = np.delete(_key_prefixes(sealed), failed)[known]
+    keys = np.delete(key_prefixes(sealed), failed)[known]
     return Opened(reports[known], keys, len(sealed) // SEALED - len(keys))
 
 
-def _key_prefixes(sealed: bytes) -> NDArray[np.uint64]:
-    """The first eight bytes of every encapsulated key."""
+def key_prefixes(sealed: bytes) -> NDArray[np.uint64]:
+    """The first eight bytes of every encapsulated key: equal for a report that is sent twice."""
     rows = np.frombuffer(sealed, dtype=np.uint8).reshape(-1, SEALED)
     return np.ascontiguousarray(rows[:, :8]).view("<u8").ravel().astype(np.uint64)

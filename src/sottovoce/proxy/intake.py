@@ -7,12 +7,14 @@ every batch is either in the flush or refused; none can slip in behind it.
 
 from __future__ import annotations
 
+import logging
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sottovoce.errors import (
     ClosedError,
+    FullError,
     RefusedError,
     StoreError,
     UnavailableError,
@@ -28,6 +30,10 @@ if TYPE_CHECKING:
     from sottovoce.proxy.store import ProxyStore
     from sottovoce.proxy.tables import Tables
 
+log = logging.getLogger("sottovoce")
+
+LATER = 3600.0
+"""Seconds after which whoever found the epoch full may ask again."""
 _CLOSED = "this epoch is over; the next one needs a new manifest"
 
 
@@ -50,9 +56,14 @@ class EpochGate:
 class Intake:
     """Check, then keep."""
 
-    def __init__(self, store: ProxyStore, clock: Callable[[], float]):
+    def __init__(
+        self, store: ProxyStore, clock: Callable[[], float], *, most_batches: int, most_bytes: int
+    ):
         self._store = store
         self._clock = clock
+        self._most_batches = most_batches
+        self._most_bytes = most_bytes
+        self._said_full = False
         self._lock = threading.Lock()
         self._gate: EpochGate | None = None
         self.waiting = 0
@@ -60,6 +71,7 @@ class Intake:
 
     def open(self, signed: SignedManifest, *, waiting: int = 0) -> None:
         self.waiting = waiting
+        self._said_full = False
         self._gate = EpochGate(signed, is_open=True)
 
     def close(self, signed: SignedManifest) -> None:
@@ -90,14 +102,31 @@ class Intake:
     def keep(self, batches: Sequence[Batch]) -> list[SottovoceError | None]:
         """All in one transaction; for each, what is wrong with it, or None: it is on disk."""
         with self._lock:
+            outcomes: list[bool | SottovoceError] = []
             try:
                 with self._store.write() as tables:
                     gate = self._present_gate()  # within the lock: a flush takes it after closing
-                    outcomes = [_added(batch, gate, tables) for batch in batches]
+                    room = self._most(gate) - self.waiting
+                    for batch in batches:
+                        outcome = _added(batch, gate, tables, room)
+                        room -= outcome is True
+                        outcomes.append(outcome)
             except StoreError as error:
                 return [error] * len(batches)
             self.waiting += outcomes.count(True)
-        return [outcome if isinstance(outcome, RefusedError) else None for outcome in outcomes]
+            self._say_full(outcomes)
+        return [None if isinstance(outcome, bool) else outcome for outcome in outcomes]
+
+    def _most(self, gate: EpochGate) -> int:
+        """Batches that the epoch takes: they have all the same size."""
+        size = batch_size(gate.signed.manifest.terms.reports)
+        return min(self._most_batches, self._most_bytes // size)
+
+    def _say_full(self, outcomes: Sequence[object]) -> None:
+        """Once an epoch: a line for each would keep its time."""
+        if not self._said_full and any(isinstance(each, FullError) for each in outcomes):
+            self._said_full = True
+            log.warning("%d batches wait: the epoch takes no more", self.waiting)
 
     def _present_gate(self) -> EpochGate:
         if self._gate is None:
@@ -105,9 +134,14 @@ class Intake:
         return self._gate
 
 
-def _added(batch: Batch, gate: EpochGate, tables: Tables) -> bool | RefusedError:
+def _added(batch: Batch, gate: EpochGate, tables: Tables, room: int) -> bool | SottovoceError:
+    """One that is here already needs no room: its sender did not hear the answer."""
     try:
         gate.check(batch)
-        return tables.add_batch(batch)
-    except RefusedError as error:
+        if room > 0:
+            return tables.add_batch(batch)
+        if tables.has_batch(batch):
+            return False
+        raise FullError("this epoch takes no more batches", LATER)
+    except (RefusedError, FullError) as error:
         return error

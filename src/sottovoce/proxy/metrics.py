@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 
 from sottovoce.errors import (
     ClosedError,
+    FullError,
     ProtocolError,
     RefusedError,
     StoreError,
@@ -24,8 +25,9 @@ REASONS: tuple[tuple[type[Exception], str], ...] = (
     (ProtocolError, "malformed"),
     (WrongEpochError, "wrong_epoch"),
     (ClosedError, "closed"),
-    (RefusedError, "same_id"),
+    (RefusedError, "known"),
     (StoreError, "store"),
+    (FullError, "full"),
     (UnavailableError, "unavailable"),
     (HTTPException, "http"),
 )

@@ -51,7 +51,9 @@ class Proxy:
         self._entropy = entropy
         self._unscrubbed = False
         self._mirror = Mirror(store, upstream, settings.key, keep_models=settings.keep_models)
-        self.intake = Intake(store, clock)
+        self.intake = Intake(
+            store, clock, most_batches=settings.most_batches, most_bytes=settings.most_bytes
+        )
         self.metrics = Metrics()
         self._resume()
         self._watch()

@@ -43,6 +43,12 @@ MIGRATIONS = (
             PRIMARY KEY (epoch, position)
         ) WITHOUT ROWID""",
     ),
+    (
+        """DELETE FROM batches WHERE id NOT IN
+            (SELECT min(id) FROM batches GROUP BY substr(sealed, 1, 32))""",
+        # A copy under another id is known by its first encapsulated key, which is a fresh one.
+        "CREATE UNIQUE INDEX copies ON batches (substr(sealed, 1, 32))",
+    ),
 )
 
 PIECES = """

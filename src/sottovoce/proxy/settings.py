@@ -87,6 +87,10 @@ class ProxySettings:
     least_clients: int = setting(
         100, "reports of fewer are not mixed; or the terms' number, if it is larger", least=1
     )
+    most_batches: int = setting(
+        1_000_000, "batches that an epoch takes; whoever comes later is answered 503", least=1
+    )
+    most_bytes: int = setting(4 * 2**30, "bytes of them, sealed", least=1)
     poll_seconds: float = setting(
         5.0, "between two beats: ask the server, tell it of the crowd, flush, forward", above=0
     )
@@ -121,6 +125,11 @@ class ProxySettings:
 
     def _check_crowd(self) -> None:
         """One address must not be a crowd by itself: it could make one around a single person."""
+        if self.most_batches < self.least_clients:
+            raise SettingsError(
+                f"most_batches must be at least least_clients ({self.least_clients}), not "
+                f"{self.most_batches}: the crowd would never come"
+            )
         given = {"per_epoch": self.rate.per_epoch}
         if self.rate.batches_per_minute:
             given["burst"] = self.rate.burst

@@ -38,14 +38,20 @@ class Tables:
         self._db.execute(f"PRAGMA user_version = {version:d}")
 
     def add_batch(self, batch: Batch) -> bool:
-        """Whether it is new; the same id with other bytes is a `RefusedError`."""
+        """Whether it is new; a `RefusedError` if half of it is: the id, or the reports."""
         insert = "INSERT INTO batches VALUES (?, ?) ON CONFLICT DO NOTHING"
         if self._db.execute(insert, (batch.id, batch.sealed)).rowcount:
             return True
-        known = self._db.execute("SELECT sealed FROM batches WHERE id = ?", (batch.id,)).fetchone()
-        if known != (batch.sealed,):
-            raise RefusedError("a batch with this id and other reports is here already")
+        if not self.has_batch(batch):
+            raise RefusedError("these reports are here already, under another id")
         return False
+
+    def has_batch(self, batch: Batch) -> bool:
+        """Whether it is here; the same id with other bytes is a `RefusedError`."""
+        known = self._one("SELECT sealed FROM batches WHERE id = ?", batch.id)
+        if known not in (None, batch.sealed):
+            raise RefusedError("a batch with this id and other reports is here already")
+        return known is not None
 
     def count_batches(self) -> int:
         """How many people wait."""

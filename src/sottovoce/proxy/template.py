@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from importlib.resources import files
 
+from sottovoce.service.listen import caps_toml
+
 
 def settings_file(*, folder: str, server: str, secret_file: str, verification_key: str) -> str:
     """The text of a `proxy.toml` with these values and the usual ones for the rest."""
@@ -14,6 +16,7 @@ def settings_file(*, folder: str, server: str, secret_file: str, verification_ke
         server=_quoted(server),
         secret_file=_quoted(secret_file),
         verification_key=_quoted(verification_key),
+        caps=caps_toml(),
     )
 
 

@@ -1,8 +1,9 @@
 """Counting: each report once, whatever is sent twice and by whom; by proxy, whose crowd it is.
 
-A chunk is known by its name, a report by the first eight bytes of its encapsulated key. Every
-worker remembers the keys of the chunks that it has seen and asks the database only for others; it
-does so while it holds the epoch's lock, so what it compares with is complete.
+A chunk is known by its name, a report by the first eight bytes of its encapsulated key: also one
+that does not open, or copies of garbage would each cost as much as a report. Every worker remembers
+the keys of the chunks that it has seen and asks the database only for others; it counts while it
+holds the epoch's lock, so what it compares with is complete.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sottovoce.mechanism import count_reports
+from sottovoce.protocol import SEALED, key_prefixes
 from sottovoce.server.state import check_closed, check_not_committed
 
 if TYPE_CHECKING:
@@ -58,8 +60,24 @@ class Counter:
         self._chunks: set[str] = set()
         self._seen = Seen()
 
+    def unseen(self, chunk: Chunk) -> bytes:
+        """Its reports without repeats, in it or of what is counted: only these need to be opened.
+
+        What another worker counts at the same time is dropped by `count`.
+        """
+        keys = key_prefixes(chunk.sealed)
+        with self._lock:
+            with self._store.read() as transaction:
+                self._catch_up(transaction, chunk.epoch)
+            first = self._new(keys)
+        if len(first) == len(keys):
+            return chunk.sealed
+        rows = np.frombuffer(chunk.sealed, np.uint8).reshape(-1, SEALED)
+        return rows[np.sort(first)].tobytes()
+
     def count(self, proxy: str, chunk: Chunk, opened: Opened, n_directions: int) -> bool:
-        """In one transaction; False if the chunk was counted before."""
+        """In one transaction; False if the chunk was counted before. `opened` is of `unseen`."""
+        keys = key_prefixes(chunk.sealed)
         with self._lock:
             with self._store.write() as transaction:
                 check_closed(transaction.epoch(chunk.epoch, lock=True), chunk.epoch)
@@ -68,19 +86,19 @@ class Counter:
                     return False
                 check_not_committed(transaction, chunk.epoch, proxy)
                 self._catch_up(transaction, chunk.epoch)
-                new = self._new(opened.keys)
-                found = count_reports(opened.reports[new], n_directions)
+                valid = opened.reports[self._new(opened.keys)]
+                found = count_reports(valid, n_directions)
                 transaction.add_counts(chunk.epoch, proxy, found)
-                keys = opened.keys[new]
-                transaction.add_chunk(chunk.epoch, chunk.name, proxy, chunk.reports, keys)
+                new = keys[self._new(keys)]
+                transaction.add_chunk(chunk.epoch, chunk.name, proxy, chunk.reports, new)
                 transaction.count(
                     chunk.epoch,
-                    reports=len(keys),
-                    duplicates=len(opened.keys) - len(keys),
-                    undecodable=opened.undecodable,
+                    reports=len(valid),
+                    duplicates=len(keys) - len(new),
+                    undecodable=len(new) - len(valid),
                 )
             # Only what is committed is remembered: after a failure the same reports must count.
-            self._remember(chunk.name, keys)
+            self._remember(chunk.name, new)
         return True
 
     def note(self, proxy: str, chunk: Chunk) -> None:

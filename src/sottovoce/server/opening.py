@@ -96,7 +96,7 @@ class Pool:
 def _pieces(sealed: bytes, processes: int) -> Iterator[bytes]:
     reports = len(sealed) // SEALED
     each = max(-(-reports // (PIECES * processes)), LEAST) * SEALED
-    for at in range(0, len(sealed), each):
+    for at in range(0, max(len(sealed), 1), each):  # nothing is a piece too
         yield sealed[at : at + each]
 
 

@@ -15,7 +15,13 @@ from sottovoce.server.choice import agree
 from sottovoce.server.counting import Counter
 from sottovoce.server.metrics import Metrics
 from sottovoce.server.publishing import Publisher
-from sottovoce.server.state import check_closed, check_known, check_manifest, check_not_committed
+from sottovoce.server.state import (
+    check_closed,
+    check_known,
+    check_manifest,
+    check_not_committed,
+    check_room,
+)
 from sottovoce.server.store import APPLIED, CLOSED, OPEN
 
 if TYPE_CHECKING:
@@ -156,7 +162,10 @@ class Server:
         return state
 
     def take_chunk(self, proxy: str, epoch: int, name: str, data: bytes) -> bool:
-        """Count it; False if it was counted before. Opening happens outside any transaction."""
+        """Count it; False if it was counted before. Opening happens outside any transaction.
+
+        What is known already is not opened: copies, of garbage too, cost next to nothing.
+        """
         self._check_proxy(proxy)
         chunk = _decoded(epoch, name, data)
         found = self._key_for(proxy, chunk)
@@ -165,7 +174,8 @@ class Server:
             return False
         private_key, n_directions = found
         with self.metrics.opening():
-            opened = self._opener.open(chunk.sealed, private_key, chunk.manifest_hash, n_directions)
+            unseen = self._counter.unseen(chunk)
+            opened = self._opener.open(unseen, private_key, chunk.manifest_hash, n_directions)
         counted = self._counter.count(proxy, chunk, opened, n_directions)
         self.metrics.took_chunk()
         return counted
@@ -198,6 +208,7 @@ class Server:
             if transaction.has_chunk(chunk.epoch, chunk.name):
                 return None
             check_not_committed(transaction, chunk.epoch, proxy)
+            check_room(transaction, proxy, chunk, self._settings)
             wrapped = transaction.wrapped_key(chunk.epoch)
         if wrapped is None:
             raise StoreError(f"the key of epoch {chunk.epoch} is missing from the database")

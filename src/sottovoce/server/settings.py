@@ -57,6 +57,10 @@ class ServerSettings:
     """Models and sums of so many are kept."""
     terms: Participation = field(default_factory=Participation)
     """How often a device takes part, and among how many."""
+    most_chunks: int = 100_000
+    """That one proxy may hand in of one epoch."""
+    most_bytes: int = 5 * 2**30
+    """Of those chunks."""
     openers: int = 0
     """Processes that open reports; 0: one for each core."""
     heartbeat: float = 5.0
@@ -67,6 +71,8 @@ class ServerSettings:
 
     def __post_init__(self) -> None:
         _at_least("epoch_seconds", self.epoch_seconds, 1)
+        _at_least("most_chunks", self.most_chunks, 1)
+        _at_least("most_bytes", self.most_bytes, 1)
         _at_least("openers", self.openers, 0)
         _at_least("keep_epochs", self.keep_epochs, 1)
         _at_least("grace_seconds", self.grace_seconds, 0)

@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sottovoce.errors import ClosedError, NotFoundError, RefusedError, TooEarlyError
+from sottovoce.protocol import SEALED
+from sottovoce.protocol.chunk import HEADER
 from sottovoce.server.store import CLOSED, OPEN
 
 if TYPE_CHECKING:
+    from sottovoce.protocol import Chunk
+    from sottovoce.server.settings import ServerSettings
     from sottovoce.server.store import Epoch, Transaction
 
 
@@ -37,3 +41,16 @@ def check_not_committed(transaction: Transaction, epoch: int, proxy: str) -> Non
     """A commit means that this was all."""
     if transaction.commit_of(epoch, proxy) is not None:
         raise RefusedError(f"this proxy has committed epoch {epoch}: nothing more is taken of it")
+
+
+def check_room(
+    transaction: Transaction, proxy: str, chunk: Chunk, settings: ServerSettings
+) -> None:
+    """What one proxy may hand in of one epoch; those under way at the same time are not counted."""
+    chunks, reports = transaction.received(chunk.epoch, proxy)
+    size = HEADER * (chunks + 1) + SEALED * (reports + chunk.reports)
+    if chunks >= settings.most_chunks or size > settings.most_bytes:
+        raise RefusedError(
+            f"of epoch {chunk.epoch} this server takes {settings.most_chunks} chunks and "
+            f"{settings.most_bytes} bytes of a proxy, and no more"
+        )

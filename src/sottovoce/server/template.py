@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from sottovoce.service.listen import caps_toml
 from sottovoce.settings import stated
 from sottovoce.training import Participation, Settings, all_settings, presets
 
@@ -40,6 +41,11 @@ grace_seconds = 3600
 # Epochs whose models and sums are kept in the database; what is older is deleted.
 keep_epochs = 100
 
+# What one proxy may hand in of one epoch; more is refused, and what came before counts. Above the
+# proxy's own `most_bytes`, or the end of a large epoch is lost.
+most_chunks = 100000
+most_bytes = 5368709120
+
 # Processes that open reports; 0: one for each core.
 openers = 0
 
@@ -68,7 +74,8 @@ port = {port}
 # With this, who connects must show a certificate that one of these authorities signed, on top of
 # the proxy's secret.
 # client_authority = "proxies.pem"
-
+# How much of the server one connection, and one address, may use (docs/operations.md).
+{caps}
 # Where you watch the server: /healthz, /readyz and /metrics. Never open it to the public.
 [watch]
 host = "127.0.0.1"
@@ -100,6 +107,7 @@ def server_toml(
         watch_port=watch_port,
         least_clients_help=stated(Participation)["least_clients"].help,
         terms=_terms(),
+        caps=caps_toml(),
         presets=", ".join(presets()),
         preset=_toml(training.mechanism),
         training=_training(training),

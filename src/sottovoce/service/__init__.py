@@ -2,7 +2,8 @@
 
 from sottovoce.service.heartbeat import Heartbeat
 from sottovoce.service.http import epoch_of, errors_as_problems, hash_of, problem, read_body
-from sottovoce.service.run import Listen, Watch, run
+from sottovoce.service.listen import Listen, Watch
+from sottovoce.service.run import run
 from sottovoce.service.toml import read_settings
 from sottovoce.service.watch import build_watch
 

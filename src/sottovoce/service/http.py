@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from http import HTTPStatus
+from math import ceil
 from typing import TYPE_CHECKING
 
 from starlette.exceptions import HTTPException
@@ -47,6 +48,8 @@ STATUS_OF = {
     TooEarlyError: HTTPStatus.TOO_EARLY,
     UnavailableError: HTTPStatus.SERVICE_UNAVAILABLE,
 }
+RETRY = 5
+"""Seconds that whoever was answered 503 is asked to wait, if we know no better."""
 BLANK = "about:blank"
 KIND_OF = {
     ClosedError: CLOSED,
@@ -119,7 +122,8 @@ def errors_as_problems(*, log_unavailable: bool) -> Handlers:
         if status is HTTPStatus.SERVICE_UNAVAILABLE:
             if log_unavailable:
                 log.warning("%s: %s", type(error).__name__, error)
-            return problem(status, "Temporarily unavailable; retry", {"Retry-After": "5"})
+            pause = ceil(getattr(error, "retry_after", None) or RETRY)
+            return problem(status, "Temporarily unavailable; retry", {"Retry-After": str(pause)})
         kind = next((kind for cause, kind in KIND_OF.items() if isinstance(error, cause)), BLANK)
         return problem(status, str(error), kind=kind)
 

@@ -1,63 +1,38 @@
-"""Run a service until it is told to stop: no access log, no banner, a clean end."""
+"""Run a service until it is told to stop: no access log, no banner, capped, a clean end."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import signal
+import socket
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path  # noqa: TC003 - read_settings reads the annotations
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
 
-from sottovoce.errors import SettingsError
+from sottovoce.service.descriptors import raise_limit
+from sottovoce.service.guard import Guard, GuardedProtocol
+from sottovoce.service.handshake import Handshake
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Iterator, Sequence
 
     from starlette.applications import Starlette
 
+    from sottovoce.service.listen import Listen, Watch
 
-@dataclass(frozen=True)
-class Listen:
-    host: str = "127.0.0.1"
-    port: int = 8080
-    certificate: Path | None = None
-    """PEM chain; without one something in front must speak TLS."""
-    private_key: Path | None = None
-    client_authority: Path | None = None
-    """PEM authorities: whoever connects must show a certificate that one of them signed."""
+log = logging.getLogger("sottovoce")
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.port < 2**16:
-            raise SettingsError(f"port must lie in 0..65535, not {self.port}")
-        if self.certificate is None and (self.private_key or self.client_authority):
-            raise SettingsError(
-                "private_key and client_authority mean nothing without a certificate: "
-                "name one, or leave them out and let something in front speak TLS"
-            )
-        for name in ("certificate", "private_key", "client_authority"):
-            path = getattr(self, name)
-            if path is not None and not path.is_file():
-                raise SettingsError(f"{name}: {path} is not a file that can be read")
-
-
-@dataclass(frozen=True)
-class Watch:
-    """Where the operator watches a service (`sottovoce.service.watch`); no place for the public."""
-
-    host: str = "127.0.0.1"
-    port: int = 8081
-
-    @property
-    def listen(self) -> Listen:
-        return Listen(self.host, self.port)
-
-    def __post_init__(self) -> None:
-        _ = self.listen  # refuses what cannot be listened at
+TURNS = 16
+"""Connections that are taken in one turn of the event loop, at most."""
+BACKLOG = 4096
+"""Connections that wait to be taken; the system may allow fewer."""
+RESERVED = 256
+"""File descriptors for everything but connections of clients: databases, processes, the server."""
 
 
 def run(app: Starlette, listen: Listen, watch: Starlette, at: Watch, *, grace: int = 30) -> None:
@@ -70,7 +45,11 @@ def run(app: Starlette, listen: Listen, watch: Starlette, at: Watch, *, grace: i
     )
     for chatty in ("uvicorn.access", "httpx", "httpcore"):
         logging.getLogger(chatty).disabled = True
-    servers = [Listener(_config(app, listen, grace)), Listener(_config(watch, at.listen, grace))]
+    most = max(raise_limit(listen.connections + RESERVED) - RESERVED, 1)
+    servers = [
+        Listener(app, listen, most, grace),
+        Listener(watch, at.listen, at.listen.connections, grace),
+    ]
     _end_cleanly(servers)
     with asyncio.Runner(loop_factory=servers[0].config.get_loop_factory()) as runner:
         if not runner.run(_serve(*servers)):
@@ -78,11 +57,39 @@ def run(app: Starlette, listen: Listen, watch: Starlette, at: Watch, *, grace: i
 
 
 class Listener(uvicorn.Server):
-    """Leaves signals alone: one of two servers would catch them for itself."""
+    """One of two: it leaves signals alone, which it would catch for itself."""
+
+    def __init__(self, app: Starlette, listen: Listen, most: int, grace: int):
+        self._listen = listen
+        super().__init__(_config(app, listen, min(most, listen.connections), grace))
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """At its own address, which must be free."""
+        await super().serve(sockets or _bound(self._listen))
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        scheme = "http" if self._listen.certificate is None else "https"
+        for host, port in dict.fromkeys(each.getsockname()[:2] for each in sockets or ()):
+            log.info("running on %s://%s:%d", scheme, f"[{host}]" if ":" in host else host, port)
+
+
+def _bound(listen: Listen) -> list[socket.socket]:
+    """Sockets that listen, each several times.
+
+    The event loop takes one connection from each in a turn. While it is busy that would be too few:
+    they would wait for seconds, and then be dropped by the system.
+    """
+    found = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)
+    bound = [
+        socket.create_server(address[:2], family=family, backlog=BACKLOG)
+        for family, _, _, _, address in dict.fromkeys(found)
+    ]
+    return [each for known in bound for each in (known, *(known.dup() for _ in range(TURNS - 1)))]
 
 
 async def _serve(*servers: Listener) -> bool:
@@ -98,19 +105,22 @@ async def _serve(*servers: Listener) -> bool:
 async def _until_ended(server: Listener, servers: Sequence[Listener]) -> bool:
     try:
         await server.serve()
-    except SystemExit:  # the address is taken, say: it has been logged
+    except SystemExit:  # it could not start: that has been logged
+        return False
+    except OSError as error:  # the address is taken, say
+        log.error("%s:%d: %s", server.config.host, server.config.port, error)
         return False
     finally:
         _stop(servers)
     return server.started
 
 
-def _config(app: Starlette, listen: Listen, grace: int) -> uvicorn.Config:
-    authority = listen.client_authority
+def _config(app: Starlette, listen: Listen, most: int, grace: int) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         host=listen.host,
         port=listen.port,
+        http=_protocol(Guard(listen, most), listen),
         access_log=False,
         server_header=False,
         date_header=False,
@@ -118,11 +128,17 @@ def _config(app: Starlette, listen: Listen, grace: int) -> uvicorn.Config:
         log_config=None,
         ws="none",  # a refused WebSocket would be logged with the client's address
         timeout_graceful_shutdown=grace,
-        ssl_certfile=listen.certificate,
-        ssl_keyfile=listen.private_key,
-        ssl_ca_certs=None if authority is None else str(authority),
-        ssl_cert_reqs=0 if authority is None else 2,
     )
+
+
+def _protocol(guard: Guard, listen: Listen) -> type[asyncio.Protocol]:
+    """What uvicorn calls for each connection; a class or anything that makes a protocol."""
+    tls, inside = listen.tls(), partial(GuardedProtocol, guard)
+
+    def secured(tls: ssl.SSLContext, **given: Any) -> Handshake:
+        return Handshake(guard, tls, partial(inside, **given))
+
+    return cast("type[asyncio.Protocol]", inside if tls is None else partial(secured, tls))
 
 
 def _end_cleanly(servers: Sequence[Listener]) -> None:

@@ -83,7 +83,7 @@ def serve_proxy(
         least_clients=batches,
         poll_seconds=0.1,
         rate=Rate(batches_per_minute=0, per_epoch=0),
-        listen=Listen(port=ports[0]),
+        listen=Listen(port=ports[0], connections_per_address=0),
         watch=Watch(port=ports[1]),
     )
     with CountingStore.open(folder) as store:

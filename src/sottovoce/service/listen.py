@@ -1,0 +1,94 @@
+"""Where a service listens, and how much of it one connection may use."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from pathlib import Path  # noqa: TC003 - read_settings reads the annotations
+
+from sottovoce.errors import SettingsError
+from sottovoce.settings import check, setting, stated
+
+
+@dataclass(frozen=True)
+class Listen:
+    host: str = "127.0.0.1"
+    port: int = 8080
+    certificate: Path | None = None
+    """PEM chain; without one something in front must speak TLS."""
+    private_key: Path | None = None
+    client_authority: Path | None = None
+    """PEM authorities: whoever connects must show a certificate that one of them signed."""
+    header_bytes: int = setting(
+        16_384, "bytes of a request's first line and headers; more are answered 431", least=1_024
+    )
+    header_fields: int = setting(64, "headers of a request; more are answered 431", least=8)
+    header_seconds: float = setting(
+        10.0, "for a request's headers, and before them for the TLS handshake; then 408", above=0
+    )
+    body_seconds: float = setting(30.0, "for a request's body; then 408", above=0)
+    idle_seconds: float = setting(
+        15.0, "that a connection is kept after an answer, or an answer left unread", above=0
+    )
+    connections: int = setting(
+        4_096,
+        "at once, if file descriptors suffice; a further one takes the place of the longest idle",
+        least=8,
+    )
+    connections_per_address: int = setting(
+        64, "of one address (IPv6: one /56) likewise; 0: no limit, for use behind a relay", least=0
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+        if not 0 <= self.port < 2**16:
+            raise SettingsError(f"port must lie in 0..65535, not {self.port}")
+        if self.certificate is None and (self.private_key or self.client_authority):
+            raise SettingsError(
+                "private_key and client_authority mean nothing without a certificate: "
+                "name one, or leave them out and let something in front speak TLS"
+            )
+        for name in ("certificate", "private_key", "client_authority"):
+            path = getattr(self, name)
+            if path is not None and not path.is_file():
+                raise SettingsError(f"{name}: {path} is not a file that can be read")
+
+    def tls(self) -> ssl.SSLContext | None:
+        """What to speak TLS with; None: plain HTTP."""
+        if self.certificate is None:
+            return None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            context.load_cert_chain(self.certificate, self.private_key)
+            if self.client_authority is not None:
+                context.load_verify_locations(self.client_authority)
+                context.verify_mode = ssl.CERT_REQUIRED
+        except (OSError, ValueError) as error:
+            raise SettingsError(f"listen: certificate, key or authority: {error}") from error
+        return context
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Where the operator watches a service (`sottovoce.service.watch`); no place for the public."""
+
+    host: str = "127.0.0.1"
+    port: int = 8081
+
+    @property
+    def listen(self) -> Listen:
+        return Listen(self.host, self.port, connections=MOST_WATCHERS, connections_per_address=0)
+
+    def __post_init__(self) -> None:
+        _ = self.listen  # refuses what cannot be listened at
+
+
+MOST_WATCHERS = 32
+"""Connections of the operator's own programs."""
+
+
+def caps_toml() -> str:
+    """The part of a settings file's `[listen]` that both services share: every cap, explained."""
+    return "".join(
+        f"{name} = {each.default}  # {each.help}\n" for name, each in stated(Listen).items()
+    )

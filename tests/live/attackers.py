@@ -1,0 +1,169 @@
+"""Whoever means harm, in a process of its own: `python -m tests.live.attackers PLAN`.
+
+PLAN is JSON. It ends when its input does, and then says as JSON how often it was answered what.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+
+import uvloop
+
+from sottovoce.protocol import SEALED, Batch, SignedManifest, routes
+
+HERE = "127.0.0.1"
+BEGIN_HEADER = b"GET / HTTP/1.1\r\nX: "
+BEGIN_BODY = b"POST /v2/batches HTTP/1.1\r\nHost: x\r\nContent-Length: 160\r\n\r\n"
+POSTERS = 12
+"""Connections over which batches are sent."""
+Attack = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[object]]
+Attacks = list[Coroutine[None, None, None]]
+Make = Callable[[SignedManifest], Batch]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """So many at once of each, against each of both ports; and so many batches in all."""
+
+    proxy: int
+    server: int
+    key: str
+    endless: int
+    """Headers without an end."""
+    slow: int
+    """A byte a second: of a header, and as many of a body."""
+    silent: int
+    copies: int
+    """Of one garbage batch, to the proxy, each under an id of its own."""
+    batches: int
+    """Of other garbage, from one address."""
+    ramp: float
+    """Seconds over which they begin."""
+
+    def encode(self) -> str:
+        return json.dumps(asdict(self))
+
+
+@dataclass
+class Attackers:
+    plan: Plan
+    answers: Counter[str] = field(default_factory=Counter)
+    sealed: bytes = b""
+    """Of the batch that is copied."""
+
+    async def run(self) -> None:
+        plan = self.plan
+        attacks: Attacks = []
+        for port in (plan.proxy, plan.server):
+            attacks += self._many(plan.endless, 2, port, _drip(BEGIN_HEADER, 65_536, 0.01))
+            attacks += self._many(plan.slow, 3, port, _drip(BEGIN_HEADER, 1, 1.0))
+            attacks += self._many(plan.slow, 4, port, _drip(BEGIN_BODY, 1, 1.0))
+            attacks += self._many(plan.silent, 5, port, _silent)
+        tasks = [asyncio.create_task(attack) for attack in attacks]
+        copies = self._post("127.0.6.1", plan.copies, self._copy, "copy")
+        await asyncio.gather(*copies, *self._post("127.0.7.1", plan.batches, _garbage, "batch"))
+        print("all is posted", flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _many(self, number: int, group: int, port: int, attack: Attack) -> Attacks:
+        """From addresses that sixty of them share."""
+        return [
+            self._again(port, f"127.0.{group}.{n // 60 + 1}", attack, self.plan.ramp * n / number)
+            for n in range(number)
+        ]
+
+    async def _again(self, port: int, source: str, attack: Attack, pause: float) -> None:
+        """Whenever it is sent away, after a second; not all at the same moment."""
+        while True:
+            await asyncio.sleep(pause)
+            with suppress(OSError):
+                reader, writer = await asyncio.open_connection(HERE, port, local_addr=(source, 0))
+                try:
+                    await attack(reader, writer)
+                finally:
+                    writer.close()
+            pause = 1.0
+
+    def _post(self, source: str, number: int, make: Make, what: str) -> Attacks:
+        return [self._post_some(source, number // POSTERS, make, what) for _ in range(POSTERS)]
+
+    async def _post_some(self, source: str, number: int, make: Make, what: str) -> None:
+        """As fast as they are answered."""
+        sent = 0
+        while sent < number:
+            await asyncio.sleep(0.01)
+            with suppress(OSError, asyncio.IncompleteReadError):
+                line = await asyncio.open_connection(HERE, self.plan.proxy, local_addr=(source, 0))
+                while sent < number:
+                    signed = await self._manifest(*line)
+                    for _ in range(100):
+                        status = await _exchange(*line, make(signed).encode())
+                        self.answers[f"{what} {status[0]}"] += 1
+                        sent += 1
+
+    async def _manifest(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> SignedManifest:
+        _, body = await _exchange(reader, writer)
+        return SignedManifest.open(body, bytes.fromhex(self.plan.key))
+
+    def _copy(self, signed: SignedManifest) -> Batch:
+        self.sealed = self.sealed or _garbage(signed).sealed
+        return Batch(signed.manifest.epoch, signed.hash, os.urandom(16), self.sealed)
+
+
+def _garbage(signed: SignedManifest) -> Batch:
+    sealed = os.urandom(SEALED * signed.manifest.terms.reports)
+    return Batch(signed.manifest.epoch, signed.hash, os.urandom(16), sealed)
+
+
+def _drip(begin: bytes, size: int, pause: float) -> Attack:
+    async def attack(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(begin)
+        while not reader.at_eof():
+            writer.write(b"x" * size)
+            await writer.drain()
+            await asyncio.sleep(pause)
+
+    return attack
+
+
+async def _silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+    await reader.read()
+
+
+async def _exchange(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, batch: bytes | None = None
+) -> tuple[int, bytes]:
+    """One request, one answer."""
+    if batch is None:
+        writer.write(f"GET {routes.MANIFEST} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    else:
+        head = f"POST {routes.BATCHES} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(batch)}\r\n\r\n"
+        writer.write(head.encode() + batch)
+    head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+    length = head.partition("content-length: ")[2].partition("\r\n")[0]
+    return int(head.split(" ")[1]), await reader.readexactly(int(length or 0))
+
+
+def main() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    attackers = Attackers(Plan(**json.loads(sys.argv[1])))
+    uvloop.run(attackers.run())  # leaves more of the machine to those who are attacked
+    print(json.dumps(attackers.answers))
+
+
+if __name__ == "__main__":
+    main()

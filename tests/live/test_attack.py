@@ -1,0 +1,175 @@
+"""Under attack from all sides: honest people are served in time, and nothing of theirs is lost.
+
+SOTTOVOCE_ATTACK=full (`make nightly`) is the full size: it needs 20,000 file descriptors.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from tests.live.attackers import Plan
+from tests.live.processes import (
+    CROWD,
+    FACTORS,
+    ITEMS,
+    ROOT,
+    Launcher,
+    Sender,
+    Site,
+    launching,
+    sender,
+)
+from tests.live.sent_batches import SentBatches
+from tests.processes import wait_until
+
+FULL = os.environ.get("SOTTOVOCE_ATTACK") == "full"
+SECONDS, RAMP = (60.0, 10.0) if FULL else (5.0, 2.0)
+SLOWEST = 0.25 if FULL else 1.0
+"""Seconds, for 99 of 100 requests. Other tests run beside the small size."""
+GROWTH = 128 * 2**20
+"""Bytes by which a service may grow: its places for connections, and what it reads of them."""
+PEOPLE = 6
+
+
+class TimedClient(httpx.Client):
+    """A new connection for each request, from an address of its own; knows how long each took."""
+
+    def __init__(self, number: int):
+        transport = httpx.HTTPTransport(local_address=f"127.1.0.{number + 1}")
+        super().__init__(
+            transport=transport, timeout=20, trust_env=False, headers={"Connection": "close"}
+        )
+        self.seconds: list[float] = []
+        self.failures = 0
+
+    def send(self, *arguments: Any, **named: Any) -> httpx.Response:
+        begun = time.monotonic()
+        try:
+            return super().send(*arguments, **named)
+        except httpx.TransportError:
+            self.failures += 1
+            raise
+        finally:
+            self.seconds.append(time.monotonic() - begun)
+
+
+class Person(threading.Thread):
+    """Reports in every epoch, several times: every batch counts once."""
+
+    def __init__(self, site: Site, sent_batches: SentBatches, number: int, over: threading.Event):
+        super().__init__()
+        each = ITEMS * FACTORS // PEOPLE
+        self.http = TimedClient(number)
+        directions = range(number * each, (number + 1) * each)
+        self._sender = Sender(site, self.http, sent_batches, directions)
+        self._over = over
+
+    def run(self) -> None:
+        while not self._over.wait(0.02):
+            self._sender.try_once()
+        self.http.close()
+
+
+class Attackers:
+    """A process of theirs, until it has posted all that it planned and is told to end."""
+
+    def __init__(self, plan: Plan):
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.live.attackers", plan.encode()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+
+    def wait(self) -> None:
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "all is posted\n"
+
+    def answers(self) -> dict[str, int]:
+        """What they were told, how often; they end."""
+        told: dict[str, int] = json.loads(self._process.communicate("")[0])
+        return told
+
+    def close(self) -> None:
+        with self._process:
+            self._process.kill()
+
+
+def memory(launcher: Launcher) -> dict[str, int]:
+    """Resident bytes of each."""
+    pages = {
+        part: int(Path(f"/proc/{launcher.pid(part)}/statm").read_text().split()[1])
+        for part in ("server", "proxy")
+    }
+    return {part: number * os.sysconf("SC_PAGESIZE") for part, number in pages.items()}
+
+
+def plan_for(site: Site) -> Plan:
+    size = (8, 200, 4_000, 10_000, 100_000) if FULL else (2, 40, 400, 1_200, 1_200)
+    return Plan(site.ports["proxy"], site.ports["server"], site.key.hex(), *size, ramp=RAMP)
+
+
+@contextmanager
+def reporting(site: Site, sent: SentBatches) -> Iterator[list[Person]]:
+    over = threading.Event()
+    people = [Person(site, sent, number, over) for number in range(PEOPLE)]
+    for each in people:
+        each.start()
+    try:
+        yield people
+    finally:
+        over.set()
+        for each in people:
+            each.join()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="needs all of 127.0.0.0/8, and /proc")
+def test_honest_people_are_served(folder: Path) -> None:
+    site, sent = Site(folder), SentBatches(CROWD)
+    site.change("proxy", ("per_epoch = 0", "per_epoch = 20"))
+    plan = plan_for(site)
+    with launching(site) as launcher, sender(site) as anybody:
+        for part in ("server", "proxy"):
+            launcher.start(part)
+        wait_until(anybody.manifest, "the proxy to have a manifest")
+        before = memory(launcher)
+        connecting = closing(Attackers(replace(plan, copies=0, batches=0)))
+        posting = closing(Attackers(replace(plan, endless=0, slow=0, silent=0)))
+        with connecting, posting as posters:
+            time.sleep(RAMP)
+            with reporting(site, sent) as people:
+                time.sleep(SECONDS)
+                posters.wait()
+            grown = {part: now - before[part] for part, now in memory(launcher).items()}
+            answers = posters.answers()
+    seconds = np.concatenate([person.http.seconds for person in people])
+    median, slow, slowest = np.quantile(seconds, [0.5, 0.99, 1.0]) * 1000
+    told = f"{len(seconds)} requests: {median:.0f} ms, 99% {slow:.0f}, all {slowest:.0f}; {grown}"
+    print(told, answers)
+    assert slow < 1000 * SLOWEST, told
+    assert sum(person.http.failures for person in people) == 0, told
+    assert max(grown.values()) < GROWTH, told
+    epochs = site.check(sent)
+    assert epochs >= 2
+    assert sent.n_acknowledged() >= CROWD * epochs
+    assert "Traceback" not in site.logs()
+    taken = {what: number for what, number in answers.items() if what.endswith("202")}
+    assert taken["copy 202"] <= epochs + 2, "one of all copies, in each epoch"
+    assert taken["batch 202"] <= 20 * (epochs + 2), "what one address may send"
+    assert sum(answers.values()) >= plan.copies + plan.batches

@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.service.program import Service
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Service]]:
+    services: list[Service] = []
+
+    def begin(*arguments: str, **how: Any) -> Service:
+        services.append(Service(*(arguments or ["0", "0"]), **how))
+        return services[-1]
+
+    yield begin
+    for service in services:
+        if service.process.poll() is None:
+            service.process.kill()
+            service.process.communicate()
+        for stream in (service.process.stdin, service.process.stdout, service.process.stderr):
+            if stream is not None:
+                stream.close()

@@ -1,0 +1,91 @@
+"""A small program that runs as our services do: on real sockets, until it is told to stop."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+from typing import Any
+
+from tests.processes import read_until
+
+PROGRAM = """
+import asyncio, contextlib, json, sys
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from sottovoce.service import Listen, Watch, build_watch, errors_as_problems, run
+
+async def hello(request):
+    return PlainTextResponse("hello")
+
+async def slow(request):
+    print("begun", flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+    return PlainTextResponse("finished")
+
+async def large(request):
+    return PlainTextResponse(b"x" * 2**25)
+
+async def broken(request):
+    raise RuntimeError("an error of the program")
+
+@contextlib.asynccontextmanager
+async def lifespan(app):
+    if "fail" in sys.argv:
+        raise RuntimeError("cannot start")
+    yield
+    print("closed", flush=True)
+
+paths = {"/hello": hello, "/slow": slow, "/broken": broken, "/large": large}
+app = Starlette(
+    routes=[Route(path, endpoint) for path, endpoint in paths.items()],
+    exception_handlers=errors_as_problems(log_unavailable=True),
+    lifespan=lifespan,
+)
+watch = build_watch(lambda: None, lambda: b"counts")
+caps = dict(pair.split("=") for pair in sys.argv[3:] if "=" in pair)
+listen = Listen(port=int(sys.argv[1]), **{name: json.loads(value) for name, value in caps.items()})
+run(app, listen, watch, Watch(port=int(sys.argv[2])))
+print("returned", flush=True)
+"""
+RUNNING = re.compile(r"running on http://127\.0\.0\.1:(\d+)")
+LIMIT = 20.0
+
+
+class Service:
+    """The program above, running."""
+
+    def __init__(self, *arguments: str, **how: Any):
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **how,
+        )
+        self.log = ""
+
+    def wait_for(self, words: str) -> None:
+        """Read its log up to this line."""
+        assert self.process.stderr is not None
+        self.log += read_until(words, self.process.stderr).string
+
+    def connect(self, *, watch: bool = False) -> socket.socket:
+        if not self.log:
+            self.wait_for("(?s)running on.*running on")
+        public, watched = RUNNING.findall(self.log)
+        return socket.create_connection(("127.0.0.1", int(watched if watch else public)), LIMIT)
+
+    def end(self, told: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+        """Its exit code and what it printed; the rest of its log is in `log`."""
+        self.process.send_signal(told)
+        return self.ended()
+
+    def ended(self) -> tuple[int, str]:
+        output, log = self.process.communicate(timeout=LIMIT)
+        self.log += log
+        return self.process.returncode, output
