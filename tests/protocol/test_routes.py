@@ -10,7 +10,9 @@ from sottovoce.protocol import routes
 
 ROOT = Path(__file__).parents[2]
 TEMPLATES = {
-    value for name, value in vars(routes).items() if name.isupper() and value.startswith("/v2/")
+    value
+    for name, value in vars(routes).items()
+    if name.isupper() and value.startswith(routes.ROOT) and value != routes.ROOT
 }
 
 
