@@ -28,10 +28,14 @@ KEY = "ab" * 32
 run = calling(app)
 
 
-def init(folder: Path, *, server: str = "https://server.example", key: str = KEY) -> str:
+NOBODY = "http://127.0.0.1:9"
+"""Nobody listens there."""
+
+
+def init(folder: Path, *more: object, server: str = NOBODY, key: str = KEY) -> str:
     secret = folder.parent / "given.secret"
     secret.write_text("s3cret\n")
-    return run("init", folder, "--server", server, "--key", key, "--secret-file", secret)
+    return run("init", folder, "--server", server, "--key", key, "--secret-file", secret, *more)
 
 
 def test_init_writes_settings_that_can_be_read(tmp_path: Path) -> None:
@@ -39,7 +43,7 @@ def test_init_writes_settings_that_can_be_read(tmp_path: Path) -> None:
     assert f"sottovoce proxy run --config {folder / 'proxy.toml'}" in init(folder)
     known = read_settings(folder / "proxy.toml", ProxySettings)
     secret = folder / "server.secret"
-    assert known == ProxySettings(folder / "data", "https://server.example", secret, KEY)
+    assert known == ProxySettings(folder / "data", NOBODY, secret, KEY)
     assert secret.read_text() == "s3cret\n"
     for path in (folder, folder / "proxy.toml", secret):
         assert path.stat().st_mode & 0o077 == 0, path
@@ -79,7 +83,7 @@ def test_run_without_settings(tmp_path: Path) -> None:
 def running(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int, int]]:
     """A proxy whose server is not there, on two ports of the system's choice."""
     folder = tmp_path / "proxy"
-    init(folder, server="http://127.0.0.1:9")
+    init(folder)
     text = (folder / "proxy.toml").read_text()
     text = text.replace("port = 8080", "port = 0").replace("port = 8081", "port = 0")
     (folder / "proxy.toml").write_text(text)

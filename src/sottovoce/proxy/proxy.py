@@ -212,6 +212,20 @@ class Proxy:
         self._unscrubbed = False
 
     def _watch(self) -> None:
-        self.metrics.watch("batches_waiting", "Batches held now", lambda: self.intake.waiting)
-        about = "The epoch that clients are shown; 0 for none"
-        self.metrics.watch("epoch", about, lambda: self.epoch)
+        for name, about, value in (
+            ("batches_waiting", "Batches held now", lambda: self.intake.waiting),
+            ("epoch", "The epoch that clients are shown; 0 for none", lambda: self.epoch),
+            ("crowd", "Batches that the present epoch waits for", self._needed),
+            ("overdue_seconds", "Seconds that the epoch waits beyond its end", self._overdue),
+            ("disk_free_bytes", "Free where the database lies", self._store.free_bytes),
+        ):
+            self.metrics.watch(name, about, value)
+
+    def _needed(self) -> int:
+        signed = self.manifest()
+        return self._settings.least_clients if signed is None else self._least(signed)
+
+    def _overdue(self) -> float:
+        """0 before its end, and once it is mixed or given up."""
+        signed = self._running()
+        return 0.0 if signed is None else max(self._clock() - signed.manifest.closes, 0.0)
