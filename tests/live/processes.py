@@ -31,11 +31,20 @@ CROWD = 4
 class Site:
     """Two folders with settings, as two operators made them."""
 
-    def __init__(self, folder: Path, *, chunk_reports: int = 3):
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        chunk_reports: int = 3,
+        database: str | None = None,
+        server_port: int | None = None,
+    ):
+        """`server_port` is where the proxy finds the server, if something stands in between."""
         catalogue = folder / "films.json"
         catalogue.write_bytes(Catalogue.of(Item(f"f{n}", f"Film {n}") for n in range(ITEMS)).raw)
         ports = {name: free_port() for name in ("server", "proxy", "watch server", "watch proxy")}
         self.folder = folder
+        self.database = database or f"sqlite:///{folder / 'server' / 'server.sqlite'}"
         self.proxy_url = f"http://127.0.0.1:{ports['proxy']}"
         self.configs = {
             "server": folder / "server" / "server.toml",
@@ -44,10 +53,12 @@ class Site:
         calling(server_app)(
             "init", folder / "server", "--catalogue", catalogue, "--port", ports["server"],
             "--preset", "coordinate", "--least-clients", CROWD, "--epoch-seconds", 1,
+            "--database", self.database,
         )  # fmt: skip
         self.key = Keys.read(folder / "server" / "keys.json").verification_key
         calling(proxy_app)(
-            "init", folder / "proxy", "--server", f"http://127.0.0.1:{ports['server']}",
+            "init", folder / "proxy",
+            "--server", f"http://127.0.0.1:{server_port or ports['server']}",
             "--key", self.key.hex(), "--secret-file", folder / "server" / "proxy.secret",
         )  # fmt: skip
         training = f"reports = {REPORTS}\nfactors = {FACTORS}\nepochs = 1000\n"
@@ -82,7 +93,7 @@ class Site:
 
     def check(self, sent_batches: SentBatches) -> int:
         """Nothing lost, nothing twice, in every epoch that is over; how many there are."""
-        store = ServerStore(f"sqlite:///{self.folder / 'server' / 'server.sqlite'}")
+        store = ServerStore(self.database)
         try:
             with store.read() as transaction:
                 over = [e.epoch for e in transaction.all_epochs() if e.state == "applied"]

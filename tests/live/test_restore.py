@@ -42,7 +42,7 @@ def restore(backup: Path, database: Path) -> None:
 
 def sync(stack: Stack) -> dict[str, str]:
     """Everybody's devices, as they are on disk; what became of each."""
-    found = {}
+    found: dict[str, str] = {}
     for name, items in HISTORIES.items():
         folder = stack.folder / "clients" / name
         if not folder.exists():
