@@ -95,6 +95,6 @@ def test_one_of_two_workers_is_killed_and_everything_counts_once(
             people.go_on(2)
             (left,) = (worker for worker in workers if worker is not busy)
             assert left.chunks() > 0
-        assert site.check(people.sent_batches) >= 3
-        assert people.sent_batches.n_acknowledged() > 8
+        assert site.check(people.sent_batches) >= 2
+        assert people.sent_batches.n_acknowledged() >= 8
     assert "Traceback" not in site.logs()

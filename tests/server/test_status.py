@@ -50,7 +50,7 @@ def test_an_open_epoch(world: World) -> None:
     said, problems = look(world, after=10)
     assert "Epoch 1 of training 1 is open since 1970-01-01 00:16:40Z (10 s ago)" in said
     assert "closes at 1970-01-01 00:18:20Z (in 1 min 30 s) at the earliest" in said
-    assert "0 epochs of training 1 have reports; 3 are left." in said
+    assert "Training 1 has learnt from 0 epochs; 3 are left." in said
     assert "Keys file and database belong together." in said
     assert problems == []
 
@@ -99,7 +99,7 @@ def test_what_was_counted_and_dropped(world: World) -> None:
     assert "Epoch 1 counted 10 reports; dropped: 5 came twice." in said
     assert problems == ["epoch 1: 5 reports came twice, and were dropped"]
     assert "Epoch 2 of training 1 is open" in said
-    assert "1 epochs of training 1 have reports; 2 are left." in said
+    assert "Training 1 has learnt from 1 epoch; 2 are left." in said
 
 
 def test_an_epoch_that_came_to_nothing(world: World) -> None:

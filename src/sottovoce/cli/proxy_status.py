@@ -53,7 +53,7 @@ def lines(found: ProxyStatus, settings: ProxySettings) -> Iterator[str]:
         yield f"The server answers at {settings.server}, with epoch {found.server.epoch}."
     yield (
         f"{found.free / 1e9:,.1f} GB are free in {settings.folder}; mixing this epoch takes about "
-        f"{found.needed / 1e6:,.1f} MB."
+        f"{found.needed / 1e6:,.3g} MB."
     )
     yield "There is nothing to back up: a copy would keep what mixing is meant to destroy."
 

@@ -115,7 +115,8 @@ def _counted(epoch: Epoch) -> str:
 def _learning(found: ServerStatus) -> str:
     if found.epoch is None or found.manifest is None or found.training is None:
         return "Nothing was learnt yet."
-    learnt = f"{found.epoch.epochs_done:,} epochs of training {found.epoch.training} have reports"
+    done = found.epoch.epochs_done
+    learnt = f"Training {found.epoch.training} has learnt from {done:,} epoch{'s' * (done != 1)}"
     if found.is_endless:
         half = found.training.settings.half_life
         return f"{learnt}; learning has no end (half-life {half:g} epochs)."

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sottovoce.experiments.live.bench.bench_server import BenchServer
+from sottovoce.experiments.live.bench.costs import UnitCosts
 from sottovoce.experiments.live.bench.counting import Counting, measure_counting
 from sottovoce.experiments.live.bench.intake import Intake, measure_intake
 from sottovoce.experiments.live.bench.opening import OpeningRate, measure_opening
@@ -44,6 +45,7 @@ class LiveBenchResult:
     opening: list[OpeningRate]
     intake: Intake
     counting: Counting
+    units: UnitCosts
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -71,4 +73,5 @@ def run_live_bench(plan: LiveBenchPlan, watch: Watch = lambda _what: None) -> Li
             for_real=plan.full,
             watch=watch,
         )
-    return LiveBenchResult(plan, cores, opening, intake, counting)
+        units = UnitCosts.measured(bench, opening, intake)
+    return LiveBenchResult(plan, cores, opening, intake, counting, units)
