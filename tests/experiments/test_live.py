@@ -212,7 +212,7 @@ def test_everything_is_measured(measured: LiveBenchResult) -> None:
     units = measured.units
     assert (units.reports, units.items) == (10, 20)
     assert units.up == 56 + 52 * 10
-    assert 0 < units.opening < 1
+    assert units.opening == 1 / measured.core.median
     assert 0 < units.intake < 1
     assert 0 < units.mixing < 1
 

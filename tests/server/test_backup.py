@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from subprocess import run
 from typing import TYPE_CHECKING
 
 import pytest
+from sqlalchemy import make_url
 
 from sottovoce.errors import SettingsError
 from sottovoce.server import ServerStore
 from sottovoce.server.store.backup import back_up
+from tests.lacking import leave_out
+from tests.server import postgres
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,3 +66,28 @@ def test_nothing_is_overwritten_and_nothing_half_is_left(tmp_path: Path, world: 
     with pytest.raises(Exception, match="epoch_keys"):
         back_up(f"sqlite:///{tmp_path / 'other.sqlite'}", tmp_path / "new")
     assert not list(tmp_path.glob("new*"))
+
+
+def test_the_same_for_postgresql(
+    tmp_path: Path, make_world: MakeWorld, postgres_server: str, postgres_url: str
+) -> None:
+    """With `pg_dump` as docs/operations.md has it, and put back into an empty schema."""
+    programs = next((each for each in postgres.programs() if (each / "pg_dump").exists()), None)
+    if programs is None:
+        leave_out("pg_dump and pg_restore")
+    world, dump = make_world(postgres_url), tmp_path / "monday.dump"
+    signed = world.closed()
+    world.apply(signed, world.chunk(signed, 10))
+    before, url = world.server.epochs(), make_url(postgres_server)
+    schema = str(make_url(postgres_url).query["options"]).rpartition("=")[2]
+    where = ["--host", str(url.query["host"]), "--username", str(url.username)]
+    kept = ["--format=custom", "--exclude-table-data=*.epoch_keys", f"--schema={schema}"]
+    name = str(url.database)
+    run([programs / "pg_dump", *where, *kept, f"--file={dump}", name], check=True)
+    with world.store.write() as transaction:
+        assert transaction.wrapped_key(2) is not None
+        transaction._connection.exec_driver_sql(f"DROP SCHEMA {schema} CASCADE")
+    run([programs / "pg_restore", *where, f"--dbname={name}", dump], check=True)
+    with closing(ServerStore(postgres_url)) as store, store.read() as transaction:
+        assert transaction.all_epochs() == before
+        assert transaction.wrapped_key(2) is None

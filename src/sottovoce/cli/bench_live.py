@@ -131,7 +131,8 @@ def show(result: LiveBenchResult, console: Console) -> None:
     console.print(_opening(result))
     console.print(
         "X25519: an exchange with a key that is ready, the most a core can do; from bytes: with "
-        "one that is read first. Suite.decrypt: HPKE alone. Server: open, check, count, sync.",
+        "one that is read first. Suite.decrypt: HPKE alone. Server: open, check, count, sync. By "
+        f"CPU time, without others on the machine: {output.spread(result.core)} / s of a core.",
     )
     console.print(_intake(result))
     console.print(

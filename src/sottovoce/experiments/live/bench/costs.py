@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sottovoce.experiments.live.bench.opening import SERVER
 from sottovoce.protocol import SEALED, Batch
 from sottovoce.proxy.status import AT_THE_END
 
 if TYPE_CHECKING:
+    from sottovoce.experiments.bench.timing import Spread
     from sottovoce.experiments.live.bench.bench_server import BenchServer
     from sottovoce.experiments.live.bench.intake import Intake
-    from sottovoce.experiments.live.bench.opening import OpeningRate
 
 PREFIX = 8
 """Bytes that the server keeps of each report until its epoch is applied."""
@@ -20,11 +19,7 @@ PREFIX = 8
 
 @dataclass(frozen=True)
 class UnitCosts:
-    """Seconds are those of one core of this machine; bytes are exact.
-
-    Opening is by the clock, in one process: where others work on the machine, it is too much. What
-    a proxy takes is by CPU time.
-    """
+    """Seconds are CPU time of one core of this machine; bytes are exact."""
 
     reports: int
     """k: in a batch."""
@@ -44,20 +39,18 @@ class UnitCosts:
     """Bytes that it fetches once for each version of the catalogue."""
 
     @classmethod
-    def measured(cls, bench: BenchServer, opening: list[OpeningRate], intake: Intake) -> UnitCosts:
-        (alone,) = (rate for rate in opening if (rate.what, rate.processes) == (SERVER, 1))
-        reports = bench.signed.manifest.terms.reports
-        batch = Batch(
-            bench.signed.manifest.epoch, bench.signed.hash, bytes(16), bytes(SEALED * reports)
-        )
+    def measured(cls, bench: BenchServer, opened: Spread, intake: Intake) -> UnitCosts:
+        """`opened` are reports a second of a core."""
+        signed, reports = bench.signed, bench.signed.manifest.terms.reports
+        batch = Batch(signed.manifest.epoch, signed.hash, bytes(16), bytes(SEALED * reports))
         return cls(
             reports=reports,
             items=len(bench.catalogue.items),
-            opening=1 / alone.per_second.median,
+            opening=1 / opened.median,
             intake=1 / intake.per_cpu_second.median,
             mixing=1 / intake.mixed_per_cpu_second.median,
             up=len(batch.encode()),
-            down=len(bench.signed.encode()) + len(bench.model),
+            down=len(signed.encode()) + len(bench.model),
             catalogue=len(bench.catalogue.raw),
         )
 

@@ -12,12 +12,12 @@ from sottovoce.experiments.live.bench.bench_server import BenchServer
 from sottovoce.experiments.live.bench.costs import UnitCosts
 from sottovoce.experiments.live.bench.counting import Counting, measure_counting
 from sottovoce.experiments.live.bench.intake import Intake, measure_intake
-from sottovoce.experiments.live.bench.opening import OpeningRate, measure_opening
+from sottovoce.experiments.live.bench.opening import OpeningRate, measure_core, measure_opening
 from sottovoce.protocol import MAX_CHUNK_REPORTS
 from sottovoce.settings import check, setting
 
 if TYPE_CHECKING:
-    from sottovoce.experiments.bench.timing import Watch
+    from sottovoce.experiments.bench.timing import Spread, Watch
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,8 @@ class LiveBenchResult:
     plan: LiveBenchPlan
     cores: int
     opening: list[OpeningRate]
+    core: Spread
+    """Reports that the server opens and counts in a second of a core, by CPU time."""
     intake: Intake
     counting: Counting
     units: UnitCosts
@@ -61,6 +63,7 @@ def run_live_bench(plan: LiveBenchPlan, watch: Watch = lambda _what: None) -> Li
         opening = measure_opening(
             bench, folder, processes=processes, reports=plan.chunk, rounds=plan.repeats, watch=watch
         )
+        core = measure_core(bench, folder, reports=plan.chunk, rounds=plan.repeats, watch=watch)
         intake = measure_intake(
             bench, folder, batches=plan.batches, rounds=plan.repeats, watch=watch
         )
@@ -73,5 +76,5 @@ def run_live_bench(plan: LiveBenchPlan, watch: Watch = lambda _what: None) -> Li
             for_real=plan.full,
             watch=watch,
         )
-        units = UnitCosts.measured(bench, opening, intake)
-    return LiveBenchResult(plan, cores, opening, intake, counting, units)
+        units = UnitCosts.measured(bench, core, intake)
+    return LiveBenchResult(plan, cores, opening, core, intake, counting, units)

@@ -14,7 +14,7 @@ from sottovoce.experiments.bench.timing import Contender, Spread, ratio, take_tu
 from sottovoce.experiments.live.bench.bench_server import PROXY
 from sottovoce.experiments.live.bench.workers import Workers, decrypt, exchange, exchange_from_bytes
 from sottovoce.protocol import SEALED
-from sottovoce.server import Pool
+from sottovoce.server import InProcess, Pool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,6 +76,25 @@ def measure_opening(
         for number in processes
         for what in (RAW, PARSED, DECRYPT, SERVER)
     ]
+
+
+def measure_core(
+    bench: BenchServer, folder: Path, *, reports: int, rounds: int, watch: Watch
+) -> Spread:
+    """Reports a second of a core, all that the server does with them, by CPU time.
+
+    In this process alone: what others do on the machine meanwhile is not counted.
+    """
+    watch(f"one core opens {rounds} x {reports:,} reports")
+    (chunk,) = bench.sealed_chunks(1, reports, 1)
+    data, name = chunk.encode(), chunk.name
+    seconds = []
+    for number in range(rounds):
+        with bench.fresh_server(folder / f"core-{number}", InProcess()) as server:
+            began = time.process_time()
+            server.take_chunk(PROXY, chunk.epoch, name, data)
+            seconds.append(time.process_time() - began)
+    return Spread.of(reports / np.asarray(seconds))
 
 
 def _name(what: str, processes: int) -> str:
