@@ -212,7 +212,8 @@ def test_everything_is_measured(measured: LiveBenchResult) -> None:
     units = measured.units
     assert (units.reports, units.items) == (10, 20)
     assert units.up == 56 + 52 * 10
-    assert units.opening == 1 / measured.core.median
+    assert units.opening == 1 / measured.core.per_second.median
+    assert 0 < measured.core.of_raw.median < 1.5
     assert 0 < units.intake < 1
     assert 0 < units.mixing < 1
 

@@ -123,7 +123,7 @@ def gigabytes(size: int) -> str:
 
 
 def show(result: LiveBenchResult, console: Console) -> None:
-    plan, intake, counting = result.plan, result.intake, result.counting
+    plan, intake, counting, core = result.plan, result.intake, result.counting, result.core
     console.print(
         f"{result.cores} cores, {plan.repeats} rounds: median (least..most). Chunks of "
         f"{plan.chunk:,} reports, batches of {plan.reports}.",
@@ -132,7 +132,8 @@ def show(result: LiveBenchResult, console: Console) -> None:
     console.print(
         "X25519: an exchange with a key that is ready, the most a core can do; from bytes: with "
         "one that is read first. Suite.decrypt: HPKE alone. Server: open, check, count, sync. By "
-        f"CPU time, without others on the machine: {output.spread(result.core)} / s of a core.",
+        f"CPU time, without others on the machine: {output.spread(core.per_second)} / s of a core, "
+        f"{output.spread(core.of_raw)} of X25519.",
     )
     console.print(_intake(result))
     console.print(

@@ -9,9 +9,9 @@ from sottovoce.protocol import SEALED, Batch
 from sottovoce.proxy.status import AT_THE_END
 
 if TYPE_CHECKING:
-    from sottovoce.experiments.bench.timing import Spread
     from sottovoce.experiments.live.bench.bench_server import BenchServer
     from sottovoce.experiments.live.bench.intake import Intake
+    from sottovoce.experiments.live.bench.opening import CoreRate
 
 PREFIX = 8
 """Bytes that the server keeps of each report until its epoch is applied."""
@@ -39,14 +39,13 @@ class UnitCosts:
     """Bytes that it fetches once for each version of the catalogue."""
 
     @classmethod
-    def measured(cls, bench: BenchServer, opened: Spread, intake: Intake) -> UnitCosts:
-        """`opened` are reports a second of a core."""
+    def measured(cls, bench: BenchServer, core: CoreRate, intake: Intake) -> UnitCosts:
         signed, reports = bench.signed, bench.signed.manifest.terms.reports
         batch = Batch(signed.manifest.epoch, signed.hash, bytes(16), bytes(SEALED * reports))
         return cls(
             reports=reports,
             items=len(bench.catalogue.items),
-            opening=1 / opened.median,
+            opening=1 / core.per_second.median,
             intake=1 / intake.per_cpu_second.median,
             mixing=1 / intake.mixed_per_cpu_second.median,
             up=len(batch.encode()),

@@ -12,12 +12,17 @@ from sottovoce.experiments.live.bench.bench_server import BenchServer
 from sottovoce.experiments.live.bench.costs import UnitCosts
 from sottovoce.experiments.live.bench.counting import Counting, measure_counting
 from sottovoce.experiments.live.bench.intake import Intake, measure_intake
-from sottovoce.experiments.live.bench.opening import OpeningRate, measure_core, measure_opening
+from sottovoce.experiments.live.bench.opening import (
+    CoreRate,
+    OpeningRate,
+    measure_core,
+    measure_opening,
+)
 from sottovoce.protocol import MAX_CHUNK_REPORTS
 from sottovoce.settings import check, setting
 
 if TYPE_CHECKING:
-    from sottovoce.experiments.bench.timing import Spread, Watch
+    from sottovoce.experiments.bench.timing import Watch
 
 
 @dataclass(frozen=True)
@@ -43,8 +48,7 @@ class LiveBenchResult:
     plan: LiveBenchPlan
     cores: int
     opening: list[OpeningRate]
-    core: Spread
-    """Reports that the server opens and counts in a second of a core, by CPU time."""
+    core: CoreRate
     intake: Intake
     counting: Counting
     units: UnitCosts
