@@ -155,3 +155,26 @@ def test_an_epoch_that_was_given_up(world: World) -> None:
     world.server.tick()
     go_beyond(world.store, 57, world.now)
     assert "Epoch 1 of training 1 is over, since" in look(world)[0]
+
+
+def test_metrics_say_the_same(world: World) -> None:
+    """For whom nobody need look: catalogue, training, and how long an epoch is overdue."""
+    assert "sottovoce_server_catalogue_version 0.0" in world.server.measured().decode()
+    world.server.tick()
+    assert "sottovoce_server_overdue_seconds 0.0" in world.server.measured().decode()
+    world.now = world.signed().manifest.closes + 7
+    said = world.server.measured().decode()
+    for line in (
+        "overdue_seconds 7.0",
+        "catalogue_version 1.0",
+        f"items {ITEMS}.0",
+        "training 1.0",
+    ):
+        assert f"\nsottovoce_server_{line}\n" in said
+    assert "sottovoce_server_applied_epoch 0.0" in said
+    world.now -= 7
+    signed = world.closed()
+    world.apply(signed, world.chunk(signed, 10))
+    said = world.server.measured().decode()
+    assert "\nsottovoce_server_applied_epoch 1.0\n" in said
+    assert "\nsottovoce_server_overdue_seconds 0.0\n" in said

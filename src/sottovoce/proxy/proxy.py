@@ -226,6 +226,8 @@ class Proxy:
         return self._settings.least_clients if signed is None else self._least(signed)
 
     def _overdue(self) -> float:
-        """0 before its end, and once it is mixed or given up."""
-        signed = self._running()
-        return 0.0 if signed is None else max(self._clock() - signed.manifest.closes, 0.0)
+        """0 before its end, and once it is mixed or given up. From memory: the disk may fail."""
+        signed = self.manifest()
+        if signed is None or signed.manifest.public_key is None or not self.intake.is_open:
+            return 0.0
+        return max(self._clock() - signed.manifest.closes, 0.0)
