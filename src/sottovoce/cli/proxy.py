@@ -60,26 +60,9 @@ def init(
     Example: sottovoce proxy init ./proxy --server https://server.example --key 3b6a...
     --secret-file first.secret
     """
-    known = ProxySettings(folder / DATA, server, secret_file, key)  # refuses what cannot work
-    for name in (SETTINGS, SECRET):
-        if (folder / name).exists():
-            raise SettingsError(f"{folder / name} exists already; nothing is overwritten")
-    asked = _asked(known)
+    asked = _asked(ProxySettings(folder / DATA, server, secret_file, key))
     chosen = least_clients or max(USUAL, asked or 0)
-    text = settings_file(
-        folder=DATA,
-        server=server,
-        secret_file=SECRET,
-        verification_key=key,
-        least_clients=chosen,
-    )
-    try:
-        secret = secret_file.read_bytes()
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _write_new(folder / SECRET, secret)
-        _write_new(folder / SETTINGS, text.encode())
-    except OSError as error:
-        raise SettingsError(f"the proxy cannot be set up: {error}") from error
+    make(folder, server=server, key=key, secret_file=secret_file, least_clients=chosen)
     for line in _crowd_in_words(chosen, asked):
         typer.echo(line)
     typer.echo(f"Settings written to {folder / SETTINGS}. Review them, then run:")
@@ -98,6 +81,30 @@ def run(config: ConfigOption) -> None:
         proxy = Proxy(store, upstream, settings)
         app, watch = build_app(proxy, settings), build_watch(proxy.check, proxy.metrics.text)
         serve(app, settings.listen, watch, settings.watch)
+
+
+def make(
+    folder: Path, *, server: str, key: str, secret_file: Path, least_clients: int = USUAL
+) -> None:
+    """Write what `init` writes, without a word to the server, and refuse what cannot work."""
+    ProxySettings(folder / DATA, server, secret_file, key)
+    text = settings_file(
+        folder=DATA,
+        server=server,
+        secret_file=SECRET,
+        verification_key=key,
+        least_clients=least_clients,
+    )
+    for name in (SETTINGS, SECRET):
+        if (folder / name).exists():
+            raise SettingsError(f"{folder / name} exists already; nothing is overwritten")
+    try:
+        secret = secret_file.read_bytes()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _write_new(folder / SECRET, secret)
+        _write_new(folder / SETTINGS, text.encode())
+    except OSError as error:
+        raise SettingsError(f"the proxy cannot be set up: {error}") from error
 
 
 def _asked(settings: ProxySettings) -> int | None:

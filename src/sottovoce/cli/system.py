@@ -218,7 +218,7 @@ def _make_server_and_proxy(unfinished: Path, source: CatalogueSource) -> None:
 
 def _make_proxy(unfinished: Path) -> None:
     settings = ServerSettings.read(server_toml(unfinished))
-    proxy_commands.init(
+    proxy_commands.make(
         unfinished / "proxy",
         server=f"http://{HOST}:{settings.listen.port}",
         key=Keys.read(settings.keys).verification_key.hex(),
