@@ -1,21 +1,30 @@
-"""What `deploy/` starts exists, with the options that it is given."""
+"""What `deploy/` starts exists, with the options that it is given, and is watched by real names."""
 
 from __future__ import annotations
 
 import json
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from prometheus_client.parser import text_string_to_metric_families
 
 from sottovoce.cli.app import app
+from tests.lacking import leave_out
+from tests.live.stack import running
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 UNITS = sorted(DEPLOY.glob("*.service"))
+CONTAINERFILE = DEPLOY / "Containerfile"
+SERVICES = ("proxy", "server")
 
 
 def check(words: list[str]) -> None:
@@ -28,6 +37,14 @@ def check(words: list[str]) -> None:
     assert {word for word in words if word.startswith("--")} <= known
 
 
+def read_yaml(path: Path) -> Any:
+    if find_spec("yaml") is None:
+        leave_out(f"{path.name}, for want of PyYAML")
+    import yaml
+
+    return yaml.safe_load(path.read_text())
+
+
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
 def test_units_start_commands_that_exist(unit: Path) -> None:
     (line,) = re.findall("^ExecStart=(.*)$", unit.read_text(), re.MULTILINE)
@@ -37,9 +54,24 @@ def test_units_start_commands_that_exist(unit: Path) -> None:
 
 
 def test_both_services_have_a_unit_and_an_example() -> None:
-    assert [unit.stem for unit in UNITS] == ["sottovoce-proxy", "sottovoce-server"]
-    for name in ("proxy", "server"):
+    names = ["sottovoce-proxy", "sottovoce-server", "sottovoce-server@"]
+    assert [unit.stem for unit in UNITS] == names
+    for name in SERVICES:
         assert tomllib.loads((DEPLOY / f"{name}.example.toml").read_text())
+
+
+def test_a_worker_of_several_is_confined_as_the_only_one_is() -> None:
+    """All that stands under [Service] but for the command and the folder, which no worker has."""
+    one, several = (
+        {
+            line
+            for line in (DEPLOY / f"{name}.service").read_text().splitlines()
+            if line and not line.startswith(("#", "ExecStart=", "StateDirectory"))
+        }
+        for name in ("sottovoce-server", "sottovoce-server@")
+    )
+    different = {line.partition("=")[0] for line in one ^ several}
+    assert different == {"Description", "After"}
 
 
 def test_health_is_asked_for_where_it_is_watched() -> None:
@@ -47,11 +79,14 @@ def test_health_is_asked_for_where_it_is_watched() -> None:
     text = (DEPLOY / "compose.yaml").read_text()
     asked = set(map(int, re.findall(r"http://127\.0\.0\.1:(\d+)/readyz", text)))
     published = set(map(int, re.findall(r'ports: \["127\.0\.0\.1:\d+:(\d+)"\]', text)))
-    files = [DEPLOY / f"{name}.example.toml" for name in ("proxy", "server")]
+    files = [DEPLOY / f"{name}.example.toml" for name in SERVICES]
     examples = [tomllib.loads(path.read_text()) for path in files]
     assert asked == {example["watch"]["port"] for example in examples}
     assert published == {examples[0]["listen"]["port"]}
     assert {example["watch"]["host"] for example in examples} == {"127.0.0.1"}
+    image = CONTAINERFILE.read_text()
+    assert f"ENV SOTTOVOCE_WATCH_PORT={examples[1]['watch']['port']}\n" in image
+    assert f"For a proxy: {examples[0]['watch']['port']}." in image
 
 
 def test_the_compose_file_starts_commands_that_exist() -> None:
@@ -62,3 +97,132 @@ def test_the_compose_file_starts_commands_that_exist() -> None:
         check(json.loads(command))
     for line in re.findall(r"^#   sottovoce (.*)$", text, re.MULTILINE):
         check(shlex.split(line))
+
+
+def test_the_compose_file_names_what_is_there() -> None:
+    found = read_yaml(DEPLOY / "compose.yaml")
+    services = found["services"]
+    assert sorted(services) == ["database", "proxy", "server"]
+    for service in services.values():
+        assert set(service.get("depends_on", {})) <= set(services)
+        assert set(service["networks"]) <= set(found["networks"])
+        for volume in service["volumes"]:
+            name = volume.partition(":")[0]
+            assert name.startswith("./") or name in found["volumes"]
+        if build := service.get("build"):
+            assert (DEPLOY / build["context"] / build["dockerfile"]).resolve() == CONTAINERFILE
+        assert "healthcheck" in service
+    # The database is reached by the server alone; the proxy never shares a network with it.
+    assert services["database"]["networks"] == ["inside"]
+    assert services["proxy"]["networks"] == ["between"]
+    host = re.search("@([a-z]+)/", (DEPLOY / "compose.yaml").read_text())
+    assert host is not None
+    assert host[1] in services
+    assert re.search("http://server:8090", (DEPLOY / "compose.yaml").read_text())
+
+
+def instructions() -> list[tuple[str, str]]:
+    lines = re.sub(r"\\\n", " ", CONTAINERFILE.read_text()).splitlines()
+    kept = [line.split(None, 1) for line in lines if line and not line.startswith("#")]
+    return [(words[0], words[1]) for words in kept]
+
+
+def test_the_image_is_sound() -> None:
+    given = instructions()
+    assert CONTAINERFILE.read_text().count("\nFROM ") + 1 >= 2
+    for name, value in given:
+        if name == "FROM":  # a full version and a distribution: never what is newest today
+            assert re.match(r"python:3\.\d+\.\d+-slim-[a-z]+( AS \w+)?$", value), value
+        if name in ("ENTRYPOINT", "CMD"):
+            assert isinstance(json.loads(value), list)
+        if name == "HEALTHCHECK":
+            assert isinstance(json.loads(value.partition("CMD ")[2]), list)
+        if name == "COPY" and "--from" not in value:
+            *sources, _ = value.split()
+            assert set(sources) <= {"pyproject.toml", "README.md", "LICENSE", "src"}, "no secrets"
+        if name in ("ENV", "ARG"):
+            assert not re.search("secret|password|key|token", value, re.IGNORECASE)
+    last = given[max(place for place, (name, _) in enumerate(given) if name == "FROM") :]
+    names = [name for name, _ in last]
+    assert dict(last)["USER"].isdecimal()
+    assert int(dict(last)["USER"]) > 0
+    assert names.index("USER") < names.index("ENTRYPOINT")
+    assert "HEALTHCHECK" in names
+    assert "RUN" not in names[names.index("USER") :]
+
+
+def test_the_image_is_linted() -> None:
+    beside = shutil.which("hadolint", path=str(Path(sys.executable).parent))
+    program = beside or shutil.which("hadolint")
+    if program is None:
+        leave_out("the Containerfile, for want of hadolint")
+    done = subprocess.run(
+        [program, "--no-color", str(CONTAINERFILE)], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.fixture(scope="module")
+def metrics(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, set[str]]]:
+    """What `/metrics` says of a service that runs: names, and the values of each label."""
+    with running(tmp_path_factory.mktemp("stack"), "east") as stack:
+        texts = {
+            "server": stack.world.server.measured(),
+            "proxy": stack.gates["east"].proxy.metrics.text(),
+        }
+    found: dict[str, dict[str, set[str]]] = {}
+    for service, text in texts.items():
+        for family in text_string_to_metric_families(text.decode()):
+            for sample in family.samples:
+                labels = found.setdefault(f"{service} {sample.name}", {})
+                for label, value in sample.labels.items():
+                    labels.setdefault(label, set()).add(value)
+    return found
+
+
+def check_expression(expression: str, service: str, metrics: dict[str, dict[str, set[str]]]) -> int:
+    """Every name and every label value of it is real; how many there are."""
+    assert expression.count("(") == expression.count(")"), expression
+    named = re.findall(r"\b(sottovoce_(?:server|proxy)_\w+)(?:\{([^}]*)\})?", expression)
+    labels = {label for found in metrics.values() for label in found}
+    for name, selector in named:
+        if name in labels:  # the state of an epoch is a label of the metric's own name
+            continue
+        known = metrics[f"{service} {name}"]
+        for label, values in re.findall(r'(\w+)=~?"([^"]*)"', selector):
+            assert set(values.split("|")) <= known[label], expression
+    return len(named) + expression.count(f'up{{job="sottovoce-{service}"}}')
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_alerts_are_on_what_is_measured(
+    service: str, metrics: dict[str, dict[str, set[str]]]
+) -> None:
+    (group,) = read_yaml(DEPLOY / f"{service}.alerts.yaml")["groups"]
+    assert group["name"] == f"sottovoce-{service}"
+    names = [rule["alert"] for rule in group["rules"]]
+    assert len(set(names)) == len(names) > 5
+    for rule in group["rules"]:
+        assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
+        assert rule["labels"]["severity"] in ("page", "ticket")
+        assert rule["annotations"]["summary"].endswith(".")
+        assert re.fullmatch(r"\d+[mh]", rule.get("for", "1m"))
+        assert check_expression(rule["expr"], service, metrics) > 0
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_dashboards_show_what_is_measured(
+    service: str, metrics: dict[str, dict[str, set[str]]]
+) -> None:
+    board = json.loads((DEPLOY / f"{service}.dashboard.json").read_text())
+    places = [tuple(panel["gridPos"].values()) for panel in board["panels"]]
+    assert len(set(places)) == len(places) > 5
+    shown = set()
+    for panel in board["panels"]:
+        for target in panel["targets"]:
+            assert check_expression(target["expr"], service, metrics) > 0
+            shown |= set(re.findall(r"sottovoce_\w+", target["expr"]))
+    # What an operator is told to watch can be seen.
+    said = (DEPLOY.parent / "docs" / "operations.md").read_text()
+    told = set(re.findall(rf"sottovoce_{service}_\w+", said))
+    assert told <= shown | {"sottovoce_server_epoch"}

@@ -7,31 +7,40 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 
 from sottovoce.cli.proxy import app
-from sottovoce.errors import SettingsError
+from sottovoce.errors import SettingsError, UntrustedError
 from sottovoce.proxy import ProxySettings
 from sottovoce.service import read_settings
 from tests.processes import calling, read_until
+from tests.proxy.world import KEY as SIGNING
+from tests.proxy.world import signed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 KEY = "ab" * 32
+SIGNER = SIGNING.public_key().public_bytes_raw().hex()
 
 
 run = calling(app)
 
 
-def init(folder: Path, *, server: str = "https://server.example", key: str = KEY) -> str:
+NOBODY = "http://127.0.0.1:9"
+"""Nobody listens there."""
+
+
+def init(folder: Path, *more: object, server: str = NOBODY, key: str = KEY) -> str:
     secret = folder.parent / "given.secret"
     secret.write_text("s3cret\n")
-    return run("init", folder, "--server", server, "--key", key, "--secret-file", secret)
+    return run("init", folder, "--server", server, "--key", key, "--secret-file", secret, *more)
 
 
 def test_init_writes_settings_that_can_be_read(tmp_path: Path) -> None:
@@ -39,10 +48,77 @@ def test_init_writes_settings_that_can_be_read(tmp_path: Path) -> None:
     assert f"sottovoce proxy run --config {folder / 'proxy.toml'}" in init(folder)
     known = read_settings(folder / "proxy.toml", ProxySettings)
     secret = folder / "server.secret"
-    assert known == ProxySettings(folder / "data", "https://server.example", secret, KEY)
+    assert known == ProxySettings(folder / "data", NOBODY, secret, KEY)
     assert secret.read_text() == "s3cret\n"
     for path in (folder, folder / "proxy.toml", secret):
         assert path.stat().st_mode & 0o077 == 0, path
+
+
+@pytest.mark.parametrize(
+    ("least", "burst", "per_epoch"),
+    [(1, 1, 1), (2, 1, 1), (10, 2, 2), (100, 10, 20), (2_000, 10, 20), (50_000, 10, 500)],
+)
+def test_what_one_address_may_send_follows_from_the_crowd(
+    tmp_path: Path, least: int, burst: int, per_epoch: int
+) -> None:
+    """Always settings that can be read, which refuse an address that is a crowd by itself."""
+    said = init(tmp_path / "proxy", "--least-clients", least)
+    assert f"An epoch waits for {least:,} people here, or for more" in said
+    known = read_settings(tmp_path / "proxy" / "proxy.toml", ProxySettings)
+    assert (known.least_clients, known.rate.burst, known.rate.per_epoch) == (
+        least,
+        burst,
+        per_epoch,
+    )
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Answers every request with a manifest whose terms ask for such a crowd."""
+    shown = signed(least_clients=request.param).encode()
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            assert "Authorization" not in self.headers
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(shown)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Answer) as listening:
+        thread = threading.Thread(target=listening.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.server_port}"
+        listening.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("server", "given", "written", "said"),
+    [
+        (3, (), 100, "To wait for as few as the terms allow, set least_clients = 3."),
+        (3, (3,), 3, "The terms ask for a crowd of 3, these settings for 3: an epoch waits for 3 "),
+        (4_000, (), 4_000, "an epoch waits for 4,000 people"),
+        (4_000, (50,), 50, "ask for a crowd of 4,000, these settings for 50: an epoch waits for 4"),
+    ],
+    indirect=["server"],
+)
+def test_init_says_what_the_terms_demand(
+    tmp_path: Path, server: str, given: tuple[int, ...], written: int, said: str
+) -> None:
+    more = [word for least in given for word in ("--least-clients", least)]
+    assert said in init(tmp_path / "proxy", *more, server=server, key=SIGNER)
+    known = read_settings(tmp_path / "proxy" / "proxy.toml", ProxySettings)
+    assert known.least_clients == written
+
+
+@pytest.mark.parametrize("server", [3], indirect=True)
+def test_init_notices_a_key_that_is_not_the_servers(tmp_path: Path, server: str) -> None:
+    with pytest.raises(UntrustedError):
+        init(tmp_path / "proxy", server=server)
+    assert not (tmp_path / "proxy").exists()
 
 
 @pytest.mark.parametrize("name", ["proxy.toml", "server.secret"])
@@ -79,7 +155,7 @@ def test_run_without_settings(tmp_path: Path) -> None:
 def running(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int, int]]:
     """A proxy whose server is not there, on two ports of the system's choice."""
     folder = tmp_path / "proxy"
-    init(folder, server="http://127.0.0.1:9")
+    init(folder)
     text = (folder / "proxy.toml").read_text()
     text = text.replace("port = 8080", "port = 0").replace("port = 8081", "port = 0")
     (folder / "proxy.toml").write_text(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -23,7 +24,8 @@ from sottovoce.proxy import ProxySettings
 from sottovoce.server import Keys, ServerSettings
 from sottovoce.server.choice import read_catalogue
 from sottovoce.service import read_settings
-from tests.processes import calling, free_port, read_until
+from sottovoce.training import Budget, planned
+from tests.processes import calling, free_port, read_until, wait_until
 
 CLIENTS, EPOCHS, REPORTS = 20, 2, 100
 DATA = "synthetic:N=60,M=30,seed=0"
@@ -186,6 +188,72 @@ def test_there_is_a_page_and_invented_people_on_its_panel(
         return
     assert page.panel == tmp_path / "here" / "proxy" / "panel.json"
     assert len(Panel.decode(page.panel.read_bytes()).people) == on_panel
+
+
+SHOP = """\
+sku,name,category,price
+T-01,Green tea,tea,4.50
+T-02,Black tea,tea,3.90
+T-03,Tea pot,kitchen,24.00
+C-01,Espresso,coffee,7.20
+"""
+COLUMNS = "item=sku,title=name,kind=category"
+
+
+def test_a_catalogue_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, shop = tmp_path / "here", tmp_path / "shop.csv"
+    shop.write_text(SHOP)
+    with pytest.raises(SettingsError, match="not both"):
+        made(folder, monkeypatch, "--catalogue", shop, "--data", DATA)
+    with pytest.raises(SettingsError, match="--columns says what"):
+        made(folder, monkeypatch, "--columns", COLUMNS)
+    chosen = ("--catalogue", shop, "--columns", COLUMNS)
+    made(folder, monkeypatch, *chosen, "--least-clients", 500, "--budget", 50)
+    server = ServerSettings.read(server_toml(folder))
+    items = read_catalogue(server.catalogue).items
+    assert [item.id for item in items] == ["T-01", "T-02", "T-03", "C-01"]
+    assert items[2].title == "Tea pot"
+    assert items[2].tags == {"kind": ("kitchen",)}
+    assert server.training == planned(500, 4, budget=Budget(local=50)).endless()
+    assert read_settings(proxy_toml(folder), ProxySettings).page.panel is None
+    assert LiveSystem.read(folder).data is None
+    with pytest.raises(SettingsError, match="`sottovoce server catalogue`"):
+        made(folder, monkeypatch, *chosen)
+
+
+@pytest.mark.slow
+def test_a_shop_from_its_table_to_a_recommendation(tmp_path: Path) -> None:
+    """The walk through "Your own catalogue" in docs/operations.md."""
+    shop, home = tmp_path / "shop.csv", tmp_path / "home"
+    shop.write_text(SHOP)
+    (tmp_path / "new.csv").write_text("sku,name,category\nT-04,White tea,tea\n")
+    config = tmp_path / "my-shop" / "server" / "server.toml"
+
+    def say(*arguments: object) -> str:
+        folder = ("--folder", home) if arguments[0] == "client" else ()
+        return calling(app)(*arguments, *folder)
+
+    options = ("--least-clients", 1, "--epoch-seconds", 1, "--port", free_port())
+    chosen = ("--catalogue", shop, "--columns", COLUMNS)
+    with running(tmp_path / "my-shop", *chosen, *options) as (_, said):
+        (line,) = re.findall("sottovoce (client init .*)", said)
+        say(*line.split())
+        say("client", "record", "T-01", "T-03")
+        (name,) = re.findall("client accept ([0-9a-f]{64})", say("client", "terms"))
+        say("client", "accept", name)
+        added = ("--config", config, tmp_path / "new.csv", "--columns", COLUMNS)
+        assert "Version 2 holds from the next epoch on." in say(
+            "server", "catalogue", "add", *added
+        )
+        assert "was sent" in say("client", "sync", "--jitter", 0)
+        wait_until(
+            lambda: "Catalogue version 2: 5 items" in say("server", "status", "--config", config),
+            "the next epoch",
+        )
+        wait_until(lambda: "was sent" in say("client", "sync", "--jitter", 0), "its manifest")
+        assert "White tea" in say("client", "recommend")
+        proxy = tmp_path / "my-shop" / "proxy" / "proxy.toml"
+        assert "All is well." in say("proxy", "status", "--config", proxy)
 
 
 def test_a_first_start_that_was_cut_short_is_begun_again(

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from sottovoce.cli import output
-from sottovoce.cli.bench_live import show
+from sottovoce.cli.bench_live import show, show_costs
 from sottovoce.data import Interactions, synthetic_people
 from sottovoce.errors import DataError, SettingsError, UnavailableError
 from sottovoce.experiments.live.bench.bench_server import PROXY, BenchServer
+from sottovoce.experiments.live.bench.costs import UnitCosts
 from sottovoce.experiments.live.bench.counting import OpensNothing, measure_counting
 from sottovoce.experiments.live.bench.live_bench import (
     LiveBenchPlan,
@@ -208,6 +209,36 @@ def test_everything_is_measured(measured: LiveBenchResult) -> None:
     for memory in (*intake.memory, measured.counting.memory):
         assert 1e6 < memory.start <= memory.most < 1e9
     assert (measured.counting.reports, measured.counting.opened_for_real) == (600, False)
+    units = measured.units
+    assert (units.reports, units.items) == (10, 20)
+    assert units.up == 56 + 52 * 10
+    assert units.opening == 1 / measured.core.per_second.median
+    assert 0 < measured.core.of_raw.median < 1.5
+    assert 0 < units.intake < 1
+    assert 0 < units.mixing < 1
+
+
+def test_what_an_epoch_costs(capsys: pytest.CaptureFixture[str]) -> None:
+    units = UnitCosts(
+        reports=100,
+        items=1000,
+        opening=9e-5,
+        intake=2e-4,
+        mixing=1e-4,
+        up=5256,
+        down=21_000,
+        catalogue=50_000,
+    )
+    found = units.of(1_000_000)
+    assert found.reports == 100_000_000
+    assert found.server_core_hours == pytest.approx(2.5)
+    assert found.proxy_core_hours == pytest.approx(1 / 12)
+    assert (found.up, found.down) == (5_256_000_000, 21_000_000_000)
+    assert (found.proxy_disk, found.server_disk) == (15_768_000_000, 800_000_000)
+    show_costs(units, [found], output.results)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "90 us" in shown
+    assert "5.26 GB" in shown
 
 
 @PROC

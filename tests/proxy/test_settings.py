@@ -16,7 +16,7 @@ from sottovoce.service import Listen, Watch, read_settings
 from tests.proxy.world import World, settings
 
 EXAMPLE = Path(__file__).parents[2] / "deploy" / "proxy.example.toml"
-PLACES = {
+PLACES: dict[str, Any] = {
     "folder": "/var/lib/sottovoce-proxy",
     "server": "https://server.example",
     "secret_file": "/etc/sottovoce/proxy.secret",

@@ -274,3 +274,17 @@ def test_a_line_that_breaks(world: World, cut_off: str) -> None:
     world.proxy.tick()
     assert sorted(world.server.reports(1)) == sorted(all_reports(sent))
     assert world.server.commits == {1: (4, 16)}
+
+
+def test_how_long_an_epoch_waits_beyond_its_end_is_measured(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    assert metric(world, "overdue_seconds") == 0  # no epoch yet
+    world.proxy.tick()
+    world.send(3)
+    assert metric(world, "overdue_seconds") == 0
+    assert metric(world, "crowd") == 3
+    assert metric(world, "disk_free_bytes") > 0
+    world.clock.now = CLOSES + 70
+    assert metric(world, "overdue_seconds") == 70
+    world.end_epoch()
+    assert metric(world, "overdue_seconds") == 0

@@ -131,6 +131,14 @@ def test_a_database_password_is_never_shown(tmp_path: Path) -> None:
     assert "hunter2" not in str(refused.value)
 
 
+def test_one_worker_of_several_has_ports_of_its_own(tmp_path: Path) -> None:
+    settings = read(tmp_path, server_toml(proxies={"east": DIGEST}, training=Settings()))
+    worker = settings.at_ports(9000, 9001)
+    assert (worker.listen.port, worker.watch.port) == (9000, 9001)
+    assert settings.at_ports(None, None) == settings
+    assert worker.at_ports(settings.listen.port, settings.watch.port) == settings
+
+
 if __name__ == "__main__":
     access = tomllib.loads(EXAMPLE.read_text())["proxies"]
     digests = {name: each["secret_sha256"] for name, each in access.items()}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
 from sottovoce.cli import output
-from sottovoce.cli.options import JsonFile  # noqa: TC001 - typer reads the annotations
+from sottovoce.cli.options import JsonFile, optional
 from sottovoce.experiments.live.bench.live_bench import (
     LiveBenchPlan,
     LiveBenchResult,
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from sottovoce.experiments.live.bench.costs import EpochCosts, UnitCosts
     from sottovoce.experiments.live.bench.process import ResidentMemory
 
+PEOPLE = (10_000, 100_000, 1_000_000, 10_000_000)
 QUICK = LiveBenchPlan(repeats=2, chunk=5_000, batches=1_000)
 
 
@@ -49,33 +51,79 @@ def live(
             f"{QUICK.batches:,} batches.",
         ),
     ] = False,
+    reports: Annotated[int, typer.Option(help="Reports in a batch.", min=1)] = (
+        LiveBenchPlan.reports
+    ),
+    items: Annotated[int, typer.Option(help="Items in the catalogue.", min=1)] = (
+        LiveBenchPlan.items
+    ),
+    people: Annotated[
+        list[int] | None,
+        optional(
+            "Show what an epoch costs with so many people who report. May be repeated.",
+            ", ".join(f"{n:,}" for n in PEOPLE),
+            min=1,
+        ),
+    ] = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Measure how fast a server opens reports and a proxy takes batches, and their memory.
+    """Measure how fast a server opens reports and a proxy takes batches, their memory, and costs.
 
     Opening: raw X25519, `Suite.decrypt` and all that the server does with a chunk take turns; each
     is shown as a share of the raw rate in the same round. Intake: a real proxy process under load
-    over loopback. Memory: of both, over an epoch of 10,000 batches, a million reports.
+    over loopback. Memory: of both, over an epoch of 10,000 batches, a million reports. Costs: of an
+    epoch, from these unit costs; money is left to the reader.
 
     Example: sottovoce bench live --quick
 
     Example: sottovoce bench live --full --json live.json
+
+    Example: sottovoce bench live --quick --reports 20 --people 50000
     """
     plan = replace(
         QUICK if quick else LiveBenchPlan(),
         repeats=min(repeats, QUICK.repeats) if quick else repeats,
         processes=processes,
         full=full,
+        reports=reports,
+        items=items,
     )
     with output.messages.status("starting") as status:
         result = run_live_bench(plan, lambda what: status.update(escape(what)))
     show(result, output.results)
+    costs = [result.units.of(number) for number in people or PEOPLE]
+    show_costs(result.units, costs, output.results)
     if json_file:
-        output.write_json(json_file, result.as_dict())
+        listed = [asdict(each) for each in costs]
+        output.write_json(json_file, {**result.as_dict(), "costs": listed})
+
+
+def show_costs(units: UnitCosts, costs: list[EpochCosts], console: Console) -> None:
+    headings = ("people", "reports", "server", "proxy", "up", "down", "proxy's disk", "server's")
+    table = output.table("An epoch costs", *headings)
+    for each in costs:
+        sizes = (each.up, each.down, each.proxy_disk, each.server_disk)
+        hours = (f"{h:.3g} h" for h in (each.server_core_hours, each.proxy_core_hours))
+        table.add_row(
+            f"{each.people:,}", f"{each.reports:,}", *hours, *(gigabytes(size) for size in sizes)
+        )
+    console.print(table)
+    console.print(
+        f"Hours of one core of this machine, bytes of all together. A report costs the server "
+        f"{units.opening * 1e6:.3g} us; a batch of {units.reports} costs the proxy "
+        f"{units.intake * 1e6:.3g} us to take and {units.mixing * 1e6:.3g} us to mix and hand in. "
+        f"A device sends {units.up:,} bytes and fetches {units.down:,} an epoch ({units.items:,} "
+        f"items, not compressed), and {units.catalogue:,} for each version of the catalogue.",
+    )
+
+
+def gigabytes(size: int) -> str:
+    """Never rounded to nothing."""
+    return f"{size / 1e9:,.3g} GB" if size < 1e11 else f"{size / 1e9:,.0f} GB"
 
 
 def show(result: LiveBenchResult, console: Console) -> None:
-    plan, intake, counting = result.plan, result.intake, result.counting
+    plan, intake, counting, core = result.plan, result.intake, result.counting, result.core
     console.print(
         f"{result.cores} cores, {plan.repeats} rounds: median (least..most). Chunks of "
         f"{plan.chunk:,} reports, batches of {plan.reports}.",
@@ -83,7 +131,9 @@ def show(result: LiveBenchResult, console: Console) -> None:
     console.print(_opening(result))
     console.print(
         "X25519: an exchange with a key that is ready, the most a core can do; from bytes: with "
-        "one that is read first. Suite.decrypt: HPKE alone. Server: open, check, count, sync.",
+        "one that is read first. Suite.decrypt: HPKE alone. Server: open, check, count, sync. By "
+        f"CPU time, without others on the machine: {output.spread(core.per_second)} / s of a core, "
+        f"{output.spread(core.of_raw)} of X25519.",
     )
     console.print(_intake(result))
     console.print(
@@ -118,6 +168,7 @@ def _intake(result: LiveBenchResult) -> Table:
     table.show_header = False
     for label, spread in (
         ("batches / s of a core", intake.per_cpu_second),
+        ("mixed and handed in / s of a core", intake.mixed_per_cpu_second),
         ("batches / s by the clock", intake.per_second),
         ("batches that share a sync", intake.per_sync),
         ("sender busy", intake.sender_busy),

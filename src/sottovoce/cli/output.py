@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -101,6 +102,42 @@ def megabytes(count: int | None) -> str:
 def _short(value: float) -> str:
     """Three digits, but never an exponent."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def say(line: str) -> None:
+    """One sentence for a person, wrapped where their terminal ends and nowhere else."""
+    results.print(escape(line), soft_wrap=True)
+
+
+def say_problems(problems: list[str]) -> None:
+    """The end of a status: exit code 1 if something needs attention."""
+    for problem in problems:
+        say(f"Needs attention: {problem}{'' if problem.endswith('?') else '.'}")
+    if problems:
+        raise typer.Exit(1)
+    say("All is well.")
+
+
+def when(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def moment(seconds: float, now: float) -> str:
+    """When it was or will be, also as seen from now."""
+    away = duration(abs(now - seconds))
+    return f"{when(seconds)} ({away} ago)" if seconds <= now else f"{when(seconds)} (in {away})"
+
+
+def duration(seconds: float) -> str:
+    """In its two largest units."""
+    units = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+    left = int(seconds)
+    parts: list[str] = []
+    for name, size in units:
+        if left >= size or (name == "s" and not parts):
+            parts.append(f"{left // size} {name}")
+            left %= size
+    return " ".join(parts[:2])
 
 
 def confirm(question: str, command: str, *, yes: bool) -> None:

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import os
 from pathlib import Path  # noqa: TC003 -- typer reads the annotations
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
+import httpx
 import typer
 
-from sottovoce.cli.options import group
-from sottovoce.errors import SettingsError
-from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, build_app, connect
+from sottovoce.cli import proxy_status
+from sottovoce.cli.options import group, optional
+from sottovoce.cli.proxy_options import ConfigOption  # noqa: TC001 - typer reads the annotations
+from sottovoce.errors import SettingsError, UnavailableError
+from sottovoce.protocol import fetch_manifest
+from sottovoce.proxy import HttpUpstream, Proxy, ProxySettings, ProxyStore, build_app, connect
 from sottovoce.proxy.template import settings_file
 from sottovoce.service import build_watch, read_settings
 from sottovoce.service import run as serve
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 app = group("proxy", "Take sealed reports, hold them, shuffle them and forward them.")
 
+app.command()(proxy_status.status)
+
 SETTINGS, SECRET, DATA = "proxy.toml", "server.secret", "data"
+USUAL = ProxySettings.least_clients
 
 
 @app.command()
@@ -31,34 +41,36 @@ def init(
     secret_file: Annotated[
         Path, typer.Option(help="File with this proxy's secret; copied into the folder.")
     ],
+    least_clients: Annotated[
+        int | None,
+        optional(
+            "An epoch waits until so many people have reported. The terms name a number as well; "
+            "the larger one holds.",
+            f"{USUAL}, or what the terms ask for if it is more",
+            min=1,
+        ),
+    ] = None,
 ) -> None:
     """Write the settings of a new proxy, with every field explained. Overwrites nothing.
 
-    The server's operator gives you its address, key and secret, and should be somebody else.
+    The server's operator gives you its address, key and secret, and should be somebody else. If the
+    server answers already, its terms are shown. How much one address may send follows from the
+    crowd.
 
     Example: sottovoce proxy init ./proxy --server https://server.example --key 3b6a...
     --secret-file first.secret
     """
-    ProxySettings(folder / DATA, server, secret_file, key)  # refuses what cannot work
-    text = settings_file(folder=DATA, server=server, secret_file=SECRET, verification_key=key)
-    for name in (SETTINGS, SECRET):
-        if (folder / name).exists():
-            raise SettingsError(f"{folder / name} exists already; nothing is overwritten")
-    try:
-        secret = secret_file.read_bytes()
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _write_new(folder / SECRET, secret)
-        _write_new(folder / SETTINGS, text.encode())
-    except OSError as error:
-        raise SettingsError(f"the proxy cannot be set up: {error}") from error
+    asked = _asked(ProxySettings(folder / DATA, server, secret_file, key))
+    chosen = least_clients or max(USUAL, asked or 0)
+    make(folder, server=server, key=key, secret_file=secret_file, least_clients=chosen)
+    for line in _crowd_in_words(chosen, asked):
+        typer.echo(line)
     typer.echo(f"Settings written to {folder / SETTINGS}. Review them, then run:")
     typer.echo(f"sottovoce proxy run --config {folder / SETTINGS}")
 
 
 @app.command()
-def run(
-    config: Annotated[Path, typer.Option(help="Settings file, from `sottovoce proxy init`.")],
-) -> None:
+def run(config: ConfigOption) -> None:
     """Run a proxy until SIGTERM or Ctrl-C. Every batch that it has acknowledged is on disk.
 
     Example: sottovoce proxy run --config ./proxy/proxy.toml
@@ -69,6 +81,55 @@ def run(
         proxy = Proxy(store, upstream, settings)
         app, watch = build_app(proxy, settings), build_watch(proxy.check, proxy.metrics.text)
         serve(app, settings.listen, watch, settings.watch)
+
+
+def make(
+    folder: Path, *, server: str, key: str, secret_file: Path, least_clients: int = USUAL
+) -> None:
+    """Write what `init` writes, without a word to the server, and refuse what cannot work."""
+    ProxySettings(folder / DATA, server, secret_file, key)
+    text = settings_file(
+        folder=DATA,
+        server=server,
+        secret_file=SECRET,
+        verification_key=key,
+        least_clients=least_clients,
+    )
+    for name in (SETTINGS, SECRET):
+        if (folder / name).exists():
+            raise SettingsError(f"{folder / name} exists already; nothing is overwritten")
+    try:
+        secret = secret_file.read_bytes()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _write_new(folder / SECRET, secret)
+        _write_new(folder / SETTINGS, text.encode())
+    except OSError as error:
+        raise SettingsError(f"the proxy cannot be set up: {error}") from error
+
+
+def _asked(settings: ProxySettings) -> int | None:
+    """The crowd that the server's terms name; None if it does not answer yet."""
+    try:
+        with httpx.Client(trust_env=False) as http:
+            upstream = HttpUpstream(http, settings.server, "")
+            return fetch_manifest(upstream, settings.key, None).manifest.terms.least_clients
+    except UnavailableError:
+        return None
+
+
+def _crowd_in_words(chosen: int, asked: int | None) -> Iterator[str]:
+    if asked is None:
+        yield (
+            f"The server does not answer yet, so its terms are not known. An epoch waits for "
+            f"{chosen:,} people here, or for more if the terms ask for more."
+        )
+        return
+    yield (
+        f"The terms ask for a crowd of {asked:,}, these settings for {chosen:,}: an epoch waits "
+        f"for {max(chosen, asked):,} people."
+    )
+    if chosen > asked:
+        yield f"To wait for as few as the terms allow, set least_clients = {asked}."
 
 
 def _write_new(path: Path, content: bytes) -> None:

@@ -7,7 +7,6 @@ import secrets
 import time
 from contextlib import ExitStack, closing
 from dataclasses import asdict
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path  # noqa: TC003 -- typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from sottovoce.cli import output, server_catalogue, server_training
+from sottovoce.cli import output, server_catalogue, server_status, server_training
 from sottovoce.cli.catalogue_files import FILE, ColumnsOption, catalogue_in, catalogue_of
 from sottovoce.cli.options import (
     PRESETS,
@@ -27,11 +26,12 @@ from sottovoce.cli.options import (
     optional,
     people_option,
 )
-from sottovoce.cli.server_options import ConfigOption, opened
+from sottovoce.cli.server_options import ConfigOption, PortOption, WatchPortOption, opened
 from sottovoce.errors import SettingsError
 from sottovoce.server import InProcess, Keys, Pool, Server, ServerSettings, ServerStore, build_app
 from sottovoce.server.administration import go_beyond
 from sottovoce.server.keys import write_secret
+from sottovoce.server.store.backup import back_up
 from sottovoce.server.template import server_toml
 from sottovoce.service import build_watch
 from sottovoce.service import run as serve
@@ -48,6 +48,7 @@ app = group("server", "Open the reports of proxies, update the model and publish
 app.add_typer(server_catalogue.app)
 app.add_typer(server_training.training)
 app.add_typer(server_training.keys)
+app.command()(server_status.status)
 
 SETTINGS = "server.toml"
 
@@ -136,12 +137,22 @@ def init(
 
 
 @app.command()
-def run(config: ConfigOption) -> None:
+def run(
+    config: ConfigOption,
+    *,
+    port: PortOption = None,
+    watch_port: WatchPortOption = None,
+) -> None:
     """Run a server until SIGTERM or Ctrl-C. Requests under way are finished first.
 
-    Example: sottovoce server run --config my-server/server.toml
-    """
-    settings = ServerSettings.read(config)
+    Several workers share one settings file, each at ports of its own.
+
+    \b
+    Examples:
+      sottovoce server run --config my-server/server.toml
+      sottovoce server run --config my-server/server.toml --port 8092 --watch-port 8093
+    """  # noqa: D301 - typer reads \b
+    settings = ServerSettings.read(config).at_ports(port, watch_port)
     keys = Keys.read(settings.keys)
     with closing(ServerStore(settings.database)) as store, closing(Pool(settings.openers)) as pool:
         server = Server(store, keys, settings, opener=pool)
@@ -168,6 +179,30 @@ def epoch(
     _print(epochs)
     if json_file is not None:
         output.write_json(json_file, {"epochs": [_as_json(found) for found in epochs]})
+
+
+@app.command()
+def backup(
+    config: ConfigOption,
+    file: Annotated[Path, typer.Argument(help="New file for the copy of the database.")],
+    *,
+    with_epoch_key: Annotated[
+        bool,
+        typer.Option(
+            "--with-epoch-key",
+            help="Keep the wrapped key of the open epoch: restored in time, it loses no report. "
+            "Together with the keys file it can open that epoch's reports for ever.",
+        ),
+    ] = False,
+) -> None:
+    """Copy a SQLite database while the server runs. PostgreSQL has pg_dump.
+
+    The keys file is not in it: keep a copy of that elsewhere, never beside this one.
+
+    Example: sottovoce server backup --config my-server/server.toml monday.sqlite
+    """
+    back_up(ServerSettings.read(config).database, file, with_key=with_epoch_key)
+    output.say(f"{file} is the database of this moment. Keep the keys file elsewhere.")
 
 
 @app.command("go-beyond")
@@ -226,15 +261,11 @@ def _print(epochs: list[Epoch]) -> None:
     table = Table(*output.right("epoch", "state", "opens", "closes", *counted))
     for found in epochs:
         counts = (getattr(found, name) for name in counted)
-        times = (_when(found.opens), _when(found.closed_at or found.closes))
+        times = (output.when(found.opens), output.when(found.closed_at or found.closes))
         table.add_row(str(found.epoch), found.state, *times, *(f"{count:,}" for count in counts))
     output.results.print(
         table if epochs else "No epoch yet: `sottovoce server run` opens the first."
     )
-
-
-def _when(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def _as_json(found: Epoch) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sottovoce.cli.options import optional
 from sottovoce.server import ServerSettings, ServerStore
 
 if TYPE_CHECKING:
@@ -15,6 +16,13 @@ if TYPE_CHECKING:
 
 ConfigOption = Annotated[
     Path, typer.Option("--config", help="Settings file, from `sottovoce server init`.")
+]
+PortOption = Annotated[
+    int | None, optional("Port to listen at.", "that of the settings", min=0, max=65_535)
+]
+WatchPortOption = Annotated[
+    int | None,
+    optional("Port of health and metrics.", "that of the settings", min=0, max=65_535),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 

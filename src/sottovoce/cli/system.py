@@ -16,7 +16,7 @@ from sottovoce.atomic import write_atomically
 from sottovoce.cli import output
 from sottovoce.cli import proxy as proxy_commands
 from sottovoce.cli import server as server_commands
-from sottovoce.cli.catalogue_files import items_of
+from sottovoce.cli.catalogue_files import catalogue_in, items_of
 from sottovoce.data import load
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.live.children import running
@@ -32,6 +32,7 @@ from sottovoce.training import DEFAULT
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from sottovoce.data import Interactions
     from sottovoce.experiments.live.children import Child
     from sottovoce.experiments.live.system_folder import LiveSystem
 
@@ -49,13 +50,26 @@ ONE_OPERATOR = "Proxy and server are at one operator here, so only the local gua
 class CatalogueSource:
     """What the catalogue is made from, and how it is trained."""
 
-    data: str
+    data: str | None
+    """A data set whose items make it, or None, with"""
+    catalogue: Path | None = None
+    """a file of items, and"""
+    columns: str | None = None
+    """what its columns are called."""
     min_interactions: int = 0
     preset: str = DEFAULT
     budget: float | None = None
     central_budget: float | None = None
     people: int | None = None
     """Who are expected to take part; None: as many as the data has."""
+
+    def read(self) -> tuple[Catalogue, Interactions | None]:
+        """The catalogue, and the people of the data set if there is one."""
+        if self.data is None:
+            assert self.catalogue is not None, "one of them is given"
+            return catalogue_in(self.catalogue, self.columns), None
+        people = load(self.data).filter(self.min_interactions)
+        return Catalogue.of(items_of(people)), people
 
 
 class StopSignal:
@@ -172,8 +186,7 @@ def _check_ours(folder: Path) -> None:
 def _make_server_and_proxy(unfinished: Path, source: CatalogueSource) -> None:
     """With short polling intervals, no limit for an address, and a page."""
     path = unfinished / "catalogue.json"
-    people = load(source.data).filter(source.min_interactions)
-    catalogue = Catalogue.of(items_of(people))
+    catalogue, people = source.read()
     path.write_bytes(catalogue.raw)
     server_commands.init(
         unfinished / "server",
@@ -181,12 +194,12 @@ def _make_server_and_proxy(unfinished: Path, source: CatalogueSource) -> None:
         preset=source.preset,
         budget=source.budget,
         central_budget=source.central_budget,
-        people=source.people or people.histories.n_users,
-        history=people.histories.typical_length(),
+        people=source.people or (None if people is None else people.histories.n_users),
+        history=None if people is None else people.histories.typical_length(),
     )
     set_values(server_toml(unfinished), {("", "heartbeat"): BEAT_SECONDS})
     _make_proxy(unfinished)
-    panel = invented_panel(source.data, catalogue)
+    panel = None if source.data is None else invented_panel(source.data, catalogue)
     if panel is not None:
         (unfinished / "proxy" / PANEL).write_bytes(panel.encode())
     set_values(
@@ -206,7 +219,7 @@ def _make_server_and_proxy(unfinished: Path, source: CatalogueSource) -> None:
 
 def _make_proxy(unfinished: Path) -> None:
     settings = ServerSettings.read(server_toml(unfinished))
-    proxy_commands.init(
+    proxy_commands.make(
         unfinished / "proxy",
         server=f"http://{HOST}:{settings.listen.port}",
         key=Keys.read(settings.keys).verification_key.hex(),

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from sottovoce.cli import output
+from sottovoce.cli.catalogue_files import FILE, ColumnsOption
 from sottovoce.cli.options import (
     PRESETS,
     BudgetOption,
@@ -57,6 +58,10 @@ def up(
             SYNTHETIC,
         ),
     ] = None,
+    catalogue: Annotated[
+        Path | None, typer.Option(help=f"First start only, instead of --data. {FILE}")
+    ] = None,
+    columns: ColumnsOption = None,
     min_interactions: Annotated[
         int | None,
         optional(
@@ -69,7 +74,9 @@ def up(
     ] = None,
     budget: BudgetOption = None,
     central_budget: CentralBudgetOption = None,
-    people: Annotated[int | None, people_option("those of the data set")] = None,
+    people: Annotated[
+        int | None, people_option("those of the data set, or --least-clients")
+    ] = None,
     port: Annotated[
         int | None, optional("Port of the proxy.", f"{PORT}", min=1, max=65_535)
     ] = None,
@@ -101,15 +108,21 @@ def up(
     Examples:
       sottovoce up
       sottovoce up here --data ml-latest-small --budget 50 --least-clients 600
+      sottovoce up here --catalogue shop.csv --columns item=sku,title=name,kind=category
       sottovoce up here --epoch-seconds 3600
       sottovoce up here --origin http://localhost:8000
     """  # noqa: D301 - typer reads \b
     stop = StopSignal()
     given = StartOptions(port, server_port, epoch_seconds, least_clients, epochs, origin)
-    first_only = (data, min_interactions, preset, budget, central_budget, people)
+    first_only = (
+        *(data, catalogue, columns, min_interactions),
+        *(preset, budget, central_budget, people),
+    )
     if not is_made(folder):
+        if catalogue is not None:
+            people = people or least_clients or LEAST_CLIENTS
         source = CatalogueSource(
-            data or SYNTHETIC,
+            *_source(data, catalogue, columns),
             min_interactions or 0,
             preset or DEFAULT,
             budget,
@@ -119,12 +132,23 @@ def up(
         make_system(folder, source, given.write_first)
     elif any(each is not None for each in first_only):
         raise SettingsError(
-            f"{folder}: there is a training already, so --data, --min-interactions, --preset, "
-            "budgets and --people cannot be changed; begin another training in another folder"
+            f"{folder}: there is a training already, so --data, --catalogue, --min-interactions, "
+            "--preset, budgets and --people cannot be changed; begin another in another folder. "
+            "Items of a running service are changed by `sottovoce server catalogue`"
         )
     else:
         given.write_again(folder)
     _run(folder, LiveSystem.read(folder), stop)
+
+
+def _source(
+    data: str | None, catalogue: Path | None, columns: str | None
+) -> tuple[str | None, Path | None, str | None]:
+    if data is not None and catalogue is not None:
+        raise SettingsError("give --data or --catalogue, not both")
+    if catalogue is None and columns is not None:
+        raise SettingsError("--columns says what the columns of --catalogue FILE are")
+    return (data or SYNTHETIC if catalogue is None else None), catalogue, columns
 
 
 @dataclass(frozen=True)
@@ -190,6 +214,11 @@ def _run(folder: Path, system: LiveSystem, stop: StopSignal) -> None:
     output.messages.print("Stopped.")
 
 
+def _histories(system: LiveSystem) -> str:
+    """A catalogue of one's own has no people."""
+    return "" if system.data else " --data HISTORIES.csv"
+
+
 def _print_start(folder: Path, system: LiveSystem) -> None:
     training = system.training
     assert training is not None, "a folder's training is known"
@@ -202,7 +231,7 @@ def _print_start(folder: Path, system: LiveSystem) -> None:
         f"{ONE_OPERATOR} (docs/operations.md).",
         "Try next, in another terminal:",
         f"  sottovoce client init --proxy {system.proxy} --key {key} --limit {limit:g}",
-        f"  sottovoce swarm --up {folder} --clients {system.least_clients}",
+        f"  sottovoce swarm --up {folder} --clients {system.least_clients}{_histories(system)}",
         f"An epoch waits until {system.least_clients} people have reported.",
         "Ctrl-C stops both.",
     ):

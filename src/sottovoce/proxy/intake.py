@@ -77,6 +77,10 @@ class Intake:
     def close(self, signed: SignedManifest) -> None:
         self._gate = EpochGate(signed, is_open=False)
 
+    @property
+    def is_open(self) -> bool:
+        return self._gate is not None and self._gate.is_open
+
     def reset_waiting(self) -> None:
         """The batches were flushed: none waits any more."""
         with self._lock:

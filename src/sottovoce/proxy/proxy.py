@@ -214,6 +214,22 @@ class Proxy:
         self._unscrubbed = False
 
     def _watch(self) -> None:
-        self.metrics.watch("batches_waiting", "Batches held now", lambda: self.intake.waiting)
-        about = "The epoch that clients are shown; 0 for none"
-        self.metrics.watch("epoch", about, lambda: self.epoch)
+        for name, about, value in (
+            ("batches_waiting", "Batches held now", lambda: self.intake.waiting),
+            ("epoch", "The epoch that clients are shown; 0 for none", lambda: self.epoch),
+            ("crowd", "Batches that the present epoch waits for", self._needed),
+            ("overdue_seconds", "Seconds that the epoch waits beyond its end", self._overdue),
+            ("disk_free_bytes", "Free where the database lies", self._store.free_bytes),
+        ):
+            self.metrics.watch(name, about, value)
+
+    def _needed(self) -> int:
+        signed = self.manifest()
+        return self._settings.least_clients if signed is None else self._least(signed)
+
+    def _overdue(self) -> float:
+        """0 before its end, and once it is mixed or given up. From memory: the disk may fail."""
+        signed = self.manifest()
+        if signed is None or signed.manifest.public_key is None or not self.intake.is_open:
+            return 0.0
+        return max(self._clock() - signed.manifest.closes, 0.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path  # noqa: TC003 - read_settings reads the annotations
+from typing import Self
 from urllib.parse import urlsplit
 
 from sottovoce.errors import ProtocolError, SettingsError
@@ -31,6 +32,15 @@ class Rate:
 
     def __post_init__(self) -> None:
         check(self)
+
+    @classmethod
+    def for_crowd(cls, least_clients: int) -> Self:
+        """For a household or an office, and never near a crowd.
+
+        A fifth of the crowd, at most 20 or a hundredth of it.
+        """
+        most = max(min(least_clients // 5, 20), least_clients // 100, 1)
+        return cls(burst=min(10, most), per_epoch=most)
 
 
 @dataclass(frozen=True)

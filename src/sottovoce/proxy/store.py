@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import shutil
+import sqlite3
 import threading
 from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Self
@@ -80,6 +82,10 @@ class ProxyStore:
         with self.write() as tables:
             tables.touch(len(MIGRATIONS))
 
+    def free_bytes(self) -> int:
+        """On the disk."""
+        return shutil.disk_usage(self._path.parent).free
+
     def close(self) -> None:
         """Let another process have it."""
         self._held.close()
@@ -103,6 +109,28 @@ class ProxyStore:
         if self.failing:
             log.warning("%s: can be written again", self._path)
         self.failing = False
+
+
+@contextmanager
+def looking(folder: Path) -> Iterator[Tables]:
+    """What was committed last, for whoever looks from outside while a proxy runs or not.
+
+    Takes no lock, writes nothing and makes no database. Be quick: while somebody reads, a running
+    proxy cannot empty its log.
+    """
+    path = folder / NAME
+    if not path.exists():
+        raise StoreError(f"{path}: there is no such database; `sottovoce proxy run` makes it")
+    with (
+        store_errors(path),
+        closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db,
+    ):
+        db.isolation_level = None
+        db.execute("BEGIN")
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        if version != len(MIGRATIONS):
+            raise StoreError(f"{path}: version {version}, this program knows {len(MIGRATIONS)}")
+        yield Tables(db)
 
 
 def _opened(path: Path) -> Database:

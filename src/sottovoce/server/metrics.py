@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Enum, Gauge, generate_
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from sottovoce.protocol import Manifest
     from sottovoce.server.store import Epoch
 
 
@@ -36,6 +37,13 @@ class Metrics:
             states=["none", "open", "closed", "applied"],
             registry=registry,
         )
+        self._training = gauge("training", "Number of the latest epoch's training")
+        self._catalogue = gauge("catalogue_version", "Of the latest epoch")
+        self._items = gauge("items", "In the catalogue of the latest epoch")
+        self._overdue = gauge(
+            "overdue_seconds", "Seconds that the latest epoch waits beyond its end; 0 before it"
+        )
+        self._applied = gauge("applied_epoch", "Number of the last applied epoch")
         self._reports = gauge("applied_reports", "Counted in the last applied epoch")
         self._duplicates = gauge("applied_duplicates", "Dropped in the last applied epoch")
         self._undecodable = gauge("applied_undecodable", "Not openable, last applied epoch")
@@ -63,9 +71,17 @@ class Metrics:
         finally:
             self._seconds.inc(time.perf_counter() - began)
 
-    def text(self, latest: Epoch | None, applied: Epoch | None) -> bytes:
+    def text(
+        self, latest: Epoch | None, manifest: Manifest | None, applied: Epoch | None, now: float
+    ) -> bytes:
         self._epoch.set(latest.epoch if latest else 0)
         self._state.state(latest.state if latest else "none")
+        self._training.set(latest.training if latest else 0)
+        self._catalogue.set(manifest.catalogue_version if manifest else 0)
+        self._items.set(manifest.items if manifest else 0)
+        waits = latest is not None and latest.state != "applied"
+        self._overdue.set(max(now - latest.closes, 0.0) if latest and waits else 0.0)
+        self._applied.set(applied.epoch if applied else 0)
         self._reports.set(applied.reports if applied else 0)
         self._duplicates.set(applied.duplicates if applied else 0)
         self._undecodable.set(applied.undecodable if applied else 0)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from sottovoce.errors import ProtocolError, RefusedError, StoreError, UnavailableError
 from sottovoce.protocol import Chunk, SignedManifest
-from sottovoce.protocol.crowd import ENOUGH, SHORT
 from sottovoce.server.choice import agree
 from sottovoce.server.counting import Counter
 from sottovoce.server.metrics import Metrics
@@ -23,6 +22,7 @@ from sottovoce.server.state import (
     check_room,
 )
 from sottovoce.server.store import APPLIED, CLOSED, OPEN
+from sottovoce.server.waiting import for_crowds, for_reports
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,21 +100,10 @@ class Server:
         return True
 
     def _has_crowd(self, transaction: Transaction, epoch: Epoch, now: float) -> bool:
-        """Whether to close: never before its time, then with the crowd, at the end in any case.
-
-        A proxy that has said nothing yet might be short; one that is down is not waited for long.
-        """
-        if now < epoch.closes:
-            return False
-        told = transaction.crowds(epoch.epoch)
-        said = [told.get(name) for name in self._settings.proxies]
-        patient = None in said and now < epoch.closes + self._settings.grace_seconds
-        complete = ENOUGH in said and SHORT not in said and not patient
-        return complete or now >= epoch.ends
+        return for_crowds(epoch, transaction.crowds(epoch.epoch), self._settings, now).is_over
 
     def _is_complete(self, transaction: Transaction, epoch: Epoch, now: float) -> bool:
-        over = now >= (epoch.closed_at or 0.0) + self._settings.grace_seconds
-        return over or transaction.all_committed(epoch.epoch, self._settings.proxies)
+        return for_reports(epoch, transaction.committed(epoch.epoch), self._settings, now).is_over
 
     # What everybody may ask
 
@@ -145,7 +134,9 @@ class Server:
 
     def measured(self) -> bytes:
         with self._store.read() as transaction:
-            return self.metrics.text(transaction.latest(), transaction.last_applied())
+            latest, applied = transaction.latest(), transaction.last_applied()
+        manifest = None if latest is None else self._publisher.manifest_of(latest)
+        return self.metrics.text(latest, manifest, applied, self._clock())
 
     # What proxies may do
 

@@ -86,6 +86,12 @@ class ServerSettings:
         settings = read_settings(path, cls)
         return replace(settings, database=database_url(settings.database, path.parent))
 
+    def at_ports(self, port: int | None, watch_port: int | None) -> Self:
+        """The same for one worker of several on a machine; None leaves a port as it is."""
+        listen = self.listen if port is None else replace(self.listen, port=port)
+        watch = self.watch if watch_port is None else replace(self.watch, port=watch_port)
+        return replace(self, listen=listen, watch=watch)
+
     def proxy_of(self, secret: str) -> str | None:
         """Whose secret this is. Every known one is compared: the time taken says nothing."""
         digest = sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()

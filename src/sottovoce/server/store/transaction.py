@@ -21,7 +21,6 @@ from sottovoce.server.store.schema import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from typing import Any
 
     from numpy.typing import NDArray
@@ -220,9 +219,10 @@ class Transaction(ChosenTables):
         row = {"epoch": epoch, "proxy": proxy, "chunks": chunks, "reports": reports}
         self._connection.execute(commits.insert().values(**row))
 
-    def all_committed(self, epoch: int, proxies: Iterable[str]) -> bool:
+    def committed(self, epoch: int) -> set[str]:
+        """The proxies that have handed in all that they had."""
         query = select(commits.c.proxy).where(commits.c.epoch == epoch)
-        return set(proxies) <= set(self._connection.scalars(query))
+        return set(self._connection.scalars(query))
 
     def set_crowd(self, epoch: int, proxy: str, crowd: str) -> None:
         same = (waiting.c.epoch == epoch) & (waiting.c.proxy == proxy)

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from sottovoce.experiments.live.bench.measured_proxy import SharedCount
 
 CONNECTIONS = 64
+CLOCK_TICK = 0.01
+"""Seconds: finer than this no CPU time is told."""
 PATIENCE = 120.0
 """Seconds for a proxy to be ready, or to hand its epoch over."""
 
@@ -50,6 +52,8 @@ class Intake:
     rounds: int
     per_cpu_second: Spread
     """By CPU time of the proxy's process: what one core takes."""
+    mixed_per_cpu_second: Spread
+    """The same for mixing and handing in, when the epoch is over."""
     per_second: Spread
     """By the clock, proxy and sender on the same machine."""
     per_sync: Spread
@@ -63,6 +67,7 @@ class Intake:
 @dataclass(frozen=True)
 class _Round:
     per_cpu_second: float
+    mixed_per_cpu_second: float
     per_second: float
     per_sync: float
     sender_busy: float
@@ -83,6 +88,7 @@ def measure_intake(
         bench.signed.manifest.terms.reports,
         rounds,
         Spread.of([each.per_cpu_second for each in found]),
+        Spread.of([each.mixed_per_cpu_second for each in found]),
         Spread.of([each.per_second for each in found]),
         Spread.of([each.per_sync for each in found]),
         Spread.of([each.sender_busy for each in found]),
@@ -99,12 +105,14 @@ def _round(bench: BenchServer, folder: Path, sender: ProcessPoolExecutor, batche
         epoch, reports = bench.signed.manifest.epoch, bench.signed.manifest.terms.reports
         load = Load(port, batches, CONNECTIONS, epoch, bench.signed.hash, reports)
         sent = sender.submit(send, load).result()
-        cpu, synced = cpu_seconds(pid) - cpu, commits.value - synced
+        taken, synced = cpu_seconds(pid), commits.value - synced
         if sent.accepted != batches:
             raise UnavailableError(f"the proxy took {sent.accepted} of {batches} batches")
         _until(lambda: handed_over.value > 0, process)
+        mixed = max(cpu_seconds(pid) - taken, CLOCK_TICK)
         return _Round(
-            batches / cpu,
+            batches / (taken - cpu),
+            batches / mixed,
             batches / sent.seconds,
             batches / synced,
             sent.cpu_seconds / sent.seconds,

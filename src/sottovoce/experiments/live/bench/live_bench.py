@@ -9,9 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sottovoce.experiments.live.bench.bench_server import BenchServer
+from sottovoce.experiments.live.bench.costs import UnitCosts
 from sottovoce.experiments.live.bench.counting import Counting, measure_counting
 from sottovoce.experiments.live.bench.intake import Intake, measure_intake
-from sottovoce.experiments.live.bench.opening import OpeningRate, measure_opening
+from sottovoce.experiments.live.bench.opening import (
+    CoreRate,
+    OpeningRate,
+    measure_core,
+    measure_opening,
+)
 from sottovoce.protocol import MAX_CHUNK_REPORTS
 from sottovoce.settings import check, setting
 
@@ -42,8 +48,10 @@ class LiveBenchResult:
     plan: LiveBenchPlan
     cores: int
     opening: list[OpeningRate]
+    core: CoreRate
     intake: Intake
     counting: Counting
+    units: UnitCosts
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -59,6 +67,7 @@ def run_live_bench(plan: LiveBenchPlan, watch: Watch = lambda _what: None) -> Li
         opening = measure_opening(
             bench, folder, processes=processes, reports=plan.chunk, rounds=plan.repeats, watch=watch
         )
+        core = measure_core(bench, folder, reports=plan.chunk, rounds=plan.repeats, watch=watch)
         intake = measure_intake(
             bench, folder, batches=plan.batches, rounds=plan.repeats, watch=watch
         )
@@ -71,4 +80,5 @@ def run_live_bench(plan: LiveBenchPlan, watch: Watch = lambda _what: None) -> Li
             for_real=plan.full,
             watch=watch,
         )
-    return LiveBenchResult(plan, cores, opening, intake, counting)
+        units = UnitCosts.measured(bench, core, intake)
+    return LiveBenchResult(plan, cores, opening, core, intake, counting, units)

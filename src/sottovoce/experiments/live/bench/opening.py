@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle, pairwise
 from typing import TYPE_CHECKING
 
@@ -14,10 +15,10 @@ from sottovoce.experiments.bench.timing import Contender, Spread, ratio, take_tu
 from sottovoce.experiments.live.bench.bench_server import PROXY
 from sottovoce.experiments.live.bench.workers import Workers, decrypt, exchange, exchange_from_bytes
 from sottovoce.protocol import SEALED
-from sottovoce.server import Pool
+from sottovoce.server import InProcess, Pool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from sottovoce.experiments.bench.timing import Watch
@@ -76,6 +77,39 @@ def measure_opening(
         for number in processes
         for what in (RAW, PARSED, DECRYPT, SERVER)
     ]
+
+
+@dataclass(frozen=True)
+class CoreRate:
+    """What one core does, by CPU time: others on the machine are not counted."""
+
+    per_second: Spread
+    """Reports that the server opens, checks, counts and syncs."""
+    of_raw: Spread
+    """Part of the raw X25519 rate, round by round."""
+
+
+def measure_core(
+    bench: BenchServer, folder: Path, *, reports: int, rounds: int, watch: Watch
+) -> CoreRate:
+    """In this process alone, taking turns with raw X25519."""
+    watch(f"one core opens {rounds} x {reports:,} reports")
+    (chunk,) = bench.sealed_chunks(1, reports, 1)
+    data, name, raw_work = chunk.encode(), chunk.name, exchange(reports)
+    raw, served = [], []
+    for number in range(rounds):
+        raw.append(_cpu_seconds(raw_work))
+        with bench.fresh_server(folder / f"core-{number}", InProcess()) as server:
+            take = partial(server.take_chunk, PROXY, chunk.epoch, name, data)
+            served.append(_cpu_seconds(take))
+    seconds = np.asarray(served)
+    return CoreRate(Spread.of(reports / seconds), Spread.of(np.asarray(raw) / seconds))
+
+
+def _cpu_seconds(work: Callable[[], object]) -> float:
+    began = time.process_time()
+    work()
+    return time.process_time() - began
 
 
 def _name(what: str, processes: int) -> str:

@@ -1,0 +1,134 @@
+"""How a proxy stands, read from its folder: it may run meanwhile, and is not disturbed."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from sottovoce.errors import SottovoceError
+from sottovoce.protocol import SEALED, SignedManifest
+from sottovoce.proxy.store import looking
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from sottovoce.proxy.settings import ProxySettings
+    from sottovoce.proxy.tables import Flush
+    from sottovoce.proxy.upstream import Upstream
+
+PATIENCE = 60.0
+"""Seconds that a proxy has for what it does by itself."""
+AT_THE_END = 3
+"""How often the batches of an epoch are on the disk for a moment, while they are mixed."""
+LEAST_FREE = 100_000_000
+"""Bytes that should be free in any case: models, and the database's own log."""
+
+
+@dataclass(frozen=True)
+class ServerSeen:
+    """What the server answers now."""
+
+    epoch: int | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class ProxyStatus:
+    now: float
+    free: int
+    """Bytes on the disk."""
+    server: ServerSeen
+    signed: SignedManifest | None = None
+    """Of the epoch that clients are shown; None before the first."""
+    is_over: bool = False
+    """Whether that epoch was mixed, discarded or given up here."""
+    batches: int = 0
+    """That wait. This is the operator's own view: nobody else should know it."""
+    least: int = 1
+    """For so many the epoch waits."""
+    unsettled: tuple[Flush, ...] = ()
+    """Epochs that are mixed, and that the server has not confirmed."""
+
+    @classmethod
+    def read(cls, settings: ProxySettings, upstream: Upstream, now: float) -> ProxyStatus:
+        with looking(settings.folder) as tables:
+            raw = tables.latest_manifest()
+            signed = None if raw is None else SignedManifest.open(raw, settings.key)
+            is_over = signed is not None and tables.is_flushed(signed.manifest.epoch)
+            batches, unsettled = tables.count_batches(), tuple(tables.unsettled())
+        key = settings.key if signed is None else signed.key
+        free = shutil.disk_usage(settings.folder).free
+        seen = _ask(upstream, key)
+        asked = 0 if signed is None else signed.manifest.terms.least_clients
+        least = max(settings.least_clients, asked)
+        return cls(now, free, seen, signed, is_over, batches, least, unsettled)
+
+    @property
+    def needed(self) -> int:
+        """Bytes that the end of this epoch takes on the disk, about, if just a crowd comes."""
+        reports = 0 if self.signed is None else self.signed.manifest.terms.reports
+        return AT_THE_END * SEALED * reports * max(self.batches, self.least)
+
+    @cached_property
+    def problems(self) -> list[str]:
+        """What an operator should look at; nothing where all is well."""
+        found = [] if self.server.problem is None else [self.server.problem]
+        if self.free < LEAST_FREE + self.needed:
+            found.append(f"only {self.free / 1e6:,.0f} MB are free on the disk")
+        return found + ([] if self.signed is None else self._behind(self.signed))
+
+    def _behind(self, signed: SignedManifest) -> list[str]:
+        """The first of these that holds: the others follow from it."""
+        manifest, server = signed.manifest, self.server.epoch or signed.manifest.epoch
+        epoch, asks = manifest.epoch, manifest.public_key is not None and not self.is_over
+        too_few, length = self.batches < self.least, manifest.closes - manifest.opens
+        causes = {
+            f"the server is at epoch {server}, and this proxy has seen {epoch}: its database was "
+            "set back. Its operator can let it go on: "
+            f"`sottovoce server go-beyond {epoch}`": server < epoch,
+            f"the server is at epoch {server}, and this proxy is at {epoch}: does it run?": (
+                server > epoch
+            ),
+            f"epoch {epoch} is over and was not ended here: does the proxy run?": (
+                asks and self.now > manifest.ends + PATIENCE
+            ),
+            f"epoch {epoch} has waited for its crowd for longer than it was open": (
+                asks and too_few and self.now > manifest.closes + length
+            ),
+        }
+        return [text for text, holds in causes.items() if holds][:1]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For machines."""
+        found: dict[str, Any] = {
+            "problems": self.problems,
+            "batches": self.batches,
+            "least_clients": self.least,
+            "free_bytes": self.free,
+            "needed_bytes": self.needed,
+            "server": {"epoch": self.server.epoch, "problem": self.server.problem},
+            "not_handed_in": [
+                {"epoch": e.epoch, "chunks": e.chunks, "delivered": e.delivered}
+                for e in self.unsettled
+            ],
+            "epoch": None,
+        }
+        if self.signed is not None:
+            m = self.signed.manifest
+            times = {"opens": m.opens, "closes": m.closes, "ends": m.ends}
+            found["epoch"] = {
+                "epoch": m.epoch,
+                "is_over": self.is_over,
+                "training": m.terms.training.hex(),
+                **times,
+            }
+        return found
+
+
+def _ask(upstream: Upstream, key: bytes) -> ServerSeen:
+    try:
+        return ServerSeen(SignedManifest.open(upstream.manifest(), key).manifest.epoch)
+    except SottovoceError as error:
+        return ServerSeen(problem=f"the server cannot be asked, or not be believed: {error}")

@@ -1,0 +1,207 @@
+"""How a service stands, read from its database: no worker need run, and none is disturbed."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from sottovoce.errors import SettingsError, SottovoceError, StoreError
+from sottovoce.protocol import SignedManifest
+from sottovoce.server.keys import Keys
+from sottovoce.server.publishing import Chosen
+from sottovoce.server.store import APPLIED, CLOSED, OPEN
+from sottovoce.server.waiting import for_crowds, for_reports
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
+
+    from sottovoce.protocol import Manifest
+    from sottovoce.server.settings import ServerSettings
+    from sottovoce.server.store import Epoch, ServerStore, Transaction
+    from sottovoce.server.training import Training
+    from sottovoce.server.waiting import Waiting
+
+PATIENCE = 60.0
+"""Seconds that workers and proxies have for what they do by themselves."""
+SOME = 0.01
+"""Part of an epoch's reports that may be dropped before somebody should look."""
+LAST = 5
+"""Epochs that are shown."""
+DROPPED = {
+    "duplicates": "came twice",
+    "undecodable": "could not be opened",
+    "crowdless": "came from a proxy without a crowd",
+    "capped": "were more of one kind than honest people send",
+}
+
+
+@dataclass(frozen=True)
+class KeysFile:
+    """What the keys file says beside the database."""
+
+    problem: str | None
+    """None: they belong together."""
+    replaced: int = 0
+    """Times that the signing key was changed for another."""
+    is_newer: bool = False
+    """Whether the file has a key that signs from the next epoch on."""
+
+
+@dataclass(frozen=True)
+class ServerStatus:
+    now: float
+    chosen: Chosen
+    """What holds for the next epoch."""
+    verification_key: bytes
+    """Of the key that signed last."""
+    keys: KeysFile
+    epoch: Epoch | None = None
+    """The latest; None before the first."""
+    manifest: Manifest | None = None
+    training: Training | None = None
+    """Of that epoch."""
+    waiting: Waiting | None = None
+    """None for an epoch that waits for nothing any more."""
+    last: tuple[Epoch, ...] = ()
+    """That asked for reports and are over, the newest first."""
+
+    @classmethod
+    def read(cls, store: ServerStore, settings: ServerSettings, now: float) -> ServerStatus:
+        with store.read() as transaction:
+            service, latest = transaction.service(), transaction.latest()
+            if service is None:
+                raise StoreError("the database is not set up: `sottovoce server init` does it")
+            chosen, known = Chosen.now(transaction), service.verification_key
+            keys = _keys_file(settings.keys, known, transaction, latest)
+            if latest is None:
+                return cls(now, chosen, known, keys)
+            over = [
+                each
+                for each in reversed(transaction.all_epochs())
+                if each.state == APPLIED and each.closed_at is not None
+            ]
+            return cls(
+                now,
+                chosen,
+                known,
+                keys,
+                latest,
+                SignedManifest.open(latest.manifest, known).manifest,
+                transaction.training(latest.training),
+                _waiting(transaction, latest, settings, now),
+                tuple(over[:LAST]),
+            )
+
+    @cached_property
+    def problems(self) -> list[str]:
+        """What an operator should look at; nothing where all is well."""
+        found = [] if self.keys.problem is None else [self.keys.problem]
+        if self.epoch is not None and self.waiting is not None:
+            found += _stuck(self.epoch, self.waiting, self.now)
+        if self.last:
+            found += _dropped(self.last[0])
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
+        """For machines."""
+        last = [_counts(each) for each in self.last]
+        found: dict[str, Any] = {
+            "problems": self.problems,
+            "verification_key": self.verification_key.hex(),
+            "keys": asdict(self.keys),
+            "next": {
+                "training": self.chosen.training.number,
+                "catalogue_version": self.chosen.version,
+                "items": self.chosen.items,
+            },
+            "epoch": None,
+            "last_epochs": last,
+        }
+        epoch, manifest = self.epoch, self.manifest
+        if epoch is not None and manifest is not None:
+            found["epoch"] = {
+                **_counts(epoch),
+                **{name: getattr(epoch, name) for name in ("state", "opens", "closes", "ends")},
+                "training": epoch.training,
+                "epochs_learnt": epoch.epochs_done,
+                "epochs_left": None if self.is_endless else manifest.epochs_left,
+                "catalogue_version": manifest.catalogue_version,
+                "items": manifest.items,
+                "waiting": None if self.waiting is None else asdict(self.waiting),
+            }
+        return found
+
+    @property
+    def is_endless(self) -> bool:
+        return self.training is not None and bool(self.training.settings.half_life)
+
+
+def _waiting(
+    transaction: Transaction, epoch: Epoch, settings: ServerSettings, now: float
+) -> Waiting | None:
+    if epoch.state == OPEN:
+        return for_crowds(epoch, transaction.crowds(epoch.epoch), settings, now)
+    if epoch.state == CLOSED:
+        return for_reports(epoch, transaction.committed(epoch.epoch), settings, now)
+    return None
+
+
+def _keys_file(
+    path: Path, known: bytes, transaction: Transaction, latest: Epoch | None
+) -> KeysFile:
+    """Read the file that a worker would read, and try its wrapping key on the open epoch."""
+    try:
+        keys = Keys.read(path)
+        wrapped = None if latest is None else transaction.wrapped_key(latest.epoch)
+        if not keys.succeeds(known):
+            raise SettingsError(f"{path}: is not the keys file of this database")
+        if latest is not None and wrapped is not None:
+            keys.unwrap(latest.epoch, wrapped)
+    except SottovoceError as error:
+        return KeysFile(str(error))
+    if latest is not None and latest.state != APPLIED and wrapped is None:
+        return KeysFile(
+            f"the key of epoch {latest.epoch} is not in this database, as in a backup: its reports "
+            "cannot be opened",
+            len(keys.statements),
+        )
+    return KeysFile(None, len(keys.statements), keys.verification_key != known)
+
+
+def _stuck(epoch: Epoch, waiting: Waiting, now: float) -> list[str]:
+    began = epoch.closes if epoch.state == OPEN else epoch.closed_at or 0.0
+    if now < began + PATIENCE:
+        return []
+    if waiting.is_over:
+        what = "closed" if epoch.state == OPEN else "applied"
+        return [f"epoch {epoch.epoch} could be {what}, and no worker does it: does one run?"]
+    found = []
+    if waiting.silent:
+        what = "said nothing" if epoch.state == OPEN else "not handed in what they have"
+        found.append(f"proxies that have {what}: {', '.join(waiting.silent)}")
+    lacks = waiting.short or not waiting.has_crowd
+    if epoch.state == OPEN and lacks and now > epoch.closes + (epoch.closes - epoch.opens):
+        found.append(
+            f"epoch {epoch.epoch} has waited for its crowd for longer than it was open: is "
+            "least_clients larger than the number of people who report?"
+        )
+    return found
+
+
+def _dropped(epoch: Epoch) -> list[str]:
+    """Of the last epoch that is over."""
+    if not epoch.reports:
+        return [f"epoch {epoch.epoch} came to nothing: no reports were counted"]
+    few = epoch.duplicates + epoch.undecodable <= SOME * epoch.reports
+    names = [name for name in DROPPED if getattr(epoch, name)]
+    return [
+        f"epoch {epoch.epoch}: {getattr(epoch, name):,} reports {DROPPED[name]}, and were dropped"
+        for name in names
+        if not (few and name in ("duplicates", "undecodable"))
+    ]
+
+
+def _counts(epoch: Epoch) -> dict[str, int]:
+    return {name: getattr(epoch, name) for name in ("epoch", "chunks", "reports", *DROPPED)}

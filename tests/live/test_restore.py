@@ -1,0 +1,198 @@
+"""Backups put back: of the server, after which all go on; of a proxy, after which nothing counts
+twice. A restored process is a new one over old files, as an operator would have it."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from sottovoce.client import Client
+from sottovoce.errors import RefusedError, UnavailableError
+from sottovoce.mechanism import sums_of
+from sottovoce.proxy.status import ProxyStatus
+from sottovoce.proxy.upstream import HttpUpstream
+from sottovoce.server.administration import go_beyond
+from sottovoce.server.store.backup import back_up
+from sottovoce.training import Settings
+from tests.live.killable import charged_epochs
+from tests.live.stack import SERVER_URL, Gate, Stack, running
+from tests.proxy.world import settings as proxy_settings
+from tests.server.world import SECRETS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+REPORTS = 5
+TRAINING = Settings.preset("loudest", reports=REPORTS, epochs=9, factors=2, half_life=9.0)
+HISTORIES = {"ann": ["film-1", "film-7"], "ben": ["film-2"]}
+
+
+def restore(backup: Path, database: Path) -> None:
+    """What docs/operations.md says: the log of the lost database does not belong to the copy."""
+    for name in (database.name, f"{database.name}-wal", f"{database.name}-shm"):
+        (database.parent / name).unlink(missing_ok=True)
+    backup.rename(database)
+
+
+def sync(stack: Stack) -> dict[str, str]:
+    """Everybody's devices, as they are on disk; what became of each."""
+    found: dict[str, str] = {}
+    for name, items in HISTORIES.items():
+        folder = stack.folder / "clients" / name
+        if not folder.exists():
+            stack.client(name, items).close()
+        with Client.open(folder, clock=stack.clock) as client:
+            found[name] = client.sync(stack.gates["east"].api(), jitter=0).outcome
+    return found
+
+
+def counted(stack: Stack) -> dict[int, int]:
+    return {e.epoch: e.reports for e in stack.world.server.epochs() if e.closed_at is not None}
+
+
+ALL, EVERYBODY = dict.fromkeys(HISTORIES, "sent"), len(HISTORIES) * REPORTS
+
+
+def test_an_old_backup_of_the_server(tmp_path: Path) -> None:
+    backup = tmp_path / "backup.sqlite"
+    with running(tmp_path, "east", training=TRAINING, least_clients=2) as stack:
+        assert sync(stack) == ALL
+        stack.turn()
+        back_up(stack.world.settings.database, backup)
+        for _ in range(2):
+            assert sync(stack) == ALL
+            stack.turn()
+        assert counted(stack) == dict.fromkeys((1, 2, 3), EVERYBODY)
+        now, seen = stack.world.now, stack.world.signed().manifest.epoch
+    restore(backup, tmp_path / "server.sqlite")
+    with running(tmp_path, "east", training=TRAINING, least_clients=2) as stack:
+        stack.world.now = now
+        east = stack.gates["east"]
+        stack.hand_in()  # nobody follows: the proxy shows what it knows, and devices do not report
+        assert east.signed().manifest.epoch == seen == 4
+        assert b"sottovoce_proxy_manifests_untrusted_total 0.0" not in east.proxy.metrics.text()
+        assert any(f"go-beyond {seen}" in problem for problem in problems(stack, east))
+        assert go_beyond(stack.world.store, seen, now) == seen + 1
+        stack.hand_in()
+        assert problems(stack, east) == []
+        assert east.signed().manifest.epoch == seen + 1
+        for _ in range(2):
+            assert sync(stack) == ALL
+            stack.turn()
+        # Of the backup's own: the first; 2 was given up, what was reported in 2 and 3 is lost.
+        assert counted(stack) == {1: EVERYBODY, 2: 0, 5: EVERYBODY, 6: EVERYBODY}
+    for name in HISTORIES:  # nobody paid twice for an epoch, and nobody went back
+        assert charged_epochs(tmp_path / "clients" / name) == [1, 2, 3, 5, 6]
+
+
+def problems(stack: Stack, gate: Gate) -> list[str]:
+    """What `sottovoce proxy status` finds, beside the proxy that runs."""
+    known = proxy_settings(
+        stack.folder / gate.name, verification_key=stack.world.keys.verification_key.hex()
+    )
+    upstream = HttpUpstream(stack.http, SERVER_URL, SECRETS[gate.name])
+    return ProxyStatus.read(known, upstream, stack.world.now).problems
+
+
+def test_a_backup_of_this_epoch_loses_what_only_its_key_could_open(tmp_path: Path) -> None:
+    """Nobody has gone on, so nobody is in the way; with the key kept nothing is lost at all."""
+    for with_key, expected in ((True, EVERYBODY), (False, 0)):
+        folder = tmp_path / str(with_key)
+        with running(folder, "east", training=TRAINING, least_clients=2) as stack:
+            back_up(stack.world.settings.database, folder / "b", with_key=with_key)
+            assert sync(stack) == ALL
+            closes = stack.world.signed().manifest.closes
+        restore(folder / "b", folder / "server.sqlite")
+        with running(folder, "east", training=TRAINING, least_clients=2) as stack:
+            stack.world.now = closes
+            hand_in_as_far_as_possible(stack)
+            stack.world.now += stack.world.settings.grace_seconds
+            hand_in_as_far_as_possible(stack)
+            assert counted(stack) == {1: expected}
+            assert stack.gates["east"].signed().manifest.epoch == 2
+
+
+def hand_in_as_far_as_possible(stack: Stack) -> None:
+    """A beat that fails is done again later, as `Heartbeat` does it."""
+    for _ in range(3):
+        stack.beat()
+        for gate in stack.gates.values():
+            with suppress(UnavailableError):
+                gate.beat()
+
+
+def reports_of(stack: Stack, seed: int) -> NDArray[np.uint32]:
+    directions = stack.world.n_directions()
+    drawn = np.random.default_rng(seed).integers(0, 2 * directions, REPORTS)
+    return drawn.astype(np.uint32)
+
+
+def send(stack: Stack, name: str, seeds: range) -> NDArray[np.int64]:
+    """So many people report at this proxy; what their reports add up to."""
+    gate = stack.gates[name]
+    given = [reports_of(stack, seed) for seed in seeds]
+    for seed, reports in zip(seeds, given, strict=True):
+        assert gate.post(stack.batch(gate, reports, seed.to_bytes(16, "big")).encode()) == 202
+    counts = np.bincount(np.concatenate(given), minlength=2 * stack.world.n_directions())
+    return sums_of(counts.astype(np.int64))
+
+
+def copied(stack: Stack, name: str, to: Path) -> Path:
+    """A backup of a proxy that runs, which nobody should make."""
+    with (
+        closing(sqlite3.connect(stack.folder / name / "proxy.sqlite3")) as ours,
+        closing(sqlite3.connect(to)) as copy,
+    ):
+        ours.backup(copy)
+    return to
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_a_proxys_folder_put_back_counts_nothing_twice(tmp_path: Path, mixed: bool) -> None:
+    """From before and after it mixed its batches, into an epoch that is closed, and one applied."""
+    changes = {"training": TRAINING, "least_clients": 2, "chunk_reports": 4}
+    with running(tmp_path, "east", "west", **changes) as stack:
+        expected = send(stack, "east", range(3)) + send(stack, "west", range(3, 6))
+        first = copied(stack, "east", tmp_path / "first")
+        second = copied(stack, "east", tmp_path / "second")
+        stack.world.now = closes = stack.world.signed().manifest.closes
+        for gate in stack.gates.values():
+            gate.proxy._tell_crowd()  # both have their crowd, and have mixed nothing yet
+        stack.beat()
+        east = stack.gates["east"]
+        if mixed:
+            east.proxy._tell_crowd()
+            first.unlink()
+            second.unlink()
+            copied(stack, "east", first)
+            copied(stack, "east", second)
+        east.beat()  # it hands in all of it; west has not, so the epoch stays closed
+        assert stack.world.state(1) == "closed"
+    restore(first, tmp_path / "east" / "proxy.sqlite3")
+    with running(tmp_path, "east", "west", **changes) as stack:
+        stack.world.now = closes
+        before = stack.world.counts(1)
+        if mixed:  # the same chunks, all of which are known
+            stack.gates["east"].beat()
+        else:  # mixed anew into other chunks, after it said that it had handed in all
+            with pytest.raises(RefusedError, match="answered 409"):
+                stack.gates["east"].beat()
+        assert stack.world.counts(1) == before
+        stack.gates["west"].beat()
+        stack.beat()
+        assert stack.world.sums(1).tolist() == expected.tolist()
+    restore(second, tmp_path / "east" / "proxy.sqlite3")
+    with running(tmp_path, "east", "west", **changes) as stack:
+        stack.world.now = closes
+        stack.hand_in()
+        assert stack.world.sums(1).tolist() == expected.tolist()
+        assert stack.gates["east"].signed().manifest.epoch == 2
+        more = send(stack, "east", range(6, 9))
+        stack.turn()
+        assert stack.world.sums(2).tolist() == more.tolist()

@@ -1,0 +1,111 @@
+"""`sottovoce proxy status`: read beside a proxy that runs, which does not notice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sottovoce.cli.proxy_status import lines
+from sottovoce.errors import StoreError
+from sottovoce.proxy.status import ProxyStatus
+from sottovoce.proxy.store import looking
+from tests.proxy.world import CLOSES, ENDS, HOLD, World, signed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def look(world: World) -> tuple[str, list[str]]:
+    """All that is said, and what needs attention."""
+    found = ProxyStatus.read(world.settings, world.server, world.clock.now)
+    assert found.as_dict()["problems"] == found.problems
+    return "\n".join(lines(found, world.settings)), found.problems
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    found = World(tmp_path)
+    found.proxy.tick()
+    return found
+
+
+def test_an_open_epoch_and_its_crowd(world: World) -> None:
+    world.send(2)
+    said, problems = look(world)
+    assert "is open since 1970-01-01 02:46:40Z (1 s ago)" in said
+    assert "2 batches wait; a crowd is 3." in said
+    assert "The server answers at https://server.example, with epoch 1." in said
+    assert "GB are free in" in said
+    assert problems == []
+
+
+def test_looking_disturbs_nobody(world: World) -> None:
+    """It changes neither the database nor its log, which can be emptied afterwards."""
+    files = [world.folder / name for name in ("proxy.sqlite3", "proxy.sqlite3-wal")]
+    world.send(2)
+    before = [path.read_bytes() for path in files]
+    look(world)
+    assert [path.read_bytes() for path in files] == before
+    world.send(1)
+    world.end_epoch()
+    assert world.server.commits == {1: (3, 12)}
+
+
+def test_what_is_not_handed_in(world: World) -> None:
+    world.send(3)
+    world.close_epoch()
+    world.server.before = lambda call: _fail() if call == "put_chunk" else None
+    with pytest.raises(OSError, match="cut"):
+        world.proxy.tick()
+    said, problems = look(world)
+    assert "is over here" in said
+    assert "Not handed in yet: 12 reports of epoch 1; the server has 0 of 3 chunks." in said
+    assert problems == []
+
+
+def _fail() -> None:
+    raise OSError("cut")
+
+
+def test_what_needs_attention(world: World) -> None:
+    world.send(1)
+    world.server.reachable = False
+    assert look(world)[1] == ["the server cannot be asked, or not be believed: no route"]
+    world.server.reachable = True
+    world.clock.now = CLOSES + 1
+    assert look(world)[1] == []
+    world.clock.now = ENDS + 61
+    assert look(world)[1] == ["epoch 1 is over and was not ended here: does the proxy run?"]
+    world.server.go_on(signed(3, opens=ENDS, closes=2 * ENDS))
+    assert look(world)[1] == ["the server is at epoch 3, and this proxy is at 1: does it run?"]
+    world.proxy.tick()
+    assert look(world)[1] == []
+    world.server.now = signed(2)
+    (problem,) = look(world)[1]
+    assert "`sottovoce server go-beyond 3`" in problem
+
+
+def test_a_crowd_that_does_not_come(tmp_path: Path) -> None:
+    world = World(tmp_path, signed(opens=CLOSES - HOLD // 2))
+    world.proxy.tick()
+    world.clock.now = CLOSES + HOLD // 2 + 1
+    said, problems = look(world)
+    assert "It is discarded at" in said
+    assert problems == ["epoch 1 has waited for its crowd for longer than it was open"]
+
+
+def test_a_full_disk(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sottovoce.proxy.status.LEAST_FREE", 1 << 62)
+    assert "MB are free on the disk" in look(world)[1][0]
+
+
+def test_a_folder_without_a_database(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no such database"), looking(tmp_path):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_before_the_first_epoch(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    assert "No epoch yet" in look(world)[0]

@@ -1,0 +1,180 @@
+"""`sottovoce server status`: what it says is so, on either database, with or without a worker."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sottovoce.cli.server_status import lines
+from sottovoce.protocol import Item
+from sottovoce.protocol.crowd import ENOUGH, NONE, SHORT
+from sottovoce.server import Keys
+from sottovoce.server.administration import begin_training, change_catalogue, go_beyond
+from sottovoce.server.catalogues import with_added
+from sottovoce.server.status import ServerStatus
+from sottovoce.training import Participation
+from tests.server.world import ITEMS, KEYS, TRAINING
+
+if TYPE_CHECKING:
+    from tests.server.conftest import MakeWorld
+    from tests.server.world import World
+
+
+@pytest.fixture
+def world(make_world: MakeWorld, url: str) -> World:
+    found = make_world(url, terms=Participation(least_clients=2, hold=1000))
+    found.server.prepare()
+    KEYS.write(found.settings.keys)
+    return found
+
+
+def look(world: World, after: float = 0.0) -> tuple[str, list[str]]:
+    """All that is said, and what needs attention."""
+    found = ServerStatus.read(world.store, world.settings, world.now + after)
+    assert found.as_dict()["problems"] == found.problems
+    return "\n".join(lines(found, world.settings)), found.problems
+
+
+def test_before_the_first_epoch(world: World) -> None:
+    said, problems = look(world)
+    assert "No epoch yet" in said
+    assert f"Catalogue version 1: {ITEMS} items, at most {2 * ITEMS}" in said
+    assert "never replaced" in said
+    assert problems == []
+
+
+def test_an_open_epoch(world: World) -> None:
+    world.server.tick()
+    said, problems = look(world, after=10)
+    assert "Epoch 1 of training 1 is open since 1970-01-01 00:16:40Z (10 s ago)" in said
+    assert "closes at 1970-01-01 00:18:20Z (in 1 min 30 s) at the earliest" in said
+    assert "Training 1 has learnt from 0 epochs; 3 are left." in said
+    assert "Keys file and database belong together." in said
+    assert problems == []
+
+
+def test_what_an_epoch_waits_for(world: World) -> None:
+    world.server.tick()
+    world.now = world.signed().manifest.closes
+    said, problems = look(world)
+    assert "waits for a crowd of 2 people: no proxy has one." in said
+    assert "It has heard nothing from east, west." in said
+    assert problems == []  # they still have time
+    _, problems = look(world, after=61)
+    assert problems == ["proxies that have said nothing: east, west"]
+    world.tell(world.signed(), east=SHORT, west=NONE)
+    said, problems = look(world)
+    assert "waits for a crowd of 2 people at east." in said
+    assert "closed at 1970-01-01 00:35:00Z (in 16 min 40 s) in any case" in said
+    _, problems = look(world, after=101)
+    assert ["least_clients" in problem for problem in problems] == [True]
+
+
+def test_a_worker_that_does_nothing_is_noticed(world: World) -> None:
+    """Nothing is in the way, and nobody goes on."""
+    world.server.tick()
+    signed = world.signed()
+    world.now = signed.manifest.closes
+    for proxy, crowd in (("east", ENOUGH), ("west", NONE)):
+        world.server.waiting(proxy, 1, crowd)
+    assert look(world)[1] == []
+    assert look(world, after=61)[1] == [
+        "epoch 1 could be closed, and no worker does it: does one run?"
+    ]
+    world.server.tick()
+    said, _ = look(world)
+    assert "waits for east, west to hand in, until" in said
+    assert look(world, after=61)[1] == [
+        "epoch 1 could be applied, and no worker does it: does one run?"
+    ]
+
+
+def test_what_was_counted_and_dropped(world: World) -> None:
+    signed = world.closed()
+    chunk = world.chunk(signed, 10)
+    world.apply(signed, chunk, replace(chunk, sealed=chunk.sealed[: len(chunk.sealed) // 2]))
+    said, problems = look(world)
+    assert "Epoch 1 counted 10 reports; dropped: 5 came twice." in said
+    assert problems == ["epoch 1: 5 reports came twice, and were dropped"]
+    assert "Epoch 2 of training 1 is open" in said
+    assert "Training 1 has learnt from 1 epoch; 2 are left." in said
+
+
+def test_an_epoch_that_came_to_nothing(world: World) -> None:
+    signed = world.closed()
+    world.apply(signed)
+    assert look(world)[1] == ["epoch 1 came to nothing: no reports were counted"]
+
+
+def test_what_comes_next(world: World) -> None:
+    world.server.tick()
+    change_catalogue(world.store, lambda known: with_added(known, [Item("new", "New")]))
+    begin_training(world.store, world.settings, anew=False)
+    said, _ = look(world)
+    assert f"Catalogue version 1: {ITEMS} items" in said
+    assert f"Version 2, {ITEMS + 1} items, follows with the next epoch." in said
+    assert "Training 2 begins after this epoch." in said
+
+
+def test_a_finished_training_and_one_without_an_end(make_world: MakeWorld, sqlite_url: str) -> None:
+    few = replace(TRAINING, epochs=1)
+    world = make_world(sqlite_url, training=few)
+    signed = world.closed()
+    world.apply(signed, world.chunk(signed, 10))
+    KEYS.write(world.settings.keys)
+    said, problems = look(world)
+    assert "Epoch 2 of training 1 asks for no reports, since" in said
+    assert "the training is finished." in said
+    assert problems == []
+    other = world.another(training=replace(few, half_life=7.0))
+    other.server.tick()
+    assert "learning has no end (half-life 7 epochs)." in look(other)[0]
+
+
+def test_keys_that_belong_elsewhere(world: World) -> None:
+    world.server.tick()
+    path = world.settings.keys
+    path.unlink()
+    assert "cannot be read" in look(world)[1][0]
+    Keys.generate().write(path)
+    assert look(world)[1] == [f"{path}: is not the keys file of this database"]
+    replace(KEYS, wrapping=bytes(32)).replace(path)
+    path.chmod(0o600)
+    assert "was not wrapped with these keys" in look(world)[1][0]
+    KEYS.rotated().replace(path)
+    path.chmod(0o600)
+    said, problems = look(world)
+    assert "(replaced 1 time)" in said
+    assert "newer key, which signs from the next epoch on" in said
+    assert problems == []
+
+
+def test_an_epoch_that_was_given_up(world: World) -> None:
+    world.server.tick()
+    go_beyond(world.store, 57, world.now)
+    assert "Epoch 1 of training 1 is over, since" in look(world)[0]
+
+
+def test_metrics_say_the_same(world: World) -> None:
+    """For whom nobody need look: catalogue, training, and how long an epoch is overdue."""
+    assert "sottovoce_server_catalogue_version 0.0" in world.server.measured().decode()
+    world.server.tick()
+    assert "sottovoce_server_overdue_seconds 0.0" in world.server.measured().decode()
+    world.now = world.signed().manifest.closes + 7
+    said = world.server.measured().decode()
+    for line in (
+        "overdue_seconds 7.0",
+        "catalogue_version 1.0",
+        f"items {ITEMS}.0",
+        "training 1.0",
+    ):
+        assert f"\nsottovoce_server_{line}\n" in said
+    assert "sottovoce_server_applied_epoch 0.0" in said
+    world.now -= 7
+    signed = world.closed()
+    world.apply(signed, world.chunk(signed, 10))
+    said = world.server.measured().decode()
+    assert "\nsottovoce_server_applied_epoch 1.0\n" in said
+    assert "\nsottovoce_server_overdue_seconds 0.0\n" in said
