@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -102,6 +103,23 @@ def test_a_training_that_has_not_begun_may_still_be_changed(world: World) -> Non
     assert terms.training != begun.terms.training
 
 
+@pytest.mark.parametrize("begun", [False, True])
+def test_settings_that_no_manifest_could_have_are_refused_at_the_start(
+    make_world: MakeWorld, sqlite_url: str, begun: bool
+) -> None:
+    """Not when the epoch is closed already: then the server would fail at every beat."""
+    world = make_world(sqlite_url)
+    learn(world)
+    if begun:
+        begin_training(world.store, world.settings, anew=False)
+    small = world.another(terms=replace(world.settings.terms, most_items=5))
+    with pytest.raises(SettingsError, match="20 items, the terms allow 5"):
+        small.server.prepare()
+    before = world.signed().manifest.epoch
+    world.apply(world.closed())
+    assert world.signed().manifest.epoch == before + 1
+
+
 def test_signing_keys_change_and_nobody_leads_back(world: World) -> None:
     """Who knows the first key follows; who has seen the second believes the first no more."""
     first = learn(world)
@@ -160,6 +178,23 @@ def test_keys_with_their_statements_are_read_back(tmp_path: Path) -> None:
         path.write_text(broken)
         with pytest.raises(SettingsError, match="restore it from a backup"):
             Keys.read(path)
+
+
+def test_new_keys_go_where_the_old_ones_were(tmp_path: Path) -> None:
+    """Behind a link, and with the same owner: the server must find and read them."""
+    path, link = tmp_path / "keys.json", tmp_path / "link.json"
+    KEYS.write(path)
+    link.symlink_to(path)
+    if os.geteuid() == 0:
+        os.chown(path, 65_534, 65_534)
+    owner = path.stat().st_uid
+    keys = Keys.read(link).rotated()
+    keys.replace(link)
+    assert link.is_symlink()
+    assert Keys.read(path) == keys
+    assert path.stat().st_uid == owner
+    with pytest.raises(SettingsError, match="cannot be written"):
+        keys.replace(tmp_path / "missing.json")
 
 
 def test_a_manifest_has_room_for_so_many_statements() -> None:

@@ -74,6 +74,7 @@ def _go_on(
             _check_terms(SignedManifest.open(epoch.manifest, keys.first).manifest, now)
     if now != training:
         transaction.set_training(now)
+        Chosen.now(transaction).check()
 
 
 def _check_settings(training: Training, settings: ServerSettings) -> None:
