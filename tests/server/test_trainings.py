@@ -213,7 +213,7 @@ def test_a_restored_database_goes_beyond_what_others_have_seen(
     with pytest.raises(NotFoundError):
         world.server.waiting("east", 57, "none")
     assert "a proxy has seen epoch 57, this database ends with 2" in caplog.text
-    for seen in (epoch - 1, epoch, 2**32 - 1):
+    for seen in (epoch - 1, epoch, epoch + 2**20 + 2, 2**32 - 2, 2**32 - 1):
         with pytest.raises(SettingsError, match="name the last one"):
             go_beyond(world.store, seen, world.now)
     assert go_beyond(world.store, 57, world.now) == 58
