@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sottovoce.cli.server import app
+from sottovoce.cli.server_options import opened
 from sottovoce.errors import DataError, SettingsError
 from sottovoce.protocol import Catalogue, Item, SignedManifest
 from sottovoce.server import InProcess, Keys, Server, ServerSettings, ServerStore
@@ -123,6 +124,11 @@ def test_another_training_begins_after_a_yes(config: Path) -> None:
     assert "Training 2," in shown
     assert "follows the present epoch" in shown
     assert beat(config).manifest.terms.training == before, "the present epoch goes on"
+    old = config.with_name("old.toml")
+    old.write_text(text)
+    call("epoch", "--config", old)
+    with opened(config) as (_, store):
+        assert present(store).training.settings.epsilon == 3.5, "who only looks changes nothing"
     assert ServerSettings.read(config).training.epsilon == 3.5
 
 

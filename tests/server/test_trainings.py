@@ -14,7 +14,7 @@ from sottovoce.errors import NotFoundError, ProtocolError, SettingsError
 from sottovoce.protocol import SignedManifest
 from sottovoce.protocol.signed import MOST_STATEMENTS
 from sottovoce.server import Keys
-from sottovoce.server.administration import begin_training, go_beyond
+from sottovoce.server.administration import begin_training, go_beyond, present
 from tests.server.test_catalogues import learn, model
 from tests.server.world import KEYS, TRAINING, World
 
@@ -91,13 +91,19 @@ def test_a_training_that_is_over_is_followed_by_another(world: World) -> None:
     assert (manifest.epoch, manifest.epochs_left) == (last.manifest.epoch + 1, 3)
 
 
-def test_a_training_that_has_not_begun_may_still_be_changed(world: World) -> None:
+def test_a_training_that_has_not_begun_may_still_be_changed(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     learn(world)
     begun = begin_training(
         world.store, replace(world.settings, training=replace(TRAINING, factors=3)), anew=False
     )
+    world.another(training=replace(TRAINING, factors=3)).server.prepare()
+    assert present(world.store).training == begun, "a worker with the same file changes nothing"
+    assert "other settings" not in caplog.text
     later = world.another(training=replace(TRAINING, factors=1))
     later.apply(later.closed())
+    assert "training 2, which has had no epoch yet, has other settings" in caplog.text
     terms = later.signed().manifest.terms
     assert terms.factors == 1
     assert terms.training != begun.terms.training
