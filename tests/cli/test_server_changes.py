@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sottovoce.cli.server import app
+from sottovoce.cli.server_options import opened
 from sottovoce.errors import DataError, SettingsError
 from sottovoce.protocol import Catalogue, Item, SignedManifest
 from sottovoce.server import InProcess, Keys, Server, ServerSettings, ServerStore
@@ -92,6 +93,15 @@ def test_a_whole_catalogue_is_compared_and_then_taken(config: Path, tmp_path: Pa
     assert Catalogue.decode(kept.read_bytes()).items[0].tags == {"year": 1993}
 
 
+def test_an_export_that_broke_off_retires_nothing(config: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.csv"
+    broken.write_text("item\n" + "\n".join(f"f{n}" for n in range(5)))
+    with pytest.raises(SettingsError, match="has 5 of the 12 items"):
+        changed(config, "update", broken)
+    assert len(items(config)) == 12
+    assert "7 retired" in changed(config, "update", broken, "--retire-many")
+
+
 def test_more_items_than_devices_agreed_to_are_refused(config: Path, tmp_path: Path) -> None:
     many = tmp_path / "many.csv"
     many.write_text("item\n" + "\n".join(f"n{n}" for n in range(13)))
@@ -114,6 +124,11 @@ def test_another_training_begins_after_a_yes(config: Path) -> None:
     assert "Training 2," in shown
     assert "follows the present epoch" in shown
     assert beat(config).manifest.terms.training == before, "the present epoch goes on"
+    old = config.with_name("old.toml")
+    old.write_text(text)
+    call("epoch", "--config", old)
+    with opened(config) as (_, store):
+        assert present(store).training.settings.epsilon == 3.5, "who only looks changes nothing"
     assert ServerSettings.read(config).training.epsilon == 3.5
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from sottovoce.errors import (
     ClosedError,
+    NotFoundError,
     RefusedError,
     TooEarlyError,
     UnavailableError,
@@ -25,6 +26,19 @@ if TYPE_CHECKING:
 def anywhere(reports: Iterable[bytes], folder: Path) -> bool:
     raw = raw_bytes(folder)
     return any(report in raw for report in reports)
+
+
+def beat_cut_off_at(world: World, cut_off: str) -> None:
+    """The line breaks at this call, once."""
+
+    def broken(call: str) -> None:
+        if call == cut_off:
+            world.server.before = lambda _: None
+            raise UnavailableError("broken")
+
+    world.server.before = broken
+    with pytest.raises(UnavailableError):
+        world.proxy.tick()
 
 
 def test_a_whole_epoch(world: World) -> None:
@@ -242,6 +256,34 @@ def test_applied_between_flush_and_forwarding(
     world.proxy.tick()
 
 
+@pytest.mark.parametrize("people", [0, 3])
+def test_a_restored_server_that_never_knew_an_epoch(world: World, people: int) -> None:
+    """It has gone beyond what it forgot: what waits of that must not keep later epochs here."""
+    world.send(people)
+    world.close_epoch()
+    beat_cut_off_at(world, "put_chunk" if people else "commit")
+    world.server.go_on(signed(9))
+    del world.server.states[1]
+    world.proxy.tick()
+    assert metric(world, "reports_lost_total") == 4 * people
+    world.send(3)
+    world.end_epoch()
+    assert world.server.commits[9][1] == 12
+
+
+def test_an_unknown_epoch_that_is_not_over_is_kept(world: World) -> None:
+    """The server may find its database again."""
+    world.send(3)
+    world.close_epoch()
+    beat_cut_off_at(world, "put_chunk")
+    state = world.server.states.pop(1)
+    with pytest.raises(NotFoundError):
+        world.proxy.tick()
+    world.server.states[1] = state
+    world.proxy.tick()
+    assert world.server.commits[1][1] == 12
+
+
 def test_a_server_that_forgot_gets_everything_again(world: World) -> None:
     sent = world.send(4)
     world.close_epoch()
@@ -263,14 +305,7 @@ def test_a_line_that_breaks(world: World, cut_off: str) -> None:
     sent = world.send(4)
     world.close_epoch()
 
-    def broken(call: str) -> None:
-        if call == cut_off:
-            world.server.before = lambda _: None
-            raise UnavailableError("broken")
-
-    world.server.before = broken
-    with pytest.raises(UnavailableError):
-        world.proxy.tick()
+    beat_cut_off_at(world, cut_off)
     world.proxy.tick()
     assert sorted(world.server.reports(1)) == sorted(all_reports(sent))
     assert world.server.commits == {1: (4, 16)}

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from sottovoce.errors import ClosedError, RefusedError, TooEarlyError, UnavailableError
+from sottovoce.errors import (
+    ClosedError,
+    NotFoundError,
+    RefusedError,
+    TooEarlyError,
+    UnavailableError,
+)
 from sottovoce.protocol import (
     SEALED,
     Batch,
@@ -183,6 +189,8 @@ class ServerInMemory:
             raise UnavailableError("no route")
 
     def _check(self, epoch: int, manifest_hash: bytes) -> None:
+        if epoch not in self.states:
+            raise NotFoundError("no such epoch")
         if self.states[epoch] == "open":
             raise TooEarlyError("still open")
         if self.states[epoch] == "applied":

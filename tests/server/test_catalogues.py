@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sottovoce.errors import ProtocolError, SettingsError
 from sottovoce.protocol import Catalogue, Item, decode_items
-from sottovoce.server.administration import change_catalogue, present
+from sottovoce.server.administration import begin_training, change_catalogue, present
 from sottovoce.server.catalogues import (
     Difference,
     moved_rows,
@@ -52,6 +52,23 @@ def learn(world: World) -> SignedManifest:
     signed = world.closed()
     world.apply(signed, world.chunk(signed, 200))
     return world.signed()
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_catalogue_of_other_items_begins_like_a_first_one(
+    make_world: MakeWorld, sqlite_url: str, begun: bool
+) -> None:
+    """From zeros nobody's history says anything: an epoch would be paid for in vain."""
+    world = make_world(sqlite_url)
+    learn(world)
+    others = Catalogue.of(Item(f"other-{number}", "Other") for number in range(30))
+    change_catalogue(world.store, lambda before: updated(before, others))
+    if begun:
+        begin_training(world.store, world.settings, anew=False)
+    world.apply(world.closed())
+    V = model(world, world.signed())
+    assert len(V) == 30
+    assert V.any(axis=1).all()
 
 
 def test_items_are_added_retired_and_renamed_from_the_next_epoch_on(world: World) -> None:

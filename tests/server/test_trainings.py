@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from sottovoce.errors import NotFoundError, ProtocolError, SettingsError
 from sottovoce.protocol import SignedManifest
 from sottovoce.protocol.signed import MOST_STATEMENTS
 from sottovoce.server import Keys
-from sottovoce.server.administration import begin_training, go_beyond
+from sottovoce.server.administration import begin_training, go_beyond, present
 from tests.server.test_catalogues import learn, model
 from tests.server.world import KEYS, TRAINING, World
 
@@ -90,16 +91,39 @@ def test_a_training_that_is_over_is_followed_by_another(world: World) -> None:
     assert (manifest.epoch, manifest.epochs_left) == (last.manifest.epoch + 1, 3)
 
 
-def test_a_training_that_has_not_begun_may_still_be_changed(world: World) -> None:
+def test_a_training_that_has_not_begun_may_still_be_changed(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     learn(world)
     begun = begin_training(
         world.store, replace(world.settings, training=replace(TRAINING, factors=3)), anew=False
     )
+    world.another(training=replace(TRAINING, factors=3)).server.prepare()
+    assert present(world.store).training == begun, "a worker with the same file changes nothing"
+    assert "other settings" not in caplog.text
     later = world.another(training=replace(TRAINING, factors=1))
     later.apply(later.closed())
+    assert "training 2, which has had no epoch yet, has other settings" in caplog.text
     terms = later.signed().manifest.terms
     assert terms.factors == 1
     assert terms.training != begun.terms.training
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_settings_that_no_manifest_could_have_are_refused_at_the_start(
+    make_world: MakeWorld, sqlite_url: str, begun: bool
+) -> None:
+    """Not when the epoch is closed already: then the server would fail at every beat."""
+    world = make_world(sqlite_url)
+    learn(world)
+    if begun:
+        begin_training(world.store, world.settings, anew=False)
+    small = world.another(terms=replace(world.settings.terms, most_items=5))
+    with pytest.raises(SettingsError, match="20 items, the terms allow 5"):
+        small.server.prepare()
+    before = world.signed().manifest.epoch
+    world.apply(world.closed())
+    assert world.signed().manifest.epoch == before + 1
 
 
 def test_signing_keys_change_and_nobody_leads_back(world: World) -> None:
@@ -162,6 +186,23 @@ def test_keys_with_their_statements_are_read_back(tmp_path: Path) -> None:
             Keys.read(path)
 
 
+def test_new_keys_go_where_the_old_ones_were(tmp_path: Path) -> None:
+    """Behind a link, and with the same owner: the server must find and read them."""
+    path, link = tmp_path / "keys.json", tmp_path / "link.json"
+    KEYS.write(path)
+    link.symlink_to(path)
+    if os.geteuid() == 0:
+        os.chown(path, 65_534, 65_534)
+    owner = path.stat().st_uid
+    keys = Keys.read(link).rotated()
+    keys.replace(link)
+    assert link.is_symlink()
+    assert Keys.read(path) == keys
+    assert path.stat().st_uid == owner
+    with pytest.raises(SettingsError, match="cannot be written"):
+        keys.replace(tmp_path / "missing.json")
+
+
 def test_a_manifest_has_room_for_so_many_statements() -> None:
     keys = KEYS
     for _ in range(MOST_STATEMENTS):
@@ -178,7 +219,7 @@ def test_a_restored_database_goes_beyond_what_others_have_seen(
     with pytest.raises(NotFoundError):
         world.server.waiting("east", 57, "none")
     assert "a proxy has seen epoch 57, this database ends with 2" in caplog.text
-    for seen in (epoch - 1, epoch, 2**32 - 1):
+    for seen in (epoch - 1, epoch, epoch + 2**20 + 2, 2**32 - 2, 2**32 - 1):
         with pytest.raises(SettingsError, match="name the last one"):
             go_beyond(world.store, seen, world.now)
     assert go_beyond(world.store, 57, world.now) == 58

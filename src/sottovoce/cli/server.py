@@ -171,11 +171,8 @@ def epoch(
 
     Example: sottovoce server epoch --config my-server/server.toml --json epochs.json
     """
-    settings = ServerSettings.read(config)
-    with closing(ServerStore(settings.database)) as store:
-        server = Server(store, Keys.read(settings.keys), settings, opener=InProcess())
-        server.prepare()
-        epochs = server.epochs()
+    with opened(config) as (_, store), store.read() as transaction:
+        epochs = transaction.all_epochs()
     _print(epochs)
     if json_file is not None:
         output.write_json(json_file, {"epochs": [_as_json(found) for found in epochs]})

@@ -12,6 +12,7 @@ from sottovoce.cli import output
 from sottovoce.cli.catalogue_files import FILE, ColumnsOption, catalogue_in
 from sottovoce.cli.options import group
 from sottovoce.cli.server_options import ConfigOption, opened
+from sottovoce.errors import SettingsError
 from sottovoce.server.administration import change_catalogue, present
 from sottovoce.server.catalogues import (
     Difference,
@@ -104,13 +105,35 @@ def diff(config: ConfigOption, file: FileArgument, *, columns: ColumnsOption = N
 
 
 @app.command()
-def update(config: ConfigOption, file: FileArgument, *, columns: ColumnsOption = None) -> None:
+def update(
+    config: ConfigOption,
+    file: FileArgument,
+    *,
+    columns: ColumnsOption = None,
+    retire_many: Annotated[
+        bool, typer.Option("--retire-many", help="Also if most of the items are not in the file.")
+    ] = False,
+) -> None:
     """Make the catalogue as it is in a file: add, rename, tag anew and retire.
+
+    A file without half of the items is refused: an export that broke off would cost what was learnt
+    of them.
 
     Example: sottovoce server catalogue update --config my-server/server.toml films.csv
     """
     wanted = catalogue_in(file, columns)
-    _change(config, lambda catalogue: updated(catalogue, wanted))
+
+    def change(catalogue: Catalogue) -> Catalogue:
+        retired = len(Difference.between(catalogue, wanted).retired)
+        if retired > len(catalogue.items) / 2 and not retire_many:
+            raise SettingsError(
+                f"{file} has {len(catalogue.items) - retired:,} of the {len(catalogue.items):,} "
+                "items; what was learnt of the others would be lost for good. If you mean it, say "
+                "--retire-many; nothing was changed"
+            )
+        return updated(catalogue, wanted)
+
+    _change(config, change)
 
 
 def _change(config: Path, change: Callable[[Catalogue], Catalogue]) -> None:

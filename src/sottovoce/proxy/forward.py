@@ -20,13 +20,20 @@ if TYPE_CHECKING:
 log = logging.getLogger("sottovoce")
 
 
-def forward(store: ProxyStore, upstream: Upstream, flush: Flush) -> bool:
-    """Hand one epoch over and forget it; False when the server no longer takes it."""
+def forward(store: ProxyStore, upstream: Upstream, flush: Flush, present: int) -> bool:
+    """Hand one epoch over and forget it; False when the server no longer takes it.
+
+    A server that is at a later epoch, `present`, takes nothing of this one any more: whatever it
+    refuses is lost. It may not know the epoch at all, if its database was restored; to ask for ever
+    would keep all later epochs here.
+    """
     taken = True
     try:
         _deliver(store, upstream, flush)
         _confirm(store, upstream, flush)
-    except ClosedError as error:
+    except RefusedError as error:
+        if flush.epoch >= present and not isinstance(error, ClosedError):
+            raise
         taken = False
         if flush.reports:
             log.error("epoch %d: %d reports are lost: %s", flush.epoch, flush.reports, error)

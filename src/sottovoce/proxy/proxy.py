@@ -171,7 +171,7 @@ class Proxy:
             unsettled = tables.unsettled()
         for done in unsettled:
             self._unscrubbed = True
-            taken = forward(self._store, self._upstream, done)
+            taken = forward(self._store, self._upstream, done, self.epoch)
             (self.metrics.forwarded if taken else self.metrics.lost).inc(done.reports)
             self._scrub()
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from sottovoce.server.settings import ServerSettings
     from sottovoce.server.store import ServerStore, Transaction
 
+MOST_SKIPPED = 2**20
+"""More epochs than any backup is old: whoever names a later one would use up all numbers."""
+
 
 def present(store: ServerStore) -> Chosen:
     """The training and the catalogue of the next epoch."""
@@ -71,10 +74,12 @@ def go_beyond(store: ServerStore, epoch: int, now: float) -> int:
         _locked(transaction)
         service, latest = transaction.service(), transaction.latest(lock=True)
         assert service is not None
-        if not service.next_epoch <= epoch < MAX_EPOCH:
+        most = min(service.next_epoch + MOST_SKIPPED, MAX_EPOCH - 1)
+        if not service.next_epoch <= epoch <= most:
             raise SettingsError(
                 f"the next epoch has the number {service.next_epoch} already: name the last one "
-                f"that proxies have seen, in {service.next_epoch}..{MAX_EPOCH - 1}"
+                f"that proxies have seen, in {service.next_epoch}..{most}; a "
+                "proxy that names more lies"
             )
         if latest is not None and latest.state != APPLIED:
             transaction.close(latest.epoch, now)

@@ -6,6 +6,8 @@ may still change their mind; after that a training goes on as devices agreed to 
 
 from __future__ import annotations
 
+import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sottovoce.errors import ProtocolError, SettingsError
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from sottovoce.server.keys import Keys
     from sottovoce.server.settings import ServerSettings
     from sottovoce.server.store import Transaction
+
+log = logging.getLogger("sottovoce")
 
 MAY_CHANGE = {"epochs", "lifetime", "half_life"}
 """Of a training's settings, where the agreed terms allow it. Of the server's own all may."""
@@ -64,9 +68,7 @@ def _go_on(
 ) -> None:
     shown = transaction.first_and_last(training.number)
     if not shown:  # nobody has seen anything of it yet
-        now = Training.begin(
-            training.number, settings.training, settings.terms, training.items, anew=training.anew
-        )
+        now = _begun_again(training, settings)
     else:
         _check_settings(training, settings)
         now = training.changed(settings.training, settings.terms)
@@ -74,6 +76,19 @@ def _go_on(
             _check_terms(SignedManifest.open(epoch.manifest, keys.first).manifest, now)
     if now != training:
         transaction.set_training(now)
+        Chosen.now(transaction).check()
+
+
+def _begun_again(training: Training, settings: ServerSettings) -> Training:
+    """As these settings have it; itself if it is that already, since its id may have been named."""
+    now = Training.begin(
+        training.number, settings.training, settings.terms, training.items, anew=training.anew
+    )
+    if replace(now, terms=replace(now.terms, training=training.terms.training)) == training:
+        return training
+    said = "training %d, which has had no epoch yet, has other settings from now on: this file's"
+    log.warning(said, training.number)
+    return now
 
 
 def _check_settings(training: Training, settings: ServerSettings) -> None:

@@ -99,8 +99,18 @@ class Keys:
         write_secret(path, self._content())
 
     def replace(self, path: Path) -> None:
-        """In the place of the file that is there, in one step; for its owner's eyes as well."""
-        write_atomically(path, self._content().encode())
+        """In the place of the file that is there, in one step; for its owner's eyes as well.
+
+        Whoever changes keys may be another user than the server, who must still be able to read it.
+        """
+        target = path.resolve()  # a link stays one
+        try:
+            before = target.stat()
+            write_atomically(target, self._content().encode())
+            if os.name == "posix" and before.st_uid != os.geteuid():
+                os.chown(target, before.st_uid, before.st_gid)
+        except OSError as error:
+            raise SettingsError(f"{path}: the keys cannot be written: {error}") from error
 
     def _content(self) -> str:
         content = {

@@ -154,6 +154,8 @@ class Publisher:
                 V, learnt = first_items(settings, chosen.items), _NOTHING
             else:
                 V, learnt = inherited_items(V, settings), Learnt(0, learnt.reports)
+        if not V.any():  # no item is left of those before: nobody could say anything of zeros
+            V = first_items(chosen.training.settings, chosen.items)
         self._publish(transaction, chosen, V, learnt, now)
         transaction.forget_before(last.epoch + 2 - self.settings.keep_epochs)
 
