@@ -144,7 +144,7 @@ def running(config: Path) -> Iterator[subprocess.Popen[str]]:
     )
     assert process.stderr is not None
     try:
-        read_until("(?s)Uvicorn running.*Uvicorn running", process.stderr)
+        read_until("(?s)running on http.*running on http", process.stderr)
         yield process
     finally:
         process.kill()
