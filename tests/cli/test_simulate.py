@@ -207,7 +207,7 @@ def test_a_replay_in_the_order_of_days(diary: Path, tmp_path: Path) -> None:
     out, picture = tmp_path / "replay.json", tmp_path / "replay.svg"
     files = ["--json", str(out), "--plot", str(picture)]
     shown = call(*replaying(diary), "--replay", "8", "--switch-at", "4", "--seeds", "2", *files)
-    for said in ("in 8 periods", "weighs half after 14 epochs", "popularity lately", "new items"):
+    for said in ("in 8 periods", "weighs half after 4 epochs", "popularity lately", "new items"):
         assert said in shown
     content = json.loads(out.read_text())
     assert content["settings"]["half_life"] == 4

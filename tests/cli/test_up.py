@@ -214,7 +214,7 @@ def test_a_catalogue_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert [item.id for item in items] == ["T-01", "T-02", "T-03", "C-01"]
     assert items[2].title == "Tea pot"
     assert items[2].tags == {"kind": ("kitchen",)}
-    assert server.training == planned(500, 4, budget=Budget(local=50)).endless()
+    assert server.training == planned(500, 4, budget=Budget(local=50), half_life=4.0)
     assert read_settings(proxy_toml(folder), ProxySettings).page.panel is None
     assert LiveSystem.read(folder).data is None
     with pytest.raises(SettingsError, match="`sottovoce server catalogue`"):

@@ -78,12 +78,18 @@ def test_noise_makes_no_crowd(folder: Path, caplog: pytest.LogCaptureFixture) ->
         assert b"sottovoce_server_applied_crowdless 20.0" in stack.world.server.measured()
 
 
+def turned(one: Batch, turn: int) -> Batch:
+    """The same reports under another id, in an order that the proxy does not know."""
+    sealed = one.sealed[SEALED * turn :] + one.sealed[: SEALED * turn]
+    return Batch(one.epoch, one.manifest_hash, os.urandom(16), sealed)
+
+
 def test_a_report_that_is_sent_often_makes_no_crowd(folder: Path) -> None:
     """Under other ids, in other orders: distinct reports are what counts."""
     with running(folder, training=TRAINING, least_clients=3) as stack:
         gate, first = stack.gates["east"], stack.world.signed().manifest
         one = stack.random_batch(gate, 1)
-        fill(gate, 2, lambda _: Batch(one.epoch, one.manifest_hash, os.urandom(16), one.sealed))
+        fill(gate, 2, lambda turn: turned(one, turn))
         victim(stack, gate)
         stack.turn()
         assert is_unchanged(stack, first)

@@ -14,7 +14,7 @@ from sottovoce.errors import NotFoundError, ProtocolError, SettingsError
 from sottovoce.protocol import SignedManifest
 from sottovoce.protocol.signed import MOST_STATEMENTS
 from sottovoce.server import Keys
-from sottovoce.server.administration import begin_training, go_beyond, present
+from sottovoce.server.administration import begin_training, cancel_training, go_beyond, present
 from tests.server.test_catalogues import learn, model
 from tests.server.world import KEYS, TRAINING, World
 
@@ -124,6 +124,20 @@ def test_settings_that_no_manifest_could_have_are_refused_at_the_start(
     before = world.signed().manifest.epoch
     world.apply(world.closed())
     assert world.signed().manifest.epoch == before + 1
+
+
+def test_an_old_file_does_not_undo_a_training_that_was_begun(world: World) -> None:
+    learn(world)
+    changed = replace(TRAINING, epsilon=4.0)
+    begun = begin_training(world.store, replace(world.settings, training=changed), anew=False)
+    with pytest.raises(SettingsError, match="those of the training before: copy the new file"):
+        world.another().server.tick()
+    assert cancel_training(world.store) == 1
+    world.another().server.tick()
+    with pytest.raises(SettingsError, match="cannot be taken back"):
+        cancel_training(world.store)
+    world.apply(world.closed())
+    assert world.signed().manifest.terms.training != begun.terms.training
 
 
 def test_signing_keys_change_and_nobody_leads_back(world: World) -> None:

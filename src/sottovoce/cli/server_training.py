@@ -10,7 +10,7 @@ from sottovoce.cli import output
 from sottovoce.cli.options import group
 from sottovoce.cli.server_options import ConfigOption, YesOption, opened
 from sottovoce.server import Keys, ServerSettings
-from sottovoce.server.administration import begin_training
+from sottovoce.server.administration import begin_training, cancel_training
 
 training = group("training", "Begin another training under the same service.")
 keys = group("keys", "Change the signing key; devices follow by themselves.")
@@ -40,6 +40,19 @@ def begin(
         f"Training {begun.number}, {begun.terms.training.hex()}, follows the present epoch. "
         "Workers need no restart."
     )
+
+
+@training.command()
+def cancel(config: ConfigOption) -> None:
+    """Take back a training that was begun and has had no epoch yet.
+
+    Put the settings of the one before back into the file as well.
+
+    Example: sottovoce server training cancel --config my-server/server.toml
+    """
+    with opened(config) as (_, store):
+        number = cancel_training(store)
+    output.results.print(f"Training {number} goes on.")
 
 
 @keys.command()

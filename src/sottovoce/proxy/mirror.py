@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sottovoce.errors import SettingsError, UntrustedError
 from sottovoce.protocol import SignedManifest, fetch_edition, fetch_manifest
 
 if TYPE_CHECKING:
@@ -81,9 +82,18 @@ class Mirror:
             raw = tables.latest_manifest()
             if raw is None:
                 return None
-            signed = SignedManifest.open(raw, self._key)
+            signed = self._opened(raw)
             manifest = signed.manifest
             model, catalogue = tables.model(manifest.model), tables.catalogue(manifest.catalogue)
         assert model is not None, "the latest manifest's files are never pruned"
         assert catalogue is not None, "the latest manifest's files are never pruned"
         return MirroredEpoch(signed, {manifest.model: model, manifest.catalogue: catalogue})
+
+    def _opened(self, raw: bytes) -> SignedManifest:
+        try:
+            return SignedManifest.open(raw, self._key)
+        except UntrustedError as error:
+            raise SettingsError(
+                "verification_key does not lead to the key that signed the manifest in this "
+                "proxy's folder: leave the server's first key there, also when it was replaced"
+            ) from error

@@ -64,6 +64,19 @@ def begin_training(store: ServerStore, settings: ServerSettings, *, anew: bool) 
     return begun
 
 
+def cancel_training(store: ServerStore) -> int:
+    """Take back the last training that was begun, before its first epoch; the one that goes on."""
+    with store.write() as transaction:
+        number = _locked(transaction).training.number
+        if number == 1 or transaction.first_and_last(number):
+            raise SettingsError(
+                f"training {number} has had an epoch, which devices have seen: it cannot be taken "
+                "back; begin another one after it"
+            )
+        transaction.drop_training(number)
+    return number - 1
+
+
 def go_beyond(store: ServerStore, epoch: int, now: float) -> int:
     """Let the next epoch have a larger number than this; give the present one up.
 

@@ -68,7 +68,7 @@ def _go_on(
 ) -> None:
     shown = transaction.first_and_last(training.number)
     if not shown:  # nobody has seen anything of it yet
-        now = _begun_again(training, settings)
+        now = _begun_again(transaction, training, settings)
     else:
         _check_settings(training, settings)
         now = training.changed(settings.training, settings.terms)
@@ -79,8 +79,17 @@ def _go_on(
         Chosen.now(transaction).check()
 
 
-def _begun_again(training: Training, settings: ServerSettings) -> Training:
+def _begun_again(
+    transaction: Transaction, training: Training, settings: ServerSettings
+) -> Training:
     """As these settings have it; itself if it is that already, since its id may have been named."""
+    before = transaction.training(training.number - 1)
+    if settings.training != training.settings and settings.training == (before and before.settings):
+        raise SettingsError(
+            f"training {training.number} was begun with other settings than this file has, which "
+            "are those of the training before: copy the new file to all workers, or take it back "
+            "(`sottovoce server training cancel`)"
+        )
     now = Training.begin(
         training.number, settings.training, settings.terms, training.items, anew=training.anew
     )

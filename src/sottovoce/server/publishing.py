@@ -96,6 +96,7 @@ class Publisher:
 
     def apply(self, transaction: Transaction, epoch: Epoch, now: float) -> None:
         """The paper's update; an epoch without a crowd leaves the model as it is."""
+        self._check_keys(transaction)
         manifest = self.manifest_of(epoch)
         mechanism = manifest.build()
         V = _model(transaction, manifest)
@@ -168,12 +169,10 @@ class Publisher:
         now: float,
     ) -> None:
         """The next manifest: with a key of its own, or without one when the training is over."""
-        service = transaction.service(lock=True)
-        assert service is not None
-        check_keys(self.keys, service.verification_key)
+        number = self._check_keys(transaction)
         private = new_epoch_key() if _goes_on(chosen.training, learnt.epochs) else None
         public = None if private is None else public_key_of(private)
-        content, number = encode_items(V), service.next_epoch
+        content = encode_items(V)
         model = sha256(content).digest()
         ridge = chosen.training.settings.user_ridge(V)
         until = int(now) + self.settings.epoch_seconds
@@ -195,6 +194,13 @@ class Publisher:
         transaction.add_file(model, "model", content)
         transaction.add_epoch(epoch, None if private is None else self.keys.wrap(number, private))
         transaction.set_service(self.keys.verification_key, number + 1)
+
+    def _check_keys(self, transaction: Transaction) -> int:
+        """A worker with an old key computes nothing that it could not publish; the next number."""
+        service = transaction.service(lock=True)
+        assert service is not None
+        check_keys(self.keys, service.verification_key)
+        return service.next_epoch
 
 
 def check_keys(keys: Keys, known: bytes) -> None:

@@ -67,6 +67,10 @@ class ChosenTables:
         self._connection.execute(trainings.delete().where(same))
         self._connection.execute(trainings.insert().values(**training.as_row()))
 
+    def drop_training(self, number: int) -> None:
+        """One that nobody has seen."""
+        self._connection.execute(trainings.delete().where(trainings.c.number == number))
+
     def catalogue(self) -> CatalogueVersion | None:
         """The newest: that of the next epoch."""
         row = self._connection.execute(
