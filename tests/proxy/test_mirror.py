@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from sottovoce.errors import SettingsError, UnavailableError
+from sottovoce.errors import UnavailableError
 from sottovoce.protocol import KeyStatement, SignedManifest
 from tests.proxy.world import CATALOGUE, KEY, World, manifest, metric, model_of, signed
 
@@ -124,12 +124,3 @@ def test_an_epoch_of_the_same_model_again(tmp_path: Path) -> None:
     assert world.proxy.manifest() == world.now
     assert world.proxy.model(world.now.manifest.model) == model_of(1)
     world.store.close()
-
-
-def test_a_proxy_that_is_told_a_key_too_early_says_which_to_leave(tmp_path: Path) -> None:
-    """The next key leads to nothing that was signed before it."""
-    world = World(tmp_path, signed(5))
-    world.proxy.tick()
-    world.store.close()
-    with pytest.raises(SettingsError, match="leave the server's first key"):
-        World(tmp_path, signed(5), verification_key="ab" * 32)

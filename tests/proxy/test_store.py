@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sottovoce.errors import StoreError, UnavailableError, UntrustedError
+from sottovoce.errors import SettingsError, StoreError, UnavailableError
 from sottovoce.proxy import ProxyStore
 from sottovoce.proxy.store import NAME
 
@@ -75,7 +75,7 @@ def test_a_folder_has_one_proxy(world: World) -> None:
 def test_an_epoch_under_another_key_is_not_served(world: World) -> None:
     """The operator pinned another key: what the old one signed is not handed on."""
     world.settings = replace(world.settings, verification_key="00" * 32)
-    with pytest.raises(UntrustedError):
+    with pytest.raises(SettingsError, match="leave the server's first key"):
         world.reopen()
 
 
