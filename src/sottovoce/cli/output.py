@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 from rich.console import Console
@@ -18,6 +18,7 @@ from sottovoce.errors import SettingsError
 from sottovoce.experiments.figures import draw_interval
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from matplotlib.figure import Figure
@@ -109,11 +110,26 @@ def say(line: str) -> None:
     results.print(escape(line), soft_wrap=True)
 
 
-def say_problems(problems: list[str]) -> None:
-    """The end of a status: exit code 1 if something needs attention."""
-    for problem in problems:
+class Status(Protocol):
+    """How a service stands."""
+
+    @property
+    def problems(self) -> list[str]:
+        """What needs attention."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For machines."""
+
+
+def say_status(lines: Iterable[str], found: Status, json_file: Path | None) -> None:
+    """In words, and as JSON where that is wanted; exit code 1 if something needs attention."""
+    for line in lines:
+        say(line)
+    if json_file is not None:
+        write_json(json_file, found.as_dict())
+    for problem in found.problems:
         say(f"Needs attention: {problem}{'' if problem.endswith('?') else '.'}")
-    if problems:
+    if found.problems:
         raise typer.Exit(1)
     say("All is well.")
 

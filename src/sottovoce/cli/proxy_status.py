@@ -31,11 +31,7 @@ def status(config: ConfigOption, *, json_file: JsonFile = None) -> None:
     http, upstream = connect(settings)
     with http:
         found = ProxyStatus.read(settings, upstream, time.time())
-    for line in lines(found, settings):
-        output.say(line)
-    if json_file is not None:
-        output.write_json(json_file, found.as_dict())
-    output.say_problems(found.problems)
+    output.say_status(lines(found, settings), found, json_file)
 
 
 def lines(found: ProxyStatus, settings: ProxySettings) -> Iterator[str]:

@@ -7,7 +7,6 @@ import secrets
 import time
 from contextlib import ExitStack, closing
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path  # noqa: TC003 -- typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,7 +34,7 @@ from sottovoce.server.store.backup import back_up
 from sottovoce.server.template import server_toml
 from sottovoce.service import build_watch
 from sottovoce.service import run as serve
-from sottovoce.training import DEFAULT, Budget, planned
+from sottovoce.training import DEFAULT, Budget, planned, planned_without_end
 
 if TYPE_CHECKING:
     from typing import Any
@@ -102,8 +101,8 @@ def init(
     if (catalogue is None) == (data is None):
         raise SettingsError("give either --catalogue FILE or --data NAME")
     found = catalogue_of(data or "") if catalogue is None else catalogue_in(catalogue, columns)
-    plan = partial(
-        planned,
+    plan = planned if ends else planned_without_end
+    training = plan(
         people or least_clients,
         len(found.items),
         history=history,
@@ -111,9 +110,6 @@ def init(
         budget=Budget.of(budget, central_budget),
         epochs=epochs,
     )
-    training = plan()
-    if not ends:
-        training = plan(half_life=training.endless().half_life)
     given = {name: secrets.token_urlsafe(32) for name in proxy or ["proxy"]}
     text = server_toml(
         proxies={name: hashlib.sha256(s.encode()).hexdigest() for name, s in given.items()},

@@ -36,11 +36,7 @@ def status(config: ConfigOption, *, json_file: JsonFile = None) -> None:
     _check_there(settings.database)
     with closing(ServerStore(settings.database)) as store:
         found = ServerStatus.read(store, settings, time.time())
-    for line in lines(found, settings):
-        output.say(line)
-    if json_file is not None:
-        output.write_json(json_file, found.as_dict())
-    output.say_problems(found.problems)
+    output.say_status(lines(found, settings), found, json_file)
 
 
 def lines(found: ServerStatus, settings: ServerSettings) -> Iterator[str]:

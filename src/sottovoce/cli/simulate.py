@@ -30,7 +30,7 @@ from sottovoce.model.tags import tags_of
 from sottovoce.simulation import Run, SimulationPlan
 from sottovoce.simulation import simulate as run_simulation
 from sottovoce.simulation.replay import ReplayPlan
-from sottovoce.training import DEFAULT, Budget, planned
+from sottovoce.training import DEFAULT, Budget, planned, planned_without_end
 
 if TYPE_CHECKING:
     from sottovoce.privacy import Account
@@ -178,7 +178,8 @@ def simulate(
     spend = Budget.of(budget, central_budget)
     chosen = _load(data, columns, items, min_interactions, (sample_users, sample_items), seed)
     histories = chosen.histories
-    settings = planned(
+    has_no_end = replay is not None and "half_life" not in training
+    settings = (planned_without_end if has_no_end else planned)(
         resample or histories.n_users,
         histories.n_items,
         history=history or histories.typical_length(),
@@ -188,9 +189,8 @@ def simulate(
         seed=seed,
     )
     if replay is not None:
-        forever = settings if "half_life" in training else settings.endless()
         chosen_plan = ReplayPlan(
-            forever,
+            settings,
             negatives,
             tags=tags,
             time=time is not False,

@@ -53,8 +53,8 @@ def begin_training(store: ServerStore, settings: ServerSettings, *, anew: bool) 
         chosen = _locked(transaction)
         if not transaction.first_and_last(chosen.training.number):
             raise SettingsError(
-                "the last training that was begun has had no epoch yet: change its settings, and "
-                "restart the server"
+                "the last training that was begun has had no epoch yet: change its settings and "
+                "restart the server, or take it back (`sottovoce server training cancel`)"
             )
         begun = Training.begin(
             chosen.training.number + 1, settings.training, settings.terms, chosen.items, anew=anew

@@ -214,7 +214,7 @@ def check_keys(keys: Keys, known: bytes) -> None:
 
 def _goes_on(training: Training, epochs_done: int) -> bool:
     """An epoch that came to nothing is held again."""
-    return bool(training.settings.half_life) or epochs_done < training.settings.epochs
+    return bool(training.settings.half_life) or _epochs_left(training, epochs_done) > 0
 
 
 def _epochs_left(training: Training, epochs_done: int) -> int:
@@ -225,7 +225,7 @@ def _epochs_left(training: Training, epochs_done: int) -> int:
 
 def _training_of(transaction: Transaction, epoch: Epoch) -> Training:
     found = transaction.training(epoch.training)
-    assert found is not None, "trainings are never deleted"
+    assert found is not None, "a training that has had an epoch stays"
     return found
 
 

@@ -2,7 +2,7 @@
 
 from sottovoce.training.items import first_items, inherited_items, next_items
 from sottovoce.training.participation import Participation
-from sottovoce.training.planning import Budget, all_presets, planned
+from sottovoce.training.planning import Budget, all_presets, planned, planned_without_end
 from sottovoce.training.settings import DEFAULT, Settings, all_settings, presets
 
 __all__ = [
@@ -16,5 +16,6 @@ __all__ = [
     "inherited_items",
     "next_items",
     "planned",
+    "planned_without_end",
     "presets",
 ]

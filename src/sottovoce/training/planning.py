@@ -185,6 +185,17 @@ def planned(
     return found
 
 
+def planned_without_end(people: int, items: int, **given: Any) -> Settings:
+    """The same for a training that goes on: with the usual half-life, unless one is given.
+
+    Planned twice: how many epochs there are decides on the half-life, and that on the factors.
+    """
+    first = planned(people, items, **given)
+    if first.half_life:
+        return first
+    return planned(people, items, **{**given, "half_life": first.endless().half_life})
+
+
 def all_presets() -> list[str]:
     """The names that `planned` knows."""
     return [*presets(), *PLANNED]
