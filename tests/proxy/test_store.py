@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.proxy.world import World
 
 COLUMNS = {
-    "batches": ["id", "sealed"],
+    "batches": ["place", "id", "sealed"],
     "manifests": ["epoch", "hash", "signed", "model", "catalogue"],
     "files": ["sha256", "content"],
     "flushes": ["epoch", "manifest_hash", "chunks", "reports", "delivered", "settled"],
@@ -35,8 +35,9 @@ def test_what_is_written_and_nothing_else(world: World) -> None:
     names = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     found = {n: [row[1] for row in db.execute(f"PRAGMA table_info({n})")] for n in names}
     assert found == COLUMNS
-    with pytest.raises(sqlite3.OperationalError, match="rowid"):
-        db.execute("SELECT rowid FROM batches")
+    sent = world.send(5)
+    places = {int.from_bytes(batch.id[:8], "big", signed=True) for batch in sent}
+    assert {place for (place,) in db.execute("SELECT rowid FROM batches")} == places
     db.close()
 
 

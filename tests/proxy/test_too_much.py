@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sottovoce.errors import FullError, RefusedError
-from sottovoce.protocol import batch_size
+from sottovoce.protocol import Batch, batch_size
 from sottovoce.proxy import ProxyStore, build_app
 from sottovoce.proxy.schema import MIGRATIONS
 from tests.asgi import Answer, ask
@@ -61,11 +61,13 @@ def test_a_database_with_copies_is_upgraded(tmp_path: Path) -> None:
         for statement in MIGRATIONS[0]:
             db.execute(statement)
         db.execute("PRAGMA user_version = 1")
-        rows = [(b"a", b"one" * 40), (b"b", b"one" * 40), (b"c", b"two" * 40)]
+        rows = [(b"a" * 16, b"one" * 40), (b"b" * 16, b"one" * 40), (b"c" * 16, b"two" * 40)]
         db.executemany("INSERT INTO batches VALUES (?, ?)", rows)
         db.commit()
     with ProxyStore.open(tmp_path) as store:
-        assert stored(store) == [b"one" * 40, b"two" * 40]
+        assert sorted(stored(store)) == [b"one" * 40, b"two" * 40]
+        with store.write() as tables:  # whoever did not hear the answer sends it once more
+            assert not tables.add_batch(Batch(1, bytes(32), *rows[2]))
 
 
 @pytest.mark.parametrize("cap", [{"most_batches": 3}, {"most_bytes": 4 * batch_size(4) - 1}])

@@ -30,7 +30,7 @@ MOST = 100
 
 def app_raising(error: BaseException | None = None) -> Starlette:
     async def endpoint(request: Request) -> Response:
-        body = await read_body(request, MOST)
+        body = await read_body(request.scope, request.receive, MOST)
         if error is not None:
             raise error
         return PlainTextResponse(str(len(body)))

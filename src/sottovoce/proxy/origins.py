@@ -13,13 +13,14 @@ from ipaddress import IPv6Address
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from sottovoce.errors import SettingsError
 from sottovoce.protocol import routes
 from sottovoce.protocol.address import is_this_machine
+from sottovoce.service import header
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -74,15 +75,15 @@ def _parsed(origin: str) -> tuple[str, str, str]:
     return scheme, host, written if port in (None, _USUAL_PORTS[scheme]) else f"{written}:{port}"
 
 
-def check_sender(headers: Headers, allowed: Collection[str]) -> None:
+def check_sender(scope: Scope, allowed: Collection[str]) -> None:
     """Refuse a batch that a page of some other site had its visitor's browser send.
 
     Such a site could make a crowd out of its visitors' addresses. Browsers name the page's origin
     with every POST, and say whether it is the proxy's own; programs name none.
     """
-    origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+    origin, site = header(scope, b"origin"), header(scope, b"sec-fetch-site")
     is_page = origin is not None or site in _OTHER_SITE
-    if is_page and origin not in allowed and not _is_own(origin, site, headers.get("host")):
+    if is_page and origin not in allowed and not _is_own(origin, site, header(scope, b"host")):
         raise HTTPException(HTTPStatus.FORBIDDEN, "pages of this origin may not send batches here")
 
 
@@ -108,8 +109,7 @@ class CrossOrigin:
         if scope["type"] != "http" or not scope["path"].startswith(routes.ROOT):
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
-        origin = headers.get("origin", "")
+        origin = header(scope, b"origin") or ""
         is_allowed = origin in self._allowed
 
         async def with_headers(message: Message) -> None:
@@ -122,15 +122,15 @@ class CrossOrigin:
             await send(message)
 
         app = self._app
-        if is_allowed and _is_preflight(scope, headers):
+        if is_allowed and _is_preflight(scope):
             app = Response(status_code=HTTPStatus.NO_CONTENT, headers=_PREFLIGHT)
         await app(scope, receive, with_headers)
 
 
-def _is_preflight(scope: Scope, headers: Headers) -> bool:
+def _is_preflight(scope: Scope) -> bool:
     """Whether a browser asks if it may send a batch; for files it need not ask."""
     return (
         scope["method"] == "OPTIONS"
         and scope["path"] == routes.BATCHES
-        and headers.get("access-control-request-method") == "POST"
+        and header(scope, b"access-control-request-method") == "POST"
     )

@@ -63,7 +63,7 @@ class Api:
     async def chunk(self, request: Request) -> Response:
         proxy, epoch = self._proxy(request), epoch_of(request)
         name = strict.hexadecimal(request.path_params["sha256"], what="a chunk's name").hex()
-        data = await read_body(request, MAX_CHUNK)
+        data = await read_body(request.scope, request.receive, MAX_CHUNK)
         take = partial(self._server.take_chunk, proxy, epoch, name, data)
         counted = await anyio.to_thread.run_sync(take, limiter=self._chunks)
         return JSONResponse({"counted": counted})
@@ -131,6 +131,7 @@ def build_app(server: Server, settings: ServerSettings) -> Starlette:
 
 
 async def _json(request: Request, keys: set[str]) -> dict[str, object]:
-    given = strict.read_object(await read_body(request, MAX_JSON), most=MAX_JSON, what="body")
+    body = await read_body(request.scope, request.receive, MAX_JSON)
+    given = strict.read_object(body, most=MAX_JSON, what="body")
     strict.exact_keys(given, keys, "body")
     return given

@@ -1,7 +1,15 @@
 """What proxy and server have in common: settings from TOML, HTTP without surprises, a heartbeat."""
 
 from sottovoce.service.heartbeat import Heartbeat
-from sottovoce.service.http import epoch_of, errors_as_problems, hash_of, problem, read_body
+from sottovoce.service.http import (
+    epoch_of,
+    errors_as_problems,
+    hash_of,
+    header,
+    problem,
+    problem_of,
+    read_body,
+)
 from sottovoce.service.listen import Listen, Watch
 from sottovoce.service.run import run
 from sottovoce.service.toml import read_settings
@@ -15,7 +23,9 @@ __all__ = [
     "epoch_of",
     "errors_as_problems",
     "hash_of",
+    "header",
     "problem",
+    "problem_of",
     "read_body",
     "read_settings",
     "run",

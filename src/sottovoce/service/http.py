@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from starlette.requests import Request
+    from starlette.types import Receive, Scope
 
     Handlers = dict[type[Exception] | int, Callable[..., Awaitable[Response]]]
 
@@ -78,19 +79,33 @@ def problem(
     )
 
 
-async def read_body(request: Request, most: int) -> bytes:
+def header(scope: Scope, name: bytes) -> str | None:
+    """The first header of this name, which is in lower case."""
+    for known, value in scope["headers"]:
+        if known == name:
+            return str(value, "latin-1")
+    return None
+
+
+async def read_body(scope: Scope, receive: Receive, most: int) -> bytes:
     """The body, or 413 as soon as it is longer: what is refused was never held in memory."""
     too_long = HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {most} bytes")
-    declared = request.headers.get("content-length", "0")
+    told = header(scope, b"content-length")
+    declared = "0" if told is None else told
     if not _DIGITS.fullmatch(declared):
         raise HTTPException(HTTPStatus.BAD_REQUEST, "the length of the body is not a number")
     if len(declared) > _LONGEST_LENGTH or int(declared) > most:
         raise too_long
-    body = bytearray()
-    async for piece in request.stream():
+    body, more = bytearray(), True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        piece = message.get("body", b"")
         if len(body) + len(piece) > most:
             raise too_long
         body += piece
+        more = message.get("more_body", False)
     return bytes(body)
 
 
@@ -110,32 +125,29 @@ def hash_of(request: Request) -> bytes:
         raise NotFoundError("there is no such file") from error
 
 
-def errors_as_problems(*, log_unavailable: bool) -> Handlers:
-    """For Starlette's `exception_handlers`; whether what we cannot do now goes to the log."""
-
-    async def refused(_: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
+def problem_of(error: Exception, *, log_unavailable: bool) -> Response:
+    """What whoever asked is told of it; whether what we cannot do now goes to the log."""
+    if isinstance(error, HTTPException):
         return problem(HTTPStatus(error.status_code), error.detail, error.headers)
-
-    async def ours(_: Request, error: Exception) -> Response:
-        status = next(code for kind, code in STATUS_OF.items() if isinstance(error, kind))
-        if status is HTTPStatus.SERVICE_UNAVAILABLE:
-            if log_unavailable:
-                log.warning("%s: %s", type(error).__name__, error)
-            pause = ceil(getattr(error, "retry_after", None) or RETRY)
-            return problem(status, "Temporarily unavailable; retry", {"Retry-After": str(pause)})
-        kind = next((kind for cause, kind in KIND_OF.items() if isinstance(error, cause)), BLANK)
-        return problem(status, str(error), kind=kind)
-
-    async def gone(_: Request, __: Exception) -> Response:
+    if isinstance(error, ClientDisconnect):
         return Response(status_code=HTTPStatus.BAD_REQUEST)
+    internal = HTTPStatus.INTERNAL_SERVER_ERROR
+    status = next((code for kind, code in STATUS_OF.items() if isinstance(error, kind)), internal)
+    if status is internal:
+        return problem(internal, "Internal error")
+    if status is HTTPStatus.SERVICE_UNAVAILABLE:
+        if log_unavailable:
+            log.warning("%s: %s", type(error).__name__, error)
+        pause = ceil(getattr(error, "retry_after", None) or RETRY)
+        return problem(status, "Temporarily unavailable; retry", {"Retry-After": str(pause)})
+    kind = next((kind for cause, kind in KIND_OF.items() if isinstance(error, cause)), BLANK)
+    return problem(status, str(error), kind=kind)
 
-    async def unexpected(_: Request, __: Exception) -> Response:
-        return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "Internal error")
 
-    handlers: Handlers = {
-        HTTPException: refused,
-        ClientDisconnect: gone,
-        Exception: unexpected,
-    }
-    return handlers | dict.fromkeys(STATUS_OF, ours)
+def errors_as_problems(*, log_unavailable: bool) -> Handlers:
+    """For Starlette's `exception_handlers`."""
+
+    async def answer(_: Request, error: Exception) -> Response:
+        return problem_of(error, log_unavailable=log_unavailable)
+
+    return dict.fromkeys((Exception, HTTPException, ClientDisconnect, *STATUS_OF), answer)
