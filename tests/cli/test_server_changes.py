@@ -96,10 +96,22 @@ def test_a_whole_catalogue_is_compared_and_then_taken(config: Path, tmp_path: Pa
 def test_an_export_that_broke_off_retires_nothing(config: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken.csv"
     broken.write_text("item\n" + "\n".join(f"f{n}" for n in range(5)))
-    with pytest.raises(SettingsError, match="has 5 of the 12 items"):
+    with pytest.raises(SettingsError, match="retires 7 of the 12 items"):
         changed(config, "update", broken)
     assert len(items(config)) == 12
     assert "7 retired" in changed(config, "update", broken, "--retire-many")
+
+
+def test_half_of_the_items_may_be_retired_and_more_only_if_it_is_meant(config: Path) -> None:
+    many = [f"f{n}" for n in range(7)]
+    with pytest.raises(SettingsError, match=r"retires 7 of the 12 items.*nothing was changed"):
+        changed(config, "retire", *many)
+    assert len(items(config)) == 12
+    assert "6 retired" in changed(config, "retire", *many[:6])
+    with pytest.raises(SettingsError, match="retires 4 of the 6 items"):
+        changed(config, "retire", *(f"f{n}" for n in range(6, 10)))
+    assert "4 retired" in changed(config, "retire", "--retire-many", "f6", "f7", "f8", "f9")
+    assert list(items(config)) == ["f10", "f11"]
 
 
 def test_more_items_than_devices_agreed_to_are_refused(config: Path, tmp_path: Path) -> None:
