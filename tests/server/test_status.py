@@ -14,6 +14,7 @@ from sottovoce.server import Keys
 from sottovoce.server.administration import begin_training, change_catalogue, go_beyond
 from sottovoce.server.catalogues import with_added
 from sottovoce.server.status import ServerStatus
+from sottovoce.server.succession import rotate_keys
 from sottovoce.training import Participation
 from tests.server.world import ITEMS, KEYS, TRAINING
 
@@ -149,6 +150,9 @@ def test_keys_that_belong_elsewhere(world: World) -> None:
     assert "(replaced 1 time)" in said
     assert "newer key, which signs from the next epoch on" in said
     assert problems == []
+    rotate_keys(world.store, path)
+    KEYS.replace(path)
+    assert "the newest verification key" in look(world)[1][0], "a copy from before"
 
 
 def test_an_epoch_that_was_given_up(world: World) -> None:
