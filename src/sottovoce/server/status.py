@@ -145,7 +145,8 @@ def _waiting(
     if epoch.state == OPEN:
         return for_crowds(epoch, transaction.crowds(epoch.epoch), settings, now)
     if epoch.state == CLOSED:
-        return for_reports(epoch, transaction.committed(epoch.epoch), settings, now)
+        committed = transaction.committed(epoch.epoch)
+        return for_reports(epoch, committed, transaction.last_counted(epoch.epoch), settings, now)
     return None
 
 
@@ -173,8 +174,7 @@ def _keys_file(
 
 
 def _stuck(epoch: Epoch, waiting: Waiting, now: float) -> list[str]:
-    began = epoch.closes if epoch.state == OPEN else epoch.closed_at or 0.0
-    if now < began + PATIENCE:
+    if now < waiting.since + PATIENCE:
         return []
     if waiting.is_over:
         what = "closed" if epoch.state == OPEN else "applied"

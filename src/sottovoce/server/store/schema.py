@@ -116,17 +116,22 @@ epoch_keys = Table(
 )
 """The private keys of epochs that are not applied; a table apart, so that it can be scrubbed."""
 
-counts = Table(
-    "counts",
-    metadata,
-    Column("epoch", BigInteger, nullable=False),
-    Column("proxy", Text, nullable=False),
-    Column("counts", LargeBinary, nullable=False),
-    PrimaryKeyConstraint("epoch", "proxy"),
-)
+
+def _counts() -> list[Column[Any] | PrimaryKeyConstraint]:
+    """Those of version 2."""
+    return [
+        Column("epoch", BigInteger, nullable=False),
+        Column("proxy", Text, nullable=False),
+        Column("counts", LargeBinary, nullable=False),
+        PrimaryKeyConstraint("epoch", "proxy"),
+    ]
+
+
+counts = Table("counts", metadata, *_counts(), Column("counted_at", Float(53), nullable=False))
 """How often each report came from a proxy, in an epoch that is not applied; uint32, little endian.
 
-Number `index << 1 | bit` is the report of that value: two numbers a direction.
+Number `index << 1 | bit` is the report of that value: two numbers a direction. `counted_at` is the
+time of the last chunk.
 """
 
 sums = Table(
@@ -191,12 +196,13 @@ _training = Table(
 )
 """Of version 2: the one training that a service had."""
 Table("epochs", _old, *_epochs())
+Table("counts", _old, *_counts())
 _one_key = Table("service", MetaData(), *_service())
 """Of version 3."""
 
 
 def _first(connection: Connection) -> None:
-    old = (schema_version, epoch_keys, counts, sums, chunks, commits, waiting, files)
+    old = (schema_version, epoch_keys, sums, chunks, commits, waiting, files)
     metadata.create_all(connection, tables=old)
     _old.create_all(connection)
     if connection.dialect.name == "postgresql":
@@ -242,6 +248,12 @@ def _third(connection: Connection) -> None:
     connection.execute(service.update().values(newest_key=service.c.verification_key))
 
 
+def _fourth(connection: Connection) -> None:
+    """When the last chunk of each proxy came; of those that came before, when the epoch closed."""
+    column = "counted_at DOUBLE PRECISION NOT NULL DEFAULT 0"
+    connection.exec_driver_sql(f"ALTER TABLE counts ADD {column}")
+
+
 def _binary(connection: Connection) -> str:
     return "BYTEA" if connection.dialect.name == "postgresql" else "BLOB"
 
@@ -250,7 +262,7 @@ FIRST_MANIFEST = 4 + 1 + 64
 """Where the JSON of a signed manifest begins that was signed with the service's first key."""
 TOO_OLD = 1
 """Databases of this version and below speak of epochs of protocol 1, which nobody can read."""
-MIGRATIONS: Sequence[Migration] = (_first, _second, _third)
+MIGRATIONS: Sequence[Migration] = (_first, _second, _third, _fourth)
 """The first makes version `TOO_OLD` + 1, each further one the next. Append; never change one."""
 
 _LOCK = 0x736F74746F
