@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 from typer.testing import CliRunner
@@ -14,9 +17,10 @@ from sottovoce.protocol import Catalogue, Item, SignedManifest
 from sottovoce.server import InProcess, Keys, Server, ServerSettings, ServerStore
 from sottovoce.server.administration import present
 from sottovoce.training import Settings
-from tests.processes import calling
+from tests.processes import PATIENCE, calling
 
 call = calling(app)
+WHEN_TOLD = "from sottovoce.cli.server import app; print('ready', flush=True); input(); app()"
 
 
 @pytest.fixture
@@ -96,10 +100,22 @@ def test_a_whole_catalogue_is_compared_and_then_taken(config: Path, tmp_path: Pa
 def test_an_export_that_broke_off_retires_nothing(config: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken.csv"
     broken.write_text("item\n" + "\n".join(f"f{n}" for n in range(5)))
-    with pytest.raises(SettingsError, match="has 5 of the 12 items"):
+    with pytest.raises(SettingsError, match="retires 7 of the 12 items"):
         changed(config, "update", broken)
     assert len(items(config)) == 12
     assert "7 retired" in changed(config, "update", broken, "--retire-many")
+
+
+def test_half_of_the_items_may_be_retired_and_more_only_if_it_is_meant(config: Path) -> None:
+    many = [f"f{n}" for n in range(7)]
+    with pytest.raises(SettingsError, match=r"retires 7 of the 12 items.*nothing was changed"):
+        changed(config, "retire", *many)
+    assert len(items(config)) == 12
+    assert "6 retired" in changed(config, "retire", *many[:6])
+    with pytest.raises(SettingsError, match="retires 4 of the 6 items"):
+        changed(config, "retire", *(f"f{n}" for n in range(6, 10)))
+    assert "4 retired" in changed(config, "retire", "--retire-many", "f6", "f7", "f8", "f9")
+    assert list(items(config)) == ["f10", "f11"]
 
 
 def test_more_items_than_devices_agreed_to_are_refused(config: Path, tmp_path: Path) -> None:
@@ -143,6 +159,40 @@ def test_the_signing_key_is_replaced(config: Path) -> None:
     assert before.signing.hex() not in path.read_text()
     assert beat(config).key == before.verification_key, "what is published stays"
     assert [file.name for file in path.parent.glob(".keys*")] == []
+
+
+def test_processes_that_replace_the_key_at_once_make_one_chain(config: Path) -> None:
+    path = ServerSettings.read(config).keys
+    before = Keys.read(path)
+    command = [sys.executable, "-c", WHEN_TOLD, "keys", "rotate", "--config", str(config)]
+    running = [subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True) for _ in range(4)]
+    for each in running:
+        assert each.stdout is not None
+        assert each.stdout.readline() == "ready\n"
+    for each in running:
+        assert each.stdin is not None
+        each.stdin.write("\n")
+        each.stdin.flush()
+    shown = {each.communicate(timeout=PATIENCE)[0].split()[-1] for each in running}
+    assert [each.returncode for each in running] == [0] * 4
+    after = Keys.read(path)
+    assert after.first == before.verification_key
+    assert {each.key.hex() for each in after.statements} == shown
+    assert len(shown) == 4
+    beat(config)  # a worker starts with it
+
+
+def test_a_key_that_was_lost_before_it_signed_is_replaced(config: Path) -> None:
+    path = ServerSettings.read(config).keys
+    before = path.read_bytes()
+    call("keys", "rotate", "--config", config)
+    path.write_bytes(before)
+    with pytest.raises(SettingsError, match=r"newest verification key, \w+, is not in the keys"):
+        call("keys", "rotate", "--config", config)
+    assert path.read_bytes() == before
+    call("keys", "rotate", "--config", config, "--newest-is-lost")
+    assert len(Keys.read(path).statements) == 1
+    beat(config)
 
 
 def test_a_restored_database_goes_beyond(config: Path) -> None:

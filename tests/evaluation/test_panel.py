@@ -19,6 +19,7 @@ from sottovoce.evaluation.panel import OTHERS, make_panel, panel_popularity, pan
 from sottovoce.model import initial_items, user_vectors
 from sottovoce.model.tags import Tags, no_tags, tags_of
 from sottovoce.model.wide import WideModel
+from sottovoce.protocol import Catalogue, Item
 from sottovoce.protocol.panel import Panel
 
 FILE = Path(__file__).parents[1] / "vectors" / "panel.json"
@@ -113,6 +114,25 @@ def main() -> None:
     cases = [make(kind) for kind in ("plain", "tags", "ties", "zero", "few")]
     cases = [{**case, "hr@10": answer(case)} for case in cases]
     FILE.write_text("[\n" + ",\n".join(json.dumps(case) for case in cases) + "\n]\n")
+
+
+def test_the_documented_way_to_a_panel_for_another_catalogue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/operations.md: the same people, whatever has become of the items."""
+    text = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    code = text.partition("### The panel and the catalogue")[2].split("```python\n")[1]
+    monkeypatch.chdir(tmp_path)
+    Path("people.csv").write_text("user,item\n" + "".join(f"u{n % 3},{n}\n" for n in range(12)))
+    ids = ["new", *(str(number) for number in reversed(range(1, 12)))]  # without 0
+    catalogue = Catalogue.of(Item(each, f"Film {each}") for each in ids)
+    Path("films.json").write_bytes(catalogue.raw)
+    exec(code.partition("```")[0], {})
+    panel = Panel.decode(Path("panel.json").read_bytes())
+    assert panel.catalogue == catalogue.hash
+    touched = [{ids[row] for row in (*each.seen, each.left)} for each in panel.people]
+    assert touched == [{"3", "6", "9"}, {"1", "4", "7", "10"}, {"2", "5", "8", "11"}]
+    assert all(0 in each.others for each in panel.people), "what is new competes"
 
 
 if __name__ == "__main__":

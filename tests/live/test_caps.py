@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from sottovoce.protocol import batch_size, routes
 from tests.live.conftest import quick_folder
@@ -154,6 +155,36 @@ def test_one_address_has_so_many_connections(both: Both, part: str) -> None:
         assert asked(both.ports[part], GET_ONCE, OTHER).status == 200
         assert asked(both.ports[part], GET_ONCE).status == 200
         assert not any(line.is_quiet() for line in silent[: OF_ADDRESS + 1])
+
+
+def turned_away(both: Both, part: str) -> dict[str, float]:
+    """As the operator sees it; nobody's address is there."""
+    once = request("GET", "/metrics", "Connection: close")
+    text = asked(both.site.ports[f"watch {part}"], once).body.decode()
+    assert "127.0" not in text
+    name = f"sottovoce_{part}_connections_turned_away_total"
+    return {
+        sample.labels["reason"]: sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == name
+    }
+
+
+def test_who_was_turned_away_is_counted(both: Both, part: str) -> None:
+    before = turned_away(both, part)
+    assert asked(both.ports[part], request("GET", "/" + "a" * 20_000)).status == 431
+    with Line(both.ports[part]) as slow:
+        slow.send(b"GET / HTTP/1.1\r\nX: ")
+        assert Answer.of(slow.read_all()).status == 408
+    with ExitStack() as lines:
+        for _ in range(OF_ADDRESS + 3):
+            lines.enter_context(Line(both.ports[part], OTHER))
+        assert asked(both.ports[part], GET_ONCE).status == 200
+    after = turned_away(both, part)
+    grown = {reason: after[reason] - before[reason] for reason in after}
+    assert grown.pop("displaced") in (1, 2, 3), "on a busy machine some have ended before"
+    assert grown == {"full": 0, "late": 1, "unreadable": 1}
 
 
 def test_one_request_at_a_time(both: Both, part: str) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from sottovoce.cli.proxy_status import lines
 from sottovoce.errors import StoreError
+from sottovoce.protocol.panel import Panel, Panellist
+from sottovoce.proxy.settings import Page
 from sottovoce.proxy.status import ProxyStatus
 from sottovoce.proxy.store import looking
-from tests.proxy.world import CLOSES, ENDS, HOLD, World, signed
+from tests.proxy.world import CATALOGUE, CLOSES, ENDS, HOLD, World, signed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,6 +53,19 @@ def test_looking_disturbs_nobody(world: World) -> None:
     world.send(1)
     world.end_epoch()
     assert world.server.commits == {1: (3, 12)}
+
+
+def test_a_panel_of_another_catalogue_is_told(world: World, tmp_path: Path) -> None:
+    path = tmp_path / "panel.json"
+    world.settings = replace(world.settings, page=Page(serve=True, panel=path))
+    people = (Panellist((0,), 1, (2,)),)
+    for catalogue, is_told in ((CATALOGUE.hash, False), (bytes(32), True)):
+        path.write_bytes(Panel(catalogue, people).encode())
+        said, problems = look(world)
+        assert ("panel is of another catalogue" in said) is is_told
+        assert problems == []
+    world.settings = replace(world.settings, page=Page(serve=False, panel=path))
+    assert "another catalogue" not in look(world)[0]
 
 
 def test_what_is_not_handed_in(world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
 
+import httpx
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -28,7 +30,8 @@ from pathlib import Path
 from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
-from sottovoce.service import Listen, Watch, build_watch, run
+from prometheus_client import CollectorRegistry, generate_latest
+from sottovoce.service import Listen, TurnedAway, Watch, build_watch, run
 
 async def manifest(request):
     return Response(b"signed")
@@ -43,7 +46,10 @@ listen = Listen(
     header_seconds=1.0,
 )
 app = Starlette(routes=[Route("/v2/manifest", manifest)])
-run(app, listen, build_watch(lambda: None, lambda: b""), Watch(port=0))
+registry = CollectorRegistry()
+turned_away = TurnedAway("proxy", registry)
+watch = build_watch(lambda: None, lambda: generate_latest(registry))
+run(app, listen, watch, Watch(port=0), turned_away=turned_away)
 """
 
 
@@ -117,14 +123,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def address(folder: Path) -> Iterator[str]:
+def addresses(folder: Path) -> Iterator[tuple[str, str]]:
+    """Of the service, and where it is watched."""
     with subprocess.Popen(
         [sys.executable, "-c", SERVER, str(folder)], stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stderr is not None
-        yield read_until(r"running on (https://127\.0\.0\.1:\d+)", process.stderr)[1]
+        at = r"running on (https?://127\.0\.0\.1:\d+)"
+        found = read_until(f"(?s){at}.*{at}", process.stderr)
+        yield found[1], found[2]
         process.kill()
         process.stderr.read()
+
+
+@pytest.fixture(scope="module")
+def address(addresses: tuple[str, str]) -> str:
+    return addresses[0]
 
 
 def asked(folder: Path, address: str, tls: Tls) -> bytes:
@@ -157,8 +171,11 @@ def test_a_server_that_nobody_vouches_for_is_not_believed(folder: Path, address:
         asked(folder, address, Tls(folder / "stranger.pem"))
 
 
-def test_whoever_never_ends_the_handshake_locks_nobody_out(folder: Path, address: str) -> None:
-    """And is sent away in time: `header_seconds`."""
+def test_whoever_never_ends_the_handshake_locks_nobody_out(
+    folder: Path, addresses: tuple[str, str]
+) -> None:
+    """And is sent away in time, `header_seconds`, and counted."""
+    address, watch = addresses
     _, host, port = address.replace("//", "").split(":")
     with ExitStack() as lines:
         silent = [
@@ -169,3 +186,7 @@ def test_whoever_never_ends_the_handshake_locks_nobody_out(folder: Path, address
             with suppress(ConnectionError):
                 assert each.recv(1) == b""
     assert asked(folder, address, shown(folder, "proxy")) == b"signed"
+    told = httpx.get(f"{watch}/metrics").text
+    counted = dict(re.findall(r'turned_away_total\{reason="(\w+)"\} (\d+)', told))
+    assert int(counted["displaced"]) + int(counted["late"]) == 12, "each of them once"
+    assert int(counted["displaced"]) >= 5, "four had no place, and one made room"

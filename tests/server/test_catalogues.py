@@ -62,7 +62,7 @@ def test_a_catalogue_of_other_items_begins_like_a_first_one(
     world = make_world(sqlite_url)
     learn(world)
     others = Catalogue.of(Item(f"other-{number}", "Other") for number in range(30))
-    change_catalogue(world.store, lambda before: updated(before, others))
+    change_catalogue(world.store, lambda before: updated(before, others), retire_many=True)
     if begun:
         begin_training(world.store, world.settings, anew=False)
     world.apply(world.closed())
@@ -125,7 +125,7 @@ def test_the_terms_that_devices_agreed_to_stay(make_world: MakeWorld, sqlite_url
     agreed = world.signed().manifest.terms
     for size in (1, 2, 7, 19, 33, 40):
         wanted = Catalogue.of(Item(f"film-{n}", f"Film {n}") for n in range(size))
-        change_catalogue(world.store, partial(updated, wanted=wanted))
+        change_catalogue(world.store, partial(updated, wanted=wanted), retire_many=True)
         world.apply(world.closed())
         manifest = world.signed().manifest
         assert manifest.items == size

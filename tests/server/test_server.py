@@ -32,6 +32,7 @@ from sottovoce.protocol import (
 )
 from sottovoce.protocol.crowd import ENOUGH
 from sottovoce.server import Keys
+from sottovoce.server.waiting import LONGEST
 from sottovoce.training import DEFAULT, Settings, first_items, next_items, presets
 from tests.server.world import ITEMS, TRAINING, World, chunk_of, chunks_of, sealed
 
@@ -227,6 +228,60 @@ def test_slow_proxies_are_waited_for_until_grace_is_over(world: World) -> None:
     world.server.tick()
     assert world.signed().manifest.epoch == 2
     assert world.signed().manifest.reports_behind == 9
+
+
+def test_grace_begins_anew_with_every_chunk_that_any_worker_counts(world: World) -> None:
+    """A large epoch is not ended while it comes."""
+    signed = world.closed()
+    grace, other = world.settings.grace_seconds, world.another()
+    for n, worker in enumerate((world, other, world)):
+        world.now += grace - 1
+        other.now = world.now
+        worker.send("east", chunk_of(sealed(world.reports(9, n), signed), signed))
+        for each in (world, other):
+            each.server.tick()
+        assert world.state(1) == "closed"
+    other.now += grace
+    other.server.tick()
+    assert world.signed().manifest.reports_behind == 27
+
+
+def test_a_chunk_that_is_known_brings_no_new_grace(world: World) -> None:
+    signed = world.closed()
+    chunk = world.chunk(signed, 9)
+    world.send("east", chunk)
+    world.now += world.settings.grace_seconds - 1
+    assert world.send("east", chunk) is False
+    assert world.send("west", chunk) is False
+    world.now += 1
+    world.server.tick()
+    assert world.state(1) == "applied"
+
+
+def test_a_proxy_that_is_silent_has_no_grace_from_another(world: World) -> None:
+    signed = world.closed()
+    world.now += world.settings.grace_seconds
+    chunk = world.chunk(signed, 9)
+    world.send("east", chunk)
+    world.server.tick()
+    assert world.state(1) == "closed"
+    world.commit("east", signed, [chunk])
+    world.server.tick()
+    assert world.state(1) == "applied"
+
+
+def test_a_proxy_that_drips_holds_no_epoch_for_ever(world: World) -> None:
+    signed = world.closed()
+    end = world.now + LONGEST * world.settings.grace_seconds
+    sent = 0
+    while world.now < end:
+        assert world.state(1) == "closed"
+        world.send("east", chunk_of(sealed(world.reports(1, sent), signed), signed))
+        sent += 1
+        world.now += world.settings.grace_seconds / 2
+        world.server.tick()
+    assert world.state(1) == "applied"
+    assert world.signed().manifest.reports_behind == sent, "what came counts"
 
 
 @pytest.mark.parametrize("name", ["epsilon", "reports", "factors", "seed", "learning_rate"])

@@ -14,6 +14,7 @@ from sottovoce.server import Keys
 from sottovoce.server.administration import begin_training, change_catalogue, go_beyond
 from sottovoce.server.catalogues import with_added
 from sottovoce.server.status import ServerStatus
+from sottovoce.server.succession import rotate_keys
 from sottovoce.training import Participation
 from tests.server.world import ITEMS, KEYS, TRAINING
 
@@ -91,6 +92,18 @@ def test_a_worker_that_does_nothing_is_noticed(world: World) -> None:
     ]
 
 
+def test_a_proxy_that_still_hands_in_is_no_problem(make_world: MakeWorld, sqlite_url: str) -> None:
+    world = make_world(sqlite_url, grace_seconds=100)
+    KEYS.write(world.settings.keys)
+    signed = world.closed()
+    world.commit("west", signed)
+    assert look(world, after=61)[1] == ["proxies that have not handed in what they have: east"]
+    world.now += 61
+    world.send("east", world.chunk(signed, 10))
+    assert look(world, after=59)[1] == []
+    assert "to hand in, until 1970-01-01 00:21:01Z (in 1 min 40 s)" in look(world)[0]
+
+
 def test_what_was_counted_and_dropped(world: World) -> None:
     signed = world.closed()
     chunk = world.chunk(signed, 10)
@@ -149,6 +162,9 @@ def test_keys_that_belong_elsewhere(world: World) -> None:
     assert "(replaced 1 time)" in said
     assert "newer key, which signs from the next epoch on" in said
     assert problems == []
+    rotate_keys(world.store, path)
+    KEYS.replace(path)
+    assert "the newest verification key" in look(world)[1][0], "a copy from before"
 
 
 def test_an_epoch_that_was_given_up(world: World) -> None:

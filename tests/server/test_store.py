@@ -55,7 +55,7 @@ def test_migrations_run_once_and_keep_what_is_there(world: World) -> None:
     assert "remark" in columns
     assert world.server.epochs() == before
     older = world.another()
-    with pytest.raises(StoreError, match=r"schema version 4, this program knows 3.*newer"):
+    with pytest.raises(StoreError, match=r"schema version 6, this program knows 5.*newer"):
         older.server.tick()
     older.close()
 

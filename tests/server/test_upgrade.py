@@ -1,7 +1,7 @@
-"""A database of the version before goes on where it was.
+"""A database of an earlier version goes on where it was.
 
 `upgrades/version2.json` has the rows of a real one: two epochs applied, a third closed and half
-handed in. It was written by the last commit with schema version 2, on SQLite.
+handed in. It was written by the last commit with schema version 2, on SQLite; the others likewise.
 """
 
 from __future__ import annotations
@@ -14,28 +14,30 @@ import numpy as np
 import pytest
 from sqlalchemy import MetaData
 
+from sottovoce.errors import StoreError
 from sottovoce.server import Keys, ServerStore
 from sottovoce.server.administration import change_catalogue
 from sottovoce.server.catalogues import with_titles
-from sottovoce.server.store.schema import MIGRATIONS
+from sottovoce.server.status import ServerStatus
+from sottovoce.server.store.schema import MIGRATIONS, TOO_OLD
 from tests.server.test_catalogues import catalogue, model
 from tests.server.world import World, make_settings
 
 if TYPE_CHECKING:
     from tests.server.conftest import MakeWorld
 
-ROWS = Path(__file__).parent / "upgrades" / "version2.json"
+ROWS = Path(__file__).parent / "upgrades"
 KEYS = Keys(bytes(range(32)), bytes(range(32, 64)))
 
 
-def fill(url: str) -> None:
-    """As the version before had left it."""
+def fill(url: str, version: int) -> None:
+    """As that version had left it."""
     store = ServerStore(url)
-    store.migrate(MIGRATIONS[:1])
+    store.migrate(MIGRATIONS[: version - TOO_OLD])
     tables = MetaData()
     with store._engine.begin() as connection:
         tables.reflect(connection)
-        for name, rows in json.loads(ROWS.read_text()).items():
+        for name, rows in json.loads((ROWS / f"version{version}.json").read_text()).items():
             connection.execute(tables.tables[name].delete())
             for row in rows:
                 connection.execute(tables.tables[name].insert().values(**_decoded(row)))
@@ -46,9 +48,9 @@ def _decoded(row: dict[str, Any]) -> dict[str, Any]:
     return {k: bytes.fromhex(v["hex"]) if isinstance(v, dict) else v for k, v in row.items()}
 
 
-@pytest.fixture
-def world(url: str, tmp_path: Path) -> World:
-    fill(url)
+@pytest.fixture(params=[2, 3])
+def world(request: pytest.FixtureRequest, url: str, tmp_path: Path) -> World:
+    fill(url, request.param)
     return World(make_settings(tmp_path, url), KEYS)
 
 
@@ -71,7 +73,21 @@ def test_a_service_goes_on_after_an_upgrade(world: World) -> None:
     world.server.tick()
     assert catalogue(world, world.signed()).items[1].title == "Renamed"
     assert world.signed().manifest.catalogue_version == 2
+    with world.store.read() as transaction:
+        service = transaction.service()
+    assert service is not None
+    assert service.newest_key == service.verification_key == KEYS.verification_key
     world.close()
+
+
+def test_who_only_looks_says_that_a_database_is_of_another_version(
+    url: str, tmp_path: Path
+) -> None:
+    fill(url, 3)
+    store = ServerStore(url)
+    with pytest.raises(StoreError, match="another version: `sottovoce server run`"):
+        ServerStatus.read(store, make_settings(tmp_path, url), 0.0)
+    store.close()
 
 
 def test_before_its_first_epoch_there_is_nothing_to_keep(

@@ -16,7 +16,8 @@ import asyncio, contextlib, json, sys
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
-from sottovoce.service import Listen, Watch, build_watch, errors_as_problems, run
+from prometheus_client import CollectorRegistry, generate_latest
+from sottovoce.service import Listen, TurnedAway, Watch, build_watch, errors_as_problems, run
 
 async def hello(request):
     return PlainTextResponse("hello")
@@ -45,10 +46,12 @@ app = Starlette(
     exception_handlers=errors_as_problems(log_unavailable=True),
     lifespan=lifespan,
 )
-watch = build_watch(lambda: None, lambda: b"counts")
+registry = CollectorRegistry()
+turned_away = TurnedAway("program", registry)
+watch = build_watch(lambda: None, lambda: generate_latest(registry))
 caps = dict(pair.split("=") for pair in sys.argv[3:] if "=" in pair)
 listen = Listen(port=int(sys.argv[1]), **{name: json.loads(value) for name, value in caps.items()})
-run(app, listen, watch, Watch(port=int(sys.argv[2])))
+run(app, listen, watch, Watch(port=int(sys.argv[2])), turned_away=turned_away)
 print("returned", flush=True)
 """
 RUNNING = re.compile(r"running on http://127\.0\.0\.1:(\d+)")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import resource
 import socket
 import sys
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,13 @@ def said(connection: socket.socket) -> bytes:
     """All, until they close."""
     with connection, connection.makefile("rb") as stream:
         return stream.read()
+
+
+def turned_away(service: Service) -> dict[str, int]:
+    connection = service.connect(watch=True)
+    connection.sendall(GET.replace(b"/hello", b"/metrics"))
+    found = re.findall(r'turned_away_total\{reason="(\w+)"\} (\d+)', said(connection).decode())
+    return {reason: int(count) for reason, count in found}
 
 
 def few_descriptors() -> None:
@@ -89,3 +97,47 @@ def test_who_is_refused_can_read_it_while_they_still_send(start: Callable[..., S
     connection = service.connect()
     connection.sendall(b"GET /hello HTTP/1.1\r\nX: " + b"x" * 2**20)
     assert said(connection).startswith(b"HTTP/1.1 431 ")
+
+
+def test_who_is_turned_away_is_counted_by_reason(start: Callable[..., Service]) -> None:
+    service = start("0", "0", "connections=8", "connections_per_address=0", "header_seconds=0.5")
+    nobody = {"full": 0, "displaced": 0, "late": 0, "unreadable": 0}
+    connection = service.connect()
+    connection.sendall(GET)
+    assert said(connection).startswith(b"HTTP/1.1 200 ")
+    assert turned_away(service) == nobody
+    with service.connect() as half, service.connect() as silent:
+        half.sendall(b"GET /hello HTTP/1.1\r\nX: ")
+        assert half.recv(100).startswith(b"HTTP/1.1 408 ")
+        assert silent.recv(1) == b""
+    assert turned_away(service) == nobody | {"late": 1}, "who says nothing is not late"
+    for wrong in (b"no HTTP\r\n\r\n", b"GET / HTTP/1.1\r\nX: " + b"x" * 2**15 + b"\r\n\r\n"):
+        connection = service.connect()
+        connection.sendall(wrong)
+        assert said(connection).startswith(b"HTTP/1.1 4")
+    assert turned_away(service) == nobody | {"late": 1, "unreadable": 2}
+
+
+def test_who_finds_no_place_and_who_must_leave_theirs_are_counted(
+    start: Callable[..., Service],
+) -> None:
+    service = start("0", "0", "connections=8", "connections_per_address=0")
+    process = service.process
+    assert process.stdout is not None
+    assert process.stdin is not None
+    with ExitStack() as lines:
+        silent = [lines.enter_context(service.connect()) for _ in range(8)]
+        for n in range(8):
+            lines.enter_context(service.connect()).sendall(GET.replace(b"/hello", b"/slow"))
+            assert process.stdout.readline() == "begun\n", n
+        for each in silent:
+            with suppress(ConnectionError):
+                assert each.recv(1) == b""
+        late = lines.enter_context(service.connect())
+        with suppress(ConnectionError):
+            assert late.recv(1) == b""
+        nobody = {"late": 0, "unreadable": 0}
+        assert turned_away(service) == nobody | {"full": 1, "displaced": 8}
+        process.stdin.write("go on\n" * 8)
+        process.stdin.flush()
+    assert service.end()[0] == 0

@@ -80,7 +80,8 @@ def run(config: ConfigOption) -> None:
     with http, ProxyStore.open(settings.folder) as store:
         proxy = Proxy(store, upstream, settings)
         app, watch = build_app(proxy, settings), build_watch(proxy.check, proxy.metrics.text)
-        serve(app, settings.listen, watch, settings.watch)
+        turned_away = proxy.metrics.turned_away
+        serve(app, settings.listen, watch, settings.watch, turned_away=turned_away)
 
 
 def make(

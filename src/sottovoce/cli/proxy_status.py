@@ -47,6 +47,11 @@ def lines(found: ProxyStatus, settings: ProxySettings) -> Iterator[str]:
         )
     if found.server.epoch is not None:
         yield f"The server answers at {settings.server}, with epoch {found.server.epoch}."
+    if not found.panel_fits:
+        yield (
+            "The page's panel is of another catalogue than this epoch: whoever opens the page now "
+            "sees no curve. Make one for this catalogue (docs/operations.md)."
+        )
     yield (
         f"{found.free / 1e9:,.1f} GB are free in {settings.folder}; mixing this epoch takes about "
         f"{found.needed / 1e6:,.3g} MB."

@@ -154,7 +154,8 @@ def run(
         server = Server(store, keys, settings, opener=pool)
         server.prepare()
         app, watch = build_app(server, settings), build_watch(server.check, server.measured)
-        serve(app, settings.listen, watch, settings.watch)
+        turned_away = server.metrics.turned_away
+        serve(app, settings.listen, watch, settings.watch, turned_away=turned_away)
 
 
 @app.command()

@@ -12,7 +12,6 @@ from sottovoce.cli import output
 from sottovoce.cli.catalogue_files import FILE, ColumnsOption, catalogue_in
 from sottovoce.cli.options import group
 from sottovoce.cli.server_options import ConfigOption, opened
-from sottovoce.errors import SettingsError
 from sottovoce.server.administration import change_catalogue, present
 from sottovoce.server.catalogues import (
     Difference,
@@ -32,6 +31,9 @@ app = group("catalogue", "Add, rename and retire items while the service runs.")
 LISTED = 10
 """Items of one kind of change that are named."""
 FileArgument = Annotated[Path, typer.Argument(help=FILE)]
+RetireManyOption = Annotated[
+    bool, typer.Option("--retire-many", help="Also if more than half of the items go.")
+]
 
 
 @app.command()
@@ -84,12 +86,16 @@ def rename(
 def retire(
     config: ConfigOption,
     items: Annotated[list[str], typer.Argument(help="Ids of the items.")],
+    *,
+    retire_many: RetireManyOption = False,
 ) -> None:
     """Take items out. Devices keep them in their histories; what was learnt of them is dropped.
 
+    More than half of the items at once are refused, as by `update`.
+
     Example: sottovoce server catalogue retire --config my-server/server.toml 260 1196
     """
-    _change(config, lambda catalogue: without(catalogue, items))
+    _change(config, lambda catalogue: without(catalogue, items), retire_many=retire_many)
 
 
 @app.command()
@@ -110,35 +116,24 @@ def update(
     file: FileArgument,
     *,
     columns: ColumnsOption = None,
-    retire_many: Annotated[
-        bool, typer.Option("--retire-many", help="Also if most of the items are not in the file.")
-    ] = False,
+    retire_many: RetireManyOption = False,
 ) -> None:
     """Make the catalogue as it is in a file: add, rename, tag anew and retire.
 
-    A file without half of the items is refused: an export that broke off would cost what was learnt
-    of them.
+    A file that lacks more than half of the items is refused: an export that broke off would cost
+    what was learnt of them.
 
     Example: sottovoce server catalogue update --config my-server/server.toml films.csv
     """
     wanted = catalogue_in(file, columns)
-
-    def change(catalogue: Catalogue) -> Catalogue:
-        retired = len(Difference.between(catalogue, wanted).retired)
-        if retired > len(catalogue.items) / 2 and not retire_many:
-            raise SettingsError(
-                f"{file} has {len(catalogue.items) - retired:,} of the {len(catalogue.items):,} "
-                "items; what was learnt of the others would be lost for good. If you mean it, say "
-                "--retire-many; nothing was changed"
-            )
-        return updated(catalogue, wanted)
-
-    _change(config, change)
+    _change(config, lambda catalogue: updated(catalogue, wanted), retire_many=retire_many)
 
 
-def _change(config: Path, change: Callable[[Catalogue], Catalogue]) -> None:
+def _change(
+    config: Path, change: Callable[[Catalogue], Catalogue], *, retire_many: bool = False
+) -> None:
     with opened(config) as (_, store):
-        version, found = change_catalogue(store, change)
+        version, found = change_catalogue(store, change, retire_many=retire_many)
     _print(found)
     if found:
         output.results.print(f"Version {version} holds from the next epoch on.")

@@ -9,8 +9,8 @@ import typer
 from sottovoce.cli import output
 from sottovoce.cli.options import group
 from sottovoce.cli.server_options import ConfigOption, YesOption, opened
-from sottovoce.server import Keys, ServerSettings
 from sottovoce.server.administration import begin_training, cancel_training
+from sottovoce.server.succession import rotate_keys
 
 training = group("training", "Begin another training under the same service.")
 keys = group("keys", "Change the signing key; devices follow by themselves.")
@@ -56,18 +56,29 @@ def cancel(config: ConfigOption) -> None:
 
 
 @keys.command()
-def rotate(config: ConfigOption) -> None:
+def rotate(
+    config: ConfigOption,
+    *,
+    newest_is_lost: Annotated[
+        bool,
+        typer.Option(
+            "--newest-is-lost",
+            help="A newer key was made, never used, and no file has it: follow this one again.",
+        ),
+    ] = False,
+) -> None:
     """Change the signing key. The old one names the new one and is then deleted.
 
     Copy the keys file to all workers and restart them. Devices and proxies follow by themselves.
     Keep a backup of the new file before the next epoch is published: without it devices are lost.
+    A file in which the newest key is missing is refused: copy the newest one first.
 
     Example: sottovoce server keys rotate --config my-server/server.toml
     """
-    path = ServerSettings.read(config).keys
-    rotated = Keys.read(path).rotated()
-    rotated.replace(path)
+    with opened(config) as (settings, store):
+        rotated = rotate_keys(store, settings.keys, newest_is_lost=newest_is_lost)
     output.results.print(
-        f"{path} holds the new key: copy it to all workers and restart them. New devices may pin"
+        f"{settings.keys} holds the new key: copy it to all workers and restart them. New devices "
+        "may pin"
     )
     typer.echo(rotated.verification_key.hex())

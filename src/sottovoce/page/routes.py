@@ -55,7 +55,7 @@ def page_routes(content: Content, assets: Traversable | None = None) -> list[Rou
     index = as_file(INDEX, filled(found.pop(INDEX), places))
     service_worker = as_file(SERVICE_WORKER, found.pop(SERVICE_WORKER))
     if content.panel is not None:
-        found[PANEL] = _panel(content.panel)
+        found[PANEL] = read_panel(content.panel)[1]
     named = {name: as_file(name, data) for name, data in found.items()}
     return [
         Route("/", _one(index)),
@@ -81,14 +81,13 @@ def _by_name(named: dict[str, File]) -> Handler:
     return answer
 
 
-def _panel(path: Path) -> bytes:
+def read_panel(path: Path) -> tuple[Panel, bytes]:
     """A file that is no panel is the operator's mistake: better now than in every browser."""
     try:
         content = path.read_bytes()
     except OSError as error:
         raise SettingsError(f"page.panel: {error}") from error
     try:
-        Panel.decode(content)
+        return Panel.decode(content), content
     except ProtocolError as error:
         raise SettingsError(f"page.panel: {path}: {error}") from error
-    return content

@@ -17,6 +17,7 @@ from sottovoce.errors import (
     UnavailableError,
     WrongEpochError,
 )
+from sottovoce.service import TurnedAway
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +47,7 @@ class Metrics:
         self.forwarded = self._counter("reports_forwarded", "Reports that the server confirmed")
         self.lost = self._counter("reports_lost", "Reports that came too late for the server")
         self.untrusted = self._counter("manifests_untrusted", "Manifests of the server refused")
+        self.turned_away = TurnedAway("proxy", self._registry)
         for _, reason in (*REASONS, (Exception, OTHER), (Exception, RATE)):
             self._refused.labels(reason)
         for outcome in (SHUFFLED, EMPTY, DISCARDED, GIVEN_UP):

@@ -8,13 +8,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sottovoce.errors import SottovoceError
+from sottovoce.page.routes import read_panel
 from sottovoce.protocol import SEALED, SignedManifest
 from sottovoce.proxy.store import looking
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from sottovoce.proxy.settings import ProxySettings
+    from sottovoce.proxy.settings import Page, ProxySettings
     from sottovoce.proxy.tables import Flush
     from sottovoce.proxy.upstream import Upstream
 
@@ -50,6 +51,8 @@ class ProxyStatus:
     """For so many the epoch waits."""
     unsettled: tuple[Flush, ...] = ()
     """Epochs that are mixed, and that the server has not confirmed."""
+    panel_fits: bool = True
+    """Whether the page's panel, if there is one, is of the catalogue that clients are shown."""
 
     @classmethod
     def read(cls, settings: ProxySettings, upstream: Upstream, now: float) -> ProxyStatus:
@@ -63,7 +66,8 @@ class ProxyStatus:
         seen = _ask(upstream, key)
         asked = 0 if signed is None else signed.manifest.terms.least_clients
         least = max(settings.least_clients, asked)
-        return cls(now, free, seen, signed, is_over, batches, least, unsettled)
+        fits = signed is None or _fits(settings.page, signed)
+        return cls(now, free, seen, signed, is_over, batches, least, unsettled, fits)
 
     @property
     def needed(self) -> int:
@@ -113,6 +117,7 @@ class ProxyStatus:
                 {"epoch": e.epoch, "chunks": e.chunks, "delivered": e.delivered}
                 for e in self.unsettled
             ],
+            "panel_fits": self.panel_fits,
             "epoch": None,
         }
         if self.signed is not None:
@@ -132,3 +137,10 @@ def _ask(upstream: Upstream, key: bytes) -> ServerSeen:
         return ServerSeen(SignedManifest.open(upstream.manifest(), key).manifest.epoch)
     except SottovoceError as error:
         return ServerSeen(problem=f"the server cannot be asked, or not be believed: {error}")
+
+
+def _fits(page: Page, signed: SignedManifest) -> bool:
+    """Its rows are those of one catalogue, which the server's operator may change at any time."""
+    if not page.serve or page.panel is None:
+        return True
+    return read_panel(page.panel)[0].catalogue == signed.manifest.catalogue

@@ -33,15 +33,20 @@ def present(store: ServerStore) -> Chosen:
 
 
 def change_catalogue(
-    store: ServerStore, change: Callable[[Catalogue], Catalogue]
+    store: ServerStore, change: Callable[[Catalogue], Catalogue], *, retire_many: bool = False
 ) -> tuple[int, Difference]:
-    """Its new version, and what is new in it; the present one where nothing is."""
+    """Its new version, and what is new in it; the present one where nothing is.
+
+    Whoever means to retire more than half of the items says so (`retire_many`).
+    """
     with store.write() as transaction:
         chosen = _locked(transaction)
         wanted = change(chosen.catalogue)
         found = Difference.between(chosen.catalogue, wanted)
         if not found:
             return chosen.version, found
+        if not retire_many:
+            found.check_retires_few(chosen.items)
         Chosen(chosen.training, wanted, chosen.version + 1).check()
         transaction.set_catalogue(chosen.version + 1, wanted.hash, wanted.raw)
     return chosen.version + 1, found

@@ -41,6 +41,15 @@ class Difference:
             tuple(item for item in before.items if item.id not in new),
         )
 
+    def check_retires_few(self, items: int) -> None:
+        """At most half of so many: an export that broke off would cost what was learnt of them."""
+        if len(self.retired) > items / 2:
+            raise SettingsError(
+                f"this retires {len(self.retired):,} of the {items:,} items; what was learnt of "
+                "them would be lost for good. If you mean it, say --retire-many; nothing was "
+                "changed"
+            )
+
 
 def with_added(catalogue: Catalogue, items: Iterable[Item]) -> Catalogue:
     """The same with these at its end; one that is there already, and the same, is let be."""

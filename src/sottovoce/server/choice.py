@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from sottovoce.errors import ProtocolError, SettingsError
 from sottovoce.protocol import Catalogue, SignedManifest
 from sottovoce.protocol.catalogue import MAX_CATALOGUE
-from sottovoce.server.publishing import Chosen, check_keys
+from sottovoce.server.publishing import Chosen
+from sottovoce.server.succession import check_may_sign
 from sottovoce.server.training import Training
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from sottovoce.protocol import Manifest
     from sottovoce.server.keys import Keys
     from sottovoce.server.settings import ServerSettings
-    from sottovoce.server.store import Transaction
+    from sottovoce.server.store import Service, Transaction
 
 log = logging.getLogger("sottovoce")
 
@@ -45,12 +46,21 @@ def agree(transaction: Transaction, settings: ServerSettings, keys: Keys) -> Non
     if service is None:
         transaction.begin_service(keys.verification_key)
     else:
-        check_keys(keys, service.verification_key)
+        check_may_sign(keys, service)
+        _follow_keys(transaction, service, keys)
     training = transaction.training()
     if training is None or transaction.latest() is None:
         _begin(transaction, settings)
     else:
         _go_on(transaction, training, settings, keys)
+
+
+def _follow_keys(transaction: Transaction, service: Service, keys: Keys) -> None:
+    """The file may be ahead of the database, if that was restored, and behind it for a while."""
+    if keys.succeeds(service.newest_key):
+        transaction.set_newest_key(keys.verification_key)
+    else:
+        log.warning("the signing key was changed: copy the newest keys file here, and restart")
 
 
 def _begin(transaction: Transaction, settings: ServerSettings) -> None:

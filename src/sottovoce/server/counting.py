@@ -75,7 +75,9 @@ class Counter:
         rows = np.frombuffer(chunk.sealed, np.uint8).reshape(-1, SEALED)
         return rows[np.sort(first)].tobytes()
 
-    def count(self, proxy: str, chunk: Chunk, opened: Opened, n_directions: int) -> bool:
+    def count(
+        self, proxy: str, chunk: Chunk, opened: Opened, n_directions: int, now: float
+    ) -> bool:
         """In one transaction; False if the chunk was counted before. `opened` is of `unseen`."""
         keys = key_prefixes(chunk.sealed)
         with self._lock:
@@ -88,7 +90,7 @@ class Counter:
                 self._catch_up(transaction, chunk.epoch)
                 valid = opened.reports[self._new(opened.keys)]
                 found = count_reports(valid, n_directions)
-                transaction.add_counts(chunk.epoch, proxy, found)
+                transaction.add_counts(chunk.epoch, proxy, found, now)
                 new = keys[self._new(keys)]
                 transaction.add_chunk(chunk.epoch, chunk.name, proxy, chunk.reports, new)
                 transaction.count(

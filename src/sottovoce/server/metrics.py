@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Enum, Gauge, generate_latest
 
+from sottovoce.service import TurnedAway
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -30,6 +32,7 @@ class Metrics:
         self._chunks = counter("chunks", "Chunks taken by this worker")
         self._seconds = counter("opening_seconds", "Seconds that chunks spent being opened")
         self._unknown = counter("unknown_proxy", "Requests without the secret of a known proxy")
+        self.turned_away = TurnedAway("server", registry)
         self._epoch = gauge("epoch", "Number of the latest epoch")
         self._state = Enum(
             "sottovoce_server_epoch_state",

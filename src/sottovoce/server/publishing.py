@@ -27,6 +27,7 @@ from sottovoce.protocol import (
 )
 from sottovoce.server.catalogues import moved_rows
 from sottovoce.server.store import APPLIED, OPEN, Epoch
+from sottovoce.server.succession import check_may_sign
 from sottovoce.training import first_items, inherited_items, next_items
 from sottovoce.training.counts import capped
 
@@ -199,17 +200,8 @@ class Publisher:
         """A worker with an old key computes nothing that it could not publish; the next number."""
         service = transaction.service(lock=True)
         assert service is not None
-        check_keys(self.keys, service.verification_key)
+        check_may_sign(self.keys, service)
         return service.next_epoch
-
-
-def check_keys(keys: Keys, known: bytes) -> None:
-    """Devices never go back to a key that another has replaced: a worker must not either."""
-    if not keys.succeeds(known):
-        raise SettingsError(
-            f"devices know the verification key {known.hex()}, which is not in the keys file: "
-            "restore that file, or copy the new one to all workers if the key was changed"
-        )
 
 
 def _goes_on(training: Training, epochs_done: int) -> bool:

@@ -103,7 +103,9 @@ class Server:
         return for_crowds(epoch, transaction.crowds(epoch.epoch), self._settings, now).is_over
 
     def _is_complete(self, transaction: Transaction, epoch: Epoch, now: float) -> bool:
-        return for_reports(epoch, transaction.committed(epoch.epoch), self._settings, now).is_over
+        committed = transaction.committed(epoch.epoch)
+        counted = transaction.last_counted(epoch.epoch)
+        return for_reports(epoch, committed, counted, self._settings, now).is_over
 
     # What everybody may ask
 
@@ -167,7 +169,7 @@ class Server:
         with self.metrics.opening():
             unseen = self._counter.unseen(chunk)
             opened = self._opener.open(unseen, private_key, chunk.manifest_hash, n_directions)
-        counted = self._counter.count(proxy, chunk, opened, n_directions)
+        counted = self._counter.count(proxy, chunk, opened, n_directions, self._clock())
         self.metrics.took_chunk()
         return counted
 

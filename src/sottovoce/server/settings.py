@@ -52,7 +52,7 @@ class ServerSettings:
     epoch_seconds: int = 86_400
     """How long an epoch takes at least; it then waits for its crowd."""
     grace_seconds: float = 3_600.0
-    """How long proxies are waited for that say nothing, or do not hand in what they have."""
+    """How long proxies are waited for that say nothing, or hand nothing in (`server.waiting`)."""
     keep_epochs: int = 100
     """Models and sums of so many are kept."""
     terms: Participation = field(default_factory=Participation)

@@ -11,6 +11,7 @@ from sottovoce.protocol import SignedManifest
 from sottovoce.server.keys import Keys
 from sottovoce.server.publishing import Chosen
 from sottovoce.server.store import APPLIED, CLOSED, OPEN
+from sottovoce.server.succession import check_newest
 from sottovoce.server.waiting import for_crowds, for_reports
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from sottovoce.protocol import Manifest
     from sottovoce.server.settings import ServerSettings
-    from sottovoce.server.store import Epoch, ServerStore, Transaction
+    from sottovoce.server.store import Epoch, ServerStore, Service, Transaction
     from sottovoce.server.training import Training
     from sottovoce.server.waiting import Waiting
 
@@ -74,7 +75,7 @@ class ServerStatus:
             if service is None:
                 raise StoreError("the database is not set up: `sottovoce server init` does it")
             chosen, known = Chosen.now(transaction), service.verification_key
-            keys = _keys_file(settings.keys, known, transaction, latest)
+            keys = _keys_file(settings.keys, service, transaction, latest)
             if latest is None:
                 return cls(now, chosen, known, keys)
             over = [
@@ -144,19 +145,21 @@ def _waiting(
     if epoch.state == OPEN:
         return for_crowds(epoch, transaction.crowds(epoch.epoch), settings, now)
     if epoch.state == CLOSED:
-        return for_reports(epoch, transaction.committed(epoch.epoch), settings, now)
+        committed = transaction.committed(epoch.epoch)
+        return for_reports(epoch, committed, transaction.last_counted(epoch.epoch), settings, now)
     return None
 
 
 def _keys_file(
-    path: Path, known: bytes, transaction: Transaction, latest: Epoch | None
+    path: Path, service: Service, transaction: Transaction, latest: Epoch | None
 ) -> KeysFile:
     """Read the file that a worker would read, and try its wrapping key on the open epoch."""
     try:
         keys = Keys.read(path)
         wrapped = None if latest is None else transaction.wrapped_key(latest.epoch)
-        if not keys.succeeds(known):
+        if not keys.succeeds(service.verification_key):
             raise SettingsError(f"{path}: is not the keys file of this database")
+        check_newest(keys, service)
         if latest is not None and wrapped is not None:
             keys.unwrap(latest.epoch, wrapped)
     except SottovoceError as error:
@@ -167,12 +170,11 @@ def _keys_file(
             "cannot be opened",
             len(keys.statements),
         )
-    return KeysFile(None, len(keys.statements), keys.verification_key != known)
+    return KeysFile(None, len(keys.statements), keys.verification_key != service.verification_key)
 
 
 def _stuck(epoch: Epoch, waiting: Waiting, now: float) -> list[str]:
-    began = epoch.closes if epoch.state == OPEN else epoch.closed_at or 0.0
-    if now < began + PATIENCE:
+    if now < waiting.since + PATIENCE:
         return []
     if waiting.is_over:
         what = "closed" if epoch.state == OPEN else "applied"

@@ -35,7 +35,8 @@ catalogue = {catalogue}
 epoch_seconds = {epoch_seconds}
 
 # How long proxies are waited for, in seconds: those that say nothing when an epoch's time is over,
-# and those that do not hand in what they have when it is closed. What comes later is lost.
+# and those that have not handed in all that they have when it is closed. Every new chunk of such a
+# proxy lets this begin anew, up to ten times as long after the closing. What comes later is lost.
 grace_seconds = 3600
 
 # Epochs whose models and sums are kept in the database; what is older is deleted.

@@ -16,11 +16,19 @@ if TYPE_CHECKING:
     from sottovoce.server.settings import ServerSettings
     from sottovoce.server.store import Epoch
 
+LONGEST = 10
+"""Times the grace: a closed epoch waits no longer, however many chunks still come.
+
+Otherwise a proxy that lies could hold it for ever, with one chunk at a time.
+"""
+
 
 @dataclass(frozen=True)
 class Waiting:
     is_over: bool
     """Whether to go on now."""
+    since: float
+    """When there was news last."""
     until: float
     """From then on it waits for nobody."""
     short: tuple[str, ...] = ()
@@ -44,13 +52,25 @@ def for_crowds(
     patient = bool(silent) and now < epoch.closes + settings.grace_seconds
     complete = has_crowd and not short and not patient
     is_over = now >= epoch.closes and (complete or now >= epoch.ends)
-    return Waiting(is_over, epoch.ends, short, silent, has_crowd)
+    return Waiting(is_over, epoch.closes, epoch.ends, short, silent, has_crowd)
 
 
 def for_reports(
-    epoch: Epoch, committed: Collection[str], settings: ServerSettings, now: float
+    epoch: Epoch,
+    committed: Collection[str],
+    counted: Mapping[str, float],
+    settings: ServerSettings,
+    now: float,
 ) -> Waiting:
-    """Of a closed epoch: applied when every proxy has handed in, or its grace is over."""
-    until = (epoch.closed_at or 0.0) + settings.grace_seconds
+    """Of a closed epoch: applied when every proxy has handed in, or the others' grace is over.
+
+    It begins anew with every chunk of theirs: a large epoch is not ended while it comes. `counted`
+    is when the last one came.
+    """
+    closed, grace = epoch.closed_at or 0.0, settings.grace_seconds
+    news = {name: max(counted.get(name, closed), closed) for name in settings.proxies}
     silent = tuple(name for name in settings.proxies if name not in committed)
-    return Waiting(not silent or now >= until, until, silent=silent)
+    latest = max((news[name] for name in silent), default=closed)
+    until = min(latest + grace, closed + LONGEST * grace)
+    since = min(news[name] for name in silent) if silent else max(news.values())
+    return Waiting(not silent or now >= until, since, until, silent=silent)

@@ -13,11 +13,13 @@ from sottovoce.service.http import (
 from sottovoce.service.listen import Listen, Watch
 from sottovoce.service.run import run
 from sottovoce.service.toml import read_settings
+from sottovoce.service.turned_away import TurnedAway
 from sottovoce.service.watch import build_watch
 
 __all__ = [
     "Heartbeat",
     "Listen",
+    "TurnedAway",
     "Watch",
     "build_watch",
     "epoch_of",

@@ -19,12 +19,14 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 
 from sottovoce.service.places import Places
+from sottovoce.service.turned_away import LATE, UNREADABLE
 
 if TYPE_CHECKING:
     import asyncio
 
     from sottovoce.service.listen import Listen
     from sottovoce.service.places import Guest
+    from sottovoce.service.turned_away import TurnAway
 
 SWEEP = 0.25
 """Seconds between two looks at who is late."""
@@ -39,9 +41,10 @@ MALFORMED = "this is not HTTP/1.1"
 class Guard:
     """The caps of one listener, and who is connected."""
 
-    def __init__(self, caps: Listen, most: int):
+    def __init__(self, caps: Listen, most: int, turned_away: TurnAway):
         self.caps = caps
-        self.places = Places(most, caps.connections_per_address)
+        self.turned_away = turned_away
+        self.places = Places(most, caps.connections_per_address, turned_away)
         self._sweeping = False
 
     def enter(self, guest: Guest, address: str, loop: asyncio.AbstractEventLoop) -> bool:
@@ -188,6 +191,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _refuse(self, status: HTTPStatus, detail: str) -> None:
         """Say why, if an answer can still be given; then end."""
+        self._guard.turned_away(LATE if status is HTTPStatus.REQUEST_TIMEOUT else UNREADABLE)
         answerable = self.cycle is None or not self.cycle.response_started
         if self._in_header:
             answerable = not self._is_answering()

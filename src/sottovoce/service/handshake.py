@@ -12,6 +12,8 @@ import socket
 from math import inf
 from typing import TYPE_CHECKING
 
+from sottovoce.service.turned_away import LATE
+
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
@@ -48,6 +50,7 @@ class Handshake(asyncio.Protocol):
             self.give_way()
 
     def late(self) -> None:
+        self._guard.turned_away(LATE)
         self.give_way()
 
     def give_way(self) -> None:

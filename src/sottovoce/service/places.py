@@ -10,9 +10,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from sottovoce.service.address import network_of
+from sottovoce.service.turned_away import DISPLACED, FULL, uncounted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from sottovoce.service.turned_away import TurnAway
 
 
 class Guest(Protocol):
@@ -40,7 +43,8 @@ class Room:
 class Places:
     """Who has one. With no limit for one address, no address is remembered."""
 
-    def __init__(self, most: int, most_of_address: int):
+    def __init__(self, most: int, most_of_address: int, turned_away: TurnAway = uncounted):
+        self._turned_away = turned_away
         self._everybody = Room(most)
         self._most_of_address = most_of_address
         self._addresses: dict[str | int, Room] = {}
@@ -61,6 +65,7 @@ class Places:
             rooms.insert(0, self._addresses.get(whom) or Room(self._most_of_address))
         for room in rooms:
             if room.taken >= room.most and not self._make_place(room):
+                self._turned_away(FULL)
                 return False
         if self._most_of_address:
             self._addresses[whom] = rooms[0]
@@ -98,4 +103,5 @@ class Places:
             return False
         self.leave(longest)
         longest.give_way()
+        self._turned_away(DISPLACED)
         return True

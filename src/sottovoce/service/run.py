@@ -16,6 +16,7 @@ import uvicorn
 from sottovoce.service.descriptors import raise_limit
 from sottovoce.service.guard import Guard, GuardedProtocol
 from sottovoce.service.handshake import Handshake
+from sottovoce.service.turned_away import uncounted
 
 if TYPE_CHECKING:
     import ssl
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from sottovoce.service.listen import Listen, Watch
+    from sottovoce.service.turned_away import TurnAway
 
 log = logging.getLogger("sottovoce")
 
@@ -35,10 +37,19 @@ RESERVED = 256
 """File descriptors for everything but connections of clients: databases, processes, the server."""
 
 
-def run(app: Starlette, listen: Listen, watch: Starlette, at: Watch, *, grace: int = 30) -> None:
+def run(
+    app: Starlette,
+    listen: Listen,
+    watch: Starlette,
+    at: Watch,
+    *,
+    turned_away: TurnAway = uncounted,
+    grace: int = 30,
+) -> None:
     """Serve both until SIGTERM or Ctrl-C; requests under way get `grace` seconds to finish.
 
     Both listeners live and end together. That for the operator is there as soon as the other is.
+    `turned_away` hears why a connection to the first was not served.
     """
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s"
@@ -47,8 +58,8 @@ def run(app: Starlette, listen: Listen, watch: Starlette, at: Watch, *, grace: i
         logging.getLogger(chatty).disabled = True
     most = max(raise_limit(listen.connections + RESERVED) - RESERVED, 1)
     servers = [
-        Listener(app, listen, most, grace),
-        Listener(watch, at.listen, at.listen.connections, grace),
+        Listener(app, listen, Guard(listen, min(most, listen.connections), turned_away), grace),
+        Listener(watch, at.listen, Guard(at.listen, at.listen.connections, uncounted), grace),
     ]
     _end_cleanly(servers)
     with asyncio.Runner(loop_factory=servers[0].config.get_loop_factory()) as runner:
@@ -59,9 +70,9 @@ def run(app: Starlette, listen: Listen, watch: Starlette, at: Watch, *, grace: i
 class Listener(uvicorn.Server):
     """One of two: it leaves signals alone, which it would catch for itself."""
 
-    def __init__(self, app: Starlette, listen: Listen, most: int, grace: int):
+    def __init__(self, app: Starlette, listen: Listen, guard: Guard, grace: int):
         self._listen = listen
-        super().__init__(_config(app, listen, min(most, listen.connections), grace))
+        super().__init__(_config(app, listen, guard, grace))
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -115,12 +126,12 @@ async def _until_ended(server: Listener, servers: Sequence[Listener]) -> bool:
     return server.started
 
 
-def _config(app: Starlette, listen: Listen, most: int, grace: int) -> uvicorn.Config:
+def _config(app: Starlette, listen: Listen, guard: Guard, grace: int) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         host=listen.host,
         port=listen.port,
-        http=_protocol(Guard(listen, most), listen),
+        http=_protocol(guard, listen),
         access_log=False,
         server_header=False,
         date_header=False,

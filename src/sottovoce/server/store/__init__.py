@@ -1,5 +1,6 @@
 """Where a server keeps its epochs, sums and files: SQLite or PostgreSQL, one schema."""
 
+from sottovoce.server.store.chosen import Service
 from sottovoce.server.store.store import ServerStore
 from sottovoce.server.store.transaction import (
     APPLIED,
@@ -17,6 +18,7 @@ __all__ = [
     "OPEN",
     "Epoch",
     "ServerStore",
+    "Service",
     "State",
     "Transaction",
     "database_url",

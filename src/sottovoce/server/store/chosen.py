@@ -23,6 +23,9 @@ class Service:
     """The row of `service`."""
 
     verification_key: bytes
+    """Of the key that signed last."""
+    newest_key: bytes
+    """Of the one that was made last: it follows."""
     next_epoch: int
 
 
@@ -40,18 +43,22 @@ class ChosenTables:
 
     def service(self, *, lock: bool = False) -> Service | None:
         """None before it is set up. Locked, nobody else moves the epochs on or chooses."""
-        query = select(service.c.verification_key, service.c.next_epoch)
+        query = select(service.c.verification_key, service.c.newest_key, service.c.next_epoch)
         row = self._connection.execute(query.with_for_update() if lock else query).one_or_none()
         return None if row is None else Service(*row)
 
     def begin_service(self, verification_key: bytes) -> None:
-        row = {"verification_key": verification_key, "next_epoch": 1}
-        self._connection.execute(service.insert().values(id=1, **row))
+        row = {"verification_key": verification_key, "newest_key": verification_key}
+        self._connection.execute(service.insert().values(id=1, next_epoch=1, **row))
 
     def set_service(self, verification_key: bytes, next_epoch: int) -> None:
         """The key that signs from now on, and the least number of the next epoch."""
         row = {"verification_key": verification_key, "next_epoch": next_epoch}
         self._connection.execute(service.update().values(**row))
+
+    def set_newest_key(self, verification_key: bytes) -> None:
+        """The key that is to sign next; the service must be locked."""
+        self._connection.execute(service.update().values(newest_key=verification_key))
 
     def training(self, number: int | None = None) -> Training | None:
         """That of this number, or the newest, which is that of the next epoch."""

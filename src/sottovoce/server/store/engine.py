@@ -76,6 +76,7 @@ _CAUSES = {
     "not a database": "this file is not a database, or is damaged: restore a backup",
     "malformed": "the database is damaged: restore a backup",
     "connection": "the database cannot be reached",
+    "column": "the database is of another version: `sottovoce server run` brings it up to date",
     "no such table": "the database is not set up: `sottovoce server run` does it",
     "does not exist": "the database is not set up, or its name is wrong",
 }

@@ -39,17 +39,22 @@ metadata = MetaData()
 
 schema_version = Table("schema_version", metadata, Column("version", Integer, nullable=False))
 
-service = Table(
-    "service",
-    metadata,
-    Column("id", Integer, primary_key=True, autoincrement=False),
-    Column("verification_key", LargeBinary, nullable=False),
-    Column("next_epoch", BigInteger, nullable=False, default=1),
-)
-"""One row. Whoever moves the epochs on locks it.
 
-`verification_key` belongs to the key that signed last. `next_epoch` is the least number that the
-next epoch may have: larger than any that devices know.
+def _service() -> list[Column[Any]]:
+    """Those of version 3."""
+    return [
+        Column("id", Integer, primary_key=True, autoincrement=False),
+        Column("verification_key", LargeBinary, nullable=False),
+        Column("next_epoch", BigInteger, nullable=False, default=1),
+    ]
+
+
+service = Table("service", metadata, *_service(), Column("newest_key", LargeBinary, nullable=False))
+"""One row. Whoever moves the epochs on locks it, and whoever changes the signing key.
+
+`verification_key` belongs to the key that signed last, `newest_key` to the one that was made last
+and is to sign next. `next_epoch` is the least number that the next epoch may have: larger than any
+that devices know.
 """
 
 trainings = Table(
@@ -111,17 +116,22 @@ epoch_keys = Table(
 )
 """The private keys of epochs that are not applied; a table apart, so that it can be scrubbed."""
 
-counts = Table(
-    "counts",
-    metadata,
-    Column("epoch", BigInteger, nullable=False),
-    Column("proxy", Text, nullable=False),
-    Column("counts", LargeBinary, nullable=False),
-    PrimaryKeyConstraint("epoch", "proxy"),
-)
+
+def _counts() -> list[Column[Any] | PrimaryKeyConstraint]:
+    """Those of version 2."""
+    return [
+        Column("epoch", BigInteger, nullable=False),
+        Column("proxy", Text, nullable=False),
+        Column("counts", LargeBinary, nullable=False),
+        PrimaryKeyConstraint("epoch", "proxy"),
+    ]
+
+
+counts = Table("counts", metadata, *_counts(), Column("counted_at", Float(53), nullable=False))
 """How often each report came from a proxy, in an epoch that is not applied; uint32, little endian.
 
-Number `index << 1 | bit` is the report of that value: two numbers a direction.
+Number `index << 1 | bit` is the report of that value: two numbers a direction. `counted_at` is the
+time of the last chunk.
 """
 
 sums = Table(
@@ -186,10 +196,13 @@ _training = Table(
 )
 """Of version 2: the one training that a service had."""
 Table("epochs", _old, *_epochs())
+Table("counts", _old, *_counts())
+_one_key = Table("service", MetaData(), *_service())
+"""Of version 3."""
 
 
 def _first(connection: Connection) -> None:
-    old = (schema_version, epoch_keys, counts, sums, chunks, commits, waiting, files)
+    old = (schema_version, epoch_keys, sums, chunks, commits, waiting, files)
     metadata.create_all(connection, tables=old)
     _old.create_all(connection)
     if connection.dialect.name == "postgresql":
@@ -199,8 +212,9 @@ def _first(connection: Connection) -> None:
 
 def _second(connection: Connection) -> None:
     """A service has trainings and catalogues, one after the other, and its key may change."""
-    metadata.create_all(connection, tables=(service, trainings, catalogues))
-    binary = "BYTEA" if connection.dialect.name == "postgresql" else "BLOB"
+    _one_key.create(connection)
+    metadata.create_all(connection, tables=(trainings, catalogues))
+    binary = _binary(connection)
     connection.exec_driver_sql("ALTER TABLE epochs ADD training INTEGER NOT NULL DEFAULT 1")
     connection.exec_driver_sql(f"ALTER TABLE epochs ADD catalogue {binary} NOT NULL DEFAULT ''")
     known = connection.execute(select(_training)).one_or_none()
@@ -214,7 +228,7 @@ def _keep_training(connection: Connection, known: Row[Any], signed: bytes) -> No
     """The one that there was goes on as the first of its service."""
     next_epoch = 1 + int(connection.scalar(select(func.max(epochs.c.epoch))) or 0)
     key = {"verification_key": known.verification_key, "next_epoch": next_epoch}
-    connection.execute(service.insert().values(id=1, **key))
+    connection.execute(_one_key.insert().values(id=1, **key))
     connection.execute(epochs.update().values(catalogue=known.catalogue))
     connection.execute(catalogues.insert().values(version=1, sha256=known.catalogue))
     manifest = json.loads(signed[FIRST_MANIFEST:])
@@ -227,11 +241,28 @@ def _keep_training(connection: Connection, known: Row[Any], signed: bytes) -> No
     connection.execute(trainings.insert().values(number=1, **row))
 
 
+def _third(connection: Connection) -> None:
+    """The key that was made last is known to all, also before it signs."""
+    column = f"newest_key {_binary(connection)} NOT NULL DEFAULT ''"
+    connection.exec_driver_sql(f"ALTER TABLE service ADD {column}")
+    connection.execute(service.update().values(newest_key=service.c.verification_key))
+
+
+def _fourth(connection: Connection) -> None:
+    """When the last chunk of each proxy came; of those that came before, when the epoch closed."""
+    column = "counted_at DOUBLE PRECISION NOT NULL DEFAULT 0"
+    connection.exec_driver_sql(f"ALTER TABLE counts ADD {column}")
+
+
+def _binary(connection: Connection) -> str:
+    return "BYTEA" if connection.dialect.name == "postgresql" else "BLOB"
+
+
 FIRST_MANIFEST = 4 + 1 + 64
 """Where the JSON of a signed manifest begins that was signed with the service's first key."""
 TOO_OLD = 1
 """Databases of this version and below speak of epochs of protocol 1, which nobody can read."""
-MIGRATIONS: Sequence[Migration] = (_first, _second)
+MIGRATIONS: Sequence[Migration] = (_first, _second, _third, _fourth)
 """The first makes version `TOO_OLD` + 1, each further one the next. Append; never change one."""
 
 _LOCK = 0x736F74746F

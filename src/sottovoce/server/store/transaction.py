@@ -137,17 +137,22 @@ class Transaction(ChosenTables):
         query = select(counts.c.proxy, counts.c.counts).where(counts.c.epoch == epoch)
         return {proxy: _counts(content) for proxy, content in self._connection.execute(query)}
 
-    def add_counts(self, epoch: int, proxy: str, more: NDArray[np.int64]) -> None:
+    def add_counts(self, epoch: int, proxy: str, more: NDArray[np.int64], now: float) -> None:
         """To those of this proxy; the epoch must be locked."""
         same = (counts.c.epoch == epoch) & (counts.c.proxy == proxy)
         before = self._connection.scalar(select(counts.c.counts).where(same))
         total = more if before is None else _counts(before) + more
         content = np.minimum(total, MOST).astype("<u4").tobytes()
+        found = {"counts": content, "counted_at": now}
         if before is None:
-            row = {"epoch": epoch, "proxy": proxy, "counts": content}
-            self._connection.execute(counts.insert().values(**row))
+            self._connection.execute(counts.insert().values(epoch=epoch, proxy=proxy, **found))
         else:
-            self._connection.execute(counts.update().where(same).values(counts=content))
+            self._connection.execute(counts.update().where(same).values(**found))
+
+    def last_counted(self, epoch: int) -> dict[str, float]:
+        """When the last chunk was counted of each proxy of which there is one."""
+        query = select(counts.c.proxy, counts.c.counted_at).where(counts.c.epoch == epoch)
+        return {row.proxy: row.counted_at for row in self._connection.execute(query)}
 
     def sums(self, epoch: int) -> NDArray[np.int64]:
         """Of an applied epoch; empty if it counted nothing."""
