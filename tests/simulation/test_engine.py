@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numba
 import numpy as np
@@ -17,17 +17,36 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sottovoce.data import Interactions, leave_one_out
 from sottovoce.errors import DivergedError, SettingsError
+from sottovoce.evaluation import rank_factors, sample_candidates
 from sottovoce.mechanism import MECHANISMS, sum_signs
 from sottovoce.model import Histories, initial_items, user_vectors
 from sottovoce.simulation import ENGINES, Engine, build_engine
+from sottovoce.simulation.cuda import card
 from sottovoce.simulation.engines import engine_options
 from sottovoce.simulation.words import report_words
-from sottovoce.training import Settings
+from sottovoce.training import Settings, first_items
 from tests.people import histories, random_people
+from tests.simulation.cuda.emulated import EmulatedCard, has_card, needs_compiler
 
-engines = pytest.mark.parametrize("engine", ENGINES)
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+engines = pytest.mark.parametrize(
+    "engine",
+    [pytest.param(name, marks=needs_compiler if name == "cuda" else ()) for name in ENGINES],
+)
 mechanisms = pytest.mark.parametrize("mechanism", MECHANISMS)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def any_card() -> Iterator[None]:
+    """Where there is no graphics card, its kernels run on the processor."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not has_card():
+            patch.setattr(card, "CudaCard", lambda _: EmulatedCard())
+        yield
 
 
 def make(engine: str, h: Histories, plan: Settings, **options: Any) -> Engine:
@@ -122,13 +141,10 @@ def test_shards_add_up_to_the_whole(engine: str, mechanism: str) -> None:
         shard.close()
 
 
-@pytest.mark.parametrize(
-    ("engine", "option"),
-    [(engine, name) for engine, options in engine_options().items() for name in options],
-)
 @mechanisms
+@pytest.mark.parametrize(("engine", "option"), [("cpu", "threads")])
 def test_options_change_no_report(engine: str, option: str, mechanism: str) -> None:
-    """All options so far are numbers from 1 on."""
+    """Those that say how work is shared out; all are numbers from 1 on."""
     values = range(1, min(2, numba.config.NUMBA_NUM_THREADS) + 1)
     h = random_people(100, 50, seed=9)
     plan = Settings.preset(mechanism, factors=3, reports=9)
@@ -136,6 +152,57 @@ def test_options_change_no_report(engine: str, option: str, mechanism: str) -> N
     sums = make(engine, h, plan).collect(V, 2).sums
     for value in values:
         assert np.array_equal(make(engine, h, plan, **{option: value}).collect(V, 2).sums, sums)
+
+
+@engines
+@mechanisms
+@pytest.mark.parametrize("resample", [None, 150])
+@pytest.mark.parametrize("rotate", [False, True])
+def test_epochs_in_which_people_take_turns_are_the_references(
+    engine: str, mechanism: str, resample: int | None, rotate: bool
+) -> None:
+    """Reports, and the matrices that are made of them."""
+    h = random_people(60, 40, seed=2, most=30)
+    plan = Settings.preset(
+        mechanism, factors=3, reports=2, epochs=5, lifetime=2, epsilon=0.5, rotate=rotate
+    )
+    engines = [make(name, h, plan, resample=resample) for name in (engine, "reference")]
+    V = first_items(plan, 40)
+    for epoch in range(3):
+        found, expected = (each.reports(V, epoch) for each in engines)
+        assert np.array_equal(found, expected)
+        (V, n), (wanted, m) = (each.learn(V, epoch) for each in engines)
+        assert n == m
+        assert np.array_equal(V, wanted)
+
+
+@engines
+@pytest.mark.parametrize("negatives", [0, 7, 100])
+def test_ranks_are_those_of_the_user_vectors(engine: str, negatives: int) -> None:
+    data = Interactions.from_lists("people", [[], [1], *([[1, 2, 3], list(range(18))] * 20)], 20)
+    split = leave_one_out(data, "random", 3)
+    candidates = sample_candidates(split, negatives, 3)
+    plan = Settings(factors=2)
+    V = initial_items(20, 2, 0.2, 5)
+    V[7:9] = V[3]  # some tie
+    built = make(engine, split.train, plan)
+    X = user_vectors(V, split.train, alpha=plan.alpha, regularization=plan.user_ridge(V))
+    expected = rank_factors(X, V, candidates)
+    assert expected.ties.any()
+    reports = built.reports(V, 0)
+    for _ in range(2):  # what an engine keeps of a matrix changes nothing
+        ranks = built.ranks(V, candidates)
+        assert np.array_equal(ranks.better, expected.better)
+        assert np.array_equal(ranks.ties, expected.ties)
+        assert np.array_equal(built.reports(V, 0), reports)
+
+
+@engines
+def test_an_update_that_leaves_the_bounds_is_an_error(engine: str) -> None:
+    plan = Settings(factors=2, learning_rate=1e9)
+    built = make(engine, random_people(30, 6), plan)
+    with pytest.raises(DivergedError, match="lower the learning rate"):
+        built.learn(initial_items(6, 2, 0.2, 1), 0)
 
 
 @engines
@@ -198,7 +265,7 @@ def test_an_item_matrix_in_another_layout_gives_the_same_bits(engine: str) -> No
 
 def test_engines_and_options_that_are_not_there_say_so() -> None:
     h = random_people(3, 5)
-    with pytest.raises(SettingsError, match="no engine 'tpu'; there are cpu, reference"):
+    with pytest.raises(SettingsError, match="no engine 'tpu'; there are cpu, cuda, reference"):
         build_engine("tpu", h, Settings())
     with pytest.raises(SettingsError, match="threads"):
         build_engine("cpu", h, Settings(), threads=10_000)
@@ -212,9 +279,9 @@ def test_engines_and_options_that_are_not_there_say_so() -> None:
 def test_a_name_that_falls_back_to_another_engine_fails_this_suite(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(ENGINES, "cuda", ENGINES["cpu"])
+    monkeypatch.setitem(ENGINES, "tpu", ENGINES["cpu"])
     with pytest.raises(AssertionError):
-        test_an_engine_is_closed_by_its_block("cuda")
+        test_an_engine_is_closed_by_its_block("tpu")
 
 
 def test_engines_are_kept_apart_by_import_linter() -> None:

@@ -78,7 +78,7 @@ def rank_factors(X: NDArray[np.float32], V: NDArray[np.float32], candidates: Can
         kernels.rank_full(train.indptr, train.indices, candidates.split.test, X, V, better, ties)
     else:
         kernels.rank_sampled(candidates.items, candidates.split.test, X, V, better, ties)
-    return _tested(candidates, better, ties)
+    return tested(candidates, better, ties)
 
 
 def rank_scores(model: Scorer, candidates: Candidates) -> Ranks:
@@ -93,7 +93,7 @@ def rank_scores(model: Scorer, candidates: Candidates) -> Ranks:
         competes = _competes(candidates, users)
         better[users] = ((scores > own) & competes).sum(axis=1)
         ties[users] = ((scores == own) & competes).sum(axis=1)
-    return _tested(candidates, better, ties)
+    return tested(candidates, better, ties)
 
 
 def _empty(split: Split) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -116,14 +116,14 @@ def _competes(candidates: Candidates, users: NDArray[np.int64]) -> NDArray[np.bo
     return mask
 
 
-def _tested(candidates: Candidates, better: NDArray[np.int64], ties: NDArray[np.int64]) -> Ranks:
+def tested(candidates: Candidates, better: NDArray[np.int64], ties: NDArray[np.int64]) -> Ranks:
     """Only users with a test item and somebody to compete with."""
-    tested = candidates.split.test >= 0
+    can_be = candidates.split.test >= 0
     if candidates.full:
-        tested &= _untouched(candidates.split.train) > 1
+        can_be &= _untouched(candidates.split.train) > 1
     else:
-        tested &= candidates.items[:, 0] >= 0
-    return Ranks(better[tested], ties[tested])
+        can_be &= candidates.items[:, 0] >= 0
+    return Ranks(better[can_be], ties[can_be])
 
 
 def _untouched(train: Histories) -> NDArray[np.int64]:

@@ -53,13 +53,18 @@ def rotate_factors(V: Float32, seed: int, epoch: int) -> Float32:
     who is heard, and a fresh basis every epoch makes that fair.
     """
     factors = V.shape[1]
-    stream = np.random.Generator(np.random.Philox(key=[seed, _BASES], counter=[0, 0, 0, epoch]))
-    basis = _orthonormal(stream.standard_normal((factors, factors)))
+    basis = factor_basis(factors, seed, epoch)
     wide = V.astype(np.float64)
     turned = wide[:, :1] * basis[:1]
     for f in range(1, factors):
         turned = turned + wide[:, f : f + 1] * basis[f : f + 1]
     return turned.astype(np.float32)
+
+
+def factor_basis(factors: int, seed: int, epoch: int) -> Float64:
+    """The orthonormal basis of an epoch, one vector a row."""
+    stream = np.random.Generator(np.random.Philox(key=[seed, _BASES], counter=[0, 0, 0, epoch]))
+    return _orthonormal(stream.standard_normal((factors, factors)))
 
 
 def _orthonormal(rows: Float64) -> Float64:
@@ -189,10 +194,19 @@ def update(
     wide = fade * V.astype(np.float64)
     for _ in range(steps):
         wide = wide - rate * (estimate + 2.0 * regularization * wide)
-    if not (np.abs(wide) <= MOST_ENTRY / np.sqrt(V.shape[1])).all():
-        # Turned to another basis, an entry can become larger by the root of F.
-        raise DivergedError(
-            f"the item matrix is beyond what devices accept ({MOST_ENTRY:g}) after an update with "
-            f"rate {rate}: lower the learning rate"
-        )
+    if not (np.abs(wide) <= most_updated(V.shape[1])).all():
+        raise diverged(rate)
     return wide.astype(np.float32)
+
+
+def most_updated(factors: int) -> float:
+    """Of an entry: turned to another basis, it can become larger by the root of F."""
+    return float(MOST_ENTRY / np.sqrt(factors))
+
+
+def diverged(rate: float) -> DivergedError:
+    """What to raise when an update leaves it behind."""
+    return DivergedError(
+        f"the item matrix is beyond what devices accept ({MOST_ENTRY:g}) after an update with "
+        f"rate {rate}: lower the learning rate"
+    )

@@ -24,7 +24,11 @@ if TYPE_CHECKING:
     from sottovoce.simulation.interface import Engine
     from sottovoce.training import Settings
 
-ENGINES = {"cpu": "sottovoce.simulation.cpu", "reference": "sottovoce.simulation.reference"}
+ENGINES = {
+    "cpu": "sottovoce.simulation.cpu",
+    "cuda": "sottovoce.simulation.cuda",
+    "reference": "sottovoce.simulation.reference",
+}
 
 
 class EnginePackage(Protocol):

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from sottovoce.errors import DivergedError, SettingsError
+from sottovoce.evaluation import rank_factors
 from sottovoce.model.bounds import within_bounds
+from sottovoce.training import next_items
 
 if TYPE_CHECKING:
     from typing import Self
 
     from numpy.typing import NDArray
 
+    from sottovoce.evaluation import Candidates, Ranks
     from sottovoce.model import Histories
     from sottovoce.simulation.people import People
     from sottovoce.training import Settings
@@ -65,6 +68,14 @@ class Engine(ABC):
         """The vector of everybody in the data set, N x F."""
         return self._user_vectors(self._checked(V))
 
+    def ranks(self, V: Float32, candidates: Candidates) -> Ranks:
+        """Where the test items of everybody in the data set rank under `x . v`."""
+        return self._ranks(self._checked(V), candidates)
+
+    def learn(self, V: Float32, epoch: int) -> tuple[Float32, int]:
+        """One epoch: the next item matrix, and how many reports it is made of."""
+        return self._learn(self._checked(V), epoch)
+
     @abstractmethod
     def _collect(self, V: Float32, epoch: int) -> Collected: ...
 
@@ -73,6 +84,16 @@ class Engine(ABC):
 
     @abstractmethod
     def _user_vectors(self, V: Float32) -> Float32: ...
+
+    def _ranks(self, V: Float32, candidates: Candidates) -> Ranks:
+        return rank_factors(self._user_vectors(V), V, candidates)
+
+    def _learn(self, V: Float32, epoch: int) -> tuple[Float32, int]:
+        found = self._collect(V, epoch)
+        # Where few people take turns, an epoch may be nobody's: then it estimates nothing.
+        n_reports = max(found.n_reports, 1)
+        V = next_items(V, found.sums, n_reports, epoch + 1, self.settings, self.mechanism)
+        return V, found.n_reports
 
     def _checked(self, V: Float32) -> Float32:
         """As engines may rely on it: compiled code does not look where it reads."""

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sottovoce.training import first_items, next_items
+from sottovoce.training import first_items
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,12 +36,8 @@ def begin(settings: Settings, n_items: int) -> Trained:
 
 def train(settings: Settings, engine: Engine, start: Trained) -> Iterator[Trained]:
     """One state after each epoch that is still to do."""
-    mechanism = settings.build(start.V.shape[0])
     V = start.V
     for epoch in range(start.epochs_done, settings.epochs):
         began = time.perf_counter()
-        collected = engine.collect(V, epoch)
-        # Where few people take turns, an epoch may be nobody's: then it estimates nothing.
-        n_reports = max(collected.n_reports, 1)
-        V = next_items(V, collected.sums, n_reports, epoch + 1, settings, mechanism)
-        yield Trained(epoch + 1, V, time.perf_counter() - began, collected.n_reports)
+        V, n_reports = engine.learn(V, epoch)
+        yield Trained(epoch + 1, V, time.perf_counter() - began, n_reports)

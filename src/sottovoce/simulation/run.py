@@ -187,7 +187,7 @@ def evaluate(
 ) -> dict[str, float]:
     """The metrics of one item matrix: vectors are solved on training histories alone."""
     if not known:
-        return summary(rank_factors(engine.user_vectors(V), V, candidates))
+        return summary(engine.ranks(V, candidates))
     settings = engine.settings
     ridge = settings.user_ridge(V)
     return summary(known.ranks(V, candidates, alpha=settings.alpha, regularization=ridge))

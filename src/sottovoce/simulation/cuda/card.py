@@ -1,0 +1,123 @@
+"""A graphics card, by CuPy: memory, and kernels that are compiled when they are first needed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from sottovoce.errors import SettingsError
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from numpy.typing import DTypeLike, NDArray
+
+    Buffer = Any
+    """An array on the card."""
+
+# No fused multiply-add: one rounding for each operation, as everywhere else.
+OPTIONS = ("--std=c++17", "--fmad=false")
+ROOM = "extern __shared__ double room[];\n"
+
+
+class Card(Protocol):
+    """What an engine asks of one; tests have another, on the processor."""
+
+    processors: int
+    shared_bytes: int
+    """Of one block of threads, at most."""
+    threads: int
+    """Of one block, that serve best."""
+
+    def load(self, source: str) -> None:
+        """Compile the kernels of this source; those of an earlier one are forgotten."""
+
+    def upload(self, array: NDArray[Any]) -> Buffer:
+        """A copy on the card."""
+
+    def zeros(self, size: int, kind: DTypeLike) -> Buffer:
+        """Memory on the card."""
+
+    def download(self, buffer: Buffer) -> NDArray[Any]:
+        """A copy of it here."""
+
+    def address(self, buffer: Buffer) -> int:
+        """Where it lies."""
+
+    def sort(self, buffer: Buffer) -> None:
+        """In place, ascending."""
+
+    def launch(self, kernel: str, blocks: int, threads: int, shared: int, setup: Buffer) -> None:
+        """Run a kernel, after all that was launched before."""
+
+
+class CudaCard:
+    """A real one."""
+
+    threads = 256
+
+    def __init__(self, number: int):
+        self._cupy = _cupy()
+        self._device = self._cupy.cuda.Device(_checked(self._cupy, number))
+        about = self._device.attributes
+        self.processors = int(about["MultiProcessorCount"])
+        self.shared_bytes = int(about["MaxSharedMemoryPerBlockOptin"])
+        self._module: Any = None
+        self._kernels: dict[str, Any] = {}
+
+    def load(self, source: str) -> None:
+        with self._device:
+            self._module = self._cupy.RawModule(code=ROOM + source, options=OPTIONS)
+        self._kernels = {}
+
+    def upload(self, array: NDArray[Any]) -> Buffer:
+        with self._device:
+            return self._cupy.asarray(array)
+
+    def zeros(self, size: int, kind: DTypeLike) -> Buffer:
+        with self._device:
+            return self._cupy.zeros(size, kind)
+
+    def download(self, buffer: Buffer) -> NDArray[Any]:
+        with self._device:
+            array: NDArray[Any] = self._cupy.asnumpy(buffer)
+        return array
+
+    def address(self, buffer: Buffer) -> int:
+        return int(buffer.data.ptr)
+
+    def sort(self, buffer: Buffer) -> None:
+        with self._device:
+            buffer.sort()
+
+    def launch(self, kernel: str, blocks: int, threads: int, shared: int, setup: Buffer) -> None:
+        if kernel not in self._kernels:
+            self._kernels[kernel] = self._module.get_function(kernel)
+        function = self._kernels[kernel]
+        if shared > function.max_dynamic_shared_size_bytes:
+            function.max_dynamic_shared_size_bytes = shared
+        with self._device:
+            function((blocks,), (threads,), (setup,), shared_mem=shared)
+
+
+def _cupy() -> Any:
+    try:
+        import cupy
+    except ImportError as error:
+        raise SettingsError(
+            "the cuda engine needs CuPy: pip install 'sottovoce[cuda]'; without a graphics card, "
+            "use the cpu engine"
+        ) from error
+    return cupy
+
+
+def _checked(cupy: Any, number: int) -> int:
+    try:
+        there = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise SettingsError(
+            f"the cuda engine needs an NVIDIA card and its driver: {error}; without one, use the "
+            "cpu engine"
+        ) from error
+    if number >= there:
+        raise SettingsError(f"there is no card {number}; there are {there}, counted from 0")
+    return number

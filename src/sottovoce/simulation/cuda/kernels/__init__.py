@@ -1,0 +1,49 @@
+"""Reports on a card, a module for each mechanism."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, cast
+
+from sottovoce.errors import SettingsError
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from sottovoce.mechanism import Mechanism
+    from sottovoce.model import Histories
+    from sottovoce.simulation.cuda.memory import Memory
+
+
+class Kernel(Protocol):
+    """What such a module has; a mechanism's own class, where one is taken, is the module's."""
+
+    SOURCE: str
+    """Its file in `source/`."""
+
+    def allocate(self, memory: Memory, mechanism: Any, histories: Histories) -> None:
+        """What it needs on the card as long as the engine lives."""
+
+    def prepare(self, memory: Memory, mechanism: Any, V: NDArray[np.float32]) -> None:
+        """What it needs of an epoch, whose V is on the card."""
+
+    def report(self, memory: Memory) -> None:
+        """Add the reports of all who are looking, whose vectors are solved."""
+
+    def sums_by_item(self, memory: Memory, mechanism: Any, n_reports: int) -> float:
+        """The sums of signs by item and factor, into `wide`; what to multiply them by."""
+
+
+def kernel_of(mechanism: Mechanism) -> Kernel:
+    name = f"{__name__}.{mechanism.kernel}"
+    try:
+        return cast("Kernel", import_module(name))
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        raise SettingsError(
+            f"the cuda engine has no kernel for {mechanism.name!r}: use the reference engine"
+        ) from error

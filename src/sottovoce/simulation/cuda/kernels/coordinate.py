@@ -1,0 +1,32 @@
+"""`coordinate` on a card."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from sottovoce.mechanism.coordinate import Coordinate
+    from sottovoce.model import Histories
+    from sottovoce.simulation.cuda.memory import Memory
+
+SOURCE = "coordinate.cu"
+
+
+def allocate(memory: Memory, mechanism: Coordinate, histories: Histories) -> None:  # noqa: ARG001
+    memory.numbers |= {"threshold": mechanism.flip_below, "always_looks": 1}
+
+
+def prepare(memory: Memory, mechanism: Coordinate, V: NDArray[np.float32]) -> None:
+    """Nothing: a report looks at one item."""
+
+
+def report(memory: Memory) -> None:
+    memory.run("report_coordinate")
+
+
+def sums_by_item(memory: Memory, mechanism: Coordinate, n_reports: int) -> float:
+    memory.run("sums_as_they_are")
+    return mechanism.bound / n_reports

@@ -1,0 +1,127 @@
+"""The kernels of the cuda engine where work is cut into pieces, and where memory is short.
+
+What every engine must do is in `tests/simulation/test_engine.py`. Here the same kernels, compiled
+for the processor, are given the limits that only large populations reach.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from sottovoce.errors import SettingsError
+from sottovoce.mechanism import MECHANISMS
+from sottovoce.model import Histories, initial_items
+from sottovoce.simulation import build_engine
+from sottovoce.simulation.cuda import engine as engine_module
+from sottovoce.simulation.cuda import setup
+from sottovoce.simulation.cuda.card import CudaCard
+from sottovoce.simulation.cuda.engine import CudaEngine
+from sottovoce.simulation.cuda.kernels import loudest
+from sottovoce.simulation.people import People
+from sottovoce.training import Settings
+from tests.people import random_people
+from tests.simulation.cuda.emulated import EmulatedCard, has_card, needs_compiler, size_of
+
+if TYPE_CHECKING:
+    from sottovoce.simulation import Engine
+
+pytestmark = needs_compiler
+mechanisms = pytest.mark.parametrize("mechanism", MECHANISMS)
+
+
+def on_card(h: Histories, plan: Settings, *, shared: int = 227 << 10, **people: Any) -> Engine:
+    return CudaEngine(People(h, **people), plan, EmulatedCard(shared))
+
+
+def agrees(engine: Engine, h: Histories, plan: Settings, resample: int | None = None) -> None:
+    """The reports, sums and vectors of the cpu engine."""
+    V = initial_items(h.n_items, plan.factors, 0.2, 5)
+    with build_engine("cpu", h, plan, resample=resample) as cpu:
+        assert np.array_equal(engine.reports(V, 1), cpu.reports(V, 1))
+        assert np.array_equal(engine.collect(V, 1).sums, cpu.collect(V, 1).sums)
+        assert np.array_equal(engine.user_vectors(V), cpu.user_vectors(V))
+
+
+@mechanisms
+@pytest.mark.parametrize("resample", [None, 70])
+def test_people_in_pieces(
+    mechanism: str, resample: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "AT_ONCE", 7)
+    monkeypatch.setattr(loudest, "PREDICTED", 3 * 64)
+    monkeypatch.setattr(loudest, "SORTED_AT_ONCE", 10)
+    h = random_people(40, 60, seed=1)
+    plan = Settings.preset(mechanism, factors=3, reports=9, epsilon=2.5)
+    agrees(on_card(h, plan, resampled=resample), h, plan, resample)
+
+
+def test_rows_that_do_not_fit_into_shared_memory() -> None:
+    h = random_people(20, 3000, seed=1, most=200)
+    plan = Settings.preset("loudest", factors=3, reports=9)
+    built = on_card(h, plan, shared=32 << 10)
+    assert built._memory.numbers["rows_on_card"]  # type: ignore[attr-defined]
+    agrees(built, h, plan)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.5, 6.0])
+@pytest.mark.parametrize(("near", "close", "tied"), [(1, 1, 1), (40, 2, 1)])
+def test_more_directions_near_the_border_than_are_listed(
+    epsilon: float, near: int, close: int, tied: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("NEAR", near), ("CLOSE", close), ("TIED", tied)):
+        monkeypatch.setattr(setup, name, value)
+    h = random_people(30, 500, seed=1, most=100)
+    plan = Settings.preset("loudest", factors=4, reports=30, epsilon=epsilon)
+    agrees(on_card(h, plan), h, plan)
+
+
+@pytest.mark.parametrize("equal", [0.0, 0.25])
+def test_more_ties_than_are_listed(equal: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(setup, "TIED", 1)
+    h = Histories.from_lists([[], [0], [0, 1, 2, 3], list(range(40)), [5, 9]], 40)
+    plan = Settings.preset("loudest", factors=2, reports=200, regularization=0.1)
+    V = np.full((40, 2), equal, np.float32)
+    expected = build_engine("reference", h, plan).reports(V, 0)
+    assert np.array_equal(on_card(h, plan).reports(V, 0), expected)
+
+
+@mechanisms
+def test_more_factors_than_threads(mechanism: str) -> None:
+    h = random_people(9, 80, seed=1)
+    plan = Settings.preset(mechanism, factors=33, reports=9)
+    agrees(on_card(h, plan), h, plan)
+
+
+@pytest.mark.parametrize("factors", [1, 2, 5, 16, 33, 100])
+def test_the_structs_are_as_large_as_is_said(factors: int) -> None:
+    source = setup.source(factors, loudest.SOURCE)
+    assert size_of("Setup", source) == setup.SETUP.itemsize
+    assert size_of("Room", source) <= setup.room_bytes(factors) < size_of("Room", source) + 256
+    assert size_of("Equations", source) <= setup.solve_bytes(factors)
+
+
+def test_factors_that_a_card_has_no_room_for_are_refused() -> None:
+    with pytest.raises(SettingsError, match="50 factors are too many for this card"):
+        on_card(random_people(3, 5), Settings(factors=50), shared=8 << 10)
+
+
+def test_a_mechanism_without_a_kernel_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MECHANISMS["loudest"], "kernel", "whisper")
+    with pytest.raises(SettingsError, match="no kernel for 'loudest': use the reference engine"):
+        on_card(random_people(3, 5), Settings(factors=2))
+
+
+def test_without_cupy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(SettingsError, match=r"pip install 'sottovoce\[cuda\]'"):
+        build_engine("cuda", random_people(3, 5), Settings())
+
+
+@pytest.mark.skipif(not has_card(), reason="there is no graphics card here")
+def test_a_card_that_is_not_there_is_refused() -> None:
+    with pytest.raises(SettingsError, match="there is no card 99"):
+        CudaCard(99)
