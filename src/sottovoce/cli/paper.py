@@ -27,6 +27,7 @@ from sottovoce.experiments.paper import (
     compute,
     write_all,
 )
+from sottovoce.simulation.engines import ENGINES, engine_package
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,6 +64,7 @@ DETAILS = """
     Examples:
       sottovoce paper {name} --quick --out /tmp/quick
       sottovoce paper {name} --data netflix-75k.parquet --out results
+      sottovoce paper {name} --data netflix-75k.parquet --out results --engine cuda
       sottovoce paper {name} --data ml-20m --min-interactions 60 --out results --seeds 5
 """
 
@@ -137,6 +139,13 @@ def _command(name: str) -> Callable[..., None]:
         ] = None,
         min_interactions: MinInteractions = 0,
         threads: Threads = None,
+        engine: Annotated[
+            str,
+            typer.Option(help=f"What trains: {', '.join(ENGINES)}. All give the same numbers."),
+        ] = "cpu",
+        card: Annotated[
+            int | None, optional("Number of the graphics card (cuda engine).", "0", min=0)
+        ] = None,
         quick: Annotated[
             bool,
             typer.Option(
@@ -149,6 +158,7 @@ def _command(name: str) -> Callable[..., None]:
             raise SettingsError(
                 f"--methods: unknown {', '.join(sorted(unknown))}; there are {', '.join(METHODS)}"
             )
+        engine_package(engine)  # refuses one that is not there, before the data is read
         source = data or (QUICK_DATA if quick else None)
         if source is None:
             raise SettingsError("--data: name the data set, or use --quick")
@@ -158,7 +168,7 @@ def _command(name: str) -> Callable[..., None]:
             people, source, min_interactions=min_interactions, quick=quick, seeds=seeds
         )
         store = CellStore.start(out, about)
-        runner = Runner(people, store, threads)
+        runner = Runner(people, store, threads, engine=engine, card=card)
         names = list(EXPERIMENTS) if name == "all" else [name]
         _compute(names, runner, Scale.of(store.about, seeds=seeds), methods or [])
         _show(store, names)

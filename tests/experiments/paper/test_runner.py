@@ -12,12 +12,14 @@ from sottovoce.data import synthetic_people
 from sottovoce.errors import CheckpointError, SettingsError
 from sottovoce.experiments.paper import About, Cell, CellStore, Runner, Size
 from sottovoce.experiments.paper.methods import CellContext, run_cell
+from sottovoce.simulation import build_engine
 from sottovoce.training import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from sottovoce.data import Interactions
+    from sottovoce.simulation import Engine
 
 
 class Watched:
@@ -81,6 +83,24 @@ def test_stopped_and_started_again_it_goes_on(tmp_path: Path, people: Interactio
     assert not set(again.begun) & set(computed)
     assert results(parts) == results(whole)
     assert Runner(people, store_of(parts, people), 1).run(cells, Watched()) == 0
+
+
+def test_every_engine_gives_the_same_results(
+    tmp_path: Path, people: Interactions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is asked for by its name; threads and card are for whoever knows them."""
+    cells, asked = some_cells()[:3], []
+
+    def build(name: str, *given: Any, **options: Any) -> Engine:
+        asked.append((name, options["threads"] if name == "cpu" else None))
+        return build_engine(name, *given, **options)
+
+    monkeypatch.setattr("sottovoce.simulation.run.build_engine", build)
+    for engine in ("cpu", "reference"):
+        store = store_of(tmp_path / engine, people)
+        Runner(people, store, 1, engine=engine, card=0).run(cells, Watched())
+    assert results(tmp_path / "cpu") == results(tmp_path / "reference")
+    assert asked == [("cpu", 1)] * 2 + [("reference", None)] * 2
 
 
 def test_a_cell_is_computed_once_and_all_work_is_told(tmp_path: Path, people: Interactions) -> None:

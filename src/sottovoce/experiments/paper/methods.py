@@ -14,6 +14,7 @@ from sottovoce.experiments.paper.cost import count_bytes
 from sottovoce.privacy import Crowd, Reporting, central_epsilon
 from sottovoce.privacy.account import DELTA
 from sottovoce.simulation import SimulationPlan, simulate
+from sottovoce.simulation.engines import engine_options
 from sottovoce.simulation.run import popularity_ranks
 
 if TYPE_CHECKING:
@@ -35,6 +36,10 @@ class CellContext:
     data: Interactions
     """The subset."""
     threads: int | None = None
+    """Of the cpu engine, and of the baselines."""
+    engine: str = "cpu"
+    card: int | None = None
+    """Of the cuda engine."""
     on_part: Callable[[float], None] = lambda _: None
     """Told which part of the cell is done, 0 to 1."""
 
@@ -79,7 +84,8 @@ def _trained(cell: Cell, context: CellContext) -> dict[str, Any]:
         settings,
         cell.split,
         cell.negatives,
-        engine_options={"threads": context.threads},
+        engine=context.engine,
+        engine_options=_engine_options(context),
         evaluate_every=1 if cell.curve else 0,
         tags=False,
         time=False,
@@ -107,6 +113,13 @@ def _trained(cell: Cell, context: CellContext) -> dict[str, Any]:
             for record in run.epochs
         ]
     return result
+
+
+def _engine_options(context: CellContext) -> dict[str, Any]:
+    """What this engine may be told: the number of threads is for the baselines too."""
+    given = {"threads": context.threads, "card": context.card}
+    known = engine_options()[context.engine]
+    return {name: value for name, value in given.items() if name in known}
 
 
 def budget_of(settings: Settings, epochs: int, data: Interactions) -> dict[str, float | None]:

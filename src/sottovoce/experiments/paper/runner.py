@@ -39,6 +39,8 @@ class Runner:
     store: CellStore
     threads: int | None = None
     compute: Compute = run_cell
+    engine: str = "cpu"
+    card: int | None = None
 
     def missing(self, cells: Iterable[Cell]) -> list[Cell]:
         """Each once, those of one subset together, the quick ones first."""
@@ -73,9 +75,12 @@ class Runner:
             watch.advance((part - told) * work)
             told = part
 
-        result = self.compute(cell, CellContext(data, self.threads, on_part))
+        result = self.compute(cell, self._context(data, on_part))
         self.store.put(cell, result, time.perf_counter() - began)
         on_part(1.0)
+
+    def _context(self, data: Interactions, on_part: Callable[[float], None]) -> CellContext:
+        return CellContext(data, self.threads, self.engine, self.card, on_part)
 
     def _subset(self, size: Size, draw: int) -> Interactions:
         if size.users is None and size.items is None:
