@@ -8,6 +8,8 @@
 #define MAGNITUDE 0x7FFFFFFFu
 #define ENDLESS __uint_as_float(0x7F800000u)
 #define BELOW (1 - 0x1p-6)  // times this a value lies at least one bin lower, roundings included
+#define AHEAD 8             // numbers that a thread reads before it uses them
+#define SEARCHED 4          // rows that it looks up at once
 #define SPAN (128ll << 52)  // in the bits of a float64: 128 octaves below the largest agreement
 
 // For every entry of the rows from `begin` to `end`: whose it is, its block and its place, as one
@@ -114,9 +116,18 @@ __device__ void fill_rows(const Setup *s, const History &own, const float *predi
     }
     __syncthreads();
     UInt most = 0;
-    for (Int r = threadIdx.x; r < s->n_lines; r += blockDim.x) {
-        m->a[r] -= predicted[r];
-        most = max(most, __float_as_uint(m->a[r]) & MAGNITUDE);
+    for (Int base = threadIdx.x; base < s->n_lines; base += AHEAD * blockDim.x) {
+        float some[AHEAD];  // read before any is used: memory is far
+        for (int i = 0; i < AHEAD; i++) {
+            Int r = base + i * blockDim.x;
+            some[i] = r < s->n_lines ? predicted[r] : 0.0f;
+        }
+        for (int i = 0; i < AHEAD; i++) {
+            Int r = base + i * blockDim.x;
+            if (r >= s->n_lines) break;
+            m->a[r] -= some[i];
+            most = max(most, __float_as_uint(m->a[r]) & MAGNITUDE);
+        }
     }
     atomicMax(&m->most, most);
     __syncthreads();
@@ -248,16 +259,25 @@ __device__ void list_near(const Setup *s, Room *m) {
     if (threadIdx.x == 0) m->sure = m->n_near = 0;
     __syncthreads();
     int sure = 0;
-    for (Int r = threadIdx.x; r < s->n_lines; r += blockDim.x) {
-        float size = fabsf(m->a[r]);
-        int p = borders_below(m->high, size), end = borders_below(m->low, size);
-        ((unsigned char *)m->loud)[r] = (unsigned char)p;
-        sure += p;
-        for (; p < end; p++) {
-            int n = atomicAdd(&m->n_near, 1), f = m->by_size[p];
-            if (n >= NEAR) continue;
-            m->near[n] = m->sizes[f] * (double)size;
-            m->near_at[n] = (int)r * FACTORS + f;
+    for (Int base = threadIdx.x; base < s->n_lines; base += SEARCHED * blockDim.x) {
+        int first[SEARCHED], end[SEARCHED];  // several searches at once: each waits for memory
+        for (int i = 0; i < SEARCHED; i++) {
+            Int r = base + i * blockDim.x;
+            float size = r < s->n_lines ? fabsf(m->a[r]) : -1.0f;
+            first[i] = borders_below(m->high, size);
+            end[i] = borders_below(m->low, size);
+        }
+        for (int i = 0; i < SEARCHED; i++) {
+            Int r = base + i * blockDim.x;
+            if (r >= s->n_lines) break;
+            ((unsigned char *)m->loud)[r] = (unsigned char)first[i];
+            sure += first[i];
+            for (int p = first[i]; p < end[i]; p++) {
+                int n = atomicAdd(&m->n_near, 1), f = m->by_size[p];
+                if (n >= NEAR) continue;
+                m->near[n] = m->sizes[f] * (double)fabsf(m->a[r]);
+                m->near_at[n] = (int)r * FACTORS + f;
+            }
         }
     }
     atomicAdd(&m->sure, sure);
