@@ -9,7 +9,7 @@ import subprocess
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from tempfile import gettempdir
+from tempfile import TemporaryDirectory, gettempdir
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -98,9 +98,9 @@ def _compiled(source: str) -> Path:
     text = "\n".join([HEADER.read_text(), source, entries, sizes])
     library = Path(gettempdir()) / f"sottovoce-kernels-{sha256(text.encode()).hexdigest()[:24]}.so"
     if not library.exists():
-        made = library.with_suffix(".tmp.so")
-        code = made.with_suffix(".cpp")
-        code.write_text(text)
-        subprocess.run(["g++", *FLAGS, "-o", str(made), str(code)], check=True)
-        made.rename(library)
+        with TemporaryDirectory(dir=library.parent) as folder:  # others may compile it too
+            code, made = Path(folder) / "kernels.cpp", Path(folder) / library.name
+            code.write_text(text)
+            subprocess.run(["g++", *FLAGS, "-o", str(made), str(code)], check=True)
+            made.rename(library)
     return library
