@@ -28,15 +28,12 @@ from sottovoce.simulation.engines import engine_options
 from sottovoce.simulation.words import report_words
 from sottovoce.training import Settings, first_items
 from tests.people import histories, random_people
-from tests.simulation.cuda.emulated import EmulatedCard, has_card, needs_compiler
+from tests.simulation.cuda.emulated import EmulatedCard, has_card
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-engines = pytest.mark.parametrize(
-    "engine",
-    [pytest.param(name, marks=needs_compiler if name == "cuda" else ()) for name in ENGINES],
-)
+engines = pytest.mark.parametrize("engine", ENGINES)
 mechanisms = pytest.mark.parametrize("mechanism", MECHANISMS)
 
 

@@ -13,20 +13,16 @@ from tempfile import TemporaryDirectory, gettempdir
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pytest
 
 from sottovoce.errors import SettingsError
 from sottovoce.simulation.cuda.card import CudaCard
+from tests.lacking import leave_out
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
 HEADER = Path(__file__).with_name("emulated.hpp")
 FLAGS = ["-std=c++20", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-pthread", "-w"]
-
-needs_compiler = pytest.mark.skipif(
-    shutil.which("g++") is None, reason="the kernels are compiled for the processor by g++"
-)
 
 
 def has_card() -> bool:
@@ -98,6 +94,8 @@ def _compiled(source: str) -> Path:
     text = "\n".join([HEADER.read_text(), source, entries, sizes])
     library = Path(gettempdir()) / f"sottovoce-kernels-{sha256(text.encode()).hexdigest()[:24]}.so"
     if not library.exists():
+        if shutil.which("g++") is None:
+            leave_out("the kernels of the cuda engine: g++ compiles them for the processor")
         with TemporaryDirectory(dir=library.parent) as folder:  # others may compile it too
             code, made = Path(folder) / "kernels.cpp", Path(folder) / library.name
             code.write_text(text)

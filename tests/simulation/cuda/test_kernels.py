@@ -24,12 +24,11 @@ from sottovoce.simulation.cuda.kernels import loudest
 from sottovoce.simulation.people import People
 from sottovoce.training import Settings
 from tests.people import random_people
-from tests.simulation.cuda.emulated import EmulatedCard, has_card, needs_compiler, size_of
+from tests.simulation.cuda.emulated import EmulatedCard, has_card, size_of
 
 if TYPE_CHECKING:
     from sottovoce.simulation import Engine
 
-pytestmark = needs_compiler
 mechanisms = pytest.mark.parametrize("mechanism", MECHANISMS)
 
 
