@@ -105,9 +105,36 @@ def test_init_says_what_is_missing(tmp_path: Path, catalogue: Path) -> None:
     with pytest.raises(SettingsError, match="no catalogue"):
         call("init", tmp_path / "s", "--catalogue", tmp_path / "none.json")
     for name in ("a/b", "../up", "a b", ""):
-        with pytest.raises(SettingsError):
+        with pytest.raises(SettingsError, match="^a proxy's name is of letters, digits"):
             call("init", tmp_path / "s", "--catalogue", catalogue, "--proxy", name)
-    assert not (tmp_path / "s").exists() or not list((tmp_path / "s").iterdir())
+    assert not (tmp_path / "s").exists()
+
+
+def test_init_leaves_the_database_of_another_server_alone(tmp_path: Path, catalogue: Path) -> None:
+    """And no folder of its own either."""
+    url = f"sqlite:///{tmp_path / 'shared.sqlite'}"
+    key = call("init", tmp_path / "a", "--catalogue", catalogue, "--database", url).strip()
+    with pytest.raises(SettingsError, match=f"belongs to another server, .* key is {key}: name"):
+        call("init", tmp_path / "b" / "c", "--catalogue", catalogue, "--database", url)
+    assert not (tmp_path / "b").exists()
+    (tmp_path / "b").mkdir()
+    with pytest.raises(SettingsError, match=r"shared\.sqlite belongs to another server"):
+        call("init", tmp_path / "b", "--catalogue", catalogue, "--database", url)
+    assert (tmp_path / "b").exists()
+
+
+def test_init_that_fails_says_so_whatever_it_leaves(
+    tmp_path: Path, catalogue: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database is in the new folder already, which therefore stays."""
+
+    def fail(_: Server) -> None:
+        raise SettingsError("cannot be")
+
+    monkeypatch.setattr(Server, "prepare", fail)
+    with pytest.raises(SettingsError, match="cannot be"):
+        call("init", tmp_path / "s", "--catalogue", catalogue)
+    assert [path.name for path in (tmp_path / "s").iterdir()] == ["server.sqlite"]
 
 
 def test_epoch_shows_how_they_stand(tmp_path: Path, catalogue: Path) -> None:
