@@ -105,7 +105,7 @@ def test_init_says_what_is_missing(tmp_path: Path, catalogue: Path) -> None:
     with pytest.raises(SettingsError, match="no catalogue"):
         call("init", tmp_path / "s", "--catalogue", tmp_path / "none.json")
     for name in ("a/b", "../up", "a b", ""):
-        with pytest.raises(SettingsError, match="^a proxy's name is of letters, digits"):
+        with pytest.raises(SettingsError, match=r"^a proxy's name is of letters, digits"):
             call("init", tmp_path / "s", "--catalogue", catalogue, "--proxy", name)
     assert not (tmp_path / "s").exists()
 
@@ -121,6 +121,13 @@ def test_init_leaves_the_database_of_another_server_alone(tmp_path: Path, catalo
     with pytest.raises(SettingsError, match=r"shared\.sqlite belongs to another server"):
         call("init", tmp_path / "b", "--catalogue", catalogue, "--database", url)
     assert (tmp_path / "b").exists()
+
+
+def test_init_takes_ports(tmp_path: Path, catalogue: Path) -> None:
+    ports = ("--port", 9090, "--watch-port", 9091)
+    call("init", tmp_path / "s", "--catalogue", catalogue, *ports)
+    settings = ServerSettings.read(tmp_path / "s" / "server.toml")
+    assert (settings.listen.port, settings.watch.port) == (9090, 9091)
 
 
 def test_init_that_fails_says_so_whatever_it_leaves(

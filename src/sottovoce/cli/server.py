@@ -91,6 +91,9 @@ def init(
         bool, typer.Option("--ends", help="End after these epochs; by default learning goes on.")
     ] = False,
     port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen at.")] = 8090,
+    watch_port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="Port of health and metrics.")
+    ] = 8091,
 ) -> None:
     """Set up a server: keys, a secret for each proxy, settings, a database. Overwrites nothing.
 
@@ -122,6 +125,7 @@ def init(
         epoch_seconds=epoch_seconds,
         least_clients=least_clients,
         port=port,
+        watch_port=watch_port,
     )
     keys = _write(folder, found, text, given)
     typer.echo(
@@ -269,9 +273,9 @@ def _begin(settings: ServerSettings, keys: Keys) -> None:
             service = transaction.service()
         if service is not None:
             raise SettingsError(
-                f"{make_url(settings.database).render_as_string()} belongs to another server, whose "
-                f"verification key is {service.verification_key.hex()}: name another database "
-                "(--database)"
+                f"{make_url(settings.database).render_as_string()} belongs to another server, "
+                f"whose verification key is {service.verification_key.hex()}: name another "
+                "database (--database)"
             )
         Server(store, keys, settings, opener=InProcess()).prepare()
 
