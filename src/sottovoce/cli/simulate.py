@@ -17,6 +17,7 @@ from sottovoce.cli.options import (
     BudgetOption,
     CentralBudgetOption,
     DataSource,
+    HistoryColumns,
     JsonFile,
     history_option,
     optional,
@@ -89,9 +90,7 @@ def simulate(
     ] = None,
     sample_users: Annotated[int | None, optional("Users to draw at random.", "all")] = None,
     sample_items: Annotated[int | None, optional("Items to draw at random.", "all")] = None,
-    columns: Annotated[
-        str | None, optional("Names of the columns, e.g. user=who,item=what.", "the usual names")
-    ] = None,
+    columns: HistoryColumns = None,
     history: Annotated[
         float | None, history_option("the median of the data, to two digits")
     ] = None,
