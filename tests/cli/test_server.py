@@ -17,7 +17,9 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
+from rich.console import Console
 
+from sottovoce.cli import output
 from sottovoce.cli.server import app
 from sottovoce.errors import SettingsError
 from sottovoce.protocol import Catalogue, Chunk, Item, SignedManifest, seal_reports
@@ -158,6 +160,27 @@ def test_epoch_shows_how_they_stand(tmp_path: Path, catalogue: Path) -> None:
     assert (epoch["crowdless"], epoch["capped"]) == (0, 0)
     assert epoch["ends"] - epoch["closes"] == settings.terms.hold
     assert len(epoch["hash"]) == 64
+
+
+def test_epochs_are_readable_in_80_columns(
+    tmp_path: Path, catalogue: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call("init", tmp_path / "s", "--catalogue", catalogue)
+    settings = ServerSettings.read(tmp_path / "s" / "server.toml")
+    with closing(ServerStore(settings.database)) as store:
+        Server(store, Keys.read(settings.keys), settings, opener=InProcess()).tick()
+        with store.write() as transaction:
+            transaction.close(1, 0.0)
+            transaction.apply(1, reports=123_456_789, crowdless=4_000, capped=0)
+    monkeypatch.setattr(output, "results", Console(width=80, highlight=False))
+    header, *lines = call("epoch", "--config", tmp_path / "s" / "server.toml").splitlines()[1:]
+    assert header.replace("┃", "").split() == [
+        "epoch", "state", "opens", "length", "reports", "dropped",
+    ]  # fmt: skip
+    row = next(line for line in lines if "applied" in line)
+    assert "123,456,789" in row
+    assert "4,000" in row
+    assert "Epoch 1, dropped: 4,000 came from a proxy without a crowd." in lines
 
 
 def test_a_server_needs_no_simulator() -> None:

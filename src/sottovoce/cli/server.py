@@ -32,6 +32,7 @@ from sottovoce.server import InProcess, Keys, Pool, Server, ServerSettings, Serv
 from sottovoce.server.administration import go_beyond
 from sottovoce.server.keys import write_secret
 from sottovoce.server.settings import check_proxy_name
+from sottovoce.server.status import DROPPED
 from sottovoce.server.store.backup import back_up
 from sottovoce.server.template import server_toml
 from sottovoce.service import build_watch
@@ -281,15 +282,27 @@ def _begin(settings: ServerSettings, keys: Keys) -> None:
 
 
 def _print(epochs: list[Epoch]) -> None:
-    counted = ("chunks", "reports", "duplicates", "undecodable", "crowdless", "capped")
-    table = Table(*output.right("epoch", "state", "opens", "closes", *counted))
+    """In 80 columns; `--json` has the rest."""
+    if not epochs:
+        output.say("No epoch yet: `sottovoce server run` opens the first.")
+        return
+    table = Table(*output.right("epoch", "state", "opens", "length", "reports", "dropped"))
     for found in epochs:
-        counts = (getattr(found, name) for name in counted)
-        times = (output.when(found.opens), output.when(found.closed_at or found.closes))
+        length = (found.closed_at or found.closes) - found.opens
+        counts = (found.reports, sum(_dropped(found).values()))
+        times = (output.when(found.opens), output.duration(length))
         table.add_row(str(found.epoch), found.state, *times, *(f"{count:,}" for count in counts))
-    output.results.print(
-        table if epochs else "No epoch yet: `sottovoce server run` opens the first."
-    )
+    output.results.print(table)
+    for found in epochs:
+        if why := ", ".join(
+            f"{count:,} {DROPPED[name]}" for name, count in _dropped(found).items()
+        ):
+            output.say(f"Epoch {found.epoch}, dropped: {why}.")
+
+
+def _dropped(found: Epoch) -> dict[str, int]:
+    """Reports that did not count, by the reason."""
+    return {name: getattr(found, name) for name in DROPPED if getattr(found, name)}
 
 
 def _as_json(found: Epoch) -> dict[str, Any]:
