@@ -7,6 +7,7 @@ import pkgutil
 import re
 import runpy
 import shlex
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 import typer
 
 import sottovoce
-from sottovoce.cli.app import app
+from sottovoce.cli.app import COMMANDS, app
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -55,6 +56,28 @@ def test_every_command_is_documented() -> None:
     group: Any = typer.main.get_command(app)
     for name in group.list_commands(None):
         assert f"sottovoce {name}" in text, name
+
+
+def test_what_the_pages_install_runs_the_commands_that_they_show() -> None:
+    """From a clone and from a package index, which are written differently."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+
+    def brought(names: str) -> set[str]:
+        found: set[str] = set()
+        for needed in (each for name in names.split(",") for each in extras[name]):
+            own = re.fullmatch(r"sottovoce\[(.*)\]", needed)
+            found |= brought(own[1]) if own else {needed}
+        return found
+
+    for page in (ROOT / "README.md", ROOT / "docs" / "operations.md"):
+        shown = {line.split()[0] for name, line in commands() if name == page.name}
+        for how in (r"\.", "sottovoce"):
+            install = re.search(rf"pip install '{how}\[(.*?)\]'", page.read_text())
+            assert install, (page.name, how)
+            for command in shown:
+                assert brought(COMMANDS[command].extra) <= brought(install[1]), (page.name, command)
 
 
 def test_links_between_pages_lead_somewhere() -> None:

@@ -201,3 +201,9 @@ def test_run_serves_until_it_is_told_to_stop(
     told = process.stderr.read()
     for trace in (str(client_port), "Odd/1.0", "odd-path", "s3cret", "Traceback"):
         assert trace not in told, told
+
+
+def test_init_takes_ports(tmp_path: Path) -> None:
+    init(tmp_path / "proxy", "--port", 9080, "--watch-port", 9081)
+    known = read_settings(tmp_path / "proxy" / "proxy.toml", ProxySettings)
+    assert (known.listen.port, known.watch.port) == (9080, 9081)

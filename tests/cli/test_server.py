@@ -17,7 +17,9 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
+from rich.console import Console
 
+from sottovoce.cli import output
 from sottovoce.cli.server import app
 from sottovoce.errors import SettingsError
 from sottovoce.protocol import Catalogue, Chunk, Item, SignedManifest, seal_reports
@@ -105,9 +107,43 @@ def test_init_says_what_is_missing(tmp_path: Path, catalogue: Path) -> None:
     with pytest.raises(SettingsError, match="no catalogue"):
         call("init", tmp_path / "s", "--catalogue", tmp_path / "none.json")
     for name in ("a/b", "../up", "a b", ""):
-        with pytest.raises(SettingsError):
+        with pytest.raises(SettingsError, match=r"^a proxy's name is of letters, digits"):
             call("init", tmp_path / "s", "--catalogue", catalogue, "--proxy", name)
-    assert not (tmp_path / "s").exists() or not list((tmp_path / "s").iterdir())
+    assert not (tmp_path / "s").exists()
+
+
+def test_init_leaves_the_database_of_another_server_alone(tmp_path: Path, catalogue: Path) -> None:
+    """And no folder of its own either."""
+    url = f"sqlite:///{tmp_path / 'shared.sqlite'}"
+    key = call("init", tmp_path / "a", "--catalogue", catalogue, "--database", url).strip()
+    with pytest.raises(SettingsError, match=f"belongs to another server, .* key is {key}: name"):
+        call("init", tmp_path / "b" / "c", "--catalogue", catalogue, "--database", url)
+    assert not (tmp_path / "b").exists()
+    (tmp_path / "b").mkdir()
+    with pytest.raises(SettingsError, match=r"shared\.sqlite belongs to another server"):
+        call("init", tmp_path / "b", "--catalogue", catalogue, "--database", url)
+    assert (tmp_path / "b").exists()
+
+
+def test_init_takes_ports(tmp_path: Path, catalogue: Path) -> None:
+    ports = ("--port", 9090, "--watch-port", 9091)
+    call("init", tmp_path / "s", "--catalogue", catalogue, *ports)
+    settings = ServerSettings.read(tmp_path / "s" / "server.toml")
+    assert (settings.listen.port, settings.watch.port) == (9090, 9091)
+
+
+def test_init_that_fails_says_so_whatever_it_leaves(
+    tmp_path: Path, catalogue: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database is in the new folder already, which therefore stays."""
+
+    def fail(_: Server) -> None:
+        raise SettingsError("cannot be")
+
+    monkeypatch.setattr(Server, "prepare", fail)
+    with pytest.raises(SettingsError, match="cannot be"):
+        call("init", tmp_path / "s", "--catalogue", catalogue)
+    assert [path.name for path in (tmp_path / "s").iterdir()] == ["server.sqlite"]
 
 
 def test_epoch_shows_how_they_stand(tmp_path: Path, catalogue: Path) -> None:
@@ -124,6 +160,27 @@ def test_epoch_shows_how_they_stand(tmp_path: Path, catalogue: Path) -> None:
     assert (epoch["crowdless"], epoch["capped"]) == (0, 0)
     assert epoch["ends"] - epoch["closes"] == settings.terms.hold
     assert len(epoch["hash"]) == 64
+
+
+def test_epochs_are_readable_in_80_columns(
+    tmp_path: Path, catalogue: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call("init", tmp_path / "s", "--catalogue", catalogue)
+    settings = ServerSettings.read(tmp_path / "s" / "server.toml")
+    with closing(ServerStore(settings.database)) as store:
+        Server(store, Keys.read(settings.keys), settings, opener=InProcess()).tick()
+        with store.write() as transaction:
+            transaction.close(1, 0.0)
+            transaction.apply(1, reports=123_456_789, crowdless=4_000, capped=0)
+    monkeypatch.setattr(output, "results", Console(width=80, highlight=False))
+    header, *lines = call("epoch", "--config", tmp_path / "s" / "server.toml").splitlines()[1:]
+    assert header.replace("┃", "").split() == [
+        "epoch", "state", "opens", "length", "reports", "dropped",
+    ]  # fmt: skip
+    row = next(line for line in lines if "applied" in line)
+    assert "123,456,789" in row
+    assert "4,000" in row
+    assert "Epoch 1, dropped: 4,000 came from a proxy without a crowd." in lines
 
 
 def test_a_server_needs_no_simulator() -> None:

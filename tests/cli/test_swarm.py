@@ -9,7 +9,7 @@ import pytest
 from sottovoce.cli.app import app
 from sottovoce.cli.swarm import show
 from sottovoce.data import synthetic_people
-from sottovoce.errors import SettingsError, UnavailableError
+from sottovoce.errors import DataError, SettingsError, UnavailableError
 from sottovoce.experiments.live.people import choose_people
 from sottovoce.experiments.live.simulated import Noise
 from sottovoce.experiments.live.swarm import Round, SwarmPlan, SwarmResult
@@ -93,3 +93,14 @@ def test_without_a_comparison_there_is_no_column_for_it(capsys: pytest.CaptureFi
     shown = capsys.readouterr().out
     assert "simulated" not in shown
     assert "0.5500" in shown
+
+
+def test_a_table_may_have_columns_of_its_own_names(tmp_path: Path) -> None:
+    """It is read, and then nobody answers."""
+    sales = tmp_path / "sales.csv"
+    sales.write_text("who,sku\n" + "".join(f"{n},{m}\n" for n in range(5) for m in range(4)))
+    asked = ("--clients", 3, "--proxy", "http://127.0.0.1:1", "--key", KEY, "--data", sales)
+    with pytest.raises(DataError, match="say which it is with columns: user=NAME,item=NAME"):
+        call(*asked)
+    with pytest.raises(UnavailableError):
+        call(*asked, "--columns", "user=who,item=sku")

@@ -157,13 +157,32 @@ def test_a_file_may_be_called_anything(tmp_path: Path) -> None:
     [
         ("items.csv", "name,genre\n10,a\n", "one column must be the item"),
         ("items.csv", "item,film,genre\n10,20,a\n", "'item', 'film' could each be the item"),
-        ("items.csv", "item,genre\n10,a\n10,b\n", "in column 'item' '10' is there twice"),
-        ("items.csv", "item,genre\n10,a\n,b\n", "in column 'item' an item is missing"),
-        ("items.csv", "item,genre\n10,a\n20,b,c\n", "this table cannot be read"),
-        ("items.csv", "", "this table cannot be read"),
-        ("items.csv", b"item,genre\n10,\xff\n", "this table cannot be read"),
-        ("items.csv", "item,year\n20,1999\n10,-1\n", "row 2: year is -1; a number is 0 or more"),
-        ("items.csv", "item,year\n10,inf\n20,5.5\n", "row 1: year is inf; a number is 0 or more"),
+        (
+            "items.csv",
+            "item,genre\n10,a\n10,b\n",
+            "line 3: column 'item' has '10' again, as in line 2",
+        ),
+        ("items.csv", "item,genre\n10,a\n,b\n", "line 3: column 'item' is empty"),
+        (
+            "items.csv",
+            "item,genre\n10,a\n20,b,c\n",
+            "line 3: expected 2 fields as in the header, found 3",
+        ),
+        ("items.csv", "", "the file is empty"),
+        ("items.csv", "item,genre\n\n", "there is a header, but no item below it"),
+        ("items.csv", 'item,genre\n10,"a\n', "line 2: quotation marks or line ends"),
+        ("items.csv", "item,genre,genre\n10,a,b\n", "two columns are called 'genre'"),
+        ("items.csv", b"item,genre\n10,\xff\n", "line 2: not UTF-8 text"),
+        (
+            "items.csv",
+            "item,year\n20,1999\n10,-1\n",
+            "line 3: column 'year' has -1; a number is 0 or more",
+        ),
+        (
+            "items.csv",
+            "item,year\n10,inf\n20,5.5\n",
+            "line 2: column 'year' has inf; a number is 0 or more",
+        ),
         ("items.csv", "item,2nd\n10,a\n", "column '2nd' cannot name a kind of tag"),
         ("items.csv", "item,genre,genres\n10,a,b\n", "columns 'genre' and 'genres' are both"),
         ("items.csv", "item,title,Title\n10,a,b\n", "columns 'title' and 'Title' are both"),
@@ -181,7 +200,7 @@ def test_what_is_wrong_and_where(
     path = written(tmp_path, name, content)
     with pytest.raises(DataError) as caught:
         with_items(DATA, path)
-    assert str(caught.value).startswith(f"{path}: ")
+    assert str(caught.value).startswith((f"{path}: ", f"{path}, line "))
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -205,7 +224,7 @@ def test_a_file_that_is_not_there_or_is_a_folder(tmp_path: Path, name: str) -> N
 
 @pytest.mark.parametrize(
     ("content", "first"),
-    [("item,genre\nten,a\n", "'ten'"), ("item,genre\n", "None"), ("item,genre\n10,\n", "'10'")],
+    [("item,genre\nten,a\n", "'ten'"), ("item,genre\n10,\n", "'10'")],
 )
 def test_a_file_of_other_items_is_refused_with_an_example(
     tmp_path: Path, content: str, first: str
@@ -250,3 +269,74 @@ def test_ids_are_as_they_are_written(tmp_path: Path) -> None:
     known = read_items(file)
     assert known["0007119313"] == ("0", {"genre": ("a", "b")})
     assert known["7119313"] == ("1", {"genre": ("b",)})
+
+
+def test_spaces_around_cells_are_no_part_of_them(tmp_path: Path) -> None:
+    content = "item , title,price\n S-050 , A lamp ,4.5 \nS-051,   ,\n"
+    known = read_items(written(tmp_path, "shop.csv", content))
+    assert known == {"S-050": ("A lamp", {"price": 4.5}), "S-051": ("", {})}
+    columns = {"item": [" S-050 ", "S-051"], "title": [" A lamp ", "  "]}
+    assert read_items(table(tmp_path, ".parquet", extra=columns)) == {
+        "S-050": ("A lamp", {}),
+        "S-051": ("", {}),
+    }
+
+
+@pytest.mark.parametrize(
+    ("cells", "values"),
+    [
+        (["4.50", "", "3"], [4.5, None, 3.0]),
+        (["4", "", "+3"], [4, None, 3]),
+        (["36", "XL", "S|M"], [("36",), ("XL",), ("S", "M")]),
+    ],
+    ids=["numbers", "whole", "labels"],
+)
+def test_how_a_column_of_text_is_judged(
+    tmp_path: Path, cells: list[str], values: list[Any]
+) -> None:
+    rows = "".join(f"{number},{cell}\n" for number, cell in enumerate(cells))
+    known = read_items(written(tmp_path, "shop.csv", "item,x\n" + rows))
+    assert [tags.get("x") for _, tags in known.values()] == values
+    assert [type(tags.get("x")) for _, tags in known.values()] == [type(each) for each in values]
+
+
+def test_text_among_numbers_is_a_mistake(tmp_path: Path) -> None:
+    """It would make labels of all prices, and nobody would be told."""
+    content = 'sku,what it costs\nA,1.5\n"B",2\nC,n/a\nD,?\nE,3\n'
+    path = written(tmp_path, "shop.csv", content)
+    with pytest.raises(DataError) as caught:
+        read_items(path, {"item": "sku", "price": "what it costs"})
+    assert str(caught.value) == (
+        f"{path}, line 4: column 'what it costs' has 3 numbers, but here 'n/a' (and 1 more): mend "
+        "the cell, an empty one is no tag, or leave the column out"
+    )
+    assert set(read_items(path, {"item": "sku"})) == set("ABCDE")
+
+
+def test_all_problems_are_told_at_once_by_the_lines_of_the_file(tmp_path: Path) -> None:
+    """An empty line and a line end within quotes count as lines, not as items."""
+    content = 'sku,name,price\n\nA,"two\nlines",1\n,x,2\nA,y,-3\n'
+    path = written(tmp_path, "shop.csv", content)
+    with pytest.raises(DataError) as caught:
+        read_items(path, {"item": "sku", "title": "name", "price": "price"})
+    assert str(caught.value).splitlines() == [
+        f"{path}: 3 problems",
+        "  line 5: column 'sku' is empty: every item needs an id",
+        "  line 6: column 'price' has -3; a number is 0 or more, below 2^53",
+        "  line 6: column 'sku' has 'A' again, as in line 3",
+    ]
+    many = written(tmp_path, "many.csv", "item\n" + "A\n" * 20)
+    with pytest.raises(DataError, match=r"19 problems\n(  line.*\n){10}  and 9 more$"):
+        read_items(many)
+
+
+def test_rows_of_parquet_have_numbers_too(tmp_path: Path) -> None:
+    path = table(tmp_path, ".parquet", item=["A", "B", "A"])
+    with pytest.raises(DataError, match="row 3: column 'item' has 'A' again, as in row 1"):
+        read_items(path)
+
+
+def test_all_missing_columns_are_named(tmp_path: Path) -> None:
+    path = written(tmp_path, "shop.csv", "sku,name\nA,x\n")
+    with pytest.raises(DataError, match="no column 'id' and no column 'kind'; the columns are"):
+        read_items(path, {"item": "id", "title": "name", "genre": "kind"})

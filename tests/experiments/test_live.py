@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from sottovoce.cli import output
-from sottovoce.cli.bench_live import show, show_costs
+from sottovoce.cli.bench_live import PEOPLE, show, show_costs
 from sottovoce.data import Interactions, synthetic_people
 from sottovoce.errors import DataError, SettingsError, UnavailableError
 from sottovoce.experiments.live.bench.bench_server import PROXY, BenchServer
@@ -239,6 +242,18 @@ def test_what_an_epoch_costs(capsys: pytest.CaptureFixture[str]) -> None:
     shown = " ".join(capsys.readouterr().out.split())
     assert "90 us" in shown
     assert "5.26 GB" in shown
+
+
+def test_costs_are_readable_in_80_columns() -> None:
+    units = UnitCosts(
+        reports=100, items=1000, opening=9e-5, intake=2e-4, mixing=1e-4, up=5256, down=21_000,
+        catalogue=50_000,
+    )  # fmt: skip
+    console = Console(width=80, record=True, file=io.StringIO())
+    show_costs(units, [units.of(number) for number in PEOPLE], console)
+    shown = console.export_text()
+    for whole in ("10,000,000", "1,000,000,000", "server's disk", "210 GB", "25 h", "52.6 GB"):
+        assert re.search(rf"[ │┃]{re.escape(whole)} *[│┃]", shown), whole
 
 
 @PROC

@@ -73,7 +73,10 @@ def test_deep_nesting_anywhere_is_refused(name: str, depth: int) -> None:
         ({"items": [ONE | {"tags": {"genre": "x"}}]}, "a number in"),
         ({"items": [ONE | {"tags": {"Genre": []}}]}, "a kind of tag is"),
         ({"items": [ONE | {"tags": {"genre": ["x", "x"]}}]}, "same label twice"),
-        ({"items": [ONE, {"id": "b", "title": "B", "tags": {"year": ["x"]}}]}, "for others"),
+        (
+            {"items": [ONE, {"id": "b", "title": "B", "tags": {"year": ["x"]}}]},
+            "item 'b' has labels as its year, item 'a' has a number as its year",
+        ),
     ],
 )
 def test_what_is_wrong_is_said(changes: dict[str, Any], words: str) -> None:

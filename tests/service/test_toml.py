@@ -152,8 +152,12 @@ def test_every_mistake_names_the_file_and_the_field(tmp_path: Path, text: str, w
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "latin.toml").write_bytes(b'name = "\xff"')
-    for name in ("none.toml", ".", "latin.toml"):
-        with pytest.raises(SettingsError, match="cannot be read as TOML"):
+    for name, words in (
+        ("none.toml", r"none\.toml: there is no such file$"),
+        (".", ": this is a folder; name the settings file in it$"),
+        ("latin.toml", r"latin\.toml: cannot be read as TOML"),
+    ):
+        with pytest.raises(SettingsError, match=words):
             read_settings(tmp_path / name, Example)
 
 

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from typer.core import TyperGroup
 
 from sottovoce import __version__
@@ -32,21 +33,34 @@ class LazyCommand:
         except ImportError as error:
             if (error.name or "").startswith("sottovoce"):
                 raise
-            found = self._missing(str(error.name))
-        if isinstance(found, typer.Typer):
-            return typer.main.get_command(found)
-        single = typer.Typer(add_completion=False)
-        single.command(name)(found)
-        return typer.main.get_command(single)
+            found = self._missing(name, str(error.name))
+        if not isinstance(found, typer.Typer):
+            single = typer.Typer(add_completion=False)
+            single.command(name)(found)
+            found = single
+        return _literally(typer.main.get_command(found))
 
-    def _missing(self, package: str) -> Any:
+    def _missing(self, name: str, package: str) -> typer.Typer:
+        """Takes any arguments: what they would mean is not known here."""
         install = f"pip install 'sottovoce[{self.extra}]'"
+        placeholder = typer.Typer(add_completion=False)
+        anything = {"ignore_unknown_options": True, "allow_extra_args": True}
 
+        @placeholder.command(name, help=f"(not installed: {install})", context_settings=anything)
         def missing() -> None:
             raise MissingExtraError(f"this command needs {package}: {install}")
 
-        missing.__doc__ = f"(not installed: {install})"
-        return missing
+        return placeholder
+
+
+def _literally(command: Any) -> Any:
+    """The command with help texts that are shown as written: rich takes brackets for markup."""
+    if command.rich_markup_mode == "rich":
+        for described in (command, *command.params):
+            described.help = escape(described.help or "")
+    for below in getattr(command, "commands", {}).values():
+        _literally(below)
+    return command
 
 
 COMMANDS = {

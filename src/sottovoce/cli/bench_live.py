@@ -99,14 +99,18 @@ def live(
 
 
 def show_costs(units: UnitCosts, costs: list[EpochCosts], console: Console) -> None:
-    headings = ("people", "reports", "server", "proxy", "up", "down", "proxy's disk", "server's")
-    table = output.table("An epoch costs", *headings)
-    for each in costs:
-        sizes = (each.up, each.down, each.proxy_disk, each.server_disk)
-        hours = (f"{h:.3g} h" for h in (each.server_core_hours, each.proxy_core_hours))
-        table.add_row(
-            f"{each.people:,}", f"{each.reports:,}", *hours, *(gigabytes(size) for size in sizes)
-        )
+    """A column for each number of people: so the numbers are whole in 80 columns."""
+    table = output.table("An epoch costs", "people", *(f"{each.people:,}" for each in costs))
+    for label, shown in (
+        ("reports", [f"{each.reports:,}" for each in costs]),
+        ("server", [f"{each.server_core_hours:.3g} h" for each in costs]),
+        ("proxy", [f"{each.proxy_core_hours:.3g} h" for each in costs]),
+        ("up", [gigabytes(each.up) for each in costs]),
+        ("down", [gigabytes(each.down) for each in costs]),
+        ("proxy's disk", [gigabytes(each.proxy_disk) for each in costs]),
+        ("server's disk", [gigabytes(each.server_disk) for each in costs]),
+    ):
+        table.add_row(label, *shown)
     console.print(table)
     console.print(
         f"Hours of one core of this machine, bytes of all together. A report costs the server "

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sottovoce.errors import MissingExtraError, SettingsError
+from sottovoce.errors import DataError, MissingExtraError, ProtocolError, SettingsError
 from sottovoce.protocol import Catalogue, Item
 from sottovoce.protocol.catalogue import MAX_TEXT
 from sottovoce.server.choice import read_catalogue
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from sottovoce.data import Interactions
 
 FILE = "Catalogue (JSON, see docs/protocol.md), or a table of items (.csv, .tsv, .parquet)."
+EXAMPLE = "item=NAME,title=NAME,genre=NAME"
+ADVICE = f". Name one of them so, or say which it is: --columns {EXAMPLE}"
 ColumnsOption = Annotated[
     str | None,
     typer.Option(
@@ -34,11 +38,20 @@ def catalogue_in(path: Path, columns: str | None = None) -> Catalogue:
             raise SettingsError(f"--columns is for tables, and {path} is JSON")
         return read_catalogue(path)
     data = _loaders()
-    named = data.parse_columns(columns) if columns else None
-    known = data.items.read_items(path, named)
-    return Catalogue.of(
-        Item(item, (title or item)[:MAX_TEXT], tags) for item, (title, tags) in known.items()
-    )
+    named = data.parse_columns(columns, EXAMPLE) if columns else None
+    known = data.items.read_items(path, named, advice=ADVICE)
+    items = (Item(item, (title or item)[:MAX_TEXT], tags) for item, (title, tags) in known.items())
+    with naming(path):
+        return Catalogue.of(items)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Say which file it was that does not make a catalogue."""
+    try:
+        yield
+    except ProtocolError as error:
+        raise DataError(str(error), path=path) from error
 
 
 def catalogue_of(source: str) -> Catalogue:

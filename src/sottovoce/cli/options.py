@@ -22,6 +22,10 @@ def optional(text: str, default: str, *names: str, **limits: Any) -> Any:
 DataSource = Annotated[
     str, typer.Option("--data", help="Data set: a name from `sottovoce data list`, or a path.")
 ]
+HistoryColumns = Annotated[
+    str | None,
+    optional("Names of the columns, e.g. user=who,item=what.", "the usual names", "--columns"),
+]
 MinInteractions = Annotated[
     int,
     typer.Option(

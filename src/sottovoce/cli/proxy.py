@@ -15,7 +15,7 @@ from sottovoce.cli.proxy_options import ConfigOption  # noqa: TC001 - typer read
 from sottovoce.errors import SettingsError, UnavailableError
 from sottovoce.protocol import fetch_manifest
 from sottovoce.proxy import HttpUpstream, Proxy, ProxySettings, ProxyStore, build_app, connect
-from sottovoce.proxy.template import settings_file
+from sottovoce.proxy.template import PORT, WATCH_PORT, settings_file
 from sottovoce.service import build_watch, read_settings
 from sottovoce.service import run as serve
 
@@ -50,6 +50,10 @@ def init(
             min=1,
         ),
     ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen at.")] = PORT,
+    watch_port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="Port of health and metrics.")
+    ] = WATCH_PORT,
 ) -> None:
     """Write the settings of a new proxy, with every field explained. Overwrites nothing.
 
@@ -62,7 +66,16 @@ def init(
     """
     asked = _asked(ProxySettings(folder / DATA, server, secret_file, key))
     chosen = least_clients or max(USUAL, asked or 0)
-    make(folder, server=server, key=key, secret_file=secret_file, least_clients=chosen)
+    text = settings_file(
+        folder=DATA,
+        server=server,
+        secret_file=SECRET,
+        verification_key=key,
+        least_clients=chosen,
+        port=port,
+        watch_port=watch_port,
+    )
+    _write(folder, text, secret_file)
     for line in _crowd_in_words(chosen, asked):
         typer.echo(line)
     typer.echo(f"Settings written to {folder / SETTINGS}. Review them, then run:")
@@ -84,18 +97,14 @@ def run(config: ConfigOption) -> None:
         serve(app, settings.listen, watch, settings.watch, turned_away=turned_away)
 
 
-def make(
-    folder: Path, *, server: str, key: str, secret_file: Path, least_clients: int = USUAL
-) -> None:
+def make(folder: Path, *, server: str, key: str, secret_file: Path) -> None:
     """Write what `init` writes, without a word to the server, and refuse what cannot work."""
     ProxySettings(folder / DATA, server, secret_file, key)
-    text = settings_file(
-        folder=DATA,
-        server=server,
-        secret_file=SECRET,
-        verification_key=key,
-        least_clients=least_clients,
-    )
+    text = settings_file(folder=DATA, server=server, secret_file=SECRET, verification_key=key)
+    _write(folder, text, secret_file)
+
+
+def _write(folder: Path, text: str, secret_file: Path) -> None:
     for name in (SETTINGS, SECRET):
         if (folder / name).exists():
             raise SettingsError(f"{folder / name} exists already; nothing is overwritten")

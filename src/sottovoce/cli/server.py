@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict
 from pathlib import Path  # noqa: TC003 -- typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
+from sqlalchemy import make_url
 
 from sottovoce.cli import output, server_catalogue, server_status, server_training
 from sottovoce.cli.catalogue_files import FILE, ColumnsOption, catalogue_in, catalogue_of
@@ -30,6 +31,8 @@ from sottovoce.errors import SettingsError
 from sottovoce.server import InProcess, Keys, Pool, Server, ServerSettings, ServerStore, build_app
 from sottovoce.server.administration import go_beyond
 from sottovoce.server.keys import write_secret
+from sottovoce.server.settings import check_proxy_name
+from sottovoce.server.status import DROPPED
 from sottovoce.server.store.backup import back_up
 from sottovoce.server.template import server_toml
 from sottovoce.service import build_watch
@@ -89,6 +92,9 @@ def init(
         bool, typer.Option("--ends", help="End after these epochs; by default learning goes on.")
     ] = False,
     port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen at.")] = 8090,
+    watch_port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="Port of health and metrics.")
+    ] = 8091,
 ) -> None:
     """Set up a server: keys, a secret for each proxy, settings, a database. Overwrites nothing.
 
@@ -100,6 +106,8 @@ def init(
     """  # noqa: D301 - typer reads \b
     if (catalogue is None) == (data is None):
         raise SettingsError("give either --catalogue FILE or --data NAME")
+    for name in proxy or ():
+        check_proxy_name(name)
     found = catalogue_of(data or "") if catalogue is None else catalogue_in(catalogue, columns)
     plan = planned if ends else planned_without_end
     training = plan(
@@ -118,6 +126,7 @@ def init(
         epoch_seconds=epoch_seconds,
         least_clients=least_clients,
         port=port,
+        watch_port=watch_port,
     )
     keys = _write(folder, found, text, given)
     typer.echo(
@@ -221,7 +230,7 @@ def _write(folder: Path, catalogue: Catalogue, text: str, given: dict[str, str])
     keys = Keys.generate()
     with ExitStack() as undo:
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make_folder(undo, folder)
             _add(undo, folder / SETTINGS, text.encode())
             _add(undo, folder / "catalogue.json", catalogue.raw)
         except OSError as error:
@@ -237,6 +246,19 @@ def _write(folder: Path, catalogue: Catalogue, text: str, given: dict[str, str])
     return keys
 
 
+def _make_folder(undo: ExitStack, folder: Path) -> None:
+    """With those above it; what was not there goes again, unless something lies in it."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for each in reversed(missing):
+        undo.callback(_remove_if_empty, each)
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
+
+
 def _add(undo: ExitStack, path: Path, content: bytes) -> None:
     if path.exists():
         raise SettingsError(f"{path}: exists already; nothing is overwritten")
@@ -245,21 +267,42 @@ def _add(undo: ExitStack, path: Path, content: bytes) -> None:
 
 
 def _begin(settings: ServerSettings, keys: Keys) -> None:
-    """The database, which must not hold another training."""
+    """The database, which must not be another server's."""
     with closing(ServerStore(settings.database)) as store:
+        store.migrate()
+        with store.read() as transaction:
+            service = transaction.service()
+        if service is not None:
+            raise SettingsError(
+                f"{make_url(settings.database).render_as_string()} belongs to another server, "
+                f"whose verification key is {service.verification_key.hex()}: name another "
+                "database (--database)"
+            )
         Server(store, keys, settings, opener=InProcess()).prepare()
 
 
 def _print(epochs: list[Epoch]) -> None:
-    counted = ("chunks", "reports", "duplicates", "undecodable", "crowdless", "capped")
-    table = Table(*output.right("epoch", "state", "opens", "closes", *counted))
+    """In 80 columns; `--json` has the rest."""
+    if not epochs:
+        output.say("No epoch yet: `sottovoce server run` opens the first.")
+        return
+    table = Table(*output.right("epoch", "state", "opens", "length", "reports", "dropped"))
     for found in epochs:
-        counts = (getattr(found, name) for name in counted)
-        times = (output.when(found.opens), output.when(found.closed_at or found.closes))
+        length = (found.closed_at or found.closes) - found.opens
+        counts = (found.reports, sum(_dropped(found).values()))
+        times = (output.when(found.opens), output.duration(length))
         table.add_row(str(found.epoch), found.state, *times, *(f"{count:,}" for count in counts))
-    output.results.print(
-        table if epochs else "No epoch yet: `sottovoce server run` opens the first."
-    )
+    output.results.print(table)
+    for found in epochs:
+        if why := ", ".join(
+            f"{count:,} {DROPPED[name]}" for name, count in _dropped(found).items()
+        ):
+            output.say(f"Epoch {found.epoch}, dropped: {why}.")
+
+
+def _dropped(found: Epoch) -> dict[str, int]:
+    """Reports that did not count, by the reason."""
+    return {name: getattr(found, name) for name in DROPPED if getattr(found, name)}
 
 
 def _as_json(found: Epoch) -> dict[str, Any]:

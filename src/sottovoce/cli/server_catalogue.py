@@ -9,7 +9,7 @@ import typer
 
 from sottovoce.atomic import write_atomically
 from sottovoce.cli import output
-from sottovoce.cli.catalogue_files import FILE, ColumnsOption, catalogue_in
+from sottovoce.cli.catalogue_files import FILE, ColumnsOption, catalogue_in, naming
 from sottovoce.cli.options import group
 from sottovoce.cli.server_options import ConfigOption, opened
 from sottovoce.server.administration import change_catalogue, present
@@ -66,7 +66,8 @@ def add(config: ConfigOption, file: FileArgument, *, columns: ColumnsOption = No
     Example: sottovoce server catalogue add --config my-server/server.toml new.csv
     """
     given = catalogue_in(file, columns)
-    _change(config, lambda catalogue: with_added(catalogue, given.items))
+    with naming(file):
+        _change(config, lambda catalogue: with_added(catalogue, given.items))
 
 
 @app.command()

@@ -17,6 +17,7 @@ from sottovoce.cli.options import (
     BudgetOption,
     CentralBudgetOption,
     DataSource,
+    HistoryColumns,
     JsonFile,
     history_option,
     optional,
@@ -89,9 +90,7 @@ def simulate(
     ] = None,
     sample_users: Annotated[int | None, optional("Users to draw at random.", "all")] = None,
     sample_items: Annotated[int | None, optional("Items to draw at random.", "all")] = None,
-    columns: Annotated[
-        str | None, optional("Names of the columns, e.g. user=who,item=what.", "the usual names")
-    ] = None,
+    columns: HistoryColumns = None,
     history: Annotated[
         float | None, history_option("the median of the data, to two digits")
     ] = None,
@@ -160,6 +159,7 @@ def simulate(
       sottovoce simulate --data ml-20m --resample 10000000 --epsilon 4 --reports 1 --lifetime 1
       sottovoce simulate --data ratings.parquet --items films.csv --split latest
       sottovoce simulate --data ml-1m --mechanism coordinate --no-tags
+      sottovoce simulate --data ml-latest-small --min-interactions 20 --replay 5
       sottovoce simulate --data ratings.parquet --budget 50 --replay 40
       sottovoce simulate --data ratings.parquet --replay 40 --half-life 7 --switch-at 20
     """  # noqa: D301 - typer reads \b

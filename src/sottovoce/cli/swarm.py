@@ -12,9 +12,9 @@ from rich.table import Table
 
 from sottovoce.cli import output
 from sottovoce.cli.client import verification_key
-from sottovoce.cli.options import JsonFile, optional
+from sottovoce.cli.options import HistoryColumns, JsonFile, optional
 from sottovoce.cli.simulate import SplitOption
-from sottovoce.data import load
+from sottovoce.data import load, parse_columns
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.live.swarm import SwarmPlan, SwarmResult, run_swarm
 from sottovoce.experiments.live.system_folder import LiveSystem
@@ -46,6 +46,7 @@ def swarm(
             "that of --up",
         ),
     ] = None,
+    columns: HistoryColumns = None,
     min_interactions: Annotated[
         int | None,
         optional("Leave out users and items with fewer interactions.", "0, or that of --up", min=0),
@@ -114,7 +115,8 @@ def swarm(
         keep=keep,
     )
     with output.messages.status(f"reading {escape(source)}"):
-        people = load(source).filter(min_interactions)
+        named = parse_columns(columns) if columns else None
+        people = load(source, columns=named).filter(min_interactions)
     with SwarmBars() as bars:
         result = run_swarm(people, plan, bars)
     show(result)

@@ -2,36 +2,39 @@
 
 Either a catalogue as the protocol has it, or a table: one column for the item, perhaps one called
 `title`; of the others those with numbers are numbers (year, price), those with text are labels,
-several of them joined by `|`.
+several of them joined by `|`. A column with mostly numbers and some text is refused: one "n/a"
+would make labels of all prices.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
-
-import polars as pl
-from polars.exceptions import PolarsError
 
 from sottovoce.data.formats.collecting import object_array
 from sottovoce.data.formats.columns import ALIASES
+from sottovoce.data.item_table import TABLES, read_table
 from sottovoce.errors import DataError, MissingExtraError, ProtocolError
 from sottovoce.model.tags import KIND
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from sottovoce.data.interactions import Interactions
+    from sottovoce.data.item_table import Table
     from sottovoce.model.tags import Traits
 
     Described = dict[str, tuple[str, Traits]]
     """Title and tags, by the item's id."""
 
 SINGULAR = {"genres": "genre", "categories": "category", "brands": "brand", "tags": "tag"}
-_TEXT = {".csv": ",", ".tsv": "\t"}
-_TABLES = (*_TEXT, ".parquet", ".pq")
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(
+    r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|[+-]?inf|nan", re.IGNORECASE
+)
 
 
 def with_items(data: Interactions, path: Path) -> Interactions:
@@ -48,21 +51,19 @@ def with_items(data: Interactions, path: Path) -> Interactions:
     return replace(data, titles=object_array(titles), tags=object_array(tags))
 
 
-def read_items(path: Path, columns: Mapping[str, str] | None = None) -> Described:
+def read_items(
+    path: Path, columns: Mapping[str, str] | None = None, *, advice: str = ""
+) -> Described:
     """By the suffix: `.json` is a catalogue, `.csv`, `.tsv` and `.parquet` are tables.
 
-    `columns` names those of a table that are read: `{"item": "sku", "title": "name"}`.
+    `columns` names those of a table that are read: `{"item": "sku", "title": "name"}`. `advice`
+    says how to do that, to whoever is told that no column is the item.
     """
     if path.suffix == ".json":
         return _from_catalogue(path)
-    if path.suffix not in _TABLES:
-        raise DataError(f"items are read from .json, {', '.join(_TABLES)}", path=path)
-    try:
-        table = _table(path, columns)
-    except (PolarsError, OSError) as error:
-        reason = str(error).splitlines()[0]
-        raise DataError(f"this table cannot be read: {reason}", path=path) from error
-    return _from_table(table, path)
+    if path.suffix not in TABLES:
+        raise DataError(f"items are read from .json, {', '.join(TABLES)}", path=path)
+    return _from_table(read_table(path), columns, advice)
 
 
 def _from_catalogue(path: Path) -> Described:
@@ -82,99 +83,120 @@ def _from_catalogue(path: Path) -> Described:
     return {item.id: (item.title, item.tags) for item in items}
 
 
-def _table(path: Path, columns: Mapping[str, str] | None) -> pl.DataFrame:
-    """Columns under the names that they go by here."""
-    if path.suffix not in _TEXT:
-        return _named(pl.read_parquet(path, glob=False), columns, path)
-    how: dict[str, Any] = {"separator": _TEXT[path.suffix], "glob": False}
-    names = pl.read_csv(path, n_rows=0, **how).columns
-    given = {name: role for role, name in (columns or {}).items()}
-    # As they are written: "007" and "7" are two items.
-    known = {name: given.get(name, name) for name in names}
-    text = {n: pl.String for n, role in known.items() if _is_item(role) or _plain(role) == "title"}
-    table = pl.read_csv(path, schema_overrides=text, infer_schema_length=None, **how)
-    return _named(table, columns, path)
+def _from_table(table: Table, columns: Mapping[str, str] | None, advice: str) -> Described:
+    item, kinds = _roles(table, columns, advice)
+    ids = _ids(table, item)
+    titles = [""] * len(ids)
+    tags: list[dict[str, Any]] = [{} for _ in ids]
+    for kind, column in kinds.items():
+        if kind == "title":
+            cells = table.cells[column]
+            titles = ["" if title is None else str(title).strip() for title in cells]
+        else:
+            for row, value in _values(table, column):
+                tags[row][kind] = value
+    table.check()
+    return dict(zip(ids, zip(titles, tags, strict=True), strict=True))
 
 
-def _named(table: pl.DataFrame, columns: Mapping[str, str] | None, path: Path) -> pl.DataFrame:
-    if columns is None:
-        return table
-    missing = [name for name in columns.values() if name not in table.columns]
-    if missing:
+def _roles(
+    table: Table, columns: Mapping[str, str] | None, advice: str
+) -> tuple[str, dict[str, str]]:
+    """The column of the item; those of title and tags, by kind."""
+    given = {name: name for name in table.names} if columns is None else dict(columns)
+    if missing := [name for name in given.values() if name not in table.names]:
+        lacking = " and no column ".join(map(repr, missing))
         raise DataError(
-            f"there is no column {missing[0]!r}; the columns are "
-            f"{', '.join(map(repr, table.columns))}",
-            path=path,
+            f"there is no column {lacking}; the columns are {table.listed()}", path=table.path
         )
-    return table.select(pl.col(name).alias(role) for role, name in columns.items())
-
-
-def _is_item(name: str) -> bool:
-    return _plain(name).replace("_", "") in ALIASES["item"]
-
-
-def _from_table(table: pl.DataFrame, path: Path) -> Described:
-    names = {name: _plain(name) for name in table.columns}
-    ids = [name for name in names if _is_item(name)]
-    if len(ids) > 1:
-        raise DataError(f"{', '.join(map(repr, ids))} could each be the item", path=path)
-    if not ids:
+    if twice := [name for name in given.values() if table.names.count(name) > 1]:
+        raise DataError(f"two columns are called {twice[0]!r}", path=table.path)
+    items = [role for role in given if _plain(role).replace("_", "") in ALIASES["item"]]
+    if len(items) > 1:
+        several = ", ".join(repr(given[role]) for role in items)
+        raise DataError(f"{several} could each be the item", path=table.path)
+    if not items:
         raise DataError(
             f"one column must be the item ({', '.join(ALIASES['item'])}); the columns are "
-            f"{', '.join(map(repr, table.columns))}",
-            path=path,
+            f"{table.listed()}{advice}",
+            path=table.path,
         )
-    item = ids[0]
-    if table[item].dtype.is_float():
-        raise DataError(f"column {item!r} has decimal numbers; ids are integers or text", path=path)
-    if table[item].null_count() or table[item].n_unique() != table.height:
-        twice = table[item].drop_nulls().filter(table[item].drop_nulls().is_duplicated())
-        what = f"{twice[0]!r} is there twice" if len(twice) else "an item is missing"
-        raise DataError(f"in column {item!r} {what}", path=path)
-    titles = [""] * table.height
-    tags: list[dict[str, Any]] = [{} for _ in titles]
-    columns: dict[str, str] = {}
-    for name, plain in names.items():
-        if name == item:
+    kinds: dict[str, str] = {}
+    for role, name in given.items():
+        if role == items[0]:
             continue
-        kind = _kind(plain, name, path)
-        if kind in columns:
-            raise DataError(f"columns {columns[kind]!r} and {name!r} are both {kind!r}", path=path)
-        columns[kind] = name
-        if kind == "title":
-            titles = ["" if title is None else str(title) for title in table[name]]
-        else:
-            _add_kind(tags, kind, table[name], path)
-    keys = [str(each) for each in table[item]]
-    return dict(zip(keys, zip(titles, tags, strict=True), strict=True))
+        kind = _kind(role, table.path)
+        if kind in kinds:
+            both = f"columns {kinds[kind]!r} and {name!r} are both {kind!r}"
+            raise DataError(both, path=table.path)
+        kinds[kind] = name
+    return given[items[0]], kinds
+
+
+def _ids(table: Table, column: str) -> list[str]:
+    """As they are written: "007" and "7" are two items."""
+    first: dict[str, int] = {}
+    ids = ["" if cell is None else str(cell).strip() for cell in table.cells[column]]
+    if any(isinstance(cell, float) for cell in table.cells[column]):
+        raise DataError(
+            f"column {column!r} has decimal numbers; ids are integers or text", path=table.path
+        )
+    for row, each in enumerate(ids):
+        if not each:
+            table.problems.append((row, f"column {column!r} is empty: every item needs an id"))
+        elif first.setdefault(each, row) != row:
+            before = table.where(first[each])
+            table.problems.append((row, f"column {column!r} has {each!r} again, as in {before}"))
+    return ids
 
 
 def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
-def _kind(plain: str, name: str, path: Path) -> str:
+def _kind(name: str, path: Path) -> str:
+    plain = _plain(name)
     if not KIND.fullmatch(plain):
         raise DataError(f"column {name!r} cannot name a kind of tag: {KIND.pattern}", path=path)
     return SINGULAR.get(plain, plain)
 
 
-def _add_kind(tags: list[dict[str, Any]], kind: str, column: pl.Series, path: Path) -> None:
-    """The column's value of each item, where it has one."""
-    is_number = column.dtype.is_numeric()
-    if not is_number and column.dtype != pl.String:
-        raise DataError(f"column {column.name!r} has neither numbers nor text", path=path)
-    if column.dtype.is_decimal():
-        column = column.cast(pl.Float64)
-    for row, value in enumerate(column):
-        if value is None or value == "":
-            continue
-        if is_number and not 0 <= value < 2**53:  # a NaN is not
-            raise DataError(
-                f"row {row + 1}: {column.name} is {value!r}; a number is 0 or more", path=path
-            )
-        if not is_number:
-            value = tuple(
-                dict.fromkeys(label for part in value.split("|") if (label := part.strip()))
-            )
-        tags[row][kind] = value
+def _values(table: Table, column: str) -> Iterator[tuple[int, tuple[str, ...] | float]]:
+    """Row and tag of each item that has one."""
+    filled = [(row, cell) for row, cell in enumerate(table.cells[column]) if cell not in (None, "")]
+    if table.is_text:
+        filled = _judged(table, column, filled)
+    for row, value in filled:
+        if isinstance(value, str):
+            labels = (label for part in value.split("|") if (label := part.strip()))
+            yield row, tuple(dict.fromkeys(labels))
+        elif isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+            said = f"column {column!r} has neither numbers nor text"
+            raise DataError(said, path=table.path)
+        elif not 0 <= value < 2**53:  # a NaN is not
+            said = f"column {column!r} has {value}; a number is 0 or more, below 2^53"
+            table.problems.append((row, said))
+        else:
+            yield row, float(value) if isinstance(value, Decimal) else value
+
+
+def _judged(
+    table: Table, column: str, filled: list[tuple[int, str]]
+) -> list[tuple[int, str | float]]:
+    """Numbers if all cells are, labels if most are not. Between that somebody mistyped a number."""
+    numbers = [cell for _, cell in filled if _NUMBER.fullmatch(cell)]
+    others = [(row, cell) for row, cell in filled if not _NUMBER.fullmatch(cell)]
+    if others and len(numbers) > len(others):
+        row, example = others[0]
+        more = f" (and {len(others) - 1:,} more)" if len(others) > 1 else ""
+        said = (
+            f"column {column!r} has {len(numbers):,} numbers, but here {example!r:.80}{more}: mend "
+            "the cell, an empty one is no tag, or leave the column out"
+        )
+        table.problems.append((row, said))
+    if others:
+        return list(filled)
+    if all(_WHOLE.fullmatch(cell) for cell in numbers):
+        # Thirty digits are too large already; Python reads no more than some thousands.
+        return [(row, int(cell[:30])) for row, cell in filled]
+    return [(row, float(cell)) for row, cell in filled]

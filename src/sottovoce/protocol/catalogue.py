@@ -123,13 +123,22 @@ def _values(values: Any) -> tuple[str, ...] | float:
 
 def _check_kinds(items: tuple[Item, ...]) -> None:
     """A kind has labels for all items or numbers for all: else its bands would mean nothing."""
-    kinds = {(kind, type(values)) for item in items for kind, values in item.tags.items()}
-    if len(kinds) != len({kind for kind, _ in kinds}):
-        raise ProtocolError(
-            "catalogue: a kind of tag has labels for some items, numbers for others"
-        )
+    kinds: dict[str, Item] = {}
+    for item in items:
+        for kind, values in item.tags.items():
+            first = kinds.setdefault(kind, item)
+            if isinstance(values, tuple) != isinstance(first.tags[kind], tuple):
+                raise ProtocolError(
+                    f"catalogue: {_told(item, kind)}, {_told(first, kind)}: a kind of tag has "
+                    "labels for all items, or numbers for all"
+                )
     if len(kinds) > MAX_KINDS:
         raise ProtocolError(f"catalogue: {len(kinds)} kinds of tags, at most {MAX_KINDS} are read")
+
+
+def _told(item: Item, kind: str) -> str:
+    what = "labels" if isinstance(item.tags[kind], tuple) else "a number"
+    return f"item {strict.shown(item.id)} has {what} as its {kind}"
 
 
 def _check_labels(items: tuple[Item, ...]) -> None:

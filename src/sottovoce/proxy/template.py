@@ -8,6 +8,9 @@ from importlib.resources import files
 from sottovoce.proxy.settings import ProxySettings, Rate
 from sottovoce.service.listen import caps_toml
 
+PORT, WATCH_PORT = 8080, 8081
+"""Where a new proxy listens, and where it is watched."""
+
 
 def settings_file(
     *,
@@ -16,6 +19,8 @@ def settings_file(
     secret_file: str,
     verification_key: str,
     least_clients: int = ProxySettings.least_clients,
+    port: int = PORT,
+    watch_port: int = WATCH_PORT,
 ) -> str:
     """The text of a `proxy.toml` with these values and the usual ones for the rest."""
     text = (files(__package__) / "proxy.toml").read_text(encoding="utf-8")
@@ -29,6 +34,8 @@ def settings_file(
         least_clients=least_clients,
         burst=rate.burst,
         per_epoch=rate.per_epoch,
+        port=port,
+        watch_port=watch_port,
     )
 
 

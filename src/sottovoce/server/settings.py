@@ -107,13 +107,16 @@ def _at_least(name: str, value: float, least: int) -> None:
         raise SettingsError(f"{name} must be at least {least}, not {value}")
 
 
+def check_proxy_name(name: str) -> None:
+    """It becomes part of the settings and of file names."""
+    if not _NAME.fullmatch(name):
+        raise SettingsError(f"a proxy's name is of letters, digits, '_' and '-', not {name!r:.80}")
+
+
 def _check_proxies(proxies: dict[str, ProxyAccess]) -> None:
     if not proxies:
         raise SettingsError("name at least one proxy: [proxies.NAME] with its secret_sha256")
     for name in proxies:
-        if not _NAME.fullmatch(name):
-            raise SettingsError(
-                f"a proxy's name is of letters, digits, '_' and '-', not {name!r:.80}"
-            )
+        check_proxy_name(name)
     if len({access.secret_sha256 for access in proxies.values()}) != len(proxies):
         raise SettingsError("two proxies have the same secret: give each its own")

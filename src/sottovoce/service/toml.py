@@ -17,6 +17,10 @@ T = TypeVar("T")
 
 def read_settings(path: Path, kind: type[T]) -> T:
     """The file as a dataclass; nested dataclasses are tables, paths are relative to the file."""
+    if not path.exists():
+        raise SettingsError(f"{path}: there is no such file")
+    if path.is_dir():
+        raise SettingsError(f"{path}: this is a folder; name the settings file in it")
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:

@@ -35,7 +35,7 @@ def roles_of(
         raise DataError(
             f"no column for the {' and the '.join(missing)}; the columns are "
             f"{', '.join(map(repr, names))}. Name it {' / '.join(ALIASES[missing[0]])}, "
-            "or say which it is with columns",
+            "or say which it is with columns: user=NAME,item=NAME",
             path=path,
         )
     role_at = {at: role for role, at in place.items() if at is not None}
@@ -44,16 +44,21 @@ def roles_of(
     return tuple(role_at.get(at) for at in range(len(names)))
 
 
-def parse_columns(text: str) -> dict[str, str]:
+def parse_columns(text: str, example: str = "user=NAME,item=NAME") -> dict[str, str]:
     """What the command line takes: `user=who,item=what`.
 
     >>> parse_columns("user=who, item=what")
     {'user': 'who', 'item': 'what'}
     """
-    parts = [part.partition("=") for part in text.split(",")]
-    if not all(role.strip() and name.strip() for role, _, name in parts):
-        raise DataError(f"columns must look like 'user=NAME,item=NAME', found {text!r}")
-    return {role.strip(): name.strip() for role, _, name in parts}
+    named: dict[str, str] = {}
+    for role, _, name in (map(str.strip, part.partition("=")) for part in text.split(",")):
+        if not role or not name:
+            raise DataError(f"columns must look like {example!r}, found {text!r}")
+        if role in named:
+            both = f"{role}={named[role]} and {role}={name}"
+            raise DataError(f"columns name the {role} twice, {both}: say one of them")
+        named[role] = name
+    return named
 
 
 def _place(role: str, names: Sequence[str], given: str | None, path: str) -> int | None:
