@@ -74,22 +74,28 @@ def test_what_an_epoch_waits_for(world: World) -> None:
 
 
 def test_a_worker_that_does_nothing_is_noticed(world: World) -> None:
-    """Nothing is in the way, and nobody goes on."""
+    """Nothing is in the way, and nobody goes on: five beats of five seconds are enough."""
+    idle = (
+        "epoch 1 could be {}, and no worker does it; does one run, with the newest keys file, and "
+        "what does its log say?"
+    )
     world.server.tick()
     signed = world.signed()
     world.now = signed.manifest.closes
     for proxy, crowd in (("east", ENOUGH), ("west", NONE)):
         world.server.waiting(proxy, 1, crowd)
     assert look(world)[1] == []
-    assert look(world, after=61)[1] == [
-        "epoch 1 could be closed, and no worker does it: does one run?"
-    ]
+    assert look(world, after=24)[1] == []
+    assert look(world, after=25)[1] == [idle.format("closed")]
     world.server.tick()
     said, _ = look(world)
     assert "waits for east, west to hand in, until" in said
-    assert look(world, after=61)[1] == [
-        "epoch 1 could be applied, and no worker does it: does one run?"
-    ]
+    assert look(world, after=74)[1] == []
+    assert look(world, after=75)[1] == [idle.format("applied")]
+    for proxy in ("east", "west"):
+        world.commit(proxy, signed)
+    assert look(world, after=24)[1] == []
+    assert look(world, after=25)[1] == [idle.format("applied")]
 
 
 def test_a_proxy_that_still_hands_in_is_no_problem(make_world: MakeWorld, sqlite_url: str) -> None:

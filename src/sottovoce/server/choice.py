@@ -56,11 +56,12 @@ def agree(transaction: Transaction, settings: ServerSettings, keys: Keys) -> Non
 
 
 def _follow_keys(transaction: Transaction, service: Service, keys: Keys) -> None:
-    """The file may be ahead of the database, if that was restored, and behind it for a while."""
+    """The file may be ahead of the database, if that was restored.
+
+    It may be behind it for a while, which the worker says with its first beat.
+    """
     if keys.succeeds(service.newest_key):
         transaction.set_newest_key(keys.verification_key)
-    else:
-        log.warning("the signing key was changed: copy the newest keys file here, and restart")
 
 
 def _begin(transaction: Transaction, settings: ServerSettings) -> None:

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from sottovoce.server.waiting import Waiting
 
 PATIENCE = 60.0
-"""Seconds that workers and proxies have for what they do by themselves."""
+"""Seconds that proxies have for what they do by themselves."""
+BEATS = 5
+"""That workers have for it."""
 SOME = 0.01
 """Part of an epoch's reports that may be dropped before somebody should look."""
 LAST = 5
@@ -58,6 +60,8 @@ class ServerStatus:
     verification_key: bytes
     """Of the key that signed last."""
     keys: KeysFile
+    heartbeat: float
+    """Seconds between a worker's beats."""
     epoch: Epoch | None = None
     """The latest; None before the first."""
     manifest: Manifest | None = None
@@ -77,7 +81,7 @@ class ServerStatus:
             chosen, known = Chosen.now(transaction), service.verification_key
             keys = _keys_file(settings.keys, service, transaction, latest)
             if latest is None:
-                return cls(now, chosen, known, keys)
+                return cls(now, chosen, known, keys, settings.heartbeat)
             over = [
                 each
                 for each in reversed(transaction.all_epochs())
@@ -88,6 +92,7 @@ class ServerStatus:
                 chosen,
                 known,
                 keys,
+                settings.heartbeat,
                 latest,
                 SignedManifest.open(latest.manifest, known).manifest,
                 transaction.training(latest.training),
@@ -100,6 +105,7 @@ class ServerStatus:
         """What an operator should look at; nothing where all is well."""
         found = [] if self.keys.problem is None else [self.keys.problem]
         if self.epoch is not None and self.waiting is not None:
+            found += _idle(self.epoch, self.waiting, self.now - BEATS * self.heartbeat)
             found += _stuck(self.epoch, self.waiting, self.now)
         if self.last:
             found += _dropped(self.last[0])
@@ -173,12 +179,19 @@ def _keys_file(
     return KeysFile(None, len(keys.statements), keys.verification_key != service.verification_key)
 
 
-def _stuck(epoch: Epoch, waiting: Waiting, now: float) -> list[str]:
-    if now < waiting.since + PATIENCE:
+def _idle(epoch: Epoch, waiting: Waiting, then: float) -> list[str]:
+    """Whether it waited for nothing even then: workers had some beats to go on since."""
+    over = waiting.until if epoch.state == CLOSED and waiting.silent else waiting.since
+    if not waiting.is_over or then < over:
         return []
-    if waiting.is_over:
-        what = "closed" if epoch.state == OPEN else "applied"
-        return [f"epoch {epoch.epoch} could be {what}, and no worker does it: does one run?"]
+    what = "closed" if epoch.state == OPEN else "applied"
+    said = "does one run, with the newest keys file, and what does its log say?"
+    return [f"epoch {epoch.epoch} could be {what}, and no worker does it; {said}"]
+
+
+def _stuck(epoch: Epoch, waiting: Waiting, now: float) -> list[str]:
+    if waiting.is_over or now < waiting.since + PATIENCE:
+        return []
     found = []
     if waiting.silent:
         what = "said nothing" if epoch.state == OPEN else "not handed in what they have"
