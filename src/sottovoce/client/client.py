@@ -181,7 +181,7 @@ class Client:
         When it sends is drawn at random, within `jitter` seconds; it sleeps until then. Stopped
         meanwhile, it goes on at the next sync. 0 sends as soon as the batch is made, which shows
         when the device woke up: for tests and demos. After an `UnavailableError` do it again later:
-        a batch that was made is kept and sent again byte for byte.
+        a batch that was made is kept and sent again byte for byte, when the proxy wants it.
         """
         if not 0 <= jitter <= JITTER:  # a NaN is not
             raise SettingsError(

@@ -10,7 +10,7 @@ from sottovoce.client.fetching import refresh
 from sottovoce.client.reporting import make_batch
 from sottovoce.client.terms import is_lifetime_over, is_too_soon, turns_left
 from sottovoce.client.timing import MOST_LEAD, drawn_plan, is_time, lead, not_before
-from sottovoce.errors import ClosedError, LedgerError, UnavailableError
+from sottovoce.errors import ClosedError, LedgerError, RefusedError, UnavailableError
 from sottovoce.privacy import rounded_down, rounded_up
 
 if TYPE_CHECKING:
@@ -113,9 +113,11 @@ class Syncing:
     def begin(self) -> Synced | Early:
         """Settle, fetch, and take part at once or find out when."""
         left_over = self.store.waiting()
-        settled = None if left_over is None else self._deliver(left_over)
+        settled = None if left_over is None else self._settle(left_over)
         edition = refresh(self.store, self.api)
         epoch = edition.manifest.epoch
+        if left_over is not None and isinstance(settled, Exception):
+            settled = self._given_up(left_over, settled, epoch)
         if left_over is not None and settled is not None and left_over.epoch == epoch:
             return self._result(epoch, settled, None)
         lost = left_over.epoch if left_over is not None and settled == "too late" else None
@@ -197,6 +199,22 @@ class Syncing:
             self._sleep_until(not_before(send_at, self.clock(), edition.manifest))
         return self._deliver(batch)
 
+    def _settle(self, batch: Waiting) -> Outcome | UnavailableError | RefusedError:
+        """Deliver it, or hear why not: that is said after what is published was fetched."""
+        try:
+            return self._deliver(batch)
+        except (UnavailableError, RefusedError) as error:
+            return error
+
+    def _given_up(
+        self, batch: Waiting, error: UnavailableError | RefusedError, epoch: int
+    ) -> Outcome:
+        """A later epoch is published: this batch can never be counted. Otherwise it waits."""
+        if epoch <= batch.epoch:
+            raise error
+        self.store.done(batch.epoch, "dropped")
+        return "too late"
+
     def _deliver(self, batch: Waiting) -> Outcome:
         """From charged to sent; every step may be repeated, in this sync or a later one."""
         if self.clock() < batch.ends and not self.store.paused:
@@ -214,13 +232,8 @@ class Syncing:
         return self._send(batch)
 
     def _check_patience(self, batch: Waiting) -> None:
-        left = batch.not_before - self.clock()
-        if left > 0:
-            raise UnavailableError(
-                f"the proxy asked to be sent the batch of epoch {batch.epoch} again in "
-                f"{ceil(left)} seconds, not before; it is kept here until then",
-                left,
-            )
+        if self.clock() < batch.not_before:
+            raise _postponed(batch, batch.not_before - self.clock())
 
     def _sleep_until(self, moment: float) -> None:
         left = moment - self.clock()
@@ -234,9 +247,10 @@ class Syncing:
             self.store.done(batch.epoch, "dropped")
             return "too late"
         except UnavailableError as error:
-            if error.retry_after is not None:
-                self.store.postpone(batch.epoch, self.clock() + error.retry_after)
-            raise
+            if error.retry_after is None:
+                raise
+            self.store.postpone(batch.epoch, self.clock() + error.retry_after)
+            raise _postponed(batch, error.retry_after) from error
         self.store.done(batch.epoch, "sent")
         return "sent"
 
@@ -247,3 +261,13 @@ class Syncing:
         ledger = self.store.ledger()
         spent, remaining = rounded_up(ledger.spent), rounded_down(ledger.remaining)
         return Synced(epoch, outcome, lost, spent, remaining, sentence)
+
+
+def _postponed(batch: Waiting, seconds: float) -> UnavailableError:
+    """It concerns this batch alone: what is published may be fetched at any time."""
+    return UnavailableError(
+        f"the proxy asked to be sent the batch of epoch {batch.epoch} again in {ceil(seconds)} "
+        "seconds, not before; its cost is charged already, and it is kept here until then or until "
+        "its epoch is over",
+        seconds,
+    )
