@@ -152,6 +152,31 @@ def test_a_finished_training_and_one_without_an_end(make_world: MakeWorld, sqlit
     assert "learning has no end (half-life 7 epochs)." in look(other)[0]
 
 
+def test_settings_with_which_no_worker_could_start(world: World) -> None:
+    """Those that run would not notice; what may be changed is no problem."""
+    world.server.tick()
+    other = replace(TRAINING, epsilon=TRAINING.epsilon + 1)
+    world.settings = replace(world.settings, training=other)
+    (problem,) = look(world)[1]
+    assert "no worker could start with these settings" in problem
+    assert "training.epsilon was" in problem
+    assert "`sottovoce server training begin`" in problem
+    begin_training(world.store, world.settings, anew=False)
+    assert look(world)[1] == []
+    world.settings = replace(world.settings, training=TRAINING)
+    assert "`sottovoce server training cancel`" in look(world)[1][0]
+
+
+def test_settings_that_may_change_are_no_problem(world: World) -> None:
+    world.server.tick()
+    world.settings = replace(world.settings, training=replace(TRAINING, half_life=7.0))
+    assert look(world)[1] == []
+    with world.store.read() as transaction:
+        training = transaction.training()
+    assert training is not None
+    assert training.settings == TRAINING, "looking changes nothing"
+
+
 def test_keys_that_belong_elsewhere(world: World) -> None:
     world.server.tick()
     path = world.settings.keys

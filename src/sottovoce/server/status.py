@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sottovoce.errors import SettingsError, SottovoceError, StoreError
 from sottovoce.protocol import SignedManifest
+from sottovoce.server.choice import check_agrees
 from sottovoce.server.keys import Keys
 from sottovoce.server.publishing import Chosen
 from sottovoce.server.store import APPLIED, CLOSED, OPEN
@@ -71,6 +72,8 @@ class ServerStatus:
     """None for an epoch that waits for nothing any more."""
     last: tuple[Epoch, ...] = ()
     """That asked for reports and are over, the newest first."""
+    settings_problem: str | None = None
+    """Why no worker could start with the settings file as it is now."""
 
     @classmethod
     def read(cls, store: ServerStore, settings: ServerSettings, now: float) -> ServerStatus:
@@ -98,12 +101,13 @@ class ServerStatus:
                 transaction.training(latest.training),
                 _waiting(transaction, latest, settings, now),
                 tuple(over[:LAST]),
+                None if keys.problem else _settings_file(transaction, settings),
             )
 
     @cached_property
     def problems(self) -> list[str]:
         """What an operator should look at; nothing where all is well."""
-        found = [] if self.keys.problem is None else [self.keys.problem]
+        found = [each for each in (self.keys.problem, self.settings_problem) if each is not None]
         if self.epoch is not None and self.waiting is not None:
             found += _idle(self.epoch, self.waiting, self.now - BEATS * self.heartbeat)
             found += _stuck(self.epoch, self.waiting, self.now)
@@ -177,6 +181,15 @@ def _keys_file(
             len(keys.statements),
         )
     return KeysFile(None, len(keys.statements), keys.verification_key != service.verification_key)
+
+
+def _settings_file(transaction: Transaction, settings: ServerSettings) -> str | None:
+    """Those that run read it when they started, and would not notice before the next start."""
+    try:
+        check_agrees(transaction, settings, Keys.read(settings.keys))
+    except SottovoceError as error:
+        return f"no worker could start with these settings any more: {error}"
+    return None
 
 
 def _idle(epoch: Epoch, waiting: Waiting, then: float) -> list[str]:
