@@ -41,11 +41,13 @@ class Status:
     epoch: int | None
     """Of the last manifest accepted; None before the first sync."""
     reports_behind: int
-    """In the last step of its model; without any, lists go by tags alone."""
+    """In the last step of its model; without any, lists go by tags, if by anything."""
     items: int
     """In its catalogue."""
     terms: Terms | None
     """What the owner accepted; None before."""
+    asked: str | None
+    """The name of worse terms that the server asks for since, which wait for a yes; or None."""
     epochs: int | None
     """In how many epochs of its training the device took part; None if the ledger is damaged."""
     paused: bool
@@ -231,6 +233,7 @@ class Client:
             reports_behind=0 if edition is None else edition.manifest.reports_behind,
             items=0 if edition is None else edition.manifest.items,
             terms=terms,
+            asked=store.asked,
             epochs=epochs,
             paused=store.paused,
             spent=spent,

@@ -113,14 +113,15 @@ class Syncing:
     def begin(self) -> Synced | Early:
         """Settle, fetch, and take part at once or find out when."""
         left_over = self.store.waiting()
-        settled = None if left_over is None else self._settle(left_over)
+        tried = None if left_over is None else self._tried(left_over)
         edition = refresh(self.store, self.api)
         epoch = edition.manifest.epoch
-        if left_over is not None and isinstance(settled, Exception):
-            settled = self._given_up(left_over, settled, epoch)
-        if left_over is not None and settled is not None and left_over.epoch == epoch:
-            return self._result(epoch, settled, None)
-        lost = left_over.epoch if left_over is not None and settled == "too late" else None
+        lost = None
+        if left_over is not None and tried is not None:
+            settled = self._settled(left_over, tried, epoch)
+            if left_over.epoch == epoch:
+                return self._result(epoch, settled, None)
+            lost = left_over.epoch if settled == "too late" else None
         taken = self._take_part(edition)
         if isinstance(taken, float):
             return Early(taken, edition.signed.hash, lost)
@@ -199,19 +200,21 @@ class Syncing:
             self._sleep_until(not_before(send_at, self.clock(), edition.manifest))
         return self._deliver(batch)
 
-    def _settle(self, batch: Waiting) -> Outcome | UnavailableError | RefusedError:
+    def _tried(self, batch: Waiting) -> Outcome | UnavailableError | RefusedError:
         """Deliver it, or hear why not: that is said after what is published was fetched."""
         try:
             return self._deliver(batch)
         except (UnavailableError, RefusedError) as error:
             return error
 
-    def _given_up(
-        self, batch: Waiting, error: UnavailableError | RefusedError, epoch: int
+    def _settled(
+        self, batch: Waiting, tried: Outcome | UnavailableError | RefusedError, epoch: int
     ) -> Outcome:
-        """A later epoch is published: this batch can never be counted. Otherwise it waits."""
+        """Once a later epoch is published, a batch that waits can never be counted."""
+        if not isinstance(tried, Exception):
+            return tried
         if epoch <= batch.epoch:
-            raise error
+            raise tried
         self.store.done(batch.epoch, "dropped")
         return "too late"
 
