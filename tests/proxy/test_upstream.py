@@ -73,8 +73,8 @@ def test_what_is_told_and_with_which_secret() -> None:
 @pytest.mark.parametrize(
     ("status", "error"),
     [
-        (425, UnavailableError), (503, UnavailableError), (410, ClosedError), (401, UnknownProxyError),
-        (409, RefusedError), (307, RefusedError), (202, RefusedError),
+        (425, UnavailableError), (503, UnavailableError), (410, ClosedError),
+        (401, UnknownProxyError), (409, RefusedError), (307, RefusedError), (202, RefusedError),
     ],
 )  # fmt: skip
 def test_statuses(call: Callable[[Upstream], object], status: int, error: type[Exception]) -> None:
