@@ -11,10 +11,12 @@
     ├── ProtocolError      bytes are not what docs/protocol.md says they must be
     │   └── UntrustedError a signature, a hash, an epoch or the terms do not hold: nothing is sent
     ├── UnavailableError   another party cannot be reached now, or is busy: retry later
+    │   ├── TlsError       because no connection to them can be trusted
     │   ├── TooEarlyError  because the epoch is still open
     │   └── FullError      because the epoch has as much as it takes
     ├── RefusedError       another party understood and said no: a retry is no use
     │   ├── ClosedError    because the epoch is over
+    │   ├── UnknownProxyError because they know no proxy with this secret
     │   ├── WrongEpochError because it belongs to another epoch or manifest
     │   └── NotFoundError  because there is no such epoch or file
     ├── StoreError         a database cannot be read or written (full, read-only, too new)
@@ -88,6 +90,10 @@ class UnavailableError(SottovoceError):
         """Seconds that they asked to be left alone for; None if they did not say."""
 
 
+class TlsError(UnavailableError):
+    """They answer, and no connection can be trusted: somebody must look at the certificates."""
+
+
 class TooEarlyError(UnavailableError):
     """The epoch is still open: what belongs to it cannot be handed in yet."""
 
@@ -102,6 +108,10 @@ class RefusedError(SottovoceError):
 
 class ClosedError(RefusedError):
     """The epoch is over: what belongs to it can no longer be handed in."""
+
+
+class UnknownProxyError(RefusedError):
+    """They know no proxy with this secret."""
 
 
 class WrongEpochError(RefusedError):

@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from sottovoce.cli.client import app
-from sottovoce.client import TermsError
+from sottovoce.client import Reason, TermsError
 from sottovoce.errors import DataError, SettingsError, StoreError
 from sottovoce.protocol import Catalogue, Item
 from tests.client.world import COST, ITEMS, FakeProxy, World, item
@@ -205,11 +205,77 @@ def test_new_terms_are_asked_about(device: Device) -> None:
     assert isinstance(refused, TermsError)
     name = device.proxy.signed.manifest.terms.name
     assert f"sottovoce client accept {name}" in str(refused)
+    assert "`sottovoce client terms`" in str(refused)
+    assert "error.asked" not in str(refused), "no Python on the command line"
+    assert "a question waits" in device("status").stdout
+    typo = device("accept", name[:-1]).exception
+    assert f"{name[:-1]} is not the name of the terms" in str(typo)
+    assert "now asks" not in str(typo)
     shown = device("terms").stdout
     assert "5 of four bytes in an epoch" in shown
     assert name in shown
     device("accept", name)
+    assert "a question waits" not in device("status").stdout
     assert "was sent" in device.sync().stdout
+
+
+def test_a_question_that_was_taken_back_waits_no_more(device: Device) -> None:
+    device.begin()
+    device.proxy.publish(device.world.signed(2, reports=5, **device.open_now))
+    device.sync()
+    assert "a question waits" in device("status").stdout
+    device.proxy.publish(device.world.signed(3, **device.open_now))
+    device.sync()
+    assert "a question waits" not in device("status").stdout
+
+
+def test_at_its_limit_a_device_says_what_an_epoch_costs(device: Device) -> None:
+    device.begin()
+    device("limit", f"{COST - 1}")
+    told = device.sync().stdout
+    assert "does not allow another batch" in told
+    assert f"left: {COST - 1:.1f}; an epoch costs {COST:g}." in told
+
+
+@pytest.mark.parametrize(
+    ("reports_behind", "mine", "said"),
+    [
+        (0, "unheard-of", "None of your items .* and this is the catalogue's order"),
+        (0, item(1), "^The model is young: no reports .* and lists go by tags alone"),
+        (9, "unheard-of", "None of your items .* These are popular ones. .* 9 reports"),
+        (10**6, "unheard-of", "None of your items .* These are popular ones.$"),
+    ],
+)
+def test_what_a_list_is_made_from(
+    device: Device, reports_behind: int, mine: str, said: str
+) -> None:
+    world = device.world
+    world.catalogue = tagged_catalogue()
+    world.add(world.catalogue.raw)
+    device.proxy.publish(world.signed(1, reports_behind=reports_behind, **device.open_now))
+    device.begin()
+    device("record", mine)
+    device.sync()
+    found = device("recommend", "-n", "3")
+    told = " ".join(found.stderr.split())
+    assert re.search(said, told), told
+    assert ("order" in told) == (item(0) in found.stdout and item(2) in found.stdout)
+
+
+def test_reasons_of_next_to_nothing_are_not_listed(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device.begin()
+    device("record", item(3))
+    device.sync()
+    assert "%)" in device("recommend").stdout
+    monkeypatch.setattr("sottovoce.client.recommending.Personal.reasons", almost_nothing)
+    assert "(0%)" not in device("recommend").stdout
+    assert "(1%)" in device("recommend").stdout
+
+
+def almost_nothing(*_: object) -> tuple[Reason, ...]:
+    return Reason(Item("a", "A"), 0.006), Reason(Item("b", "B"), 0.004)
 
 
 def test_terms_that_changed_since_they_were_shown_are_not_accepted(device: Device) -> None:

@@ -17,13 +17,15 @@ from typing import Any
 import pytest
 
 from sottovoce.cli.app import app
-from sottovoce.errors import SettingsError
+from sottovoce.cli.up import LOCK
+from sottovoce.errors import SettingsError, StoreError
 from sottovoce.experiments.live.system_folder import LiveSystem, proxy_toml, server_toml, set_values
 from sottovoce.protocol.panel import Panel
 from sottovoce.proxy import ProxySettings
 from sottovoce.server import Keys, ServerSettings
 from sottovoce.server.choice import read_catalogue
 from sottovoce.service import read_settings
+from sottovoce.storage import exclusive_lock
 from sottovoce.training import Budget, planned
 from tests.processes import calling, free_port, read_until, wait_until
 
@@ -277,7 +279,33 @@ def test_a_first_start_that_fails_can_be_tried_again(
     with pytest.raises(SettingsError, match="nothing is there yet"):
         LiveSystem.read(folder)
     made(folder, monkeypatch, "--data", DATA)
-    assert sorted(path.name for path in folder.iterdir()) == ["proxy", "server", "up.json"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        *("proxy", "server", "up.json", "up.lock"),
+    ]
+
+
+def test_the_same_command_again_says_how_to_run_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "here"
+    made(folder, monkeypatch, "--data", DATA)
+    with pytest.raises(SettingsError, match="is set up already") as caught:
+        made(folder, monkeypatch, "--data", DATA)
+    assert f"To run it again: sottovoce up {folder}, without --data" in str(caught.value)
+    made(folder, monkeypatch)
+
+
+def test_a_folder_that_is_running_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever else is asked for, and before a port is tried."""
+    folder = tmp_path / "here"
+    made(folder, monkeypatch, "--data", DATA)
+    again = ("--data", DATA, "--epoch-seconds", 7)
+    with (
+        exclusive_lock(folder / LOCK, "taken"),
+        pytest.raises(StoreError, match="here: is running already, by another `sottovoce up`"),
+    ):
+        made(folder, monkeypatch, *again)
+    assert ServerSettings.read(server_toml(folder)).epoch_seconds != 7
 
 
 def test_a_folder_of_somebody_else_is_left_alone(

@@ -117,6 +117,43 @@ def test_a_proxy_that_asks_for_patience_gets_it_also_after_a_restart(
         assert again.sync(proxy).outcome == "sent"
 
 
+def postponed(call: str) -> None:
+    if call == "send":
+        raise UnavailableError("429", 3_600.0)
+
+
+def test_a_pause_is_for_the_batch_alone(client: Client, proxy: FakeProxy, world: World) -> None:
+    """What is published is fetched meanwhile, and the owner hears that they have paid."""
+    proxy.before = postponed
+    for asked_again_in in (3_600, 3_599):
+        proxy.calls.clear()
+        with pytest.raises(UnavailableError, match="its cost is charged already") as caught:
+            client.sync(proxy)
+        assert caught.value.retry_after == pytest.approx(asked_again_in)
+        assert "manifest" in proxy.calls
+        world.now += 1
+    assert proxy.calls.count("send") == 0
+    assert client.status().batches == {"charged": 1}
+
+
+def test_a_postponed_batch_is_given_up_when_its_epoch_is_over(
+    client: Client, proxy: FakeProxy, world: World, folder: Path
+) -> None:
+    """As any other that is late: before the time that the proxy named, and before `ends`."""
+    proxy.before = postponed
+    with pytest.raises(UnavailableError):
+        client.sync(proxy)
+    world.now += 60
+    proxy.before = lambda call: None
+    proxy.publish(world.signed(2, opens=int(world.now)))
+    synced = client.sync(proxy)
+    assert (synced.epoch, synced.outcome, synced.lost) == (2, "sent", 1)
+    assert "epoch 1 came too late" in synced.sentence
+    assert client.status().batches == {"dropped": 1, "sent": 1}
+    assert [charge.epoch for charge in charges(folder)] == [1, 2]
+    assert len(proxy.received) == 1
+
+
 # Randomness.
 
 

@@ -54,12 +54,14 @@ class Device:
     spread: float = plans.SPREAD
 
     def take_part(self) -> Outcome:
-        """First what is still to be sent; if nothing waits then, the epoch of the manifest."""
+        """First what is still to be sent; then the epoch of the manifest."""
         epoch = self.state.waiting()
         left = None if epoch is None else self._deliver(epoch)
-        if left is not None and left.what in ("later", "refused"):
-            return left
         try:
+            if epoch is not None and left is not None and left.what in ("later", "refused"):
+                if self._refresh().manifest.epoch <= epoch:
+                    return left
+                left = self._done(epoch, Outcome("too late", "a later epoch is published"))
             return self._new_epoch()
         except Refused as error:
             return left or Outcome("nothing sent", str(error))

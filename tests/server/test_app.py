@@ -190,13 +190,17 @@ def test_strangers_are_refused_before_anything_is_read(web: Web, header: str | N
         ("PUT", f"/v2/epochs/1/chunks/{chunk.name}"),
         ("PUT", "/v2/epochs/nonsense/chunks/nonsense"),
         ("POST", "/v2/epochs/1/waiting"),
+        ("POST", "/v2/epochs/0/waiting"),
         ("POST", "/v2/epochs/1/commit"),
     ):
         answer = web(method, path, chunk.encode(), headers=headers)
         assert answer.status == 401
         assert answer.headers["www-authenticate"] == "Bearer"
     assert web.world.counts(1) == (0, 0, 0, 0)
-    assert b"sottovoce_server_unknown_proxy_total 4.0" in web.watched("/metrics").body
+    assert b"sottovoce_server_unknown_proxy_total 5.0" in web.watched("/metrics").body
+    known = web("POST", "/v2/epochs/0/waiting", b"{}", headers=bearer("east"))
+    assert 400 <= known.status < 500, "as `HttpUpstream.check_secret` asks"
+    assert known.status != 401
 
 
 def test_secrets_are_compared_in_constant_time_with_every_known_one(

@@ -74,22 +74,28 @@ def test_what_an_epoch_waits_for(world: World) -> None:
 
 
 def test_a_worker_that_does_nothing_is_noticed(world: World) -> None:
-    """Nothing is in the way, and nobody goes on."""
+    """Nothing is in the way, and nobody goes on: five beats of five seconds are enough."""
+    idle = (
+        "epoch 1 could be {}, and no worker does it; does one run, with the newest keys file, and "
+        "what does its log say?"
+    )
     world.server.tick()
     signed = world.signed()
     world.now = signed.manifest.closes
     for proxy, crowd in (("east", ENOUGH), ("west", NONE)):
         world.server.waiting(proxy, 1, crowd)
     assert look(world)[1] == []
-    assert look(world, after=61)[1] == [
-        "epoch 1 could be closed, and no worker does it: does one run?"
-    ]
+    assert look(world, after=24)[1] == []
+    assert look(world, after=25)[1] == [idle.format("closed")]
     world.server.tick()
     said, _ = look(world)
     assert "waits for east, west to hand in, until" in said
-    assert look(world, after=61)[1] == [
-        "epoch 1 could be applied, and no worker does it: does one run?"
-    ]
+    assert look(world, after=74)[1] == []
+    assert look(world, after=75)[1] == [idle.format("applied")]
+    for proxy in ("east", "west"):
+        world.commit(proxy, signed)
+    assert look(world, after=24)[1] == []
+    assert look(world, after=25)[1] == [idle.format("applied")]
 
 
 def test_a_proxy_that_still_hands_in_is_no_problem(make_world: MakeWorld, sqlite_url: str) -> None:
@@ -144,6 +150,31 @@ def test_a_finished_training_and_one_without_an_end(make_world: MakeWorld, sqlit
     other = world.another(training=replace(few, half_life=7.0))
     other.server.tick()
     assert "learning has no end (half-life 7 epochs)." in look(other)[0]
+
+
+def test_settings_with_which_no_worker_could_start(world: World) -> None:
+    """Those that run would not notice; what may be changed is no problem."""
+    world.server.tick()
+    other = replace(TRAINING, epsilon=TRAINING.epsilon + 1)
+    world.settings = replace(world.settings, training=other)
+    (problem,) = look(world)[1]
+    assert "no worker could start with these settings" in problem
+    assert "training.epsilon was" in problem
+    assert "`sottovoce server training begin`" in problem
+    begin_training(world.store, world.settings, anew=False)
+    assert look(world)[1] == []
+    world.settings = replace(world.settings, training=TRAINING)
+    assert "`sottovoce server training cancel`" in look(world)[1][0]
+
+
+def test_settings_that_may_change_are_no_problem(world: World) -> None:
+    world.server.tick()
+    world.settings = replace(world.settings, training=replace(TRAINING, half_life=7.0))
+    assert look(world)[1] == []
+    with world.store.read() as transaction:
+        training = transaction.training()
+    assert training is not None
+    assert training.settings == TRAINING, "looking changes nothing"
 
 
 def test_keys_that_belong_elsewhere(world: World) -> None:

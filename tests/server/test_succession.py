@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sottovoce.errors import SettingsError, StoreError
+from sottovoce.errors import SettingsError, StoreError, UnavailableError
 from sottovoce.protocol import SignedManifest
 from sottovoce.server import Keys, ServerStore
 from sottovoce.server.store import Transaction
@@ -157,10 +157,33 @@ def test_a_worker_with_the_old_key_goes_on_and_says_so(
     world.server.tick()
     rotate_keys(world.store, copies(tmp_path, 1)[0])
     old = world.another()
-    old.server.prepare()
+    old.server.tick()
     assert "copy the newest keys file here" in caplog.text
+    old.server.check()
     old.apply(old.closed())
     assert old.signed().key == KEYS.verification_key
+
+
+def test_a_worker_says_at_once_that_another_key_signs(
+    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also while others publish, and once for each key; it is not ready when it cannot sign."""
+    world.server.tick()
+    assert "\nsottovoce_server_key_is_old 0.0\n" in world.server.measured().decode()
+    (path,) = copies(tmp_path, 1)
+    rotate_keys(world.store, path)
+    for _ in range(3):
+        world.server.tick()
+    assert caplog.text.count("copy the newest keys file here") == 1
+    assert "\nsottovoce_server_key_is_old 1.0\n" in world.server.measured().decode()
+    world.server.check()
+    published_by(world, path)
+    with pytest.raises(UnavailableError, match="can publish nothing: devices know"):
+        world.server.check()
+    caplog.clear()
+    for _ in range(3):
+        world.server.tick()
+    assert caplog.text.count("copy the newest keys file here") == 1
 
 
 def test_without_a_database_nothing_is_replaced(sqlite_url: str, tmp_path: Path) -> None:

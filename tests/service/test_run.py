@@ -67,7 +67,7 @@ def test_told_to_stop_it_closes_what_it_opened_and_returns(
     start: Callable[..., Service], told: signal.Signals
 ) -> None:
     service = start()
-    service.wait_for("(?s)running on.*running on")
+    service.wait_for("(?s)running on.*for its clients.*running on.*for its operator alone")
     assert service.end(told) == (0, "closed\nreturned\n")
     assert "Traceback" not in service.log
 

@@ -22,12 +22,16 @@ from sottovoce.protocol import Item
 from sottovoce.protocol.strict import hexadecimal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sottovoce.client import Reason, Recommendation, Status, Terms
 
 app = group("client", "Take part from this device; recommendations are computed on it.")
 
 LONG = 10.0
 """Seconds: a shorter wait needs no word."""
+LEAST_SHARE = 0.005
+"""A reason with no more would be shown as 0%."""
 
 
 @app.command()
@@ -104,8 +108,8 @@ def accept(
         asked = client.asked(HttpProxy(http, client.proxy_url))
         if asked.name != name:
             raise SettingsError(
-                f"the server now asks for other terms ({asked.name}, not {name}); nothing was "
-                "accepted. Show them: sottovoce client terms"
+                f"{name} is not the name of the terms that the server asks for; nothing was "
+                "accepted. Show them, with their name: sottovoce client terms"
             )
         client.accept(asked)
     typer.echo("Accepted. Take part with: sottovoce client sync")
@@ -138,8 +142,10 @@ def sync(
     """  # noqa: D301 - typer reads \b
     with Client.open(folder_of(folder)) as client, httpx.Client() as http:
         synced = client.sync(HttpProxy(http, client.proxy_url), jitter=jitter, sleep=_sleep)
+        accepted = client.status().terms
+    price = "" if accepted is None else f"; an epoch costs {float(accepted.cost):g}"
     typer.echo(synced.sentence)
-    typer.echo(f"Spent so far: epsilon {synced.spent}; left: {synced.remaining}.")
+    typer.echo(f"Spent so far: epsilon {synced.spent}; left: {synced.remaining}{price}.")
     if json is not None:
         output.write_json(json, asdict(synced))
 
@@ -161,13 +167,11 @@ def recommend(
         found, known = client.recommend(n), client.status()
     table = Table("item", "title", "because of")
     for each in found:
-        reasons = ", ".join(map(_named, each.because))
+        reasons = ", ".join(_named(why) for why in each.because if why.share > LEAST_SHARE)
         table.add_row(escape(each.id), escape(each.title), escape(reasons))
     output.results.print(table)
-    if not known.known:
-        output.messages.print("None of your items is in the catalogue: these are popular ones.")
-    if known.is_young:
-        output.messages.print(_young(known))
+    for line in _about_list(known, is_empty=not any(each.score for each in found)):
+        output.messages.print(line)
     if json is not None:
         output.write_json(json, {"recommendations": [_as_json(each) for each in found]})
 
@@ -308,13 +312,22 @@ def _reason_as_json(reason: Reason) -> dict[str, Any]:
     return {"kind": "tag", "tag": what.kind, "name": what.name, "share": share}
 
 
-def _young(known: Status) -> str:
+def _about_list(known: Status, *, is_empty: bool) -> Iterator[str]:
+    """What a list is made from; `is_empty`: nothing speaks for any item of it."""
+    if not known.known:
+        yield "None of your items is in the catalogue."
     if not known.reports_behind:
-        return "The model is young: no reports are behind it yet, and lists go by tags alone."
-    return (
-        f"The model is young: {known.reports_behind:,} reports are behind its last step, for "
-        f"{known.items:,} items."
-    )
+        is_empty = is_empty or not known.known
+        by = "this is the catalogue's order" if is_empty else "lists go by tags alone"
+        yield f"The model is young: no reports are behind it yet, and {by}."
+        return
+    if not known.known:
+        yield "These are popular ones."
+    if known.is_young:
+        yield (
+            f"The model is young: {known.reports_behind:,} reports are behind its last step, for "
+            f"{known.items:,} items."
+        )
 
 
 def _named(reason: Reason) -> str:
@@ -337,11 +350,19 @@ def _lines(found: Status) -> list[tuple[str, str]]:
         ("proxy", found.proxy_url),
         ("epoch", "none yet" if found.epoch is None else str(found.epoch)),
         ("terms", agreed),
+        *_question(found.asked),
         ("spent", budget),
         ("reporting", "paused" if found.paused else "on"),
         ("batches", ", ".join(f"{n} {state}" for state, n in batches.items()) or "none"),
         *_items(found),
     ]
+
+
+def _question(asked: str | None) -> list[tuple[str, str]]:
+    if asked is None:
+        return []
+    said = "the server asks for other terms, and nothing is sent: sottovoce client terms"
+    return [("a question waits", said)]
 
 
 def _items(found: Status) -> list[tuple[str, str]]:

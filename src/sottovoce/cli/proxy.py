@@ -6,15 +6,14 @@ import os
 from pathlib import Path  # noqa: TC003 -- typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
-import httpx
 import typer
 
 from sottovoce.cli import proxy_status
 from sottovoce.cli.options import group, optional
 from sottovoce.cli.proxy_options import ConfigOption  # noqa: TC001 - typer reads the annotations
-from sottovoce.errors import SettingsError, UnavailableError
+from sottovoce.errors import SettingsError, TlsError, UnavailableError, UnknownProxyError
 from sottovoce.protocol import fetch_manifest
-from sottovoce.proxy import HttpUpstream, Proxy, ProxySettings, ProxyStore, build_app, connect
+from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, build_app, connect
 from sottovoce.proxy.template import PORT, WATCH_PORT, settings_file
 from sottovoce.service import build_watch, read_settings
 from sottovoce.service import run as serve
@@ -64,7 +63,7 @@ def init(
     Example: sottovoce proxy init ./proxy --server https://server.example --key 3b6a...
     --secret-file first.secret
     """
-    asked = _asked(ProxySettings(folder / DATA, server, secret_file, key))
+    asked, problem = _asked(ProxySettings(folder / DATA, server, secret_file, key))
     chosen = least_clients or max(USUAL, asked or 0)
     text = settings_file(
         folder=DATA,
@@ -76,7 +75,7 @@ def init(
         watch_port=watch_port,
     )
     _write(folder, text, secret_file)
-    for line in _crowd_in_words(chosen, asked):
+    for line in _crowd_in_words(chosen, asked, problem):
         typer.echo(line)
     typer.echo(f"Settings written to {folder / SETTINGS}. Review them, then run:")
     typer.echo(f"sottovoce proxy run --config {folder / SETTINGS}")
@@ -117,21 +116,29 @@ def _write(folder: Path, text: str, secret_file: Path) -> None:
         raise SettingsError(f"the proxy cannot be set up: {error}") from error
 
 
-def _asked(settings: ProxySettings) -> int | None:
-    """The crowd that the server's terms name; None if it does not answer yet."""
-    try:
-        with httpx.Client(trust_env=False) as http:
-            upstream = HttpUpstream(http, settings.server, "")
-            return fetch_manifest(upstream, settings.key, None).manifest.terms.least_clients
-    except UnavailableError:
-        return None
+def _asked(settings: ProxySettings) -> tuple[int | None, str | None]:
+    """The crowd that the server's terms name, None if it does not answer; and what is wrong."""
+    http, upstream = connect(settings)
+    crowd = None
+    with http:
+        try:
+            crowd = fetch_manifest(upstream, settings.key, None).manifest.terms.least_clients
+            upstream.check_secret()
+        except (TlsError, UnknownProxyError) as error:
+            return crowd, str(error)
+        except UnavailableError:
+            pass
+    return crowd, None
 
 
-def _crowd_in_words(chosen: int, asked: int | None) -> Iterator[str]:
+def _crowd_in_words(chosen: int, asked: int | None, problem: str | None) -> Iterator[str]:
+    if problem is not None:
+        yield f"Needs attention: {problem}."
     if asked is None:
+        why = "The server does not answer yet, so" if problem is None else "So"
         yield (
-            f"The server does not answer yet, so its terms are not known. An epoch waits for "
-            f"{chosen:,} people here, or for more if the terms ask for more."
+            f"{why} its terms are not known. An epoch waits for {chosen:,} people here, or for "
+            "more if the terms ask for more."
         )
         return
     yield (

@@ -41,9 +41,11 @@ from sottovoce.experiments.live.system_folder import (
 )
 from sottovoce.proxy.origins import check_origin
 from sottovoce.server import ServerSettings
+from sottovoce.storage import exclusive_lock
 from sottovoce.training import DEFAULT
 
 EPOCH_SECONDS, LEAST_CLIENTS = 60, 100
+LOCK = "up.lock"
 
 
 def up(
@@ -118,7 +120,8 @@ def up(
         *(data, catalogue, columns, min_interactions),
         *(preset, budget, central_budget, people),
     )
-    if not is_made(folder):
+    is_first = not is_made(folder)
+    if is_first:
         if catalogue is not None:
             people = people or least_clients or LEAST_CLIENTS
         source = CatalogueSource(
@@ -130,15 +133,21 @@ def up(
             people,
         )
         make_system(folder, source, given.write_first)
-    elif any(each is not None for each in first_only):
+    with exclusive_lock(folder / LOCK, "is running already, by another `sottovoce up`"):
+        if not is_first:
+            _check_again(folder, first_only)
+            given.write_again(folder)
+        _run(folder, LiveSystem.read(folder), stop)
+
+
+def _check_again(folder: Path, first_only: tuple[object, ...]) -> None:
+    if any(each is not None for each in first_only):
         raise SettingsError(
-            f"{folder}: there is a training already, so --data, --catalogue, --min-interactions, "
-            "--preset, budgets and --people cannot be changed; begin another in another folder. "
-            "Items of a running service are changed by `sottovoce server catalogue`"
+            f"{folder}: is set up already. To run it again: sottovoce up {folder}, without --data, "
+            "--catalogue, --columns, --min-interactions, --preset, budgets and --people, which are "
+            "for the first start; begin another training in another folder. Items of a running "
+            "service are changed by `sottovoce server catalogue`"
         )
-    else:
-        given.write_again(folder)
-    _run(folder, LiveSystem.read(folder), stop)
 
 
 def _source(

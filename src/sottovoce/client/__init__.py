@@ -8,7 +8,9 @@ What a sync does, and why a crash never spends twice
 ----------------------------------------------------
 Every step is on disk before the next one begins:
 
-1. a batch that an earlier sync left behind is brought to its end (steps 6 and 7);
+1. a batch that an earlier sync left behind is brought to its end (steps 6 and 7). If the proxy does
+   not take it now, what is published is fetched all the same (2 and 3), and the batch is given up
+   when that is a later epoch's: it could not be counted any more;
 2. the manifest is fetched and must be signed by the pinned key, or by one that this key has named,
    be no older than the last one, not differ from another one of its epoch, and keep to the terms
    that the owner accepted;

@@ -41,11 +41,13 @@ class Status:
     epoch: int | None
     """Of the last manifest accepted; None before the first sync."""
     reports_behind: int
-    """In the last step of its model; without any, lists go by tags alone."""
+    """In the last step of its model; without any, lists go by tags, if by anything."""
     items: int
     """In its catalogue."""
     terms: Terms | None
     """What the owner accepted; None before."""
+    asked: str | None
+    """The name of worse terms that the server asks for since, which wait for a yes; or None."""
     epochs: int | None
     """In how many epochs of its training the device took part; None if the ledger is damaged."""
     paused: bool
@@ -181,7 +183,7 @@ class Client:
         When it sends is drawn at random, within `jitter` seconds; it sleeps until then. Stopped
         meanwhile, it goes on at the next sync. 0 sends as soon as the batch is made, which shows
         when the device woke up: for tests and demos. After an `UnavailableError` do it again later:
-        a batch that was made is kept and sent again byte for byte.
+        a batch that was made is kept and sent again byte for byte, when the proxy wants it.
         """
         if not 0 <= jitter <= JITTER:  # a NaN is not
             raise SettingsError(
@@ -231,6 +233,7 @@ class Client:
             reports_behind=0 if edition is None else edition.manifest.reports_behind,
             items=0 if edition is None else edition.manifest.items,
             terms=terms,
+            asked=store.asked,
             epochs=epochs,
             paused=store.paused,
             spent=spent,

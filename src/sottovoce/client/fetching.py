@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sottovoce.client.terms import check_terms
+from sottovoce.client.terms import TermsError, check_terms
 from sottovoce.protocol import SignedManifest, fetch_edition, fetch_manifest, verified
 
 if TYPE_CHECKING:
@@ -14,9 +14,13 @@ if TYPE_CHECKING:
 
 
 def refresh(store: ClientStore, api: ProxyApi) -> Edition:
-    """What is current; an error means that nothing was stored."""
+    """What is current; an error means that none of it was stored, but for a question of terms."""
     signed = fetch_manifest(api, store.verification_key, store.newest)
-    check_terms(store.terms, signed.manifest.terms)
+    try:
+        check_terms(store.terms, signed.manifest.terms)
+    except TermsError as error:
+        store.ask(error.asked.name)
+        raise
     edition, files = fetch_edition(signed, api, store.file)
     store.keep_edition(signed, files)
     return edition

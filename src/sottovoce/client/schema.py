@@ -63,4 +63,6 @@ MIGRATIONS = (
             CHECK ((batch IS NULL) = (state IN ('sent', 'dropped')))
         ) STRICT""",
     ),
+    # The name of terms that were asked for and are worse than the accepted ones: a question waits.
+    ("ALTER TABLE about ADD COLUMN asked TEXT",),
 )

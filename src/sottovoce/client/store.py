@@ -124,7 +124,18 @@ class ClientStore:
     def accept(self, terms: Terms) -> None:
         """The owner has seen these terms and said yes."""
         with self._db.transaction():
-            self._db.rows("UPDATE about SET terms = ?", json.dumps(terms.as_dict()))
+            self._db.rows("UPDATE about SET terms = ?, asked = NULL", json.dumps(terms.as_dict()))
+
+    @property
+    def asked(self) -> str | None:
+        """The name of worse terms that the server asks for; None: no question waits."""
+        asked = self._about("asked")
+        return None if asked is None else str(asked)
+
+    def ask(self, asked: str) -> None:
+        """The owner's answer is wanted."""
+        with self._db.transaction():
+            self._db.rows("UPDATE about SET asked = ?", asked)
 
     # What they touched.
 
@@ -208,7 +219,7 @@ class ClientStore:
         with self._db.transaction():
             self._db.rows("REPLACE INTO manifest (only, signed) VALUES (1, ?)", signed.encode())
             self._db.rows(
-                "UPDATE about SET epoch = ?, manifest_hash = ?, verification_key = ?",
+                "UPDATE about SET epoch = ?, manifest_hash = ?, verification_key = ?, asked = NULL",
                 *(manifest.epoch, signed.hash, signed.key),
             )
             self._db.rows("DELETE FROM files WHERE sha256 NOT IN (?, ?)", *files)

@@ -10,7 +10,7 @@ from sottovoce.client.fetching import refresh
 from sottovoce.client.reporting import make_batch
 from sottovoce.client.terms import is_lifetime_over, is_too_soon, turns_left
 from sottovoce.client.timing import MOST_LEAD, drawn_plan, is_time, lead, not_before
-from sottovoce.errors import ClosedError, LedgerError, UnavailableError
+from sottovoce.errors import ClosedError, LedgerError, RefusedError, UnavailableError
 from sottovoce.privacy import rounded_down, rounded_up
 
 if TYPE_CHECKING:
@@ -113,12 +113,15 @@ class Syncing:
     def begin(self) -> Synced | Early:
         """Settle, fetch, and take part at once or find out when."""
         left_over = self.store.waiting()
-        settled = None if left_over is None else self._deliver(left_over)
+        tried = None if left_over is None else self._tried(left_over)
         edition = refresh(self.store, self.api)
         epoch = edition.manifest.epoch
-        if left_over is not None and settled is not None and left_over.epoch == epoch:
-            return self._result(epoch, settled, None)
-        lost = left_over.epoch if left_over is not None and settled == "too late" else None
+        lost = None
+        if left_over is not None and tried is not None:
+            settled = self._settled(left_over, tried, epoch)
+            if left_over.epoch == epoch:
+                return self._result(epoch, settled, None)
+            lost = left_over.epoch if settled == "too late" else None
         taken = self._take_part(edition)
         if isinstance(taken, float):
             return Early(taken, edition.signed.hash, lost)
@@ -197,6 +200,24 @@ class Syncing:
             self._sleep_until(not_before(send_at, self.clock(), edition.manifest))
         return self._deliver(batch)
 
+    def _tried(self, batch: Waiting) -> Outcome | UnavailableError | RefusedError:
+        """Deliver it, or hear why not: that is said after what is published was fetched."""
+        try:
+            return self._deliver(batch)
+        except (UnavailableError, RefusedError) as error:
+            return error
+
+    def _settled(
+        self, batch: Waiting, tried: Outcome | UnavailableError | RefusedError, epoch: int
+    ) -> Outcome:
+        """Once a later epoch is published, a batch that waits can never be counted."""
+        if not isinstance(tried, Exception):
+            return tried
+        if epoch <= batch.epoch:
+            raise tried
+        self.store.done(batch.epoch, "dropped")
+        return "too late"
+
     def _deliver(self, batch: Waiting) -> Outcome:
         """From charged to sent; every step may be repeated, in this sync or a later one."""
         if self.clock() < batch.ends and not self.store.paused:
@@ -214,13 +235,8 @@ class Syncing:
         return self._send(batch)
 
     def _check_patience(self, batch: Waiting) -> None:
-        left = batch.not_before - self.clock()
-        if left > 0:
-            raise UnavailableError(
-                f"the proxy asked to be sent the batch of epoch {batch.epoch} again in "
-                f"{ceil(left)} seconds, not before; it is kept here until then",
-                left,
-            )
+        if self.clock() < batch.not_before:
+            raise _postponed(batch, batch.not_before - self.clock())
 
     def _sleep_until(self, moment: float) -> None:
         left = moment - self.clock()
@@ -234,9 +250,10 @@ class Syncing:
             self.store.done(batch.epoch, "dropped")
             return "too late"
         except UnavailableError as error:
-            if error.retry_after is not None:
-                self.store.postpone(batch.epoch, self.clock() + error.retry_after)
-            raise
+            if error.retry_after is None:
+                raise
+            self.store.postpone(batch.epoch, self.clock() + error.retry_after)
+            raise _postponed(batch, error.retry_after) from error
         self.store.done(batch.epoch, "sent")
         return "sent"
 
@@ -247,3 +264,13 @@ class Syncing:
         ledger = self.store.ledger()
         spent, remaining = rounded_up(ledger.spent), rounded_down(ledger.remaining)
         return Synced(epoch, outcome, lost, spent, remaining, sentence)
+
+
+def _postponed(batch: Waiting, seconds: float) -> UnavailableError:
+    """It concerns this batch alone: what is published may be fetched at any time."""
+    return UnavailableError(
+        f"the proxy asked to be sent the batch of epoch {batch.epoch} again in {ceil(seconds)} "
+        "seconds, not before; its cost is charged already, and it is kept here until then or until "
+        "its epoch is over",
+        seconds,
+    )

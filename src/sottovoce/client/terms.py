@@ -16,8 +16,8 @@ class TermsError(UntrustedError):
 
     def __init__(self, worse: list[str], asked: Terms):
         super().__init__(
-            f"the server changed its terms: {'; '.join(worse)}. Nothing is sent. If you agree, "
-            f"accept these terms: accept(error.asked), or sottovoce client accept {asked.name}"
+            f"the server changed its terms: {'; '.join(worse)}. Nothing is sent. Look at them with "
+            f"`sottovoce client terms`; if you agree: `sottovoce client accept {asked.name}`"
         )
         self.worse = worse
         """In plain words, everything that would be worse."""

@@ -7,13 +7,20 @@ Requests are built by hand, so that nothing is added to them: no cookie, no lang
 from __future__ import annotations
 
 import json
+import ssl
 import time
 from http import HTTPStatus
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import httpx
 
-from sottovoce.errors import ClosedError, ProtocolError, RefusedError, UnavailableError
+from sottovoce.errors import (
+    ClosedError,
+    ProtocolError,
+    RefusedError,
+    TlsError,
+    UnavailableError,
+)
 from sottovoce.protocol import routes
 from sottovoce.protocol.catalogue import MAX_CATALOGUE
 from sottovoce.protocol.signed import MAX_SIGNED_MANIFEST
@@ -39,6 +46,10 @@ class HttpSource:
     """Who answers, for messages."""
     _hints: ClassVar[Mapping[int, str]] = {}
     """What to look at when an answer has this status."""
+    _refusals: ClassVar[Mapping[int, type[RefusedError]]] = {}
+    """What such a status means, where it is more than a refusal."""
+    _trust: ClassVar[str] = "is the address right, and this device's clock?"
+    """What to look at when its certificate, or ours, does not hold."""
     _closes_with_epoch: ClassVar[bool] = False
     """Whether what is sent is of no use any more when they are at another epoch."""
 
@@ -85,6 +96,11 @@ class HttpSource:
                 response.close()
         except httpx.HTTPError as error:
             why = f"{type(error).__name__}: {error}".removesuffix(": ")
+            if _is_of_tls(error):
+                raise TlsError(
+                    f"{request.url}: no connection to {self._who} can be trusted ({why}): "
+                    f"{self._trust}"
+                ) from error
             raise UnavailableError(
                 f"{request.url}: {self._who} cannot be reached ({why}); try again later"
             ) from error
@@ -103,7 +119,15 @@ class HttpSource:
             raise ClosedError(f"{told}: it is at another epoch")
         if response.has_redirect_location:
             raise RefusedError(f"{told}, a redirect; redirects are not followed")
-        raise RefusedError(told)
+        raise self._refusals.get(code, RefusedError)(told)
+
+
+def _is_of_tls(error: BaseException) -> bool:
+    """Whether a handshake, or what follows from it, is behind this."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ssl.SSLError):
+        cause = cause.__cause__ or cause.__context__
+    return cause is not None
 
 
 def _problem_type(response: httpx.Response) -> object:

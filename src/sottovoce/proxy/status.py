@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from sottovoce.errors import SottovoceError
+from sottovoce.errors import SottovoceError, UnknownProxyError
 from sottovoce.page.routes import read_panel
 from sottovoce.protocol import SEALED, SignedManifest
 from sottovoce.proxy.store import looking
@@ -134,7 +134,11 @@ class ProxyStatus:
 
 def _ask(upstream: Upstream, key: bytes) -> ServerSeen:
     try:
-        return ServerSeen(SignedManifest.open(upstream.manifest(), key).manifest.epoch)
+        epoch = SignedManifest.open(upstream.manifest(), key).manifest.epoch
+        upstream.check_secret()
+        return ServerSeen(epoch)
+    except UnknownProxyError as error:
+        return ServerSeen(epoch, f"nothing can be handed in: {error}")
     except SottovoceError as error:
         return ServerSeen(problem=f"the server cannot be asked, or not be believed: {error}")
 

@@ -1,4 +1,4 @@
-"""The seam to the server: six calls, over HTTP or in memory for a test."""
+"""The seam to the server: seven calls, over HTTP or in memory for a test."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from sottovoce.errors import ProtocolError, SettingsError
+from sottovoce.errors import ProtocolError, RefusedError, SettingsError, UnknownProxyError
 from sottovoce.protocol import PublishedSource, routes, strict
 from sottovoce.protocol.http import HttpSource
+from sottovoce.service.listen import load_certificate
 
 if TYPE_CHECKING:
     from sottovoce.protocol import Chunk
@@ -36,6 +37,9 @@ class Upstream(PublishedSource, Protocol):
     def waiting(self, epoch: int, crowd: Crowd) -> str:
         """Tell whether the crowd is there; learn whether the epoch is open, closed or applied."""
 
+    def check_secret(self) -> None:
+        """Ask whether the server knows our secret: `UnknownProxyError` if not. Tells nothing."""
+
     def put_chunk(self, chunk: Chunk) -> None:
         """Hand a chunk over; the same chunk again changes nothing."""
 
@@ -47,6 +51,8 @@ class HttpUpstream(HttpSource):
     """`Upstream` over HTTP. The secret goes to one address, and only where it is needed."""
 
     _who = "the server"
+    _trust = "tls.authority names who signed its certificate, tls.certificate is our own"
+    _refusals: ClassVar = {401: UnknownProxyError}
     _hints: ClassVar = {401: "; is this proxy's secret the one that the server knows?"}
 
     def __init__(self, http: httpx.Client, url: str, secret: str):
@@ -60,6 +66,15 @@ class HttpUpstream(HttpSource):
         if state not in STATES:
             raise ProtocolError(f"state of the epoch: one of {STATES}, not {strict.shown(state)}")
         return str(state)
+
+    def check_secret(self) -> None:
+        """The secret is looked at before the request: one of no epoch is refused, and no harm."""
+        try:
+            self._tell("POST", routes.WAITING.format(epoch=0), b"{}")
+        except UnknownProxyError:
+            raise
+        except RefusedError:
+            return
 
     def put_chunk(self, chunk: Chunk) -> None:
         path = routes.CHUNK.format(epoch=chunk.epoch, sha256=chunk.name)
@@ -77,14 +92,17 @@ def connect(settings: ProxySettings) -> tuple[httpx.Client, HttpUpstream]:
     """The server of the settings; whoever asks closes the client."""
     if urlsplit(settings.server).scheme == "http":
         log.warning("%s is not encrypted: whoever listens learns the secret", settings.server)
+    tls = settings.tls
     try:
         secret = settings.secret_file.read_text(encoding="ascii").strip()
-        tls = settings.tls
-        context = ssl.create_default_context(cafile=tls.authority)
-        if tls.certificate is not None:
-            context.load_cert_chain(tls.certificate, tls.private_key)
     except (OSError, ValueError) as error:
-        raise SettingsError(f"the secret or a certificate cannot be read: {error}") from error
+        raise SettingsError(f"{settings.secret_file}: no secret can be read: {error}") from error
+    try:
+        context = ssl.create_default_context(cafile=tls.authority)
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{tls.authority}: no certificate of an authority: {error}") from error
+    if tls.certificate is not None:
+        load_certificate(context, tls.certificate, tls.private_key)
     if not secret or not secret.isprintable():
         raise SettingsError(f"{settings.secret_file}: must hold one line of text, the secret")
     http = httpx.Client(verify=context, timeout=30.0, trust_env=False)

@@ -55,12 +55,20 @@ def agree(transaction: Transaction, settings: ServerSettings, keys: Keys) -> Non
         _go_on(transaction, training, settings, keys)
 
 
+def check_agrees(transaction: Transaction, settings: ServerSettings, keys: Keys) -> None:
+    """Refuse settings with which no worker could start; changes nothing."""
+    training = transaction.training()
+    if training is not None and transaction.latest() is not None:
+        _agreed(transaction, training, settings, keys)
+
+
 def _follow_keys(transaction: Transaction, service: Service, keys: Keys) -> None:
-    """The file may be ahead of the database, if that was restored, and behind it for a while."""
+    """The file may be ahead of the database, if that was restored.
+
+    It may be behind it for a while, which the worker says with its first beat.
+    """
     if keys.succeeds(service.newest_key):
         transaction.set_newest_key(keys.verification_key)
-    else:
-        log.warning("the signing key was changed: copy the newest keys file here, and restart")
 
 
 def _begin(transaction: Transaction, settings: ServerSettings) -> None:
@@ -76,8 +84,21 @@ def _begin(transaction: Transaction, settings: ServerSettings) -> None:
 def _go_on(
     transaction: Transaction, training: Training, settings: ServerSettings, keys: Keys
 ) -> None:
+    now, shown = _agreed(transaction, training, settings, keys)
+    if now == training:
+        return
+    if not shown:
+        said = "training %d, which has had no epoch yet, has other settings: this file's"
+        log.warning(said, training.number)
+    transaction.set_training(now)
+
+
+def _agreed(
+    transaction: Transaction, training: Training, settings: ServerSettings, keys: Keys
+) -> tuple[Training, bool]:
+    """The training as these settings have it, and whether devices have seen it already."""
     shown = transaction.first_and_last(training.number)
-    if not shown:  # nobody has seen anything of it yet
+    if not shown:
         now = _begun_again(transaction, training, settings)
     else:
         _check_settings(training, settings)
@@ -85,8 +106,8 @@ def _go_on(
         for epoch in shown:
             _check_terms(SignedManifest.open(epoch.manifest, keys.first).manifest, now)
     if now != training:
-        transaction.set_training(now)
-        Chosen.now(transaction).check()
+        replace(Chosen.now(transaction), training=now).check()
+    return now, bool(shown)
 
 
 def _begun_again(
@@ -103,11 +124,8 @@ def _begun_again(
     now = Training.begin(
         training.number, settings.training, settings.terms, training.items, anew=training.anew
     )
-    if replace(now, terms=replace(now.terms, training=training.terms.training)) == training:
-        return training
-    said = "training %d, which has had no epoch yet, has other settings from now on: this file's"
-    log.warning(said, training.number)
-    return now
+    same = replace(now, terms=replace(now.terms, training=training.terms.training)) == training
+    return training if same else now
 
 
 def _check_settings(training: Training, settings: ServerSettings) -> None:

@@ -29,6 +29,7 @@ class Metrics:
         def gauge(name: str, about: str) -> Gauge:
             return Gauge(f"sottovoce_server_{name}", about, registry=registry)
 
+        self._old_key = gauge("key_is_old", "1: another signing key follows the one of this worker")
         self._chunks = counter("chunks", "Chunks taken by this worker")
         self._seconds = counter("opening_seconds", "Seconds that chunks spent being opened")
         self._unknown = counter("unknown_proxy", "Requests without the secret of a known proxy")
@@ -57,6 +58,9 @@ class Metrics:
             "applied_capped",
             "Dropped in the last applied epoch: more of one kind than honest people send",
         )
+
+    def key_is_old(self, *, is_old: bool) -> None:
+        self._old_key.set(is_old)
 
     def took_chunk(self) -> None:
         """Counted now or before."""

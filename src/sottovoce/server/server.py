@@ -8,7 +8,13 @@ import time
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from sottovoce.errors import ProtocolError, RefusedError, StoreError, UnavailableError
+from sottovoce.errors import (
+    ProtocolError,
+    RefusedError,
+    SettingsError,
+    StoreError,
+    UnavailableError,
+)
 from sottovoce.protocol import Chunk, SignedManifest
 from sottovoce.server.choice import agree
 from sottovoce.server.counting import Counter
@@ -22,6 +28,7 @@ from sottovoce.server.state import (
     check_room,
 )
 from sottovoce.server.store import APPLIED, CLOSED, OPEN
+from sottovoce.server.succession import check_may_sign, lacking
 from sottovoce.server.waiting import for_crowds, for_reports
 
 if TYPE_CHECKING:
@@ -31,7 +38,7 @@ if TYPE_CHECKING:
     from sottovoce.server.keys import Keys
     from sottovoce.server.opening import Opener
     from sottovoce.server.settings import ServerSettings
-    from sottovoce.server.store import Epoch, ServerStore, State, Transaction
+    from sottovoce.server.store import Epoch, ServerStore, Service, State, Transaction
 
 
 log = logging.getLogger("sottovoce")
@@ -60,6 +67,7 @@ class Server:
         self._lock = threading.Lock()
         self._is_ready = False
         self._scrubbed = False
+        self._said: str | None = None
 
     # What the server does by itself
 
@@ -85,7 +93,7 @@ class Server:
         """One step, in a transaction of its own; whether there was one to take."""
         now = self._clock()
         with self._store.write() as transaction:
-            transaction.service(lock=True)
+            self._heed_keys(transaction.service(lock=True))
             latest = transaction.latest(lock=True)
             if latest is None:
                 self._publisher.begin(transaction, now)
@@ -98,6 +106,17 @@ class Server:
             else:
                 return False
         return True
+
+    def _heed_keys(self, service: Service | None) -> None:
+        """Say at once, and once, that another key was chosen than this worker has.
+
+        Others may still publish: whoever hears of it only when nobody can any more is late.
+        """
+        said = None if service is None else lacking(self._keys, service)
+        if said is not None and said != self._said:
+            log.error("%s", said)
+        self._said = said
+        self.metrics.key_is_old(is_old=said is not None)
 
     def _has_crowd(self, transaction: Transaction, epoch: Epoch, now: float) -> bool:
         return for_crowds(epoch, transaction.crowds(epoch.epoch), self._settings, now).is_over
@@ -132,7 +151,18 @@ class Server:
     def check(self) -> None:
         """Whether it could do its work now; `UnavailableError` or `StoreError` if not."""
         self.signed_manifest()
+        self._check_keys()
         self._store.check()
+
+    def _check_keys(self) -> None:
+        """A worker whose key another has replaced cannot publish, whatever else it does."""
+        with self._store.read() as transaction:
+            service = transaction.service()
+        try:
+            if service is not None:
+                check_may_sign(self._keys, service)
+        except SettingsError as error:
+            raise UnavailableError(f"this worker can publish nothing: {error}") from error
 
     def measured(self) -> bytes:
         with self._store.read() as transaction:

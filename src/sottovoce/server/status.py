@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sottovoce.errors import SettingsError, SottovoceError, StoreError
 from sottovoce.protocol import SignedManifest
+from sottovoce.server.choice import check_agrees
 from sottovoce.server.keys import Keys
 from sottovoce.server.publishing import Chosen
 from sottovoce.server.store import APPLIED, CLOSED, OPEN
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     from sottovoce.server.waiting import Waiting
 
 PATIENCE = 60.0
-"""Seconds that workers and proxies have for what they do by themselves."""
+"""Seconds that proxies have for what they do by themselves."""
+BEATS = 5
+"""That workers have for it."""
 SOME = 0.01
 """Part of an epoch's reports that may be dropped before somebody should look."""
 LAST = 5
@@ -58,6 +61,8 @@ class ServerStatus:
     verification_key: bytes
     """Of the key that signed last."""
     keys: KeysFile
+    heartbeat: float
+    """Seconds between a worker's beats."""
     epoch: Epoch | None = None
     """The latest; None before the first."""
     manifest: Manifest | None = None
@@ -67,6 +72,8 @@ class ServerStatus:
     """None for an epoch that waits for nothing any more."""
     last: tuple[Epoch, ...] = ()
     """That asked for reports and are over, the newest first."""
+    settings_problem: str | None = None
+    """Why no worker could start with the settings file as it is now."""
 
     @classmethod
     def read(cls, store: ServerStore, settings: ServerSettings, now: float) -> ServerStatus:
@@ -77,7 +84,7 @@ class ServerStatus:
             chosen, known = Chosen.now(transaction), service.verification_key
             keys = _keys_file(settings.keys, service, transaction, latest)
             if latest is None:
-                return cls(now, chosen, known, keys)
+                return cls(now, chosen, known, keys, settings.heartbeat)
             over = [
                 each
                 for each in reversed(transaction.all_epochs())
@@ -88,18 +95,21 @@ class ServerStatus:
                 chosen,
                 known,
                 keys,
+                settings.heartbeat,
                 latest,
                 SignedManifest.open(latest.manifest, known).manifest,
                 transaction.training(latest.training),
                 _waiting(transaction, latest, settings, now),
                 tuple(over[:LAST]),
+                None if keys.problem else _settings_file(transaction, settings),
             )
 
     @cached_property
     def problems(self) -> list[str]:
         """What an operator should look at; nothing where all is well."""
-        found = [] if self.keys.problem is None else [self.keys.problem]
+        found = [each for each in (self.keys.problem, self.settings_problem) if each is not None]
         if self.epoch is not None and self.waiting is not None:
+            found += _idle(self.epoch, self.waiting, self.now - BEATS * self.heartbeat)
             found += _stuck(self.epoch, self.waiting, self.now)
         if self.last:
             found += _dropped(self.last[0])
@@ -173,12 +183,28 @@ def _keys_file(
     return KeysFile(None, len(keys.statements), keys.verification_key != service.verification_key)
 
 
-def _stuck(epoch: Epoch, waiting: Waiting, now: float) -> list[str]:
-    if now < waiting.since + PATIENCE:
+def _settings_file(transaction: Transaction, settings: ServerSettings) -> str | None:
+    """Those that run read it when they started, and would not notice before the next start."""
+    try:
+        check_agrees(transaction, settings, Keys.read(settings.keys))
+    except SottovoceError as error:
+        return f"no worker could start with these settings any more: {error}"
+    return None
+
+
+def _idle(epoch: Epoch, waiting: Waiting, then: float) -> list[str]:
+    """Whether it waited for nothing even then: workers had some beats to go on since."""
+    over = waiting.until if epoch.state == CLOSED and waiting.silent else waiting.since
+    if not waiting.is_over or then < over:
         return []
-    if waiting.is_over:
-        what = "closed" if epoch.state == OPEN else "applied"
-        return [f"epoch {epoch.epoch} could be {what}, and no worker does it: does one run?"]
+    what = "closed" if epoch.state == OPEN else "applied"
+    said = "does one run, with the newest keys file, and what does its log say?"
+    return [f"epoch {epoch.epoch} could be {what}, and no worker does it; {said}"]
+
+
+def _stuck(epoch: Epoch, waiting: Waiting, now: float) -> list[str]:
+    if waiting.is_over or now < waiting.since + PATIENCE:
+        return []
     found = []
     if waiting.silent:
         what = "said nothing" if epoch.state == OPEN else "not handed in what they have"

@@ -44,6 +44,16 @@ def _check_known(keys: Keys, service: Service) -> None:
         )
 
 
+def lacking(keys: Keys, service: Service) -> str | None:
+    """What a worker that runs with these keys must tell its operator of a newer one, if any."""
+    try:
+        check_may_sign(keys, service)
+        check_newest(keys, service)
+    except SettingsError as error:
+        return f"the signing key was changed: copy the newest keys file here, and restart ({error})"
+    return None
+
+
 def rotate_keys(store: ServerStore, path: Path, *, newest_is_lost: bool = False) -> Keys:
     """Change the signing key in this file for another, which it names; the keys from then on.
 

@@ -58,14 +58,32 @@ class Listen:
         if self.certificate is None:
             return None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        try:
-            context.load_cert_chain(self.certificate, self.private_key)
-            if self.client_authority is not None:
-                context.load_verify_locations(self.client_authority)
-                context.verify_mode = ssl.CERT_REQUIRED
-        except (OSError, ValueError) as error:
-            raise SettingsError(f"listen: certificate, key or authority: {error}") from error
+        load_certificate(context, self.certificate, self.private_key)
+        if self.client_authority is not None:
+            _load_authority(context, self.client_authority)
+            context.verify_mode = ssl.CERT_REQUIRED
         return context
+
+
+def load_certificate(context: ssl.SSLContext, certificate: Path, private_key: Path | None) -> None:
+    """To be shown to others; an error names the file."""
+    key = private_key or certificate
+    try:
+        context.load_cert_chain(certificate, private_key)
+    except (OSError, ValueError) as error:
+        if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
+            raise SettingsError(f"{key}: is not the private key of {certificate}") from error
+        raise SettingsError(
+            f"{certificate}: no certificate with the private key in {key}: {error}"
+        ) from error
+
+
+def _load_authority(context: ssl.SSLContext, authority: Path) -> None:
+    """Whose signatures are believed; an error names the file."""
+    try:
+        context.load_verify_locations(authority)
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{authority}: no certificate of an authority: {error}") from error
 
 
 @dataclass(frozen=True)

@@ -58,8 +58,14 @@ def run(
         logging.getLogger(chatty).disabled = True
     most = max(raise_limit(listen.connections + RESERVED) - RESERVED, 1)
     servers = [
-        Listener(app, listen, Guard(listen, min(most, listen.connections), turned_away), grace),
-        Listener(watch, at.listen, Guard(at.listen, at.listen.connections, uncounted), grace),
+        Listener(
+            *(app, listen, Guard(listen, min(most, listen.connections), turned_away), grace),
+            purpose="for its clients",
+        ),
+        Listener(
+            *(watch, at.listen, Guard(at.listen, at.listen.connections, uncounted), grace),
+            purpose="for its operator alone ([watch])",
+        ),
     ]
     _end_cleanly(servers)
     with asyncio.Runner(loop_factory=servers[0].config.get_loop_factory()) as runner:
@@ -70,8 +76,9 @@ def run(
 class Listener(uvicorn.Server):
     """One of two: it leaves signals alone, which it would catch for itself."""
 
-    def __init__(self, app: Starlette, listen: Listen, guard: Guard, grace: int):
+    def __init__(self, app: Starlette, listen: Listen, guard: Guard, grace: int, *, purpose: str):
         self._listen = listen
+        self._purpose = purpose
         super().__init__(_config(app, listen, guard, grace))
 
     @contextmanager
@@ -86,7 +93,8 @@ class Listener(uvicorn.Server):
         await super().startup(sockets)
         scheme = "http" if self._listen.certificate is None else "https"
         for host, port in dict.fromkeys(each.getsockname()[:2] for each in sockets or ()):
-            log.info("running on %s://%s:%d", scheme, f"[{host}]" if ":" in host else host, port)
+            where = f"[{host}]" if ":" in host else host
+            log.info("running on %s://%s:%d, %s", scheme, where, port, self._purpose)
 
 
 def _bound(listen: Listen) -> list[socket.socket]:

@@ -132,7 +132,8 @@ export class Client {
    * until then. Stopped meanwhile, by `signal` or because the page was closed, it has spent nothing
    * and goes on at the next sync. 0 sends as soon as the batch is made, which shows when the device
    * woke up: for tests and demos. After an `UnavailableError` do it again later (not before its
-   * `retryAfter` seconds): a batch that was made is kept and sent again byte for byte.
+   * `retryAfter` seconds): a batch that was made is kept and sent again byte for byte. After a
+   * `PostponedError` nothing but that batch has to wait.
    *
    * `asleep` is called when the long pause begins, if there is one. Recommend then, or afterwards:
    * how long that takes depends on the history, and must not show in when this sync asks the proxy.

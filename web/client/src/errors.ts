@@ -9,6 +9,7 @@
  *     │   ├── ProtocolError    bytes are not what the protocol says they must be
  *     │   └── TermsError       the server asks for more than was accepted (in `agreement`)
  *     ├── UnavailableError     the proxy cannot be reached now, or is busy: the same again later
+ *     │   └── PostponedError   one batch alone is wanted later; all else goes on
  *     ├── RefusedError         the proxy understood and said no: the same again is no use
  *     │   └── ClosedError      because the epoch is over
  *     └── StoreError           the browser's storage cannot be read or written
@@ -56,6 +57,11 @@ export class UnavailableError extends SottovoceError {
     super(message, options);
     this.retryAfter = retryAfter;
   }
+}
+
+/** The proxy wants this batch later. Everything else goes on: sync again whenever it is time. */
+export class PostponedError extends UnavailableError {
+  override name = "PostponedError";
 }
 
 /** The proxy understood and said no: the same again is no use. */

@@ -8,6 +8,7 @@ export {
   BudgetExceededError,
   ClosedError,
   LedgerError,
+  PostponedError,
   ProtocolError,
   RefusedError,
   SettingsError,

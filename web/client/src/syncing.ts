@@ -1,7 +1,9 @@
 /**
  * One sync, step by step, and why a crash or a second tab never spends twice.
  *
- * 1. A batch that an earlier sync left behind is brought to its end (steps 6 and 7).
+ * 1. A batch that an earlier sync left behind is brought to its end (steps 6 and 7). If
+ *    the proxy does not take it now, what is published is fetched all the same (2 and 3), and the
+ *    batch is given up when that is a later epoch's: it could not be counted any more.
  * 2. The manifest is fetched and must be signed by the trusted key, or by one that this key has
  *    named, be no older than the last one, not differ from another one of its epoch, and keep to the
  *    terms that the owner accepted.
@@ -24,7 +26,7 @@
 import { turnsLeft } from "./agreement.js";
 import { equal } from "./bytes.js";
 import type { Edition } from "./edition.js";
-import { ClosedError, UnavailableError } from "./errors.js";
+import { ClosedError, PostponedError, RefusedError, UnavailableError } from "./errors.js";
 import type { Fetching } from "./fetching.js";
 import { judged } from "./judging.js";
 import { budgetOf, type Charge } from "./ledger.js";
@@ -113,9 +115,10 @@ export class Syncing {
   async #begin(): Promise<Synced | Early> {
     const { outbox, fetching } = this.tools;
     const leftOver = await outbox.waiting();
-    const settled = leftOver && (await this.#deliver(leftOver.epoch));
+    const tried = leftOver && (await this.#tried(leftOver.epoch));
     const edition = await fetching.refresh();
     const { epoch } = edition.signed.manifest;
+    const settled = leftOver && tried && (await this.#settled(leftOver.epoch, tried, epoch));
     if (settled !== undefined && leftOver?.epoch === epoch) {
       return this.#result(epoch, settled, null);
     }
@@ -124,6 +127,29 @@ export class Syncing {
     return typeof next === "string"
       ? this.#result(epoch, next, lost)
       : { edition, lost, until: next.until };
+  }
+
+  /** Deliver it, or hear why not: that is said after what is published was fetched. */
+  async #tried(epoch: number): Promise<Outcome | Error> {
+    try {
+      return await this.#deliver(epoch);
+    } catch (error) {
+      if (error instanceof UnavailableError || error instanceof RefusedError) {
+        return error;
+      }
+      throw error;
+    }
+  }
+
+  /** Once a later epoch is published a batch that waits can never be counted. */
+  async #settled(epoch: number, tried: Outcome | Error, newest: number): Promise<Outcome> {
+    if (!(tried instanceof Error)) {
+      return tried;
+    }
+    if (newest <= epoch) {
+      throw tried;
+    }
+    return ENDS[await this.tools.outbox.finish(epoch, "dropped")];
   }
 
   /** It may be over by now: what is not made yet costs nothing. */
@@ -248,17 +274,18 @@ export class Syncing {
       if (error instanceof ClosedError) {
         return ENDS[await outbox.finish(batch.epoch, "dropped")];
       }
-      await this.#postpone(batch.epoch, error);
-      throw error;
+      throw await this.#postponed(batch, error);
     }
     return ENDS[await outbox.finish(batch.epoch, "sent")];
   }
 
   /** `Retry-After` is kept with the batch, so that a reload or another tab obeys it as well. */
-  async #postpone(epoch: number, error: unknown): Promise<void> {
-    if (error instanceof UnavailableError && error.retryAfter !== undefined) {
-      await this.tools.outbox.postpone(epoch, this.tools.clock() + error.retryAfter);
+  async #postponed(batch: BatchRow, error: unknown): Promise<unknown> {
+    if (!(error instanceof UnavailableError) || error.retryAfter === undefined) {
+      return error;
     }
+    await this.tools.outbox.postpone(batch.epoch, this.tools.clock() + error.retryAfter);
+    return postponed(batch, error.retryAfter);
   }
 
   async #result(epoch: number, outcome: Outcome, lost: number | null): Promise<Synced> {
@@ -269,14 +296,19 @@ export class Syncing {
   }
 }
 
-/** The proxy said when to come again. Until then the batch stays here, and nothing is asked. */
+/** The proxy said when to come again. Until then the batch stays here. */
 function checkPatience(batch: BatchRow, now: number): void {
   if (now < batch.notBefore) {
-    const wait = Math.min(batch.notBefore, batch.ends) - now;
-    throw new UnavailableError(
-      `the proxy asked to be sent the batch of epoch ${batch.epoch} again in ${Math.ceil(wait)} ` +
-        "seconds, not before; it is kept here until then",
-      wait,
-    );
+    throw postponed(batch, batch.notBefore - now);
   }
+}
+
+/** It concerns this batch alone: what is published may be fetched at any time. */
+function postponed(batch: BatchRow, seconds: number): PostponedError {
+  return new PostponedError(
+    `the proxy asked to be sent the batch of epoch ${batch.epoch} again in ${Math.ceil(seconds)} ` +
+      "seconds, not before; its cost is charged already, and it is kept here until then or until " +
+      "its epoch is over",
+    seconds,
+  );
 }

@@ -145,8 +145,8 @@ test("nothing private is in any request", async (t) => {
 test("every name that is exported is there", () => {
   assert.deepEqual(Object.keys(exported).sort(), [
     ...["BudgetExceededError", "Client", "ClosedError", "JITTER", "LedgerError"],
-    ...["ProtocolError", "RefusedError", "SettingsError", "SottovoceError", "StoreError"],
-    ...["TermsError", "UnavailableError", "UntrustedError"],
+    ...["PostponedError", "ProtocolError", "RefusedError", "SettingsError", "SottovoceError"],
+    ...["StoreError", "TermsError", "UnavailableError", "UntrustedError"],
     ...["explain", "promiseOf", "promiseSentences", "scoreOf", "sleepFor", "solution", "tagsOf"],
     "wideModel",
   ]);

@@ -103,21 +103,37 @@ test("a refusal keeps the batch until its epoch is over", async (t) => {
   assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
 });
 
-test("the proxy is not asked before the time that it named, not after a reload either", async (t) => {
+test("the proxy is not sent a batch before the time that it named, not after a reload either", async (t) => {
   const world = await World.begin(t);
   world.answer = toBatches(429, "", { "retry-after": "90" });
   await assert.rejects((await world.client()).sync(AT_ONCE), {
-    name: "UnavailableError",
+    name: "PostponedError",
+    message: /its cost is charged already/,
     retryAfter: 90,
   });
-  const asked = world.requests.length;
+  world.requests.length = 0;
   world.answer = () => false;
   world.now += 89;
   const reloaded = await world.open();
-  await assert.rejects(reloaded.sync(AT_ONCE), { name: "UnavailableError", retryAfter: 1 });
-  assert.equal(world.requests.length, asked);
+  await assert.rejects(reloaded.sync(AT_ONCE), { name: "PostponedError", retryAfter: 1 });
+  const methods = world.requests.map((request) => request.method);
+  assert.deepEqual(methods, ["GET"], "what is published is fetched all the same");
   world.now += 1;
   assert.equal((await reloaded.sync(AT_ONCE)).outcome, "sent");
+});
+
+test("a postponed batch is given up when a later epoch is published, and does not hold up that", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client();
+  world.answer = toBatches(429, "", { "retry-after": "3600" });
+  await assert.rejects(client.sync(AT_ONCE), { name: "PostponedError" });
+  world.answer = () => false;
+  world.now += 60;
+  await world.publish(2, { opens: world.now });
+  const synced = await client.sync(AT_ONCE);
+  assert.deepEqual([synced.epoch, synced.outcome, synced.lost], [2, "sent", 1]);
+  assert.deepEqual((await client.status()).batches, { charged: 0, sent: 1, dropped: 1 });
+  assert.deepEqual(distinct(world.received).map(epochOf), [2]);
 });
 
 test("a proxy that asks for more patience than an epoch has is asked in the next one", async (t) => {
@@ -126,7 +142,7 @@ test("a proxy that asks for more patience than an epoch has is asked in the next
   world.answer = toBatches(503, "", { "retry-after": "999999999" });
   await assert.rejects(client.sync(AT_ONCE), UnavailableError);
   world.answer = () => false;
-  await assert.rejects(client.sync(AT_ONCE), { retryAfter: DAY / 2 });
+  await assert.rejects(client.sync(AT_ONCE), { retryAfter: 999999999 });
   world.now += DAY;
   await world.publish(2);
   const synced = await client.sync(AT_ONCE);

@@ -71,6 +71,20 @@ test("films change the advice at once, and each advice has its reasons", async (
   );
 });
 
+test("a reason of next to nothing is none", async (context) => {
+  const { client, session, state } = await begin(context);
+  await session.look();
+  const reason = (share: number) => ({ kind: "item" as const, id: item(3), title: "", share });
+  client.recommend = async () => [
+    { id: item(5), title: "", tags: {}, score: 1, because: [reason(0.6), reason(0.004)] },
+  ];
+  await session.add(item(3));
+  assert.deepEqual(
+    state().advice.map(({ because }) => because.length),
+    [1],
+  );
+});
+
 test("a yes is one batch for an epoch, and a pause stops the next", async (context) => {
   const { world, session, state, events } = await begin(context);
   await session.look();

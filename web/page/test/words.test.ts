@@ -1,6 +1,12 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { RefusedError, StoreError, UnavailableError, UntrustedError } from "sottovoce-client";
+import {
+  PostponedError,
+  RefusedError,
+  StoreError,
+  UnavailableError,
+  UntrustedError,
+} from "sottovoce-client";
 import { checkTerms } from "../../client/src/agreement.js";
 import { TERMS } from "../../client/test/world.js";
 import { epochsWithin, limitFor } from "../src/limits.js";
@@ -104,6 +110,7 @@ test("each error is told by what it means", () => {
   );
   assert.equal(retryAfterOf(new UnavailableError("later", 7)), 7);
   assert.equal(retryAfterOf(new RefusedError("no")), null);
+  assert.equal(retryAfterOf(new PostponedError("later", 7)), null, "it concerns one batch alone");
   const away = new UnavailableError("http://a/b: the proxy cannot be reached (x); try again later");
   assert.match(troubleOf(away).text, /^The proxy cannot be reached\. Recommendations go on/u);
   assert.equal(sentence("http://a/b: the proxy answered 404"), "The proxy answered 404.");

@@ -20,6 +20,8 @@ import { retryAfterOf, troubleOf } from "./trouble.js";
 const ADVICE = 10;
 const SUGGESTIONS = 12;
 const FOUND = 8;
+/** Of what speaks for a film: less is 0% in words, and no reason. */
+const LEAST_SHARE = 0.005;
 /** Whoever has chosen so many has found the way. */
 const ENOUGH = 3;
 
@@ -244,11 +246,13 @@ export class Session {
     const shelf = await this.#shelf.of(manifest);
     return (await this.#client.recommend(ADVICE)).map(({ id, because }) => ({
       ...shelf.film(id),
-      because: because.map((reason) =>
-        reason.kind === "item"
-          ? { kind: "film", film: shelf.film(reason.id) }
-          : { kind: "tag", tag: reason.tag, name: reason.name },
-      ),
+      because: because
+        .filter(({ share }) => share > LEAST_SHARE)
+        .map((reason) =>
+          reason.kind === "item"
+            ? { kind: "film", film: shelf.film(reason.id) }
+            : { kind: "tag", tag: reason.tag, name: reason.name },
+        ),
     }));
   }
 

@@ -1,5 +1,6 @@
 /** From what the client threw to what people are told. */
 import {
+  PostponedError,
   RefusedError,
   StoreError,
   TermsError,
@@ -25,9 +26,10 @@ export function troubleOf(error: unknown): Trouble {
   return trouble("storage", `Something went wrong on this device: ${sentence(said)}`);
 }
 
-/** Seconds that the proxy asked to be left alone for. */
+/** Seconds that the proxy asked to be left alone for; a batch that it wants later stops no look. */
 export function retryAfterOf(error: unknown): number | null {
-  return error instanceof UnavailableError ? (error.retryAfter ?? null) : null;
+  const isAway = error instanceof UnavailableError && !(error instanceof PostponedError);
+  return isAway ? (error.retryAfter ?? null) : null;
 }
 
 function otherTerms({ worse, asked }: TermsError): Trouble {
