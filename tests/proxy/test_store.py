@@ -16,6 +16,7 @@ import pytest
 from sottovoce.errors import SettingsError, StoreError, UnavailableError
 from sottovoce.proxy import ProxyStore
 from sottovoce.proxy.store import NAME
+from sottovoce.proxy.tables import place_of
 
 if TYPE_CHECKING:
     from tests.proxy.world import World
@@ -36,7 +37,7 @@ def test_what_is_written_and_nothing_else(world: World) -> None:
     found = {n: [row[1] for row in db.execute(f"PRAGMA table_info({n})")] for n in names}
     assert found == COLUMNS
     sent = world.send(5)
-    places = {int.from_bytes(batch.id[:8], "big", signed=True) for batch in sent}
+    places = {place_of(batch) for batch in sent}
     assert {place for (place,) in db.execute("SELECT rowid FROM batches")} == places
     db.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from sottovoce.errors import RefusedError
@@ -27,9 +28,9 @@ class Flush:
     """Chunks are sent in their order: those before this one have arrived."""
 
 
-def _place(batch: Batch) -> int:
-    """Where it lies among the others: by chance, as its id is."""
-    return int.from_bytes(batch.id[:8], "big", signed=True)
+def place_of(batch: Batch) -> int:
+    """Where it lies among the others: by its id, which is random, and spread if it should not be."""
+    return int.from_bytes(blake2b(batch.id, digest_size=8).digest(), "big", signed=True)
 
 
 class Tables:
@@ -45,7 +46,7 @@ class Tables:
     def add_batch(self, batch: Batch) -> bool:
         """Whether it is new; a `RefusedError` if half of it is: the id, or the reports."""
         insert = "INSERT INTO batches VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
-        if self._db.execute(insert, (_place(batch), batch.id, batch.sealed)).rowcount:
+        if self._db.execute(insert, (place_of(batch), batch.id, batch.sealed)).rowcount:
             return True
         return not self.has_batch(batch)
 
@@ -53,7 +54,7 @@ class Tables:
         """Whether it is here; half of it, the id or the reports, is a `RefusedError`."""
         rows = self._db.execute(
             "SELECT id, sealed FROM batches WHERE place = ? OR substr(sealed, 1, 32) = ?",
-            (_place(batch), batch.sealed[:32]),
+            (place_of(batch), batch.sealed[:32]),
         ).fetchall()
         if not rows or (batch.id, batch.sealed) in rows:
             return bool(rows)
