@@ -29,7 +29,7 @@ class Flush:
 
 
 def place_of(batch: Batch) -> int:
-    """Where it lies among the others: by its id, which is random, and spread if it should not be."""
+    """Where it lies among the others: by its random id, spread in case it should not be one."""
     return int.from_bytes(blake2b(batch.id, digest_size=8).digest(), "big", signed=True)
 
 
