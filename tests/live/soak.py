@@ -21,7 +21,7 @@ from sottovoce.client.terms import TermsError
 from sottovoce.data.synthetic import synthetic_people
 from sottovoce.errors import SottovoceError, UnavailableError
 from sottovoce.mechanism import sum_signs
-from sottovoce.protocol import Batch, Catalogue, Item, SignedManifest, open_reports
+from sottovoce.protocol import Batch, Catalogue, SignedManifest, open_reports
 from sottovoce.proxy import ProxyStore
 from sottovoce.server.administration import begin_training, change_catalogue, present
 from sottovoce.server.catalogues import with_added, with_titles, without
@@ -37,6 +37,7 @@ from tests.live.killable import (
     charged_epochs,
 )
 from tests.live.network import Network, ProxyOverNetwork, ServerOverNetwork
+from tests.live.simulated import Happened, Viewer, films_of, viewers_of
 from tests.proxy.world import Randomness
 from tests.proxy.world import settings as proxy_settings
 from tests.server.world import KEYS, World, make_settings
@@ -54,7 +55,14 @@ PROXIES = ("east", "west")
 FILMS, FIRST_FILMS = 60, 45
 LEAST, EPOCH, HOLD, GRACE = 2, 100, 1000, 1e9
 TRAINING = Settings.preset(
-    "loudest", reports=6, epochs=100, lifetime=60, half_life=20.0, factors=3, epsilon=6.0, alpha=4.0
+    "loudest",
+    reports=10,
+    epochs=100,
+    lifetime=60,
+    half_life=60.0,
+    factors=3,
+    epsilon=6.0,
+    ridge=0.3,
 )
 SECOND = TRAINING.changed(epsilon=5.0, factors=4)
 FAULTS = 0.03
@@ -68,24 +76,12 @@ class Device:
 
     part: KillableClient
     gate: str
-    films: list[str]
-    test: str
-    """Never touched: what the model should guess."""
+    viewer: Viewer
     joined: int
     is_done: bool = False
     """Whether nothing of it is on its way in this epoch."""
     made: dict[int, bytes] = field(default_factory=dict)
     """Batches by epoch, as they left."""
-
-
-@dataclass(frozen=True)
-class Happened:
-    """One epoch: all that a simulator needs to go through it again."""
-
-    training: Training
-    catalogue: Catalogue
-    histories: list[list[str]]
-    """Of those whose reports were counted."""
 
 
 class Acknowledged:
@@ -119,6 +115,7 @@ class Soak:
         self._keys: dict[int, bytes] = {}
         self._data = synthetic_people(people, FILMS, seed)
         self._people = iter(range(people))
+        self.viewers = viewers_of(self._data, self.rng)
         self._server(folder)
         self._upstreams = {
             name: ServerOverNetwork(name, self.server, self.network) for name in PROXIES
@@ -132,9 +129,7 @@ class Soak:
     def join(self) -> None:
         """Somebody new, with the terms of today."""
         number = next(self._people)
-        films = [str(self._data.item_ids[row]) for row in self._data.histories[number]]
-        self.rng.shuffle(films)
-        test, *films = films
+        viewer = self.viewers[number]
         folder = self._folder / f"device-{number}"
         with Client.create(
             folder,
@@ -142,11 +137,11 @@ class Soak:
             verification_key=KEYS.verification_key,  # that of the first day, ever
             limit=1e6,
         ) as client:
-            client.record(films[: len(films) // 2])
+            client.record(viewer.films[: len(viewer.films) // 2])
             client.accept(self.signed().manifest.terms)
         part = KillableClient(folder.name, folder, self._clock, Randomness(number))
         gate = PROXIES[number % len(PROXIES)]
-        self.devices.append(Device(part, gate, films, test, self.signed().manifest.epoch))
+        self.devices.append(Device(part, gate, viewer, self.signed().manifest.epoch))
 
     def leave(self) -> None:
         self.gone.append(self.devices.pop(self.rng.randrange(len(self.devices))))
@@ -155,12 +150,12 @@ class Soak:
         """Somebody sees something more."""
         device = self.rng.choice(self.devices)
         with Client.open(device.part.folder) as client:
-            client.record([self.rng.choice(device.films)])
+            client.record([self.rng.choice(device.viewer.films)])
 
     def add_items(self) -> None:
         with self._looking() as store:
             known = present(store).catalogue.numbers
-            missing = [item for item in _films(self._data) if item.id not in known]
+            missing = [item for item in films_of(self._data) if item.id not in known]
             change_catalogue(store, partial(with_added, items=missing[:5]))
 
     def retire_item(self) -> None:
@@ -301,7 +296,7 @@ class Soak:
     def _server(self, folder: Path) -> None:
         begin = folder / "begin"
         begin.mkdir()
-        raw = Catalogue.of(_films(self._data)[:FIRST_FILMS]).raw
+        raw = Catalogue.of(films_of(self._data)[:FIRST_FILMS]).raw
         (begin / "catalogue.json").write_bytes(raw)
         settings = make_settings(
             begin,
@@ -383,10 +378,6 @@ class Watched:
         known = self._device.made.setdefault(epoch, batch)
         assert known == batch, f"{self._device.part.name} made two batches of epoch {epoch}"
         self._api.send(batch)
-
-
-def _films(data: object) -> list[Item]:
-    return [Item(number, title, tags) for number, title, tags in data.described()]  # type: ignore[attr-defined]
 
 
 def _history(folder: Path) -> list[str]:
