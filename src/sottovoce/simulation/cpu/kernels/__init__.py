@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol
 
-from sottovoce.errors import SettingsError
+from sottovoce.simulation.kernels import kernel_module
 
 if TYPE_CHECKING:
     from sottovoce.mechanism import Mechanism
@@ -23,11 +22,5 @@ class Kernel(Protocol):
 def kernel_of(mechanism: Mechanism) -> Kernel:
     """The mechanism's kernel, plugged in; a name with a dot in it is a module elsewhere."""
     name = mechanism.kernel if "." in mechanism.kernel else f"{__name__}.{mechanism.kernel}"
-    try:
-        return cast("Kernel", import_module(name))
-    except ModuleNotFoundError as error:
-        if error.name != name:
-            raise
-        raise SettingsError(
-            f"the cpu engine has no kernel for {mechanism.name!r}: use the reference engine"
-        ) from error
+    found: Kernel = kernel_module(name, "cpu", mechanism)
+    return found

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol
 
-from sottovoce.errors import SettingsError
+from sottovoce.simulation.kernels import kernel_module
 
 if TYPE_CHECKING:
     from typing import Any
@@ -38,12 +37,5 @@ class Kernel(Protocol):
 
 
 def kernel_of(mechanism: Mechanism) -> Kernel:
-    name = f"{__name__}.{mechanism.kernel}"
-    try:
-        return cast("Kernel", import_module(name))
-    except ModuleNotFoundError as error:
-        if error.name != name:
-            raise
-        raise SettingsError(
-            f"the cuda engine has no kernel for {mechanism.name!r}: use the reference engine"
-        ) from error
+    found: Kernel = kernel_module(f"{__name__}.{mechanism.kernel}", "cuda", mechanism)
+    return found
