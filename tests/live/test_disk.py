@@ -33,7 +33,7 @@ def test_at_the_proxy(folder: Path, switch: Switch) -> None:
         while gate.post(stack.random_batch(gate, before).encode()) == 202:
             before += 1
         for _ in range(2):
-            with pytest.raises(UnavailableError, match="503"):
+            with pytest.raises(UnavailableError, match="again in 5 seconds"):
                 client.sync(gate.api(), jitter=0)
             stack.world.now += 5  # as it was asked to wait
         with pytest.raises(UnavailableError):

@@ -29,6 +29,8 @@ PATIENCE = 60.0
 """Seconds that proxies have for what they do by themselves."""
 BEATS = 5
 """That workers have for it."""
+LEAST_PATIENCE = 10.0
+"""Seconds that they have in any case: a busy machine is no fault of theirs."""
 SOME = 0.01
 """Part of an epoch's reports that may be dropped before somebody should look."""
 LAST = 5
@@ -109,7 +111,8 @@ class ServerStatus:
         """What an operator should look at; nothing where all is well."""
         found = [each for each in (self.keys.problem, self.settings_problem) if each is not None]
         if self.epoch is not None and self.waiting is not None:
-            found += _idle(self.epoch, self.waiting, self.now - BEATS * self.heartbeat)
+            patience = max(BEATS * self.heartbeat, LEAST_PATIENCE)
+            found += _idle(self.epoch, self.waiting, self.now - patience)
             found += _stuck(self.epoch, self.waiting, self.now)
         if self.last:
             found += _dropped(self.last[0])
@@ -193,7 +196,7 @@ def _settings_file(transaction: Transaction, settings: ServerSettings) -> str | 
 
 
 def _idle(epoch: Epoch, waiting: Waiting, then: float) -> list[str]:
-    """Whether it waited for nothing even then: workers had some beats to go on since."""
+    """Whether it waited for nothing even then: workers had time to go on since."""
     over = waiting.until if epoch.state == CLOSED and waiting.silent else waiting.since
     if not waiting.is_over or then < over:
         return []
