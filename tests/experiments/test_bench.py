@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from sottovoce.data import Interactions
     from sottovoce.experiments.bench import BenchResult
-    from sottovoce.simulation import Engine
+    from sottovoce.simulation import LocalEngine
 
 PLAN = BenchPlan(repeats=2, reference_users=5, reports=8, threads=1)
 
@@ -121,9 +121,9 @@ def test_the_reference_is_timed_on_a_sample_and_extrapolated(
     people: Interactions, mechanism: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     epoch = TimedEpoch.warmed_up(people.histories, Settings.preset(mechanism, reports=5), 1)
-    seen: list[Engine] = []
+    seen: list[LocalEngine] = []
 
-    def parts(_: TimedEpoch, engine: Engine) -> tuple[float, float]:
+    def parts(_: TimedEpoch, engine: LocalEngine) -> tuple[float, float]:
         seen.append(engine)
         return 3.0, 0.5
 

@@ -17,14 +17,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sottovoce.data import Interactions, leave_one_out
+from sottovoce.data import Interactions
 from sottovoce.errors import DivergedError, SettingsError
-from sottovoce.evaluation import rank_factors, sample_candidates
+from sottovoce.evaluation import rank_factors
 from sottovoce.mechanism import MECHANISMS, sum_signs
 from sottovoce.model import Histories, initial_items, user_vectors
 from sottovoce.simulation import ENGINES, Engine, build_engine
 from sottovoce.simulation.cuda import card
 from sottovoce.simulation.engines import engine_options
+from sottovoce.simulation.parted import StreamedEngine
+from sottovoce.simulation.parts import LeaveOut, Part, Parts, Whole
+from sottovoce.simulation.people import People
 from sottovoce.simulation.words import report_words
 from sottovoce.training import Settings, first_items
 from tests.people import histories, random_people
@@ -33,7 +36,11 @@ from tests.simulation.cuda.emulated import EmulatedCard, has_card
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-engines = pytest.mark.parametrize("engine", ENGINES)
+STREAMED = "streamed"
+"""The cpu engine over people in several parts, of which one is in memory at a time."""
+QUICK = [*(name for name in ENGINES if name != "ray"), STREAMED]
+"""A process of Ray takes a second to start: its contract is in tests/simulation/ray."""
+engines = pytest.mark.parametrize("engine", QUICK)
 mechanisms = pytest.mark.parametrize("mechanism", MECHANISMS)
 
 
@@ -46,15 +53,31 @@ def any_card() -> Iterator[None]:
         yield
 
 
-def make(engine: str, h: Histories, plan: Settings, **options: Any) -> Engine:
-    """The engine of that name, and no other in its place."""
-    built = build_engine(engine, h, plan, **options)
+def make(engine: str, who: Histories | Parts, plan: Settings, **options: Any) -> Engine:
+    """The engine of that name, and no other in its place; or with its people in three parts."""
+    if engine == STREAMED:
+        return in_three_parts(who, plan, **options)
+    built = build_engine(engine, who, plan, **options)
     assert built.name == engine
     others = {package for name, package in ENGINES.items() if name != engine}
     for kind in type(built).__mro__:
         assert not any(kind.__module__.startswith(f"{other}.") for other in others), kind
     assert type(built).__module__.startswith(f"{ENGINES[engine]}."), "this is another engine"
     return built
+
+
+def in_three_parts(
+    who: Histories | Parts,
+    plan: Settings,
+    *,
+    first_user: int = 0,
+    resample: int | None = None,
+) -> Engine:
+    whole = Whole(Part(People(who, first_user, resample))) if isinstance(who, Histories) else who
+    assert isinstance(whole, Whole)
+    streamed = build_engine("cpu", whole.cut(3), plan)
+    assert isinstance(streamed, StreamedEngine) or len(whole.cut(3)) == 1
+    return streamed
 
 
 def reference(h: Histories, V: np.ndarray, plan: Settings, epoch: int) -> np.ndarray:
@@ -177,18 +200,20 @@ def test_epochs_in_which_people_take_turns_are_the_references(
 @pytest.mark.parametrize("negatives", [0, 7, 100])
 def test_ranks_are_those_of_the_user_vectors(engine: str, negatives: int) -> None:
     data = Interactions.from_lists("people", [[], [1], *([[1, 2, 3], list(range(18))] * 20)], 20)
-    split = leave_one_out(data, "random", 3)
-    candidates = sample_candidates(split, negatives, 3)
+    people = Whole.of(data, LeaveOut("random", negatives, seed=3))
+    left_out = people[0].left_out
+    assert left_out is not None
+    split, candidates = left_out.candidates.split, left_out.candidates
     plan = Settings(factors=2)
     V = initial_items(20, 2, 0.2, 5)
     V[7:9] = V[3]  # some tie
-    built = make(engine, split.train, plan)
+    built = make(engine, people, plan)
     X = user_vectors(V, split.train, alpha=plan.alpha, regularization=plan.user_ridge(V))
     expected = rank_factors(X, V, candidates)
     assert expected.ties.any()
     reports = built.reports(V, 0)
     for _ in range(2):  # what an engine keeps of a matrix changes nothing
-        ranks = built.ranks(V, candidates)
+        ranks = built.ranks(V)
         assert np.array_equal(ranks.better, expected.better)
         assert np.array_equal(ranks.ties, expected.ties)
         assert np.array_equal(built.reports(V, 0), reports)
@@ -262,7 +287,7 @@ def test_an_item_matrix_in_another_layout_gives_the_same_bits(engine: str) -> No
 
 def test_engines_and_options_that_are_not_there_say_so() -> None:
     h = random_people(3, 5)
-    with pytest.raises(SettingsError, match="no engine 'tpu'; there are cpu, cuda, reference"):
+    with pytest.raises(SettingsError, match="no engine 'tpu'; there are cpu, cuda, ray, reference"):
         build_engine("tpu", h, Settings())
     with pytest.raises(SettingsError, match="threads"):
         build_engine("cpu", h, Settings(), threads=10_000)

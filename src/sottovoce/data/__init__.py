@@ -6,6 +6,7 @@ from sottovoce.data.catalogue import CATALOGUE
 from sottovoce.data.formats.columns import parse_columns
 from sottovoce.data.interactions import Interactions, Loaded
 from sottovoce.data.loading import load
+from sottovoce.data.shards import Shards
 from sottovoce.data.split import Split, leave_one_out
 from sottovoce.data.synthetic import synthetic_people
 
@@ -13,6 +14,7 @@ __all__ = [
     "CATALOGUE",
     "Interactions",
     "Loaded",
+    "Shards",
     "Split",
     "leave_one_out",
     "load",

@@ -220,6 +220,15 @@ def row_sums(histories: Histories, entries: NDArray[np.bool_]) -> NDArray[np.int
     return sums
 
 
+def counts_among(
+    histories: Histories, users: NDArray[np.bool_], items: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """How many interactions each user and each item has, among some users and items."""
+    entries = _entries(histories, users, items)
+    per_item = np.bincount(histories.indices[entries], minlength=histories.n_items)
+    return row_sums(histories, entries), per_item
+
+
 def _enough(
     histories: Histories, least: int, *, repeat: bool
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -227,9 +236,8 @@ def _enough(
     users = np.diff(histories.indptr) >= least
     items = histories.popularity() >= least
     while repeat and not (users.all() and items.all()):
-        entries = _entries(histories, users, items)
-        per_item = np.bincount(histories.indices[entries], minlength=histories.n_items)
-        fewer_users = users & (row_sums(histories, entries) >= least)
+        per_user, per_item = counts_among(histories, users, items)
+        fewer_users = users & (per_user >= least)
         fewer_items = items & (per_item >= least)
         if (fewer_users == users).all() and (fewer_items == items).all():
             break

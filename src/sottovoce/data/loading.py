@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sottovoce.data import formats
 from sottovoce.data.catalogue import CANNOT_FETCH, CATALOGUE, DataSet, archive_path
 from sottovoce.data.items import with_items
+from sottovoce.data.shards import Shards
 from sottovoce.data.synthetic import SYNTHETIC, parse_synthetic, synthetic_people
 from sottovoce.errors import DataError
 
@@ -49,7 +50,7 @@ def _found(source: str | Path, columns: Mapping[str, str] | None) -> Interaction
             f"Files and folders:\n{formats.UNDERSTOOD}",
             path=source,
         )
-    return formats.read(path, columns)
+    return Shards.read(path).joined() if Shards.is_at(path) else formats.read(path, columns)
 
 
 def _named(entry: DataSet) -> Interactions:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from sottovoce.data.interactions import row_sums
 from sottovoce.data.streams import stream
 from sottovoce.errors import DataError, SettingsError
 from sottovoce.model.histories import Histories
@@ -43,9 +44,34 @@ def leave_one_out(data: Interactions, rule: SplitRule = "random", seed: int = 0)
     """
     if rule not in ("random", "latest"):
         raise SettingsError(f"the split must be 'random' or 'latest', found {rule!r}")
+    return take_out(data, drawn(choices(data, rule), seed), rule, seed)
+
+
+def choices(data: Interactions, rule: SplitRule) -> NDArray[np.int64]:
+    """Among how many entries of each history one is drawn; 0 where none is taken."""
+    histories = data.histories
+    lengths = np.diff(histories.indptr)
+    if rule == "random":
+        return np.where(lengths >= 2, lengths, 0)
+    return np.where(lengths >= 2, row_sums(histories, _latest(data)), 0)
+
+
+def drawn(choices: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+    """Which of so many, for everybody at once: the stream goes from person to person."""
+    place = np.zeros(len(choices), np.int64)
+    able = choices > 0
+    place[able] = stream(seed, "split").integers(0, choices[able])
+    return place
+
+
+def take_out(data: Interactions, places: NDArray[np.int64], rule: SplitRule, seed: int) -> Split:
+    """Each history without the entry that was drawn of it, for some or for all people."""
     histories = data.histories
     able = np.flatnonzero(np.diff(histories.indptr) >= 2)
-    chosen = _random(histories, able, seed) if rule == "random" else _latest(data, able, seed)
+    chosen = histories.indptr[able] + places[able]
+    if rule == "latest":
+        last = np.flatnonzero(_latest(data))
+        chosen = last[np.searchsorted(last, histories.indptr[able]) + places[able]]
     test = np.full(histories.n_users, -1, np.int32)
     test[able] = histories.indices[chosen]
     kept = np.ones(histories.n_interactions, bool)
@@ -54,12 +80,8 @@ def leave_one_out(data: Interactions, rule: SplitRule = "random", seed: int = 0)
     return Split(_without(histories, able, kept), test, rule, seed, times)
 
 
-def _random(histories: Histories, able: NDArray[np.intp], seed: int) -> NDArray[np.int64]:
-    lengths = np.diff(histories.indptr)[able]
-    return histories.indptr[able] + stream(seed, "split").integers(0, lengths)
-
-
-def _latest(data: Interactions, able: NDArray[np.intp], seed: int) -> NDArray[np.int64]:
+def _latest(data: Interactions) -> NDArray[np.bool_]:
+    """Which entries are the latest of their history, or as late as it."""
     if data.timestamps is None:
         raise DataError(f"{data.name} has no timestamps: use the random split")
     indptr = data.histories.indptr
@@ -67,11 +89,7 @@ def _latest(data: Interactions, able: NDArray[np.intp], seed: int) -> NDArray[np
     last = np.zeros(data.histories.n_users, np.int64)
     if len(filled):
         last[filled] = np.maximum.reduceat(data.timestamps, indptr[filled])
-    candidates = np.flatnonzero(data.timestamps == np.repeat(last, np.diff(indptr)))
-    begin = np.searchsorted(candidates, indptr[able])
-    end = np.searchsorted(candidates, indptr[able + 1])
-    chosen: NDArray[np.int64] = candidates[begin + stream(seed, "split").integers(0, end - begin)]
-    return chosen
+    return np.asarray(data.timestamps == np.repeat(last, np.diff(indptr)))
 
 
 def _without(histories: Histories, users: NDArray[np.intp], kept: NDArray[np.bool_]) -> Histories:

@@ -29,7 +29,13 @@ def mixed(word: np.uint64) -> np.uint64:
 
 @njit(parallel=True, cache=True)
 def sample_untouched(
-    indptr: Int64, indices: Int32, n_items: int, test: Int32, seed: np.uint64, out: Int32
+    indptr: Int64,
+    indices: Int32,
+    n_items: int,
+    test: Int32,
+    seed: np.uint64,
+    first: np.uint64,
+    out: Int32,
 ) -> None:
     """Distinct untouched items for each user: draw, and draw again what is touched or taken."""
     for u in prange(test.shape[0]):
@@ -41,7 +47,7 @@ def sample_untouched(
             taken[test[u]] = 1
             left -= 1
         # SplitMix64, a stream for each user: no two users share a starting state.
-        state = mixed(mixed(seed + _GOLDEN) ^ np.uint64(u))
+        state = mixed(mixed(seed + _GOLDEN) ^ (first + np.uint64(u)))
         wanted = min(out.shape[1], left)
         if 2 * wanted > left:
             take_by_shuffling(taken, left, wanted, state, out[u])

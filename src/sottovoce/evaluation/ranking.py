@@ -16,6 +16,8 @@ from sottovoce.errors import SettingsError
 from sottovoce.evaluation import kernels
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     from sottovoce.data.split import Split
@@ -30,6 +32,15 @@ class Ranks:
 
     better: NDArray[np.int64]
     ties: NDArray[np.int64]
+
+    @classmethod
+    def joined(cls, parts: Iterable[Ranks]) -> Ranks:
+        """Of people one after the other."""
+        found = list(parts)
+        return cls(
+            np.concatenate([each.better for each in found]),
+            np.concatenate([each.ties for each in found]),
+        )
 
 
 @dataclass(frozen=True)
@@ -53,11 +64,12 @@ class Scorer(Protocol):
         """len(users) x M."""
 
 
-def sample_candidates(split: Split, negatives: int, seed: int) -> Candidates:
+def sample_candidates(split: Split, negatives: int, seed: int, first: int = 0) -> Candidates:
     """`negatives` distinct items that each user never touched, uniformly; 0 for all.
 
     A user with fewer untouched items meets all of those. Each has a random stream of their own,
-    keyed by the seed, so the same split and seed give the same candidates on any machine.
+    keyed by the seed and their number (from `first` on), so the same split and seed give the same
+    candidates on any machine, and to a part of the people.
     """
     if negatives < 0:
         raise SettingsError(f"negatives must not be negative, got {negatives}")
@@ -65,7 +77,13 @@ def sample_candidates(split: Split, negatives: int, seed: int) -> Candidates:
     items = np.full((train.n_users, min(negatives, train.n_items)), -1, np.int32)
     if negatives:
         kernels.sample_untouched(
-            train.indptr, train.indices, train.n_items, split.test, np.uint64(seed), items
+            train.indptr,
+            train.indices,
+            train.n_items,
+            split.test,
+            np.uint64(seed),
+            np.uint64(first),
+            items,
         )
     return Candidates(items, split)
 

@@ -2,7 +2,7 @@
 
 from sottovoce.simulation.engines import ENGINES, build_engine
 from sottovoce.simulation.federated import FederatedMF
-from sottovoce.simulation.interface import Collected, Engine
+from sottovoce.simulation.interface import Collected, Engine, LocalEngine
 from sottovoce.simulation.run import Run, SimulationPlan, simulate
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "Collected",
     "Engine",
     "FederatedMF",
+    "LocalEngine",
     "Run",
     "SimulationPlan",
     "build_engine",

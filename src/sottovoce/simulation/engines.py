@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from sottovoce.errors import SettingsError
 from sottovoce.settings import check, stated
+from sottovoce.simulation.parts import Part, Parts, Whole
 from sottovoce.simulation.people import People
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 ENGINES = {
     "cpu": "sottovoce.simulation.cpu",
     "cuda": "sottovoce.simulation.cuda",
+    "ray": "sottovoce.simulation.ray",
     "reference": "sottovoce.simulation.reference",
 }
 
@@ -35,8 +37,8 @@ class EnginePackage(Protocol):
     Options: type[Any]
     """Its own options: a frozen dataclass with stated fields."""
 
-    def build(self, people: People, settings: Settings, options: Any) -> Engine:
-        """The engine over these people."""
+    def build(self, parts: Parts, settings: Settings, options: Any) -> Engine:
+        """The engine over these people. One that computes part by part gives `one_by_one`."""
 
 
 def engine_package(name: str) -> EnginePackage:
@@ -52,7 +54,7 @@ def engine_options() -> dict[str, dict[str, Setting]]:
 
 def build_engine(
     name: str,
-    histories: Histories,
+    who: Histories | Parts,
     settings: Settings,
     *,
     first_user: int = 0,
@@ -60,10 +62,10 @@ def build_engine(
     numbers: NDArray[np.int64] | None = None,
     **options: Any,
 ) -> Engine:
-    """The engine of that name over these users, or over so many made out of them.
+    """The engine of that name over these people, or over so many made out of them.
 
-    Their numbers are consecutive from `first_user` on, unless they are given. An option that is
-    None keeps its default.
+    The numbers of histories are consecutive from `first_user` on, unless they are given. An option
+    that is None keeps its default.
     """
     package = engine_package(name)
     given = {option: value for option, value in options.items() if value is not None}
@@ -75,4 +77,8 @@ def build_engine(
         )
     chosen = package.Options(**given)
     check(chosen)
-    return package.build(People(histories, first_user, resample, numbers), settings, chosen)
+    if not isinstance(who, Parts):
+        who = Whole(Part(People(who, first_user, resample, numbers)))
+    elif resample is not None:
+        who = who.resampled(resample)
+    return package.build(who, settings, chosen)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 
@@ -14,16 +14,20 @@ from sottovoce.model.bounds import within_bounds
 from sottovoce.training import next_items
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from typing import Self
 
     from numpy.typing import NDArray
 
     from sottovoce.evaluation import Candidates, Ranks
     from sottovoce.model import Histories
+    from sottovoce.simulation.parts import LeftOut, Part
     from sottovoce.simulation.people import People
     from sottovoce.training import Settings
 
     Float32 = NDArray[np.float32]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -38,23 +42,16 @@ class Collected:
 class Engine(ABC):
     """Everybody's devices at once. The same settings give the same bits on every engine.
 
-    A shard of a larger population is an engine over its people with the number of the first one:
-    reports are a function of that number, so shards add up to the whole. Close an engine, or use it
-    in a `with`.
+    Close an engine, or use it in a `with`.
     """
 
     name: ClassVar[str]
     """As in the registry."""
 
-    def __init__(self, people: People, settings: Settings):
-        self.people = people
+    def __init__(self, n_items: int, settings: Settings):
+        self.n_items = n_items
         self.settings = settings
-        self.mechanism = settings.build(people.histories.n_items)
-
-    @property
-    def histories(self) -> Histories:
-        """Of the data set, whoever was made out of it."""
-        return self.people.histories
+        self.mechanism = settings.build(n_items)
 
     def collect(self, V: Float32, epoch: int) -> Collected:
         """All reports of one epoch (counted from 0), added up."""
@@ -68,13 +65,20 @@ class Engine(ABC):
         """The vector of everybody in the data set, N x F."""
         return self._user_vectors(self._checked(V))
 
-    def ranks(self, V: Float32, candidates: Candidates) -> Ranks:
-        """Where the test items of everybody in the data set rank under `x . v`."""
-        return self._ranks(self._checked(V), candidates)
+    def ranks(self, V: Float32, *, known: bool = False) -> Ranks:
+        """Where the items rank that were left out of everybody's history, under `x . v`.
+
+        Or under what devices compute that use all they have `known` beside the model.
+        """
+        return self._ranks(self._checked(V), known=known)
 
     def learn(self, V: Float32, epoch: int) -> tuple[Float32, int]:
         """One epoch: the next item matrix, and how many reports it is made of."""
         return self._learn(self._checked(V), epoch)
+
+    @abstractmethod
+    def each(self, question: Callable[[LocalEngine], T]) -> Iterable[T]:
+        """What is answered where the people of the data set are, part by part in their order."""
 
     @abstractmethod
     def _collect(self, V: Float32, epoch: int) -> Collected: ...
@@ -85,8 +89,8 @@ class Engine(ABC):
     @abstractmethod
     def _user_vectors(self, V: Float32) -> Float32: ...
 
-    def _ranks(self, V: Float32, candidates: Candidates) -> Ranks:
-        return rank_factors(self._user_vectors(V), V, candidates)
+    @abstractmethod
+    def _ranks(self, V: Float32, *, known: bool) -> Ranks: ...
 
     def _learn(self, V: Float32, epoch: int) -> tuple[Float32, int]:
         found = self._collect(V, epoch)
@@ -97,12 +101,13 @@ class Engine(ABC):
 
     def _checked(self, V: Float32) -> Float32:
         """As engines may rely on it: compiled code does not look where it reads."""
-        shape = (self.histories.n_items, self.settings.factors)
+        shape = (self.n_items, self.settings.factors)
         if V.shape != shape:
             raise SettingsError(f"the item matrix must be {shape[0]} x {shape[1]}, got {V.shape}")
         if not within_bounds(V):
             raise DivergedError("the item matrix has entries that no device accepts")
-        return np.ascontiguousarray(V, np.float32)
+        # Compiled for arrays that may be written to, which those from another process may not.
+        return np.require(V, np.float32, ["C", "W"])
 
     def close(self) -> None:  # noqa: B027 - most engines have nothing to let go of
         """Let go of processes, memory on a card and the like; nothing by default."""
@@ -112,3 +117,48 @@ class Engine(ABC):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class LocalEngine(Engine):
+    """An engine over people who are in the memory of this process.
+
+    A part of a larger population is an engine over its people with the number of the first one:
+    reports are a function of that number, so parts add up to the whole.
+    """
+
+    def __init__(self, part: Part, settings: Settings):
+        super().__init__(part.histories.n_items, settings)
+        self.part = part
+
+    @property
+    def people(self) -> People:
+        """Who report."""
+        return self.part.people
+
+    @property
+    def histories(self) -> Histories:
+        """Of the data set, whoever was made out of it."""
+        return self.part.histories
+
+    @property
+    def left_out(self) -> LeftOut:
+        """What people of the data set are tested on."""
+        if self.part.left_out is None:
+            raise SettingsError("nobody is tested here: this engine was given histories alone")
+        return self.part.left_out
+
+    def each(self, question: Callable[[LocalEngine], T]) -> Iterable[T]:
+        yield question(self)
+
+    def _ranks(self, V: Float32, *, known: bool) -> Ranks:
+        left_out, settings = self.left_out, self.settings
+        if not (known and left_out.known):
+            return self._ranks_alone(V, left_out.candidates)
+        ridge = settings.user_ridge(V)
+        return left_out.known.ranks(
+            V, left_out.candidates, alpha=settings.alpha, regularization=ridge
+        )
+
+    def _ranks_alone(self, V: Float32, candidates: Candidates) -> Ranks:
+        """Under `x . v`."""
+        return rank_factors(self._user_vectors(V), V, candidates)

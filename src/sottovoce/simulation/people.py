@@ -54,6 +54,14 @@ class People:
         """Of those at these places."""
         return self.first + places if self.chosen is None else self.chosen[places]
 
+    def some(self, begin: int, end: int) -> People:
+        """Those at these places, without a copy of anything; each keeps their number."""
+        if self.resampled is not None:
+            return People(self.histories, self.first + begin, end - begin)
+        if self.chosen is not None:
+            return People(self.histories.some(begin, end), 0, None, self.chosen[begin:end])
+        return People(self.histories.some(begin, end), self.first + begin)
+
     def take(self, places: Int64, seed: int) -> Histories:
         """The histories of some, by their place from the first on."""
         if self.resampled is None:

@@ -9,22 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sottovoce.data import leave_one_out
 from sottovoce.errors import CheckpointError
-from sottovoce.evaluation import (
-    Candidates,
-    Known,
-    rank_devices,
-    rank_factors,
-    sample_candidates,
-    summary,
-)
-from sottovoce.model.wide import popularity_model
+from sottovoce.evaluation import Ranks, rank_devices, rank_factors, summary
+from sottovoce.model.wide import counts_model
 from sottovoce.privacy import Account, Crowd, account
 from sottovoce.settings import check, setting
 from sottovoce.simulation.engines import build_engine, engine_package
-from sottovoce.simulation.files import ModelFile, fingerprint, read_model, write_model
+from sottovoce.simulation.files import ModelFile, read_model, write_model
 from sottovoce.simulation.loop import Trained, begin, train
+from sottovoce.simulation.parts import LeaveOut, parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,10 +25,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sottovoce.data import Interactions, Split
+    from sottovoce.data import Interactions, Shards
     from sottovoce.data.split import SplitRule
-    from sottovoce.evaluation import Ranks
-    from sottovoce.simulation.interface import Engine
+    from sottovoce.evaluation import Candidates, Known
+    from sottovoce.simulation.interface import Engine, LocalEngine
+    from sottovoce.simulation.parts import Parts
     from sottovoce.training import Settings
 
 
@@ -64,6 +58,11 @@ class SimulationPlan:
     def __post_init__(self) -> None:
         engine_package(self.engine)  # refuses one that is not there, before the data is read
         check(self)
+
+    @property
+    def left_out(self) -> LeaveOut:
+        """What people are tested on."""
+        return LeaveOut(self.split, self.negatives, self.settings.seed, self.tags, self.time)
 
     def due(self, epoch: int) -> bool:
         """Whether to evaluate after this epoch (counted from 1)."""
@@ -119,7 +118,7 @@ class Run:
 
 
 def simulate(
-    data: Interactions,
+    data: Interactions | Shards,
     plan: SimulationPlan,
     *,
     checkpoint: Path | None = None,
@@ -131,16 +130,14 @@ def simulate(
     to the same final V as if it had never stopped.
     """
     began = time.perf_counter()
-    split = leave_one_out(data, plan.split, plan.settings.seed)
-    candidates = sample_candidates(split, plan.negatives, plan.settings.seed)
-    known = Known.of(data, split, tags=plan.tags, time=plan.time)
-    identity = _identity(plan, split, known) if checkpoint else {}
-    start, epochs = _resume(plan, checkpoint, identity, data.histories.n_items)
+    parts = parts_of(data, plan.left_out)
+    identity = _identity(plan, parts) if checkpoint else {}
+    start, epochs = _resume(plan, checkpoint, identity, parts.n_items)
     for done in epochs:
         on_epoch(done)
     state, evaluating = start, 0.0
     with build_engine(
-        plan.engine, split.train, plan.settings, resample=plan.resample, **plan.engine_options
+        plan.engine, parts, plan.settings, resample=plan.resample, **plan.engine_options
     ) as engine:
         ready = time.perf_counter()
         for state in train(plan.settings, engine, start):
@@ -151,7 +148,7 @@ def simulate(
             }
             if plan.due(state.epochs_done):
                 started = time.perf_counter()
-                record |= evaluate(engine, state.V, candidates, known)
+                record |= evaluate(engine, state.V, known=True)
                 evaluating += time.perf_counter() - started
             epochs.append(record)
             if checkpoint:
@@ -160,8 +157,11 @@ def simulate(
             on_epoch(record)
         final = {name: value for name, value in epochs[-1].items() if "@" in name}
         if not final:
-            final = evaluate(engine, state.V, candidates, known)
-        without = evaluate(engine, state.V, candidates) if known else final
+            final = evaluate(engine, state.V, known=True)
+        known = next(iter(engine.each(what_is_known)))
+        without = evaluate(engine, state.V) if known else final
+        popularity = evaluate_popularity(engine)
+        known_popularity = evaluate_popularity(engine, known=True) if known else popularity
     seconds = {
         "prepare": ready - began,
         "train": sum(record["seconds"] for record in epochs),
@@ -172,48 +172,66 @@ def simulate(
         plan,
         epochs,
         final,
-        str(known),
+        known,
         without,
-        evaluate_popularity(candidates),
-        evaluate_popularity(candidates, known),
+        popularity,
+        known_popularity,
         state.V,
-        split.train.n_users,
+        parts.n_users,
         seconds,
     )
 
 
-def evaluate(
-    engine: Engine, V: NDArray[np.float32], candidates: Candidates, known: Known | None = None
-) -> dict[str, float]:
-    """The metrics of one item matrix: vectors are solved on training histories alone."""
-    if not known:
-        return summary(engine.ranks(V, candidates))
-    settings = engine.settings
-    ridge = settings.user_ridge(V)
-    return summary(known.ranks(V, candidates, alpha=settings.alpha, regularization=ridge))
+def evaluate(engine: Engine, V: NDArray[np.float32], *, known: bool = False) -> dict[str, float]:
+    """The metrics of one item matrix: vectors are solved on training histories alone.
+
+    Of the matrix alone, or with whatever devices have `known` beside it.
+    """
+    return summary(engine.ranks(V, known=known))
 
 
-def evaluate_popularity(candidates: Candidates, known: Known | None = None) -> dict[str, float]:
+def evaluate_popularity(engine: Engine, *, known: bool = False) -> dict[str, float]:
     """The metrics of scoring by training counts."""
-    return summary(popularity_ranks(candidates, known))
+    counted = list(engine.each(lambda part: (part.histories.popularity(), part.histories.n_users)))
+    counts = np.sum([counts for counts, _ in counted], axis=0)
+    people = sum(people for _, people in counted)
+
+    def ranks(part: LocalEngine) -> Ranks:
+        left_out = part.left_out
+        return popularity_ranks(
+            left_out.candidates, left_out.known if known else None, (counts, people)
+        )
+
+    return summary(Ranks.joined(engine.each(ranks)))
 
 
-def popularity_ranks(candidates: Candidates, known: Known | None = None) -> Ranks:
-    """A factor model with one factor: everybody has 1 of it, unless devices know more."""
+def popularity_ranks(
+    candidates: Candidates,
+    known: Known | None = None,
+    counted: tuple[NDArray[np.int64], int] | None = None,
+) -> Ranks:
+    """A factor model with one factor: everybody has 1 of it, unless devices know more.
+
+    `counted` of all people, by item, and how many people there are; None: those who are tested.
+    """
     train = candidates.split.train
-    counts = train.popularity().astype(np.float32)[:, None]
-    if not known:
-        return rank_factors(np.ones((train.n_users, 1), np.float32), counts, candidates)
-    return rank_devices(popularity_model(train, known.tags), candidates, known.weights)
+    counts, people = counted or (train.popularity(), train.n_users)
+    if known:
+        return rank_devices(counts_model(counts, people, known.tags), candidates, known.weights)
+    one = np.ones((train.n_users, 1), np.float32)
+    return rank_factors(one, counts.astype(np.float32)[:, None], candidates)
 
 
-def _identity(plan: SimulationPlan, split: Split, known: Known) -> dict[str, Any]:
-    table = known.tags.table
-    tags = [table.indptr, table.indices] if known.tags.names else []
-    times = [] if known.weights is None or split.times is None else [split.times]
+def what_is_known(part: LocalEngine) -> str:
+    """To devices, beside the model; the same for everybody."""
+    return str(part.left_out.known)
+
+
+def _identity(plan: SimulationPlan, parts: Parts) -> dict[str, Any]:
     return {
-        "data": fingerprint(split.train, *tags, *times),
-        "known": str(known),
+        "data": parts.fingerprint(),
+        "tags": plan.tags,
+        "time": plan.time,
         "split": plan.split,
         "negatives": plan.negatives,
         "resample": plan.resample,

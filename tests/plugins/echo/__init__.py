@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sottovoce.simulation import Engine
-    from sottovoce.simulation.people import People
+    from sottovoce.simulation.parts import Parts
     from sottovoce.training import Settings
 
 
@@ -16,7 +16,8 @@ class Options:
     """It has none."""
 
 
-def build(people: People, settings: Settings, options: Options) -> Engine:
+def build(parts: Parts, settings: Settings, options: Options) -> Engine:
+    from sottovoce.simulation.parted import one_by_one
     from tests.plugins.echo.engine import EchoEngine
 
-    return EchoEngine(people, settings)
+    return one_by_one(parts, settings, lambda part: EchoEngine(part, settings))

@@ -8,7 +8,7 @@ import numpy as np
 
 from sottovoce.mechanism import sum_signs
 from sottovoce.model import user_vectors
-from sottovoce.simulation import Collected, Engine
+from sottovoce.simulation import Collected, LocalEngine
 from sottovoce.simulation.words import report_words, take_part
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sottovoce.model import Histories
 
 
-class EchoEngine(Engine):
+class EchoEngine(LocalEngine):
     name: ClassVar[str] = "echo"
 
     def _collect(self, V: NDArray[np.float32], epoch: int) -> Collected:

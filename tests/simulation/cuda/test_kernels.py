@@ -21,6 +21,7 @@ from sottovoce.simulation.cuda import setup
 from sottovoce.simulation.cuda.card import CudaCard
 from sottovoce.simulation.cuda.engine import CudaEngine
 from sottovoce.simulation.cuda.kernels import loudest
+from sottovoce.simulation.parts import Part
 from sottovoce.simulation.people import People
 from sottovoce.training import Settings
 from tests.people import random_people
@@ -33,7 +34,7 @@ mechanisms = pytest.mark.parametrize("mechanism", MECHANISMS)
 
 
 def on_card(h: Histories, plan: Settings, *, shared: int = 227 << 10, **people: Any) -> Engine:
-    return CudaEngine(People(h, **people), plan, EmulatedCard(shared))
+    return CudaEngine(Part(People(h, **people)), plan, EmulatedCard(shared))
 
 
 def agrees(engine: Engine, h: Histories, plan: Settings, resample: int | None = None) -> None:

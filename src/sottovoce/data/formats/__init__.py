@@ -19,18 +19,19 @@ UNDERSTOOD = """\
 a MovieLens archive as published, zip or unpacked (u.data, ratings.dat or ratings.csv);
 the Netflix Prize folder (training_set/mv_*.txt or combined_data_*.txt);
 a .csv, .tsv (also .gz) or .parquet file with columns user, item and perhaps rating, timestamp;
+a folder of .parquet files with such columns, or of shards (`sottovoce data shard`);
 a .npz matrix saved by scipy.sparse.save_npz"""
 """What `read` can read, for messages."""
 
 
 def read(path: Path, columns: Mapping[str, str] | None = None) -> Interactions:
     """The data set in a file or folder, whichever layout it has."""
-    if path.is_dir():
+    if path.is_dir() and not parquet.is_parquet(path):
         return _from_source(Folder(path), columns)
     name = path.name.lower()
     if name.endswith(delimited.SUFFIXES):
         return delimited.read(path, columns)
-    if name.endswith(parquet.SUFFIXES):
+    if parquet.is_parquet(path):
         return parquet.read(path, columns)
     _no_columns(columns, path)
     if name.endswith(matrix.SUFFIXES):
@@ -53,7 +54,7 @@ def _from_source(source: Source, columns: Mapping[str, str] | None) -> Interacti
 
 def _no_columns(columns: Mapping[str, str] | None, path: Path) -> None:
     if columns:
-        raise DataError("columns can be named for a CSV, TSV or Parquet file only", path=path)
+        raise DataError("columns can be named for CSV, TSV or Parquet only", path=path)
 
 
 def _not_understood(path: Path) -> DataError:

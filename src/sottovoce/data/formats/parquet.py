@@ -1,4 +1,4 @@
-"""Any Parquet file with a column for the user and one for the item."""
+"""Any Parquet file with a column for the user and one for the item, or a folder of such files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sottovoce.data.formats.text import gaps, has_gaps, seconds
 from sottovoce.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from sottovoce.data.interactions import Interactions
@@ -22,24 +22,41 @@ SUFFIXES = (".parquet", ".pq")
 _ROWS = 1 << 20
 
 
+def is_parquet(path: Path) -> bool:
+    """A file of that name, or a folder with some."""
+    return path.name.lower().endswith(SUFFIXES) or (path.is_dir() and bool(_files(path)))
+
+
 def read(path: Path, columns: Mapping[str, str] | None = None) -> Interactions:
-    """The interactions of one Parquet file, a slice of rows at a time."""
+    """The interactions of one Parquet file or of all in a folder, some rows at a time."""
     collector = Collector()
-    try:
-        table = pl.scan_parquet(path, glob=False)
-        schema = table.collect_schema()
-        roles = roles_of(schema.names(), columns, str(path))
-        used = [pl.col(name).alias(role) for name, role in zip(schema, roles, strict=True) if role]
-        table = table.select(used)
-        rows = int(table.select(pl.len()).collect().item())
-        for start in range(0, rows, _ROWS):
-            collector.add(_checked(table.slice(start, _ROWS).collect(), start, path))
-    except (PolarsError, OSError) as error:
-        reason = str(error).splitlines()[0]
-        raise DataError(
-            f"this is not a Parquet file that can be read: {reason}", path=path
-        ) from error
+    for frame in blocks(path, columns):
+        collector.add(frame)
     return collector.finish(path, "Parquet")
+
+
+def blocks(path: Path, columns: Mapping[str, str] | None = None) -> Iterator[pl.DataFrame]:
+    """The same, block by block: `user`, `item` and perhaps `rating` and `timestamp`."""
+    for file in _files(path) if path.is_dir() else [path]:
+        try:
+            table = pl.scan_parquet(file, glob=False, hive_partitioning=False)
+            schema = table.collect_schema()
+            roles = roles_of(schema.names(), columns, str(file))
+            names = zip(schema, roles, strict=True)
+            table = table.select([pl.col(name).alias(role) for name, role in names if role])
+            rows = int(table.select(pl.len()).collect().item())
+            for start in range(0, rows, _ROWS):
+                yield _checked(table.slice(start, _ROWS).collect(), start, file)
+        except (PolarsError, OSError) as error:
+            reason = str(error).splitlines()[0]
+            raise DataError(
+                f"this is not a Parquet file that can be read: {reason}", path=file
+            ) from error
+
+
+def _files(folder: Path) -> list[Path]:
+    """By name, in folders of any depth."""
+    return sorted(each for suffix in SUFFIXES for each in folder.rglob(f"*{suffix}"))
 
 
 def _checked(frame: pl.DataFrame, start: int, path: Path) -> pl.DataFrame:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 class TimedEpoch:
     """The second epoch of a training, which can be run any number of times."""
 
+    histories: Histories
     engine: Engine
     mechanism: Mechanism
     settings: Settings
@@ -35,7 +36,7 @@ class TimedEpoch:
         engine = build_engine("cpu", histories, settings, threads=threads)
         start = begin(settings, histories.n_items)
         trained = next(iter(train(replace(settings, epochs=1), engine, start)))
-        return cls(engine, settings.build(histories.n_items), settings, trained.V)
+        return cls(histories, engine, settings.build(histories.n_items), settings, trained.V)
 
     def run(self) -> float:
         """Seconds of one epoch, without evaluation."""
@@ -61,7 +62,7 @@ class ReferenceEpoch:
 
     def run(self) -> float:
         """Seconds of everybody's epoch: the devices' part grows with users, the server's not."""
-        everybody = self.epoch.engine.histories
+        everybody = self.epoch.histories
         with build_engine("reference", everybody.take(self.users), self.epoch.settings) as engine:
             devices, server = self.epoch.parts(engine)
         return devices * everybody.n_users / len(self.users) + server

@@ -11,12 +11,15 @@ from sottovoce.data import leave_one_out
 from sottovoce.errors import DataError
 from sottovoce.evaluation import sample_candidates
 from sottovoce.model import Histories
+from sottovoce.simulation.parts import LeftOut, Part, Whole
+from sottovoce.simulation.people import People as Simulated
 
 if TYPE_CHECKING:
     from sottovoce.data import Interactions
     from sottovoce.data.split import SplitRule
     from sottovoce.evaluation import Candidates
     from sottovoce.protocol import Catalogue
+    from sottovoce.simulation.parts import Parts
 
 NEGATIVES = 99
 """As in `sottovoce simulate`."""
@@ -33,6 +36,11 @@ class People:
     def train(self) -> Histories:
         """What their devices know: everything but the item that each is tested on."""
         return self.candidates.split.train
+
+    @property
+    def tested(self) -> Parts:
+        """The same people as engines take them, with what each is tested on."""
+        return Whole(Part(Simulated(self.train), LeftOut.of(self.candidates)))
 
     def items_of(self, user: int) -> list[str]:
         """The names of what a person's device knows."""

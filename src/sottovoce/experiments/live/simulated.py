@@ -81,7 +81,7 @@ def _run(
     watch: Callable[[], None],
     share: float,
 ) -> list[dict[str, float]]:
-    everybody = build_engine("cpu", people.train, settings)
+    everybody = build_engine("cpu", people.tested, settings)
     mechanism = settings.build(len(V))
     metrics = []
     for epoch in range(epochs_done, epochs_done + settings.epochs):
@@ -90,6 +90,6 @@ def _run(
         collected = build_engine("cpu", some, settings).collect(V, run * APART + epoch)
         n_reports = max(collected.n_reports, 1)
         V = next_items(V, collected.sums, n_reports, epoch + 1, settings, mechanism)
-        metrics.append(evaluate(everybody, V, people.candidates))
+        metrics.append(evaluate(everybody, V))
         watch()
     return metrics

@@ -16,6 +16,7 @@ import httpx
 
 from sottovoce.client import HttpProxy
 from sottovoce.errors import RefusedError, SettingsError, UnavailableError
+from sottovoce.evaluation import summary
 from sottovoce.experiments.folders import new_folder
 from sottovoce.experiments.live.devices import ClientPool, NewClient
 from sottovoce.experiments.live.people import choose_people
@@ -23,7 +24,7 @@ from sottovoce.experiments.live.reader import PublicReader
 from sottovoce.experiments.live.simulated import Noise, simulate_from, training_of
 from sottovoce.privacy import Account, Crowd, Reporting, account
 from sottovoce.simulation import build_engine
-from sottovoce.simulation.run import evaluate, evaluate_popularity
+from sottovoce.simulation.run import evaluate, popularity_ranks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -168,7 +169,7 @@ def run_swarm(data: Interactions, plan: SwarmPlan, watch: SwarmProgress) -> Swar
         "drive": driven - made,
         "compare": time.perf_counter() - driven,
     }
-    popularity = evaluate_popularity(people.candidates)
+    popularity = summary(popularity_ranks(people.candidates))
     return SwarmResult(
         plan,
         people,
@@ -201,7 +202,7 @@ class _Swarm:
         self._pool = pool
         self._watch = watch
         self._first = first
-        self._engine: Engine = build_engine("cpu", people.train, self.settings)
+        self._engine: Engine = build_engine("cpu", people.tested, self.settings)
         self._first_items: NDArray[np.float32] | None = None
         self._folders: list[Path] = []
         self._rounds: list[Round] = []
@@ -246,7 +247,7 @@ class _Swarm:
         waited = time.perf_counter()
         self._watch.step()
         self._watch.end()
-        metrics = evaluate(self._engine, self._reader.edition(following).V, self._people.candidates)
+        metrics = evaluate(self._engine, self._reader.edition(following).V)
         # An epoch whose crowd did not come leaves the model as it was.
         applied = following.manifest.model != signed.manifest.model
         counted = following.manifest.reports_behind if applied else 0

@@ -9,7 +9,7 @@ from sottovoce.settings import setting
 
 if TYPE_CHECKING:
     from sottovoce.simulation.interface import Engine
-    from sottovoce.simulation.people import People
+    from sottovoce.simulation.parts import Parts
     from sottovoce.training import Settings
 
 
@@ -18,8 +18,9 @@ class Options:
     threads: int | None = setting(None, "CPU threads", least=1)
 
 
-def build(people: People, settings: Settings, options: Options) -> Engine:
+def build(parts: Parts, settings: Settings, options: Options) -> Engine:
     # Here and not above: numba takes a second to import, and only this needs it.
     from sottovoce.simulation.cpu.engine import CpuEngine
+    from sottovoce.simulation.parted import one_by_one
 
-    return CpuEngine(people, settings, options)
+    return one_by_one(parts, settings, lambda part: CpuEngine(part, settings, options))

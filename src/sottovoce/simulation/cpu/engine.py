@@ -14,7 +14,7 @@ from sottovoce.simulation.cpu.epoch import loop_for, run_epoch
 from sottovoce.simulation.cpu.gathering import Gathering
 from sottovoce.simulation.cpu.kernels import kernel_of
 from sottovoce.simulation.cpu.solve import solve_users
-from sottovoce.simulation.interface import Collected, Engine
+from sottovoce.simulation.interface import Collected, LocalEngine
 from sottovoce.simulation.preparation import prepare
 from sottovoce.simulation.words import take_part
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sottovoce.simulation.cpu import Options
-    from sottovoce.simulation.people import People
+    from sottovoce.simulation.parts import Part
     from sottovoce.training import Settings
 
     Float32 = NDArray[np.float32]
@@ -32,13 +32,13 @@ _NOTHING_KEPT = np.empty((0, 0), np.uint32)
 _CONSECUTIVE = np.empty(0, np.int64)
 
 
-class CpuEngine(Engine):
+class CpuEngine(LocalEngine):
     """numba on all cores, or on as many threads as the options say."""
 
     name: ClassVar[str] = "cpu"
 
-    def __init__(self, people: People, settings: Settings, options: Options):
-        super().__init__(people, settings)
+    def __init__(self, part: Part, settings: Settings, options: Options):
+        super().__init__(part, settings)
         self.threads = checked_threads(options.threads)
         kernel_of(self.mechanism)
 

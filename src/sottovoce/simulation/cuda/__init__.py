@@ -9,7 +9,7 @@ from sottovoce.settings import setting
 
 if TYPE_CHECKING:
     from sottovoce.simulation.interface import Engine
-    from sottovoce.simulation.people import People
+    from sottovoce.simulation.parts import Parts
     from sottovoce.training import Settings
 
 
@@ -18,8 +18,10 @@ class Options:
     card: int | None = setting(None, "number of the graphics card, as nvidia-smi lists it", least=0)
 
 
-def build(people: People, settings: Settings, options: Options) -> Engine:
+def build(parts: Parts, settings: Settings, options: Options) -> Engine:
     from sottovoce.simulation.cuda.card import CudaCard
     from sottovoce.simulation.cuda.engine import CudaEngine
+    from sottovoce.simulation.parted import one_by_one
 
-    return CudaEngine(people, settings, CudaCard(options.card or 0))
+    card = CudaCard(options.card or 0)
+    return one_by_one(parts, settings, lambda part: CudaEngine(part, settings, card))

@@ -12,7 +12,7 @@ from sottovoce.model.factorization import diverged, factor_basis, most_updated
 from sottovoce.simulation.cuda.kernels import kernel_of
 from sottovoce.simulation.cuda.memory import Memory
 from sottovoce.simulation.cuda.setup import COUNTS, gram_bytes, solve_bytes, solve_threads, source
-from sottovoce.simulation.interface import Collected, Engine
+from sottovoce.simulation.interface import Collected, LocalEngine
 from sottovoce.simulation.words import take_part
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from sottovoce.evaluation import Candidates
     from sottovoce.simulation.cuda.card import Card
-    from sottovoce.simulation.people import People
+    from sottovoce.simulation.parts import Part
     from sottovoce.training import Settings
 
     Float32 = NDArray[np.float32]
@@ -33,14 +33,14 @@ THREADS = 2048
 """Of one processor at the same time."""
 
 
-class CudaEngine(Engine):
+class CudaEngine(LocalEngine):
     """One card."""
 
     name: ClassVar[str] = "cuda"
 
-    def __init__(self, people: People, settings: Settings, card: Card):
-        super().__init__(people, settings)
-        histories, factors = self.histories, settings.factors
+    def __init__(self, part: Part, settings: Settings, card: Card):
+        super().__init__(part, settings)
+        people, histories, factors = part.people, self.histories, settings.factors
         self._kernel = kernel_of(self.mechanism)
         self._ranked: Candidates | None = None
         self._model: Float32 | None = None
@@ -99,7 +99,7 @@ class CudaEngine(Engine):
         nobody = np.empty(0, np.float32)
         return np.concatenate([nobody, *found]).reshape(-1, V.shape[1])
 
-    def _ranks(self, V: Float32, candidates: Candidates) -> Ranks:
+    def _ranks_alone(self, V: Float32, candidates: Candidates) -> Ranks:
         memory, n = self._memory, self.histories.n_users
         if self._ranked is not candidates:
             memory.put("tests", candidates.split.test.astype(np.int32))

@@ -9,7 +9,7 @@ from sottovoce.settings import setting
 
 if TYPE_CHECKING:
     from sottovoce.simulation.interface import Engine
-    from sottovoce.simulation.people import People
+    from sottovoce.simulation.parts import Parts
     from sottovoce.training import Settings
 
 
@@ -18,7 +18,8 @@ class Options:
     batch: int = setting(64, "people computed together", least=1)
 
 
-def build(people: People, settings: Settings, options: Options) -> Engine:
+def build(parts: Parts, settings: Settings, options: Options) -> Engine:
+    from sottovoce.simulation.parted import one_by_one
     from sottovoce.simulation.reference.engine import ReferenceEngine
 
-    return ReferenceEngine(people, settings, options)
+    return one_by_one(parts, settings, lambda part: ReferenceEngine(part, settings, options))

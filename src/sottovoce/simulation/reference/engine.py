@@ -8,7 +8,7 @@ import numpy as np
 
 from sottovoce.mechanism import sum_signs
 from sottovoce.model import user_vectors
-from sottovoce.simulation.interface import Collected, Engine
+from sottovoce.simulation.interface import Collected, LocalEngine
 from sottovoce.simulation.words import report_words, take_part
 
 if TYPE_CHECKING:
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sottovoce.model import Histories
-    from sottovoce.simulation.people import People
+    from sottovoce.simulation.parts import Part
     from sottovoce.simulation.reference import Options
     from sottovoce.training import Settings
 
     Float32 = NDArray[np.float32]
 
 
-class ReferenceEngine(Engine):
+class ReferenceEngine(LocalEngine):
     """One process, one thread."""
 
     name: ClassVar[str] = "reference"
 
-    def __init__(self, people: People, settings: Settings, options: Options):
-        super().__init__(people, settings)
+    def __init__(self, part: Part, settings: Settings, options: Options):
+        super().__init__(part, settings)
         self._batch = options.batch
 
     def _collect(self, V: Float32, epoch: int) -> Collected:

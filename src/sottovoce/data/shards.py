@@ -1,0 +1,234 @@
+"""A data set in a folder of Parquet files, each with some of the people: read part by part.
+
+`shards.json` says what is there, `items.json` what the items are called and tagged with. A shard
+has one row for each interaction, by the numbers of people and items, in their order. Ids of people
+are not kept: nothing that reads shards asks for them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+from polars.exceptions import PolarsError
+
+from sottovoce.atomic import write_atomically
+from sottovoce.data.formats.collecting import id_array, object_array
+from sottovoce.data.interactions import Interactions
+from sottovoce.errors import DataError
+from sottovoce.model.histories import Histories
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from typing import Self
+
+    from numpy.typing import NDArray
+
+FORMAT = "sottovoce-shards-1"
+INDEX, ITEMS = "shards.json", "items.json"
+
+
+@dataclass(frozen=True)
+class Shard:
+    file: str
+    first: int
+    """The number of its first person."""
+    users: int
+    interactions: int
+    digest: str
+    """SHA-256 of its histories and times."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shards:
+    """A data set that need not fit into memory; one shard must."""
+
+    folder: Path
+    name: str
+    n_interactions: int
+    typical_length: float
+    """Of a history: the median number of items, to two digits."""
+    item_ids: NDArray[Any]
+    titles: NDArray[np.object_] | None
+    tags: NDArray[np.object_] | None
+    shards: tuple[Shard, ...]
+
+    @classmethod
+    def is_at(cls, path: Path) -> bool:
+        return (path / INDEX).is_file()
+
+    @classmethod
+    def read(cls, folder: Path) -> Shards:
+        """What is in a folder; shards themselves are read when they are asked for."""
+        try:
+            index = json.loads((folder / INDEX).read_bytes())
+            items = json.loads((folder / ITEMS).read_bytes())
+            if index["format"] != FORMAT:
+                raise DataError(f"these shards are not of this version ({FORMAT})", path=folder)
+            ids, titles, tags = ([item[place] for item in items] for place in range(3))
+            return cls(
+                folder,
+                str(index["name"]),
+                int(index["interactions"]),
+                float(index["typical_length"]),
+                id_array(ids),
+                object_array(titles) if any(titles) else None,
+                object_array(tags) if any(tags) else None,
+                tuple(Shard(**shard) for shard in index["shards"]),
+            )
+        except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+            raise DataError(
+                f"these are not whole shards: {error!r}; make them anew with "
+                "`sottovoce data shard`",
+                path=folder,
+            ) from error
+
+    @property
+    def n_users(self) -> int:
+        return sum(shard.users for shard in self.shards)
+
+    @property
+    def n_items(self) -> int:
+        return len(self.item_ids)
+
+    @property
+    def digest(self) -> str:
+        """Names all of it."""
+        items = json.dumps([self.item_ids.tolist(), _listed(self.tags)])
+        whole = [items, *(shard.digest for shard in self.shards)]
+        return hashlib.sha256("\n".join(whole).encode()).hexdigest()
+
+    def __len__(self) -> int:
+        return len(self.shards)
+
+    def __iter__(self) -> Iterator[Interactions]:
+        return (self[index] for index in range(len(self)))
+
+    def __getitem__(self, index: int) -> Interactions:
+        """The people of one shard, with all items; titles and tags are those of the whole."""
+        shard = self.shards[index]
+        path = self.folder / shard.file
+        try:
+            frame = pl.read_parquet(path, glob=False)
+            users = frame["user"].to_numpy() - shard.first
+            items = frame["item"].to_numpy(writable=True)
+        except (PolarsError, OSError) as error:
+            raise DataError(f"this shard cannot be read: {error}", path=path) from error
+        numbers = np.arange(shard.users)
+        indptr = np.searchsorted(users, np.arange(shard.users + 1)).astype(np.int64)
+        whole = len(users) == shard.interactions == indptr[-1] and bool((np.diff(users) >= 0).all())
+        if not whole:
+            raise DataError(f"this shard does not have the rows that {INDEX} speaks of", path=path)
+        times = frame["timestamp"].to_numpy(writable=True) if "timestamp" in frame.columns else None
+        histories = Histories.from_arrays(indptr, items, self.n_items)
+        return Interactions(self.name, histories, shard.first + numbers, self.item_ids, times)
+
+    def first(self, index: int) -> int:
+        """The number of a shard's first person."""
+        return self.shards[index].first
+
+    def joined(self) -> Interactions:
+        """All of it, in memory."""
+        parts = list(self)
+        lengths = [np.diff(part.histories.indptr) for part in parts]
+        times = [part.timestamps for part in parts if part.timestamps is not None]
+        return Interactions(
+            self.name,
+            Histories(
+                np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int64),
+                np.concatenate([part.histories.indices for part in parts]),
+                self.n_items,
+            ),
+            np.arange(self.n_users),
+            self.item_ids,
+            np.concatenate(times) if times else None,
+            self.titles,
+            self.tags,
+        )
+
+    def summary(self) -> dict[str, Any]:
+        cells = self.n_users * self.n_items
+        return {
+            "name": self.name,
+            "users": self.n_users,
+            "items": self.n_items,
+            "interactions": self.n_interactions,
+            "density": self.n_interactions / cells if cells else 0.0,
+            "typical_length": self.typical_length,
+            "shards": len(self),
+        }
+
+
+class ShardWriter:
+    """Takes the parts of a data set in the order of their people; of a failure nothing is left."""
+
+    def __init__(self, folder: Path):
+        if folder.exists() and any(folder.iterdir()):
+            raise DataError("there is something in this folder already", path=folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self._shards: list[Shard] = []
+        self._lengths: list[NDArray[np.int32]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if any(raised):
+            for shard in self._shards:
+                (self.folder / shard.file).unlink(missing_ok=True)
+
+    def add(self, part: Interactions) -> None:
+        """One shard; nothing for nobody."""
+        histories, first = part.histories, sum(shard.users for shard in self._shards)
+        if not histories.n_users:
+            return
+        file = f"part-{len(self._shards):05}.parquet"
+        columns = {
+            "user": first + histories.users_of_entries(),
+            "item": histories.indices,
+            **({} if part.timestamps is None else {"timestamp": part.timestamps}),
+        }
+        pl.DataFrame(columns).write_parquet(self.folder / file)
+        digest = hashlib.sha256()
+        for each in (histories.indptr, *columns.values()):
+            digest.update(np.ascontiguousarray(each).data)
+        self._shards.append(
+            Shard(file, first, histories.n_users, histories.n_interactions, digest.hexdigest())
+        )
+        self._lengths.append(np.diff(histories.indptr).astype(np.int32))
+
+    def finish(self, about: Interactions) -> Shards:
+        """With the name, the items, their titles and tags of this one; its people do not count."""
+        titles, tags = about.titles, about.tags
+        rows = zip(
+            [one if isinstance(one, int) else str(one) for one in about.item_ids.tolist()],
+            [""] * len(about.item_ids) if titles is None else titles.tolist(),
+            [{}] * len(about.item_ids) if tags is None else tags.tolist(),
+            strict=True,
+        )
+        lengths = np.concatenate([np.zeros(1, np.int64), *self._lengths])
+        everybody = Histories(np.cumsum(lengths), np.empty(0, np.int32), len(about.item_ids))
+        index = {
+            "format": FORMAT,
+            "name": about.name,
+            "interactions": sum(shard.interactions for shard in self._shards),
+            "typical_length": everybody.typical_length(),
+            "shards": [asdict(shard) for shard in self._shards],
+        }
+        write_atomically(self.folder / ITEMS, _json(list(rows)))
+        write_atomically(self.folder / INDEX, _json(index))  # the last: without it nothing is there
+        return Shards.read(self.folder)
+
+
+def _listed(values: NDArray[np.object_] | None) -> list[Any] | None:
+    return None if values is None else values.tolist()
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, indent=1).encode()

@@ -1,0 +1,28 @@
+"""The engine for a cluster: people are shared out over the processes of Ray, on any machines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sottovoce.settings import setting
+
+if TYPE_CHECKING:
+    from sottovoce.simulation.interface import Engine
+    from sottovoce.simulation.parts import Parts
+    from sottovoce.training import Settings
+
+
+@dataclass(frozen=True)
+class Options:
+    ray_address: str | None = setting(
+        None, "address of a Ray cluster, such as 10.0.0.1:6379; without it Ray runs here alone"
+    )
+    ray_workers: int | None = setting(None, "processes that hold people, on one core each", least=1)
+
+
+def build(parts: Parts, settings: Settings, options: Options) -> Engine:
+    from sottovoce.simulation.ray.cluster import Cluster
+    from sottovoce.simulation.ray.engine import RayEngine
+
+    return RayEngine(parts, settings, Cluster(options.ray_address), options.ray_workers)
