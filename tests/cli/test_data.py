@@ -127,3 +127,19 @@ def test_info_with_columns(tmp_path: Path) -> None:
     )
     with pytest.raises(DataError, match="no column for the user"):
         run("info", str(path))
+
+
+def test_shards_and_what_is_in_them(tmp_path: Path) -> None:
+    options = ("--min-interactions", "20", "--rows", "20000")
+    said = run("shard", "ml-latest-small", str(tmp_path / "small"), *options)
+    assert said.exit_code == 0
+    assert re.search(r"shards +│ 4 ", said.stdout)
+    info = run("info", str(tmp_path / "small"), "--json", str(tmp_path / "info.json"))
+    assert info.exit_code == 0
+    expected = run("info", "ml-latest-small", *options[:2], "--json", str(tmp_path / "data.json"))
+    assert expected.exit_code == 0
+    found, same = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("info", "data"))
+    assert found["users"] == same["users"]
+    assert found["per_item"] == same["per_item"]
+    with pytest.raises(DataError, match="something in this folder already"):
+        run("shard", "ml-latest-small", str(tmp_path / "small"))

@@ -260,3 +260,20 @@ def test_data_without_days_is_refused(tmp_path: Path) -> None:
     path.write_text("user,item\n" + "".join(f"{u},{i}\n" for u in range(5) for i in range(u + 2)))
     with pytest.raises(DataError, match="no timestamps"):
         call(*replaying(path), "--replay", "3")
+
+
+def test_shards_are_simulated_as_what_they_were_made_of(tmp_path: Path) -> None:
+    data, folder = "synthetic:N=600,M=80,seed=1", str(tmp_path / "shards")
+    call("data", "shard", data, folder, "--rows", "10000")
+    options = ("--epochs", "2", "--reports", "10", "--engine", "cpu", "--threads", "1")
+    found, expected = (
+        call("simulate", "--data", source, *options).replace(source, "")
+        for source in (folder, data)
+    )
+    assert found == expected
+    assert "600 users x 80 items" in found
+    for changed in ("--min-interactions=5", "--columns=user=a,item=b", "--sample-users=9"):
+        with pytest.raises(SettingsError, match="`sottovoce data shard`"):
+            call("simulate", "--data", folder, changed)
+    with pytest.raises(SettingsError, match="all in memory, not out of shards"):
+        call("simulate", "--data", folder, "--resample", "1000")

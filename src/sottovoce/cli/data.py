@@ -11,18 +11,23 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from rich.table import Table
 
 from sottovoce.cli import output
-from sottovoce.cli.options import JsonFile, MinInteractions, group, optional
+from sottovoce.cli.options import HistoryColumns, JsonFile, MinInteractions, group, optional
 from sottovoce.data import CATALOGUE, load, parse_columns
 from sottovoce.data.catalogue import BASE_URL, DataSet, archive_path, entry
 from sottovoce.data.fetch import Fetched
 from sottovoce.data.fetch import fetch as fetch_archive
+from sottovoce.data.sharding import ROWS, shard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rich.console import Console
 
-app = group("data", "List, fetch and describe data sets.")
+Rule = Annotated[
+    Literal["stable", "once"],
+    typer.Option(help="Apply --min-interactions until nothing changes, or only once."),
+]
+app = group("data", "List, fetch, describe and shard data sets.")
 
 
 @app.command("list")
@@ -75,35 +80,68 @@ def info(
     source: Annotated[str, typer.Argument(help="Name from `sottovoce data list`, or a path.")],
     *,
     min_interactions: MinInteractions = 0,
-    rule: Annotated[
-        Literal["stable", "once"],
-        typer.Option(help="Apply --min-interactions until nothing changes, or only once."),
-    ] = "stable",
-    columns: Annotated[
-        str | None,
-        optional(
-            "Columns to read, e.g. user=who,item=what,rating=r,timestamp=t.", "by their usual names"
-        ),
-    ] = None,
+    rule: Rule = "stable",
+    columns: HistoryColumns = None,
     json_file: JsonFile = None,
 ) -> None:
     """Describe a data set.
 
     Example: sottovoce data info ml-latest-small --min-interactions 20 --json info.json
     """
-    messages = output.messages
-    with messages.status(f"reading {escape(source)}"):
+    with output.messages.status(f"reading {escape(source)}"):
         data = load(source, columns=parse_columns(columns) if columns else None)
         data = data.filter(min_interactions, rule=rule)
-    summary = data.summary()
-    table = Table(
-        "", "", show_header=False, title=escape(summary.pop("name")), title_justify="left"
-    )
-    for label, value in _lines(summary):
-        table.add_row(label, value)
-    output.results.print(table)
+    _describe(data.summary())
     if json_file:
-        output.write_json(json_file, {"name": data.name} | summary)
+        output.write_json(json_file, data.summary())
+
+
+@app.command("shard")
+def shard_(
+    source: Annotated[str, typer.Argument(help="Name from `sottovoce data list`, or a path.")],
+    folder: Annotated[Path, typer.Argument(help="New folder for the shards.")],
+    *,
+    columns: HistoryColumns = None,
+    items: Annotated[
+        Path | None, typer.Option(help="Titles and tags of the items: .csv, .parquet or .json.")
+    ] = None,
+    min_interactions: MinInteractions = 0,
+    rule: Rule = "stable",
+    rows: Annotated[
+        int, typer.Option(min=1, help="Interactions of a shard, about; one fits into memory.")
+    ] = ROWS,
+) -> None:
+    """Write a data set as shards: Parquet files with some of the people each.
+
+    `sottovoce simulate --data FOLDER` reads them one after the other, so that any number of people
+    can be simulated, and `--engine ray` shares them out over a cluster. The results are those of
+    the same data in memory. Parquet, a file or a folder of files, is read block by block; only the
+    ids of people and items are kept in memory. Anything else is loaded first.
+
+    Example: sottovoce data shard ratings/ ratings.shards --columns user=who,item=what
+
+    Example: sottovoce data shard ml-latest-small small.shards --min-interactions 20 --rows 20000
+    """
+    with output.messages.status(f"reading {escape(source)}") as status:
+        made = shard(
+            source,
+            folder,
+            columns=parse_columns(columns) if columns else None,
+            items=items,
+            min_interactions=min_interactions,
+            rule=rule,
+            rows=rows,
+            watch=lambda what: status.update(escape(what)),
+        )
+    _describe(made.summary())
+
+
+def _describe(summary: dict[str, Any]) -> None:
+    table = Table("", "", show_header=False, title=escape(summary["name"]), title_justify="left")
+    for label, value in _lines(summary):
+        if label != "name":
+            table.add_row(label, value)
+    output.results.print(table)
 
 
 def _where(data_set: DataSet) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from enum import StrEnum
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,8 +23,9 @@ from sottovoce.cli.options import (
     optional,
 )
 from sottovoce.cli.replaying import Replayed, replay_seeds
-from sottovoce.data import Interactions, load, parse_columns
+from sottovoce.data import Interactions, Shards, load, parse_columns
 from sottovoce.data.synthetic import SYNTHETIC
+from sottovoce.errors import SettingsError
 from sottovoce.evaluation import CUTOFFS, Interval
 from sottovoce.experiments.figures import figure_class, save_figure
 from sottovoce.model.tags import tags_of
@@ -177,12 +178,11 @@ def simulate(
     )
     spend = Budget.of(budget, central_budget)
     chosen = _load(data, columns, items, min_interactions, (sample_users, sample_items), seed)
-    histories = chosen.histories
     has_no_end = replay is not None and "half_life" not in training
     settings = (planned_without_end if has_no_end else planned)(
-        resample or histories.n_users,
-        histories.n_items,
-        history=history or histories.typical_length(),
+        resample or chosen.n_users,
+        chosen.n_items,
+        history=history or chosen.typical_length,
         preset=preset,
         budget=spend,
         **training,
@@ -197,7 +197,8 @@ def simulate(
             engine=engine.pop("engine"),
             engine_options=engine,
         )
-        _replay(replay_seeds(chosen, replay, switch_at, chosen_plan, seeds), json, plot)
+        in_memory = chosen.joined() if isinstance(chosen, Shards) else chosen
+        _replay(replay_seeds(in_memory, replay, switch_at, chosen_plan, seeds), json, plot)
         return
     plan = SimulationPlan(
         settings,
@@ -221,7 +222,7 @@ def simulate(
         if runs[0].known:
             title += f"; devices know {runs[0].known}"
         if resample is not None:
-            title += f"\n{resample:,} people resampled from {histories.n_users:,}"
+            title += f"\n{resample:,} people resampled from {chosen.n_users:,}"
         save_figure(
             plot, lambda figure: output.draw_learning_curve(figure, _curve(runs), title, settings)
         )
@@ -242,7 +243,9 @@ def _load(
     minimum: int | None,
     sample: tuple[int | None, int | None],
     seed: int,
-) -> Interactions:
+) -> Interactions | Shards:
+    if Shards.is_at(Path(source)):
+        return _shards(source, is_changed=any((columns, items, minimum, *sample)))
     with output.messages.status(f"reading {source}"):
         data = load(source, parse_columns(columns) if columns else None, items)
         if minimum is None:
@@ -253,19 +256,31 @@ def _load(
     return data
 
 
-def _one(data: Interactions, plan: SimulationPlan, seed: int, checkpoint: Path | None) -> Run:
+def _shards(source: str, *, is_changed: bool) -> Shards:
+    """People part by part; what they are was settled when the shards were made."""
+    if is_changed:
+        raise SettingsError(
+            f"{source} is made of shards: --columns, --items and --min-interactions are for "
+            "`sottovoce data shard`, which makes them, and nobody can be sampled out of them"
+        )
+    return Shards.read(Path(source))
+
+
+def _one(
+    data: Interactions | Shards, plan: SimulationPlan, seed: int, checkpoint: Path | None
+) -> Run:
     plan = replace(plan, settings=replace(plan.settings, seed=seed))
     file = checkpoint / f"seed-{seed}.safetensors" if checkpoint else None
     with output.EpochBar(f"seed {seed}", plan.settings) as bar:
         return run_simulation(data, plan, checkpoint=file, on_epoch=bar.show)
 
 
-def _print(data: Interactions, runs: list[Run]) -> None:
-    plan, histories = runs[0].plan, data.histories
+def _print(data: Interactions | Shards, runs: list[Run]) -> None:
+    plan = runs[0].plan
     against = f"{plan.negatives} negatives" if plan.negatives else "the whole catalogue"
     output.results.print(
-        f"{data.name}: {histories.n_users:,} users x {histories.n_items:,} items, "
-        f"{histories.n_interactions:,} interactions; {plan.split} split against {against}",
+        f"{data.name}: {data.n_users:,} users x {data.n_items:,} items, "
+        f"{data.n_interactions:,} interactions; {plan.split} split against {against}",
         soft_wrap=True,
     )
     output.results.print(output.settings_in_words(plan.settings), soft_wrap=True)
@@ -318,7 +333,7 @@ def _curve(runs: list[Run]) -> dict[int, Interval]:
     }
 
 
-def as_json(data: Interactions, runs: list[Run]) -> dict[str, Any]:
+def as_json(data: Interactions | Shards, runs: list[Run]) -> dict[str, Any]:
     """The design's layout; with several seeds the means, and every run beside them."""
     plan, final = runs[0].plan, _final(runs)
     mean_epochs = []

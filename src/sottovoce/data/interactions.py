@@ -68,6 +68,23 @@ class Interactions:
         _same_length("titles", self.titles, self.histories.n_items)
         _same_length("tags", self.tags, self.histories.n_items)
 
+    @property
+    def n_users(self) -> int:
+        return self.histories.n_users
+
+    @property
+    def n_items(self) -> int:
+        return self.histories.n_items
+
+    @property
+    def n_interactions(self) -> int:
+        return self.histories.n_interactions
+
+    @property
+    def typical_length(self) -> float:
+        """Of a history: the median number of items, to two digits."""
+        return self.histories.typical_length()
+
     @classmethod
     def from_lists(cls, name: str, lists: list[list[int]], n_items: int) -> Interactions:
         """Small data written by hand; ids are the numbers themselves."""

@@ -3,7 +3,7 @@
 Parquet is read twice, block by block: once for the ids, which are all that stays in memory (about a
 hundred bytes for each person and item), once to sort rows into buckets on the disk, each with some
 of the people. Then bucket after bucket is put in order, filtered and written. Anything else is
-loaded first, and cut.
+loaded first, and cut; invented people are written as they are made.
 """
 
 from __future__ import annotations
@@ -22,6 +22,13 @@ from sottovoce.data.items import with_items
 from sottovoce.data.loading import load
 from sottovoce.data.packing import Pairs, pack
 from sottovoce.data.shards import Shards, ShardWriter
+from sottovoce.data.synthetic import (
+    DEFAULTS,
+    SYNTHETIC,
+    TYPICAL_FILMS,
+    parse_synthetic,
+    synthetic_parts,
+)
 from sottovoce.errors import DataError, SettingsError
 from sottovoce.model.histories import Histories
 
@@ -59,12 +66,25 @@ def shard(
         if parquet.is_parquet(path):
             about = _sorted_out(path, writer, columns, (min_interactions, rule), rows, watch)
             return writer.finish(about if items is None else with_items(about, items))
+        if source.partition(":")[0] == SYNTHETIC and not min_interactions and items is None:
+            return _invented(source, writer, rows, watch)
         watch(f"reading {source}")
         data = load(source, columns, items).filter(min_interactions, rule)
         for begin, end in _bounds(np.diff(data.histories.indptr), rows):
             watch(f"writing people {begin:,} to {end:,}")
             writer.add(data.select(np.arange(begin, end), None))
         return writer.finish(data)
+
+
+def _invented(source: str, writer: ShardWriter, rows: int, watch: Watch) -> Shards:
+    """People who are made as they are written."""
+    asked = DEFAULTS | parse_synthetic(source)
+    at_once, people = rows // TYPICAL_FILMS, 0
+    for part in synthetic_parts(**asked, at_once=at_once):
+        people += part.n_users
+        watch(f"{people:,} of {asked['n_users']:,} people")
+        writer.add(part)
+    return writer.finish(part)
 
 
 def _sorted_out(
@@ -104,7 +124,7 @@ class Buckets:
     ):
         self._scratch, self._watch = scratch, watch
         users, items = Numbering(), Numbering()
-        counts = self._count(parquet.blocks(path, columns), users, items)
+        counts = self._count(_blocks(path, columns), users, items)
         if not counts.sum():
             raise DataError("there is no interaction", path=path)
         user_ids, user_place = users.in_order()
@@ -116,9 +136,8 @@ class Buckets:
         self.about = Interactions(plain_name(path), nobody, np.empty(0, np.int64), item_ids)
         """The items, and nobody."""
         begins = np.array([begin for begin, _ in self._bounds])
-        for n, frame in enumerate(parquet.blocks(path, columns)):
+        for n, some in enumerate(_blocks(path, columns)):
             watch(f"sorting block {n + 1}")
-            some = _positive(frame)
             numbers = user_place[users.add(some["user"])]
             things = item_place[items.add(some["item"])]
             times = some["timestamp"].to_numpy() if "timestamp" in some.columns else None
@@ -165,9 +184,8 @@ class Buckets:
     ) -> NDArray[np.int64]:
         """Give numbers to all ids; how many rows each person has, by their number."""
         counts = np.zeros(0, np.int64)
-        for n, frame in enumerate(blocks):
+        for n, some in enumerate(blocks):
             self._watch(f"reading block {n + 1}")
-            some = _positive(frame)
             items.add(some["item"])
             more = np.bincount(users.add(some["user"]), minlength=len(counts))
             more[: len(counts)] += counts
@@ -212,9 +230,12 @@ class Buckets:
         return self._scratch / f"{index:05}.{what}"
 
 
-def _positive(frame: pl.DataFrame) -> pl.DataFrame:
-    """Without ratings of 0 or less, which are no interactions."""
-    return frame.filter(frame["rating"] > 0) if "rating" in frame.columns else frame
+def _blocks(path: Path, columns: Mapping[str, str] | None) -> Iterator[pl.DataFrame]:
+    """Without ratings of 0 or less, which are no interactions; none is empty."""
+    for frame in parquet.blocks(path, columns):
+        some = frame.filter(frame["rating"] > 0) if "rating" in frame.columns else frame
+        if some.height:
+            yield some
 
 
 def _bounds(lengths: NDArray[np.int64], rows: int) -> list[tuple[int, int]]:

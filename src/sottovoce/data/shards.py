@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from sottovoce.model.tags import Traits
+
 FORMAT = "sottovoce-shards-1"
 INDEX, ITEMS = "shards.json", "items.json"
 
@@ -70,7 +72,8 @@ class Shards:
             items = json.loads((folder / ITEMS).read_bytes())
             if index["format"] != FORMAT:
                 raise DataError(f"these shards are not of this version ({FORMAT})", path=folder)
-            ids, titles, tags = ([item[place] for item in items] for place in range(3))
+            ids, titles, listed = ([item[place] for item in items] for place in range(3))
+            tags = [_traits(each) for each in listed]
             return cls(
                 folder,
                 str(index["name"]),
@@ -224,6 +227,13 @@ class ShardWriter:
         write_atomically(self.folder / ITEMS, _json(list(rows)))
         write_atomically(self.folder / INDEX, _json(index))  # the last: without it nothing is there
         return Shards.read(self.folder)
+
+
+def _traits(listed: dict[str, Any]) -> Traits:
+    """JSON has lists for tuples."""
+    return {
+        kind: tuple(value) if isinstance(value, list) else value for kind, value in listed.items()
+    }
 
 
 def _listed(values: NDArray[np.object_] | None) -> list[Any] | None:

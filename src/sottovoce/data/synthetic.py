@@ -34,9 +34,14 @@ from sottovoce.data.streams import stream
 from sottovoce.errors import SettingsError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
 SYNTHETIC = "synthetic"
+DEFAULTS = {"n_users": 2000, "n_items": 1000, "seed": 0}
+TYPICAL_FILMS = 70
+"""Of a person, in the mean."""
 _POOL = 40
 _SMOOTHING = 0.8
 _MOST_LIFT = 6.0
@@ -82,19 +87,34 @@ def synthetic_people(n_users: int = 2000, n_items: int = 1000, seed: int = 0) ->
     >>> people.histories.n_users, people.histories.n_items
     (100, 200)
     """
+    (everybody,) = synthetic_parts(n_users, n_items, seed, n_users)
+    return everybody
+
+
+def synthetic_parts(n_users: int, n_items: int, seed: int, at_once: int) -> Iterator[Interactions]:
+    """The same people in the same order, about so many at a time."""
     if n_users < 1:
         raise SettingsError(f"there must be at least 1 synthetic person, found {n_users}")
     tastes = _tastes(n_items)
-    parts = [_watched(tastes, seed, number) for number in range(-(-n_users // _BLOCK))]
+    blocks = -(-n_users // _BLOCK)
+    step = max(-(-at_once // _BLOCK), 1)
+    for first in range(0, blocks, step):
+        numbers = range(first, min(first + step, blocks))
+        parts = [_watched(tastes, seed, number) for number in numbers]
+        yield _joined(tastes, parts, first * _BLOCK, min(numbers.stop * _BLOCK, n_users))
+
+
+def _joined(tastes: _Tastes, parts: list[Pairs], begin: int, end: int) -> Interactions:
     users = np.concatenate([part.users for part in parts])
     items = np.concatenate([part.items for part in parts])
     times = np.concatenate([part.timestamps for part in parts if part.timestamps is not None])
-    asked = users < n_users
-    packed = pack(Pairs(users[asked], items[asked], times[asked]), n_users, n_items)
+    asked = users < end
+    pairs = Pairs(users[asked] - np.int32(begin), items[asked], times[asked])
+    packed = pack(pairs, end - begin, len(tastes.films.item_ids))
     return Interactions(
         name=SYNTHETIC,
         histories=packed.histories,
-        user_ids=np.arange(n_users),
+        user_ids=np.arange(begin, end),
         item_ids=tastes.films.item_ids,
         timestamps=packed.timestamps,
         titles=tastes.films.titles,

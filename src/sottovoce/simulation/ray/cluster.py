@@ -36,9 +36,17 @@ class Cluster:
         except (ConnectionError, ValueError) as error:
             raise SettingsError(f"no Ray cluster can be reached at {address}: {error}") from error
 
-    @property
-    def cores(self) -> int:
-        return max(int(self.ray.cluster_resources().get("CPU", 1)), 1)
+    def cores(self) -> list[str]:
+        """The machine of each core, in turns: the first cores are on different machines."""
+        alive = [node for node in self.ray.nodes() if node["Alive"]]
+        numbered = [
+            (core, node["NodeID"])
+            for node in alive
+            for core in range(int(node["Resources"].get("CPU", 0)))
+        ]
+        if not numbered:
+            raise SettingsError("no machine of the Ray cluster has a core for us")
+        return [machine for _, machine in sorted(numbered)]
 
     def close(self) -> None:
         """Leave the cluster; stop it if it was made here."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
 from sottovoce.simulation.parted import PartedEngine
 from sottovoce.simulation.parts import Whole
 from sottovoce.simulation.ray.worker import Worker, added
@@ -35,19 +37,20 @@ class RayEngine(PartedEngine):
         super().__init__(parts.n_items, settings)
         self._cluster = cluster
         try:
-            wanted = workers or cluster.cores
+            wanted = workers or len(cluster.cores())
             data, made = parts, None
             if isinstance(parts, Whole):
                 made = parts.cut(wanted) if parts[0].people.resampled else None
                 data = parts.as_they_are().cut(wanted)
             self._data = Workers(cluster, data, settings, wanted)
-            self._reporting = Workers(cluster, made, settings, wanted) if made else self._data
+            self.reporting = Workers(cluster, made, settings, wanted) if made else self._data
+            """Those who hold the people who report."""
         except BaseException:
             cluster.close()
             raise
 
     def close(self) -> None:
-        for workers in {self._data, self._reporting}:
+        for workers in {self._data, self.reporting}:
             workers.stop()
         self._cluster.close()
 
@@ -55,10 +58,10 @@ class RayEngine(PartedEngine):
         return self._data.answers(question)
 
     def _each_who_reports(self, question: Callable[[LocalEngine], T]) -> Iterable[T]:
-        return self._reporting.answers(question)
+        return self.reporting.answers(question)
 
     def _collect(self, V: NDArray[np.float32], epoch: int) -> Collected:
-        return self._reporting.collect(lambda engine: engine.collect(V, epoch))
+        return self.reporting.collect(lambda engine: engine.collect(V, epoch))
 
 
 class Workers:
@@ -66,14 +69,17 @@ class Workers:
 
     def __init__(self, cluster: Cluster, parts: Parts, settings: Settings, wanted: int):
         self._ray = ray = cluster.ray
-        # Wherever there is room, as often as it takes. What they are made of stays with us: one that
-        # is made again asks for it again.
-        kind = ray.remote(max_restarts=-1, max_task_retries=-1, scheduling_strategy="SPREAD")(
-            Worker
-        )
         self._stored, n = [ray.put(parts)], min(wanted, len(parts))
-        shares = [list(range(first, len(parts), n)) for first in range(n)]
-        self._all = [kind.remote(self._stored, share, settings) for share in shares]
+        cores = cluster.cores()
+        # Where we say if that machine is there, as often as it takes. What they are made of stays
+        # with us: one that is made again asks for it again.
+        kind = ray.remote(max_restarts=-1, max_task_retries=-1)(Worker)
+        self._all = [
+            kind.options(
+                scheduling_strategy=NodeAffinitySchedulingStrategy(cores[w % len(cores)], soft=True)
+            ).remote(self._stored, list(range(w, len(parts), n)), settings)
+            for w in range(n)
+        ]
         self._add = ray.remote(max_retries=-1)(added)
 
     def answers(self, question: Callable[[LocalEngine], T]) -> list[T]:

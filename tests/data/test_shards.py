@@ -1,0 +1,164 @@
+"""Data sets that need not fit into memory: whatever the blocks and shards, it is the same data."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sottovoce.data import Interactions, Shards, load
+from sottovoce.data.formats import parquet
+from sottovoce.data.sharding import shard
+from sottovoce.data.shards import INDEX, ITEMS
+from sottovoce.errors import DataError, SettingsError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def same(found: Interactions, expected: Interactions) -> bool:
+    """But for the ids of people, which shards do not keep."""
+    pairs: list[tuple[Any, Any]] = [
+        (found.histories.indptr, expected.histories.indptr),
+        (found.histories.indices, expected.histories.indices),
+        (found.item_ids, expected.item_ids),
+        (found.timestamps, expected.timestamps),
+        (found.titles, expected.titles),
+        (found.tags, expected.tags),
+    ]
+    return all((a is None) == (b is None) and np.array_equal(a, b) for a, b in pairs)
+
+
+def rows(seed: int, n: int, people: int = 30, items: int = 25) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    return {
+        "who": [f"p{number:03}" for number in rng.integers(0, people, n)],
+        "what": rng.integers(100, 100 + items, n),
+        "rating": rng.integers(0, 6, n).astype(float),
+        "timestamp": rng.integers(0, 50, n),
+    }
+
+
+COLUMNS = {"user": "who", "item": "what"}
+
+
+@settings(max_examples=15)
+@given(
+    seed=st.integers(0, 1000),
+    size=st.integers(1, 400),
+    block=st.integers(1, 120),
+    shard_rows=st.integers(1, 200),
+    least=st.integers(0, 6),
+    rule=st.sampled_from(["stable", "once"]),
+)
+def test_shards_of_parquet_are_what_is_loaded_and_filtered(
+    tmp_path_factory: pytest.TempPathFactory,
+    seed: int,
+    size: int,
+    block: int,
+    shard_rows: int,
+    least: int,
+    rule: Any,
+) -> None:
+    """In any order, in several files and blocks, with repeats and ratings of 0."""
+    folder = tmp_path_factory.mktemp("data")
+    frame = pl.DataFrame(rows(seed, size))
+    (folder / "raw" / "day=2").mkdir(parents=True)
+    frame[: size // 3].write_parquet(folder / "raw" / "a.parquet")
+    frame[size // 3 :].write_parquet(folder / "raw" / "day=2" / "b.parquet")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parquet, "_ROWS", block)
+        try:
+            expected = load(folder / "raw", COLUMNS).filter(least, rule)
+        except DataError:
+            with pytest.raises(DataError, match=r"nothing is left|no interaction"):
+                shard(str(folder / "raw"), folder / "out", columns=COLUMNS, min_interactions=least)
+            assert not list((folder / "out").iterdir()), "nothing is left of a failure"
+            return
+        made = shard(
+            str(folder / "raw"),
+            folder / "out",
+            columns=COLUMNS,
+            min_interactions=least,
+            rule=rule,
+            rows=shard_rows,
+        )
+    assert same(made.joined(), expected)
+    assert same(load(folder / "out"), expected)
+    assert (made.n_users, made.n_items) == (expected.n_users, expected.n_items)
+    assert made.n_interactions == expected.n_interactions
+    assert made.typical_length == expected.typical_length
+    assert [made.first(index) for index in range(len(made))] == [
+        int(part.user_ids[0]) for part in made
+    ]
+    longest = int(np.diff(expected.histories.indptr).max())
+    most = max(part.histories.n_interactions for part in made)
+    assert most <= shard_rows + longest, "a shard is about as large as was asked for"
+
+
+def test_shards_of_anything_else(tmp_path: Path) -> None:
+    """With titles, tags and times."""
+    expected = load("ml-latest-small").filter(20)
+    made = shard("ml-latest-small", tmp_path / "out", min_interactions=20, rows=10_000)
+    assert 6 <= len(made) <= 8
+    assert same(made.joined(), expected)
+    assert made.name == "ml-latest-small"
+    assert sorted(path.name for path in (tmp_path / "out").iterdir())[:2] == [
+        *(ITEMS, "part-00000.parquet"),
+    ]
+
+
+def test_items_have_titles_and_tags_from_a_file(tmp_path: Path) -> None:
+    pl.DataFrame({"user": [1, 1, 2], "item": [7, 8, 7]}).write_parquet(tmp_path / "x.parquet")
+    (tmp_path / "items.csv").write_text("item,title,kind\n7,Tea,drink\n8,Cup,\n")
+    source, items = tmp_path / "x.parquet", tmp_path / "items.csv"
+    made = shard(str(source), tmp_path / "out", items=items, rows=1)
+    assert same(made.joined(), load(source, items=items))
+    assert made.titles is not None
+    assert made.titles.tolist() == ["Tea", "Cup"]
+
+
+def test_other_data_has_another_digest(tmp_path: Path) -> None:
+    digests = set()
+    for n, change in enumerate(({}, {"item": [7, 8, 8]}, {"user": [1, 1, 3]}, {"user": [1, 2, 2]})):
+        columns = {"user": [1, 1, 2], "item": [7, 8, 7], "timestamp": [1, 2, 3]} | change
+        pl.DataFrame(columns).write_parquet(tmp_path / f"{n}.parquet")
+        digests.add(shard(str(tmp_path / f"{n}.parquet"), tmp_path / f"out{n}").digest)
+    assert len(digests) == 3, "ids of people are not part of it"
+
+
+def test_what_is_broken_says_so(tmp_path: Path) -> None:
+    columns = {"user": [1, 1, 2], "item": [7, 8, 7]}
+    pl.DataFrame(columns).write_parquet(tmp_path / "x.parquet")
+    out = tmp_path / "out"
+    made = shard(str(tmp_path / "x.parquet"), out)
+    with pytest.raises(DataError, match="something in this folder already"):
+        shard(str(tmp_path / "x.parquet"), out)
+    with pytest.raises(SettingsError, match="at least one row"):
+        shard(str(tmp_path / "x.parquet"), tmp_path / "none", rows=0)
+    (out / "part-00000.parquet").write_bytes(b"PAR1")
+    with pytest.raises(DataError, match="cannot be read"):
+        made[0]
+    pl.DataFrame({"user": [0, 1], "item": [0, 1]}).write_parquet(out / "part-00000.parquet")
+    with pytest.raises(DataError, match="does not have the rows"):
+        made[0]
+    index = json.loads((out / INDEX).read_bytes())
+    (out / INDEX).write_text(json.dumps(index | {"format": "sottovoce-shards-0"}))
+    with pytest.raises(DataError, match="not of this version"):
+        Shards.read(out)
+    (out / ITEMS).unlink()
+    with pytest.raises(DataError, match=r"sottovoce data shard"):
+        load(out)
+
+
+def test_invented_people_are_the_same_in_shards(tmp_path: Path) -> None:
+    source = "synthetic:N=1000,M=50,seed=3"
+    made = shard(source, tmp_path / "out", rows=10_000)
+    assert len(made) > 2
+    assert same(made.joined(), load(source))
+    assert same(shard(source, tmp_path / "few", min_interactions=1).joined(), load(source))
