@@ -28,9 +28,13 @@ def setting(
     least: float | None = None,
     above: float | None = None,
     most: float | None = None,
+    otherwise: str = "",
 ) -> Any:
-    """A field of a settings class, whose annotation says what kind of value it takes."""
-    about = {"help": help, "least": least, "above": above, "most": most}
+    """A field of a settings class, whose annotation says what kind of value it takes.
+
+    `otherwise` says what None stands for, where that is the default.
+    """
+    about = {"help": help, "least": least, "above": above, "most": most, "otherwise": otherwise}
     return field(default=default, metadata={_KEY: about})
 
 
@@ -49,6 +53,8 @@ class Setting:
     least: float | None = None
     above: float | None = None
     most: float | None = None
+    otherwise: str = ""
+    """What None stands for."""
 
     def checked(self, value: Any) -> Any:
         """The value in its kind, or a `SettingsError` that names the setting.

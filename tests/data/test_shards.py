@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from sottovoce.data.formats import parquet
 from sottovoce.data.sharding import shard
 from sottovoce.data.shards import INDEX, ITEMS
 from sottovoce.errors import DataError, SettingsError
+from sottovoce.simulation.people import People, resampled_parts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -162,3 +164,20 @@ def test_invented_people_are_the_same_in_shards(tmp_path: Path) -> None:
     assert len(made) > 2
     assert same(made.joined(), load(source))
     assert same(shard(source, tmp_path / "few", min_interactions=1).joined(), load(source))
+
+
+def test_people_who_are_made_out_of_others(tmp_path: Path) -> None:
+    """The same as those whom engines make."""
+    data = load("ml-latest-small").filter(20)
+    made = shard(
+        "ml-latest-small",
+        tmp_path / "out",
+        min_interactions=20,
+        rows=20_000,
+        made=partial(resampled_parts, people=400, seed=5),
+    )
+    expected = People(data.histories, 0, 400).take(np.arange(400), 5)
+    assert len(made) > 2
+    assert np.array_equal(made.joined().histories.indptr, expected.indptr)
+    assert np.array_equal(made.joined().histories.indices, expected.indices)
+    assert made.tags is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path  # noqa: TC003 -- typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,6 +18,7 @@ from sottovoce.data.catalogue import BASE_URL, DataSet, archive_path, entry
 from sottovoce.data.fetch import Fetched
 from sottovoce.data.fetch import fetch as fetch_archive
 from sottovoce.data.sharding import ROWS, shard
+from sottovoce.simulation.people import resampled_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,6 +112,16 @@ def shard_(
     rows: Annotated[
         int, typer.Option(min=1, help="Interactions of a shard, about; one fits into memory.")
     ] = ROWS,
+    resample: Annotated[
+        int | None,
+        optional(
+            "People to write, each made out of one of the data: a history drawn with replacement, "
+            "a tenth of it dropped, without times.",
+            "the people of the data themselves",
+            min=1,
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of --resample.")] = 0,
 ) -> None:
     """Write a data set as shards: Parquet files with some of the people each.
 
@@ -121,9 +133,12 @@ def shard_(
     Example: sottovoce data shard ratings/ ratings.shards --columns user=who,item=what
 
     Example: sottovoce data shard ml-latest-small small.shards --min-interactions 20 --rows 20000
+
+    Example: sottovoce data shard ml-latest-small many.shards --resample 1000000
     """
+    made = None if resample is None else partial(resampled_parts, people=resample, seed=seed)
     with output.messages.status(f"reading {escape(source)}") as status:
-        made = shard(
+        shards = shard(
             source,
             folder,
             columns=parse_columns(columns) if columns else None,
@@ -131,9 +146,10 @@ def shard_(
             min_interactions=min_interactions,
             rule=rule,
             rows=rows,
+            made=made,
             watch=lambda what: status.update(escape(what)),
         )
-    _describe(made.summary())
+    _describe(shards.summary())
 
 
 def _describe(summary: dict[str, Any]) -> None:

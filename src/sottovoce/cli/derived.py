@@ -54,7 +54,9 @@ def engine_choice(command: Command) -> Command:
         for name, each in settings.items():
             said = f"{options[name].help}; " if name in options else ""
             options[name] = replace(each, help=f"{said}{each.help} ({engine} engine)")
-    parameters = {name: _option(each, str(each.default or "all")) for name, each in options.items()}
+    parameters = {
+        name: _option(each, each.otherwise or str(each.default)) for name, each in options.items()
+    }
     return _options({"engine": chosen, **parameters}, into="engine")(command)
 
 

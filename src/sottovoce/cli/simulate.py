@@ -160,6 +160,7 @@ def simulate(
       sottovoce simulate --data ml-20m --resample 10000000 --epsilon 4 --reports 1 --lifetime 1
       sottovoce simulate --data ratings.parquet --items films.csv --split latest
       sottovoce simulate --data ml-1m --mechanism coordinate --no-tags
+      sottovoce simulate --data ratings.shards --engine ray --ray-workers 8
       sottovoce simulate --data ml-latest-small --min-interactions 20 --replay 5
       sottovoce simulate --data ratings.parquet --budget 50 --replay 40
       sottovoce simulate --data ratings.parquet --replay 40 --half-life 7 --switch-at 20

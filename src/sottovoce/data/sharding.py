@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     Bools = NDArray[np.bool_]
     Watch = Callable[[str], None]
+    Made = Callable[[Interactions, int], Iterator[Interactions]]
 
 ROWS = 4_000_000
 """Interactions of a shard: some hundred megabytes while it is worked on."""
@@ -56,24 +57,36 @@ def shard(
     min_interactions: int = 0,
     rule: FilterRule = "stable",
     rows: int = ROWS,
+    made: Made | None = None,
     watch: Watch = lambda _: None,
 ) -> Shards:
-    """Write a data set as shards of about so many rows; with the people and items of `filter`."""
+    """Write a data set as shards of about so many rows; with the people and items of `filter`.
+
+    `made` makes other people out of these, so many at a time.
+    """
     if rows < 1:
         raise SettingsError(f"a shard must have at least one row, not {rows}")
     path = Path(source)
     with ShardWriter(folder) as writer:
-        if parquet.is_parquet(path):
+        if parquet.is_parquet(path) and made is None:
             about = _sorted_out(path, writer, columns, (min_interactions, rule), rows, watch)
             return writer.finish(about if items is None else with_items(about, items))
-        if source.partition(":")[0] == SYNTHETIC and not min_interactions and items is None:
+        is_invented = source.partition(":")[0] == SYNTHETIC
+        if is_invented and not min_interactions and items is None and made is None:
             return _invented(source, writer, rows, watch)
         watch(f"reading {source}")
         data = load(source, columns, items).filter(min_interactions, rule)
-        for begin, end in _bounds(np.diff(data.histories.indptr), rows):
-            watch(f"writing people {begin:,} to {end:,}")
-            writer.add(data.select(np.arange(begin, end), None))
+        people = 0
+        for part in _cut(data, rows) if made is None else made(data, rows):
+            people += part.n_users
+            watch(f"{people:,} people")
+            writer.add(part)
         return writer.finish(data)
+
+
+def _cut(data: Interactions, rows: int) -> Iterator[Interactions]:
+    for begin, end in _bounds(np.diff(data.histories.indptr), rows):
+        yield data.select(np.arange(begin, end), None)
 
 
 def _invented(source: str, writer: ShardWriter, rows: int, watch: Watch) -> Shards:

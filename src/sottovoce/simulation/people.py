@@ -6,7 +6,7 @@ it. Both are functions of the seed and the person's number, so nobody needs memo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +17,11 @@ from sottovoce.model import Histories
 from sottovoce.simulation.words import RESAMPLED, multiply_high, philox
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
+
+    from sottovoce.data import Interactions
 
     Int64 = NDArray[np.int64]
 
@@ -69,17 +73,35 @@ class People:
         numbers = self.numbers(places)
         drawn = philox((seed, RESAMPLED), np.array(0), numbers, 0, 0)[:, 0]
         rows = multiply_high(drawn, self.histories.n_users)
-        return Histories.from_lists(
-            [
-                _without_a_tenth(self.histories[int(row)], int(number), seed)
-                for number, row in zip(numbers, rows, strict=True)
-            ],
-            self.histories.n_items,
-        )
+        return _without_a_tenth(self.histories.take(rows.astype(np.int64)), numbers, seed)
 
 
-def _without_a_tenth(items: NDArray[np.int32], number: int, seed: int) -> list[int]:
-    draws = 1 + np.arange(-(-len(items) // PIECES))
-    words = philox((seed, RESAMPLED), draws, np.array(number), 0, 0)
-    pieces = words.astype("<u8").view("<u2").ravel()[: len(items)]
-    return [int(item) for item in items[pieces >= DROPPED]]
+def resampled_parts(
+    data: Interactions, rows: int, *, people: int, seed: int
+) -> Iterator[Interactions]:
+    """So many people made out of a data set, in parts of about so many interactions."""
+    everybody = People(data.histories, 0, people)
+    at_once = max(int(rows / max(data.n_interactions / data.n_users, 1)), 1)
+    for begin in range(0, people, at_once):
+        places = np.arange(begin, min(begin + at_once, people))
+        histories = everybody.take(places, seed)
+        yield replace(data, histories=histories, user_ids=places, timestamps=None, loaded=None)
+
+
+def _without_a_tenth(histories: Histories, numbers: Int64, seed: int) -> Histories:
+    """For each entry 16 bits of the words of its owner, who has a draw for each 16 entries."""
+    lengths = np.diff(histories.indptr)
+    draws = -(-lengths // PIECES)
+    first = np.cumsum(draws) - draws
+    owners, entries = np.repeat(numbers, draws), histories.users_of_entries()
+    nth = 1 + np.arange(len(owners)) - np.repeat(first, draws)
+    words = philox((seed, RESAMPLED), nth, owners, 0, 0)
+    pieces = words.astype("<u8").view("<u2").ravel()
+    place = np.arange(histories.n_interactions) - histories.indptr[entries]
+    kept = pieces[first[entries] * PIECES + place] >= DROPPED
+    left = np.bincount(entries[kept], minlength=len(numbers))
+    return Histories(
+        np.concatenate([[0], np.cumsum(left)]).astype(np.int64),
+        histories.indices[kept],
+        histories.n_items,
+    )

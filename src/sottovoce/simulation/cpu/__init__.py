@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Options:
-    threads: int | None = setting(None, "CPU threads", least=1)
+    threads: int | None = setting(None, "CPU threads", least=1, otherwise="all")
 
 
 def build(parts: Parts, settings: Settings, options: Options) -> Engine:

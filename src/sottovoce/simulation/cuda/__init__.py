@@ -15,7 +15,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Options:
-    card: int | None = setting(None, "number of the graphics card, as nvidia-smi lists it", least=0)
+    card: int | None = setting(
+        None,
+        "number of the graphics card, as nvidia-smi lists it",
+        least=0,
+        otherwise="the first",
+    )
 
 
 def build(parts: Parts, settings: Settings, options: Options) -> Engine:

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Options:
     ray_address: str | None = setting(
-        None, "address of a Ray cluster, such as 10.0.0.1:6379; without it Ray runs here alone"
+        None, "address of a Ray cluster, such as 10.0.0.1:6379", otherwise="Ray on this machine"
     )
-    ray_workers: int | None = setting(None, "processes that hold people, on one core each", least=1)
+    ray_workers: int | None = setting(
+        None, "processes that hold people, of one core each", least=1, otherwise="one for a core"
+    )
 
 
 def build(parts: Parts, settings: Settings, options: Options) -> Engine:
