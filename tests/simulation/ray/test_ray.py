@@ -15,14 +15,16 @@ import numpy as np
 import pytest
 
 from sottovoce.data import Interactions
+from sottovoce.data.sharding import shard
 from sottovoce.data.shards import ShardWriter
-from sottovoce.errors import DivergedError, MissingExtraError, SettingsError
+from sottovoce.errors import DataError, DivergedError, MissingExtraError, SettingsError
 from sottovoce.mechanism import MECHANISMS
 from sottovoce.simulation import ENGINES, SimulationPlan, build_engine, simulate
+from sottovoce.simulation.parts import LeaveOut, Stored
 from sottovoce.training import Settings, first_items
 from tests.lacking import leave_out
 from tests.people import random_people
-from tests.processes import wait_until
+from tests.processes import free_port, wait_until
 from tests.simulation import test_engine as contract
 
 if TYPE_CHECKING:
@@ -195,10 +197,28 @@ def test_errors_of_people_come_through() -> None:
             engine.collect(np.full_like(V, np.nan), 0)
 
 
+def test_a_shard_that_is_not_there_is_told_as_such(tmp_path: Path) -> None:
+    shards = shard("synthetic:N=300,M=60", tmp_path / "shards", rows=5000)
+    parts = Stored(shards, LeaveOut())
+    (tmp_path / "shards" / "part-00000.parquet").unlink()
+    with (
+        build_engine("ray", parts, PLAN, ray_workers=2) as engine,
+        pytest.raises(DataError, match="this shard cannot be read"),
+    ):
+        engine.collect(V, 0)
+
+
 def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'sottovoce\[ray\]'"):
         on_ray(1)
+
+
+def test_an_address_where_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    address = f"127.0.0.1:{free_port()}"
+    with pytest.raises(SettingsError, match=f"no Ray cluster answers at {address}"):
+        build_engine("ray", PEOPLE, PLAN, ray_address=address)
 
 
 def test_options() -> None:

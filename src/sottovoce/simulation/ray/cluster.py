@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from typing import TYPE_CHECKING
 
 from sottovoce.errors import MissingExtraError, SettingsError
 
 if TYPE_CHECKING:
     from typing import Any
+
+
+PATIENCE = 5.0
+"""Seconds for an address to answer; Ray itself would try for minutes."""
 
 
 class Cluster:
@@ -26,6 +31,8 @@ class Cluster:
         self._is_ours = not ray.is_initialized()
         if not self._is_ours:
             return
+        if address is not None:
+            _check_answers(address)
         try:
             ray.init(
                 address or "local",
@@ -52,3 +59,13 @@ class Cluster:
         """Leave the cluster; stop it if it was made here."""
         if self._is_ours:
             self.ray.shutdown()
+
+
+def _check_answers(address: str) -> None:
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not (host and port.isdecimal()):
+        return  # such as "auto", which Ray looks up
+    try:
+        socket.create_connection((host, int(port)), PATIENCE).close()
+    except OSError as error:
+        raise SettingsError(f"no Ray cluster answers at {address}: {error}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from ray import ObjectRef
 
-    from sottovoce.simulation.interface import LocalEngine
+    from sottovoce.simulation.interface import Engine, LocalEngine
     from sottovoce.simulation.parts import Part, Parts
     from sottovoce.training import Settings
 
@@ -27,9 +28,15 @@ class Worker:
     """Everything that it has follows from what it was made with: it can be made again."""
 
     def __init__(self, stored: list[ObjectRef[Parts]], indices: list[int], settings: Settings):
-        parts: Parts = ray.get(stored[0])
-        engines = [_engine(parts[index], settings) for index in indices]
-        self._engines = dict(zip(indices, engines, strict=True))
+        self._stored = stored
+        self._indices = indices
+        self._settings = settings
+
+    @cached_property
+    def _engines(self) -> dict[int, Engine]:
+        """Made when they are first asked: what fails here is an answer, and not a lost worker."""
+        parts: Parts = ray.get(self._stored[0])
+        return {index: _engine(parts[index], self._settings) for index in self._indices}
 
     def answers(self, question: Callable[[LocalEngine], Any]) -> list[tuple[int, Any]]:
         """For each of its parts, with the part's index."""
@@ -50,7 +57,7 @@ def added(*collected: Collected) -> Collected:
     return Collected(sums, sum(each.n_reports for each in collected))
 
 
-def _engine(part: Part, settings: Settings) -> Any:
+def _engine(part: Part, settings: Settings) -> Engine:
     # Compiled loops are for arrays that may be written to; those of the object store may not.
     own = part if part.histories.indices.flags.writeable else deepcopy(part)
     return build_engine("cpu", Whole(own), settings, threads=1)
