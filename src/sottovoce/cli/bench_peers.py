@@ -73,7 +73,11 @@ def show(result: PeersResult, console: Console) -> None:
         f"at {output.spread(result.ours)} client-epochs / s, peers {result.sample:,} of them.",
     )
     table = output.table(
-        "One epoch elsewhere", "simulator", "a device computes", "client-epochs / s", "cpu engine"
+        "One epoch elsewhere",
+        "simulator",
+        "a device computes",
+        "client-epochs / s",
+        "cpu engine / peer",
     )
     for each in result.rates:
         table.add_row(

@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 ROUNDS = 2
 """The first one warms the processes up: they import, read the sample and load compiled code."""
-QUIET = (
-    "FLWR_TELEMETRY_ENABLED",
+SET_TO_0 = (
+    "FLWR_TELEMETRY_ENABLED",  # neither tells its makers that it is used
     "RAY_USAGE_STATS_ENABLED",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO",  # a warning about cards, where nobody asked for one
+    "RAY_worker_niceness",  # else its processes give way to whatever else the machine does
 )
-"""Neither of them tells its makers that it is used."""
 A_CORE = {"num_cpus": 1, "num_gpus": 0.0}
 """Of a client. Flower's own default is two, which would leave half of the cores idle."""
 
 
 def run(sample: Sample, work: Work, cores: int) -> PeerEpoch:
-    for name in QUIET:
+    for name in SET_TO_0:
         os.environ.setdefault(name, "0")
     from flwr.simulation import run_simulation
 
