@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,11 +27,10 @@ from sottovoce.training import next_items
 from tests.processes import calling
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from sottovoce.experiments.bench.peers.registry import PeerModule
     from sottovoce.experiments.bench.peers.sample import Sample, Work
 
+ROOT = Path(__file__).parents[2]
 PLAN = PeersPlan(people=12, reports=6, repeats=2, threads=1)
 DATA = synthetic_people(n_users=60, n_items=50, seed=0)
 
@@ -168,12 +170,16 @@ def test_a_plan_that_cannot_work_is_refused() -> None:
         replace(PLAN, people=0)
 
 
+def compare(name: str) -> None:
+    """The real peer of this name, in a process of its own: what Ray leaves behind ends with it."""
+    real, sample = next(each for each in PEERS if each.name == name), sample_of()
+    check_sums(name, real.driver().run(sample, "reference", 1).found, sample.expected())
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("peer", PEERS, ids=lambda each: each.name)
-def test_a_real_peer_computes_the_same_epoch(peer: Peer) -> None:
-    if not peer.is_installed:
-        pytest.skip(f"{peer.name} is not installed: {peer.install}")
-    sample = sample_of()
-    found = peer.driver().run(sample, "reference", 1)
-    check_sums(peer.name, found.found, sample.expected())
-    assert found.seconds > 0
+@pytest.mark.parametrize("real", PEERS, ids=lambda each: each.name)
+def test_a_real_peer_computes_the_same_epoch(real: Peer) -> None:
+    if not real.is_installed:
+        pytest.skip(f"{real.name} is not installed: {real.install}")
+    code = f"from {__name__} import compare; compare({real.name!r})"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=300)
