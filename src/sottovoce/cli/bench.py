@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from sottovoce.cli import output
 from sottovoce.cli.bench_live import live
+from sottovoce.cli.bench_peers import peers
 from sottovoce.cli.derived import training_options
 from sottovoce.cli.options import (  # noqa: TC001 - typer reads the annotations
     DataSource,
@@ -105,6 +106,7 @@ def bench(
 
 
 app.command("live")(live)
+app.command("peers")(peers)
 
 
 def show(result: BenchResult, console: Console) -> None:

@@ -1,0 +1,91 @@
+"""`sottovoce bench peers`: the same epoch in general simulators of federated learning."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from sottovoce.cli import output
+from sottovoce.cli.derived import training_options
+from sottovoce.cli.options import (  # noqa: TC001 - typer reads the annotations
+    DataSource,
+    JsonFile,
+    MinInteractions,
+    Threads,
+)
+from sottovoce.data import load
+from sottovoce.experiments.bench.peers import PeersPlan, PeersResult, run_peers
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WORKS = {
+    "reference": "numpy reference",
+    "cpu": "our compiled engine",
+    "nothing": "nothing: zeros",
+}
+
+
+@training_options(only=["mechanism", "factors", "epsilon", "reports", "seed"])
+def peers(
+    *,
+    data: DataSource = "synthetic:N=4000,M=1000,seed=0",
+    min_interactions: MinInteractions = 0,
+    training: dict[str, Any],
+    people: Annotated[
+        int, typer.Option(help="People that peers simulate, drawn at random.", min=1)
+    ] = PeersPlan.people,
+    repeats: Annotated[
+        int, typer.Option(help="Number of rounds; each runs every contender once.", min=1)
+    ] = PeersPlan.repeats,
+    threads: Threads = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Time one epoch in Flower's and pfl's simulators, where installed, beside the cpu engine.
+
+    Same algorithm, same random words: peers whose sums are not those of the cpu engine are refused.
+    They simulate a sample of the people, the cpu engine all of them; what is compared is
+    client-epochs a second, within a round. Each peer runs three times: with devices that compute
+    by the numpy reference, by our compiled engine over one person, and not at all, which leaves
+    the peer's own work. Starting a peer's processes is not counted.
+
+    Example: sottovoce bench peers --repeats 3
+
+    Example: sottovoce bench peers --people 1000 --reports 1 --json peers.json
+    """
+    plan = PeersPlan(**training, people=people, repeats=repeats, threads=threads)
+    with output.messages.status(f"reading {escape(data)}") as status:
+        everybody = load(data).filter(min_interactions)
+        result = run_peers(everybody, plan, lambda what: status.update(escape(what)))
+    show(result, output.results)
+    if json_file:
+        output.write_json(json_file, result.as_dict())
+
+
+def show(result: PeersResult, console: Console) -> None:
+    data, plan = result.data, result.plan
+    console.print(
+        f"{escape(data['name'])}: {data['users']:,} users x {data['items']:,} items. "
+        f"{plan.mechanism}, {plan.factors} factors, {plan.reports} reports, {result.threads} "
+        f"threads, {plan.repeats} rounds: median (least..most). The cpu engine simulates everybody "
+        f"at {output.spread(result.ours)} client-epochs / s, peers {result.sample:,} of them.",
+    )
+    table = output.table(
+        "One epoch elsewhere",
+        "simulator",
+        "a device computes",
+        "client-epochs / s",
+        "cpu engine / peer",
+    )
+    for each in result.rates:
+        table.add_row(
+            f"{each.peer} {each.version}",
+            WORKS[each.work],
+            output.spread(each.client_epochs_per_second),
+            f"{output.spread(each.ours_over_peer)} x",
+        )
+    console.print(table)
+    for name, install in result.left_out.items():
+        console.print(escape(f"{name} is not installed and was left out: {install}"))
