@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -96,13 +97,17 @@ def peak_memory() -> int | None:
     return int(peak) if sys.platform == "darwin" else int(peak) * 1024
 
 
-def copy_bandwidth(megabytes: int = 256) -> float:
-    """Bytes that one thread moves in a second (read and written), copying a large array."""
+def copy_bandwidth(megabytes: int = 256, threads: int = 1) -> float:
+    """Bytes that so many threads move in a second (read and written), copying a large array."""
     source = np.ones(megabytes << 17, np.float64)
     target = np.empty_like(source)
+    pieces = list(
+        zip(np.array_split(target, threads), np.array_split(source, threads), strict=True)
+    )
     best = float("inf")
-    for _ in range(4):  # the first touches the pages
-        began = time.perf_counter()
-        np.copyto(target, source)
-        best = min(best, time.perf_counter() - began)
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in range(4):  # the first touches the pages
+            began = time.perf_counter()
+            list(pool.map(lambda piece: np.copyto(*piece), pieces))
+            best = min(best, time.perf_counter() - began)
     return 2 * source.nbytes / best

@@ -12,17 +12,20 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+def import_ray() -> Any:
+    """Ray itself, if it is there."""
+    # It would tell its makers that it is used.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingExtraError("the ray engine needs Ray: pip install 'sottovoce[ray]'") from error
+    return ray
+
+
 class Cluster:
     def __init__(self, address: str | None):
-        # Ray would tell its makers that it is used.
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        try:
-            import ray
-        except ImportError as error:
-            raise MissingExtraError(
-                "the ray engine needs Ray: pip install 'sottovoce[ray]'"
-            ) from error
-        self.ray: Any = ray
+        self.ray = ray = import_ray()
         self._is_ours = not ray.is_initialized()
         if not self._is_ours:
             return

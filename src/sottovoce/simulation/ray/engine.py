@@ -66,8 +66,8 @@ class Workers:
 
     def __init__(self, cluster: Cluster, parts: Parts, settings: Settings, wanted: int):
         self._ray = ray = cluster.ray
-        # Wherever there is room, as often as it takes. What they are made of stays with us: one that
-        # is made again asks for it again.
+        # Wherever there is room, as often as it takes. What they are made of stays with us: one
+        # that is made again asks for it again.
         kind = ray.remote(max_restarts=-1, max_task_retries=-1, scheduling_strategy="SPREAD")(
             Worker
         )
