@@ -16,7 +16,7 @@ from sottovoce.errors import MissingExtraError, SettingsError, SottovoceError
 from sottovoce.evaluation.threads import checked_threads
 from sottovoce.experiments.bench.epoch import ReferenceEpoch, TimedEpoch, learning
 from sottovoce.experiments.bench.plan import EpochPlan, about
-from sottovoce.experiments.bench.timing import Contender, Spread, ratio, take_turns
+from sottovoce.experiments.bench.timing import Contender, Spread, let_ray_compete, ratio, take_turns
 from sottovoce.settings import setting
 from sottovoce.simulation.engines import build_engine
 from sottovoce.simulation.parts import LeaveOut, Stored, Whole
@@ -87,6 +87,7 @@ def run_engines(
     """Every mechanism on every engine that can run here; raises if two of them disagree."""
     data = replace(data, timestamps=None, titles=None, tags=None)  # not needed, and large
     threads = checked_threads(None)
+    let_ray_compete()
     with TemporaryDirectory(prefix="sottovoce-bench-") as folder:
         watch("writing shards")
         stored = stored_parts(data, Path(folder) / "shards", plan.parts)

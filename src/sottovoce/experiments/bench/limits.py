@@ -55,14 +55,14 @@ def measure_limits(threads: int) -> Limits:
         return Limits(
             copy_alone=copy_bandwidth(MEGABYTES),
             copy=copy_bandwidth(MEGABYTES, threads),
-            float64=_multiply_adds(_rounded, np.float64, threads),
-            float32=_multiply_adds(_rounded, np.float32, threads),
-            fused=_multiply_adds(_fused, np.float32, threads),
+            float64=_operations(multiply_adds, np.float64, threads),
+            float32=_operations(multiply_adds, np.float32, threads),
+            fused=_operations(fused_multiply_adds, np.float32, threads),
             words=_words(threads),
         )
 
 
-def _multiply_adds(loop: Callable[..., None], kind: type, threads: int) -> float:
+def _operations(loop: Callable[..., None], kind: type, threads: int) -> float:
     lanes = CHAINS * VECTOR_BITS // (8 * np.dtype(kind).itemsize)
     out: NDArray[Any] = np.ones((threads, lanes), kind)
     seconds = _best(lambda: loop(MULTIPLY_ADDS, kind(0), out))
@@ -155,7 +155,9 @@ def _on_all_threads(chains: Any) -> Any:
     return loop
 
 
-_rounded, _fused = _on_all_threads(_chains()), _on_all_threads(_chains("contract"))
+multiply_adds, fused_multiply_adds = (
+    _on_all_threads(_chains(*flags)) for flags in ((), ("contract",))
+)
 
 
 @njit(parallel=True)

@@ -87,10 +87,10 @@ def draw_roofline(result: RooflineResult, path: Path) -> None:
         for each in result.kernels:
             _draw_kernel(axes, each)
         axes.set(xlabel="operations for each byte through memory", ylabel="operations a second")
-        axes.legend(fontsize="small")
-        axes.set_title(f"{result.data['name']}, {result.threads} threads")
+        figure.legend(loc="outside right center", fontsize="small")
+        axes.set_title(f"{result.data['name']}, {result.threads} threads; bars: attainable")
 
-    save_figure(path, draw)
+    save_figure(path, draw, size=(8, 4.2))
 
 
 def _draw_kernel(axes: Any, each: KernelPoint) -> None:

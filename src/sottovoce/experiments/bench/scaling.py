@@ -12,7 +12,7 @@ from sottovoce.errors import MissingExtraError
 from sottovoce.evaluation.threads import checked_threads
 from sottovoce.experiments.bench.epoch import after_one_epoch, learning
 from sottovoce.experiments.bench.plan import EpochPlan, about
-from sottovoce.experiments.bench.timing import Contender, Spread, take_turns
+from sottovoce.experiments.bench.timing import Contender, Spread, let_ray_compete, take_turns
 from sottovoce.settings import setting
 from sottovoce.simulation.engines import build_engine
 from sottovoce.simulation.ray.cluster import import_ray
@@ -97,6 +97,7 @@ def run_scaling(
     threads = checked_threads(plan.threads)
     most: dict[Over, int] = {"threads": threads, "ray workers": plan.ray_workers or threads}
     left_out: dict[str, str] = {}
+    let_ray_compete()
     try:
         import_ray()
     except MissingExtraError as error:

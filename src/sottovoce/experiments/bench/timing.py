@@ -6,6 +6,7 @@ them once, in an order that rotates, and only times of the same round are divide
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -46,6 +47,14 @@ class Spread:
         Spread(median=2.0, low=1.0, high=3.0)
         """
         return cls(float(np.median(values)), float(np.min(values)), float(np.max(values)))
+
+
+def let_ray_compete() -> None:
+    """Ray's processes step back for all others on the machine (niceness 15); a contender may not.
+
+    Before Ray starts; what somebody has set stays.
+    """
+    os.environ.setdefault("RAY_worker_niceness", "0")
 
 
 def rotated(names: Sequence[str], turn: int) -> list[str]:
