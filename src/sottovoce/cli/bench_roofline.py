@@ -56,7 +56,8 @@ def roofline(
 
     Bytes and operations are counted from the algorithm; the machine's limits (a copy of a large
     array, chains of multiply-adds, random words) are measured in the same rounds. What is
-    attainable is set by whichever of these takes longest.
+    attainable is set by whichever of these takes longest. All by processor time, so that others on
+    the machine do not count.
 
     Example: sottovoce bench roofline --quick
 
@@ -86,7 +87,7 @@ def show(result: RooflineResult, console: Console) -> None:
     plan = result.plan
     console.print(
         f"{people_in_words(result.data)} {plan.factors} factors, {plan.reports} reports, "
-        f"{plan.repeats} rounds: median (least..most).",
+        f"{plan.repeats} rounds by processor time: median (least..most).",
     )
     console.print(_limits(result.limits, result.threads))
     console.print(_work(result))

@@ -127,7 +127,12 @@ def _side_by_side(
             except (MissingExtraError, SettingsError) as error:
                 left_out[name.partition(",")[0]] = str(error)
         epoch = TimedEpoch.of(whole[0].histories, engines[_cpu(threads)])
-        contenders = [_warm(name, engine, epoch, watch) for name, engine in engines.items()]
+        expected = epoch.engine.collect(epoch.V, 1)
+        contenders = []
+        for name, engine in engines.items():
+            watch(f"checking: {name}")
+            check_equal(name, engine.collect(epoch.V, 1), expected)
+            contenders.append(learning(name, engine, epoch.V))
         contenders.append(_reference(epoch, plan, watch))
         seconds = take_turns(contenders, plan.repeats, watch)
     ways = [_way(each.name, whole.n_users, seconds, _cpu(threads)) for each in contenders]
@@ -150,13 +155,6 @@ def _always(whole: Whole, stored: Parts, settings: Settings, threads: int, piece
         f"streamed, {len(cut)} parts": lambda: build_engine("cpu", cut, settings),
         f"streamed, {len(stored)} shards": lambda: build_engine("cpu", stored, settings),
     }
-
-
-def _warm(name: str, engine: Engine, epoch: TimedEpoch, watch: Watch) -> Contender:
-    """The contender, once it has given what the cpu engine gives."""
-    watch(f"checking: {name}")
-    check_equal(name, engine.collect(epoch.V, 1), epoch.engine.collect(epoch.V, 1))
-    return learning(name, engine, epoch.V)
 
 
 def _reference(epoch: TimedEpoch, plan: EnginesPlan, watch: Watch) -> Contender:

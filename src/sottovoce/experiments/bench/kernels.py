@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -37,12 +36,6 @@ class Kernel:
     work: Work
     precision: Precision
     run: Callable[[], object]
-
-    def seconds(self) -> float:
-        """Of one run."""
-        began = time.perf_counter()
-        self.run()
-        return time.perf_counter() - began
 
 
 def solving(engine: LocalEngine, V: Float32) -> Kernel:

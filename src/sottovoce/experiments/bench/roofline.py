@@ -2,12 +2,14 @@
 
 A kernel cannot end before its bytes have come through memory, its operations were done and its
 random words drawn, each at the best rate that was measured beside it. The longest of these is what
-is attainable; its part of the measured time is the share that was achieved.
+is attainable; its part of the measured time is the share that was achieved. All by processor time,
+of so many threads: who else uses the machine, and how evenly work was shared out, is not seen.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -15,7 +17,7 @@ import numpy as np
 from sottovoce.evaluation.threads import checked_threads
 from sottovoce.experiments.bench.epoch import after_one_epoch
 from sottovoce.experiments.bench.kernels import ranking, reporting, solving
-from sottovoce.experiments.bench.limits import Limits, measure_limits
+from sottovoce.experiments.bench.limits import Limits, measure_limits, processor_seconds
 from sottovoce.experiments.bench.plan import EpochPlan, about
 from sottovoce.experiments.bench.timing import Contender, Spread, take_turns
 from sottovoce.settings import setting
@@ -49,7 +51,7 @@ class KernelPoint:
     least_bytes: int
     most_bytes: int
     seconds: list[float]
-    """Round by round."""
+    """Round by round, of processor time for each thread."""
     operations_per_second: Spread
     attainable: Spread
     """Operations a second, if every table stays in a cache."""
@@ -94,7 +96,10 @@ def run_roofline(
         limits.append(measure_limits(threads))
         return 0.0
 
-    contenders = [Contender(kernel.name, kernel.seconds) for kernel in kernels]
+    contenders = [
+        Contender(kernel.name, partial(processor_seconds, kernel.run, threads))
+        for kernel in kernels
+    ]
     for contender in contenders:
         watch(f"warming up: {contender.name}")
         contender.run()
