@@ -142,7 +142,10 @@ def test_work_is_counted() -> None:
     assert work.words == 2 * 11 * 4
     coordinate = work_of(histories, settings.changed(mechanism="coordinate"))
     assert (coordinate.butterflies, coordinate.table_rows) == (0, 5 + 2 * 10)
-    assert work.additions - coordinate.additions == 5 * 128
+    normal_equations, predictions = 5 * (3 + 2), 5 * (2 - 1)
+    assert work.additions == normal_equations + predictions + 5 * (128 + 1)
+    assert work.vector_bytes == 0  # in an epoch they go from one loop to the next
+    assert work.table_bytes == 300 * 2 * 4 + 512 * 2 * 4 + 300 * 2 * 4
 
 
 @pytest.mark.parametrize(

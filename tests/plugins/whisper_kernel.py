@@ -10,7 +10,7 @@ from numba import njit
 from sottovoce.evaluation.kernels import score
 from sottovoce.simulation.cpu.epoch import plug_in
 from sottovoce.simulation.cpu.philox import multiply_high, report_words
-from sottovoce.simulation.cpu.work import Work, common_work
+from sottovoce.simulation.cpu.work import Work, drawing_work, scored_work
 from tests.plugins.whisper import WhisperConstants
 
 if TYPE_CHECKING:
@@ -55,7 +55,9 @@ def fill_reports(
 
 
 def work(histories: Histories, mechanism: Mechanism, reports: int) -> Work:
-    return common_work(histories, mechanism, reports)
+    said = histories.n_users * reports
+    scored = scored_work(said, histories.n_items, mechanism.shape.factors)
+    return drawing_work(histories, mechanism, reports) + scored
 
 
 plug_in(WhisperConstants, new_scratch, fill_reports)

@@ -9,8 +9,23 @@ import typer
 from rich.markup import escape
 
 from sottovoce.cli import output
+from sottovoce.cli.bench_engines import engines
 from sottovoce.cli.bench_live import live
 from sottovoce.cli.bench_peers import peers
+from sottovoce.cli.bench_people import (
+    QUICK_ROUNDS,
+    QUICK_SAMPLE,
+    QUICK_USERS,
+    SYNTHETIC,
+    ReferenceUsers,
+    Repeats,
+    mechanisms_given,
+    people_in_words,
+    read_people,
+    rounds,
+)
+from sottovoce.cli.bench_roofline import roofline
+from sottovoce.cli.bench_scaling import scaling
 from sottovoce.cli.derived import training_options
 from sottovoce.cli.options import (  # noqa: TC001 - typer reads the annotations
     DataSource,
@@ -19,7 +34,6 @@ from sottovoce.cli.options import (  # noqa: TC001 - typer reads the annotations
     MinInteractions,
     Threads,
 )
-from sottovoce.data import load
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.bench import BenchPlan, BenchResult, run_bench
 from sottovoce.experiments.bench.picture import draw_growth
@@ -29,11 +43,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from sottovoce.data import Interactions
-
 app = typer.Typer(name="bench", invoke_without_command=True, add_completion=False)
-
-QUICK_USERS, QUICK_ROUNDS, QUICK_SAMPLE = 1000, 2, 20
 
 
 @app.callback()
@@ -41,21 +51,17 @@ QUICK_USERS, QUICK_ROUNDS, QUICK_SAMPLE = 1000, 2, 20
 def bench(
     context: typer.Context,
     *,
-    data: DataSource = "synthetic:N=4000,M=1000,seed=0",
+    data: DataSource = SYNTHETIC,
     min_interactions: MinInteractions = 0,
     training: dict[str, Any],
     mechanism: Mechanisms = None,
-    repeats: Annotated[
-        int, typer.Option(help="Number of rounds; each runs every contender once.", min=1)
-    ] = 5,
+    repeats: Repeats = 5,
     threads: Threads = None,
     growth: Annotated[
         bool,
         typer.Option("--growth/--no-growth", help="Also time fewer users and items, and other k."),
     ] = True,
-    reference_users: Annotated[
-        int, typer.Option(help="Users to run the numpy reference on; it is extrapolated.", min=1)
-    ] = 200,
+    reference_users: ReferenceUsers = 200,
     json_file: JsonFile = None,
     plot: Annotated[
         Path | None, typer.Option(help="Also draw the growth curves to this PNG file.")
@@ -80,6 +86,8 @@ def bench(
     Example: sottovoce bench --data ml-1m --min-interactions 60 --json bench.json --plot bench.png
 
     Example: sottovoce bench --mechanism loudest --factors 16 --threads 1 --no-growth
+
+    Further: `bench engines`, `bench scaling`, `bench roofline` and `bench live`, below.
     """
     if context.invoked_subcommand:
         return
@@ -89,14 +97,14 @@ def bench(
         figure_class()
     plan = BenchPlan(
         **training,
-        mechanisms=tuple(mechanism) if mechanism else BenchPlan.mechanisms,
-        repeats=min(repeats, QUICK_ROUNDS) if quick else repeats,
+        **mechanisms_given(mechanism),
+        repeats=rounds(repeats, quick=quick),
         threads=threads,
         growth=growth,
         reference_users=min(reference_users, QUICK_SAMPLE) if quick else reference_users,
     )
     with output.messages.status(f"reading {escape(data)}") as status:
-        people = _people(data, min_interactions, plan.seed, quick=quick)
+        people = read_people(data, min_interactions, plan.seed, quick=quick)
         result = run_bench(people, plan, lambda what: status.update(escape(what)))
     show(result, output.results)
     if json_file:
@@ -105,6 +113,9 @@ def bench(
         draw_growth(result, plot)
 
 
+app.command("engines")(engines)
+app.command("scaling")(scaling)
+app.command("roofline")(roofline)
 app.command("live")(live)
 app.command("peers")(peers)
 
@@ -112,8 +123,7 @@ app.command("peers")(peers)
 def show(result: BenchResult, console: Console) -> None:
     data, plan = result.data, result.plan
     console.print(
-        f"{escape(data['name'])}: {data['users']:,} users x {data['items']:,} items, "
-        f"{data['interactions']:,} interactions. {plan.factors} factors, {plan.reports} reports, "
+        f"{people_in_words(data)} {plan.factors} factors, {plan.reports} reports, "
         f"{result.threads} threads, {plan.repeats} rounds: median (least..most).",
     )
     console.print(_ratios(result))
@@ -186,10 +196,3 @@ def _growth(result: BenchResult) -> Table:
             ", ".join(f"{point.nanoseconds_per_interaction:.3g}" for point in each.points),
         )
     return table
-
-
-def _people(source: str, min_interactions: int, seed: int, *, quick: bool) -> Interactions:
-    data = load(source).filter(min_interactions)
-    if quick and data.histories.n_users > QUICK_USERS:
-        data = data.subset(users=QUICK_USERS, seed=seed)
-    return data

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sottovoce.baselines.als import one_blas_thread
-from sottovoce.errors import SettingsError
 from sottovoce.evaluation.threads import checked_threads
 from sottovoce.experiments.bench.als import ALS, als, als_solver
 from sottovoce.experiments.bench.epoch import ReferenceEpoch, TimedEpoch
 from sottovoce.experiments.bench.growth import Growth, measure_growth
+from sottovoce.experiments.bench.plan import EpochPlan, about
 from sottovoce.experiments.bench.timing import (
     Contender,
     Spread,
@@ -21,51 +21,23 @@ from sottovoce.experiments.bench.timing import (
     ratio,
     take_turns,
 )
-from sottovoce.mechanism import MECHANISMS
-from sottovoce.settings import check, setting
+from sottovoce.settings import setting
 from sottovoce.simulation.cpu.work import Work, work_of
-from sottovoce.training import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from sottovoce.data import Interactions
     from sottovoce.experiments.bench.timing import Watch
+    from sottovoce.training import Settings
 
 
 @dataclass(frozen=True)
-class BenchPlan:
-    mechanisms: tuple[str, ...] = tuple(MECHANISMS)
-    factors: int = 5
-    epsilon: float = 2.5
-    reports: int = 100
-    repeats: int = setting(5, "rounds", least=1)
+class BenchPlan(EpochPlan):
     threads: int | None = None
     """None: all cores."""
     growth: bool = True
     reference_users: int = setting(200, "users that the numpy reference really runs", least=1)
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check(self)
-        unknown = set(self.mechanisms) - set(MECHANISMS)
-        if unknown or not self.mechanisms:
-            raise SettingsError(
-                f"mechanisms must be some of {', '.join(MECHANISMS)}; got {list(self.mechanisms)}"
-            )
-
-    def settings(self) -> list[Settings]:
-        """One for each mechanism, in order and without repeats."""
-        return [
-            Settings.preset(
-                name,
-                factors=self.factors,
-                epsilon=self.epsilon,
-                reports=self.reports,
-                seed=self.seed,
-            )
-            for name in dict.fromkeys(self.mechanisms)
-        ]
 
 
 @dataclass(frozen=True)
@@ -138,7 +110,7 @@ def run_bench(
     memory = PeakMemory(loaded, after_epochs, peak_memory())
     bandwidth = copy_bandwidth()  # after the memory was read: its arrays are large
     return BenchResult(
-        data={key: data.summary()[key] for key in ("name", "users", "items", "interactions")},
+        data=about(data),
         plan=plan,
         threads=threads,
         als_solver=solver,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sottovoce.experiments.bench.timing import Contender
 from sottovoce.simulation.engines import build_engine
-from sottovoce.simulation.loop import begin, train
+from sottovoce.simulation.loop import begin
 from sottovoce.training import next_items
 
 if TYPE_CHECKING:
@@ -32,11 +33,14 @@ class TimedEpoch:
 
     @classmethod
     def warmed_up(cls, histories: Histories, settings: Settings, threads: int) -> TimedEpoch:
-        """Compiled, and with the V of one trained epoch: a fresh V is all noise, later ones not."""
+        """Compiled, and with the V of one trained epoch."""
         engine = build_engine("cpu", histories, settings, threads=threads)
-        start = begin(settings, histories.n_items)
-        trained = next(iter(train(replace(settings, epochs=1), engine, start)))
-        return cls(histories, engine, settings.build(histories.n_items), settings, trained.V)
+        return cls.of(histories, engine)
+
+    @classmethod
+    def of(cls, histories: Histories, engine: Engine) -> TimedEpoch:
+        """On an engine over these people."""
+        return cls(histories, engine, engine.mechanism, engine.settings, after_one_epoch(engine))
 
     def run(self) -> float:
         """Seconds of one epoch, without evaluation."""
@@ -63,6 +67,25 @@ class ReferenceEpoch:
     def run(self) -> float:
         """Seconds of everybody's epoch: the devices' part grows with users, the server's not."""
         everybody = self.epoch.histories
-        with build_engine("reference", everybody.take(self.users), self.epoch.settings) as engine:
+        some, settings = everybody.take(self.users), self.epoch.settings
+        with build_engine("reference", some, settings, numbers=self.users) as engine:
             devices, server = self.epoch.parts(engine)
         return devices * everybody.n_users / len(self.users) + server
+
+
+def learning(name: str, engine: Engine, V: NDArray[np.float32]) -> Contender:
+    """The second epoch on any engine, up to the next item matrix; warmed up."""
+
+    def run() -> float:
+        began = time.perf_counter()
+        engine.learn(V, 1)
+        return time.perf_counter() - began
+
+    run()
+    return Contender(name, run)
+
+
+def after_one_epoch(engine: Engine) -> NDArray[np.float32]:
+    """V as a later epoch meets it: a fresh one is all noise."""
+    V, _ = engine.learn(begin(engine.settings, engine.n_items).V, 0)
+    return V

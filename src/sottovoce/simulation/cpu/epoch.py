@@ -169,7 +169,7 @@ run_epoch_uncached = njit(parallel=True, error_model="numpy")(_run_epoch)
 """For mechanisms from outside: a cache that names their types cannot be read without them."""
 
 
-def loop_for(constants: object) -> Any:
+def loop_for(constants: object, cached: Any = run_epoch, uncached: Any = run_epoch_uncached) -> Any:
     """The loop for constants of this type."""
     ours = type(constants).__module__.startswith("sottovoce.")
-    return run_epoch if ours else run_epoch_uncached
+    return cached if ours else uncached

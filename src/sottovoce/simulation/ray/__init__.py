@@ -24,7 +24,9 @@ class Options:
 
 
 def build(parts: Parts, settings: Settings, options: Options) -> Engine:
-    from sottovoce.simulation.ray.cluster import Cluster
+    from sottovoce.simulation.ray.cluster import Cluster, import_ray
+
+    import_ray()  # says what to install where it is missing; the engine's modules need it
     from sottovoce.simulation.ray.engine import RayEngine
 
     return RayEngine(parts, settings, Cluster(options.ray_address), options.ray_workers)

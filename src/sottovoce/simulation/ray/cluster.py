@@ -17,17 +17,20 @@ PATIENCE = 5.0
 """Seconds for an address to answer; Ray itself would try for minutes."""
 
 
+def import_ray() -> Any:
+    """Ray itself, if it is there."""
+    # It would tell its makers that it is used.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingExtraError("the ray engine needs Ray: pip install 'sottovoce[ray]'") from error
+    return ray
+
+
 class Cluster:
     def __init__(self, address: str | None):
-        # Ray would tell its makers that it is used.
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        try:
-            import ray
-        except ImportError as error:
-            raise MissingExtraError(
-                "the ray engine needs Ray: pip install 'sottovoce[ray]'"
-            ) from error
-        self.ray: Any = ray
+        self.ray = ray = import_ray()
         self._is_ours = not ray.is_initialized()
         if not self._is_ours:
             return

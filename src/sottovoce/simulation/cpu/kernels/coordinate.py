@@ -11,7 +11,7 @@ from sottovoce.evaluation.kernels import score
 from sottovoce.mechanism.coordinate import CoordinateConstants
 from sottovoce.simulation.cpu.epoch import plug_in
 from sottovoce.simulation.cpu.philox import multiply_high, report_words
-from sottovoce.simulation.cpu.work import Work, common_work
+from sottovoce.simulation.cpu.work import Work, drawing_work, scored_work
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,8 +65,17 @@ def fill_reports(
         touched[i] = 0
 
 
+STEPS, FLOATS = 4, 10
+"""Of one report beside the prediction: item and factor of the direction, two comparisons; from the
+prediction to the probability of a plus."""
+
+
 def work(histories: Histories, mechanism: Mechanism, reports: int) -> Work:
-    return common_work(histories, mechanism, reports)
+    said = histories.n_users * reports
+    drawn = drawing_work(histories, mechanism, reports)
+    scored = scored_work(said, histories.n_items, mechanism.shape.factors)
+    own = Work(additions=said * FLOATS, steps=2 * histories.n_interactions + said * STEPS)
+    return drawn + scored + own
 
 
 plug_in(CoordinateConstants, new_scratch, fill_reports)

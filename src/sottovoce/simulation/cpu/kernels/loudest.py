@@ -19,7 +19,7 @@ from sottovoce.simulation.cpu.kernels.select import (
     nth_loud,
 )
 from sottovoce.simulation.cpu.philox import multiply_high, report_words
-from sottovoce.simulation.cpu.work import Work, common_work
+from sottovoce.simulation.cpu.work import FLOAT, Work, drawing_work, scored_work
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -118,17 +118,29 @@ def name_directions(
             out[j] = np.uint32(nth_loud(a, x, least, rank, ranks))
 
 
+STEPS_PER_ROW = 10
+"""Of finding the loud ones: magnitude and largest (2), bin and lowest (5), counted (1), looked up
+and added to its group (2). The search among bins and the few rows compared exactly are not counted:
+they depend on the data."""
+
+
 def work(histories: Histories, mechanism: Mechanism, reports: int) -> Work:
-    blocks = cast("Loudest", mechanism).blocks
+    blocks, factors = cast("Loudest", mechanism).blocks, mechanism.shape.factors
     entries, users = histories.n_interactions, histories.n_users
     rows, inner = blocks.rows, min(blocks.size, ONE_BY_ONE)
     levels = (blocks.size // inner - 1).bit_length()
-    return common_work(histories, mechanism, reports, draws=reports + 1).plus(
-        table_rows=entries - users * reports,
-        additions=entries * inner,
+    table = rows * factors * FLOAT
+    own = Work(
+        table_bytes=table,
+        looked_up_bytes=table * -(-users // TOGETHER),
+        additions=entries * (inner + 1),
+        products=entries * (inner + 2),
         butterflies=users * levels * rows // 2,
-        dense=users * rows * mechanism.shape.factors,
+        dense=users * rows * factors,
+        steps=users * rows * STEPS_PER_ROW,
     )
+    drawn = drawing_work(histories, mechanism, reports, draws=reports + 1)
+    return drawn + scored_work(entries, histories.n_items, factors) + own
 
 
 plug_in_groups(LoudestConstants, new_scratch, fill_reports, any_loud)
