@@ -14,6 +14,7 @@ from sottovoce.mechanism import sum_signs
 from sottovoce.protocol import SEALED, Chunk, SignedManifest
 from sottovoce.server import Keys, ServerSettings
 from sottovoce.server.counting import Seen
+from sottovoce.server.store.transaction import Transaction
 from tests.server.world import World, chunk_of, chunks_of, sealed
 
 
@@ -100,6 +101,32 @@ def work(settings: ServerSettings, keys: Keys, now: float, chunks: list[Chunk]) 
         world.server.tick()
     world.close()
     return counted
+
+
+def test_names_of_all_chunks_are_asked_for_only_if_another_worker_counted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are many: asked for with every chunk, counting would take quadratic time."""
+    asked: list[int] = []
+    names = Transaction.chunk_names
+
+    def counting(transaction: Transaction, epoch: int) -> set[str]:
+        asked.append(epoch)
+        return names(transaction, epoch)
+
+    monkeypatch.setattr(Transaction, "chunk_names", counting)
+    signed, other = world.closed(), world.another()
+    reports = world.reports(100)
+    first, *rest = chunks_of(sealed(reports, signed), signed, 20)
+    for chunk in rest:
+        assert world.send("east", chunk)
+    assert asked == []
+    assert other.send("east", first)
+    assert len(asked) == 1
+    assert not world.send("east", first)
+    twice = chunk_of(first.sealed + rest[0].sealed, signed)
+    assert world.send("east", twice)
+    assert world.counts(1) == (6, 100, 40, 0)
 
 
 @pytest.mark.slow

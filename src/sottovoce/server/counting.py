@@ -57,6 +57,8 @@ class Counter:
         self._store = store
         self._lock = threading.Lock()
         self._epoch = 0
+        self._counted = 0
+        """Chunks of the epoch, as far as they are known here."""
         self._chunks: set[str] = set()
         self._seen = Seen()
 
@@ -101,6 +103,7 @@ class Counter:
                 )
             # Only what is committed is remembered: after a failure the same reports must count.
             self._remember(chunk.name, new)
+            self._counted += 1
         return True
 
     def note(self, proxy: str, chunk: Chunk) -> None:
@@ -112,9 +115,13 @@ class Counter:
     def _catch_up(self, transaction: Transaction, epoch: int) -> None:
         """Know the keys of all chunks that are counted, whoever counted them."""
         if epoch != self._epoch:
-            self._epoch, self._chunks, self._seen = epoch, set(), Seen()
+            self._epoch, self._counted, self._chunks, self._seen = epoch, 0, set(), Seen()
+        row = transaction.epoch(epoch)
+        if row is None or row.chunks == self._counted:
+            return  # nobody else counted any: names of all are not asked for with every chunk
         for name in transaction.chunk_names(epoch) - self._chunks:
             self._remember(name, transaction.chunk_keys(epoch, name))
+        self._counted = row.chunks
 
     def _remember(self, name: str, keys: NDArray[np.uint64]) -> None:
         self._chunks.add(name)
