@@ -109,3 +109,12 @@ def test_unreadable(tmp_path: Path) -> None:
         path.write_bytes(damaged)
         with pytest.raises(DataError, match="not a Parquet file that can be read"):
             load(path)
+
+
+def test_a_published_folder_is_read_as_such_whatever_lies_beside(tmp_path: Path) -> None:
+    (tmp_path / "ratings.csv").write_text("userId,movieId,rating,timestamp\n1,2,3,4\n")
+    (tmp_path / "movies.csv").write_text("movieId,title,genres\n2,Heat (1995),Action\n")
+    written(tmp_path, user=[5, 6], item=[7, 8])
+    assert load(tmp_path).item_ids.tolist() == [2]
+    (tmp_path / "ratings.csv").unlink()
+    assert load(tmp_path).item_ids.tolist() == [7, 8]

@@ -181,3 +181,10 @@ def test_people_who_are_made_out_of_others(tmp_path: Path) -> None:
     assert np.array_equal(made.joined().histories.indptr, expected.indptr)
     assert np.array_equal(made.joined().histories.indices, expected.indices)
     assert made.tags is not None
+
+
+def test_shards_of_shards_keep_titles(tmp_path: Path) -> None:
+    made = shard("ml-latest-small", tmp_path / "one", min_interactions=20, rows=10_000)
+    again = shard(str(tmp_path / "one"), tmp_path / "two", min_interactions=30, rows=5_000)
+    assert len(again) > len(made) - 3
+    assert same(again.joined(), load("ml-latest-small").filter(20).filter(30))

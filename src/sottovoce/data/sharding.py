@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sottovoce.data import formats
 from sottovoce.data.formats import parquet
 from sottovoce.data.formats.collecting import Numbering, plain_name
 from sottovoce.data.interactions import Interactions, counts_among
@@ -68,7 +69,7 @@ def shard(
         raise SettingsError(f"a shard must have at least one row, not {rows}")
     path = Path(source)
     with ShardWriter(folder) as writer:
-        if parquet.is_parquet(path) and made is None:
+        if formats.is_parquet(path) and not Shards.is_at(path) and made is None:
             about = _sorted_out(path, writer, columns, (min_interactions, rule), rows, watch)
             return writer.finish(about if items is None else with_items(about, items))
         is_invented = source.partition(":")[0] == SYNTHETIC

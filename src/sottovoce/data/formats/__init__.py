@@ -26,13 +26,13 @@ a .npz matrix saved by scipy.sparse.save_npz"""
 
 def read(path: Path, columns: Mapping[str, str] | None = None) -> Interactions:
     """The data set in a file or folder, whichever layout it has."""
-    if path.is_dir() and not parquet.is_parquet(path):
+    if is_parquet(path):
+        return parquet.read(path, columns)
+    if path.is_dir():
         return _from_source(Folder(path), columns)
     name = path.name.lower()
     if name.endswith(delimited.SUFFIXES):
         return delimited.read(path, columns)
-    if parquet.is_parquet(path):
-        return parquet.read(path, columns)
     _no_columns(columns, path)
     if name.endswith(matrix.SUFFIXES):
         return matrix.read(path)
@@ -41,6 +41,15 @@ def read(path: Path, columns: Mapping[str, str] | None = None) -> Interactions:
     if name in {edition.ratings for edition in movielens.EDITIONS}:
         return _from_source(Folder(path.parent), columns)
     raise _not_understood(path)
+
+
+def is_parquet(path: Path) -> bool:
+    """A file of that name, or a folder with some that is not published as anything else."""
+    if not path.is_dir():
+        return path.name.lower().endswith(parquet.SUFFIXES)
+    source = Folder(path)
+    published = movielens.recognised(source) or netflix.recognised(source)
+    return not published and bool(parquet.files(path))
 
 
 def _from_source(source: Source, columns: Mapping[str, str] | None) -> Interactions:

@@ -22,11 +22,6 @@ SUFFIXES = (".parquet", ".pq")
 _ROWS = 1 << 20
 
 
-def is_parquet(path: Path) -> bool:
-    """A file of that name, or a folder with some."""
-    return path.name.lower().endswith(SUFFIXES) or (path.is_dir() and bool(_files(path)))
-
-
 def read(path: Path, columns: Mapping[str, str] | None = None) -> Interactions:
     """The interactions of one Parquet file or of all in a folder, some rows at a time."""
     collector = Collector()
@@ -37,7 +32,7 @@ def read(path: Path, columns: Mapping[str, str] | None = None) -> Interactions:
 
 def blocks(path: Path, columns: Mapping[str, str] | None = None) -> Iterator[pl.DataFrame]:
     """The same, block by block: `user`, `item` and perhaps `rating` and `timestamp`."""
-    for file in _files(path) if path.is_dir() else [path]:
+    for file in files(path) if path.is_dir() else [path]:
         try:
             table = pl.scan_parquet(file, glob=False, hive_partitioning=False)
             schema = table.collect_schema()
@@ -54,7 +49,7 @@ def blocks(path: Path, columns: Mapping[str, str] | None = None) -> Iterator[pl.
             ) from error
 
 
-def _files(folder: Path) -> list[Path]:
+def files(folder: Path) -> list[Path]:
     """By name, in folders of any depth."""
     return sorted(each for suffix in SUFFIXES for each in folder.rglob(f"*{suffix}"))
 

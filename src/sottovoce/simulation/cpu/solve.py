@@ -35,8 +35,10 @@ class Room(NamedTuple):
 def new_room(size: int) -> Room:
     """For vectors of so many factors."""
     width = padded(size)
+    rows = np.zeros((ITEMS_PER_BLOCK, width), np.float64)
+    rows[:, size : size + 1] = 1.0  # times which a row is itself
     return Room(
-        np.zeros((ITEMS_PER_BLOCK, width), np.float64),
+        rows,
         np.empty((width, width), np.float64),
         np.empty(size, np.float64),
         np.empty(size, np.float64),
@@ -50,9 +52,11 @@ def add_items(
     """`sum v v^T` (the lower triangle, and some more) and `sum v`, item after item.
 
     The product of two float32 is exact in float64, so nothing is gained by keeping products in a
-    table, which would not fit a cache.
+    table, which would not fit a cache. Where rows are padded, the first of the padding is 1, and
+    its products are `v` itself.
     """
     size, width = right.shape[0], rows.shape[1]
+    used = min(size + 1, width)
     sums[:] = 0.0
     right[:] = 0.0
     for start in range(0, items.shape[0], ITEMS_PER_BLOCK):
@@ -61,12 +65,15 @@ def add_items(
             v, row = V[items[start + t]], rows[t]
             for i in range(size):
                 row[i] = v[i]
-        for t in range(n):
-            for i in range(size):
-                right[i] += rows[t, i]
+        if used == size:
+            for t in range(n):
+                for i in range(size):
+                    right[i] += rows[t, i]
         for i in range(0, width, SIDE):
             for j in range(0, i + SIDE, SIDE):
-                add_tile(rows, n, i, j, sums)
+                add_tile(rows, n, i, j, min(SIDE, used - i), sums)
+    if used > size:
+        right[:] = sums[size, :size]
 
 
 @njit(error_model="numpy")

@@ -71,13 +71,13 @@ class Workers:
         self._ray = ray = cluster.ray
         self._stored, n = [ray.put(parts)], min(wanted, len(parts))
         cores = cluster.cores()
-        # Where we say if that machine is there, as often as it takes. What they are made of stays
-        # with us: one that is made again asks for it again.
+        # Where we say if that machine is there, as often as it takes. What they hold stays with
+        # us too: one that is made again fetches it again.
         kind = ray.remote(max_restarts=-1, max_task_retries=-1)(Worker)
         self._all = [
             kind.options(
                 scheduling_strategy=NodeAffinitySchedulingStrategy(cores[w % len(cores)], soft=True)
-            ).remote(self._stored, list(range(w, len(parts), n)), settings)
+            ).remote(list(range(w, len(parts), n)), settings)
             for w in range(n)
         ]
         self._add = ray.remote(max_retries=-1)(added)
@@ -86,14 +86,16 @@ class Workers:
         """In the order of the parts."""
         sent = self._ray.put(question)
         found: list[tuple[int, T]] = []
-        for answers in self._ray.get([worker.answers.remote(sent) for worker in self._all]):
+        for answers in self._ray.get(
+            [worker.answers.remote(self._stored, sent) for worker in self._all]
+        ):
             found += answers
         return [answer for _, answer in sorted(found, key=lambda each: each[0])]
 
     def collect(self, question: Callable[[LocalEngine], Collected]) -> Collected:
         """Added up in a tree, where the sums are: no process receives all of them."""
         sent = self._ray.put(question)
-        sums: list[Any] = [worker.collect.remote(sent) for worker in self._all]
+        sums: list[Any] = [worker.collect.remote(self._stored, sent) for worker in self._all]
         while len(sums) > 1:
             groups = [sums[at : at + FAN_IN] for at in range(0, len(sums), FAN_IN)]
             sums = [self._add.remote(*group) for group in groups]

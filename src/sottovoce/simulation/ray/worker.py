@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,32 +22,39 @@ if TYPE_CHECKING:
     from sottovoce.simulation.parts import Part, Parts
     from sottovoce.training import Settings
 
+    Stored = list[ObjectRef[Parts]]
+    """Where all people are; in a list, since Ray would otherwise fetch them with every question."""
+
 
 class Worker:
     """Everything that it has follows from what it was made with: it can be made again."""
 
-    def __init__(self, stored: list[ObjectRef[Parts]], indices: list[int], settings: Settings):
-        self._stored = stored
+    def __init__(self, indices: list[int], settings: Settings):
         self._indices = indices
         self._settings = settings
+        self._engines: dict[int, Engine] = {}
 
-    @cached_property
-    def _engines(self) -> dict[int, Engine]:
-        """Made when they are first asked: what fails here is an answer, and not a lost worker."""
-        parts: Parts = ray.get(self._stored[0])
-        return {index: _engine(parts[index], self._settings) for index in self._indices}
-
-    def answers(self, question: Callable[[LocalEngine], Any]) -> list[tuple[int, Any]]:
+    def answers(
+        self, stored: Stored, question: Callable[[LocalEngine], Any]
+    ) -> list[tuple[int, Any]]:
         """For each of its parts, with the part's index."""
         return [
             (index, answer)
-            for index, engine in self._engines.items()
+            for index, engine in self._ready(stored).items()
             for answer in engine.each(question)
         ]
 
-    def collect(self, question: Callable[[LocalEngine], Collected]) -> Collected:
+    def collect(self, stored: Stored, question: Callable[[LocalEngine], Collected]) -> Collected:
         """What its people say, added up."""
-        return added(*(answer for _, answer in self.answers(question)))
+        return added(*(answer for _, answer in self.answers(stored, question)))
+
+    def _ready(self, stored: Stored) -> dict[int, Engine]:
+        """Made when they are first asked: what fails here is an answer, and not a lost worker."""
+        if not self._engines:
+            parts = ray.get(stored[0])
+            made = {index: _engine(parts[index], self._settings) for index in self._indices}
+            self._engines = made
+        return self._engines
 
 
 def added(*collected: Collected) -> Collected:

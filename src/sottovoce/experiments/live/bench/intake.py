@@ -111,7 +111,7 @@ def _round(bench: BenchServer, folder: Path, sender: ProcessPoolExecutor, batche
         _until(lambda: handed_over.value > 0, process)
         mixed = max(cpu_seconds(pid) - taken, CLOCK_TICK)
         return _Round(
-            batches / (taken - cpu),
+            batches / max(taken - cpu, CLOCK_TICK),
             batches / mixed,
             batches / sent.seconds,
             batches / synced,
