@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from sottovoce.simulation.parts import Part, Parts
     from sottovoce.training import Settings
 
-    Stored = list[ObjectRef[Parts]]
+    Everybody = list[ObjectRef[Parts]]
     """Where all people are; in a list, since Ray would otherwise fetch them with every question."""
 
 
 class Worker:
-    """Everything that it has follows from what it was made with: it can be made again."""
+    """What it has follows from what it is made with and asked with: it can be made again."""
 
     def __init__(self, indices: list[int], settings: Settings):
         self._indices = indices
@@ -35,7 +35,7 @@ class Worker:
         self._engines: dict[int, Engine] = {}
 
     def answers(
-        self, stored: Stored, question: Callable[[LocalEngine], Any]
+        self, stored: Everybody, question: Callable[[LocalEngine], Any]
     ) -> list[tuple[int, Any]]:
         """For each of its parts, with the part's index."""
         return [
@@ -44,11 +44,11 @@ class Worker:
             for answer in engine.each(question)
         ]
 
-    def collect(self, stored: Stored, question: Callable[[LocalEngine], Collected]) -> Collected:
+    def collect(self, stored: Everybody, question: Callable[[LocalEngine], Collected]) -> Collected:
         """What its people say, added up."""
         return added(*(answer for _, answer in self.answers(stored, question)))
 
-    def _ready(self, stored: Stored) -> dict[int, Engine]:
+    def _ready(self, stored: Everybody) -> dict[int, Engine]:
         """Made when they are first asked: what fails here is an answer, and not a lost worker."""
         if not self._engines:
             parts = ray.get(stored[0])
