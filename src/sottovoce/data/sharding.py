@@ -24,7 +24,6 @@ from sottovoce.data.loading import load
 from sottovoce.data.packing import Pairs, pack
 from sottovoce.data.shards import Shards, ShardWriter
 from sottovoce.data.synthetic import (
-    DEFAULTS,
     SYNTHETIC,
     TYPICAL_FILMS,
     parse_synthetic,
@@ -92,11 +91,10 @@ def _cut(data: Interactions, rows: int) -> Iterator[Interactions]:
 
 def _invented(source: str, writer: ShardWriter, rows: int, watch: Watch) -> Shards:
     """People who are made as they are written."""
-    asked = DEFAULTS | parse_synthetic(source)
-    at_once, people = rows // TYPICAL_FILMS, 0
-    for part in synthetic_parts(**asked, at_once=at_once):
+    people = 0
+    for part in synthetic_parts(**parse_synthetic(source), at_once=rows // TYPICAL_FILMS):
         people += part.n_users
-        watch(f"{people:,} of {asked['n_users']:,} people")
+        watch(f"{people:,} people")
         writer.add(part)
     return writer.finish(part)
 
@@ -179,8 +177,8 @@ class Buckets:
         """The users, bucket by bucket, and the items that have enough, as `Interactions.filter`."""
         users = [np.ones(end - begin, bool) for begin, end in self._bounds]
         items = np.ones(len(self.about.item_ids), bool)
-        for n in range(2**31 if repeat and least else bool(least)):
-            self._watch(f"leaving out those with few interactions, round {n + 1}")
+        while least:
+            self._watch("leaving out those with few interactions")
             left, per_item = [], np.zeros(len(items), np.int64)
             for index, some in enumerate(users):
                 per_user, counts = counts_among(self[index].histories, some, items)
@@ -189,7 +187,7 @@ class Buckets:
             kept = items & (per_item >= least)
             done = all(map(np.array_equal, left, users)) and np.array_equal(kept, items)
             users, items = left, kept
-            if done:
+            if done or not repeat:
                 break
         return users, items
 

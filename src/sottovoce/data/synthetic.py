@@ -39,9 +39,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SYNTHETIC = "synthetic"
-DEFAULTS = {"n_users": 2000, "n_items": 1000, "seed": 0}
 TYPICAL_FILMS = 70
 """Of a person, in the mean."""
+_PEOPLE, _FILMS = 2000, 1000
+"""Unless others are asked for."""
 _POOL = 40
 _SMOOTHING = 0.8
 _MOST_LIFT = 6.0
@@ -80,18 +81,20 @@ class _Block:
     start: NDArray[np.int64]
 
 
-def synthetic_people(n_users: int = 2000, n_items: int = 1000, seed: int = 0) -> Interactions:
+def synthetic_people(n_users: int = _PEOPLE, n_items: int = _FILMS, seed: int = 0) -> Interactions:
     """Invented viewers of the most popular films of the bundled MovieLens data.
 
     >>> people = synthetic_people(n_users=100, n_items=200, seed=1)
     >>> people.histories.n_users, people.histories.n_items
     (100, 200)
     """
-    (everybody,) = synthetic_parts(n_users, n_items, seed, n_users)
+    (everybody,) = synthetic_parts(n_users, n_items, seed, at_once=n_users)
     return everybody
 
 
-def synthetic_parts(n_users: int, n_items: int, seed: int, at_once: int) -> Iterator[Interactions]:
+def synthetic_parts(
+    n_users: int = _PEOPLE, n_items: int = _FILMS, seed: int = 0, *, at_once: int
+) -> Iterator[Interactions]:
     """The same people in the same order, about so many at a time."""
     if n_users < 1:
         raise SettingsError(f"there must be at least 1 synthetic person, found {n_users}")
