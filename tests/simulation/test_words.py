@@ -4,6 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sottovoce.simulation.cpu.philox import begin_draws, fill_words
 from sottovoce.simulation.cpu.philox import philox as compiled
 from sottovoce.simulation.words import philox, report_words
 
@@ -31,6 +32,15 @@ def test_the_compiled_one_is_the_same() -> None:
         c0, c1, c2 = (int(c) for c in rng.integers(0, 2**40, 3))
         expected = philox((int(seed), int(purpose)), np.array([c0]), np.array([c1]), c2, 0)[0]
         assert [int(w) for w in compiled(seed, purpose, c0, c1, c2)] == expected.tolist()
+
+
+@given(words64, st.integers(0, 2**20), st.integers(0, 2**40), st.integers(1, 8))
+def test_draws_that_were_begun_for_everybody_end_in_the_same_words(
+    seed: int, epoch: int, user: int, draws: int
+) -> None:
+    words = np.zeros((draws, 3), np.uint64)
+    fill_words(np.uint64(seed), epoch, user, begin_draws(draws), words)
+    assert np.array_equal(words, report_words(seed, epoch, np.array([user]), draws)[0, :draws, :3])
 
 
 def test_a_users_words_depend_on_nobody_else() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from llvmlite import ir
@@ -11,6 +11,9 @@ from numba.extending import intrinsic
 
 from sottovoce.mechanism import WORDS_PER_DRAW
 from sottovoce.simulation.words import MULTIPLIERS, REPORTS, ROUNDS, TURNS, WEYL
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _M0, _M1 = (np.uint64(m) for m in MULTIPLIERS)
 _W0, _W1 = (np.uint64(w) for w in WEYL)
@@ -34,9 +37,15 @@ def multiply_high(typing_context: Any, a: Any, b: Any) -> Any:  # noqa: ARG001 -
 @njit
 def philox(seed: np.uint64, purpose: np.uint64, c0: int, c1: int, c2: int) -> Any:
     """Four words for the counter (c0, c1, c2, 0)."""
-    x0, x1, x2, x3 = np.uint64(c0), np.uint64(c1), np.uint64(c2), np.uint64(0)
-    k0, k1 = seed, purpose
-    for _ in range(ROUNDS):
+    counter = np.uint64(c0), np.uint64(c1), np.uint64(c2), np.uint64(0)
+    return mix(counter, seed, purpose, ROUNDS)
+
+
+@njit
+def mix(state: Any, k0: np.uint64, k1: np.uint64, rounds: int) -> Any:
+    """So many rounds, with these keys first."""
+    x0, x1, x2, x3 = state
+    for _ in range(rounds):
         high0, low0 = multiply_high(x0, _M0), x0 * _M0
         high1, low1 = multiply_high(x2, _M1), x2 * _M1
         x0, x1 = high1 ^ x1 ^ k0, low1
@@ -49,6 +58,38 @@ def philox(seed: np.uint64, purpose: np.uint64, c0: int, c1: int, c2: int) -> An
 def report_words(seed: np.uint64, epoch: int, user: int, draw: int) -> Any:
     """The words of one report; draw k breaks ties."""
     return philox(seed, _REPORTS, draw, user, epoch)
+
+
+@njit
+def begin_draws(draws: int) -> NDArray[np.uint64]:
+    """What two rounds make of the draws 0, 1, ... alone: the same for everybody, in all epochs."""
+    begun = np.empty((draws, 3), np.uint64)
+    for draw in range(draws):
+        product = np.uint64(draw) * _M0
+        second = multiply_high(np.uint64(draw), _M0) ^ _REPORTS
+        begun[draw] = multiply_high(second, _M1), second * _M1, product
+    return begun
+
+
+@njit
+def fill_words(
+    seed: np.uint64,
+    epoch: int,
+    user: int,
+    begun: NDArray[np.uint64],
+    words: NDArray[np.uint64],
+) -> None:
+    """Three words of `report_words` for each draw, with two rounds of ten done beforehand.
+
+    There a draw meets neither user nor epoch but in exclusive ors, and products are what costs.
+    """
+    first = multiply_high(np.uint64(epoch), _M1) ^ np.uint64(user) ^ seed
+    own0 = np.uint64(epoch) * _M1 ^ (seed + _W0)
+    own2, own3 = multiply_high(first, _M0) ^ (_REPORTS + _W1), first * _M0
+    k0, k1 = seed + _W0 + _W0, _REPORTS + _W1 + _W1
+    for j in range(words.shape[0]):
+        state = begun[j, 0] ^ own0, begun[j, 1], begun[j, 2] ^ own2, own3
+        words[j, 0], words[j, 1], words[j, 2], _ = mix(state, k0, k1, ROUNDS - 2)
 
 
 @njit

@@ -10,7 +10,7 @@ from numba import njit
 from sottovoce.evaluation.kernels import score
 from sottovoce.mechanism.coordinate import CoordinateConstants
 from sottovoce.simulation.cpu.epoch import plug_in
-from sottovoce.simulation.cpu.philox import multiply_high, report_words
+from sottovoce.simulation.cpu.philox import begin_draws, fill_words, multiply_high
 from sottovoce.simulation.cpu.work import Work, drawing_work, scored_work
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from sottovoce.mechanism import Mechanism
     from sottovoce.model import Histories
     from sottovoce.simulation.preparation import EpochConstants
+
+    Scratch = tuple[NDArray[np.uint8], NDArray[np.uint64], NDArray[np.uint64]]
 
 _ONE = np.float32(1)
 _ZERO = np.float32(0)
@@ -30,9 +32,10 @@ def new_scratch(
     c: EpochConstants,
     m: CoordinateConstants,  # noqa: ARG001 - the signature of all kernels
     longest: int,  # noqa: ARG001
-) -> NDArray[np.uint8]:
-    """One mark for each item, all zero."""
-    return np.zeros(c.V.shape[0], np.uint8)
+) -> Scratch:
+    """One mark for each item, all zero; draws begun; the words of one person's reports."""
+    k = c.reports
+    return np.zeros(c.V.shape[0], np.uint8), begin_draws(k), np.empty((k, 3), np.uint64)
 
 
 @njit(error_model="numpy")
@@ -42,16 +45,19 @@ def fill_reports(
     x: NDArray[np.float32],
     c: EpochConstants,
     m: CoordinateConstants,
-    touched: NDArray[np.uint8],
+    scratch: Scratch,
     out: NDArray[np.uint32],
 ) -> None:
-    """Algorithm 1, k times. `touched` is all zero before and after."""
+    """Algorithm 1, k times. Marks are all zero before and after."""
+    touched, begun, words = scratch
+    # All words first: drawing keeps the multiplier busy, and what follows waits for memory.
+    fill_words(c.seed, c.epoch, user, begun, words)
     for i in items:
         touched[i] = 1
     alpha = np.float32(c.alpha)
     factors = np.uint64(x.shape[0])
     for j in range(out.shape[0]):
-        direction, choice, coin, _ = report_words(c.seed, c.epoch, user, j)
+        direction, choice, coin = words[j, 0], words[j, 1], words[j, 2]
         index = multiply_high(direction, c.n_directions)
         item = index // factors
         p = _ONE if touched[item] else _ZERO
