@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from sottovoce.data import Interactions
     from sottovoce.evaluation import Candidates, Ranks
-    from sottovoce.experiments.paper.cells import Cell
+    from sottovoce.experiments.paper.cells import Cell, Method
     from sottovoce.training import Settings
 
 MARKS = (1, 2, 5, 10, 20)
@@ -46,10 +46,15 @@ class CellContext:
 
 def run_cell(cell: Cell, context: CellContext) -> dict[str, Any]:
     """Metrics, and for private methods the lifetime budget: ready for JSON."""
-    if cell.method == "cost":
-        return count_bytes(context.data, cell.named["reports"], cell.named["factors"])
-    if cell.method in TRAINED:
-        return _trained(cell, context)
+    return HOW.get(cell.method, _compared)(cell, context)
+
+
+def _counted_bytes(cell: Cell, context: CellContext) -> dict[str, Any]:
+    return count_bytes(context.data, cell.named["reports"], cell.named["factors"])
+
+
+def _compared(cell: Cell, context: CellContext) -> dict[str, Any]:
+    """What ours is compared with."""
     candidates = _candidates(cell, context.data)
     model = _baseline(cell, candidates, context.threads)
     result = {"final": summary(_ranks(model, candidates)), **_fixed_budget(cell, context)}
@@ -189,3 +194,10 @@ def _known_ranks(cell: Cell, model: Any, known: Known, candidates: Candidates) -
     if cell.method == "dplcf" and not known.tags.names:
         return _ranks(replace(model, weights=known.weights), candidates)
     return None
+
+
+HOW: dict[Method, Callable[[Cell, CellContext], dict[str, Any]]] = {
+    "cost": _counted_bytes,
+    **dict.fromkeys(TRAINED, _trained),
+}
+"""By method; what is not named here is trained to be compared with."""
