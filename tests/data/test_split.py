@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sottovoce.data import Interactions, leave_one_out, load
+from sottovoce.data.split import BEFORE
 from sottovoce.errors import DataError, SettingsError
+from sottovoce.evaluation import rank_factors, sample_candidates
 
 if TYPE_CHECKING:
     from sottovoce.data.split import SplitRule
@@ -68,6 +71,50 @@ def test_every_candidate_is_equally_likely(rule: SplitRule) -> None:
     counts = np.bincount(leave_one_out(data, rule, 1).test, minlength=4)
     expected = [1250] * 4 if rule == "random" else [0, 2500, 0, 2500]
     assert np.allclose(counts, expected, atol=200)  # more than 5 standard deviations
+
+
+@given(lists, st.lists(st.integers(0, 20), min_size=2, max_size=30), st.integers(0, 5))
+def test_by_date_nothing_is_learnt_from_what_came_later(
+    rows: list[list[int]], times: list[int], seed: int
+) -> None:
+    data = timed(rows, times)
+    assert data.timestamps is not None
+    assume(len(data.timestamps) > 0)
+    date = np.quantile(data.timestamps, BEFORE, method="higher")
+    assume((data.timestamps < date).any())
+    split = leave_one_out(data, "date", seed)
+    assert split.times is not None
+    assert (split.times < date).all()
+    for user, (begin, end) in enumerate(pairwise(data.histories.indptr)):
+        items, when = data.histories[user], data.timestamps[begin:end]
+        assert split.train[user].tolist() == items[when < date].tolist()
+        later = when[when >= date]
+        test = int(split.test[user])
+        if len(later) and len(split.train[user]):
+            assert when[items.tolist().index(test)] == later.min()
+            assert split.not_competing[user].tolist() == items[items != test].tolist()
+        else:
+            assert test == -1
+            assert split.not_competing[user].tolist() == items.tolist()
+
+
+def test_by_date_what_comes_still_later_does_not_compete() -> None:
+    people = timed([[0, 1, 2, 3, 4, 5]] * 10, [1])
+    late = [1, 1, 1, 8, 9, 9, 1, 1, 1, 7, 8, 9]
+    split = leave_one_out(replace(people, timestamps=np.array([*[1] * 48, *late])), "date", 0)
+    assert split.test.tolist() == [-1] * 8 + [3, 3]
+    assert split.train[9].tolist() == [0, 1, 2]
+    drawn = sample_candidates(split, 99, 0)
+    assert sorted(item for item in drawn.items[9].tolist() if item >= 0) == [6, 7, 8]
+    everything = sample_candidates(split, 0, 0)
+    above = np.arange(N_ITEMS, dtype=np.float32)[:, None]  # the later an item, the louder
+    ranks = rank_factors(np.ones((10, 1), np.float32), above, everything)
+    assert ranks.better.tolist() == [3, 3]
+
+
+def test_by_date_there_must_be_something_before_it() -> None:
+    with pytest.raises(DataError, match="nothing lies before the date"):
+        leave_one_out(timed([[0, 1], [1, 2]], [5]), "date", 0)
 
 
 def test_the_seed_decides() -> None:

@@ -44,6 +44,7 @@ DEFAULT_MINIMUM = 60
 class SplitOption(StrEnum):
     random = "random"
     latest = "latest"
+    date = "date"
 
 
 @training_options(without=["seed"], planned=["factors", "alpha", "ridge"])
@@ -56,7 +57,12 @@ def simulate(
     preset: Annotated[str, typer.Option(help=PRESETS)] = DEFAULT,
     training: dict[str, Any],
     split: Annotated[
-        SplitOption, typer.Option(help="Item of each person that is left out for testing.")
+        SplitOption,
+        typer.Option(
+            help="Item of each person that is left out for testing: a random one, the latest, or "
+            "the first after the date before which nine tenths of all interactions lie and "
+            "at which training ends."
+        ),
     ] = SplitOption.random,
     negatives: Annotated[
         int,
@@ -85,7 +91,7 @@ def simulate(
         bool | None,
         optional(
             "Recommend by the order of a history: what came last counts most.",
-            "with --split latest, if the data has times",
+            "with --split latest or date, if the data has times",
             "--time/--no-time",
         ),
     ] = None,
@@ -159,6 +165,7 @@ def simulate(
       sottovoce simulate --data ml-20m --central-budget 1 --json run.json --plot curve.png
       sottovoce simulate --data ml-20m --resample 10000000 --epsilon 4 --reports 1 --lifetime 1
       sottovoce simulate --data ratings.parquet --items films.csv --split latest
+      sottovoce simulate --data ratings.parquet --split date
       sottovoce simulate --data ml-1m --mechanism coordinate --no-tags
       sottovoce simulate --data ratings.shards --engine ray --ray-workers 8
       sottovoce simulate --data ml-latest-small --min-interactions 20 --replay 5
@@ -168,7 +175,7 @@ def simulate(
     if plot is not None:
         figure_class()
     unfit = {
-        "--split latest": split is SplitOption.latest,
+        f"--split {split.value}": split is not SplitOption.random,
         "--negatives 0": negatives == 0,
         "--resample": resample is not None,
         "--evaluate-every": evaluate_every != 1,

@@ -1,6 +1,7 @@
 """Leave one out: each user's history without one item, and that item (the paper's section 4.2).
 
-The paper tests on a random interaction, and on the latest one when it compares with DPLCF.
+The paper tests on a random interaction, and on the latest one when it compares with DPLCF. Both let
+a model learn from what others touched after it. A split by date does not: training ends there.
 The random numbers are the stream "split" of `sottovoce.data.streams`: no other part of the
 project draws from it, so a split never depends on what else was drawn with the same seed.
 """
@@ -8,7 +9,7 @@ project draws from it, so a split never depends on what else was drawn with the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
@@ -22,33 +23,47 @@ if TYPE_CHECKING:
 
     from sottovoce.data.interactions import Interactions
 
-SplitRule = Literal["random", "latest"]
+SplitRule = Literal["random", "latest", "date"]
+SPLIT_RULES: tuple[SplitRule, ...] = get_args(SplitRule)
+BEFORE = 0.9
+"""The part of all interactions that lies before the date of a split by date, at most."""
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
     train: Histories
     test: NDArray[np.int32]
-    """The item left out; -1 for a user with fewer than 2, whose history stays in training."""
+    """The item left out; -1 for a user who has none, as one with a single item."""
     rule: SplitRule
     seed: int
     times: NDArray[np.int64] | None = None
     """When each entry of `train` was touched, where the data knows."""
+    all_but_test: Histories | None = None
+    """What they touch in all beside the test item, where that is more than `train`."""
+
+    @property
+    def not_competing(self) -> Histories:
+        """What each touches beside the test item: it is never ranked against these."""
+        return self.train if self.all_but_test is None else self.all_but_test
 
 
 def leave_one_out(data: Interactions, rule: SplitRule = "random", seed: int = 0) -> Split:
     """Take one item out of every history that has at least two.
 
     `random` takes any of them with equal probability, `latest` the one with the largest
-    timestamp (among equally late ones any, with equal probability).
+    timestamp (among equally late ones any, with equal probability). `date` is `first_after`.
     """
-    if rule not in ("random", "latest"):
-        raise SettingsError(f"the split must be 'random' or 'latest', found {rule!r}")
+    if rule not in SPLIT_RULES:
+        raise SettingsError(f"the split must be one of {', '.join(SPLIT_RULES)}, found {rule!r}")
+    if rule == "date":
+        return first_after(data, seed)
     return take_out(data, drawn(choices(data, rule), seed), rule, seed)
 
 
 def choices(data: Interactions, rule: SplitRule) -> NDArray[np.int64]:
     """Among how many entries of each history one is drawn; 0 where none is taken."""
+    if rule == "date":
+        raise SettingsError("a split by date needs everybody in memory, not in shards")
     histories = data.histories
     lengths = np.diff(histories.indptr)
     if rule == "random":
@@ -80,16 +95,56 @@ def take_out(data: Interactions, places: NDArray[np.int64], rule: SplitRule, see
     return Split(_without(histories, able, kept), test, rule, seed, times)
 
 
-def _latest(data: Interactions) -> NDArray[np.bool_]:
-    """Which entries are the latest of their history, or as late as it."""
+def first_after(data: Interactions, seed: int) -> Split:
+    """Train on what lies before a date, test on what each person touched first from then on.
+
+    The date is that of the interaction at `BEFORE` of all, in their order; whatever is as late is
+    after it. Tested is who touched something before and something after; of several first things
+    any, with equal probability.
+    """
+    histories, times = data.histories, _times(data)
+    before = times < np.quantile(times, BEFORE, method="higher") if len(times) else times < 0
+    had = row_sums(histories, before)
+    if not had.any():
+        raise DataError(
+            f"{data.name}: nothing lies before the date of a split: all of it is as late"
+        )
+    users, after = histories.users_of_entries(), np.flatnonzero(~before)
+    ties = stream(seed, "split").random(len(after))
+    order = after[np.lexsort((ties, times[after], users[after]))]
+    who, first = np.unique(users[order], return_index=True)
+    able = had[who] > 0
+    chosen = order[first[able]]
+    test = np.full(histories.n_users, -1, np.int32)
+    test[who[able]] = histories.indices[chosen]
+    kept = np.ones(histories.n_interactions, bool)
+    kept[chosen] = False
+    indptr = np.concatenate([[0], np.cumsum(had)])
+    return Split(
+        Histories(indptr, histories.indices[before], histories.n_items),
+        test,
+        "date",
+        seed,
+        times[before],
+        _without(histories, who[able], kept),
+    )
+
+
+def _times(data: Interactions) -> NDArray[np.int64]:
     if data.timestamps is None:
         raise DataError(f"{data.name} has no timestamps: use the random split")
+    return data.timestamps
+
+
+def _latest(data: Interactions) -> NDArray[np.bool_]:
+    """Which entries are the latest of their history, or as late as it."""
+    times = _times(data)
     indptr = data.histories.indptr
     filled = np.flatnonzero(np.diff(indptr))
     last = np.zeros(data.histories.n_users, np.int64)
     if len(filled):
-        last[filled] = np.maximum.reduceat(data.timestamps, indptr[filled])
-    return np.asarray(data.timestamps == np.repeat(last, np.diff(indptr)))
+        last[filled] = np.maximum.reduceat(times, indptr[filled])
+    return np.asarray(times == np.repeat(last, np.diff(indptr)))
 
 
 def _without(histories: Histories, users: NDArray[np.intp], kept: NDArray[np.bool_]) -> Histories:

@@ -35,13 +35,13 @@ class Known:
 
     @classmethod
     def of(cls, data: Interactions, split: Split, *, tags: bool, time: bool | None) -> Known:
-        """With `time` None the order counts where the latest item is asked for.
+        """With `time` None the order counts where the latest item is asked for, or the next.
 
         A random split asks for an item of any time, which an order says nothing about.
         """
         if time and split.times is None:
             raise DataError(f"{data.name} has no timestamps: the order of items is not known")
-        ordered = split.rule == "latest" if time is None else time
+        ordered = split.rule != "random" if time is None else time
         return cls(
             tags_of(data.tags.tolist())
             if tags and data.tags is not None

@@ -73,13 +73,13 @@ def sample_candidates(split: Split, negatives: int, seed: int, first: int = 0) -
     """
     if negatives < 0:
         raise SettingsError(f"negatives must not be negative, got {negatives}")
-    train = split.train
-    items = np.full((train.n_users, min(negatives, train.n_items)), -1, np.int32)
+    own = split.not_competing
+    items = np.full((own.n_users, min(negatives, own.n_items)), -1, np.int32)
     if negatives:
         kernels.sample_untouched(
-            train.indptr,
-            train.indices,
-            train.n_items,
+            own.indptr,
+            own.indices,
+            own.n_items,
             split.test,
             np.uint64(seed),
             np.uint64(first),
@@ -92,8 +92,8 @@ def rank_factors(X: NDArray[np.float32], V: NDArray[np.float32], candidates: Can
     """Ranks under scores `x . v`."""
     better, ties = _empty(candidates.split)
     if candidates.full:
-        train = candidates.split.train
-        kernels.rank_full(train.indptr, train.indices, candidates.split.test, X, V, better, ties)
+        own = candidates.split.not_competing
+        kernels.rank_full(own.indptr, own.indices, candidates.split.test, X, V, better, ties)
     else:
         kernels.rank_sampled(candidates.items, candidates.split.test, X, V, better, ties)
     return tested(candidates, better, ties)
@@ -121,10 +121,10 @@ def _empty(split: Split) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 def _competes(candidates: Candidates, users: NDArray[np.int64]) -> NDArray[np.bool_]:
     """len(users) x M: which items the test item of each user is ranked against."""
-    train, test = candidates.split.train, candidates.split.test
-    mask = np.full((len(users), train.n_items), candidates.full)
+    own, test = candidates.split.not_competing, candidates.split.test
+    mask = np.full((len(users), own.n_items), candidates.full)
     if candidates.full:
-        some = train.take(users)
+        some = own.take(users)
         mask[some.users_of_entries(), some.indices] = False
         mask[np.arange(len(users)), test[users]] = False
         return mask
@@ -138,12 +138,12 @@ def tested(candidates: Candidates, better: NDArray[np.int64], ties: NDArray[np.i
     """Only users with a test item and somebody to compete with."""
     can_be = candidates.split.test >= 0
     if candidates.full:
-        can_be &= _untouched(candidates.split.train) > 1
+        can_be &= _untouched(candidates.split.not_competing) > 1
     else:
         can_be &= candidates.items[:, 0] >= 0
     return Ranks(better[can_be], ties[can_be])
 
 
-def _untouched(train: Histories) -> NDArray[np.int64]:
-    """How many items are not in each training history; the test item is one of them."""
-    return train.n_items - np.diff(train.indptr)
+def _untouched(own: Histories) -> NDArray[np.int64]:
+    """How many items are not in each of these histories; the test item is one of them."""
+    return own.n_items - np.diff(own.indptr)

@@ -44,7 +44,7 @@ class LeaveOut:
     tags: bool = True
     """Recommend with the tags of the data, where it has any."""
     time: bool | None = None
-    """Recommend by the order of a history; None: where the latest item is asked for."""
+    """Recommend by the order of a history; None: unless a random item is asked for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +69,9 @@ class LeftOut:
             train=split.train.some(begin, end),
             test=split.test[begin:end],
             times=None if split.times is None else split.times[entries],
+            all_but_test=None
+            if split.all_but_test is None
+            else split.all_but_test.some(begin, end),
         )
         weights = None if known.weights is None else known.weights[entries]
         return LeftOut(

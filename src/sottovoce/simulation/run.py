@@ -50,7 +50,7 @@ class SimulationPlan:
     tags: bool = True
     """Recommend with the tags of the data, where it has any."""
     time: bool | None = None
-    """Recommend by the order of a history; None: where the latest item is asked for."""
+    """Recommend by the order of a history; None: unless a random item is asked for."""
     resample: int | None = setting(
         None, "people made out of those of the data, who report in their place", least=1
     )
@@ -87,7 +87,9 @@ class Run:
     """Popularity with what devices know: tags and time without any learning."""
     V: NDArray[np.float32]
     n_users: int
-    """Who are tested: the people of the data set."""
+    """The people of the data set."""
+    n_tested: int
+    """Of them, who have something that was left out."""
     seconds: dict[str, float]
 
     @property
@@ -113,6 +115,11 @@ class Run:
             said.append(
                 f"Each person takes part in {plan.settings.turns} of {plan.settings.epochs} epochs,"
                 f" drawn by their own device; the smallest crowd of an epoch was {self.crowd:,}."
+            )
+        if plan.split == "date":
+            said.append(
+                f"Tested are the {self.n_tested:,} of {self.n_users:,} people who touched something"
+                " before the date and after it; the others take part."
             )
         return " ".join(said)
 
@@ -159,6 +166,7 @@ def simulate(
         if not final:
             final = evaluate(engine, state.V, known=True)
         known = next(iter(engine.each(what_is_known)))
+        n_tested = sum(engine.each(how_many_are_tested))
         without = evaluate(engine, state.V) if known else final
         popularity = evaluate_popularity(engine)
         known_popularity = evaluate_popularity(engine, known=True) if known else popularity
@@ -178,6 +186,7 @@ def simulate(
         known_popularity,
         state.V,
         parts.n_users,
+        n_tested,
         seconds,
     )
 
@@ -220,6 +229,10 @@ def popularity_ranks(
         return rank_devices(counts_model(counts, people, known.tags), candidates, known.weights)
     one = np.ones((train.n_users, 1), np.float32)
     return rank_factors(one, counts.astype(np.float32)[:, None], candidates)
+
+
+def how_many_are_tested(part: LocalEngine) -> int:
+    return int((part.left_out.candidates.split.test >= 0).sum())
 
 
 def what_is_known(part: LocalEngine) -> str:
