@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import polars as pl
 import pytest
@@ -118,3 +119,34 @@ def test_a_published_folder_is_read_as_such_whatever_lies_beside(tmp_path: Path)
     assert load(tmp_path).item_ids.tolist() == [2]
     (tmp_path / "ratings.csv").unlink()
     assert load(tmp_path).item_ids.tolist() == [7, 8]
+
+
+def test_folders_that_are_columns(tmp_path: Path) -> None:
+    for user, rating, items in (("b b", 1.0, [3, 4]), ("a", 0.0, [3]), ("a", 5.0, [5])):
+        folder = tmp_path / "t" / f"who={quote(user)}" / f"rating={rating}"
+        folder.mkdir(parents=True)
+        pl.DataFrame({"item": items}).write_parquet(folder / "X.PARQUET")
+    data = load(tmp_path / "t", {"user": "who", "item": "item"})
+    assert data.user_ids.tolist() == ["a", "b b"]
+    assert [data.item_ids[data.histories[u]].tolist() for u in range(2)] == [[5], [3, 4]]
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (
+            {"user": [1], "item": [2]},
+            r"b.parquet: this file has item \(numbers\), user \(numbers\)",
+        ),
+        ({"user": ["x"], "item": [2], "timestamp": [3]}, r"user \(text\), and a.parquet has"),
+    ],
+)
+def test_files_of_a_folder_have_the_same_columns(
+    tmp_path: Path, other: dict[str, Any], message: str
+) -> None:
+    folder = tmp_path / "t"
+    folder.mkdir()
+    pl.DataFrame({"user": [1], "item": [2], "timestamp": [3]}).write_parquet(folder / "a.parquet")
+    pl.DataFrame(other).write_parquet(folder / "b.parquet")
+    with pytest.raises(DataError, match=message):
+        load(folder)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,13 +15,11 @@ from hypothesis import strategies as st
 
 from sottovoce.data import Interactions, Shards, load
 from sottovoce.data.formats import parquet
+from sottovoce.data.loading import shards_at
 from sottovoce.data.sharding import shard
 from sottovoce.data.shards import INDEX, ITEMS
 from sottovoce.errors import DataError, SettingsError
 from sottovoce.simulation.people import People, resampled_parts
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def same(found: Interactions, expected: Interactions) -> bool:
@@ -80,7 +79,7 @@ def test_shards_of_parquet_are_what_is_loaded_and_filtered(
         except DataError:
             with pytest.raises(DataError, match=r"nothing is left|no interaction"):
                 shard(str(folder / "raw"), folder / "out", columns=COLUMNS, min_interactions=least)
-            assert not list((folder / "out").iterdir()), "nothing is left of a failure"
+            assert [each.name for each in folder.iterdir()] == ["raw"], "nothing is left"
             return
         made = shard(
             str(folder / "raw"),
@@ -147,7 +146,7 @@ def test_what_is_broken_says_so(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot be read"):
         made[0]
     pl.DataFrame({"user": [0, 1], "item": [0, 1]}).write_parquet(out / "part-00000.parquet")
-    with pytest.raises(DataError, match="does not have the rows"):
+    with pytest.raises(DataError, match=r"is not the one that shards\.json speaks of"):
         made[0]
     index = json.loads((out / INDEX).read_bytes())
     (out / INDEX).write_text(json.dumps(index | {"format": "sottovoce-shards-0"}))
@@ -156,6 +155,111 @@ def test_what_is_broken_says_so(tmp_path: Path) -> None:
     (out / ITEMS).unlink()
     with pytest.raises(DataError, match=r"sottovoce data shard"):
         load(out)
+
+
+def _kind(values: list[Any], usual: Any) -> Any:
+    """As it was, unless it is another kind that is tried."""
+    return None if isinstance(values[0], str | float) else usual
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"item": [0, 2, 0, 1]},
+        {"item": [0.0, 1.0, 0.0, 1.0]},
+        {"item": [None, 1, 0, 1]},
+        {"user": ["0", "0", "1", "1"]},
+        {"user": [0, 0, 0, 1]},
+        {"timestamp": [5, 6, 7, 9]},
+    ],
+)
+def test_a_shard_with_other_contents_is_refused(tmp_path: Path, other: dict[str, Any]) -> None:
+    columns = {"user": [0, 0, 1, 1], "item": [0, 1, 0, 1], "timestamp": [5, 6, 7, 8]}
+    pl.DataFrame({**columns, "item": [0, 1, 0, 2]}).write_parquet(tmp_path / "x.parquet")
+    made = shard(str(tmp_path / "x.parquet"), tmp_path / "out")
+    frame = pl.read_parquet(tmp_path / "out" / "part-00000.parquet")
+    with_other = frame.with_columns(
+        pl.Series(name, values, _kind(values, frame[name].dtype)) for name, values in other.items()
+    )
+    with_other.write_parquet(tmp_path / "out" / "part-00000.parquet")
+    with pytest.raises(DataError, match=r"is not the one that shards\.json speaks of"):
+        made[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda shards: shards[:-1], "interactions do not add up"),
+        (lambda shards: shards[::-1], "without a gap"),
+        (lambda shards: [{**shards[0], "users": 3}, *shards[1:]], "without a gap"),
+        (lambda shards: [{**shards[0], "users": "1"}, *shards[1:]], "sottovoce data shard"),
+        (lambda shards: [{"file": "x"}, *shards[1:]], "sottovoce data shard"),
+    ],
+)
+def test_an_index_that_does_not_add_up_is_refused(tmp_path: Path, change: Any, why: str) -> None:
+    pl.DataFrame({"user": [0, 1, 2], "item": [0, 1, 0]}).write_parquet(tmp_path / "x.parquet")
+    shard(str(tmp_path / "x.parquet"), tmp_path / "out", rows=1)
+    index = json.loads((tmp_path / "out" / INDEX).read_bytes())
+    changed = index | {"shards": change(index["shards"])}
+    (tmp_path / "out" / INDEX).write_text(json.dumps(changed))
+    with pytest.raises(DataError, match=why):
+        Shards.read(tmp_path / "out")
+
+
+def test_items_that_are_no_items(tmp_path: Path) -> None:
+    pl.DataFrame({"user": [0], "item": [0]}).write_parquet(tmp_path / "x.parquet")
+    shard(str(tmp_path / "x.parquet"), tmp_path / "out")
+    (tmp_path / "out" / ITEMS).write_text('[[1, "a", 3]]')
+    with pytest.raises(DataError, match="these are not whole shards"):
+        Shards.read(tmp_path / "out")
+
+
+def test_where_shards_cannot_be_written(tmp_path: Path) -> None:
+    source = tmp_path / "raw" / "x.parquet"
+    source.parent.mkdir()
+    pl.DataFrame({"user": [0], "item": [0]}).write_parquet(source)
+    for folder in (source, source / "below"):
+        with pytest.raises(DataError, match=r"cannot be written here: .*Not a directory"):
+            shard(str(source), folder)
+    with pytest.raises(DataError, match="must not be written into it"):
+        shard(str(source.parent), source.parent / "out")
+    assert [each.name for each in source.parent.iterdir()] == ["x.parquet"]
+
+
+def test_nothing_is_left_of_a_disk_that_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pl.DataFrame, "write_parquet", full)
+    with pytest.raises(DataError, match=r"cannot be written here: .*No space left"):
+        shard("synthetic:N=20,M=10", tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_name_is_a_name_whatever_lies_beside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shard("synthetic:N=20,M=10", Path("ml-latest-small"))
+    assert shards_at("ml-latest-small") is None
+    assert shards_at("./ml-latest-small") == Path("ml-latest-small")
+    assert load("ml-latest-small").n_users == 610
+    assert load("./ml-latest-small").n_users == 20
+    assert shard("ml-latest-small", tmp_path / "out").n_users == 610
+
+
+@pytest.mark.parametrize("source", ["synthetic:N=20,M=10", "ml-latest-small", "./shards"])
+def test_columns_that_are_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shard("synthetic:N=20,M=10", Path("shards"))
+    with pytest.raises(DataError, match="cannot be named"):
+        shard(source, Path("out"), columns={"user": "x"})
+    with pytest.raises(DataError, match="cannot be named"):
+        load(source, {"user": "x"})
 
 
 def test_invented_people_are_the_same_in_shards(tmp_path: Path) -> None:

@@ -191,7 +191,7 @@ def _lines(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
         elif isinstance(value, bool):
             yield label, "yes" if value else "no"
         elif isinstance(value, float):
-            yield label, f"{value:.4%}"
+            yield label, f"{value:.4%}" if key == "density" else f"{value:,g}"
         elif isinstance(value, int):
             yield label, f"{value:,}"
         elif value is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from enum import StrEnum
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - typer looks at the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,6 +24,7 @@ from sottovoce.cli.options import (
 )
 from sottovoce.cli.replaying import Replayed, replay_seeds
 from sottovoce.data import Interactions, Shards, load, parse_columns
+from sottovoce.data.loading import shards_at
 from sottovoce.data.synthetic import SYNTHETIC
 from sottovoce.errors import SettingsError
 from sottovoce.evaluation import CUTOFFS, Interval
@@ -95,8 +96,8 @@ def simulate(
             "--time/--no-time",
         ),
     ] = None,
-    sample_users: Annotated[int | None, optional("Users to draw at random.", "all")] = None,
-    sample_items: Annotated[int | None, optional("Items to draw at random.", "all")] = None,
+    sample_users: Annotated[int | None, optional("Users to draw at random.", "all", min=1)] = None,
+    sample_items: Annotated[int | None, optional("Items to draw at random.", "all", min=1)] = None,
     columns: HistoryColumns = None,
     history: Annotated[
         float | None, history_option("the median of the data, to two digits")
@@ -252,8 +253,9 @@ def _load(
     sample: tuple[int | None, int | None],
     seed: int,
 ) -> Interactions | Shards:
-    if Shards.is_at(Path(source)):
-        return _shards(source, is_changed=any((columns, items, minimum, *sample)))
+    folder = shards_at(source)
+    if folder:
+        return _shards(folder, is_changed=any((columns, items, minimum, *sample)))
     with output.messages.status(f"reading {source}"):
         data = load(source, parse_columns(columns) if columns else None, items)
         if minimum is None:
@@ -264,14 +266,14 @@ def _load(
     return data
 
 
-def _shards(source: str, *, is_changed: bool) -> Shards:
+def _shards(folder: Path, *, is_changed: bool) -> Shards:
     """People part by part; what they are was settled when the shards were made."""
     if is_changed:
         raise SettingsError(
-            f"{source} is made of shards: --columns, --items and --min-interactions are for "
+            f"{folder} is made of shards: --columns, --items and --min-interactions are for "
             "`sottovoce data shard`, which makes them, and nobody can be sampled out of them"
         )
-    return Shards.read(Path(source))
+    return Shards.read(folder)
 
 
 def _one(

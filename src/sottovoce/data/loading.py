@@ -36,12 +36,29 @@ def load(
     return data if items is None else with_items(data, items)
 
 
+def is_name(source: str | Path) -> bool:
+    """Whether it is a name, of the catalogue or of invented people, and not a path."""
+    return isinstance(source, str) and (
+        source in CATALOGUE or source.partition(":")[0] == SYNTHETIC
+    )
+
+
+def shards_at(source: str | Path) -> Path | None:
+    """The folder, if it is one of shards."""
+    return None if is_name(source) or not Shards.is_at(Path(source)) else Path(source)
+
+
 def _found(source: str | Path, columns: Mapping[str, str] | None) -> Interactions:
-    if isinstance(source, str):
-        if source.partition(":")[0] == SYNTHETIC:
-            return synthetic_people(**parse_synthetic(source))
-        if source in CATALOGUE:
-            return _named(CATALOGUE[source])
+    folder = shards_at(source)
+    if columns and (is_name(source) or folder):
+        raise DataError("columns are known here and cannot be named", path=source)
+    if folder:
+        return Shards.read(folder).joined()
+    if is_name(source):
+        invented = str(source).partition(":")[0] == SYNTHETIC
+        if invented:
+            return synthetic_people(**parse_synthetic(str(source)))
+        return _named(CATALOGUE[str(source)])
     path = Path(source)
     if not path.exists():
         names = ", ".join([*CATALOGUE, SYNTHETIC])
@@ -50,7 +67,7 @@ def _found(source: str | Path, columns: Mapping[str, str] | None) -> Interaction
             f"Files and folders:\n{formats.UNDERSTOOD}",
             path=source,
         )
-    return Shards.read(path).joined() if Shards.is_at(path) else formats.read(path, columns)
+    return formats.read(path, columns)
 
 
 def _named(entry: DataSet) -> Interactions:

@@ -20,7 +20,7 @@ from sottovoce.data.formats import parquet
 from sottovoce.data.formats.collecting import Numbering, plain_name
 from sottovoce.data.interactions import Interactions, counts_among
 from sottovoce.data.items import with_items
-from sottovoce.data.loading import load
+from sottovoce.data.loading import is_name, load
 from sottovoce.data.packing import Pairs, pack
 from sottovoce.data.shards import Shards, ShardWriter
 from sottovoce.data.synthetic import (
@@ -67,11 +67,15 @@ def shard(
     if rows < 1:
         raise SettingsError(f"a shard must have at least one row, not {rows}")
     path = Path(source)
+    is_path = not is_name(source)
+    if is_path and path.is_dir() and folder.resolve().is_relative_to(path.resolve()):
+        raise DataError(f"shards of {source} must not be written into it", path=folder)
+    is_parquet = is_path and not Shards.is_at(path) and formats.is_parquet(path)
     with ShardWriter(folder) as writer:
-        if formats.is_parquet(path) and not Shards.is_at(path) and made is None:
+        if is_parquet and made is None:
             about = _sorted_out(path, writer, columns, (min_interactions, rule), rows, watch)
             return writer.finish(about if items is None else with_items(about, items))
-        is_invented = source.partition(":")[0] == SYNTHETIC
+        is_invented = source.partition(":")[0] == SYNTHETIC and not columns
         if is_invented and not min_interactions and items is None and made is None:
             return _invented(source, writer, rows, watch)
         watch(f"reading {source}")

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import secrets
+import shutil
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +25,7 @@ from sottovoce.errors import DataError
 from sottovoce.model.histories import Histories
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
     from typing import Self
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 FORMAT = "sottovoce-shards-1"
 INDEX, ITEMS = "shards.json", "items.json"
+COLUMNS = ("user", "item", "timestamp")
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class Shard:
     users: int
     interactions: int
     digest: str
-    """SHA-256 of its histories and times."""
+    """SHA-256 of its columns, checked whenever it is read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,16 +78,16 @@ class Shards:
             ids, titles, listed = ([item[place] for item in items] for place in range(3))
             tags = [_traits(each) for each in listed]
             return cls(
-                folder,
+                folder.resolve(),  # processes elsewhere on the machine read them too
                 str(index["name"]),
                 int(index["interactions"]),
                 float(index["typical_length"]),
                 id_array(ids),
                 object_array(titles) if any(titles) else None,
                 object_array(tags) if any(tags) else None,
-                tuple(Shard(**shard) for shard in index["shards"]),
+                _listed_shards(index),
             )
-        except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise DataError(
                 f"these are not whole shards: {error!r}; make them anew with "
                 "`sottovoce data shard`",
@@ -118,18 +121,22 @@ class Shards:
         path = self.folder / shard.file
         try:
             frame = pl.read_parquet(path, glob=False)
-            users = frame["user"].to_numpy() - shard.first
-            items = frame["item"].to_numpy(writable=True)
         except (PolarsError, OSError) as error:
             raise DataError(f"this shard cannot be read: {error}", path=path) from error
-        numbers = np.arange(shard.users)
-        indptr = np.searchsorted(users, np.arange(shard.users + 1)).astype(np.int64)
-        whole = len(users) == shard.interactions == indptr[-1] and bool((np.diff(users) >= 0).all())
-        if not whole:
-            raise DataError(f"this shard does not have the rows that {INDEX} speaks of", path=path)
-        times = frame["timestamp"].to_numpy(writable=True) if "timestamp" in frame.columns else None
-        histories = Histories.from_arrays(indptr, items, self.n_items)
-        return Interactions(self.name, histories, shard.first + numbers, self.item_ids, times)
+        columns = {
+            name: frame[name].to_numpy(writable=True) for name in COLUMNS if name in frame.columns
+        }
+        if frame.height != shard.interactions or _digest(shard.users, columns) != shard.digest:
+            raise DataError(
+                f"this shard is not the one that {INDEX} speaks of; make them anew with "
+                "`sottovoce data shard`",
+                path=path,
+            )
+        numbers = shard.first + np.arange(shard.users + 1)
+        indptr = np.searchsorted(columns["user"], numbers).astype(np.int64)
+        histories = Histories.from_arrays(indptr, columns["item"], self.n_items)
+        times = columns.get("timestamp")
+        return Interactions(self.name, histories, numbers[:-1], self.item_ids, times)
 
     def first(self, index: int) -> int:
         """The number of a shard's first person."""
@@ -168,23 +175,31 @@ class Shards:
 
 
 class ShardWriter:
-    """Takes the parts of a data set in the order of their people; of a failure nothing is left."""
+    """Takes the parts of a data set in the order of their people.
+
+    They are written beside the folder, which is there when all of them are.
+    """
 
     def __init__(self, folder: Path):
-        if folder.exists() and any(folder.iterdir()):
-            raise DataError("there is something in this folder already", path=folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        self.folder = folder
+        try:
+            if folder.exists() and any(folder.iterdir()):
+                raise DataError("there is something in this folder already", path=folder)
+            self.folder = folder.with_name(f".{folder.name}-{secrets.token_hex(4)}")
+            """Where they are written."""
+            self.folder.mkdir(parents=True)
+        except OSError as error:
+            raise _cannot_write(error, folder) from error
+        self._wanted = folder
         self._shards: list[Shard] = []
         self._lengths: list[NDArray[np.int32]] = []
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *raised: object) -> None:
-        if any(raised):
-            for shard in self._shards:
-                (self.folder / shard.file).unlink(missing_ok=True)
+    def __exit__(self, kind: object, raised: BaseException | None, trace: object) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if isinstance(raised, (OSError, PolarsError)):
+            raise _cannot_write(raised, self._wanted) from raised
 
     def add(self, part: Interactions) -> None:
         """One shard; nothing for nobody."""
@@ -192,18 +207,14 @@ class ShardWriter:
         if not histories.n_users:
             return
         file = f"part-{len(self._shards):05}.parquet"
-        columns = {
+        columns: dict[str, NDArray[Any]] = {
             "user": first + histories.users_of_entries(),
             "item": histories.indices,
             **({} if part.timestamps is None else {"timestamp": part.timestamps}),
         }
         pl.DataFrame(columns).write_parquet(self.folder / file)
-        digest = hashlib.sha256()
-        for each in (histories.indptr, *columns.values()):
-            digest.update(np.ascontiguousarray(each).data)
-        self._shards.append(
-            Shard(file, first, histories.n_users, histories.n_interactions, digest.hexdigest())
-        )
+        digest = _digest(histories.n_users, columns)
+        self._shards.append(Shard(file, first, histories.n_users, histories.n_interactions, digest))
         self._lengths.append(np.diff(histories.indptr).astype(np.int32))
 
     def finish(self, about: Interactions) -> Shards:
@@ -225,8 +236,36 @@ class ShardWriter:
             "shards": [asdict(shard) for shard in self._shards],
         }
         write_atomically(self.folder / ITEMS, _json(list(rows)))
-        write_atomically(self.folder / INDEX, _json(index))  # the last: without it nothing is there
-        return Shards.read(self.folder)
+        write_atomically(self.folder / INDEX, _json(index))
+        self.folder.replace(self._wanted)
+        return Shards.read(self._wanted)
+
+
+def _digest(users: int, columns: Mapping[str, NDArray[Any]]) -> str:
+    """Of so many people and their rows."""
+    digest = hashlib.sha256(f"{users}".encode())
+    for name, values in columns.items():
+        digest.update(f"{name} {values.dtype}".encode())
+        digest.update(np.ascontiguousarray(values).data if values.dtype != object else b"")
+    return digest.hexdigest()
+
+
+def _listed_shards(index: dict[str, Any]) -> tuple[Shard, ...]:
+    """All of them, and people numbered without a gap."""
+    shards = tuple(Shard(**shard) for shard in index["shards"])
+    firsts = np.cumsum([0, *(shard.users for shard in shards)])
+    if [shard.first for shard in shards] != firsts[:-1].tolist() or any(
+        shard.users < 1 for shard in shards
+    ):
+        raise ValueError("people are not numbered without a gap")
+    if sum(shard.interactions for shard in shards) != index["interactions"]:
+        raise ValueError("interactions do not add up")
+    return shards
+
+
+def _cannot_write(error: Exception, folder: Path) -> DataError:
+    reason = str(error).splitlines()[0]
+    return DataError(f"shards cannot be written here: {reason}", path=folder)
 
 
 def _traits(listed: dict[str, Any]) -> Traits:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import polars as pl
 from polars.exceptions import PolarsError
@@ -32,13 +33,23 @@ def read(path: Path, columns: Mapping[str, str] | None = None) -> Interactions:
 
 def blocks(path: Path, columns: Mapping[str, str] | None = None) -> Iterator[pl.DataFrame]:
     """The same, block by block: `user`, `item` and perhaps `rating` and `timestamp`."""
+    first: tuple[Path, dict[str, str]] | None = None
     for file in files(path) if path.is_dir() else [path]:
         try:
-            table = pl.scan_parquet(file, glob=False, hive_partitioning=False)
+            table = _with_folders(
+                pl.scan_parquet(file, glob=False, hive_partitioning=False), file, path
+            )
             schema = table.collect_schema()
             roles = roles_of(schema.names(), columns, str(file))
             names = zip(schema, roles, strict=True)
             table = table.select([pl.col(name).alias(role) for name, role in names if role])
+            first = first or (file, _kinds(table))
+            if _kinds(table) != first[1]:
+                raise DataError(
+                    f"this file has {_in_words(_kinds(table))}, and {first[0].name} has "
+                    f"{_in_words(first[1])}; all files of a folder must have the same",
+                    path=file,
+                )
             rows = int(table.select(pl.len()).collect().item())
             for start in range(0, rows, _ROWS):
                 yield _checked(table.slice(start, _ROWS).collect(), start, file)
@@ -51,7 +62,26 @@ def blocks(path: Path, columns: Mapping[str, str] | None = None) -> Iterator[pl.
 
 def files(folder: Path) -> list[Path]:
     """By name, in folders of any depth."""
-    return sorted(each for suffix in SUFFIXES for each in folder.rglob(f"*{suffix}"))
+    return sorted(each for each in folder.rglob("*") if each.suffix.lower() in SUFFIXES)
+
+
+def _with_folders(table: pl.LazyFrame, file: Path, folder: Path) -> pl.LazyFrame:
+    """With a column for each folder that is called `name=value`, as partitioned tables have."""
+    within = file.relative_to(folder).parts[:-1] if file != folder else ()
+    named = [part.partition("=")[::2] for part in within if "=" in part]
+    return table.with_columns([pl.lit(unquote(value)).alias(name) for name, value in named])
+
+
+def _kinds(table: pl.LazyFrame) -> dict[str, str]:
+    """What it has of each role: ids are whole numbers or text, for the rest it does not matter."""
+    return {
+        role: ("numbers" if kind.is_integer() else "text") if role in ("user", "item") else ""
+        for role, kind in sorted(table.collect_schema().items())
+    }
+
+
+def _in_words(kinds: dict[str, str]) -> str:
+    return ", ".join(f"{role} ({kind})" if kind else role for role, kind in kinds.items())
 
 
 def _checked(frame: pl.DataFrame, start: int, path: Path) -> pl.DataFrame:

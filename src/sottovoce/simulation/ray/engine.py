@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ray.exceptions import RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from sottovoce.errors import SottovoceError
 from sottovoce.simulation.parted import PartedEngine
 from sottovoce.simulation.parts import Whole
 from sottovoce.simulation.ray.worker import Worker, added
@@ -86,9 +88,8 @@ class Workers:
         """In the order of the parts."""
         sent = self._ray.put(question)
         found: list[tuple[int, T]] = []
-        for answers in self._ray.get(
-            [worker.answers.remote(self._stored, sent) for worker in self._all]
-        ):
+        asked = [worker.answers.remote(self._stored, sent) for worker in self._all]
+        for answers in self._got(asked):
             found += answers
         return [answer for _, answer in sorted(found, key=lambda each: each[0])]
 
@@ -99,8 +100,18 @@ class Workers:
         while len(sums) > 1:
             groups = [sums[at : at + FAN_IN] for at in range(0, len(sums), FAN_IN)]
             sums = [self._add.remote(*group) for group in groups]
-        found: Collected = self._ray.get(sums[0])
+        found: Collected = self._got(sums[0])
         return found
+
+    def _got(self, asked: Any) -> Any:
+        """What was asked for; an error of ours as it was there, without Ray's story around it."""
+        try:
+            return self._ray.get(asked)
+        except RayTaskError as error:
+            cause: BaseException = error
+            while isinstance(cause, RayTaskError):
+                cause = cause.cause
+            raise (cause if isinstance(cause, SottovoceError) else error) from None
 
     def stop(self) -> None:
         for worker in self._all:
