@@ -145,5 +145,5 @@ def test_a_flipped_byte_inside_an_archive(tmp_path: Path) -> None:
 
 
 def test_columns_make_no_sense_here(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="CSV, TSV or Parquet only"):
+    with pytest.raises(DataError, match="one CSV, TSV or Parquet file"):
         load(archive(tmp_path, EDITIONS["dat"]), columns={"user": "x"})

@@ -93,6 +93,7 @@ def test_shards_of_parquet_are_what_is_loaded_and_filtered(
     assert same(load(folder / "out"), expected)
     assert (made.n_users, made.n_items) == (expected.n_users, expected.n_items)
     assert made.n_interactions == expected.n_interactions
+    assert made.loaded == expected.loaded
     assert made.typical_length == expected.typical_length
     assert [made.first(index) for index in range(len(made))] == [
         int(part.user_ids[0]) for part in made

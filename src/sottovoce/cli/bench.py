@@ -87,7 +87,7 @@ def bench(
 
     Example: sottovoce bench --mechanism loudest --factors 16 --threads 1 --no-growth
 
-    Further: `bench engines`, `bench scaling`, `bench roofline` and `bench live`, below.
+    Further: `bench engines`, `scaling`, `roofline`, `peers` and `live`, below.
     """
     if context.invoked_subcommand:
         return

@@ -127,8 +127,10 @@ def shard_(
 
     `sottovoce simulate --data FOLDER` reads them one after the other, so that any number of people
     can be simulated, and `--engine ray` shares them out over a cluster. The results are those of
-    the same data in memory. Parquet, a file or a folder of files, is read block by block; only the
-    ids of people and items are kept in memory. Anything else is loaded first.
+    the same data in memory, with the same --min-interactions: here nothing is left out unless you
+    say so. Parquet, a file or a folder of files, is read block by block; only the ids of people and
+    items are kept in memory. Anything else is loaded first, and so is what --resample makes people
+    of; make Parquet of a CSV file that does not fit. Who was made is who is tested.
 
     Example: sottovoce data shard ratings/ ratings.shards --columns user=who,item=what
 

@@ -38,6 +38,16 @@ class Loaded:
     """Rows that repeat a (user, item) pair and were merged into one."""
 
 
+def loaded_in_words(loaded: Loaded | None) -> dict[str, Any]:
+    """For a summary."""
+    return {
+        "format": loaded.format if loaded else None,
+        "rows_read": loaded.rows if loaded else None,
+        "ratings_not_positive": loaded.not_positive if loaded else None,
+        "duplicates_merged": loaded.duplicates if loaded else None,
+    }
+
+
 @dataclass(frozen=True, eq=False)
 class Interactions:
     """A data set with its original ids; position in `user_ids` and `item_ids` is the number.
@@ -104,7 +114,6 @@ class Interactions:
     def summary(self) -> dict[str, Any]:
         histories = self.histories
         cells = histories.n_users * histories.n_items
-        loaded = self.loaded
         return {
             "name": self.name,
             "users": histories.n_users,
@@ -116,10 +125,7 @@ class Interactions:
             "timestamps": self.timestamps is not None,
             "titles": self.titles is not None,
             "tags": self._kinds(),
-            "format": loaded.format if loaded else None,
-            "rows_read": loaded.rows if loaded else None,
-            "ratings_not_positive": loaded.not_positive if loaded else None,
-            "duplicates_merged": loaded.duplicates if loaded else None,
+            **loaded_in_words(self.loaded),
         }
 
     def _kinds(self) -> dict[str, int]:

@@ -9,6 +9,7 @@ loaded first, and cut; invented people are written as they are made.
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ import numpy as np
 from sottovoce.data import formats
 from sottovoce.data.formats import parquet
 from sottovoce.data.formats.collecting import Numbering, plain_name
-from sottovoce.data.interactions import Interactions, counts_among
+from sottovoce.data.interactions import Interactions, Loaded, counts_among
 from sottovoce.data.items import with_items
 from sottovoce.data.loading import is_name, load
 from sottovoce.data.packing import Pairs, pack
@@ -140,7 +141,8 @@ class Buckets:
     ):
         self._scratch, self._watch = scratch, watch
         users, items = Numbering(), Numbering()
-        counts = self._count(_blocks(path, columns), users, items)
+        self._rows, self._merged = 0, 0
+        counts = self._count(_blocks(path, columns, self._see), users, items)
         if not counts.sum():
             raise DataError("there is no interaction", path=path)
         user_ids, user_place = users.in_order()
@@ -161,6 +163,9 @@ class Buckets:
         for index in range(len(self)):
             watch(f"ordering shard {index + 1} of {len(self)}")
             self._order(index)
+        dropped = self._rows - int(counts.sum())
+        loaded = Loaded("Parquet", self._rows, dropped, self._merged)
+        self.about = replace(self.about, loaded=loaded)
 
     def __len__(self) -> int:
         return len(self._bounds)
@@ -231,12 +236,16 @@ class Buckets:
         items = np.fromfile(self._file(index, "items"), np.int32)
         pairs = Pairs(users, items, np.fromfile(times, np.int64) if times.exists() else None)
         packed = pack(pairs, end - begin, len(self.about.item_ids))
+        self._merged += packed.duplicates
         for what in ("users", "items", "times"):
             self._file(index, what).unlink(missing_ok=True)
         np.save(self._file(index, "indptr.npy"), packed.histories.indptr)
         np.save(self._file(index, "items.npy"), packed.histories.indices)
         if packed.timestamps is not None:
             np.save(self._file(index, "times.npy"), packed.timestamps)
+
+    def _see(self, rows: int) -> None:
+        self._rows += rows
 
     def _append(self, index: int, what: str, values: NDArray[np.integer]) -> None:
         with self._file(index, what).open("ab") as file:
@@ -246,9 +255,15 @@ class Buckets:
         return self._scratch / f"{index:05}.{what}"
 
 
-def _blocks(path: Path, columns: Mapping[str, str] | None) -> Iterator[pl.DataFrame]:
-    """Without ratings of 0 or less, which are no interactions; none is empty."""
+def _blocks(
+    path: Path, columns: Mapping[str, str] | None, see: Callable[[int], None] = lambda _: None
+) -> Iterator[pl.DataFrame]:
+    """Without ratings of 0 or less, which are no interactions; none is empty.
+
+    `see` is told how many rows there are, whatever their ratings.
+    """
     for frame in parquet.blocks(path, columns):
+        see(frame.height)
         some = frame.filter(frame["rating"] > 0) if "rating" in frame.columns else frame
         if some.height:
             yield some

@@ -20,7 +20,7 @@ from polars.exceptions import PolarsError
 
 from sottovoce.atomic import write_atomically
 from sottovoce.data.formats.collecting import id_array, object_array
-from sottovoce.data.interactions import Interactions
+from sottovoce.data.interactions import Interactions, Loaded, loaded_in_words
 from sottovoce.errors import DataError
 from sottovoce.model.histories import Histories
 
@@ -62,6 +62,8 @@ class Shards:
     titles: NDArray[np.object_] | None
     tags: NDArray[np.object_] | None
     shards: tuple[Shard, ...]
+    loaded: Loaded | None = None
+    """What reading the source came to."""
 
     @classmethod
     def is_at(cls, path: Path) -> bool:
@@ -86,6 +88,7 @@ class Shards:
                 object_array(titles) if any(titles) else None,
                 object_array(tags) if any(tags) else None,
                 _listed_shards(index),
+                Loaded(**index["loaded"]) if index["loaded"] else None,
             )
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise DataError(
@@ -159,6 +162,7 @@ class Shards:
             np.concatenate(times) if times else None,
             self.titles,
             self.tags,
+            self.loaded,
         )
 
     def summary(self) -> dict[str, Any]:
@@ -171,6 +175,7 @@ class Shards:
             "density": self.n_interactions / cells if cells else 0.0,
             "typical_length": self.typical_length,
             "shards": len(self),
+            **loaded_in_words(self.loaded),
         }
 
 
@@ -234,6 +239,7 @@ class ShardWriter:
             "interactions": sum(shard.interactions for shard in self._shards),
             "typical_length": everybody.typical_length(),
             "shards": [asdict(shard) for shard in self._shards],
+            "loaded": asdict(about.loaded) if about.loaded else None,
         }
         write_atomically(self.folder / ITEMS, _json(list(rows)))
         write_atomically(self.folder / INDEX, _json(index))

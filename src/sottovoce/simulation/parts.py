@@ -119,7 +119,7 @@ class Parts(ABC):
         """So many people made out of these, who report in their place."""
         raise SettingsError(
             f"{people:,} people can be made only out of histories that are all in memory, not out "
-            "of shards"
+            f"of shards; make shards of them: sottovoce data shard FROM TO --resample {people}"
         )
 
     @abstractmethod

@@ -63,7 +63,10 @@ def _from_source(source: Source, columns: Mapping[str, str] | None) -> Interacti
 
 def _no_columns(columns: Mapping[str, str] | None, path: Path) -> None:
     if columns:
-        raise DataError("columns can be named for CSV, TSV or Parquet only", path=path)
+        raise DataError(
+            "columns can be named for one CSV, TSV or Parquet file, or for a folder of Parquet",
+            path=path,
+        )
 
 
 def _not_understood(path: Path) -> DataError:

@@ -34,14 +34,18 @@ def roles_of(
     if missing := [role for role in _NEEDED if place[role] is None]:
         raise DataError(
             f"no column for the {' and the '.join(missing)}; the columns are "
-            f"{', '.join(map(repr, names))}. Name it {' / '.join(ALIASES[missing[0]])}, "
-            "or say which it is with columns: user=NAME,item=NAME",
+            f"{', '.join(map(repr, names))}. Name it {_names_for(missing)}, or say which it is "
+            "with columns (--columns user=NAME,item=NAME)",
             path=path,
         )
     role_at = {at: role for role, at in place.items() if at is not None}
     if len(role_at) < sum(at is not None for at in place.values()):
         raise DataError("the same column was given for two purposes", path=path)
     return tuple(role_at.get(at) for at in range(len(names)))
+
+
+def _names_for(roles: list[str]) -> str:
+    return " and ".join(" / ".join(ALIASES[role]) for role in roles)
 
 
 def parse_columns(text: str, example: str = "user=NAME,item=NAME") -> dict[str, str]:

@@ -25,7 +25,7 @@ BLOCK = 1 << 24
 _PATIENCE = 4  # blocks without the end of a record before it counts as damaged
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _WHOLE = ("user", "item", "timestamp")
-_DATES = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S")
+_DATES = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.fZ")
 
 
 @dataclass(frozen=True)
