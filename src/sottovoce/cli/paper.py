@@ -49,7 +49,7 @@ SUMMARIES = {
     "table5": "Every method on the full set, with what it costs a person.",
     "cost": "Bytes of one client in one epoch, counted on the real encodings.",
     "known": "What tags and time on the device are worth, to every method.",
-    "trusted": "What a trusted party reaches with a central budget: DP-ALS.",
+    "equal": "Every private method with the same budget, local and central.",
     "frontier": "The least lifetime budget that reaches a quality, local and central.",
     "all": "All of the figures and tables.",
 }

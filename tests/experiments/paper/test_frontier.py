@@ -85,6 +85,6 @@ def test_nothing_is_chosen_before_anything_is_known(tmp_path: Path) -> None:
     store = CellStore.start(tmp_path, scale.about)
     assert choose(scale, store) == []
     assert not any(table.filled for table in frontier.tables(scale, store))
-    # Large: 4 epsilons, 3 ks, 3 trainings. Small: 5 epsilons, four settings of ours, two.
+    # Large: 4 epsilons, 3 ks, 2 trainings. Small: 5 epsilons, four settings of ours, one.
     # Counting: 5 epsilons, 6 numbers of reports.
-    assert len(frontier.cells(scale)) == 4 * 3 * 3 + 5 * (4 + 2) + 5 * 6
+    assert len(frontier.cells(scale)) == 4 * 3 * 2 + 5 * (4 + 1) + 5 * 6

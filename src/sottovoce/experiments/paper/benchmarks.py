@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sottovoce.experiments.paper import published
@@ -24,6 +25,8 @@ from sottovoce.experiments.paper.tables import (
 from sottovoce.training import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from matplotlib.figure import Figure
 
     from sottovoce.data.split import SplitRule
@@ -35,12 +38,19 @@ NAME = "table5"
 TITLE = "Table 5: all methods on the full set"
 CUTOFFS = (2, 5, 10)
 FULL = Size()
+BY_DATE = (
+    "Latest: the last thing of each person is left out, and others' later ones are learnt from. "
+    "Date: training ends at a date, before which nine tenths of all interactions lie; who has "
+    "touched something before it and after it is tested on the first thing after it. With time: "
+    "the device that recommends weighs what came last most, which it tells nobody."
+)
 
 
 @dataclass(frozen=True)
 class Row:
     label: str
-    family: Family
+    at: Callable[[SplitRule], Family]
+    """By what is left out."""
     said: str | None = None
     """Which row of the paper's table it is."""
     private: bool = False
@@ -49,16 +59,21 @@ class Row:
 
 
 def cells(scale: Scale) -> list[Cell]:
-    return scale.all_of(row.family for row in _rows(scale))
+    return scale.all_of(row.at(split) for split in _splits(scale) for row in _rows(scale))
 
 
 def tables(scale: Scale, store: CellStore) -> list[Table]:
     reader = Reader(store, scale)
-    rows, records = [], []
+    return [_as_in_the_paper(scale, reader), _by_time(scale, reader)]
+
+
+def _as_in_the_paper(scale: Scale, reader: Reader) -> Table:
+    split, rows, records = _splits(scale)[0], [], []
     for row in _rows(scale):
         said = published.TABLE5.get(row.said or "", (None, None, None))
-        found = {cutoff: reader.interval(row.family, f"hr@{cutoff}") for cutoff in CUTOFFS}
-        spent = reader.budget(row.family)
+        family = row.at(split)
+        found = {cutoff: reader.interval(family, f"hr@{cutoff}") for cutoff in CUTOFFS}
+        spent = reader.budget(family)
         for cutoff, interval in found.items():
             records += record(interval, method=row.label, metric=f"hr@{cutoff}", **spent)
         local = budget(spent["local"]) if row.private else "none"
@@ -73,13 +88,33 @@ def tables(scale: Scale, store: CellStore) -> list[Table]:
         "method", *(f"paper HR@{cutoff}" for cutoff in CUTOFFS),
         *(f"HR@{cutoff}" for cutoff in CUTOFFS), "local budget", "central budget",
     )  # fmt: skip
-    title = f"{TITLE}: {_split(scale)} interaction left out, eps {EPSILON:g}, {scale.epochs} epochs"
-    return [Table(NAME, title, headings, rows, records, [*_notes(scale), *_verdict(scale, reader)])]
+    title = f"{TITLE}: {split} interaction left out, eps {EPSILON:g}, {scale.epochs} epochs"
+    return Table(NAME, title, headings, rows, records, [*_notes(scale), *_verdict(scale, reader)])
+
+
+def _by_time(scale: Scale, reader: Reader) -> Table:
+    """The same methods where training ends at a date, and with the order on the device."""
+    splits, rows, records = _splits(scale), [], []
+    for row in _rows(scale):
+        shown_here: list[str] = []
+        for split in splits:
+            family = row.at(split)
+            for way, found in (
+                ("alone", reader.interval(family)), ("time", reader.known(family, "time"))
+            ):  # fmt: skip
+                records += record(found, method=row.label, split=split, known=way)
+                shown_here.append(shown(found))
+        rows.append((row.label, *shown_here))
+    headings = (
+        "method", *(f"{split}{more}" for split in splits for more in ("", ", with time"))
+    )  # fmt: skip
+    title = f"{TITLE}: HR@10 by what is left out"
+    return Table(f"{NAME}-time", title, headings, rows, records, [BY_DATE])
 
 
 def draw(scale: Scale, store: CellStore, figure: Figure) -> None:
     reader, rows = Reader(store, scale), _rows(scale)
-    found = [reader.interval(row.family) for row in rows]
+    found = [reader.interval(row.at(_splits(scale)[0])) for row in rows]
     said = [published.TABLE5[row.said][2] if row.said else None for row in rows]
     series = {
         "here": [None if each is None else each.mean for each in found],
@@ -92,55 +127,67 @@ def draw(scale: Scale, store: CellStore, figure: Figure) -> None:
 
 
 def _rows(scale: Scale) -> list[Row]:
-    split, full = _split(scale), FULL
+    full = FULL
     rows = [
-        Row("Random", lambda s: Cell.make("random", full, s, split=split), "Random"),
-        Row("Popularity", scale.popularity(full, split)),
-        Row("MF-NP", scale.ceiling(full, split), "MF-NP"),
-        Row("FCF (federated, not private)", _fcf(scale)),
-        Row(
-            f"DPLCF, {EPSILON:g} an item", scale.dplcf(full, EPSILON, split), "DPLCF", private=True
-        ),
-    ]
+        Row("Random", lambda split: lambda seed: Cell.make("random", full, seed, split=split),
+            "Random"),
+        Row("Popularity", lambda split: knowing(scale.popularity(full, split))),
+        Row("MF-NP", lambda split: knowing(scale.ceiling(full, split)), "MF-NP"),
+        Row("FCF (federated, not private)", partial(_fcf, scale)),
+        Row(f"DPLCF, {EPSILON:g} an item", partial(_dplcf, scale, EPSILON), "DPLCF", private=True),
+    ]  # fmt: skip
     for k in scale.full_reports:
         same = k * EPSILON * scale.epochs / scale.about.items
         rows += [
-            Row(f"DPLCF, budget of k {k}", scale.dplcf(full, same, split), private=True),
-            Row(f"private popularity, budget of k {k}", _counted(scale, k), private=True),
+            Row(f"DPLCF, budget of k {k}", partial(_dplcf, scale, same), private=True),
+            Row(f"private popularity, budget of k {k}", partial(_counted, scale, k), private=True),
         ]
         for method in TRAINED:
-            family = scale.trained(method, full, EPSILON, k, split=split)
             said = f"FMF-LDP-{k}" if method == "paper" else None
             name = f"FMF-LDP ({NAMES[method]})" if method in THEIRS else NAMES[method]
             said = said if said in published.TABLE5 else None
-            rows.append(Row(f"{name}, k {k}", family, said, private=True, method=method, reports=k))
-        rows.append(Row(f"loudest, {FEW_FACTORS} factors, k {k}", _narrow(scale, k), private=True))
+            at = partial(_trained, scale, method, k)
+            rows.append(Row(f"{name}, k {k}", at, said, private=True, method=method, reports=k))
+        at = partial(_narrow, scale, k)
+        rows.append(Row(f"loudest, {FEW_FACTORS} factors, k {k}", at, private=True))
     return rows
 
 
-def _narrow(scale: Scale, k: int) -> Family:
+def knowing(family: Family) -> Family:
+    """Tested with what devices know for free as well."""
+    return lambda seed: replace(family(seed), known=True)
+
+
+def _trained(scale: Scale, method: Trained, k: int, split: SplitRule) -> Family:
+    return knowing(scale.trained(method, FULL, EPSILON, k, split=split))
+
+
+def _dplcf(scale: Scale, epsilon: float, split: SplitRule) -> Family:
+    return knowing(scale.dplcf(FULL, epsilon, split))
+
+
+def _narrow(scale: Scale, k: int, split: SplitRule) -> Family:
     """With as few factors as the paper's."""
     about = scale.about
     ours = settings_of("loudest", EPSILON, k, scale.epochs, users=about.users, items=about.items)
-    settings, split = replace(ours, factors=FEW_FACTORS), _split(scale)
-    return lambda seed: Cell.training("loudest", FULL, settings, seed, split=split)
+    settings = replace(ours, factors=FEW_FACTORS)
+    return knowing(lambda seed: Cell.training("loudest", FULL, settings, seed, split=split))
 
 
-def _fcf(scale: Scale) -> Family:
+def _fcf(scale: Scale, split: SplitRule) -> Family:
     settings = Settings.preset("loudest", epochs=scale.epochs, alpha=4.0, initial_scale=1e-3)
-    return lambda seed: Cell.training("fcf", FULL, settings, seed, split=_split(scale))
+    return lambda seed: Cell.training("fcf", FULL, settings, seed, split=split)
 
 
-def _counted(scale: Scale, k: int) -> Family:
+def _counted(scale: Scale, k: int, split: SplitRule) -> Family:
     return lambda seed: Cell.make(
-        "private-popularity", FULL, seed, split=_split(scale), epsilon=EPSILON,
-        reports=k * scale.epochs,
-    )  # fmt: skip
+        "private-popularity", FULL, seed, split=split, epsilon=EPSILON, reports=k * scale.epochs
+    )
 
 
-def _split(scale: Scale) -> SplitRule:
+def _splits(scale: Scale) -> list[SplitRule]:
     """The paper leaves the latest one out here; data without times cannot."""
-    return scale.splits[-1]
+    return ["latest", "date"] if scale.about.timestamps else ["random"]
 
 
 def _notes(scale: Scale) -> list[str]:
@@ -159,6 +206,10 @@ def _notes(scale: Scale) -> list[str]:
 def _verdict(scale: Scale, reader: Reader) -> list[str]:
     found = []
     for k in scale.full_reports:
-        mine = {row.method: row.family for row in _rows(scale) if row.method and row.reports == k}
+        mine = {
+            row.method: row.at(_splits(scale)[0])
+            for row in _rows(scale)
+            if row.method and row.reports == k
+        }
         found += contests(reader, mine, f"k {k}")
     return verdict(found)

@@ -24,6 +24,8 @@ TRAINED: tuple[Trained, ...] = get_args(Trained)
 """The paper's system as it describes it, the same with our alpha, and ours."""
 THEIRS: tuple[Trained, ...] = ("paper", "paper-alpha")
 OURS: tuple[Trained, ...] = ("loudest",)
+COMPARED: tuple[Trained, ...] = ("paper", "loudest")
+"""What figures and tables of many cells have; another alpha is a row of Table 5."""
 METHODS: tuple[Method, ...] = get_args(Method)
 VERSION = 4
 """To be raised when a method changes so that old results no longer stand for it."""

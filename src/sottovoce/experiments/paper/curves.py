@@ -6,7 +6,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from sottovoce.experiments.paper import published
-from sottovoce.experiments.paper.cells import TRAINED
+from sottovoce.experiments.paper.cells import COMPARED
 from sottovoce.experiments.paper.scale import EPSILON
 from sottovoce.experiments.paper.style import COLOURS, crowd_panels, level, lines
 from sottovoce.experiments.paper.tables import NAMES, Reader, Table, number, record, shown
@@ -29,7 +29,7 @@ def cells(scale: Scale) -> list[Cell]:
     families = [
         _family(scale, method, users, k)
         for users, k in product(scale.curve_users, scale.curve_reports)
-        for method in TRAINED
+        for method in COMPARED
     ]
     for users in scale.curve_users:
         families += [scale.ceiling(scale.small(users)), scale.popularity(scale.small(users))]
@@ -45,7 +45,7 @@ def tables(scale: Scale, store: CellStore) -> list[Table]:
         said = published.FIG3.get((users, k), {}) if scale.curve_epochs == 30 else {}
         where = (f"{users:,}", str(k))
         rows.append((*where, "paper", *(number(said.get(epoch), 2) for epoch in epochs)))
-        for method in TRAINED:
+        for method in COMPARED:
             family = _family(scale, method, users, k)
             curve = {
                 epoch: reader.interval(family, epoch=epoch)
@@ -69,7 +69,7 @@ def draw(scale: Scale, store: CellStore, figure: Figure) -> None:
     reader = Reader(store, scale)
 
     def draw_panel(axes: Any, users: int, k: int) -> None:
-        for method in TRAINED:
+        for method in COMPARED:
             family = _family(scale, method, users, k)
             points = [
                 (float(epoch), reader.interval(family, epoch=epoch))

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from sottovoce.experiments.paper import (
     benchmarks,
     curves,
+    equal,
     frontier,
     known,
     sizes,
     trade_off,
     traffic,
-    trusted,
 )
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ EXPERIMENTS = {
         (sizes, (8.0, 7.0)),
         (benchmarks, (8.0, 6.5)),
         (traffic, (8.0, 3.5)),
-        (trusted, (8.0, 3.5)),
+        (equal, (9.0, 4.2)),
         (known, (9.0, 5.5)),
         (frontier, (10.0, 4.6), frontier.reported),
     )

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from sottovoce.experiments.paper.cells import Cell, Size
+from sottovoce.experiments.paper.benchmarks import knowing
+from sottovoce.experiments.paper.cells import Size
+from sottovoce.experiments.paper.equal import lifetime
 from sottovoce.experiments.paper.scale import EPSILON
 from sottovoce.experiments.paper.style import bars
 from sottovoce.experiments.paper.tables import Reader, Table, budget, record, shown
-from sottovoce.training import Budget, planned
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from sottovoce.data.split import SplitRule
     from sottovoce.evaluation import Interval
+    from sottovoce.experiments.paper.cells import Cell
     from sottovoce.experiments.paper.scale import Family, Scale
     from sottovoce.experiments.paper.store import CellStore
 
 NAME = "known"
 TITLE = "What devices know for free"
 FULL = Size()
-LIFETIMES = (10.0, 50.0, 5_000.0)
-"""Local budgets that the planner spends."""
 WAYS = {"tags": "with tags", "time": "with time", "both": "with both"}
 COLOURS = ["#aaaaaa", "#1b6ca8", "#dd9c6b", "#2a7d4f"]
 NOTE = (
@@ -86,26 +86,15 @@ def _rows(scale: Scale) -> list[Row]:
 
 def _of_split(scale: Scale, split: SplitRule) -> list[Row]:
     found = [
-        Row("popularity", split, _knowing(scale.popularity(FULL, split))),
-        Row("MF-NP", split, _knowing(scale.ceiling(FULL, split))),
+        Row("popularity", split, knowing(scale.popularity(FULL, split))),
+        Row("MF-NP", split, knowing(scale.ceiling(FULL, split))),
     ]
-    if split == "latest":
-        dplcf = _knowing(scale.dplcf(FULL, EPSILON, split))
+    if split != "random":
+        dplcf = knowing(scale.dplcf(FULL, EPSILON, split))
         found.append(Row(f"DPLCF, {EPSILON:g} an item", split, dplcf))
     usual = scale.trained("loudest", FULL, EPSILON, scale.full_reports[0], split=split)
     found += [
-        Row(f"loudest, budget {local:g}", split, _planned(scale, local, split))
-        for local in LIFETIMES
+        Row(f"loudest, budget {local:g}", split, lifetime(scale, local=local, split=split))
+        for local in scale.lifetimes[:2]
     ]
-    return [*found, Row(f"loudest, k {scale.full_reports[0]}", split, _knowing(usual))]
-
-
-def _planned(scale: Scale, local: float, split: SplitRule) -> Family:
-    """As the planner spends a lifetime budget, but for the epochs of a quick run."""
-    epochs: dict[str, Any] = {"epochs": scale.epochs} if scale.about.quick else {}
-    settings = planned(scale.about.users, scale.about.items, budget=Budget(local=local), **epochs)
-    return _knowing(lambda seed: Cell.training("loudest", FULL, settings, seed, split=split))
-
-
-def _knowing(family: Family) -> Family:
-    return lambda seed: replace(family(seed), known=True)
+    return [*found, Row(f"loudest, k {scale.full_reports[0]}", split, knowing(usual))]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Literal
 
-from sottovoce.experiments.paper.cells import THEIRS, TRAINED, Cell
+from sottovoce.experiments.paper.cells import COMPARED, THEIRS, Cell
 from sottovoce.experiments.paper.rules import settings_of
 from sottovoce.experiments.paper.scale import CHOOSING, drawn_with
 from sottovoce.experiments.paper.tables import METRIC, budget_in, metric_of
@@ -26,7 +26,7 @@ SMALL_FACTORS, SMALL_ALPHAS = (1, 5), (1.0, 4.0)
 COUNTED: Method = "private-popularity"
 COUNTED_MOST = 100
 """Reports of a person, at most, that only count."""
-SHOWN: tuple[Method, ...] = (*TRAINED, COUNTED)
+SHOWN: tuple[Method, ...] = (*COMPARED, COUNTED)
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def least_budget(
 
 
 def _large(scale: Scale) -> Iterator[Option]:
-    for method, epsilon, k in product(TRAINED, scale.epsilons, scale.reports):
+    for method, epsilon, k in product(COMPARED, scale.epsilons, scale.reports):
         if k > 1:
             yield Option(scale.trained(method, largest(scale), epsilon, k)(CHOOSING))
 
@@ -119,7 +119,7 @@ def _large(scale: Scale) -> Iterator[Option]:
 def _small(scale: Scale) -> Iterator[Option]:
     """One training with every epoch evaluated stands for all that stop earlier."""
     epochs = scale.marks[-1]
-    for method, epsilon in product(TRAINED, scale.small_epsilons):
+    for method, epsilon in product(COMPARED, scale.small_epsilons):
         common: dict[str, Any] = {"epsilon": epsilon, "reports": 1, "epochs": epochs}
         if method in THEIRS:
             some = [settings_of(method, users=1, items=1, **common)]

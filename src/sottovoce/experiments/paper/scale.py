@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sottovoce.experiments.paper.cells import TRAINED, Cell, Size
+from sottovoce.experiments.paper.cells import COMPARED, Cell, Size
 from sottovoce.experiments.paper.rules import MF, NEIGHBOURS, settings_of
 
 if TYPE_CHECKING:
@@ -44,7 +44,9 @@ class Scale:
     """Epochs after which a training with one report may stop, for the frontier."""
     small_epsilons: tuple[float, ...] = (0.5, 1.0, 2.5, 5.0, 10.0)
     central: tuple[float, ...] = (0.32, 1.0, 2.12, 2.87)
-    """Budgets of a trusted party."""
+    """Budgets of a person behind an honest proxy, or of a trusted party."""
+    lifetimes: tuple[float, ...] = (10.0, 50.0, 500.0, 5_000.0)
+    """Local budgets that the planner spends."""
     iterations: int = MF["iterations"]
 
     @classmethod
@@ -97,7 +99,7 @@ class Scale:
         )
 
     def all_trained(self, size: Size, epsilon: float, reports: int) -> dict[str, Family]:
-        return {method: self.trained(method, size, epsilon, reports) for method in TRAINED}
+        return {method: self.trained(method, size, epsilon, reports) for method in COMPARED}
 
     def ceiling(self, size: Size, split: SplitRule = "random") -> Family:
         """MF-NP."""
@@ -143,5 +145,6 @@ def _quick(about: About, splits: range) -> Scale:
         marks=(1, 2),
         small_epsilons=(1.0, 10.0),
         central=(1.0, 10.0),
+        lifetimes=(10.0, 100.0),
         iterations=2,
     )

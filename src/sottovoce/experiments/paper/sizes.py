@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sottovoce.experiments.paper import published
-from sottovoce.experiments.paper.cells import TRAINED, Size
+from sottovoce.experiments.paper.cells import COMPARED, Size
 from sottovoce.experiments.paper.scale import EPSILON
 from sottovoce.experiments.paper.style import COLOURS, bars
 from sottovoce.experiments.paper.tables import (
@@ -52,7 +52,7 @@ def tables(scale: Scale, store: CellStore) -> list[Table]:
             )
         )  # fmt: skip
     headings = (
-        "users", "items", "paper", *(NAMES[method] for method in TRAINED),
+        "users", "items", "paper", *(NAMES[method] for method in COMPARED),
         "loudest - preset paper", "MF-NP", "popularity",
     )  # fmt: skip
     how = f"eps {EPSILON:g}, k {scale.table4_reports}, {scale.epochs} epochs"
@@ -62,12 +62,12 @@ def tables(scale: Scale, store: CellStore) -> list[Table]:
 def draw(scale: Scale, store: CellStore, figure: Figure) -> None:
     reader, sizes = Reader(store, scale), _sizes(scale)
     series = {}
-    for name in (*TRAINED, "mf", "popularity"):
+    for name in (*COMPARED, "mf", "popularity"):
         found = [reader.interval(_families(scale, size)[name]) for size in sizes]
         series[NAMES[name]] = [None if each is None else each.mean for each in found]
     axes = figure.subplots()
     labels = [f"{size.users:,} x {size.items or scale.about.items:,}" for size in sizes]
-    bars(axes, labels, series, [COLOURS[name] for name in (*TRAINED, "mf", "popularity")])
+    bars(axes, labels, series, [COLOURS[name] for name in (*COMPARED, "mf", "popularity")])
     axes.set(xlabel="HR@10", ylabel="users x items")
     axes.legend(loc="lower right", fontsize=8)
 

@@ -9,7 +9,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from sottovoce.evaluation import Interval
-from sottovoce.experiments.paper.cells import OURS, THEIRS, TRAINED
+from sottovoce.experiments.paper.cells import COMPARED, OURS, THEIRS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -167,6 +167,7 @@ def contests(reader: Reader, families: Mapping[Trained, Family], where: str) -> 
     return [
         Contest(ours, theirs, where, reader.gain(families[ours], families[theirs]))
         for theirs, ours in product(THEIRS, OURS)
+        if theirs in families
     ]
 
 
@@ -180,7 +181,7 @@ class Compared:
     gain: Interval | None
     """Of `loudest` over the paper's system."""
 
-    def shown(self, names: Iterable[str] = TRAINED) -> tuple[str, ...]:
+    def shown(self, names: Iterable[str] = COMPARED) -> tuple[str, ...]:
         return tuple(shown(self.intervals[name]) for name in names)
 
 
@@ -190,7 +191,7 @@ def compare(reader: Reader, families: Mapping[str, Family], where: str, **about:
     records = [
         each for name, interval in found.items() for each in record(interval, **about, method=name)
     ]
-    trained = {method: families[method] for method in TRAINED}
+    trained = {method: families[method] for method in COMPARED}
     gain = reader.gain(families["loudest"], families["paper"])
     return Compared(found, records, contests(reader, trained, where), gain)
 

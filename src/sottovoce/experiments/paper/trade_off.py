@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sottovoce.experiments.paper import published
-from sottovoce.experiments.paper.cells import TRAINED
+from sottovoce.experiments.paper.cells import COMPARED
 from sottovoce.experiments.paper.style import COLOURS, crowd_panels, level, lines
 from sottovoce.experiments.paper.tables import (
     NAMES,
@@ -57,7 +57,7 @@ def tables(scale: Scale, store: CellStore) -> list[Table]:
             )
         )  # fmt: skip
     headings = (
-        "users", "eps", "k", "local budget", "paper", *(NAMES[method] for method in TRAINED),
+        "users", "eps", "k", "local budget", "paper", *(NAMES[method] for method in COMPARED),
         "loudest - preset paper", "popularity",
     )  # fmt: skip
     title = f"{TITLE}: HR@10 after {scale.epochs} epochs, {_items(scale)}"
@@ -69,7 +69,7 @@ def draw(scale: Scale, store: CellStore, figure: Figure) -> None:
 
     def draw_panel(axes: Any, users: int, k: int) -> None:
         size = scale.small(users)
-        for method in TRAINED:
+        for method in COMPARED:
             points = [
                 (epsilon, reader.interval(scale.trained(method, size, epsilon, k)))
                 for epsilon in scale.epsilons

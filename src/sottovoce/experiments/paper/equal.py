@@ -1,0 +1,158 @@
+"""Equal budgets: every private method with what a person spends in a lifetime. Not in the paper."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from sottovoce.baselines.trusted_settings import TrustedSettings
+from sottovoce.experiments.paper.benchmarks import knowing
+from sottovoce.experiments.paper.cells import Cell, Size
+from sottovoce.experiments.paper.rules import FEW_FACTORS
+from sottovoce.experiments.paper.scale import EPSILON
+from sottovoce.experiments.paper.style import COLOURS, level, lines
+from sottovoce.experiments.paper.tables import NAMES, Reader, Table, budget, record, shown
+from sottovoce.training import Budget, planned
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from matplotlib.figure import Figure
+
+    from sottovoce.data.split import SplitRule
+    from sottovoce.experiments.paper.options import View
+    from sottovoce.experiments.paper.scale import Family, Scale
+    from sottovoce.experiments.paper.store import CellStore
+    from sottovoce.training import Settings
+
+NAME = "equal"
+TITLE = "Equal budgets"
+FULL = Size()
+FEW = f"{NAMES['loudest']}, {FEW_FACTORS} factors"
+COUNTED_REPORTS = 100
+"""Of popularity under a local budget, in all."""
+NOTES: Mapping[View, str] = {
+    "local": (
+        "Local: every report can be traced to its sender. DPLCF shares the budget out over all "
+        "items, private popularity over the reports of one person. Nothing is trusted."
+    ),
+    "central": (
+        "Central: a history is replaced, delta 1e-6. For ours an honest proxy shuffles everybody's "
+        "reports. DP-ALS (Chien et al. 2021): one party holds everybody's history, so nothing is "
+        "promised against it; beside it the same noise where somebody is added or removed."
+    ),
+}
+
+
+def cells(scale: Scale) -> list[Cell]:
+    return scale.all_of(
+        family
+        for view, budgets in _budgets(scale).items()
+        for value in budgets
+        for family in (*_methods(scale, view, value).values(), *_known_to_all(scale).values())
+    )
+
+
+def tables(scale: Scale, store: CellStore) -> list[Table]:
+    reader = Reader(store, scale)
+    return [_table(scale, reader, view) for view in _budgets(scale)]
+
+
+def draw(scale: Scale, store: CellStore, figure: Figure) -> None:
+    reader = Reader(store, scale)
+    panels = figure.subplots(1, 2, sharey=True)
+    for axes, (view, budgets) in zip(panels, _budgets(scale).items(), strict=True):
+        for label, colour in _colours(view).items():
+            points = [
+                (value, reader.interval(_methods(scale, view, value)[label])) for value in budgets
+            ]
+            lines(axes, points, label, colour)
+        for label, family in _known_to_all(scale).items():
+            level(axes, reader.interval(family), label)
+        axes.set(xscale="log", xlabel=f"lifetime budget, {view} (epsilon)")
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=8, loc="lower right")
+    panels[0].set_ylabel("HR@10")
+
+
+def lifetime(scale: Scale, *, split: SplitRule = "random", **spend: float) -> Family:
+    """As the planner spends a budget, but for the epochs of a quick run; tested with all known."""
+    settings = _planned(scale, Budget(**spend))
+    return knowing(lambda seed: Cell.training("loudest", FULL, settings, seed, split=split))
+
+
+def _planned(scale: Scale, spend: Budget, **given: Any) -> Settings:
+    if scale.about.quick:
+        given["epochs"] = scale.epochs
+    return planned(scale.about.users, scale.about.items, budget=spend, **given)
+
+
+def _budgets(scale: Scale) -> dict[View, tuple[float, ...]]:
+    return {"local": scale.lifetimes, "central": scale.central}
+
+
+def _methods(scale: Scale, view: View, value: float) -> dict[str, Family]:
+    if view == "local":
+        narrow = _planned(scale, Budget(local=value), factors=FEW_FACTORS)
+        return {
+            NAMES["loudest"]: lifetime(scale, local=value),
+            FEW: lambda seed: Cell.training("loudest", FULL, narrow, seed),
+            "DPLCF": scale.dplcf(FULL, value / scale.about.items),
+            NAMES["private-popularity"]: _counted(value),
+        }
+    trusted = asdict(_trusted(scale, value))
+    return {
+        NAMES["loudest"]: lifetime(scale, central=value),
+        NAMES["dp-als"]: lambda seed: Cell.make("dp-als", FULL, seed, **trusted),
+    }
+
+
+def _counted(local: float) -> Family:
+    """Reports of about the usual epsilon, a hundred of them at most."""
+    reports = max(1, min(round(local / EPSILON), COUNTED_REPORTS))
+    return lambda seed: Cell.make(
+        "private-popularity", FULL, seed, epsilon=local / reports, reports=reports
+    )
+
+
+def _known_to_all(scale: Scale) -> dict[str, Family]:
+    return {
+        "MF-NP": knowing(scale.ceiling(FULL)),
+        "popularity": knowing(scale.popularity(FULL)),
+    }
+
+
+def _trusted(scale: Scale, epsilon: float) -> TrustedSettings:
+    return TrustedSettings.by_rule(epsilon, people=scale.about.users, items=scale.about.items)
+
+
+def _colours(view: View) -> dict[str, str]:
+    if view == "central":
+        return {NAMES[name]: COLOURS[name] for name in ("loudest", "dp-als")}
+    return {
+        NAMES["loudest"]: COLOURS["loudest"],
+        FEW: COLOURS["few"],
+        "DPLCF": COLOURS["dplcf"],
+        NAMES["private-popularity"]: COLOURS["private-popularity"],
+    }
+
+
+def _table(scale: Scale, reader: Reader, view: View) -> Table:
+    rows, records = [], []
+    for value in _budgets(scale)[view]:
+        families = _methods(scale, view, value)
+        found = {name: reader.interval(family) for name, family in families.items()}
+        for name, interval in found.items():
+            records += record(interval, view=view, budget=value, method=name)
+        beside = [f"{_trusted(scale, value).add_remove_epsilon:.3g}"] if view == "central" else []
+        settings = families[NAMES["loudest"]](0).settings
+        spent = f"{settings.epsilon:.3g}, {settings.reports}, {settings.turns} ({settings.epochs})"
+        rows.append((budget(value), spent, *map(shown, found.values()), *beside))
+    against = ", ".join(
+        f"{label} {shown(reader.interval(family))}"
+        for label, family in _known_to_all(scale).items()
+    )
+    added = ("DP-ALS, added or removed",) if view == "central" else ()
+    headings = (f"{view} budget", "loudest: eps, k, epochs (of)", *_colours(view), *added)
+    notes = [NOTES[view], f"Not private: {against}."]
+    return Table(f"{NAME}-{view}", f"{TITLE}, {view}: HR@10", headings, rows, records, notes)
