@@ -10,6 +10,7 @@ from sottovoce.experiments.paper import (
     curves,
     frontier,
     known,
+    liars,
     sizes,
     trade_off,
     traffic,
@@ -55,6 +56,7 @@ EXPERIMENTS = {
         (trusted, (8.0, 3.5)),
         (known, (9.0, 5.5)),
         (frontier, (10.0, 4.6), frontier.reported),
+        (liars, (12.0, 6.5)),
     )
 }
 
