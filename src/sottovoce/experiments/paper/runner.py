@@ -105,7 +105,7 @@ def _seconds_per_user(cell: Cell, items: int) -> float:
         evaluation = 2e-6 if cell.curve else 0.0
         return float(named["epochs"] * (fixed + per_report * named["reports"] + evaluation))
     if cell.method == "liars":
-        fixed = 1e-8 * items if named["attacked"] == "loudest" else 2e-6
+        fixed = {"loudest": 1e-8 * items}.get(named["attacked"], 2e-6)
         adapting = 1e-5 if named["attacker"] == "adaptive" else 0.0
         return float(named["epochs"]) * (fixed + adapting)
     if cell.method == "mf":

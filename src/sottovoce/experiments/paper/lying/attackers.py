@@ -58,8 +58,8 @@ class OpenEpoch(Protocol):
     def ask(self, wanted: Sequence[Float64], times: int = 1) -> Float64:
         """What to send for changes of V, the first one first; or for so many epochs' worth."""
 
-    def ahead(self, message: Float64) -> Float32:
-        """The next V, as far as liars can tell."""
+    def ahead(self, message: Float64, times: int = 1) -> Float32:
+        """The next V, as far as liars can tell; or after so many epochs, of the same."""
 
 
 def invented(
@@ -92,7 +92,7 @@ class Liars:
         ahead, times = epoch.ahead(epoch.ask([])), min(epoch.left, PATIENCE)
 
         def worth(wishes: Sequence[Float64]) -> float:
-            return self.known.nearness(epoch.ahead(epoch.ask(wishes, times)))
+            return self.known.nearness(epoch.ahead(epoch.ask(wishes, times), times))
 
         tried = [[self._towards(ahead, goal)] for goal in self._goals(ahead)]
         best = max([[], *tried], key=worth)

@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 
 Defence = Literal["none", "caps", "rows", "medians"]
 DEFENCES: tuple[Defence, ...] = get_args(Defence)
-TIMES = 3.0
-"""A row moves at most so many times as far as the median row."""
+TIMES = 1.0
+"""A row moves at most so many times as far as the median row.
+
+The least of 1, 1.5 and 3, none of which cost our methods any HR@10 on seed 1000.
+"""
 GROUPS = 5
 """Sub-crowds whose median estimate counts."""
 
@@ -32,9 +35,13 @@ def limited(estimate: Float64, times: float = TIMES) -> Float64:
     >>> limited(np.array([[1.0], [2.0], [-9.0]]), times=2.0).ravel().tolist()
     [1.0, 2.0, -4.0]
     """
-    lengths = np.linalg.norm(estimate, axis=1, keepdims=True)
-    most = times * np.median(lengths)
-    return np.asarray(estimate * np.minimum(1.0, most / np.maximum(lengths, 1e-300)))
+    return shortened(estimate, times * float(np.median(np.linalg.norm(estimate, axis=1))))
+
+
+def shortened(rows: Float64, most: float) -> Float64:
+    """No row longer than this; a longer one keeps its direction."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows * np.minimum(1.0, most / np.maximum(lengths, 1e-300)))
 
 
 def groups(people: int, seed: int, epoch: int, n_groups: int = GROUPS) -> Int64:

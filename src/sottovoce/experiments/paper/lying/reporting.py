@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from sottovoce.data.streams import stream
-from sottovoce.experiments.paper.lying.defences import GROUPS, groups, limited
+from sottovoce.experiments.paper.lying.defences import GROUPS, TIMES, groups, limited, shortened
 from sottovoce.mechanism.base import count_reports, pack, sums_of
 from sottovoce.mechanism.coordinate import Coordinate
 from sottovoce.mechanism.loudest import Loudest
@@ -135,6 +135,16 @@ class Reporters:
         usual = self.honest * self.settings.reports / kinds
         return max(most_of_one(self.n_reports, mechanism.event(1, 1), kinds) - usual, 0.0)
 
+    @cached_property
+    def row_limit(self) -> float:
+        """About how long a row of the estimate may be: the median row is little but noise."""
+        mechanism = self.engine.mechanism
+        n = mechanism.n_directions
+        chance = stream(self.settings.seed, "noise")
+        noise = chance.normal(0.0, np.sqrt(self.n_reports / n), n).round().astype(np.int64)
+        rows = mechanism.estimate(noise, self.n_reports)
+        return TIMES * float(np.median(np.linalg.norm(rows, axis=1)))
+
 
 @dataclass(frozen=True, eq=False)
 class ReportEpoch:
@@ -157,19 +167,21 @@ class ReportEpoch:
         total = np.zeros(mechanism.n_directions)
         for change in wanted:
             estimate = -change / (settings.rate * settings.steps)
-            sums = sums_for(mechanism, estimate, system.n_reports)
             left = times * system.budget - float(np.abs(total).sum())
+            sums = sums_for(mechanism, estimate, system.n_reports)
             total += afforded(sums, left, np.maximum(times * system.room - np.abs(total), 0.0))
         return total
 
-    def ahead(self, sums: Float64) -> Float32:
+    def ahead(self, sums: Float64, times: int = 1) -> Float32:
         """The next V, if honest people are like those who are known; in this epoch's basis."""
         system, settings = self.system, self.system.settings
         share = system.honest / (system.honest + system.liars)
         not_rounded = cast("Any", sums)
         lie = system.engine.mechanism.estimate(not_rounded, system.n_reports)
-        change = -settings.rate * settings.steps * (share * self._expected + lie)
-        return np.asarray(self.V + change, np.float32)
+        estimate = share * self._expected + lie
+        if system.defence == "rows":
+            estimate = shortened(estimate, times * system.row_limit)
+        return np.asarray(self.V - settings.rate * settings.steps * estimate, np.float32)
 
     @cached_property
     def _expected(self) -> Float64:

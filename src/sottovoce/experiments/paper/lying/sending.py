@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     Int64 = NDArray[np.int64]
 
 
+ROUNDS = 4
+
+
 @dataclass(frozen=True, eq=False)
 class Senders:
     """Everybody who runs FCF's code, the liars who do not, and the server."""
@@ -71,17 +74,26 @@ class GradientEpoch:
         return self.system.settings.epochs - self.epoch
 
     def ask(self, wanted: Sequence[Float64], times: int = 1) -> Float64:
-        """The gradient that every liar sends: the first wish first, no longer than allowed."""
-        most = times * self.longest
+        """The gradient that every liar sends: the first wish first, no longer than allowed.
+
+        How far the server goes depends on what they send, so it is found in rounds.
+        """
+        lie, step = np.zeros(self.V.shape), self._step(np.zeros(self.V.shape))
+        for _ in range(ROUNDS):
+            lie = self._lie(wanted, times * self.longest, step)
+            step = float(np.sqrt(step * self._step(lie)))
+        return lie
+
+    def _lie(self, wanted: Sequence[Float64], most: float, step: float) -> Float64:
         total, left = np.zeros(self.V.shape), most
         for change in wanted:
-            gradient = -change / max(self._share * self._step, 1e-300)
+            gradient = -change / max(self._share * step, 1e-300)
             length = float(np.linalg.norm(gradient))
             total += gradient * min(1.0, left / max(length, 1e-300))
             left = np.sqrt(max(most**2 - float(np.linalg.norm(total)) ** 2, 0.0))
         return total
 
-    def ahead(self, gradient: Float64) -> Float32:
+    def ahead(self, gradient: Float64, times: int = 1) -> Float32:  # noqa: ARG002 - all at once
         """The next V, but for what sub-crowds change: liars know what all others send."""
         return self._moved(self._together(gradient))
 
@@ -115,9 +127,10 @@ class GradientEpoch:
     def _honest(self) -> MeanGradient:
         return self._mean(self.system.histories)
 
-    @cached_property
-    def _step(self) -> float:
-        return self._honest.best_step(self.V, self.system.settings.regularization)
+    def _step(self, lie: Float64) -> float:
+        """How far the server goes."""
+        mean = MeanGradient(self._together(lie), self._honest.curvature)
+        return mean.best_step(self.V, self.system.settings.regularization)
 
     @property
     def _share(self) -> float:
