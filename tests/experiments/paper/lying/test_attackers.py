@@ -134,6 +134,34 @@ def test_no_liar_of_fcf_sends_a_longer_gradient_than_honest_people() -> None:
     assert np.linalg.norm(epoch.ask([away])) <= longest * (1 + 1e-4)
 
 
+@pytest.mark.parametrize("defence", ["none", "rows"])
+def test_liars_of_fcf_foresee_the_next_model(defence: str) -> None:
+    system, V = system_of("fcf", PEOPLE, LIARS, defence), trained(system_of("fcf", PEOPLE, 0))
+    wanted = np.zeros(V.shape)
+    wanted[3] = 0.1
+    epoch = system.open(V, 0)
+    lie = epoch.ask([wanted])
+    assert np.array_equal(epoch.ahead(lie), epoch.close(lie))
+    if defence == "none":
+        gone = epoch.ahead(lie)[3] - epoch.ahead(np.zeros(V.shape))[3]
+        assert (gone > 0).all()
+
+
+@pytest.mark.parametrize("name", ["coordinate", "loudest"])
+def test_liars_know_about_how_far_a_row_may_move(name: str) -> None:
+    system = system_of(name, PEOPLE, 0, "rows")
+    assert isinstance(system, Reporters)
+    V = system.first()
+    open_epoch = system_of(name, PEOPLE, 0).open(V, 0)
+    mechanism, reports = system.engine.mechanism, system.engine.reports(V, 0)
+    sums = sums_of(count_reports(reports, mechanism.n_directions))
+    lengths = np.linalg.norm(mechanism.estimate(sums, reports.size), axis=1)
+    known = audience_of(3, system).sample(0)
+    limit = system.open(V, 0, known).row_limit
+    assert limit == pytest.approx(np.median(lengths), rel=0.5)
+    assert not np.array_equal(system.open(V, 0).close(), open_epoch.close())
+
+
 @pytest.mark.parametrize("name", sorted(MECHANISMS))
 def test_sums_for_undoes_the_estimate(name: str) -> None:
     mechanism = Settings.preset(name, factors=3).build(21)

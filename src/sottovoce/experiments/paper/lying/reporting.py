@@ -136,14 +136,13 @@ class Reporters:
         return max(most_of_one(self.n_reports, mechanism.event(1, 1), kinds) - usual, 0.0)
 
     @cached_property
-    def row_limit(self) -> float:
-        """About how long a row of the estimate may be: the median row is little but noise."""
+    def noise(self) -> float:
+        """About how long a row of the estimate is if reports say nothing."""
         mechanism = self.engine.mechanism
-        n = mechanism.n_directions
-        chance = stream(self.settings.seed, "noise")
-        noise = chance.normal(0.0, np.sqrt(self.n_reports / n), n).round().astype(np.int64)
-        rows = mechanism.estimate(noise, self.n_reports)
-        return TIMES * float(np.median(np.linalg.norm(rows, axis=1)))
+        n, chance = mechanism.n_directions, stream(self.settings.seed, "noise")
+        sums = chance.normal(0.0, np.sqrt(self.n_reports / n), n).round().astype(np.int64)
+        rows = mechanism.estimate(sums, self.n_reports)
+        return float(np.median(np.linalg.norm(rows, axis=1)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,8 +179,14 @@ class ReportEpoch:
         lie = system.engine.mechanism.estimate(not_rounded, system.n_reports)
         estimate = share * self._expected + lie
         if system.defence == "rows":
-            estimate = shortened(estimate, times * system.row_limit)
+            estimate = shortened(estimate, times * self.row_limit)
         return np.asarray(self.V - settings.rate * settings.steps * estimate, np.float32)
+
+    @cached_property
+    def row_limit(self) -> float:
+        """About how long a row of the estimate may be where the server limits it."""
+        said = np.linalg.norm(self._expected, axis=1)
+        return TIMES * float(np.median(np.hypot(said, self.system.noise)))
 
     @cached_property
     def _expected(self) -> Float64:
