@@ -87,6 +87,25 @@ def test_tables_and_sentences(known: tuple[Scale, CellStore]) -> None:
     assert len(cost.records) == 4 + 4 + 3
 
 
+def test_more_liars_can_do_whatever_fewer_can(tmp_path: Path, people: Interactions) -> None:
+    def weaker(cell: Cell, context: CellContext) -> dict[str, Any]:
+        result = made_up(cell, context)
+        if cell.named["share"] == 0.05:
+            result["final"] = {name: value / 2 for name, value in result["final"].items()}
+        return result
+
+    store = CellStore.start(tmp_path, replace(about(people), quick=False, seeds=1))
+    scale = Scale.of(store.about)
+    chosen = [c for c in liars.cells(scale) if c.named["attacked"] == "paper"]
+    Runner(people, store, 1, weaker).run(chosen, Unwatched())
+    notes = liars.tables(scale, store)[0].notes
+    assert notes[0] == (
+        "preset paper, defence none: 1 of 81 tokens moved exposure by at most 0.5000; "
+        "1 of 81 tokens moved exposure by at most 0.5000; "
+        "4 of 84 tokens moved exposure by at most 0.5000."
+    )
+
+
 def test_the_picture_has_a_panel_for_each_attacker_and_item(
     known: tuple[Scale, CellStore],
 ) -> None:

@@ -52,8 +52,8 @@ WHO = (
     "and push down the items in the way with what is left."
 )
 AGAINST = (
-    f"Caps: as the live server has them. Rows: none moves more than {TIMES:g} times as far as the "
-    f"median row. Medians: of {GROUPS} sub-crowds of people; a server that gets shuffled reports "
+    f"Caps: as the live server has them. Rows: none moves farther than {TIMES:g} x the median row "
+    f"in an epoch. Medians: of {GROUPS} sub-crowds of people; a server that gets shuffled reports "
     "cannot form them. FCF: a gradient longer than the longest honest one is refused, and there "
     "are no reports to cap."
 )
@@ -183,10 +183,10 @@ def _sentences(scale: Scale, reader: Reader) -> Iterator[str]:
 def _worst(
     scale: Scale, reader: Reader, attacked: Attacked, defence: Defence, share: float
 ) -> float | None:
-    """The largest rise of exposure in any run."""
+    """The largest rise of exposure in any run with so many liars, or with fewer: some may rest."""
     rises = []
     for attack in _attacks(scale):
-        if (attack.attacked, attack.share) == (attacked, share):
+        if attack.attacked == attacked and attack.share <= share:
             metric = exposure_of(attack.pushed)
             after = reader.values(_family(scale, attack, defence), metric)
             before = reader.values(_peace(scale, attacked, defence), metric)
