@@ -51,6 +51,7 @@ SUMMARIES = {
     "known": "What tags and time on the device are worth, to every method.",
     "equal": "Every private method with the same budget, local and central.",
     "frontier": "The least lifetime budget that reaches a quality, local and central.",
+    "liars": "How many people are shown an item that liars push, and what defences cost.",
     "all": "All of the figures and tables.",
 }
 DETAILS = """

@@ -49,9 +49,16 @@ def next_items(
     mechanism: Mechanism,
 ) -> NDArray[np.float32]:
     """All that the server does at the end of an epoch; `epochs_done` counts this one."""
+    return moved_items(V, mechanism.estimate(sums, n_reports), epochs_done, settings)
+
+
+def moved_items(
+    V: NDArray[np.float32], estimate: NDArray[np.float64], epochs_done: int, settings: Settings
+) -> NDArray[np.float32]:
+    """The next V from an estimate of the mean gradient, however it was made."""
     V = update(
         V,
-        mechanism.estimate(sums, n_reports),
+        estimate,
         rate=settings.rate,
         steps=settings.steps,
         regularization=settings.regularization,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Trained = Literal["paper", "paper-alpha", "loudest"]
 Method = Literal[
     "paper", "paper-alpha", "loudest", "random", "popularity", "private-popularity",
-    "mf", "fcf", "dplcf", "dp-als", "cost",
+    "mf", "fcf", "dplcf", "dp-als", "cost", "liars",
 ]  # fmt: skip
 TRAINED: tuple[Trained, ...] = get_args(Trained)
 """The paper's system as it describes it, the same with our alpha, and ours."""

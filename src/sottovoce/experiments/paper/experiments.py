@@ -11,6 +11,7 @@ from sottovoce.experiments.paper import (
     equal,
     frontier,
     known,
+    liars,
     sizes,
     trade_off,
     traffic,
@@ -55,6 +56,7 @@ EXPERIMENTS = {
         (equal, (9.0, 4.2)),
         (known, (9.0, 5.5)),
         (frontier, (10.0, 4.6), frontier.reported),
+        (liars, (12.0, 6.5)),
     )
 }
 

@@ -11,6 +11,7 @@ from sottovoce.data import leave_one_out
 from sottovoce.evaluation import Known, sample_candidates, summary
 from sottovoce.experiments.paper.cells import TRAINED
 from sottovoce.experiments.paper.cost import count_bytes
+from sottovoce.experiments.paper.lying.run import lie
 from sottovoce.privacy import Crowd, Reporting, central_epsilon
 from sottovoce.privacy.account import DELTA
 from sottovoce.simulation import SimulationPlan, simulate
@@ -198,6 +199,7 @@ def _known_ranks(cell: Cell, model: Any, known: Known, candidates: Candidates) -
 
 HOW: dict[Method, Callable[[Cell, CellContext], dict[str, Any]]] = {
     "cost": _counted_bytes,
+    "liars": lie,
     **dict.fromkeys(TRAINED, _trained),
 }
 """By method; what is not named here is trained to be compared with."""

@@ -104,6 +104,10 @@ def _seconds_per_user(cell: Cell, items: int) -> float:
         }[cell.method]
         evaluation = 2e-6 if cell.curve else 0.0
         return float(named["epochs"] * (fixed + per_report * named["reports"] + evaluation))
+    if cell.method == "liars":
+        fixed = {"loudest": 1e-8 * items}.get(named["attacked"], 2e-6)
+        adapting = 1e-5 if named["attacker"] == "adaptive" else 0.0
+        return float(named["epochs"]) * (fixed + adapting)
     if cell.method == "mf":
         return float(named["iterations"]) * 1e-8 * items
     if cell.method == "fcf":
