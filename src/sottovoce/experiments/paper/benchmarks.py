@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sottovoce.experiments.paper import published
 from sottovoce.experiments.paper.cells import THEIRS, TRAINED, Cell, Size
-from sottovoce.experiments.paper.rules import FEW_FACTORS, settings_of
+from sottovoce.experiments.paper.rules import FEW_FACTORS
 from sottovoce.experiments.paper.scale import EPSILON
 from sottovoce.experiments.paper.style import bars
 from sottovoce.experiments.paper.tables import (
@@ -21,7 +21,6 @@ from sottovoce.experiments.paper.tables import (
     shown,
     verdict,
 )
-from sottovoce.training import Settings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -97,7 +96,7 @@ def _rows(scale: Scale) -> list[Row]:
         Row("Random", lambda s: Cell.make("random", full, s, split=split), "Random"),
         Row("Popularity", scale.popularity(full, split)),
         Row("MF-NP", scale.ceiling(full, split), "MF-NP"),
-        Row("FCF (federated, not private)", _fcf(scale)),
+        Row("FCF (federated, not private)", scale.fcf(full, split)),
         Row(
             f"DPLCF, {EPSILON:g} an item", scale.dplcf(full, EPSILON, split), "DPLCF", private=True
         ),
@@ -114,21 +113,9 @@ def _rows(scale: Scale) -> list[Row]:
             name = f"FMF-LDP ({NAMES[method]})" if method in THEIRS else NAMES[method]
             said = said if said in published.TABLE5 else None
             rows.append(Row(f"{name}, k {k}", family, said, private=True, method=method, reports=k))
-        rows.append(Row(f"loudest, {FEW_FACTORS} factors, k {k}", _narrow(scale, k), private=True))
+        narrow = scale.trained("loudest", full, EPSILON, k, split=split, factors=FEW_FACTORS)
+        rows.append(Row(f"loudest, {FEW_FACTORS} factors, k {k}", narrow, private=True))
     return rows
-
-
-def _narrow(scale: Scale, k: int) -> Family:
-    """With as few factors as the paper's."""
-    about = scale.about
-    ours = settings_of("loudest", EPSILON, k, scale.epochs, users=about.users, items=about.items)
-    settings, split = replace(ours, factors=FEW_FACTORS), _split(scale)
-    return lambda seed: Cell.training("loudest", FULL, settings, seed, split=split)
-
-
-def _fcf(scale: Scale) -> Family:
-    settings = Settings.preset("loudest", epochs=scale.epochs, alpha=4.0, initial_scale=1e-3)
-    return lambda seed: Cell.training("fcf", FULL, settings, seed, split=_split(scale))
 
 
 def _counted(scale: Scale, k: int) -> Family:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sottovoce.experiments.paper.cells import Cell, Size
+from sottovoce.experiments.paper.cells import Size
 from sottovoce.experiments.paper.scale import EPSILON
 from sottovoce.experiments.paper.style import bars
 from sottovoce.experiments.paper.tables import Reader, Table, budget, record, shown
-from sottovoce.training import Budget, planned
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from sottovoce.data.split import SplitRule
     from sottovoce.evaluation import Interval
+    from sottovoce.experiments.paper.cells import Cell
     from sottovoce.experiments.paper.scale import Family, Scale
     from sottovoce.experiments.paper.store import CellStore
 
@@ -94,17 +94,10 @@ def _of_split(scale: Scale, split: SplitRule) -> list[Row]:
         found.append(Row(f"DPLCF, {EPSILON:g} an item", split, dplcf))
     usual = scale.trained("loudest", FULL, EPSILON, scale.full_reports[0], split=split)
     found += [
-        Row(f"loudest, budget {local:g}", split, _planned(scale, local, split))
+        Row(f"loudest, budget {local:g}", split, _knowing(scale.planned(FULL, local, split)))
         for local in LIFETIMES
     ]
     return [*found, Row(f"loudest, k {scale.full_reports[0]}", split, _knowing(usual))]
-
-
-def _planned(scale: Scale, local: float, split: SplitRule) -> Family:
-    """As the planner spends a lifetime budget, but for the epochs of a quick run."""
-    epochs: dict[str, Any] = {"epochs": scale.epochs} if scale.about.quick else {}
-    settings = planned(scale.about.users, scale.about.items, budget=Budget(local=local), **epochs)
-    return _knowing(lambda seed: Cell.training("loudest", FULL, settings, seed, split=split))
 
 
 def _knowing(family: Family) -> Family:

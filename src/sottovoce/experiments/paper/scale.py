@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sottovoce.experiments.paper.cells import TRAINED, Cell, Size
 from sottovoce.experiments.paper.rules import MF, NEIGHBOURS, settings_of
+from sottovoce.training import Budget, Settings, planned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -82,8 +83,9 @@ class Scale:
         epochs: int | None = None,
         curve: bool = False,
         split: SplitRule = "random",
+        factors: int | None = None,
     ) -> Family:
-        """One training of each seed, set by the fixed rules."""
+        """One training of each seed, set by the fixed rules; None leaves the factors to them."""
         settings = settings_of(
             method,
             epsilon,
@@ -91,20 +93,36 @@ class Scale:
             epochs or self.epochs,
             users=size.users or self.about.users,
             items=size.items or self.about.items,
-        )
+        ).changed(factors=factors)
         return lambda seed: Cell.training(
             method, size, settings, seed, draw=drawn_with(seed), split=split, curve=curve
+        )
+
+    def planned(self, size: Size, local: float, split: SplitRule = "random") -> Family:
+        """As the planner spends a lifetime budget, but for the epochs of a quick run."""
+        users, items = size.users or self.about.users, size.items or self.about.items
+        epochs: dict[str, Any] = {"epochs": self.epochs} if self.about.quick else {}
+        settings = planned(users, items, budget=Budget(local=local), **epochs)
+        return lambda seed: Cell.training(
+            "loudest", size, settings, seed, draw=drawn_with(seed), split=split
         )
 
     def all_trained(self, size: Size, epsilon: float, reports: int) -> dict[str, Family]:
         return {method: self.trained(method, size, epsilon, reports) for method in TRAINED}
 
-    def ceiling(self, size: Size, split: SplitRule = "random") -> Family:
+    def ceiling(
+        self, size: Size, split: SplitRule = "random", factors: int = MF["factors"]
+    ) -> Family:
         """MF-NP."""
-        parameters = {**MF, "iterations": self.iterations}
+        parameters = {**MF, "iterations": self.iterations, "factors": factors}
         return lambda seed: Cell.make(
             "mf", size, seed, draw=drawn_with(seed), split=split, **parameters
         )
+
+    def fcf(self, size: Size, split: SplitRule = "random") -> Family:
+        """Federated and not private."""
+        settings = Settings.preset("loudest", epochs=self.epochs, alpha=4.0, initial_scale=1e-3)
+        return lambda seed: Cell.training("fcf", size, settings, seed, split=split)
 
     def dplcf(self, size: Size, epsilon: float, split: SplitRule = "random") -> Family:
         """With so large an epsilon for each item."""

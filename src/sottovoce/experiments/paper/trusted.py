@@ -33,7 +33,7 @@ def cells(scale: Scale) -> list[Cell]:
         for split in scale.splits
         for family in (
             scale.popularity(FULL, split),
-            *(_family(scale, epsilon, split) for epsilon in scale.central),
+            *(family_of(scale, epsilon, split) for epsilon in scale.central),
         )
     )
 
@@ -48,7 +48,7 @@ def tables(scale: Scale, store: CellStore) -> list[Table]:
             "add_remove": settings.add_remove_epsilon,
             "factors": settings.factors,
         }
-        found = [reader.interval(_family(scale, epsilon, split)) for split in splits]
+        found = [reader.interval(family_of(scale, epsilon, split)) for split in splits]
         for split, interval in zip(splits, found, strict=True):
             records += record(interval, **about, split=split)
         rows.append((*(f"{value:.3g}" for value in about.values()), *map(shown, found)))
@@ -65,7 +65,8 @@ def draw(scale: Scale, store: CellStore, figure: Figure) -> None:
     panels = figure.subplots(1, len(splits), sharey=True, squeeze=False)[0]
     for axes, split in zip(panels, splits, strict=True):
         points = [
-            (epsilon, reader.interval(_family(scale, epsilon, split))) for epsilon in scale.central
+            (epsilon, reader.interval(family_of(scale, epsilon, split)))
+            for epsilon in scale.central
         ]
         lines(axes, points, NAMES["dp-als"], COLOURS["dp-als"])
         level(axes, reader.interval(scale.popularity(FULL, split)), "popularity")
@@ -79,6 +80,6 @@ def _settings(scale: Scale, epsilon: float) -> TrustedSettings:
     return TrustedSettings.by_rule(epsilon, people=scale.about.users, items=scale.about.items)
 
 
-def _family(scale: Scale, epsilon: float, split: SplitRule) -> Family:
+def family_of(scale: Scale, epsilon: float, split: SplitRule) -> Family:
     settings = asdict(_settings(scale, epsilon))
     return lambda seed: Cell.make("dp-als", FULL, seed, split=split, **settings)
