@@ -49,6 +49,8 @@ SUMMARIES = {
     "table5": "Every method on the full set, with what it costs a person.",
     "cost": "Bytes of one client in one epoch, counted on the real encodings.",
     "known": "What tags and time on the device are worth, to every method.",
+    "late": "What the model is worth to people who never reported.",
+    "people": "Who pays for privacy: quality by activity, by popularity, and what is seen.",
     "trusted": "What a trusted party reaches with a central budget: DP-ALS.",
     "frontier": "The least lifetime budget that reaches a quality, local and central.",
     "all": "All of the figures and tables.",

@@ -10,6 +10,8 @@ from sottovoce.experiments.paper import (
     curves,
     frontier,
     known,
+    late,
+    people,
     sizes,
     trade_off,
     traffic,
@@ -54,6 +56,8 @@ EXPERIMENTS = {
         (traffic, (8.0, 3.5)),
         (trusted, (8.0, 3.5)),
         (known, (9.0, 5.5)),
+        (late, (10.0, 6.5)),
+        (people, (10.0, 5.0)),
         (frontier, (10.0, 4.6), frontier.reported),
     )
 }
