@@ -42,10 +42,14 @@ KINDS: dict[Kind, tuple[str, str, str]] = {
 """What is cut into fifths, and what the first and the last are called."""
 COLOURS = ["#888888", "#222222", "#999966", "#b3402a", "#1b6ca8", "#7fb2d9", "#4b93c4", "#0d3c61"]
 EXPOSED = {f"coverage@{CUTOFF}": f"coverage@{CUTOFF}", f"gini@{CUTOFF}": "Gini index"}
-EQUAL = (
-    "Fifths of people hold as many people each. Fifths of items hold as many interactions each: of "
-    "the fifth of all items that is touched least there would be hardly a test item."
-)
+NOTES: dict[Kind, str] = {
+    "history": "A fifth of the people in each, by how many items their training history has.",
+    "item": (
+        "A fifth of the interactions in each, not of the items: of the fifth of items that is "
+        "touched least hardly one is ever left out. The 99 others are drawn uniformly, so any "
+        "model that knows what is popular finds the most popular items."
+    ),
+}
 EXPOSURE = (
     f"Coverage@{CUTOFF}: the share of the catalogue that is in anybody's first {CUTOFF} of all "
     "items that they did not touch. Gini index of how often items are there: 0 all alike, 1 one "
@@ -120,7 +124,7 @@ def _by_fifth(reader: Reader, rows: list[Row], kind: Kind) -> Table:
         shown_rows.append((row.label, *map(shown, found), budget(spent["local"])))
     headings = ("method", "all", *_fifths(reader, rows, kind), "local budget")
     title = f"{TITLE}: HR@{CUTOFF}, {KINDS[kind][0]}"
-    return Table(f"{NAME}-{kind}", title, headings, shown_rows, records, [EQUAL])
+    return Table(f"{NAME}-{kind}", title, headings, shown_rows, records, [NOTES[kind]])
 
 
 def _kept_table(reader: Reader, rows: list[Row], kind: Kind) -> Table:
