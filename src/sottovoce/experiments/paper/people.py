@@ -70,11 +70,11 @@ def cells(scale: Scale) -> list[Cell]:
 
 def tables(scale: Scale, store: CellStore) -> list[Table]:
     reader, rows = Reader(store, scale), _rows(scale)
+    both = (_by_fifth, _kept_table)
     return [
-        *(table for kind in KINDS for table in (_by_fifth(reader, rows, kind),
-                                                _kept_table(reader, rows, kind))),
+        *(build(reader, rows, kind) for kind in KINDS for build in both),
         _exposure(reader, rows),
-    ]  # fmt: skip
+    ]
 
 
 def draw(scale: Scale, store: CellStore, figure: Figure) -> None:
