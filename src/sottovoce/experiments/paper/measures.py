@@ -25,12 +25,15 @@ from sottovoce.model.tags import tags_of
 from sottovoce.model.wide import WideModel, counts_model
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from sottovoce.data import Late
     from sottovoce.evaluation import Candidates
     from sottovoce.model import Histories
     from sottovoce.model.tags import Tags
+    from sottovoce.simulation import Engine
 
     Float32 = NDArray[np.float32]
 
@@ -66,6 +69,17 @@ class PublishedFactors(Published):
 
     def with_tags(self, tags: Tags) -> WideModel:
         return WideModel.of(self.V, tags, alpha=self.alpha, regularization=self.regularization)
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedTraining(PublishedFactors):
+    """Of ours: an engine solves the same vectors to the bit, and sooner."""
+
+    engine: Callable[[Histories], Engine]
+
+    def vectors(self, histories: Histories) -> Float32:
+        with self.engine(histories) as engine:
+            return engine.user_vectors(self.V)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,6 +14,7 @@ from sottovoce.experiments.paper.cost import count_bytes
 from sottovoce.experiments.paper.measures import (
     PublishedCounts,
     PublishedFactors,
+    PublishedTraining,
     how_many_late,
     measure_late,
     measure_people,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from sottovoce.experiments.paper.cells import Cell, Measured, Method
     from sottovoce.experiments.paper.measures import Published
     from sottovoce.model import Histories
+    from sottovoce.simulation import Engine
     from sottovoce.training import Settings
 
 MARKS = (1, 2, 5, 10, 20)
@@ -223,21 +225,24 @@ def _published(cell: Cell, train: Histories, context: CellContext) -> Published:
     if cell.method == "popularity":
         return PublishedCounts.of(train)
     if cell.method in TRAINED:
-        V = _learnt(cell.settings, train, context)
-    else:
-        V = _baseline(cell, train, context.threads).V
+        return _published_training(cell, train, context)
+    V = _baseline(cell, train, context.threads).V
     return PublishedFactors(V, **_solving(cell, V))
 
 
-def _learnt(settings: Settings, train: Histories, context: CellContext) -> NDArray[np.float32]:
+def _published_training(cell: Cell, train: Histories, context: CellContext) -> PublishedTraining:
     """V after all epochs, without any evaluation."""
-    start = begin(settings, train.n_items)
-    V, options = start.V, _engine_options(context)
-    with build_engine(context.engine, train, settings, **options) as engine:
-        for state in learn(settings, engine, start):
-            context.on_part(state.epochs_done / settings.epochs)
-            V = state.V
-    return V
+    settings, options = cell.settings, _engine_options(context)
+
+    def engine_over(histories: Histories) -> Engine:
+        return build_engine(context.engine, histories, settings, **options)
+
+    state = begin(settings, train.n_items)
+    with engine_over(train) as engine:
+        for after in learn(settings, engine, state):
+            context.on_part(after.epochs_done / settings.epochs)
+            state = after
+    return PublishedTraining(state.V, **_solving(cell, state.V), engine=engine_over)
 
 
 def _solving(cell: Cell, V: NDArray[np.float32]) -> dict[str, float]:
