@@ -50,6 +50,8 @@ SUMMARIES = {
     "cost": "Bytes of one client in one epoch, counted on the real encodings.",
     "known": "What tags and time on the device are worth, to every method.",
     "equal": "Every private method with the same budget, local and central.",
+    "late": "What the model is worth to people who never reported.",
+    "people": "Who pays for privacy: quality by activity, by popularity, and what is seen.",
     "frontier": "The least lifetime budget that reaches a quality, local and central.",
     "liars": "How many people are shown an item that liars push, and what defences cost.",
     "all": "All of the figures and tables.",

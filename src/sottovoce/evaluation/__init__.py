@@ -1,5 +1,6 @@
 """Honest numbers: sampled and full ranking, hit ratio, NDCG, intervals over runs."""
 
+from sottovoce.evaluation.exposure import coverage, exposure, gini
 from sottovoce.evaluation.known import Known, rank_devices, wide_vectors
 from sottovoce.evaluation.metrics import CUTOFFS, Interval, hit_ratio, hits, ndcg, summary
 from sottovoce.evaluation.ranking import (
@@ -9,6 +10,13 @@ from sottovoce.evaluation.ranking import (
     rank_factors,
     rank_scores,
     sample_candidates,
+    who_is_tested,
+)
+from sottovoce.evaluation.several import (
+    ndcg_of_several,
+    rank_hidden,
+    recall,
+    summary_of_several,
 )
 
 __all__ = [
@@ -18,13 +26,21 @@ __all__ = [
     "Known",
     "Ranks",
     "Scorer",
+    "coverage",
+    "exposure",
+    "gini",
     "hit_ratio",
     "hits",
     "ndcg",
+    "ndcg_of_several",
     "rank_devices",
     "rank_factors",
+    "rank_hidden",
     "rank_scores",
+    "recall",
     "sample_candidates",
     "summary",
+    "summary_of_several",
+    "who_is_tested",
     "wide_vectors",
 ]

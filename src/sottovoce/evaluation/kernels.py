@@ -199,3 +199,56 @@ def rank_full(
             above -= other > own
             same -= other == own
         better[u], ties[u] = above, same
+
+
+@njit(parallel=True, cache=True)
+def rank_several(
+    known_indptr: Int64,
+    known: Int32,
+    indptr: Int64,
+    hidden: Int32,
+    X: Float32,
+    V: Float32,
+    better: Int64,
+    ties: Int64,
+) -> None:
+    """The place of every hidden item among all that its user does not have: sorted once a user."""
+    n_items = V.shape[0]
+    for u in prange(indptr.shape[0] - 1):
+        scores = np.empty(n_items, np.float32)
+        for i in range(n_items):
+            scores[i] = score(X[u], V[i])
+        first, last = indptr[u], indptr[u + 1]
+        own = scores[hidden[first:last]]
+        for i in known[known_indptr[u] : known_indptr[u + 1]]:
+            scores[i] = -np.inf
+        scores.sort()
+        for t in range(last - first):
+            above = np.searchsorted(scores, own[t], side="right")
+            better[first + t] = n_items - above
+            ties[first + t] = above - np.searchsorted(scores, own[t], side="left") - 1
+
+
+@njit(parallel=True, cache=True)
+def best_untouched(indptr: Int64, indices: Int32, X: Float32, V: Float32, out: Int32) -> None:
+    """The best items that each user did not touch, best first; among equals the lowest number."""
+    length = out.shape[1]
+    for u in prange(out.shape[0]):
+        taken = np.zeros(V.shape[0], np.uint8)
+        for i in indices[indptr[u] : indptr[u + 1]]:
+            taken[i] = 1
+        best = np.empty(length, np.float32)
+        n = 0
+        for i in range(V.shape[0]):
+            if taken[i]:
+                continue
+            own = score(X[u], V[i])
+            if n < length:
+                n += 1
+            elif own <= best[length - 1]:
+                continue
+            place = n - 1
+            while place > 0 and best[place - 1] < own:
+                best[place], out[u, place] = best[place - 1], out[u, place - 1]
+                place -= 1
+            best[place], out[u, place] = own, i

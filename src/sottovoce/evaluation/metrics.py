@@ -32,17 +32,26 @@ def hits(ranks: Ranks, cutoff: int) -> NDArray[np.float64]:
 
 def hit_ratio(ranks: Ranks, cutoff: int) -> float:
     """The share of test items among the first `cutoff`."""
-    return _mean(hits(ranks, cutoff))
+    return mean_of(hits(ranks, cutoff))
 
 
 def ndcg(ranks: Ranks, cutoff: int) -> float:
     """Mean of 1 / log2(1 + rank) within the cutoff, ties averaged over their places."""
-    # gains[n]: the sum over the first n places; beyond the cutoff a place is worth nothing.
-    places = np.arange(1, cutoff + 1)
-    gains = np.concatenate([[0.0], np.cumsum(1 / np.log2(1 + places))])
+    return mean_of(gains(ranks, cutoff))
+
+
+def gains(ranks: Ranks, cutoff: int) -> NDArray[np.float64]:
+    """For each, what its place is worth; beyond the cutoff nothing."""
+    worth = discounts(cutoff)
     first = np.minimum(ranks.better, cutoff)
     last = np.minimum(ranks.better + ranks.ties + 1, cutoff)
-    return _mean((gains[last] - gains[first]) / (ranks.ties + 1))
+    return np.asarray((worth[last] - worth[first]) / (ranks.ties + 1))
+
+
+def discounts(cutoff: int) -> NDArray[np.float64]:
+    """What the first n places are worth together, for n from 0 to the cutoff."""
+    places = np.arange(1, cutoff + 1)
+    return np.concatenate([[0.0], np.cumsum(1 / np.log2(1 + places))])
 
 
 def summary(ranks: Ranks, cutoffs: Sequence[int] = CUTOFFS) -> dict[str, float]:
@@ -52,7 +61,8 @@ def summary(ranks: Ranks, cutoffs: Sequence[int] = CUTOFFS) -> dict[str, float]:
     return out
 
 
-def _mean(values: NDArray[np.float64]) -> float:
+def mean_of(values: NDArray[np.float64]) -> float:
+    """Over people, of whom there must be one."""
     if not len(values):
         raise DataError("nobody can be tested: no user has two interactions and an untouched item")
     return float(values.mean())

@@ -135,13 +135,16 @@ def _competes(candidates: Candidates, users: NDArray[np.int64]) -> NDArray[np.bo
 
 
 def tested(candidates: Candidates, better: NDArray[np.int64], ties: NDArray[np.int64]) -> Ranks:
+    can_be = who_is_tested(candidates)
+    return Ranks(better[can_be], ties[can_be])
+
+
+def who_is_tested(candidates: Candidates) -> NDArray[np.bool_]:
     """Only users with a test item and somebody to compete with."""
     can_be = candidates.split.test >= 0
     if candidates.full:
-        can_be &= _untouched(candidates.split.not_competing) > 1
-    else:
-        can_be &= candidates.items[:, 0] >= 0
-    return Ranks(better[can_be], ties[can_be])
+        return np.asarray(can_be & (_untouched(candidates.split.not_competing) > 1))
+    return np.asarray(can_be & (candidates.items[:, 0] >= 0))
 
 
 def _untouched(own: Histories) -> NDArray[np.int64]:

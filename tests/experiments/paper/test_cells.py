@@ -37,6 +37,8 @@ def test_keys_are_distinct() -> None:
         replace(CELL, negatives=0),
         replace(CELL, curve=True),
         replace(CELL, known=True),
+        replace(CELL, measured="late"),
+        replace(CELL, measured="people"),
         Cell.training("loudest", SIZE, replace(settings, epsilon=1.0), 0),
         Cell.training("loudest", SIZE, replace(settings, alpha=2.0), 0),
         Cell.training("loudest", SIZE, replace(settings, epochs=19), 0),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from sottovoce.experiments.paper import published
 from sottovoce.experiments.paper.cells import THEIRS, TRAINED, Cell, Size
-from sottovoce.experiments.paper.rules import FEW_FACTORS, settings_of
-from sottovoce.experiments.paper.scale import EPSILON
+from sottovoce.experiments.paper.rules import FEW_FACTORS
+from sottovoce.experiments.paper.scale import EPSILON, knowing
 from sottovoce.experiments.paper.style import bars
 from sottovoce.experiments.paper.tables import (
     NAMES,
@@ -22,7 +22,6 @@ from sottovoce.experiments.paper.tables import (
     shown,
     verdict,
 )
-from sottovoce.training import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,7 +132,7 @@ def _rows(scale: Scale) -> list[Row]:
             "Random"),
         Row("Popularity", lambda split: knowing(scale.popularity(full, split))),
         Row("MF-NP", lambda split: knowing(scale.ceiling(full, split)), "MF-NP"),
-        Row("FCF (federated, not private)", partial(_fcf, scale)),
+        Row("FCF (federated, not private)", lambda split: scale.fcf(full, split)),
         Row(f"DPLCF, {EPSILON:g} an item", partial(_dplcf, scale, EPSILON), "DPLCF", private=True),
     ]  # fmt: skip
     for k in scale.full_reports:
@@ -153,11 +152,6 @@ def _rows(scale: Scale) -> list[Row]:
     return rows
 
 
-def knowing(family: Family) -> Family:
-    """Tested with what devices know for free as well."""
-    return lambda seed: replace(family(seed), known=True)
-
-
 def _trained(scale: Scale, method: Trained, k: int, split: SplitRule) -> Family:
     return knowing(scale.trained(method, FULL, EPSILON, k, split=split))
 
@@ -168,15 +162,7 @@ def _dplcf(scale: Scale, epsilon: float, split: SplitRule) -> Family:
 
 def _narrow(scale: Scale, k: int, split: SplitRule) -> Family:
     """With as few factors as the paper's."""
-    about = scale.about
-    ours = settings_of("loudest", EPSILON, k, scale.epochs, users=about.users, items=about.items)
-    settings = replace(ours, factors=FEW_FACTORS)
-    return knowing(lambda seed: Cell.training("loudest", FULL, settings, seed, split=split))
-
-
-def _fcf(scale: Scale, split: SplitRule) -> Family:
-    settings = Settings.preset("loudest", epochs=scale.epochs, alpha=4.0, initial_scale=1e-3)
-    return lambda seed: Cell.training("fcf", FULL, settings, seed, split=split)
+    return knowing(scale.trained("loudest", FULL, EPSILON, k, split=split, factors=FEW_FACTORS))
 
 
 def _counted(scale: Scale, k: int, split: SplitRule) -> Family:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from sottovoce.data.split import SplitRule
 
+Measured = Literal["left-out", "late", "people"]
 Trained = Literal["paper", "paper-alpha", "loudest"]
 Method = Literal[
     "paper", "paper-alpha", "loudest", "random", "popularity", "private-popularity",
@@ -62,6 +63,8 @@ class Cell:
     """Whether every epoch is evaluated, or the last alone."""
     known: bool = False
     """Whether it is tested with what devices know for free as well: tags and time."""
+    measured: Measured = "left-out"
+    """Where the item ranks that was left out; what people get who come late; or who gets what."""
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -98,7 +101,11 @@ class Cell:
         return Settings.from_dict({**self.named, "seed": self.seed})
 
     def as_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "parameters": self.named}
+        """The usual measure is not named: it is that of all results from before there were more."""
+        content = {**asdict(self), "parameters": self.named}
+        if self.measured == "left-out":
+            del content["measured"]
+        return content
 
     @property
     def key(self) -> str:

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sottovoce.baselines.trusted_settings import TrustedSettings
-from sottovoce.experiments.paper.benchmarks import knowing
 from sottovoce.experiments.paper.cells import Cell, Size
 from sottovoce.experiments.paper.rules import FEW_FACTORS
-from sottovoce.experiments.paper.scale import EPSILON
+from sottovoce.experiments.paper.scale import EPSILON, knowing
 from sottovoce.experiments.paper.style import COLOURS, level, lines
 from sottovoce.experiments.paper.tables import NAMES, Reader, Table, budget, record, shown
-from sottovoce.training import Budget, planned
+from sottovoce.training import Budget
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from matplotlib.figure import Figure
 
-    from sottovoce.data.split import SplitRule
     from sottovoce.experiments.paper.options import View
     from sottovoce.experiments.paper.scale import Family, Scale
     from sottovoce.experiments.paper.store import CellStore
-    from sottovoce.training import Settings
 
 NAME = "equal"
 TITLE = "Equal budgets"
@@ -75,35 +70,22 @@ def draw(scale: Scale, store: CellStore, figure: Figure) -> None:
     panels[0].set_ylabel("HR@10")
 
 
-def lifetime(scale: Scale, *, split: SplitRule = "random", **spend: float) -> Family:
-    """As the planner spends a budget, but for the epochs of a quick run; tested with all known."""
-    settings = _planned(scale, Budget(**spend))
-    return knowing(lambda seed: Cell.training("loudest", FULL, settings, seed, split=split))
-
-
-def _planned(scale: Scale, spend: Budget, **given: Any) -> Settings:
-    if scale.about.quick:
-        given["epochs"] = scale.epochs
-    return planned(scale.about.users, scale.about.items, budget=spend, **given)
-
-
 def _budgets(scale: Scale) -> dict[View, tuple[float, ...]]:
     return {"local": scale.lifetimes, "central": scale.central}
 
 
 def _methods(scale: Scale, view: View, value: float) -> dict[str, Family]:
     if view == "local":
-        narrow = _planned(scale, Budget(local=value), factors=FEW_FACTORS)
+        spend = Budget(local=value)
         return {
-            NAMES["loudest"]: lifetime(scale, local=value),
-            FEW: lambda seed: Cell.training("loudest", FULL, narrow, seed),
+            NAMES["loudest"]: knowing(scale.planned(FULL, spend)),
+            FEW: scale.planned(FULL, spend, factors=FEW_FACTORS),
             "DPLCF": scale.dplcf(FULL, value / scale.about.items),
             NAMES["private-popularity"]: _counted(value),
         }
-    trusted = asdict(_trusted(scale, value))
     return {
-        NAMES["loudest"]: lifetime(scale, central=value),
-        NAMES["dp-als"]: lambda seed: Cell.make("dp-als", FULL, seed, **trusted),
+        NAMES["loudest"]: knowing(scale.planned(FULL, Budget(central=value))),
+        NAMES["dp-als"]: scale.trusted(FULL, value),
     }
 
 
@@ -120,10 +102,6 @@ def _known_to_all(scale: Scale) -> dict[str, Family]:
         "MF-NP": knowing(scale.ceiling(FULL)),
         "popularity": knowing(scale.popularity(FULL)),
     }
-
-
-def _trusted(scale: Scale, epsilon: float) -> TrustedSettings:
-    return TrustedSettings.by_rule(epsilon, people=scale.about.users, items=scale.about.items)
 
 
 def _colours(view: View) -> dict[str, str]:
@@ -144,7 +122,8 @@ def _table(scale: Scale, reader: Reader, view: View) -> Table:
         found = {name: reader.interval(family) for name, family in families.items()}
         for name, interval in found.items():
             records += record(interval, view=view, budget=value, method=name)
-        beside = [f"{_trusted(scale, value).add_remove_epsilon:.3g}"] if view == "central" else []
+        trusted = scale.trusted_settings(FULL, value)
+        beside = [f"{trusted.add_remove_epsilon:.3g}"] if view == "central" else []
         settings = families[NAMES["loudest"]](0).settings
         spent = f"{settings.epsilon:.3g}, {settings.reports}, {settings.turns} ({settings.epochs})"
         rows.append((budget(value), spent, *map(shown, found.values()), *beside))

@@ -11,7 +11,9 @@ from sottovoce.experiments.paper import (
     equal,
     frontier,
     known,
+    late,
     liars,
+    people,
     sizes,
     trade_off,
     traffic,
@@ -55,6 +57,8 @@ EXPERIMENTS = {
         (traffic, (8.0, 3.5)),
         (equal, (9.0, 4.2)),
         (known, (9.0, 5.5)),
+        (late, (10.0, 6.5)),
+        (people, (10.0, 5.0)),
         (frontier, (10.0, 4.6), frontier.reported),
         (liars, (12.0, 6.5)),
     )

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sottovoce.experiments.paper.benchmarks import knowing
 from sottovoce.experiments.paper.cells import Size
-from sottovoce.experiments.paper.equal import lifetime
-from sottovoce.experiments.paper.scale import EPSILON
+from sottovoce.experiments.paper.scale import EPSILON, knowing
 from sottovoce.experiments.paper.style import bars
 from sottovoce.experiments.paper.tables import Reader, Table, budget, record, shown
+from sottovoce.training import Budget
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -94,7 +93,11 @@ def _of_split(scale: Scale, split: SplitRule) -> list[Row]:
         found.append(Row(f"DPLCF, {EPSILON:g} an item", split, dplcf))
     usual = scale.trained("loudest", FULL, EPSILON, scale.full_reports[0], split=split)
     found += [
-        Row(f"loudest, budget {local:g}", split, lifetime(scale, local=local, split=split))
+        Row(
+            f"loudest, budget {local:g}",
+            split,
+            knowing(scale.planned(FULL, Budget(local=local), split=split)),
+        )
         for local in scale.lifetimes[:2]
     ]
     return [*found, Row(f"loudest, k {scale.full_reports[0]}", split, knowing(usual))]

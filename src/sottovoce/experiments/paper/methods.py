@@ -7,23 +7,38 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sottovoce.data import leave_one_out
+from sottovoce.data import hold_people, leave_one_out
 from sottovoce.evaluation import Known, sample_candidates, summary
 from sottovoce.experiments.paper.cells import TRAINED
 from sottovoce.experiments.paper.cost import count_bytes
 from sottovoce.experiments.paper.lying.run import lie
+from sottovoce.experiments.paper.measures import (
+    PublishedCounts,
+    PublishedFactors,
+    PublishedTraining,
+    how_many_late,
+    measure_late,
+    measure_people,
+)
 from sottovoce.privacy import Crowd, Reporting, central_epsilon
 from sottovoce.privacy.account import DELTA
-from sottovoce.simulation import SimulationPlan, simulate
+from sottovoce.simulation import SimulationPlan, build_engine, simulate
 from sottovoce.simulation.engines import engine_options
+from sottovoce.simulation.loop import begin
+from sottovoce.simulation.loop import train as learn
 from sottovoce.simulation.run import popularity_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numpy.typing import NDArray
+
     from sottovoce.data import Interactions
     from sottovoce.evaluation import Candidates, Ranks
-    from sottovoce.experiments.paper.cells import Cell, Method
+    from sottovoce.experiments.paper.cells import Cell, Measured, Method
+    from sottovoce.experiments.paper.measures import Published
+    from sottovoce.model import Histories
+    from sottovoce.simulation import Engine
     from sottovoce.training import Settings
 
 MARKS = (1, 2, 5, 10, 20)
@@ -47,7 +62,8 @@ class CellContext:
 
 def run_cell(cell: Cell, context: CellContext) -> dict[str, Any]:
     """Metrics, and for private methods the lifetime budget: ready for JSON."""
-    return HOW.get(cell.method, _compared)(cell, context)
+    how = MEASURED.get(cell.measured) or HOW.get(cell.method, _compared)
+    return how(cell, context)
 
 
 def _counted_bytes(cell: Cell, context: CellContext) -> dict[str, Any]:
@@ -57,7 +73,7 @@ def _counted_bytes(cell: Cell, context: CellContext) -> dict[str, Any]:
 def _compared(cell: Cell, context: CellContext) -> dict[str, Any]:
     """What ours is compared with."""
     candidates = _candidates(cell, context.data)
-    model = _baseline(cell, candidates, context.threads)
+    model = _baseline(cell, candidates.split.train, context.threads)
     result = {"final": summary(_ranks(model, candidates)), **_fixed_budget(cell, context)}
     if cell.known:
         result["known"] = _knowing(
@@ -105,13 +121,9 @@ def _trained(cell: Cell, context: CellContext) -> dict[str, Any]:
     budgets = {str(T): budget_of(settings, T, context.data) for T in [*marks, settings.epochs]}
     result: dict[str, Any] = {"final": run.final, "popularity": run.popularity, "budgets": budgets}
     if cell.known:
-        candidates, ridge = _candidates(cell, context.data), settings.user_ridge(run.V)
+        candidates, solving = _candidates(cell, context.data), _solving(cell, run.V)
         result["known"] = _knowing(
-            context.data,
-            candidates,
-            lambda known: known.ranks(
-                run.V, candidates, alpha=settings.alpha, regularization=ridge
-            ),
+            context.data, candidates, lambda known: known.ranks(run.V, candidates, **solving)
         )
     if cell.curve:
         result["curve"] = [
@@ -154,9 +166,8 @@ def _fixed_budget(cell: Cell, context: CellContext) -> dict[str, Any]:
     return {"budgets": {"1": spent}}
 
 
-def _baseline(cell: Cell, candidates: Candidates, threads: int | None) -> Any:
+def _baseline(cell: Cell, train: Histories, threads: int | None) -> Any:
     """The method's model, trained."""
-    train = candidates.split.train
     # Here and not above: the cells that need no such library must run without it.
     from sottovoce import baselines
 
@@ -186,17 +197,76 @@ def _ranks(model: Any, candidates: Candidates) -> Ranks:
 
 def _known_ranks(cell: Cell, model: Any, known: Known, candidates: Candidates) -> Ranks | None:
     """Of a baseline that is given what devices know; None where it has no use for it."""
-    named = cell.named
     if cell.method == "popularity":
         return popularity_ranks(candidates, known)
     if cell.method == "mf":
-        solving = {name: named[name] for name in ("alpha", "regularization")}
-        return known.ranks(model.V, candidates, **solving)
+        return known.ranks(model.V, candidates, **_solving(cell, model.V))
     if cell.method == "dplcf" and not known.tags.names:
         return _ranks(replace(model, weights=known.weights), candidates)
     return None
 
 
+def _late(cell: Cell, context: CellContext) -> dict[str, Any]:
+    """People who never reported use what the others made."""
+    late = hold_people(context.data, how_many_late(context.data.n_users), cell.seed)
+    others = replace(context, data=late.others)
+    model = _published(cell, late.others.histories, others)
+    return {**measure_late(model, late), **_lifetime_budget(cell, others)}
+
+
+def _people(cell: Cell, context: CellContext) -> dict[str, Any]:
+    """Everybody who reported, by fifths."""
+    candidates = _candidates(cell, context.data)
+    model = _published(cell, candidates.split.train, context)
+    return {**measure_people(model, candidates), **_lifetime_budget(cell, context)}
+
+
+def _published(cell: Cell, train: Histories, context: CellContext) -> Published:
+    """What a method makes of these histories, for methods that have an item matrix."""
+    if cell.method == "popularity":
+        return PublishedCounts.of(train)
+    if cell.method in TRAINED:
+        return _published_training(cell, train, context)
+    V = _baseline(cell, train, context.threads).V
+    return PublishedFactors(V, **_solving(cell, V))
+
+
+def _published_training(cell: Cell, train: Histories, context: CellContext) -> PublishedTraining:
+    """V after all epochs, without any evaluation."""
+    settings, options = cell.settings, _engine_options(context)
+
+    def engine_over(histories: Histories) -> Engine:
+        return build_engine(context.engine, histories, settings, **options)
+
+    state = begin(settings, train.n_items)
+    with engine_over(train) as engine:
+        for after in learn(settings, engine, state):
+            context.on_part(after.epochs_done / settings.epochs)
+            state = after
+    return PublishedTraining(state.V, **_solving(cell, state.V), engine=engine_over)
+
+
+def _solving(cell: Cell, V: NDArray[np.float32]) -> dict[str, float]:
+    """How a device of this method solves its vector for V."""
+    if cell.method in TRAINED:
+        settings = cell.settings
+        return {"alpha": settings.alpha, "regularization": settings.user_ridge(V)}
+    return {name: cell.named[name] for name in ("alpha", "regularization")}
+
+
+def _lifetime_budget(cell: Cell, context: CellContext) -> dict[str, Any]:
+    """Of any method, for who reported."""
+    if cell.method not in TRAINED:
+        return _fixed_budget(cell, context)
+    settings = cell.settings
+    spent = budget_of(settings, settings.epochs, context.data)
+    return {"budgets": {str(settings.epochs): spent}}
+
+
+MEASURED: dict[Measured, Callable[[Cell, CellContext], dict[str, Any]]] = {
+    "late": _late,
+    "people": _people,
+}
 HOW: dict[Method, Callable[[Cell, CellContext], dict[str, Any]]] = {
     "cost": _counted_bytes,
     "liars": lie,

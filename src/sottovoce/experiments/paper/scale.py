@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
+from sottovoce.baselines.trusted_settings import TrustedSettings
 from sottovoce.experiments.paper.cells import COMPARED, Cell, Size
 from sottovoce.experiments.paper.rules import MF, NEIGHBOURS, settings_of
+from sottovoce.training import Budget, Settings, planned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -84,8 +86,9 @@ class Scale:
         epochs: int | None = None,
         curve: bool = False,
         split: SplitRule = "random",
+        factors: int | None = None,
     ) -> Family:
-        """One training of each seed, set by the fixed rules."""
+        """One training of each seed, set by the fixed rules; None leaves the factors to them."""
         settings = settings_of(
             method,
             epsilon,
@@ -93,20 +96,43 @@ class Scale:
             epochs or self.epochs,
             users=size.users or self.about.users,
             items=size.items or self.about.items,
-        )
+        ).changed(factors=factors)
         return lambda seed: Cell.training(
             method, size, settings, seed, draw=drawn_with(seed), split=split, curve=curve
+        )
+
+    def planned(
+        self,
+        size: Size,
+        spend: Budget,
+        *,
+        split: SplitRule = "random",
+        factors: int | None = None,
+    ) -> Family:
+        """As the planner spends a lifetime budget, but for the epochs of a quick run."""
+        users, items = size.users or self.about.users, size.items or self.about.items
+        epochs = self.epochs if self.about.quick else None
+        settings = planned(users, items, budget=spend, factors=factors, epochs=epochs)
+        return lambda seed: Cell.training(
+            "loudest", size, settings, seed, draw=drawn_with(seed), split=split
         )
 
     def all_trained(self, size: Size, epsilon: float, reports: int) -> dict[str, Family]:
         return {method: self.trained(method, size, epsilon, reports) for method in COMPARED}
 
-    def ceiling(self, size: Size, split: SplitRule = "random") -> Family:
+    def ceiling(
+        self, size: Size, split: SplitRule = "random", factors: int = MF["factors"]
+    ) -> Family:
         """MF-NP."""
-        parameters = {**MF, "iterations": self.iterations}
+        parameters = {**MF, "iterations": self.iterations, "factors": factors}
         return lambda seed: Cell.make(
             "mf", size, seed, draw=drawn_with(seed), split=split, **parameters
         )
+
+    def fcf(self, size: Size, split: SplitRule = "random") -> Family:
+        """Federated and not private."""
+        settings = Settings.preset("loudest", epochs=self.epochs, alpha=4.0, initial_scale=1e-3)
+        return lambda seed: Cell.training("fcf", size, settings, seed, split=split)
 
     def dplcf(self, size: Size, epsilon: float, split: SplitRule = "random") -> Family:
         """With so large an epsilon for each item."""
@@ -114,11 +140,25 @@ class Scale:
             "dplcf", size, seed, split=split, epsilon=epsilon, neighbours=NEIGHBOURS
         )
 
+    def trusted(self, size: Size, epsilon: float) -> Family:
+        """DP-ALS with a central budget."""
+        settings = asdict(self.trusted_settings(size, epsilon))
+        return lambda seed: Cell.make("dp-als", size, seed, draw=drawn_with(seed), **settings)
+
+    def trusted_settings(self, size: Size, epsilon: float) -> TrustedSettings:
+        users, items = size.users or self.about.users, size.items or self.about.items
+        return TrustedSettings.by_rule(epsilon, people=users, items=items)
+
     def popularity(self, size: Size, split: SplitRule = "random") -> Family:
         return lambda seed: Cell.make("popularity", size, seed, draw=drawn_with(seed), split=split)
 
     def all_of(self, families: Iterable[Family]) -> list[Cell]:
         return [family(seed) for family in families for seed in self.seeds]
+
+
+def knowing(family: Family) -> Family:
+    """Tested with what devices know for free as well."""
+    return lambda seed: replace(family(seed), known=True)
 
 
 def drawn_with(seed: int) -> int:

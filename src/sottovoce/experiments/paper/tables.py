@@ -69,11 +69,11 @@ class Reader:
     store: CellStore
     scale: Scale
 
-    def known(self, family: Family, what: str) -> Interval | None:
-        """HR@10 of devices that use tags, time or both; None where that was not computed."""
+    def known(self, family: Family, what: str, metric: str = METRIC) -> Interval | None:
+        """Of devices that use tags, time or both; None where that was not computed."""
         results = [self.store.get(family(seed)) for seed in self.scale.seeds]
         found = [
-            float(result["known"][what][METRIC])
+            float(result["known"][what][metric])
             for result in results
             if result is not None and what in result.get("known", {})
         ]
@@ -82,11 +82,11 @@ class Reader:
     def values(
         self, family: Family, metric: str = METRIC, epoch: int | None = None
     ) -> dict[int, float]:
-        """By seed; after some epoch of a curve, or in the end."""
+        """By seed; after some epoch of a curve, or in the end. Some splits may not have it."""
         found: dict[int, float] = {}
         for seed in self.scale.seeds:
             result = self.store.get(family(seed))
-            if result is not None:
+            if result is not None and metric in _at(result, epoch):
                 found[seed] = metric_of(result, metric, epoch)
         return found
 
@@ -113,8 +113,12 @@ class Reader:
 
 
 def metric_of(result: dict[str, Any], metric: str = METRIC, epoch: int | None = None) -> float:
-    where = result["final"] if epoch is None else result["curve"][epoch - 1]
-    return float(where[metric])
+    return float(_at(result, epoch)[metric])
+
+
+def _at(result: dict[str, Any], epoch: int | None) -> dict[str, Any]:
+    found: dict[str, Any] = result["final"] if epoch is None else result["curve"][epoch - 1]
+    return found
 
 
 def budget_in(result: dict[str, Any], epoch: int | None) -> dict[str, float | None]:
