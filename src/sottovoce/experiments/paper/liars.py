@@ -11,11 +11,10 @@ from sottovoce.experiments.paper.lying.attackers import ATTACKERS
 from sottovoce.experiments.paper.lying.defences import DEFENCES, GROUPS, TIMES
 from sottovoce.experiments.paper.lying.run import NOBODY, exposure_of, liars_among
 from sottovoce.experiments.paper.lying.targets import BANDS, SAMPLE
-from sottovoce.experiments.paper.rules import settings_of
+from sottovoce.experiments.paper.rules import fcf_settings, settings_of
 from sottovoce.experiments.paper.scale import EPSILON, drawn_with
 from sottovoce.experiments.paper.style import COLOURS
 from sottovoce.experiments.paper.tables import METRIC, Reader, Table, record, shown, signed
-from sottovoce.training import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from sottovoce.experiments.paper.lying.defences import Defence
     from sottovoce.experiments.paper.scale import Family, Scale
     from sottovoce.experiments.paper.store import CellStore
+    from sottovoce.training import Settings
 
 Attacked = Literal["paper", "loudest", "fcf"]
 
@@ -260,7 +260,7 @@ def _cell(scale: Scale, attacked: Attacked, **own: Any) -> Family:
 def _settings(scale: Scale, attacked: Attacked) -> Settings:
     """As in the other experiments; FCF as in table 5."""
     if attacked == "fcf":
-        return Settings.preset("loudest", epochs=scale.epochs, alpha=4.0, initial_scale=1e-3)
+        return fcf_settings(scale.epochs)
     size = _size(scale)
     users, items = size.users or scale.about.users, size.items or scale.about.items
     return settings_of(

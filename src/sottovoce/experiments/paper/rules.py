@@ -33,3 +33,8 @@ def settings_of(
     if method == "paper-alpha":
         return Settings.preset("paper", **spent, alpha=ALPHA)
     return planned(users, items, preset=method, **spent)
+
+
+def fcf_settings(epochs: int) -> Settings:
+    """Of the federated method that is not private: reports and budget do not count."""
+    return Settings.preset("loudest", epochs=epochs, alpha=ALPHA, initial_scale=1e-3)

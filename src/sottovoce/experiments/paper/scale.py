@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from sottovoce.baselines.trusted_settings import TrustedSettings
 from sottovoce.experiments.paper.cells import COMPARED, Cell, Size
-from sottovoce.experiments.paper.rules import MF, NEIGHBOURS, settings_of
-from sottovoce.training import Budget, Settings, planned
+from sottovoce.experiments.paper.rules import MF, NEIGHBOURS, fcf_settings, settings_of
+from sottovoce.training import Budget, planned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -131,7 +131,7 @@ class Scale:
 
     def fcf(self, size: Size, split: SplitRule = "random") -> Family:
         """Federated and not private."""
-        settings = Settings.preset("loudest", epochs=self.epochs, alpha=4.0, initial_scale=1e-3)
+        settings = fcf_settings(self.epochs)
         return lambda seed: Cell.training("fcf", size, settings, seed, split=split)
 
     def dplcf(self, size: Size, epsilon: float, split: SplitRule = "random") -> Family:
