@@ -143,8 +143,9 @@ def test_what_is_broken_says_so(tmp_path: Path) -> None:
         shard(str(tmp_path / "x.parquet"), out)
     with pytest.raises(SettingsError, match="at least one row"):
         shard(str(tmp_path / "x.parquet"), tmp_path / "none", rows=0)
-    (out / "part-00000.parquet").write_bytes(b"PAR1")
-    with pytest.raises(DataError, match="cannot be read"):
+    whole = (out / "part-00000.parquet").read_bytes()
+    (out / "part-00000.parquet").write_bytes(whole[:-1])
+    with pytest.raises(DataError, match=r"is not the one that shards\.json speaks of"):
         made[0]
     pl.DataFrame({"user": [0, 1], "item": [0, 1]}).write_parquet(out / "part-00000.parquet")
     with pytest.raises(DataError, match=r"is not the one that shards\.json speaks of"):
