@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
@@ -53,6 +54,7 @@ SUMMARIES = {
     "late": "What the model is worth to people who never reported.",
     "people": "Who pays for privacy: quality by activity, by popularity, and what is seen.",
     "frontier": "The least lifetime budget that reaches a quality, local and central.",
+    "law": "Quality predicted from people, reports, budget and catalogue, and checked.",
     "liars": "How many people are shown an item that liars push, and what defences cost.",
     "all": "All of the figures and tables.",
 }
@@ -173,7 +175,10 @@ def _command(name: str) -> Callable[..., None]:
         store = CellStore.start(out, about)
         runner = Runner(people, store, threads, engine=engine, card=card)
         names = list(EXPERIMENTS) if name == "all" else [name]
-        _compute(names, runner, Scale.of(store.about, seeds=seeds), methods or [])
+        scale = Scale.of(store.about, seeds=seeds)
+        if engine == "cuda":
+            scale = replace(scale, most_people=max(scale.checked_people))
+        _compute(names, runner, scale, methods or [])
         _show(store, names)
 
     run.__doc__ = SUMMARIES[name] + DETAILS.format(name=name)

@@ -65,6 +65,8 @@ class Cell:
     """Whether it is tested with what devices know for free as well: tags and time."""
     measured: Measured = "left-out"
     """Where the item ranks that was left out; what people get who come late; or who gets what."""
+    resample: int | None = None
+    """People who are made out of those of the data and report in their place."""
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -105,6 +107,8 @@ class Cell:
         content = {**asdict(self), "parameters": self.named}
         if self.measured == "left-out":
             del content["measured"]
+        if self.resample is None:
+            del content["resample"]
         return content
 
     @property

@@ -12,6 +12,7 @@ from sottovoce.experiments.paper import (
     frontier,
     known,
     late,
+    law,
     liars,
     people,
     sizes,
@@ -60,6 +61,7 @@ EXPERIMENTS = {
         (late, (10.0, 6.5)),
         (people, (10.0, 5.0)),
         (frontier, (10.0, 4.6), frontier.reported),
+        (law, (8.0, 5.0)),
         (liars, (12.0, 6.5)),
     )
 }

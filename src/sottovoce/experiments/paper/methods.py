@@ -111,6 +111,7 @@ def _trained(cell: Cell, context: CellContext) -> dict[str, Any]:
         evaluate_every=1 if cell.curve else 0,
         tags=False,
         time=False,
+        resample=cell.resample,
     )
     run = simulate(
         context.data,
@@ -118,7 +119,11 @@ def _trained(cell: Cell, context: CellContext) -> dict[str, Any]:
         on_epoch=lambda record: context.on_part(record["epoch"] / settings.epochs),
     )
     marks = [mark for mark in MARKS if mark < settings.epochs] if cell.curve else []
-    budgets = {str(T): budget_of(settings, T, context.data) for T in [*marks, settings.epochs]}
+    people = cell.resample or context.data.n_users
+    budgets = {
+        str(T): _budget_of(settings, T, context.data.n_items, people)
+        for T in [*marks, settings.epochs]
+    }
     result: dict[str, Any] = {"final": run.final, "popularity": run.popularity, "budgets": budgets}
     if cell.known:
         candidates, solving = _candidates(cell, context.data), _solving(cell, run.V)
@@ -140,13 +145,14 @@ def _engine_options(context: CellContext) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name in known}
 
 
-def budget_of(settings: Settings, epochs: int, data: Interactions) -> dict[str, float | None]:
-    """Lifetime, of somebody who took part in every epoch, alone and hidden in the crowd."""
-    return _spent(replace(settings, epochs=epochs).event(data.histories.n_items), data)
+def _budget_of(settings: Settings, epochs: int, items: int, people: int) -> dict[str, float | None]:
+    """Lifetime, alone and in the crowd of an epoch: where people take turns, not everybody."""
+    event = replace(settings, epochs=epochs).event(items)
+    return _spent(event, settings.crowd(people))
 
 
-def _spent(event: Reporting, data: Interactions) -> dict[str, float | None]:
-    crowd = Crowd.of(data.histories.n_users)
+def _spent(event: Reporting, people: int) -> dict[str, float | None]:
+    crowd = Crowd.of(people)
     central = None if crowd is None else central_epsilon(event, crowd, DELTA)
     return {"local": event.pure, "central": central}
 
@@ -156,7 +162,7 @@ def _fixed_budget(cell: Cell, context: CellContext) -> dict[str, Any]:
     named = cell.named
     if cell.method == "private-popularity":
         # Its report is a sign through the coin, as the accountant knows it.
-        spent = _spent(Reporting(named["epsilon"], named["reports"], 1), context.data)
+        spent = _spent(Reporting(named["epsilon"], named["reports"], 1), context.data.n_users)
     elif cell.method == "dplcf":
         spent = {"local": named["epsilon"] * context.data.histories.n_items, "central": None}
     elif cell.method == "dp-als":
@@ -259,7 +265,8 @@ def _lifetime_budget(cell: Cell, context: CellContext) -> dict[str, Any]:
     if cell.method not in TRAINED:
         return _fixed_budget(cell, context)
     settings = cell.settings
-    spent = budget_of(settings, settings.epochs, context.data)
+    data = context.data
+    spent = _budget_of(settings, settings.epochs, data.n_items, data.n_users)
     return {"budgets": {str(settings.epochs): spent}}
 
 

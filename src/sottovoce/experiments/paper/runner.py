@@ -59,7 +59,7 @@ class Runner:
 
     def work_of(self, cell: Cell) -> float:
         """About how many seconds it takes, on two cores of 2023; only proportions matter."""
-        users = cell.size.users or self.data.histories.n_users
+        users = cell.resample or cell.size.users or self.data.histories.n_users
         items = cell.size.items or self.data.histories.n_items
         each = _seconds_per_user(cell, items) + _measuring(cell, items)
         return _overhead(items) + float(users) * each

@@ -49,6 +49,12 @@ class Scale:
     """Budgets of a person behind an honest proxy, or of a trusted party."""
     lifetimes: tuple[float, ...] = (10.0, 50.0, 500.0, 5_000.0)
     """Local budgets that the planner spends."""
+    fitted_people: tuple[int, ...] = (5_000, 20_000, 500_000, 5_000_000)
+    """Populations that the law is fitted on, beside everybody of the data."""
+    checked_people: tuple[int, ...] = (10_000, 40_000, 1_500_000, 10_000_000, 100_000_000)
+    """And those that it is checked on."""
+    most_people: int = 1_500_000
+    """Populations beyond this are left to a graphics card."""
     iterations: int = MF["iterations"]
 
     @classmethod
@@ -60,7 +66,14 @@ class Scale:
         users = tuple(n for n in cls.users if n <= about.users) or (about.users,)
         items = (*(m for m in cls.items if m is not None and m < about.items), None)
         curve_users = tuple(n for n in cls.curve_users if n <= about.users) or users[-1:]
-        return cls(about, splits, users=users, items=items, curve_users=curve_users)
+        return cls(
+            about,
+            splits,
+            users=users,
+            items=items,
+            curve_users=curve_users,
+            fitted_people=tuple(sorted({*cls.fitted_people, about.users})),
+        )
 
     @property
     def smallest_items(self) -> int | None:
@@ -186,5 +199,7 @@ def _quick(about: About, splits: range) -> Scale:
         small_epsilons=(1.0, 10.0),
         central=(1.0, 10.0),
         lifetimes=(10.0, 100.0),
+        fitted_people=(few, about.users),
+        checked_people=(2 * about.users,),
         iterations=2,
     )
