@@ -130,6 +130,7 @@ def test_nothing_is_said_before_anything_is_known(tmp_path: Path) -> None:
     checks, budgets = law.tables(scale, store)
     assert not checks.filled
     assert not budgets.filled
+    assert {each for row in budgets.rows for each in row[1:]} == {"-"}
     law.draw(scale, store, Figure())
 
 

@@ -6,7 +6,6 @@ Fitted on some populations and budgets, then checked on others that it has not s
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from sottovoce.experiments.paper.cells import Cell, Size
 from sottovoce.experiments.paper.rules import FEW_FACTORS
 from sottovoce.experiments.paper.scale import CHOOSING, drawn_with
 from sottovoce.experiments.paper.signal import LOWEST, Law, Measured
-from sottovoce.experiments.paper.tables import Reader, Table, metric_of, record, shown
+from sottovoce.experiments.paper.tables import NOTHING, Reader, Table, metric_of, record, shown
 from sottovoce.mechanism.loudest import usual_gain
 from sottovoce.training import planned
 
@@ -225,10 +224,11 @@ def _budgets(scale: Scale, reader: Reader, law: Law | None) -> Table:
     for people in (*scale.fitted_people, *scale.checked_people):
         row = [f"{people:,}"]
         for label, level in levels.items():
-            eps = None
-            if law is not None and level is not None:
-                eps = _least_epsilon(scale, law, people, _target(label, level))
-                records.append({"people": people, "level": label, "epsilon": eps})
+            if law is None or level is None:
+                row.append(NOTHING)
+                continue
+            eps = _least_epsilon(scale, law, people, _target(label, level))
+            records.append({"people": people, "level": label, "epsilon": eps})
             row.append("not reached" if eps is None else f"{eps:.2f}")
         rows.append(tuple(row))
     title = f"{TITLE}: the epsilon of one report in a lifetime that is enough"
@@ -252,6 +252,6 @@ def _least_epsilon(scale: Scale, law: Law, people: int, target: float) -> float 
 
 
 def _digits(value: float | None, *, sign: bool = False) -> str:
-    if value is None or value in (inf, -inf):
-        return "-"
+    if value is None:
+        return NOTHING
     return f"{value:+.4f}" if sign else f"{value:.4f}"
