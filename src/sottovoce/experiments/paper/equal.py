@@ -40,12 +40,13 @@ NOTES: Mapping[View, str] = {
 
 
 def cells(scale: Scale) -> list[Cell]:
-    return scale.all_of(
+    private = [
         family
         for view, budgets in _budgets(scale).items()
         for value in budgets
-        for family in (*_methods(scale, view, value).values(), *_known_to_all(scale).values())
-    )
+        for family in _methods(scale, view, value).values()
+    ]
+    return scale.all_of([*private, *_known_to_all(scale).values()])
 
 
 def tables(scale: Scale, store: CellStore) -> list[Table]:
@@ -122,8 +123,9 @@ def _table(scale: Scale, reader: Reader, view: View) -> Table:
         found = {name: reader.interval(family) for name, family in families.items()}
         for name, interval in found.items():
             records += record(interval, view=view, budget=value, method=name)
-        trusted = scale.trusted_settings(FULL, value)
-        beside = [f"{trusted.add_remove_epsilon:.3g}"] if view == "central" else []
+        beside = []
+        if view == "central":
+            beside.append(f"{scale.trusted_settings(FULL, value).add_remove_epsilon:.3g}")
         settings = families[NAMES["loudest"]](0).settings
         spent = f"{settings.epsilon:.3g}, {settings.reports}, {settings.turns} ({settings.epochs})"
         rows.append((budget(value), spent, *map(shown, found.values()), *beside))

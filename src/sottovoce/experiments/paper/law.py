@@ -221,7 +221,7 @@ def _budgets(scale: Scale, reader: Reader, law: Law | None) -> Table:
     """The epsilon of one report in a lifetime that reaches each level, by the law."""
     levels = {label: reader.interval(family) for label, family in _levels(scale).items()}
     rows, records = [], []
-    for people in (*scale.fitted_people, *scale.checked_people):
+    for people in sorted((*scale.fitted_people, *scale.checked_people)):
         row = [f"{people:,}"]
         for label, level in levels.items():
             if law is None or level is None:
@@ -234,11 +234,7 @@ def _budgets(scale: Scale, reader: Reader, law: Law | None) -> Table:
     title = f"{TITLE}: the epsilon of one report in a lifetime that is enough"
     known = ", ".join(f"{label} {shown(level)}" for label, level in levels.items())
     headings = ("people", *levels)
-    return Table(f"{NAME}-budgets", title, headings, sorted_by_people(rows), records, [known])
-
-
-def sorted_by_people(rows: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    return sorted(rows, key=lambda row: int(row[0].replace(",", "")))
+    return Table(f"{NAME}-budgets", title, headings, rows, records, [known])
 
 
 def _least_epsilon(scale: Scale, law: Law, people: int, target: float) -> float | None:

@@ -59,6 +59,13 @@ class CellContext:
     on_part: Callable[[float], None] = lambda _: None
     """Told which part of the cell is done, 0 to 1."""
 
+    @property
+    def engine_options(self) -> dict[str, Any]:
+        """What the engine may be told: the number of threads is for the baselines too."""
+        given = {"threads": self.threads, "card": self.card}
+        known = engine_options()[self.engine]
+        return {name: value for name, value in given.items() if name in known}
+
 
 def run_cell(cell: Cell, context: CellContext) -> dict[str, Any]:
     """Metrics, and for private methods the lifetime budget: ready for JSON."""
@@ -107,7 +114,7 @@ def _trained(cell: Cell, context: CellContext) -> dict[str, Any]:
         cell.split,
         cell.negatives,
         engine=context.engine,
-        engine_options=_engine_options(context),
+        engine_options=context.engine_options,
         evaluate_every=1 if cell.curve else 0,
         tags=False,
         time=False,
@@ -136,13 +143,6 @@ def _trained(cell: Cell, context: CellContext) -> dict[str, Any]:
             for record in run.epochs
         ]
     return result
-
-
-def _engine_options(context: CellContext) -> dict[str, Any]:
-    """What this engine may be told: the number of threads is for the baselines too."""
-    given = {"threads": context.threads, "card": context.card}
-    known = engine_options()[context.engine]
-    return {name: value for name, value in given.items() if name in known}
 
 
 def _budget_of(settings: Settings, epochs: int, items: int, people: int) -> dict[str, float | None]:
@@ -239,7 +239,7 @@ def _published(cell: Cell, train: Histories, context: CellContext) -> Published:
 
 def _published_training(cell: Cell, train: Histories, context: CellContext) -> PublishedTraining:
     """V after all epochs, without any evaluation."""
-    settings, options = cell.settings, _engine_options(context)
+    settings, options = cell.settings, context.engine_options
 
     def engine_over(histories: Histories) -> Engine:
         return build_engine(context.engine, histories, settings, **options)
@@ -264,8 +264,7 @@ def _lifetime_budget(cell: Cell, context: CellContext) -> dict[str, Any]:
     """Of any method, for who reported."""
     if cell.method not in TRAINED:
         return _fixed_budget(cell, context)
-    settings = cell.settings
-    data = context.data
+    settings, data = cell.settings, context.data
     spent = _budget_of(settings, settings.epochs, data.n_items, data.n_users)
     return {"budgets": {str(settings.epochs): spent}}
 

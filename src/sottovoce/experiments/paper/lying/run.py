@@ -116,6 +116,5 @@ def _system(
         with ThreadPoolExecutor(context.threads) as pool:
             yield Senders(people, beside, settings, named["defence"], pool)
         return
-    options: dict[str, Any] = {"threads": context.threads} if context.engine == "cpu" else {}
-    with build_engine(context.engine, people, settings, **options) as engine:
+    with build_engine(context.engine, people, settings, **context.engine_options) as engine:
         yield Reporters(engine, people.n_users, beside, named["defence"])
