@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from sottovoce.baselines.als import one_blas_thread
 from sottovoce.cli.app import app
 from sottovoce.data import synthetic_people
 from sottovoce.errors import MissingExtraError, SettingsError
 from sottovoce.experiments.bench import BenchPlan, Spread, run_bench
-from sottovoce.experiments.bench.als import als_solver
+from sottovoce.experiments.bench.als import als_solver, one_blas_thread
 from sottovoce.experiments.bench.epoch import ReferenceEpoch, TimedEpoch
 from sottovoce.experiments.bench.timing import Contender, peak_memory, ratio, slope, take_turns
 from sottovoce.mechanism import MECHANISMS

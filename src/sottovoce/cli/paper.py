@@ -142,6 +142,14 @@ def _command(name: str) -> Callable[..., None]:
             list[str] | None,
             optional(f"Method to compute: {', '.join(METHODS)}. May be repeated.", "all"),
         ] = None,
+        most_people: Annotated[
+            int,
+            typer.Option(
+                min=1,
+                help="Largest population that `law` makes up; 100,000,000 take a graphics card 30 "
+                "seconds for each training.",
+            ),
+        ] = Scale.most_people,
         min_interactions: MinInteractions = 0,
         threads: Threads = None,
         engine: Annotated[
@@ -175,9 +183,7 @@ def _command(name: str) -> Callable[..., None]:
         store = CellStore.start(out, about)
         runner = Runner(people, store, threads, engine=engine, card=card)
         names = list(EXPERIMENTS) if name == "all" else [name]
-        scale = Scale.of(store.about, seeds=seeds)
-        if engine == "cuda":
-            scale = replace(scale, most_people=max(scale.checked_people))
+        scale = replace(Scale.of(store.about, seeds=seeds), most_people=most_people)
         _compute(names, runner, scale, methods or [])
         _show(store, names)
 

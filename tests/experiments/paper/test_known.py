@@ -121,7 +121,7 @@ def test_before_anything_is_computed_the_table_is_empty(
 
 
 def result_of(cell: Cell, people: Interactions) -> dict[str, Any]:
-    return run_cell(replace(cell, known=True), CellContext(people, 1))
+    return run_cell(replace(cell, known=tuple(WAYS)), CellContext(people, 1))
 
 
 def test_a_training_is_ranked_as_its_simulation_with_the_same_knowledge(

@@ -57,7 +57,11 @@ def known(tmp_path: Path, people: Interactions) -> tuple[Scale, CellStore]:
 def test_every_attack_meets_every_defence(people: Interactions) -> None:
     scale = Scale.of(replace(about(people), quick=False, users=75_040, items=9_781, seeds=3))
     cells = liars.cells(scale)
-    assert len({cell.key for cell in cells}) == len(cells) == 3 * (4 + 4 + 3) * (1 + 3 * 2 * 3)
+    assert (
+        len({cell.key for cell in cells})
+        == len(cells)
+        == 3 * (11 + 3 * 3 * 2 * 3 + 3 * (3 + 3 + 2))
+    )
     assert {cell.size.users for cell in cells} == {10_000}
     assert {cell.size.items for cell in cells} == {1_000}
     assert not [c for c in cells if (c.named["attacked"], c.named["defence"]) == ("fcf", "caps")]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sottovoce.baselines.als import als_class, implicit_alpha
+from sottovoce.errors import MissingExtraError
 from sottovoce.experiments.bench.timing import Contender
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from sottovoce.model import Histories
     from sottovoce.training import Settings
 
@@ -19,7 +21,7 @@ def als(histories: Histories, settings: Settings, threads: int) -> Contender:
     model = als_class()(
         factors=settings.factors,
         regularization=settings.regularization,
-        alpha=implicit_alpha(settings.alpha),
+        alpha=1 + settings.alpha,  # its confidence is `alpha r`, the paper's `1 + alpha r`
         iterations=1,
         num_threads=threads,
         random_state=settings.seed,
@@ -44,3 +46,30 @@ def als_solver() -> str:
     """How implicit solves by default, in words."""
     model = als_class()()
     return f"conjugate gradient, {model.cg_steps} steps" if model.use_cg else "Cholesky"
+
+
+def als_class() -> Any:
+    """The class of implicit, or which extra brings it."""
+    try:
+        from implicit.cpu.als import AlternatingLeastSquares
+    except ImportError as missing:
+        raise _missing("implicit") from missing
+    return AlternatingLeastSquares
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """For ALS, which has threads of its own: OpenBLAS beside them would only stand in their way."""
+    als_class()  # loads every copy of OpenBLAS that there is to be limited
+    try:
+        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    except ImportError as missing:
+        raise _missing("threadpoolctl") from missing
+    limits: AbstractContextManager[Any] = threadpool_limits(1, user_api="blas")
+    return limits
+
+
+def _missing(package: str) -> MissingExtraError:
+    return MissingExtraError(
+        f"alternating least squares needs {package}, which is not installed: "
+        "pip install 'sottovoce[bench]'"
+    )

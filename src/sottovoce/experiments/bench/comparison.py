@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sottovoce.baselines.als import one_blas_thread
 from sottovoce.evaluation.threads import checked_threads
-from sottovoce.experiments.bench.als import ALS, als, als_solver
+from sottovoce.experiments.bench.als import ALS, als, als_solver, one_blas_thread
 from sottovoce.experiments.bench.epoch import ReferenceEpoch, TimedEpoch
 from sottovoce.experiments.bench.growth import Growth, measure_growth
 from sottovoce.experiments.bench.plan import EpochPlan, about

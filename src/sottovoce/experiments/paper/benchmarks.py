@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sottovoce.experiments.paper import published
-from sottovoce.experiments.paper.cells import THEIRS, TRAINED, Cell, Size
+from sottovoce.experiments.paper.cells import COMPARED, THEIRS, TRAINED, Cell, Size
 from sottovoce.experiments.paper.rules import FEW_FACTORS
 from sottovoce.experiments.paper.scale import EPSILON, knowing
 from sottovoce.experiments.paper.style import bars
@@ -58,7 +58,10 @@ class Row:
 
 
 def cells(scale: Scale) -> list[Cell]:
-    return scale.all_of(row.at(split) for split in _splits(scale) for row in _rows(scale))
+    first, *further = _splits(scale)
+    as_in_the_paper = [row.at(first) for row in _rows(scale, scale.full_reports)]
+    by_time = [row.at(split) for split in further for row in _rows(scale, _usual(scale))]
+    return scale.all_of([*as_in_the_paper, *by_time])
 
 
 def tables(scale: Scale, store: CellStore) -> list[Table]:
@@ -68,7 +71,7 @@ def tables(scale: Scale, store: CellStore) -> list[Table]:
 
 def _as_in_the_paper(scale: Scale, reader: Reader) -> Table:
     split, rows, records = _splits(scale)[0], [], []
-    for row in _rows(scale):
+    for row in _rows(scale, scale.full_reports):
         said = published.TABLE5.get(row.said or "", (None, None, None))
         family = row.at(split)
         found = {cutoff: reader.interval(family, f"hr@{cutoff}") for cutoff in CUTOFFS}
@@ -94,7 +97,7 @@ def _as_in_the_paper(scale: Scale, reader: Reader) -> Table:
 def _by_time(scale: Scale, reader: Reader) -> Table:
     """The same methods where training ends at a date, and with the order on the device."""
     splits, rows, records = _splits(scale), [], []
-    for row in _rows(scale):
+    for row in _rows(scale, _usual(scale)):
         shown_here: list[str] = []
         for split in splits:
             family = row.at(split)
@@ -112,7 +115,7 @@ def _by_time(scale: Scale, reader: Reader) -> Table:
 
 
 def draw(scale: Scale, store: CellStore, figure: Figure) -> None:
-    reader, rows = Reader(store, scale), _rows(scale)
+    reader, rows = Reader(store, scale), _rows(scale, scale.full_reports)
     found = [reader.interval(row.at(_splits(scale)[0])) for row in rows]
     said = [published.TABLE5[row.said][2] if row.said else None for row in rows]
     series = {
@@ -125,44 +128,51 @@ def draw(scale: Scale, store: CellStore, figure: Figure) -> None:
     axes.legend(loc="lower right", fontsize=8)
 
 
-def _rows(scale: Scale) -> list[Row]:
+def _usual(scale: Scale) -> tuple[int, ...]:
+    """Reports in an epoch, where one number is enough."""
+    return scale.full_reports[:1]
+
+
+def _rows(scale: Scale, many: tuple[int, ...]) -> list[Row]:
     full = FULL
     rows = [
         Row("Random", lambda split: lambda seed: Cell.make("random", full, seed, split=split),
             "Random"),
-        Row("Popularity", lambda split: knowing(scale.popularity(full, split))),
-        Row("MF-NP", lambda split: knowing(scale.ceiling(full, split)), "MF-NP"),
+        Row("Popularity", lambda split: knowing(scale.popularity(full, split), "time")),
+        Row("MF-NP", lambda split: knowing(scale.ceiling(full, split), "time"), "MF-NP"),
         Row("FCF (federated, not private)", lambda split: scale.fcf(full, split)),
         Row(f"DPLCF, {EPSILON:g} an item", partial(_dplcf, scale, EPSILON), "DPLCF", private=True),
     ]  # fmt: skip
-    for k in scale.full_reports:
+    for k in many:
         same = k * EPSILON * scale.epochs / scale.about.items
         rows += [
             Row(f"DPLCF, budget of k {k}", partial(_dplcf, scale, same), private=True),
             Row(f"private popularity, budget of k {k}", partial(_counted, scale, k), private=True),
         ]
-        for method in TRAINED:
+        for method in TRAINED if k in _usual(scale) else COMPARED:
             said = f"FMF-LDP-{k}" if method == "paper" else None
             name = f"FMF-LDP ({NAMES[method]})" if method in THEIRS else NAMES[method]
             said = said if said in published.TABLE5 else None
             at = partial(_trained, scale, method, k)
             rows.append(Row(f"{name}, k {k}", at, said, private=True, method=method, reports=k))
-        at = partial(_narrow, scale, k)
-        rows.append(Row(f"loudest, {FEW_FACTORS} factors, k {k}", at, private=True))
+        if k in _usual(scale):
+            at = partial(_narrow, scale, k)
+            rows.append(Row(f"loudest, {FEW_FACTORS} factors, k {k}", at, private=True))
     return rows
 
 
 def _trained(scale: Scale, method: Trained, k: int, split: SplitRule) -> Family:
-    return knowing(scale.trained(method, FULL, EPSILON, k, split=split))
+    return knowing(scale.trained(method, FULL, EPSILON, k, split=split), "time")
 
 
 def _dplcf(scale: Scale, epsilon: float, split: SplitRule) -> Family:
-    return knowing(scale.dplcf(FULL, epsilon, split))
+    return knowing(scale.dplcf(FULL, epsilon, split), "time")
 
 
 def _narrow(scale: Scale, k: int, split: SplitRule) -> Family:
     """With as few factors as the paper's."""
-    return knowing(scale.trained("loudest", FULL, EPSILON, k, split=split, factors=FEW_FACTORS))
+    narrow = scale.trained("loudest", FULL, EPSILON, k, split=split, factors=FEW_FACTORS)
+    return knowing(narrow, "time")
 
 
 def _counted(scale: Scale, k: int, split: SplitRule) -> Family:
@@ -194,7 +204,7 @@ def _verdict(scale: Scale, reader: Reader) -> list[str]:
     for k in scale.full_reports:
         mine = {
             row.method: row.at(_splits(scale)[0])
-            for row in _rows(scale)
+            for row in _rows(scale, scale.full_reports)
             if row.method and row.reports == k
         }
         found += contests(reader, mine, f"k {k}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from sottovoce.errors import SettingsError
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sottovoce.data.split import SplitRule
 
 Measured = Literal["left-out", "late", "people"]
+Way = Literal["tags", "time", "both"]
 Trained = Literal["paper", "paper-alpha", "loudest"]
 Method = Literal[
     "paper", "paper-alpha", "loudest", "random", "popularity", "private-popularity",
@@ -28,7 +29,7 @@ OURS: tuple[Trained, ...] = ("loudest",)
 COMPARED: tuple[Trained, ...] = ("paper", "loudest")
 """What figures and tables of many cells have; another alpha is a row of Table 5."""
 METHODS: tuple[Method, ...] = get_args(Method)
-VERSION = 4
+VERSION = 5
 """To be raised when a method changes so that old results no longer stand for it."""
 
 Value = float | int | bool | str
@@ -61,8 +62,8 @@ class Cell:
     negatives: int = 99
     curve: bool = False
     """Whether every epoch is evaluated, or the last alone."""
-    known: bool = False
-    """Whether it is tested with what devices know for free as well: tags and time."""
+    known: tuple[Way, ...] = ()
+    """What devices know for free, with which it is tested as well."""
     measured: Measured = "left-out"
     """Where the item ranks that was left out; what people get who come late; or who gets what."""
     resample: int | None = None
@@ -102,14 +103,14 @@ class Cell:
     def settings(self) -> Settings:
         return Settings.from_dict({**self.named, "seed": self.seed})
 
+    @property
+    def trained_as(self) -> Cell:
+        """The same for all cells whose item matrix is the same, however it is tested."""
+        measured: Measured = "late" if self.measured == "late" else "left-out"
+        return replace(self, known=(), measured=measured)
+
     def as_dict(self) -> dict[str, Any]:
-        """The usual measure is not named: it is that of all results from before there were more."""
-        content = {**asdict(self), "parameters": self.named}
-        if self.measured == "left-out":
-            del content["measured"]
-        if self.resample is None:
-            del content["resample"]
-        return content
+        return {**asdict(self), "parameters": self.named}
 
     @property
     def key(self) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sottovoce.experiments.paper.cells import Cell, Size
-from sottovoce.experiments.paper.rules import FEW_FACTORS
-from sottovoce.experiments.paper.scale import EPSILON, knowing
+from sottovoce.experiments.paper.scale import EPSILON
 from sottovoce.experiments.paper.style import COLOURS, level, lines
 from sottovoce.experiments.paper.tables import NAMES, Reader, Table, budget, record, shown
 from sottovoce.training import Budget
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
 NAME = "equal"
 TITLE = "Equal budgets"
 FULL = Size()
-FEW = f"{NAMES['loudest']}, {FEW_FACTORS} factors"
-COUNTED_REPORTS = 100
-"""Of popularity under a local budget, in all."""
 NOTES: Mapping[View, str] = {
     "local": (
         "Local: every report can be traced to its sender. DPLCF shares the budget out over all "
@@ -79,20 +75,19 @@ def _methods(scale: Scale, view: View, value: float) -> dict[str, Family]:
     if view == "local":
         spend = Budget(local=value)
         return {
-            NAMES["loudest"]: knowing(scale.planned(FULL, spend)),
-            FEW: scale.planned(FULL, spend, factors=FEW_FACTORS),
+            NAMES["loudest"]: scale.planned(FULL, spend),
             "DPLCF": scale.dplcf(FULL, value / scale.about.items),
             NAMES["private-popularity"]: _counted(value),
         }
     return {
-        NAMES["loudest"]: knowing(scale.planned(FULL, Budget(central=value))),
+        NAMES["loudest"]: scale.planned(FULL, Budget(central=value)),
         NAMES["dp-als"]: scale.trusted(FULL, value),
     }
 
 
 def _counted(local: float) -> Family:
-    """Reports of about the usual epsilon, a hundred of them at most."""
-    reports = max(1, min(round(local / EPSILON), COUNTED_REPORTS))
+    """Reports of about the usual epsilon."""
+    reports = max(1, round(local / EPSILON))
     return lambda seed: Cell.make(
         "private-popularity", FULL, seed, epsilon=local / reports, reports=reports
     )
@@ -100,8 +95,8 @@ def _counted(local: float) -> Family:
 
 def _known_to_all(scale: Scale) -> dict[str, Family]:
     return {
-        "MF-NP": knowing(scale.ceiling(FULL)),
-        "popularity": knowing(scale.popularity(FULL)),
+        "MF-NP": scale.ceiling(FULL),
+        "popularity": scale.popularity(FULL),
     }
 
 
@@ -110,7 +105,6 @@ def _colours(view: View) -> dict[str, str]:
         return {NAMES[name]: COLOURS[name] for name in ("loudest", "dp-als")}
     return {
         NAMES["loudest"]: COLOURS["loudest"],
-        FEW: COLOURS["few"],
         "DPLCF": COLOURS["dplcf"],
         NAMES["private-popularity"]: COLOURS["private-popularity"],
     }

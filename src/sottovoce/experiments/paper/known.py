@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
     from sottovoce.data.split import SplitRule
     from sottovoce.evaluation import Interval
-    from sottovoce.experiments.paper.cells import Cell
+    from sottovoce.experiments.paper.cells import Cell, Way
     from sottovoce.experiments.paper.scale import Family, Scale
     from sottovoce.experiments.paper.store import CellStore
 
 NAME = "known"
 TITLE = "What devices know for free"
 FULL = Size()
-WAYS = {"tags": "with tags", "time": "with time", "both": "with both"}
+WAYS: dict[Way, str] = {"tags": "with tags", "time": "with time", "both": "with both"}
 COLOURS = ["#aaaaaa", "#1b6ca8", "#dd9c6b", "#2a7d4f"]
 NOTE = (
     "Tags (genres, years) and the order of a history are used on the device when it recommends; "
@@ -72,11 +72,12 @@ def draw(scale: Scale, store: CellStore, figure: Figure) -> None:
 
 
 def _known(reader: Reader, row: Row) -> dict[str, Interval | None]:
-    """A random item is of any time: there the order is not asked."""
-    return {
-        way: None if row.split == "random" and way != "tags" else reader.known(row.family, way)
-        for way in WAYS
-    }
+    return {way: reader.known(row.family, way) if way in _ways(row.split) else None for way in WAYS}
+
+
+def _ways(split: SplitRule) -> tuple[Way, ...]:
+    """A random item is of any time: there the order says nothing."""
+    return ("tags",) if split == "random" else tuple(WAYS)
 
 
 def _rows(scale: Scale) -> list[Row]:
@@ -84,20 +85,12 @@ def _rows(scale: Scale) -> list[Row]:
 
 
 def _of_split(scale: Scale, split: SplitRule) -> list[Row]:
-    found = [
-        Row("popularity", split, knowing(scale.popularity(FULL, split))),
-        Row("MF-NP", split, knowing(scale.ceiling(FULL, split))),
-    ]
+    k = scale.full_reports[0]
+    families = {"popularity": scale.popularity(FULL, split), "MF-NP": scale.ceiling(FULL, split)}
     if split != "random":
-        dplcf = knowing(scale.dplcf(FULL, EPSILON, split))
-        found.append(Row(f"DPLCF, {EPSILON:g} an item", split, dplcf))
-    usual = scale.trained("loudest", FULL, EPSILON, scale.full_reports[0], split=split)
-    found += [
-        Row(
-            f"loudest, budget {local:g}",
-            split,
-            knowing(scale.planned(FULL, Budget(local=local), split=split)),
-        )
-        for local in scale.lifetimes[:2]
-    ]
-    return [*found, Row(f"loudest, k {scale.full_reports[0]}", split, knowing(usual))]
+        families[f"DPLCF, {EPSILON:g} an item"] = scale.dplcf(FULL, EPSILON, split)
+    for local in scale.lifetimes[:2]:
+        spend = Budget(local=local)
+        families[f"loudest, budget {local:g}"] = scale.planned(FULL, spend, split=split)
+    families[f"loudest, k {k}"] = scale.trained("loudest", FULL, EPSILON, k, split=split)
+    return [Row(label, split, knowing(family, *_ways(split))) for label, family in families.items()]

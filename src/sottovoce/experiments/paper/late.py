@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from sottovoce.experiments.paper.cells import Size
 from sottovoce.experiments.paper.measures import how_many_late
-from sottovoce.experiments.paper.rules import FEW_FACTORS
 from sottovoce.experiments.paper.scale import EPSILON
 from sottovoce.experiments.paper.style import bars
 from sottovoce.experiments.paper.tables import NAMES, Reader, Table, budget, record, shown
@@ -28,6 +27,8 @@ METRICS = {"recall@20": "Recall@20", "recall@50": "Recall@50", "ndcg@100": "NDCG
 DRAWN = ("recall@20", "ndcg@100")
 WAYS = {"alone": "", "tags": ", tags"}
 COLOURS = ["#1b6ca8", "#dd9c6b"]
+CENTRAL = 1.0
+"""Budget of the trusted party."""
 
 
 @dataclass(frozen=True)
@@ -87,19 +88,16 @@ def _rows(scale: Scale) -> list[Row]:
     trained = {
         f"{NAMES['paper']}, k {k}": fewer.trained("paper", FULL, EPSILON, k),
         f"loudest, k {k}": fewer.trained("loudest", FULL, EPSILON, k),
-        f"loudest, k {k}, {FEW_FACTORS} factors": fewer.trained(
-            "loudest", FULL, EPSILON, k, factors=FEW_FACTORS
-        ),
     }
     families = {
         "popularity": fewer.popularity(FULL),
         "MF-NP": fewer.ceiling(FULL),
         "FCF": fewer.fcf(FULL),
-        **{f"DP-ALS, central {eps:g}": fewer.trusted(FULL, eps) for eps in fewer.central},
+        f"DP-ALS, central {CENTRAL:g}": fewer.trusted(FULL, CENTRAL),
         **trained,
         **{
             f"loudest, budget {local:g}": fewer.planned(FULL, Budget(local=local))
-            for local in fewer.lifetimes
+            for local in fewer.lifetimes[:2]
         },
     }
     return [Row(label, _late(family)) for label, family in families.items()]

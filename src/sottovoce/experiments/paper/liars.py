@@ -54,8 +54,8 @@ WHO = (
 AGAINST = (
     f"Caps: as the live server has them. Rows: none moves farther than {TIMES:g} x the median row "
     f"in an epoch. Medians: of {GROUPS} sub-crowds of people; a server that gets shuffled reports "
-    "cannot form them. FCF: a gradient longer than the longest honest one is refused, and there "
-    "are no reports to cap."
+    "cannot form them. All are tried against adaptive liars who push a cold item. FCF: a gradient "
+    "longer than the longest honest one is refused, and there are no reports to cap."
 )
 NOTES = [WHAT, WHO, AGAINST]
 
@@ -73,7 +73,7 @@ def cells(scale: Scale) -> list[Cell]:
     war = [
         _family(scale, attack, defence)
         for attack in _attacks(scale)
-        for defence in _defences(attack.attacked)
+        for defence in _defences_against(attack)
     ]
     return scale.all_of([*peace, *war])
 
@@ -221,6 +221,12 @@ def _peaceful() -> list[tuple[Attacked, Defence]]:
 def _defences(attacked: Attacked) -> tuple[Defence, ...]:
     """Who sends gradients sends no reports to be capped."""
     return tuple(each for each in DEFENCES if (attacked, each) != ("fcf", "caps"))
+
+
+def _defences_against(attack: Attack) -> tuple[Defence, ...]:
+    """Only the strongest attacker is defended against, and only where they push a cold item."""
+    strongest = (attack.attacker, attack.pushed) == (ATTACKERS[-1], next(iter(BANDS)))
+    return _defences(attack.attacked) if strongest else ("none",)
 
 
 def _shares(scale: Scale) -> tuple[float, ...]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sottovoce.data import hold_people, leave_one_out
-from sottovoce.evaluation import Known, sample_candidates, summary
+from sottovoce.data import hold_people
+from sottovoce.evaluation import rank_factors, summary
 from sottovoce.experiments.paper.cells import TRAINED
 from sottovoce.experiments.paper.cost import count_bytes
 from sottovoce.experiments.paper.lying.run import lie
@@ -20,6 +20,7 @@ from sottovoce.experiments.paper.measures import (
     measure_late,
     measure_people,
 )
+from sottovoce.experiments.paper.sharing import Shared
 from sottovoce.privacy import Crowd, Reporting, central_epsilon
 from sottovoce.privacy.account import DELTA
 from sottovoce.simulation import SimulationPlan, build_engine, simulate
@@ -27,6 +28,7 @@ from sottovoce.simulation.engines import engine_options
 from sottovoce.simulation.loop import begin
 from sottovoce.simulation.loop import train as learn
 from sottovoce.simulation.run import popularity_ranks
+from sottovoce.training import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,12 +36,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sottovoce.data import Interactions
-    from sottovoce.evaluation import Candidates, Ranks
-    from sottovoce.experiments.paper.cells import Cell, Measured, Method
+    from sottovoce.evaluation import Candidates, Known, Ranks
+    from sottovoce.experiments.paper.cells import Cell, Measured, Method, Way
     from sottovoce.experiments.paper.measures import Published
+    from sottovoce.experiments.paper.sharing import Prepared
     from sottovoce.model import Histories
-    from sottovoce.simulation import Engine
-    from sottovoce.training import Settings
 
 MARKS = (1, 2, 5, 10, 20)
 """The epochs of a curve at which its budget is accounted for, beside the last."""
@@ -56,6 +57,7 @@ class CellContext:
     engine: str = "cpu"
     card: int | None = None
     """Of the cuda engine."""
+    shared: Shared = field(default_factory=Shared)
     on_part: Callable[[float], None] = lambda _: None
     """Told which part of the cell is done, 0 to 1."""
 
@@ -65,6 +67,9 @@ class CellContext:
         given = {"threads": self.threads, "card": self.card}
         known = engine_options()[self.engine]
         return {name: value for name, value in given.items() if name in known}
+
+    def prepared(self, cell: Cell) -> Prepared:
+        return self.shared.prepared(cell, self.data)
 
 
 def run_cell(cell: Cell, context: CellContext) -> dict[str, Any]:
@@ -79,35 +84,43 @@ def _counted_bytes(cell: Cell, context: CellContext) -> dict[str, Any]:
 
 def _compared(cell: Cell, context: CellContext) -> dict[str, Any]:
     """What ours is compared with."""
-    candidates = _candidates(cell, context.data)
-    model = _baseline(cell, candidates.split.train, context.threads)
+    prepared = context.prepared(cell)
+    candidates = prepared.candidates
+    model = _baseline(cell, candidates.split.train, context)
     result = {"final": summary(_ranks(model, candidates)), **_fixed_budget(cell, context)}
-    if cell.known:
-        result["known"] = _knowing(
-            context.data, candidates, lambda known: _known_ranks(cell, model, known, candidates)
-        )
-    return result
+    found = {
+        way: _known_ranks(cell, model, known, candidates)
+        for way, known in prepared.known(cell.known).items()
+    }
+    return {**result, **_ways({way: ranks for way, ranks in found.items() if ranks is not None})}
 
 
-def _candidates(cell: Cell, data: Interactions) -> Candidates:
-    return sample_candidates(leave_one_out(data, cell.split, cell.seed), cell.negatives, cell.seed)
+def _ways(found: dict[Way, Ranks]) -> dict[str, Any]:
+    """What is added to a result that was tested with what devices know."""
+    return {"known": {way: summary(ranks) for way, ranks in found.items()}} if found else {}
 
 
-def _knowing(
-    data: Interactions, candidates: Candidates, ranks: Callable[[Known], Ranks | None]
-) -> dict[str, dict[str, float]]:
-    """The metrics with tags, with time and with both, where the data and the method have them."""
-    split, found = candidates.split, {}
-    for name, tags, time in (("tags", True, False), ("time", False, True), ("both", True, True)):
-        if (tags and data.tags is None) or (time and split.times is None):
-            continue
-        with_it = ranks(Known.of(data, split, tags=tags, time=time))
-        if with_it is not None:
-            found[name] = summary(with_it)
-    return found
+def _with_items(cell: Cell, context: CellContext) -> dict[str, Any]:
+    """A method whose devices solve their vectors for a published item matrix."""
+    prepared = context.prepared(cell)
+    candidates = prepared.candidates
+    model = _published(cell, candidates.split.train, context)
+    X = model.vectors(candidates.split.train)
+    final = summary(rank_factors(X, model.V, candidates))
+    solving = _solving(cell, model.V)
+    found = {
+        way: known.ranks(model.V, candidates, **solving)
+        for way, known in prepared.known(cell.known).items()
+    }
+    return {"final": final, **_lifetime_budget(cell, context), **_ways(found)}
 
 
 def _trained(cell: Cell, context: CellContext) -> dict[str, Any]:
+    return (_simulated if cell.curve or cell.resample else _with_items)(cell, context)
+
+
+def _simulated(cell: Cell, context: CellContext) -> dict[str, Any]:
+    """A training that is tested on its way, or of people who are made up."""
     settings = cell.settings
     plan = SimulationPlan(
         settings,
@@ -131,12 +144,7 @@ def _trained(cell: Cell, context: CellContext) -> dict[str, Any]:
         str(T): _budget_of(settings, T, context.data.n_items, people)
         for T in [*marks, settings.epochs]
     }
-    result: dict[str, Any] = {"final": run.final, "popularity": run.popularity, "budgets": budgets}
-    if cell.known:
-        candidates, solving = _candidates(cell, context.data), _solving(cell, run.V)
-        result["known"] = _knowing(
-            context.data, candidates, lambda known: known.ranks(run.V, candidates, **solving)
-        )
+    result: dict[str, Any] = {"final": run.final, "budgets": budgets}
     if cell.curve:
         result["curve"] = [
             {name: value for name, value in record.items() if name != "seconds"}
@@ -172,12 +180,12 @@ def _fixed_budget(cell: Cell, context: CellContext) -> dict[str, Any]:
     return {"budgets": {"1": spent}}
 
 
-def _baseline(cell: Cell, train: Histories, threads: int | None) -> Any:
+def _baseline(cell: Cell, train: Histories, context: CellContext) -> Any:
     """The method's model, trained."""
     # Here and not above: the cells that need no such library must run without it.
     from sottovoce import baselines
 
-    named = cell.named
+    named, threads = cell.named, context.threads
     if cell.method == "popularity":
         return baselines.Popularity.fit(train)
     if cell.method == "random":
@@ -186,7 +194,8 @@ def _baseline(cell: Cell, train: Histories, threads: int | None) -> Any:
     if cell.method == "private-popularity":
         return baselines.PrivatePopularity.fit(train, **named, seed=cell.seed)
     if cell.method == "mf":
-        return baselines.MatrixFactorization.fit(train, **named, seed=cell.seed, threads=threads)
+        how = {"engine": context.engine, **context.engine_options}
+        return baselines.MatrixFactorization.fit(train, **named, seed=cell.seed, **how)
     if cell.method == "fcf":
         return baselines.Federated.fit(train, cell.settings, threads=threads)
     if cell.method == "dp-als":
@@ -205,8 +214,6 @@ def _known_ranks(cell: Cell, model: Any, known: Known, candidates: Candidates) -
     """Of a baseline that is given what devices know; None where it has no use for it."""
     if cell.method == "popularity":
         return popularity_ranks(candidates, known)
-    if cell.method == "mf":
-        return known.ranks(model.V, candidates, **_solving(cell, model.V))
     if cell.method == "dplcf" and not known.tags.names:
         return _ranks(replace(model, weights=known.weights), candidates)
     return None
@@ -222,7 +229,7 @@ def _late(cell: Cell, context: CellContext) -> dict[str, Any]:
 
 def _people(cell: Cell, context: CellContext) -> dict[str, Any]:
     """Everybody who reported, by fifths."""
-    candidates = _candidates(cell, context.data)
+    candidates = context.prepared(cell).candidates
     model = _published(cell, candidates.split.train, context)
     return {**measure_people(model, candidates), **_lifetime_budget(cell, context)}
 
@@ -231,25 +238,32 @@ def _published(cell: Cell, train: Histories, context: CellContext) -> Published:
     """What a method makes of these histories, for methods that have an item matrix."""
     if cell.method == "popularity":
         return PublishedCounts.of(train)
-    if cell.method in TRAINED:
-        return _published_training(cell, train, context)
-    V = _baseline(cell, train, context.threads).V
-    return PublishedFactors(V, **_solving(cell, V))
+    V = context.shared.model(cell, lambda: _items(cell, train, context))
+    solving = _solving(cell, V)
+    if cell.method not in (*TRAINED, "mf"):
+        return PublishedFactors(V, **solving)
+    settings = Settings.preset("paper", factors=V.shape[1], **solving)
+    return PublishedTraining(
+        V,
+        **solving,
+        engine=lambda histories: build_engine(
+            context.engine, histories, settings, **context.engine_options
+        ),
+    )
 
 
-def _published_training(cell: Cell, train: Histories, context: CellContext) -> PublishedTraining:
+def _items(cell: Cell, train: Histories, context: CellContext) -> NDArray[np.float32]:
     """V after all epochs, without any evaluation."""
-    settings, options = cell.settings, context.engine_options
-
-    def engine_over(histories: Histories) -> Engine:
-        return build_engine(context.engine, histories, settings, **options)
-
+    if cell.method not in TRAINED:
+        V: NDArray[np.float32] = _baseline(cell, train, context).V
+        return V
+    settings = cell.settings
     state = begin(settings, train.n_items)
-    with engine_over(train) as engine:
+    with build_engine(context.engine, train, settings, **context.engine_options) as engine:
         for after in learn(settings, engine, state):
             context.on_part(after.epochs_done / settings.epochs)
             state = after
-    return PublishedTraining(state.V, **_solving(cell, state.V), engine=engine_over)
+    return state.V
 
 
 def _solving(cell: Cell, V: NDArray[np.float32]) -> dict[str, float]:
@@ -276,6 +290,7 @@ MEASURED: dict[Measured, Callable[[Cell, CellContext], dict[str, Any]]] = {
 HOW: dict[Method, Callable[[Cell, CellContext], dict[str, Any]]] = {
     "cost": _counted_bytes,
     "liars": lie,
+    "mf": _with_items,
     **dict.fromkeys(TRAINED, _trained),
 }
 """By method; what is not named here is trained to be compared with."""

@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Literal
 
-from sottovoce.experiments.paper.cells import COMPARED, THEIRS, Cell
+from sottovoce.experiments.paper.cells import COMPARED, Cell
 from sottovoce.experiments.paper.rules import settings_of
 from sottovoce.experiments.paper.scale import CHOOSING, drawn_with
 from sottovoce.experiments.paper.tables import METRIC, budget_in, metric_of
-from sottovoce.training import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 View = Literal["local", "central"]
 VIEWS: tuple[View, ...] = ("local", "central")
-SMALL_FACTORS, SMALL_ALPHAS = (1, 5), (1.0, 4.0)
 COUNTED: Method = "private-popularity"
 COUNTED_MOST = 100
 """Reports of a person, at most, that only count."""
@@ -80,7 +78,7 @@ def best(points: Iterable[BudgetPoint], view: View) -> list[BudgetPoint]:
 
 
 def options(scale: Scale) -> list[Option]:
-    """Figure 2's trainings on its largest crowd, a grid of trainings with one report, counting."""
+    """Figure 2's trainings on its largest crowd, trainings with one report, counting."""
     return [*_large(scale), *_small(scale), *_counting(scale)]
 
 
@@ -121,17 +119,11 @@ def _small(scale: Scale) -> Iterator[Option]:
     epochs = scale.marks[-1]
     for method, epsilon in product(COMPARED, scale.small_epsilons):
         common: dict[str, Any] = {"epsilon": epsilon, "reports": 1, "epochs": epochs}
-        if method in THEIRS:
-            some = [settings_of(method, users=1, items=1, **common)]
-        else:
-            some = [
-                Settings.preset(method, factors=factors, alpha=alpha, **common)
-                for factors, alpha in product(SMALL_FACTORS, SMALL_ALPHAS)
-            ]
-        for settings, mark in product(some, scale.marks):
-            cell = Cell.training(
-                method, largest(scale), settings, CHOOSING, draw=CHOOSING, curve=True
-            )
+        size = largest(scale)
+        users, items = size.users or scale.about.users, size.items or scale.about.items
+        settings = settings_of(method, users=users, items=items, **common)
+        cell = Cell.training(method, size, settings, CHOOSING, draw=CHOOSING, curve=True)
+        for mark in scale.marks:
             yield Option(cell, None if mark == epochs else mark)
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 ALPHA = 4.0
 """What a touched item weighs more than another in "paper-alpha"; the paper says nothing: 1."""
-MF: dict[str, Any] = {"factors": 16, "alpha": 10.0, "regularization": 10.0, "iterations": 15}
+MF: dict[str, Any] = {"factors": 16, "alpha": 10.0, "regularization": 10.0, "iterations": 10}
 """MF-NP, meant as a ceiling: the best of F 5 and 16, alpha 1, 4 and 10, lambda 0.01, 1 and 10 on
 subsets and splits of seed 1000 (with five factors it is 0.01 to 0.03 lower)."""
 FEW_FACTORS = 5

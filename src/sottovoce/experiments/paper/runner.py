@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sottovoce.experiments.paper.cells import TRAINED
 from sottovoce.experiments.paper.methods import CellContext, run_cell
+from sottovoce.experiments.paper.sharing import Shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -43,7 +44,7 @@ class Runner:
     card: int | None = None
 
     def missing(self, cells: Iterable[Cell]) -> list[Cell]:
-        """Each once, those of one subset together, the quick ones first."""
+        """Each once, those of one subset and of one split together, the quick ones first."""
         absent = {cell.key: cell for cell in cells if self.store.get(cell) is None}
         return sorted(absent.values(), key=self._order)
 
@@ -52,9 +53,10 @@ class Runner:
         # Local and not on the class: a subset of ML-20M is not worth keeping when this ends.
         subset = lru_cache(maxsize=1)(self._subset)
         todo = self.missing(cells)
+        shared = Shared(todo)
         for cell in todo:
             watch.begin(cell)
-            self._one(cell, subset(cell.size, cell.draw), watch)
+            self._one(cell, subset(cell.size, cell.draw), shared, watch)
         return len(todo)
 
     def work_of(self, cell: Cell) -> float:
@@ -64,11 +66,11 @@ class Runner:
         each = _seconds_per_user(cell, items) + _measuring(cell, items)
         return _overhead(items) + float(users) * each
 
-    def _order(self, cell: Cell) -> tuple[float, int, int, int, float]:
+    def _order(self, cell: Cell) -> tuple[float, int, int, int, str, float]:
         users, items = cell.size.users or 1 << 40, cell.size.items or 1 << 40
-        return users * items, cell.draw, cell.seed, users, self.work_of(cell)
+        return users * items, cell.draw, cell.seed, users, cell.split, self.work_of(cell)
 
-    def _one(self, cell: Cell, data: Interactions, watch: CellProgress) -> None:
+    def _one(self, cell: Cell, data: Interactions, shared: Shared, watch: CellProgress) -> None:
         began, work, told = time.perf_counter(), self.work_of(cell), 0.0
 
         def on_part(part: float) -> None:
@@ -76,12 +78,10 @@ class Runner:
             watch.advance((part - told) * work)
             told = part
 
-        result = self.compute(cell, self._context(data, on_part))
+        context = CellContext(data, self.threads, self.engine, self.card, shared, on_part)
+        result = self.compute(cell, context)
         self.store.put(cell, result, time.perf_counter() - began)
         on_part(1.0)
-
-    def _context(self, data: Interactions, on_part: Callable[[float], None]) -> CellContext:
-        return CellContext(data, self.threads, self.engine, self.card, on_part)
 
     def _subset(self, size: Size, draw: int) -> Interactions:
         if size.users is None and size.items is None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from sottovoce.data.split import SplitRule
-    from sottovoce.experiments.paper.cells import Trained
+    from sottovoce.experiments.paper.cells import Trained, Way
     from sottovoce.experiments.paper.store import About
 
     Family = Callable[[int], Cell]
@@ -45,16 +45,16 @@ class Scale:
     marks: tuple[int, ...] = (1, 2, 5, 10, 20)
     """Epochs after which a training with one report may stop, for the frontier."""
     small_epsilons: tuple[float, ...] = (0.5, 1.0, 2.5, 5.0, 10.0)
-    central: tuple[float, ...] = (0.32, 1.0, 2.12, 2.87)
+    central: tuple[float, ...] = (0.32, 1.0, 2.12)
     """Budgets of a person behind an honest proxy, or of a trusted party."""
-    lifetimes: tuple[float, ...] = (10.0, 50.0, 500.0, 5_000.0)
+    lifetimes: tuple[float, ...] = (10.0, 50.0, 5_000.0)
     """Local budgets that the planner spends."""
-    fitted_people: tuple[int, ...] = (5_000, 20_000, 500_000, 5_000_000)
+    fitted_people: tuple[int, ...] = (5_000, 20_000, 500_000, 5_000_000, 50_000_000)
     """Populations that the law is fitted on, beside everybody of the data."""
-    checked_people: tuple[int, ...] = (10_000, 40_000, 1_500_000, 10_000_000, 100_000_000)
+    checked_people: tuple[int, ...] = (10_000, 40_000, 200_000, 1_500_000, 10_000_000, 100_000_000)
     """And those that it is checked on."""
-    most_people: int = 1_500_000
-    """Populations beyond this are left to a graphics card."""
+    most_people: int = 200_000
+    """The largest population that is made up."""
     iterations: int = MF["iterations"]
 
     @classmethod
@@ -169,9 +169,9 @@ class Scale:
         return [family(seed) for family in families for seed in self.seeds]
 
 
-def knowing(family: Family) -> Family:
+def knowing(family: Family, *ways: Way) -> Family:
     """Tested with what devices know for free as well."""
-    return lambda seed: replace(family(seed), known=True)
+    return lambda seed: replace(family(seed), known=ways)
 
 
 def drawn_with(seed: int) -> int:

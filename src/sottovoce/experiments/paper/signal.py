@@ -1,14 +1,18 @@
 """Quality from signal: one number for people, reports, budget and catalogue together.
 
 A server adds up what N people say in k reports each, about M items, and of every report `gain` is
-signal. So what it knows of an item grows with `z = N k gain^2 / M`. Quality rises with z in two
-steps: first what is popular is learnt, much later who likes what.
+signal. So what it knows of an item grows with `z = N k gain^2 / M`. Quality rises with z, along a
+curve that is drawn through a few knots: first what is popular is learnt, much later who likes what.
+
+A few loud reports say less than z. Where there are no more than some for each item, the first
+epochs' models are made of single reports, and who reports next has nothing to correct. So z counts
+for less by the factor `1 + (few / reports)^power`.
 """
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
-from math import exp, inf, log
+from dataclasses import dataclass
+from math import exp, inf, log, log1p
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +26,12 @@ if TYPE_CHECKING:
 
     Float64 = NDArray[np.float64]
 
+KNOTS = 6
+NUMBERS = KNOTS + 2
+"""That are fitted."""
+FEW, POWER = (0.0, 15.0), (0.3, 3.0)
+"""Between which ln few and the power are sought."""
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -29,92 +39,84 @@ class Measured:
 
     signal: float
     """z."""
-    people: float
-    """Whose histories are in it, each counted once."""
+    reports: float
+    """Of all people, in the whole training."""
     quality: float
 
 
 @dataclass(frozen=True)
 class Law:
-    """Seven numbers for one catalogue."""
+    """For one catalogue."""
 
-    popular: float
-    """Where the first step ends."""
-    best: float
-    """Where the second one does."""
-    first: float
-    """ln z in the middle of the first step."""
-    first_width: float
-    second: float
-    second_width: float
-    own: float
-    """ln of the signal that a person's history is worth, where nothing is hidden: a few people say
-    little about items however loudly they speak."""
-
-    CHANCE = 0.1
-    """HR@10 of a draw among 100."""
+    knots: tuple[float, ...]
+    """ln z, ascending and evenly spaced."""
+    heights: tuple[float, ...]
+    """Quality there; never descending."""
+    few: float
+    """Reports with which z counts by half."""
+    power: float
 
     @classmethod
     def fitted(cls, points: Sequence[Measured]) -> Law:
-        """By least squares, from many starts."""
+        """By least squares."""
         from scipy import optimize
 
-        if len(points) < len(LOWEST):
-            raise DataError(f"a law needs {len(LOWEST)} measurements at least, got {len(points)}")
-        z, people, found = (
+        if len(points) < NUMBERS:
+            raise DataError(f"a law needs {NUMBERS} measurements at least, got {len(points)}")
+        z, reports, found = (
             np.array([getattr(each, name) for each in points])
-            for name in ("signal", "people", "quality")
+            for name in ("signal", "reports", "quality")
         )
+        knots = np.linspace(log(z.min()), log(z.max()), KNOTS)
 
         def misses(numbers: Float64) -> Float64:
-            return np.asarray(_quality(numbers, z, people) - found)
+            return np.asarray(_curve(knots, *_parts(numbers), np.log(z), reports) - found)
 
-        tries = [
-            optimize.least_squares(misses, start, bounds=(LOWEST, HIGHEST))
-            for start in _starts(found)
-        ]
-        return cls(*min(tries, key=lambda each: each.cost).x.tolist())
+        rise = (found.max() - found.min()) / (KNOTS - 1)
+        start = [found.min(), *[rise] * (KNOTS - 1), log(np.median(reports)) / 2 + 2, 1.0]
+        lowest = [0.0] * KNOTS + [FEW[0], POWER[0]]
+        highest = [1.0] * KNOTS + [FEW[1], POWER[1]]
+        start = np.clip(start, np.add(lowest, 1e-6), np.subtract(highest, 1e-6)).tolist()
+        best = optimize.least_squares(misses, start, bounds=(lowest, highest))
+        heights, few, power = _parts(best.x)
+        return cls(tuple(knots.tolist()), tuple(heights.tolist()), few, power)
 
-    def quality(self, signal: float, people: float = inf) -> float:
-        numbers = np.array(astuple(self))
-        return float(_quality(numbers, np.array(signal), np.array(people)))
+    def quality(self, signal: float, reports: float = inf) -> float:
+        """As far as signal was measured; beyond it the curve is level."""
+        at = min(log(signal), self.knots[-1])
+        knots, heights = np.array(self.knots), np.array(self.heights)
+        return float(_curve(knots, heights, self.few, self.power, np.array(at), np.array(reports)))
 
-    def needed(self, quality: float, people: float = inf) -> float | None:
-        """The least signal that is enough; None where none is."""
-        low, high = -10.0, 40.0
-        if self.quality(exp(high), people) < quality:
+    def needed(self, quality: float, reports: float = inf) -> float | None:
+        """The least signal that is enough; None where none is that was measured."""
+        low, high = self.knots[0], self.knots[-1]
+        if self.quality(exp(high), reports) < quality:
             return None
         while high - low > 1e-6:
             middle = (low + high) / 2
-            if self.quality(exp(middle), people) < quality:
+            if self.quality(exp(middle), reports) < quality:
                 low = middle
             else:
                 high = middle
         return exp(high)
 
-
-LOWEST = (0.1, 0.1, -5.0, 0.2, 0.0, 0.5, -10.0)
-HIGHEST = (1.0, 1.0, 10.0, 5.0, 20.0, 8.0, 20.0)
-
-
-def _quality(numbers: Float64, signal: Float64, people: Float64) -> Float64:
-    popular, best, first, first_width, second, second_width, own = numbers
-    alike = 1.0 / (1.0 / signal + 1.0 / (np.exp(own) * people))
-    at = np.log(alike)
-    learnt = _step((at - first) / first_width)
-    further = _step((at - second) / second_width)
-    return np.asarray(Law.CHANCE + (popular - Law.CHANCE) * learnt + (best - popular) * further)
+    def lost(self, reports: float) -> float:
+        """By which factor z counts for less with so many reports in all."""
+        return exp(log1p((self.few / reports) ** self.power))
 
 
-def _step(at: Float64) -> Float64:
-    return np.asarray(0.5 * (1.0 + np.tanh(at / 2)))
+def _parts(numbers: Float64) -> tuple[Float64, float, float]:
+    """The first height and how far each following is above; ln few; the power."""
+    return np.cumsum(numbers[:KNOTS]), exp(numbers[KNOTS]), float(numbers[KNOTS + 1])
 
 
-def _starts(found: Float64) -> list[tuple[float, ...]]:
-    low, high = float(np.median(found)), min(float(found.max()) + 0.01, 0.99)
-    return [
-        (max(low, 0.11), high, log(first), 1.0, log(second), 2.0, own)
-        for first in (0.5, 5.0)
-        for second in (500.0, 5_000.0)
-        for own in (0.0, 3.0)
-    ]
+def _curve(
+    knots: Float64, heights: Float64, few: float, power: float, at: Float64, reports: Float64
+) -> Float64:
+    """Monotone between knots; outside of them straight on."""
+    from scipy.interpolate import PchipInterpolator
+
+    curve = PchipInterpolator(knots, heights)
+    counted = at - np.log1p((few / reports) ** power)
+    within = np.clip(counted, knots[0], knots[-1])
+    return np.asarray(curve(within) + (counted - within) * curve.derivative()(within))

@@ -20,7 +20,6 @@ COLOURS = {
     "private-popularity": "#8a6fb0",
     "dp-als": "#c2a02b",
     "dplcf": "#2e8b57",
-    "few": "#7fb2d6",
     "mf": "#222222",
     "popularity": "#888888",
 }
