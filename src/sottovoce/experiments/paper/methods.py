@@ -9,6 +9,7 @@ import numpy as np
 
 from sottovoce.data import hold_people, leave_one_out
 from sottovoce.evaluation import Known, sample_candidates, summary
+from sottovoce.experiments.paper.attacker import attack
 from sottovoce.experiments.paper.cells import TRAINED
 from sottovoce.experiments.paper.cost import count_bytes
 from sottovoce.experiments.paper.lying.run import lie
@@ -276,6 +277,7 @@ MEASURED: dict[Measured, Callable[[Cell, CellContext], dict[str, Any]]] = {
 HOW: dict[Method, Callable[[Cell, CellContext], dict[str, Any]]] = {
     "cost": _counted_bytes,
     "liars": lie,
+    "attacker": attack,
     **dict.fromkeys(TRAINED, _trained),
 }
 """By method; what is not named here is trained to be compared with."""
