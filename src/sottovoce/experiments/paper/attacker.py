@@ -14,6 +14,7 @@ from scipy import special
 from sottovoce.experiments.audit import AttackPlan, run_attack
 from sottovoce.experiments.audit.worlds import Question
 from sottovoce.experiments.paper.cells import Cell, Size
+from sottovoce.experiments.paper.scale import drawn_with
 from sottovoce.experiments.paper.style import COLOURS
 from sottovoce.experiments.paper.tables import NOTHING, Reader, Table, budget, record, shown
 from sottovoce.privacy import Crowd, central_epsilon
@@ -212,9 +213,8 @@ def _size(scale: Scale) -> Size:
 
 
 def _family(scale: Scale, row: Row) -> Family:
-    """Every seed draws other people and items as well."""
     trials, crowds = (80, 4) if scale.about.quick else (TRIALS, CROWDS)
     more = zip(OWN, (row.question, trials, crowds), strict=True)
     whole = Cell.training("attacker", _size(scale), row.settings, 0)
     parameters = (*whole.parameters, *more)
-    return lambda seed: replace(whole, seed=seed, draw=seed, parameters=parameters)
+    return lambda seed: replace(whole, seed=seed, draw=drawn_with(seed), parameters=parameters)
