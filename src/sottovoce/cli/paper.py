@@ -56,6 +56,7 @@ SUMMARIES = {
     "frontier": "The least lifetime budget that reaches a quality, local and central.",
     "law": "Quality predicted from people, reports, budget and catalogue, and checked.",
     "liars": "How many people are shown an item that liars push, and what defences cost.",
+    "attacker": "Linked and unlinked guesses about a person at each preset, and their bounds.",
     "all": "All of the figures and tables.",
 }
 DETAILS = """

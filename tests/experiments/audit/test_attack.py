@@ -24,7 +24,13 @@ from sottovoce.experiments.audit.densities import mean_density, report_densities
 from sottovoce.experiments.audit.knowledge import Knowledge
 from sottovoce.experiments.audit.picture import draw_attacks
 from sottovoce.experiments.audit.roc import Auc, area
-from sottovoce.experiments.audit.worlds import Question, Trials, all_trials, choose_targets
+from sottovoce.experiments.audit.worlds import (
+    Question,
+    Trials,
+    all_trials,
+    choose_targets,
+    victims_of,
+)
 from sottovoce.mechanism import MECHANISMS
 from sottovoce.model import Histories, user_vectors
 from sottovoce.simulation.engines import build_engine
@@ -116,7 +122,8 @@ def test_scores_lie_around_zero_as_far_apart_as_theory_says(
     targets = choose_targets(histories, 20, "history", rng)
     trials = all_trials(20, 60)
     (V,) = published(settings, engine, histories.n_items, 1)
-    seen = Knowledge(settings, engine, histories, targets, trials, V, 0).unlinked(40)
+    own = build_engine("cpu", victims_of(targets, trials), settings, threads=1)
+    seen = Knowledge(settings, engine, own, histories, targets, trials, V, 0).unlinked(40)
     built = settings.build(histories.n_items)
     f1 = report_densities(built, settings, V, targets.true).astype(np.float64)
     f0 = report_densities(built, settings, V, targets.other).astype(np.float64)

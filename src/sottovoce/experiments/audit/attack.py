@@ -7,6 +7,9 @@ better. *Unlinked*, the proxy shows all reports of an epoch in no order. With n 
 `f / n` instead of `f`, so to first order the likelihood ratio is the sum of `(f1 - f0) / fbar` over
 all of them, f1 and f0 the victim's densities in the two worlds, fbar everybody's average.
 
+Where people take turns, the attacker is told when it is the victim's turn, linked or not. Nobody's
+history has a say in that, so it tells nothing by itself; unlinked, it is more than a server knows.
+
 One interaction of one person hardly moves V: it is trained once and held fixed, in both worlds.
 """
 
@@ -22,7 +25,7 @@ from scipy import special
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.audit.knowledge import Knowledge
 from sottovoce.experiments.audit.roc import area
-from sottovoce.experiments.audit.worlds import all_trials, choose_targets
+from sottovoce.experiments.audit.worlds import all_trials, choose_targets, victims_of
 from sottovoce.privacy import Reporting, gaussian_mu
 from sottovoce.simulation.engines import build_engine
 from sottovoce.simulation.loop import begin, train
@@ -88,7 +91,7 @@ class AttackPoint:
 
     @property
     def total(self) -> int:
-        """Reports in all: k T."""
+        """Reports in all of somebody who takes part in all of these epochs: k T."""
         return self.reports * self.epochs
 
 
@@ -110,15 +113,23 @@ def run_attack(
     """Train once, then attack: AUC of linked and of unlinked reports at every point."""
     points = plan.points or curve(settings.reports, settings.epochs)
     _check_points(points, settings)
-    engine = build_engine("cpu", histories, settings, threads=plan.threads)
     rng = np.random.default_rng(plan.seed)
     targets = choose_targets(histories, plan.victims, plan.question, rng)
     trials = all_trials(plan.victims, plan.crowds)
+    always = replace(settings, lifetime=0)
+    training, everybody, own = (
+        build_engine("cpu", people, each, threads=plan.threads)
+        for people, each in (
+            (histories, settings),
+            (histories, always),
+            (victims_of(targets, trials), always),
+        )
+    )
     scores = _Scores(points, len(trials.victim))
     last = max(epochs for _, epochs in points)
-    for epoch, V in enumerate(published(settings, engine, histories.n_items, last)):
+    for epoch, V in enumerate(published(settings, training, histories.n_items, last)):
         watch(f"attack on {settings.mechanism}: epoch {epoch + 1} of {last}")
-        seen = Knowledge(settings, engine, histories, targets, trials, V, epoch)
+        seen = Knowledge(settings, everybody, own, histories, targets, trials, V, epoch)
         for reports in scores.wanted(epoch):
             scores.linked[reports] += seen.linked(reports)
             scores.unlinked[reports] += seen.unlinked(reports)
@@ -187,7 +198,8 @@ def _point(
 ) -> AttackPoint:
     linked, unlinked = (area(each, trials) for each in scores.kept[reports, epochs])
     mechanism = settings.build(histories.n_items)
-    bound = shuffled_bound(mechanism, reports, epochs, histories.n_users)
+    turns, crowd = min(epochs, settings.turns), max(settings.crowd(histories.n_users), 1)
+    bound = shuffled_bound(mechanism, reports, turns, crowd)
     return AttackPoint(reports, epochs, linked, unlinked, bound)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sottovoce.experiments.audit import compiled
 from sottovoce.model import user_vectors
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def report_densities(
 ) -> Float32:
     """Of every report under every user's history, N x 2D; a report is its own column."""
     X = user_vectors(V, histories, alpha=settings.alpha, regularization=settings.user_ridge(V))
-    return mechanism.densities(V, X, histories)
+    return compiled.densities(mechanism, V, X, histories)
 
 
 def mean_density(

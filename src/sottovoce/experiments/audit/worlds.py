@@ -8,14 +8,10 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from sottovoce.errors import DataError
-from sottovoce.model import Histories, user_vectors
-from sottovoce.simulation.words import report_words
+from sottovoce.model import Histories
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from sottovoce.mechanism import Mechanism
-    from sottovoce.training import Settings
 
     Ints = NDArray[np.int64]
 
@@ -71,20 +67,9 @@ def all_trials(n_victims: int, n_crowds: int) -> Trials:
     return Trials(victim, crowd, np.arange(len(cells)) % 2 == 0)
 
 
-def victims_reports(
-    mechanism: Mechanism,
-    settings: Settings,
-    V: NDArray[np.float32],
-    targets: Targets,
-    trials: Trials,
-    epoch: int,
-) -> NDArray[np.uint32]:
-    """By the reference: each trial's victim in its world, every trial with words of its own."""
-    out = np.empty((len(trials.victim), settings.reports), np.uint32)
-    for world, chosen in ((targets.true, trials.is_true), (targets.other, ~trials.is_true)):
-        numbers = np.flatnonzero(chosen)
-        people = world.take(trials.victim[numbers])
-        X = user_vectors(V, people, alpha=settings.alpha, regularization=settings.user_ridge(V))
-        words = report_words(settings.seed, epoch, numbers, settings.reports)
-        out[numbers] = mechanism.reports(V, X, people, words)
-    return out
+def victims_of(targets: Targets, trials: Trials) -> Histories:
+    """Each trial's victim in its world, as if they were so many people."""
+    n = len(targets.victims)
+    worlds = [list(world[place]) for world in (targets.true, targets.other) for place in range(n)]
+    both = Histories.from_lists(worlds, targets.true.n_items)
+    return both.take(trials.victim + np.where(trials.is_true, 0, n))

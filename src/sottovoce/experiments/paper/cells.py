@@ -20,7 +20,7 @@ Way = Literal["tags", "time", "both"]
 Trained = Literal["paper", "paper-alpha", "loudest"]
 Method = Literal[
     "paper", "paper-alpha", "loudest", "random", "popularity", "private-popularity",
-    "mf", "fcf", "dplcf", "dp-als", "cost", "liars",
+    "mf", "fcf", "dplcf", "dp-als", "cost", "liars", "attacker",
 ]  # fmt: skip
 TRAINED: tuple[Trained, ...] = get_args(Trained)
 """The paper's system as it describes it, the same with our alpha, and ours."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sottovoce.experiments.paper import (
+    attacker,
     benchmarks,
     curves,
     equal,
@@ -63,6 +64,7 @@ EXPERIMENTS = {
         (frontier, (10.0, 4.6), frontier.reported),
         (law, (8.0, 5.0)),
         (liars, (12.0, 6.5)),
+        (attacker, (9.0, 4.5)),
     )
 }
 

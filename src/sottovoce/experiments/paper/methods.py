@@ -9,6 +9,7 @@ import numpy as np
 
 from sottovoce.data import hold_people
 from sottovoce.evaluation import rank_factors, summary
+from sottovoce.experiments.paper.attacker import attack
 from sottovoce.experiments.paper.cells import TRAINED
 from sottovoce.experiments.paper.cost import count_bytes
 from sottovoce.experiments.paper.lying.run import lie
@@ -290,6 +291,7 @@ MEASURED: dict[Measured, Callable[[Cell, CellContext], dict[str, Any]]] = {
 HOW: dict[Method, Callable[[Cell, CellContext], dict[str, Any]]] = {
     "cost": _counted_bytes,
     "liars": lie,
+    "attacker": attack,
     "mf": _with_items,
     **dict.fromkeys(TRAINED, _trained),
 }

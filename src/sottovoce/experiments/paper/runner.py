@@ -114,6 +114,9 @@ def _seconds_per_user(cell: Cell, items: int) -> float:
         fixed = {"loudest": 1e-8 * items}.get(named["attacked"], 2e-6)
         adapting = 1e-5 if named["attacker"] == "adaptive" else 0.0
         return float(named["epochs"]) * (fixed + adapting)
+    if cell.method == "attacker":
+        crowd = 4.5e-9 * items + 5e-8 * named["reports"]
+        return float(named["epochs"] * (named["crowds"] * crowd + 1e-7 * items))
     if cell.method == "mf":
         return float(named["iterations"]) * 1e-8 * items
     if cell.method == "fcf":
