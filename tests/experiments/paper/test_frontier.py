@@ -59,17 +59,15 @@ def test_chosen_on_some_splits_and_reported_on_others(tmp_path: Path) -> None:
             str(epoch): {"local": settings.epsilon * epoch, "central": epoch / 10}
             for epoch in (1, 2)
         }
-        favourite = settings.factors == 1 and settings.alpha == 4.0
         for seed in (CHOOSING, 0, 1):
             rising = [0.4, 0.6] if seed == CHOOSING else [0.5 + seed / 10, 0.3]
-            values = rising if favourite and settings.epsilon == 1.0 else [0.1, 0.1]
+            values = rising if settings.epsilon == 1.0 else [0.1, 0.1]
             curve = [{"hr@10": value} for value in values]
             result = {"final": curve[-1], "curve": curve, "budgets": budgets}
             store.put(option.cell(seed), result, 0.0)
     chosen = [each for each in choose(scale, store) if each.method == "loudest"]
     settings_of = [each.about() for each in chosen]
     assert {(each["epsilon"], each["epochs"]) for each in settings_of} == {(1.0, 1), (1.0, 2)}
-    assert {each["factors"] for each in settings_of} == {1}
     points, targets = frontier.tables(scale, store)
     mine = [record for record in points.records if record["method"] == "loudest"]
     assert [record["mean"] for record in mine] == [0.55, 0.3]
@@ -85,6 +83,6 @@ def test_nothing_is_chosen_before_anything_is_known(tmp_path: Path) -> None:
     store = CellStore.start(tmp_path, scale.about)
     assert choose(scale, store) == []
     assert not any(table.filled for table in frontier.tables(scale, store))
-    # Large: 4 epsilons, 3 ks, 2 trainings. Small: 5 epsilons, four settings of ours, one.
+    # Large: 4 epsilons, 3 ks, 2 trainings. Small: 5 epsilons, 2 trainings.
     # Counting: 5 epsilons, 6 numbers of reports.
-    assert len(frontier.cells(scale)) == 4 * 3 * 2 + 5 * (4 + 1) + 5 * 6
+    assert len(frontier.cells(scale)) == 4 * 3 * 2 + 5 * 2 + 5 * 6

@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 METHODS = (
-    "popularity", "MF-NP", "FCF", "DP-ALS, central 1", "DP-ALS, central 10", "preset paper, k 20",
-    "loudest, k 20", "loudest, k 20, 5 factors", "loudest, budget 10",
-    "loudest, budget 100",
+    "popularity", "MF-NP", "FCF", "DP-ALS, central 1", "preset paper, k 20", "loudest, k 20",
+    "loudest, budget 10", "loudest, budget 100",
 )  # fmt: skip
 METRICS = ("recall@20", "recall@50", "ndcg@100")
 ABOUT = About("f" * 64, "x", "x", 400, 150, 9000, True, True, 0, quick=True, seeds=2)
@@ -67,9 +66,8 @@ def test_settings_are_for_those_who_report() -> None:
     assert {cell.measured for cell in cells} == {"late"}
     planned = settings_of("loudest", 2.5, 100, 20, users=15_000, items=9_781)
     mine = [cell for cell in cells if cell.method == "loudest" and cell.seed == 0]
-    assert replace(planned, factors=5, seed=0) in [cell.settings for cell in mine]
     assert planned in [cell.settings for cell in mine]
-    assert len(mine) == 6
+    assert len(mine) == 3
 
 
 @pytest.mark.slow  # every method, tiny
@@ -82,5 +80,5 @@ def test_in_small(tmp_path: Path) -> None:
     assert "-" not in {number for row in table.rows for number in row[1:7]}
     spent = {row[0]: row[7:] for row in table.rows}
     assert spent["popularity"] == spent["MF-NP"] == spent["FCF"] == ("-", "-")
-    assert spent["DP-ALS, central 10"] == ("-", "10")
+    assert spent["DP-ALS, central 1"] == ("-", "1")
     assert spent["loudest, budget 100"][0] == "100"
