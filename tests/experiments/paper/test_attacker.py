@@ -47,7 +47,7 @@ def filled(folder: Path, scale: Scale, **final: float) -> CellStore:
         result = {
             "final": {**usual, **(final if place == CHOSEN else {})},
             "bounds": {"linked": 1.0, "unlinked": 0.6, "gaussian": 0.58},
-            "budgets": {"2": {"local": 10.0, "central": 1.0}},
+            "budget": {"local": 10.0, "central": 1.0},
         }
         store.put(cell, result, 0.0)
     return store
@@ -94,7 +94,7 @@ def test_a_cell_is_an_attack_with_its_bounds(scale: Scale, people: Interactions)
     }
     crowd = Crowd(settings.crowd(people.n_users))
     central = central_epsilon(settings.event(40), crowd, DELTA)
-    assert result["budgets"] == {"3": {"local": 1.0, "central": central}}
+    assert result["budget"] == {"local": 1.0, "central": central}
     bounds = result["bounds"]
     assert bounds["linked"] == attacker.largest_area(1.0)
     assert bounds["gaussian"] == point.bound

@@ -27,7 +27,7 @@ def filled(folder: Path, experiment: ModuleType) -> tuple[Scale, CellStore]:
     for cell in experiment.cells(scale):
         quality = 0.2 + 0.1 * cell.seed + 0.05 * (cell.split == "date")
         final = {f"hr@{cutoff}": quality for cutoff in (2, 5, 10)}
-        result = {"final": final, "budgets": {"1": {"local": 7.0, "central": None}}}
+        result = {"final": final, "budget": {"local": 7.0, "central": None}}
         if cell.known:
             result["known"] = {"time": {"hr@10": quality + 0.01}}
         store.put(cell, result, 0.0)

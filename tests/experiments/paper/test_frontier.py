@@ -52,22 +52,21 @@ def test_least_budget() -> None:
 def test_chosen_on_some_splits_and_reported_on_others(tmp_path: Path) -> None:
     """Made-up results: on the split for choosing more epochs are better, on the others worse."""
     scale, store = Scale.of(ABOUT), CellStore.start(tmp_path, ABOUT)
-    small = [option for option in options(scale) if option.chosen_by.curve]
-    for option in small:
+    for option in options(scale):
+        if option.chosen_by.named["reports"] > 1 or option.method == "private-popularity":
+            continue
         settings = option.chosen_by.settings
-        budgets = {
-            str(epoch): {"local": settings.epsilon * epoch, "central": epoch / 10}
-            for epoch in (1, 2)
-        }
+        spent = {"local": settings.epsilon * settings.epochs, "central": settings.epochs / 10}
         for seed in (CHOOSING, 0, 1):
-            rising = [0.4, 0.6] if seed == CHOOSING else [0.5 + seed / 10, 0.3]
-            values = rising if settings.epsilon == 1.0 else [0.1, 0.1]
-            curve = [{"hr@10": value} for value in values]
-            result = {"final": curve[-1], "curve": curve, "budgets": budgets}
+            rising = {1: 0.4, 2: 0.6} if seed == CHOOSING else {1: 0.5 + seed / 10, 2: 0.3}
+            quality = rising[settings.epochs] if settings.epsilon == 1.0 else 0.1
+            result = {"final": {"hr@10": quality}, "budget": spent}
             store.put(option.cell(seed), result, 0.0)
     chosen = [each for each in choose(scale, store) if each.method == "loudest"]
-    settings_of = [each.about() for each in chosen]
-    assert {(each["epsilon"], each["epochs"]) for each in settings_of} == {(1.0, 1), (1.0, 2)}
+    assert [(each.about()["epsilon"], each.about()["epochs"]) for each in chosen] == [
+        (1.0, 1),
+        (1.0, 2),
+    ]
     points, targets = frontier.tables(scale, store)
     mine = [record for record in points.records if record["method"] == "loudest"]
     assert [record["mean"] for record in mine] == [0.55, 0.3]
@@ -83,6 +82,6 @@ def test_nothing_is_chosen_before_anything_is_known(tmp_path: Path) -> None:
     store = CellStore.start(tmp_path, scale.about)
     assert choose(scale, store) == []
     assert not any(table.filled for table in frontier.tables(scale, store))
-    # Large: 4 epsilons, 3 ks, 2 trainings. Small: 5 epsilons, 2 trainings.
+    # Large: 4 epsilons, 3 ks, 2 trainings. Small: 5 epsilons, 5 numbers of epochs, 2 trainings.
     # Counting: 5 epsilons, 6 numbers of reports.
-    assert len(frontier.cells(scale)) == 4 * 3 * 2 + 5 * 2 + 5 * 6
+    assert len(frontier.cells(scale)) == 4 * 3 * 2 + 5 * 5 * 2 + 5 * 6

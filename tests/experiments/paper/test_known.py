@@ -13,7 +13,6 @@ from sottovoce.baselines import DPLCF
 from sottovoce.data import Interactions, leave_one_out, synthetic_people
 from sottovoce.evaluation import Known, rank_scores, sample_candidates, summary
 from sottovoce.experiments.paper import About, Cell, CellStore, Runner, Scale, Size, known
-from sottovoce.experiments.paper.cells import Way
 from sottovoce.experiments.paper.methods import CellContext, run_cell
 from sottovoce.experiments.paper.rules import MF, NEIGHBOURS
 from sottovoce.simulation import SimulationPlan, simulate
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sottovoce.experiments.paper import Table
+    from sottovoce.experiments.paper.cells import Way
 
 METHODS = (
     "popularity", "MF-NP", "loudest, budget 10", "loudest, budget 100", "loudest, k 20",

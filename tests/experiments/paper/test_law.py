@@ -176,5 +176,4 @@ def test_who_takes_turns_hides_in_the_crowd_of_an_epoch() -> None:
     assert settings.turns < settings.epochs
     crowd = Crowd.of(settings.crowd(400))
     assert crowd is not None
-    (spent,) = result["budgets"].values()
-    assert spent["central"] == central_epsilon(settings.event(40), crowd, DELTA)
+    assert result["budget"]["central"] == central_epsilon(settings.event(40), crowd, DELTA)

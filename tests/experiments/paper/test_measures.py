@@ -127,11 +127,10 @@ def test_devices_solve_with_the_ridge_of_their_training(people: Interactions) ->
 def test_the_budget_is_that_of_the_others(people: Interactions) -> None:
     """Fewer people to hide among, and the same reports."""
     late, everybody = (result_of(CELLS[2], people, which) for which in ("late", "people"))
-    (spent,), (all_spent,) = (each["budgets"].values() for each in (late, everybody))
-    assert spent["local"] == all_spent["local"]
+    spent = late["budget"]
+    assert spent["local"] == everybody["budget"]["local"]
     fewer = hold_people(people, 16, seed=1).others
-    (expected,) = result_of(CELLS[2], fewer, "people")["budgets"].values()
-    assert spent == expected
+    assert spent == result_of(CELLS[2], fewer, "people")["budget"]
 
 
 def test_dp_als_folds_late_people_in_as_it_does_its_own(people: Interactions) -> None:
@@ -149,7 +148,7 @@ def test_the_whole_is_as_everywhere_else(cell: Cell, people: Interactions) -> No
     result = result_of(cell, people, "people")
     usual = run_cell(cell, CellContext(people, 1))
     assert {name: result["final"][name] for name in usual["final"]} == usual["final"]
-    assert result.get("budgets") == usual.get("budgets")
+    assert result.get("budget") == usual.get("budget")
 
 
 def test_the_whole_is_that_of_the_simulation(people: Interactions) -> None:

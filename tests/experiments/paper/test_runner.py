@@ -153,13 +153,12 @@ def test_more_splits_are_remembered(tmp_path: Path, people: Interactions) -> Non
     assert CellStore.start(tmp_path, replace(about, seeds=1)).about.seeds == 5
 
 
-def test_budgets_of_a_curve(people: Interactions) -> None:
+def test_a_curve_ends_where_its_training_does(people: Interactions) -> None:
     settings = Settings.preset("loudest", epsilon=1.0, epochs=3, reports=2, factors=1)
     cell = Cell.training("loudest", Size(), settings, 0, curve=True)
     result = run_cell(cell, CellContext(people, 1))
-    locals_ = {epoch: budget["local"] for epoch, budget in result["budgets"].items()}
-    assert locals_ == {"1": 2.0, "2": 4.0, "3": 6.0}
-    assert 0 < result["budgets"]["1"]["central"] < result["budgets"]["3"]["central"] <= 6.0
+    assert result["budget"]["local"] == 6.0
+    assert 0 < result["budget"]["central"] <= 6.0
     assert result["curve"][-1]["hr@10"] == result["final"]["hr@10"]
 
 
@@ -174,7 +173,7 @@ def test_a_trusted_partys_budget_is_central_alone(people: Interactions) -> None:
     settings = asdict(TrustedSettings.by_rule(2.0, people=80, items=50))
     cell = Cell.make("dp-als", Size(), 0, **settings)
     result = run_cell(cell, CellContext(people, 1))
-    assert result["budgets"] == {"1": {"local": None, "central": 2.0}}
+    assert result["budget"] == {"local": None, "central": 2.0}
     assert 0 < result["final"]["hr@10"] < 1
     assert run_cell(cell, CellContext(people, 1)) == result
     assert str(cell) == "dp-als, eps 2, all users x all items, seed 0"

@@ -140,7 +140,7 @@ def attack(cell: Cell, context: CellContext) -> dict[str, Any]:
             "unlinked": min(largest_area(epsilon, delta) for delta, epsilon in central.items()),
             "gaussian": point.bound,
         },
-        "budgets": {str(settings.epochs): {"local": event.pure, "central": central[DELTA]}},
+        "budget": {"local": event.pure, "central": central[DELTA]},
     }
 
 

@@ -23,7 +23,7 @@ from sottovoce.experiments.paper.options import (
 )
 from sottovoce.experiments.paper.scale import CHOOSING
 from sottovoce.experiments.paper.style import COLOURS, level, lines
-from sottovoce.experiments.paper.tables import METRIC, NAMES, Reader, Table, budget, record, shown
+from sottovoce.experiments.paper.tables import NAMES, Reader, Table, budget, record, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,13 +82,13 @@ def _points(scale: Scale, reader: Reader) -> list[BudgetPoint]:
     for option in choose(scale, reader.store):
         interval = _interval(reader, option)
         if interval is not None:
-            spent = reader.budget(option.cell, option.epoch)
+            spent = reader.budget(option.cell)
             found.append(point_of(option, spent, interval.mean))
     return found
 
 
 def _interval(reader: Reader, option: Option) -> Interval | None:
-    return reader.interval(option.cell, METRIC, option.epoch)
+    return reader.interval(option.cell)
 
 
 def _on_frontier(

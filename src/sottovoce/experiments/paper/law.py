@@ -89,7 +89,8 @@ def draw(scale: Scale, store: CellStore, figure: Figure) -> None:
     most = max(point.people for point in once if found[point] or point.people <= MOST_DRAWN)
     people = np.geomspace(LEAST_REPORTS * scale.about.items, most, 150)
     budgets = np.linspace(*EPSILONS, 140)
-    quality = np.array([[_said(scale, law, n, eps) for n in people] for eps in budgets])
+    loudest = max([exp(law.knots[-1]), *(_signal_of(scale, p) for p in once if found[p])])
+    quality = np.array([[_said(scale, law, n, eps, loudest) for n in people] for eps in budgets])
     shades = {"vmin": law.heights[0], "vmax": law.heights[-1], "cmap": "viridis"}
     shown_as = axes.pcolormesh(people, budgets, quality, shading="auto", **shades)
     figure.colorbar(shown_as, ax=axes, label="HR@10")
@@ -98,18 +99,18 @@ def draw(scale: Scale, store: CellStore, figure: Figure) -> None:
         if level is not None:
             lines = axes.contour(people, budgets, quality, [_target(label, level)], colors="white")
             axes.clabel(lines, fmt={_target(label, level): label}, fontsize=8)
-    for point, measured in found.items():
-        if measured is not None:
-            axes.scatter([point.people], [point.epsilon], c=[measured.mean], edgecolors="white",
-                         marker="s", **shades)  # fmt: skip
+    measured = [(p.people, p.epsilon, each.mean) for p, each in found.items() if each is not None]
+    if measured:
+        x, y, shade = zip(*measured, strict=True)
+        axes.scatter(x, y, c=shade, edgecolors="white", marker="s", clip_on=False,
+                     label="measured, and not fitted", **shades)  # fmt: skip
+        axes.legend(loc="lower left", fontsize=8)
 
 
-def _said(scale: Scale, law: Law, people: float, epsilon: float) -> float:
-    """NaN where nothing was measured that is like it."""
+def _said(scale: Scale, law: Law, people: float, epsilon: float, most: float) -> float:
+    """NaN where nothing was measured that is like it, up to the `most` signal."""
     z = _signal(scale, people, epsilon, 1)
-    if not LEAST_SIGNAL <= z <= exp(law.knots[-1]):
-        return float("nan")
-    return law.quality(z, people)
+    return law.quality(z, people) if LEAST_SIGNAL <= z <= most else float("nan")
 
 
 def _points(scale: Scale) -> list[Point]:
@@ -258,9 +259,12 @@ def _budgets(scale: Scale, reader: Reader, law: Law | None) -> Table:
             row.append("not reached" if eps is None else f"{eps:.2f}")
         rows.append(tuple(row))
     title = f"{TITLE}: the epsilon of one report in a lifetime that is enough"
-    known = ", ".join(f"{label} {shown(level)}" for label, level in levels.items())
+    known = ", ".join(
+        f"{label} {NOTHING if level is None else format(_target(label, level), '.4f')}"
+        for label, level in levels.items()
+    )
     headings = ("people", *levels)
-    return Table(f"{NAME}-budgets", title, headings, rows, records, [known])
+    return Table(f"{NAME}-budgets", title, headings, rows, records, [f"HR@10: {known}."])
 
 
 def _least_epsilon(scale: Scale, law: Law, people: int, target: float) -> float | None:

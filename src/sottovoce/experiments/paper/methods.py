@@ -43,9 +43,6 @@ if TYPE_CHECKING:
     from sottovoce.experiments.paper.sharing import Prepared
     from sottovoce.model import Histories
 
-MARKS = (1, 2, 5, 10, 20)
-"""The epochs of a curve at which its budget is accounted for, beside the last."""
-
 
 @dataclass(frozen=True)
 class CellContext:
@@ -139,13 +136,9 @@ def _simulated(cell: Cell, context: CellContext) -> dict[str, Any]:
         plan,
         on_epoch=lambda record: context.on_part(record["epoch"] / settings.epochs),
     )
-    marks = [mark for mark in MARKS if mark < settings.epochs] if cell.curve else []
     people = cell.resample or context.data.n_users
-    budgets = {
-        str(T): _budget_of(settings, T, context.data.n_items, people)
-        for T in [*marks, settings.epochs]
-    }
-    result: dict[str, Any] = {"final": run.final, "budgets": budgets}
+    spent = _budget_of(settings, context.data.n_items, people)
+    result: dict[str, Any] = {"final": run.final, "budget": spent}
     if cell.curve:
         result["curve"] = [
             {name: value for name, value in record.items() if name != "seconds"}
@@ -154,10 +147,9 @@ def _simulated(cell: Cell, context: CellContext) -> dict[str, Any]:
     return result
 
 
-def _budget_of(settings: Settings, epochs: int, items: int, people: int) -> dict[str, float | None]:
+def _budget_of(settings: Settings, items: int, people: int) -> dict[str, float | None]:
     """Lifetime, alone and in the crowd of an epoch: where people take turns, not everybody."""
-    event = replace(settings, epochs=epochs).event(items)
-    return _spent(event, settings.crowd(people))
+    return _spent(settings.event(items), settings.crowd(people))
 
 
 def _spent(event: Reporting, people: int) -> dict[str, float | None]:
@@ -178,7 +170,7 @@ def _fixed_budget(cell: Cell, context: CellContext) -> dict[str, Any]:
         spent = {"local": None, "central": named["epsilon"]}
     else:
         return {}
-    return {"budgets": {"1": spent}}
+    return {"budget": spent}
 
 
 def _baseline(cell: Cell, train: Histories, context: CellContext) -> Any:
@@ -280,8 +272,7 @@ def _lifetime_budget(cell: Cell, context: CellContext) -> dict[str, Any]:
     if cell.method not in TRAINED:
         return _fixed_budget(cell, context)
     settings, data = cell.settings, context.data
-    spent = _budget_of(settings, settings.epochs, data.n_items, data.n_users)
-    return {"budgets": {str(settings.epochs): spent}}
+    return {"budget": _budget_of(settings, data.n_items, data.n_users)}
 
 
 MEASURED: dict[Measured, Callable[[Cell, CellContext], dict[str, Any]]] = {

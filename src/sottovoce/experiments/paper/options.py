@@ -13,7 +13,6 @@ from sottovoce.experiments.paper.tables import METRIC, budget_in, metric_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import Any
 
     from sottovoce.experiments.paper.cells import Method, Size
     from sottovoce.experiments.paper.scale import Scale
@@ -29,12 +28,10 @@ SHOWN: tuple[Method, ...] = (*COMPARED, COUNTED)
 
 @dataclass(frozen=True)
 class Option:
-    """One way to spend a budget: a method at some setting, stopped after some epoch."""
+    """One way to spend a budget: a method at some setting."""
 
     chosen_by: Cell
     """On the split for choosing."""
-    epoch: int | None = None
-    """Of a curve; None is the end."""
 
     @property
     def method(self) -> Method:
@@ -49,7 +46,7 @@ class Option:
         return {
             "epsilon": named["epsilon"],
             "reports": named["reports"],
-            "epochs": self.epoch or named.get("epochs", 1),
+            "epochs": named.get("epochs", 1),
             "factors": named.get("factors", 0),
             "alpha": named.get("alpha", 0.0),
         }
@@ -115,16 +112,12 @@ def _large(scale: Scale) -> Iterator[Option]:
 
 
 def _small(scale: Scale) -> Iterator[Option]:
-    """One training with every epoch evaluated stands for all that stop earlier."""
-    epochs = scale.marks[-1]
-    for method, epsilon in product(COMPARED, scale.small_epsilons):
-        common: dict[str, Any] = {"epsilon": epsilon, "reports": 1, "epochs": epochs}
-        size = largest(scale)
-        users, items = size.users or scale.about.users, size.items or scale.about.items
-        settings = settings_of(method, users=users, items=items, **common)
-        cell = Cell.training(method, size, settings, CHOOSING, draw=CHOOSING, curve=True)
-        for mark in scale.marks:
-            yield Option(cell, None if mark == epochs else mark)
+    """Planned for few epochs as for many."""
+    size = largest(scale)
+    people = {"users": size.users or scale.about.users, "items": size.items or scale.about.items}
+    for method, epsilon, epochs in product(COMPARED, scale.small_epsilons, scale.marks):
+        settings = settings_of(method, epsilon, 1, epochs, **people)
+        yield Option(Cell.training(method, size, settings, CHOOSING, draw=CHOOSING))
 
 
 def _counting(scale: Scale) -> Iterator[Option]:
@@ -147,8 +140,7 @@ def tried(option: Option, store: CellStore) -> BudgetPoint | None:
     result = store.get(option.chosen_by)
     if result is None:
         return None
-    spent = budget_in(result, option.epoch)
-    return point_of(option, spent, metric_of(result, METRIC, option.epoch))
+    return point_of(option, budget_in(result), metric_of(result, METRIC))
 
 
 def point_of(option: Option, spent: dict[str, float | None], quality: float) -> BudgetPoint:

@@ -103,12 +103,12 @@ class Reader:
         both = [mine[seed] - other[seed] for seed in mine if seed in other]
         return Interval.of(both) if both else None
 
-    def budget(self, family: Family, epoch: int | None = None) -> dict[str, float | None]:
+    def budget(self, family: Family) -> dict[str, float | None]:
         """Lifetime, local and central, the same for every seed."""
         for seed in self.scale.seeds:
             result = self.store.get(family(seed))
-            if result is not None and "budgets" in result:
-                return budget_in(result, epoch)
+            if result is not None and "budget" in result:
+                return budget_in(result)
         return {"local": None, "central": None}
 
 
@@ -121,10 +121,10 @@ def _at(result: dict[str, Any], epoch: int | None) -> dict[str, Any]:
     return found
 
 
-def budget_in(result: dict[str, Any], epoch: int | None) -> dict[str, float | None]:
-    """After some epoch, or in the end."""
-    budgets: dict[str, dict[str, float | None]] = result["budgets"]
-    return list(budgets.values())[-1] if epoch is None else budgets[str(epoch)]
+def budget_in(result: dict[str, Any]) -> dict[str, float | None]:
+    """Of a lifetime."""
+    spent: dict[str, float | None] = result["budget"]
+    return spent
 
 
 def shown(interval: Interval | None) -> str:
