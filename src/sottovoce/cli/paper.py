@@ -70,7 +70,7 @@ DETAILS = """
     Examples:
       sottovoce paper {name} --quick --out /tmp/quick
       sottovoce paper {name} --data netflix-75k.parquet --out results
-      sottovoce paper {name} --data netflix-75k.parquet --out results --engine cuda
+      sottovoce paper {name} --data netflix-75k.parquet --out results --engine cuda --jobs 8
       sottovoce paper {name} --data ml-20m --min-interactions 60 --out results --seeds 5
 """
 
@@ -160,6 +160,14 @@ def _command(name: str) -> Callable[..., None]:
         card: Annotated[
             int | None, optional("Number of the graphics card (cuda engine).", "0", min=0)
         ] = None,
+        jobs: Annotated[
+            int,
+            typer.Option(
+                min=1,
+                help="Processes for what no engine computes (baselines, liars, attacker), beside "
+                "the engine; each needs memory for the data.",
+            ),
+        ] = 1,
         quick: Annotated[
             bool,
             typer.Option(
@@ -182,7 +190,7 @@ def _command(name: str) -> Callable[..., None]:
             people, source, min_interactions=min_interactions, quick=quick, seeds=seeds
         )
         store = CellStore.start(out, about)
-        runner = Runner(people, store, threads, engine=engine, card=card)
+        runner = Runner(people, store, threads, engine=engine, card=card, jobs=jobs)
         names = list(EXPERIMENTS) if name == "all" else [name]
         scale = replace(Scale.of(store.about, seeds=seeds), most_people=most_people)
         _compute(names, runner, scale, methods or [])

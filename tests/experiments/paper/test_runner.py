@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -101,6 +102,33 @@ def test_every_engine_gives_the_same_results(
         Runner(people, store, 1, engine=engine, card=0).run(cells, Watched())
     assert results(tmp_path / "cpu") == results(tmp_path / "reference")
     assert asked == [("cpu", 1)] * 2 + [("reference", None)] * 2
+
+
+def test_processes_beside_it_change_no_result(tmp_path: Path, people: Interactions) -> None:
+    cells = [
+        *some_cells()[:6],
+        *(Cell.make("dplcf", size, 0, epsilon=2.0, neighbours=3) for size in (Size(), Size(40))),
+    ]
+    alone, beside = store_of(tmp_path / "alone", people), store_of(tmp_path / "beside", people)
+    Runner(people, alone, 1).run(cells, Watched())
+    watched = Watched()
+    runner = Runner(people, beside, 1, jobs=2)
+    assert runner.run(cells, watched) == len(cells)
+    assert results(tmp_path / "beside") == results(tmp_path / "alone")
+    assert watched.work == pytest.approx(sum(map(runner.work_of, cells)))
+    assert {cell.method for cell in watched.begun} == {"paper", "loudest"}
+    assert "NUMBA_NUM_THREADS" not in os.environ
+
+
+def test_what_fails_in_a_process_is_told_and_the_rest_is_kept(
+    tmp_path: Path, people: Interactions
+) -> None:
+    bad = Cell.make("dplcf", Size(), 0, epsilon=-1.0, neighbours=3)
+    store = store_of(tmp_path, people)
+    with pytest.raises(SettingsError, match="epsilon"):
+        Runner(people, store, 1, jobs=2).run([bad, *some_cells()[:1]], Watched())
+    assert store.get(some_cells()[0]) is not None
+    assert store.get(bad) is None
 
 
 def test_a_cell_is_computed_once_and_all_work_is_told(tmp_path: Path, people: Interactions) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
+from sottovoce.experiments.paper.aside import METHODS as ASIDE
+from sottovoce.experiments.paper.aside import Aside, Subsets
 from sottovoce.experiments.paper.cells import TRAINED
 from sottovoce.experiments.paper.methods import CellContext, run_cell
 from sottovoce.experiments.paper.sharing import Shared
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from sottovoce.data import Interactions
-    from sottovoce.experiments.paper.cells import Cell, Size
+    from sottovoce.experiments.paper.cells import Cell
     from sottovoce.experiments.paper.store import CellStore
 
     Compute = Callable[[Cell, CellContext], dict[str, Any]]
@@ -42,6 +43,8 @@ class Runner:
     compute: Compute = run_cell
     engine: str = "cpu"
     card: int | None = None
+    jobs: int = 1
+    """With more than one, so many processes compute what needs no engine."""
 
     def missing(self, cells: Iterable[Cell]) -> list[Cell]:
         """Each once, those of one subset and of one split together, the quick ones first."""
@@ -51,13 +54,35 @@ class Runner:
     def run(self, cells: Iterable[Cell], watch: CellProgress) -> int:
         """How many were computed. An interruption loses the cell in hand and nothing else."""
         # Local and not on the class: a subset of ML-20M is not worth keeping when this ends.
-        subset = lru_cache(maxsize=1)(self._subset)
-        todo = self.missing(cells)
-        shared = Shared(todo)
-        for cell in todo:
-            watch.begin(cell)
-            self._one(cell, subset(cell.size, cell.draw), shared, watch)
+        todo, subsets = self.missing(cells), Subsets(self.data)
+        if self.jobs == 1:
+            self._in_turn(todo, subsets, watch)
+            return len(todo)
+        aside = [cell for cell in todo if cell.method in ASIDE]
+        with Aside(self.data, sorted(aside, key=self.work_of, reverse=True), self.jobs) as others:
+
+            def keep(*, wait: bool = False) -> None:
+                for cell, result, seconds in others.done(wait=wait):
+                    self.store.put(cell, result, seconds)
+                    watch.advance(self.work_of(cell))
+
+            own = [cell for cell in todo if cell.method not in ASIDE]
+            self._in_turn(own, subsets, watch, after=keep)
+            keep(wait=True)
         return len(todo)
+
+    def _in_turn(
+        self,
+        cells: list[Cell],
+        subsets: Subsets,
+        watch: CellProgress,
+        after: Callable[[], None] = lambda: None,
+    ) -> None:
+        shared = Shared(cells)
+        for cell in cells:
+            watch.begin(cell)
+            self._one(cell, subsets.of(cell), shared, watch)
+            after()
 
     def work_of(self, cell: Cell) -> float:
         """About how many seconds it takes, on two cores of 2023; only proportions matter."""
@@ -82,11 +107,6 @@ class Runner:
         result = self.compute(cell, context)
         self.store.put(cell, result, time.perf_counter() - began)
         on_part(1.0)
-
-    def _subset(self, size: Size, draw: int) -> Interactions:
-        if size.users is None and size.items is None:
-            return self.data
-        return self.data.subset(users=size.users, items=size.items, seed=draw)
 
 
 def _overhead(items: int) -> float:
