@@ -123,13 +123,10 @@ def _seconds_per_user(cell: Cell, items: int) -> float:
     """From timings of each method at 1,000 and at 9,781 items."""
     named = cell.named
     if cell.method in TRAINED:
-        fixed, per_report = {
-            "paper": (1e-6, 5e-8),
-            "paper-alpha": (1e-6, 5e-8),
-            "loudest": (4.5e-9 * items, 5e-8),
-        }[cell.method]
-        evaluation = 2e-6 if cell.curve else 0.0
-        return float(named["epochs"] * (fixed + per_report * named["reports"] + evaluation))
+        every_item = 2.5e-9 + 2.4e-10 * named["factors"] if cell.method == "loudest" else 0.0
+        reporting = 1e-6 + every_item * items + 5e-8 * named["reports"]
+        evaluation = 2e-6 * named["epochs"] if cell.curve else 0.0
+        return float(cell.settings.turns * reporting + evaluation)
     if cell.method == "liars":
         fixed = {"loudest": 1e-8 * items}.get(named["attacked"], 2e-6)
         adapting = 1e-5 if named["attacker"] == "adaptive" else 0.0
@@ -138,7 +135,7 @@ def _seconds_per_user(cell: Cell, items: int) -> float:
         crowd = 4.5e-9 * items + 5e-8 * named["reports"]
         return float(named["epochs"] * (named["crowds"] * crowd + 1e-7 * items))
     if cell.method == "mf":
-        return float(named["iterations"]) * 1e-8 * items
+        return float(named["iterations"] * named["factors"]) * 1.5e-10 * items
     if cell.method == "fcf":
         return float(named["epochs"]) * 1.5e-9 * items
     if cell.method == "dp-als":
