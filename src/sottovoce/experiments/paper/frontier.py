@@ -73,7 +73,7 @@ def draw(scale: Scale, store: CellStore, figure: Figure) -> None:
         axes.grid(alpha=0.3)
     panels[0].set_ylabel("HR@10")
     handles = panels[0].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside lower center", ncols=4)
+    figure.legend(*handles, loc="outside lower center", ncols=5)
 
 
 def _points(scale: Scale, reader: Reader) -> list[BudgetPoint]:
