@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import exp
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -9,6 +10,7 @@ from numba import njit
 
 from sottovoce.mechanism.blocks import ONE_BY_ONE
 from sottovoce.mechanism.loudest import LoudestConstants
+from sottovoce.simulation.cpu.cache import drop_stale
 from sottovoce.simulation.cpu.epoch import TOGETHER, plug_in_groups
 from sottovoce.simulation.cpu.kernels.rows import history_rows, subtract_predictions
 from sottovoce.simulation.cpu.kernels.select import (
@@ -118,6 +120,32 @@ def name_directions(
             out[j] = np.uint32(nth_loud(a, x, least, rank, ranks))
 
 
+def densities(mechanism: Mechanism, V: Float32, X: Float32, histories: Histories) -> Float32:
+    """`Loudest.densities`, for who needs them of many people."""
+    loudest = cast("Loudest", mechanism)
+    found = np.full((histories.n_users, loudest.n_signed), loudest.gamma, np.float32)
+    rows = np.ascontiguousarray(loudest.blocks.all_rows(V, X, histories))
+    _fill_loud(rows, X, loudest.loud, np.float32(loudest.gamma * exp(loudest.epsilon)), found)
+    return found
+
+
+@njit(error_model="numpy", cache=True)
+def _fill_loud(rows: Float32, X: Float32, loud: int, value: np.float32, out: Float32) -> None:
+    ranks = new_ranks(rows.shape[1], X.shape[1])
+    for u in range(X.shape[0]):
+        a, x = rows[u], X[u]
+        if not (a.any() and x.any()):
+            out[u] = 1
+            continue
+        least = find_loud(a, x, loud, ranks)
+        tied, above = list_tied(a, x, least, 0, ranks), ranks.ends[-1]
+        for rank in range(loud):
+            if rank < above:
+                out[u, nth_loud(a, x, least, rank, ranks)] = value
+            else:
+                out[u, tied[rank - above]] = value
+
+
 STEPS_PER_ROW = 10
 """Of finding the loud ones: magnitude and largest (2), bin and lowest (5), counted (1), looked up
 and added to its group (2). The search among bins and the few rows compared exactly are not counted:
@@ -144,3 +172,4 @@ def work(histories: Histories, mechanism: Mechanism, reports: int) -> Work:
 
 
 plug_in_groups(LoudestConstants, new_scratch, fill_reports, any_loud)
+drop_stale(_fill_loud)
