@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sottovoce.experiments.paper.aside import METHODS as ASIDE
 from sottovoce.experiments.paper.aside import Aside, Subsets
-from sottovoce.experiments.paper.cells import TRAINED
+from sottovoce.experiments.paper.cells import OURS, TRAINED
 from sottovoce.experiments.paper.methods import CellContext, run_cell
 from sottovoce.experiments.paper.sharing import Shared
 
@@ -123,7 +123,7 @@ def _seconds_per_user(cell: Cell, items: int) -> float:
     """From timings of each method at 1,000 and at 9,781 items."""
     named = cell.named
     if cell.method in TRAINED:
-        every_item = 2.5e-9 + 2.4e-10 * named["factors"] if cell.method == "loudest" else 0.0
+        every_item = 2.5e-9 + 2.4e-10 * named["factors"] if cell.method in OURS else 0.0
         reporting = 1e-6 + every_item * items + 5e-8 * named["reports"]
         evaluation = 2e-6 * named["epochs"] if cell.curve else 0.0
         return float(cell.settings.turns * reporting + evaluation)
