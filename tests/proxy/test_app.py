@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,18 @@ def test_one_address_is_taken_so_often_in_an_epoch(tmp_path: Path) -> None:
         assert (await post(app, world.people.batch(world.now).encode())).status == 202
 
     within(world, work)
+    assert len(world.server.reports(1)) == 12
+    world.store.close()
+
+
+def test_two_beats_at_once_end_an_epoch_once(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.proxy.tick()
+    world.send(3)
+    world.close_epoch()
+    with ThreadPoolExecutor(8) as pool:
+        for beat in [pool.submit(world.proxy.tick) for _ in range(40)]:
+            beat.result()
     assert len(world.server.reports(1)) == 12
     world.store.close()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,7 @@ class Proxy:
         self._clock = clock
         self._entropy = entropy
         self._unscrubbed = False
+        self._beating = threading.Lock()
         self._mirror = Mirror(store, upstream, settings.key, keep_models=settings.keep_models)
         self.intake = Intake(
             store, clock, most_batches=settings.most_batches, most_bytes=settings.most_bytes
@@ -95,15 +97,19 @@ class Proxy:
             raise UnavailableError("no manifest yet, or the database cannot be written")
 
     def tick(self) -> None:
-        """One beat. What cannot be done now is raised, and done at a later one."""
-        if self._store.failing:
-            self._store.probe()
-        if self._unscrubbed:
-            self._scrub()
-        self._end_by_clock()
-        self._follow_server()
-        self._tell_crowd()
-        self._forward()
+        """One beat, and never two at once: an epoch ends by one of them.
+
+        What cannot be done now is raised, and done at a later one.
+        """
+        with self._beating:
+            if self._store.failing:
+                self._store.probe()
+            if self._unscrubbed:
+                self._scrub()
+            self._end_by_clock()
+            self._follow_server()
+            self._tell_crowd()
+            self._forward()
 
     def _resume(self) -> None:
         """Go on where an earlier process was."""

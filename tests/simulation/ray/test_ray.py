@@ -123,10 +123,12 @@ def same(found: Collected) -> bool:
 
 def killed_once(marker: Path, engine: LocalEngine) -> Collected:
     """In the middle of an epoch, the first time that anybody is asked."""
-    if not marker.exists():
-        marker.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return engine.collect(V, 2)
+    try:
+        marker.touch(exist_ok=False)  # by one of them alone
+    except FileExistsError:
+        return engine.collect(V, 2)
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError
 
 
 def test_a_worker_that_is_killed_is_made_again(tmp_path: Path) -> None:
