@@ -70,7 +70,7 @@ DETAILS = """
     Examples:
       sottovoce paper {name} --quick --out /tmp/quick
       sottovoce paper {name} --data netflix-75k.parquet --out results
-      sottovoce paper {name} --data netflix-75k.parquet --out results --engine cuda --jobs 8
+      sottovoce paper {name} --data ml-1m --out results --engine cuda --jobs 8
       sottovoce paper {name} --data ml-20m --min-interactions 60 --out results --seeds 5
 """
 
@@ -148,7 +148,7 @@ def _command(name: str) -> Callable[..., None]:
             typer.Option(
                 min=1,
                 help="Largest population that `law` makes up; 100,000,000 take a graphics card 30 "
-                "seconds for each training.",
+                "to 105 seconds for each training.",
             ),
         ] = Scale.most_people,
         min_interactions: MinInteractions = 0,

@@ -43,7 +43,7 @@ class Scale:
     epochs: int = 20
     curve_epochs: int = 30
     marks: tuple[int, ...] = (1, 2, 5, 10, 20)
-    """Epochs after which a training with one report may stop, for the frontier."""
+    """Epochs of trainings with one report, for the frontier."""
     small_epsilons: tuple[float, ...] = (0.5, 1.0, 2.5, 5.0, 10.0)
     central: tuple[float, ...] = (0.32, 1.0, 2.12)
     """Budgets of a person behind an honest proxy, or of a trusted party."""
