@@ -7,7 +7,6 @@ from itertools import product
 from typing import TYPE_CHECKING, Literal
 
 from sottovoce.experiments.paper.cells import COMPARED, Cell
-from sottovoce.experiments.paper.rules import settings_of
 from sottovoce.experiments.paper.scale import CHOOSING, drawn_with
 from sottovoce.experiments.paper.tables import METRIC, budget_in, metric_of
 
@@ -113,11 +112,8 @@ def _large(scale: Scale) -> Iterator[Option]:
 
 def _small(scale: Scale) -> Iterator[Option]:
     """Planned for few epochs as for many."""
-    size = largest(scale)
-    people = {"users": size.users or scale.about.users, "items": size.items or scale.about.items}
     for method, epsilon, epochs in product(COMPARED, scale.small_epsilons, scale.marks):
-        settings = settings_of(method, epsilon, 1, epochs, **people)
-        yield Option(Cell.training(method, size, settings, CHOOSING, draw=CHOOSING))
+        yield Option(scale.trained(method, largest(scale), epsilon, 1, epochs=epochs)(CHOOSING))
 
 
 def _counting(scale: Scale) -> Iterator[Option]:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sottovoce.data import leave_one_out
-from sottovoce.evaluation import rank_factors, sample_candidates, summary
+from sottovoce.evaluation import rank_factors, summary
 from sottovoce.experiments.paper.lying.attackers import COMPANY, Liars, invented
 from sottovoce.experiments.paper.lying.reporting import Reporters
 from sottovoce.experiments.paper.lying.sending import Senders
@@ -41,7 +40,8 @@ NOBODY = "nobody"
 
 def lie(cell: Cell, context: CellContext) -> dict[str, Any]:
     """HR@10 of honest people and the exposure of both items, of which one may be pushed."""
-    split, settings = leave_one_out(context.data, cell.split, cell.seed), _settings(cell)
+    candidates, settings = context.prepared(cell).candidates, _settings(cell)
+    split = candidates.split
     honest, items = split.train, targets(split.train, cell.seed)
     liars = liars_among(honest.n_users, cell.named["share"])
     with _system(cell, context, honest, liars, items) as system:
@@ -55,7 +55,6 @@ def lie(cell: Cell, context: CellContext) -> dict[str, Any]:
             who = Liars(items[pushed], audiences[pushed].sample(cell.seed))
         V = _trained(system, who, SENDING.get(cell.named["attacker"]), context.on_part)
     X = solved(V, honest, settings.alpha, system.ridge(V))
-    candidates = sample_candidates(split, cell.negatives, cell.seed)
     exposed = {exposure_of(name): each.exposure(V) for name, each in audiences.items()}
     final = {**summary(rank_factors(X, V, candidates)), **exposed}
     return {"final": final, "liars": liars, "people": honest.n_users}
