@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sottovoce.errors import CheckpointError
 from sottovoce.evaluation import Ranks, rank_devices, rank_factors, summary
 from sottovoce.model.wide import counts_model
 from sottovoce.privacy import Account, Crowd, account
 from sottovoce.settings import check, setting
 from sottovoce.simulation.engines import build_engine, engine_package
-from sottovoce.simulation.files import ModelFile, read_model, write_model
-from sottovoce.simulation.loop import Trained, begin, train
+from sottovoce.simulation.loop import train
 from sottovoce.simulation.parts import LeaveOut, parts_of
+from sottovoce.simulation.resuming import keep, record_of, resume
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -139,7 +138,7 @@ def simulate(
     began = time.perf_counter()
     parts = parts_of(data, plan.left_out)
     identity = _identity(plan, parts) if checkpoint else {}
-    start, epochs = _resume(plan, checkpoint, identity, parts.n_items)
+    start, epochs = resume(checkpoint, plan.settings, identity, parts.n_items)
     for done in epochs:
         on_epoch(done)
     state, evaluating = start, 0.0
@@ -148,19 +147,14 @@ def simulate(
     ) as engine:
         ready = time.perf_counter()
         for state in train(plan.settings, engine, start):
-            record: dict[str, Any] = {
-                "epoch": state.epochs_done,
-                "seconds": state.seconds,
-                "people": state.n_reports // plan.settings.reports,
-            }
+            record = record_of(state, plan.settings)
             if plan.due(state.epochs_done):
                 started = time.perf_counter()
                 record |= evaluate(engine, state.V, known=True)
                 evaluating += time.perf_counter() - started
             epochs.append(record)
             if checkpoint:
-                extra = {**identity, "epochs": epochs}
-                write_model(checkpoint, ModelFile(state.V, plan.settings, state.epochs_done, extra))
+                keep(checkpoint, state, plan.settings, identity, epochs)
             on_epoch(record)
         final = {name: value for name, value in epochs[-1].items() if "@" in name}
         if not final:
@@ -249,25 +243,3 @@ def _identity(plan: SimulationPlan, parts: Parts) -> dict[str, Any]:
         "negatives": plan.negatives,
         "resample": plan.resample,
     }
-
-
-def _resume(
-    plan: SimulationPlan, checkpoint: Path | None, identity: dict[str, Any], n_items: int
-) -> tuple[Trained, list[dict[str, Any]]]:
-    """The state to go on from: the checkpoint's, if it belongs to this very run."""
-    if checkpoint is None or not checkpoint.exists():
-        return begin(plan.settings, n_items), []
-    saved = read_model(checkpoint)
-    # More epochs than before is a continuation, unless people take turns; all else is another run.
-    longer = replace(saved.settings, epochs=plan.settings.epochs)
-    same = plan.settings in ([saved.settings] if plan.settings.lifetime else [longer])
-    if not same or any(saved.extra.get(name) != value for name, value in identity.items()):
-        raise CheckpointError(
-            f"{checkpoint}: belongs to another run (other settings, data, split or negatives); "
-            "remove it or name another file"
-        )
-    if saved.epochs_done > plan.settings.epochs:
-        raise CheckpointError(
-            f"{checkpoint}: has {saved.epochs_done} epochs already, not {plan.settings.epochs}"
-        )
-    return Trained(saved.epochs_done, saved.V), list(saved.extra["epochs"])
