@@ -34,7 +34,7 @@ def test_ndcg() -> None:
 
 
 def test_summary_names_what_it_gives() -> None:
-    assert set(summary(ranks([0], [0]))) == {"hr@2", "hr@5", "hr@10", "ndcg@10"}
+    assert set(summary(ranks([0], [0]))) == {"hr@2", "hr@5", "hr@10", "ndcg@10", "mrr@10"}
     with pytest.raises(DataError, match="nobody"):
         summary(ranks([], []))
 
