@@ -12,13 +12,11 @@ from scipy import sparse
 from sottovoce import FederatedMF
 from sottovoce.data import leave_one_out, synthetic_people
 from sottovoce.errors import CheckpointError, DataError
-from sottovoce.model import Histories
 from sottovoce.simulation import SimulationPlan, simulate
 
 DATA = synthetic_people(300, 80, seed=2)
 SPLIT = leave_one_out(DATA, "random", seed=1000)
-TRAIN = SPLIT.train
-TEST = Histories.from_lists([[item] if item >= 0 else [] for item in SPLIT.test], TRAIN.n_items)
+TRAIN, TEST = SPLIT.train, SPLIT.left_out
 SETTINGS: dict[str, Any] = {"factors": 2, "epochs": 4, "reports": 20, "seed": 3}
 
 

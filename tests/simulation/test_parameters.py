@@ -47,7 +47,14 @@ def test_parameters_are_kept_as_they_were_given() -> None:
 
 
 def test_numbers_of_numpy_train_as_those_of_python() -> None:
-    plain = {"factors": 2, "epochs": 2, "epsilon": 2.5, "reports": 3, "seed": 4, "history": 5.0}
+    plain: dict[str, Any] = {
+        "factors": 2,
+        "epochs": 2,
+        "epsilon": 2.5,
+        "reports": 3,
+        "seed": 4,
+        "history": 5.0,
+    }
     numpy, python = FederatedMF(**GIVEN).fit(PEOPLE), FederatedMF(**plain).fit(PEOPLE)
     assert numpy.settings == python.settings
     assert np.array_equal(numpy.item_factors, python.item_factors)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sottovoce.protocol import Catalogue
 
     Matrix = sparse.csr_matrix | sparse.csr_array
-    ItemFeatures = Matrix | Catalogue | Sequence[Traits]
+    ItemFeatures = Matrix | Catalogue | Sequence[Mapping[str, Any]]
     Float32 = NDArray[np.float32]
     Float64 = NDArray[np.float64]
 

@@ -12,7 +12,6 @@ from sottovoce.model import user_vectors
 from sottovoce.model.recency import recency_of
 from sottovoce.model.tags import no_tags
 from sottovoce.model.taste import MOST_REASONS, Taste
-from sottovoce.model.wide import WideModel
 from sottovoce.privacy import Account, Crowd, account
 from sottovoce.privacy.account import DELTA
 from sottovoce.simulation.features import all_scores, tags_from, times_of
@@ -27,7 +26,7 @@ from sottovoce.simulation.lists import (
     most_similar,
 )
 from sottovoce.simulation.loop import Trained
-from sottovoce.simulation.quality import check_hidden, quality
+from sottovoce.simulation.quality import check_hidden, model_of, quality
 from sottovoce.simulation.saving import as_file, parameters_of, parameters_saved, tags_saved
 from sottovoce.simulation.trainable import Trainable
 
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
 
     from sottovoce.model import Histories
     from sottovoce.model.tags import Tag, Tags
+    from sottovoce.model.wide import WideModel
     from sottovoce.simulation.features import ItemFeatures, Matrix
     from sottovoce.training import Settings
 
@@ -124,7 +124,8 @@ class FederatedMF(Trainable):
         self._crowd = histories.n_users
 
         def measured(V: Float32) -> dict[str, float]:
-            return {} if hidden is None else quality(wide(V, settings, tags), histories, hidden)
+            model = model_of(V, settings)(no_tags(len(V)) if tags is None else tags)
+            return {} if hidden is None else quality(model, histories, hidden)
 
         engine = self.engine, self._engine_options()
         file = None if checkpoint is None else Path(checkpoint)
@@ -272,7 +273,7 @@ class FederatedMF(Trainable):
         return no_tags(n_items) if self._tags is None else self._tags
 
     def _wide(self, item_features: ItemFeatures | None) -> WideModel:
-        return wide(self.item_factors, self.settings, self._tags_from(item_features))
+        return model_of(self.item_factors, self.settings)(self._tags_from(item_features))
 
     def privacy(self, clients: int | None = None, delta: float = DELTA) -> Account:
         """What training costs each person; `clients` take part in an epoch.
@@ -316,16 +317,6 @@ class FederatedMF(Trainable):
         model._settings = settings
         model._state = Trained(settings.epochs if epochs_done is None else epochs_done, V)
         return model
-
-
-def wide(V: Float32, settings: Settings, tags: Tags | None) -> WideModel:
-    """The model as devices use it with these tags."""
-    return WideModel.of(
-        V,
-        no_tags(len(V)) if tags is None else tags,
-        alpha=settings.alpha,
-        regularization=settings.user_ridge(V),
-    )
 
 
 def _weights(histories: Histories, times: Matrix | None) -> Float64 | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,17 +19,31 @@ from sottovoce.evaluation import (
     recall,
     wide_vectors,
 )
+from sottovoce.model.tags import no_tags
+from sottovoce.model.wide import WideModel
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from sottovoce.model import Histories
-    from sottovoce.model.wide import WideModel
+    from sottovoce.model.tags import Tags
+    from sottovoce.simulation.interface import Engine, LocalEngine
+    from sottovoce.training import Settings
 
     Float32 = NDArray[np.float32]
     Float64 = NDArray[np.float64]
 
 CUTOFF = max(CUTOFFS)
+LISTED = 10_000
+"""People whose lists a simulation makes to see what they show: every item is scored for each."""
+
+
+def model_of(V: Float32, settings: Settings) -> Callable[[Tags], WideModel]:
+    """The model as devices use it, with the tags that it is called with."""
+    ridge = settings.user_ridge(V)
+    return partial(WideModel.of, V, alpha=settings.alpha, regularization=ridge)
 
 
 def quality(
@@ -49,6 +64,26 @@ def quality(
         f"recall@{CUTOFF}": recall(ranks, hidden, CUTOFF),
         f"coverage@{CUTOFF}": coverage(exposure(X, W, histories, CUTOFF)),
     }
+
+
+def coverage_of(
+    engine: Engine, model: Callable[[Tags], WideModel], *, known: bool
+) -> dict[str, float]:
+    """The share of items in the first ten of anybody, of the first `LISTED` people.
+
+    `model` with the tags that devices have `known`, who also know an order then; or with none.
+    """
+
+    def shown(part: LocalEngine) -> NDArray[np.int64]:
+        n = min(max(LISTED - part.people.first, 0), part.histories.n_users)
+        if not n:
+            return np.zeros(part.histories.n_items, np.int64)
+        histories, theirs = part.histories.some(0, n), part.left_out.some(0, n).known
+        tags = theirs.tags if known else no_tags(histories.n_items)
+        X, W = as_factors(model(tags), histories, theirs.weights if known else None)
+        return exposure(X, W, histories, CUTOFF)
+
+    return {f"coverage@{CUTOFF}": coverage(np.sum(list(engine.each(shown)), axis=0))}
 
 
 def as_factors(

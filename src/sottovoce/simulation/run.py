@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from sottovoce.settings import check, setting
 from sottovoce.simulation.engines import build_engine, engine_package
 from sottovoce.simulation.loop import train
 from sottovoce.simulation.parts import LeaveOut, parts_of
+from sottovoce.simulation.quality import coverage_of, model_of
 from sottovoce.simulation.resuming import keep, record_of, resume
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class SimulationPlan:
     resample: int | None = setting(
         None, "people made out of those of the data, who report in their place", least=1
     )
+    coverage: bool = False
+    """Say too how much of the catalogue lists show, once training is over."""
 
     def __post_init__(self) -> None:
         engine_package(self.engine)  # refuses one that is not there, before the data is read
@@ -162,8 +165,15 @@ def simulate(
         known = next(iter(engine.each(what_is_known)))
         n_tested = sum(engine.each(how_many_are_tested))
         without = evaluate(engine, state.V) if known else final
-        popularity = evaluate_popularity(engine)
-        known_popularity = evaluate_popularity(engine, known=True) if known else popularity
+        counts = counts_of(engine)
+        popularity = evaluate_popularity(engine, counts)
+        known_popularity = evaluate_popularity(engine, counts, known=True) if known else popularity
+        if plan.coverage:
+            learnt, counted = model_of(state.V, plan.settings), partial(counts_model, *counts)
+            final = {**final, **coverage_of(engine, learnt, known=True)}
+            without = {**without, **coverage_of(engine, learnt, known=False)}
+            popularity = {**popularity, **coverage_of(engine, counted, known=False)}
+            known_popularity = {**known_popularity, **coverage_of(engine, counted, known=True)}
     seconds = {
         "prepare": ready - began,
         "train": sum(record["seconds"] for record in epochs),
@@ -193,19 +203,22 @@ def evaluate(engine: Engine, V: NDArray[np.float32], *, known: bool = False) -> 
     return summary(engine.ranks(V, known=known))
 
 
-def evaluate_popularity(engine: Engine, *, known: bool = False) -> dict[str, float]:
+def evaluate_popularity(
+    engine: Engine, counted: tuple[NDArray[np.int64], int], *, known: bool = False
+) -> dict[str, float]:
     """The metrics of scoring by training counts."""
-    counted = list(engine.each(lambda part: (part.histories.popularity(), part.histories.n_users)))
-    counts = np.sum([counts for counts, _ in counted], axis=0)
-    people = sum(people for _, people in counted)
 
     def ranks(part: LocalEngine) -> Ranks:
         left_out = part.left_out
-        return popularity_ranks(
-            left_out.candidates, left_out.known if known else None, (counts, people)
-        )
+        return popularity_ranks(left_out.candidates, left_out.known if known else None, counted)
 
     return summary(Ranks.joined(engine.each(ranks)))
+
+
+def counts_of(engine: Engine) -> tuple[NDArray[np.int64], int]:
+    """How many people touched each item, and how many there are."""
+    counted = list(engine.each(lambda part: (part.histories.popularity(), part.histories.n_users)))
+    return np.sum([counts for counts, _ in counted], axis=0), sum(people for _, people in counted)
 
 
 def popularity_ranks(
