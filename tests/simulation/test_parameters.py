@@ -58,8 +58,13 @@ def test_numbers_of_numpy_train_as_those_of_python() -> None:
     numpy, python = FederatedMF(**GIVEN).fit(PEOPLE), FederatedMF(**plain).fit(PEOPLE)
     assert numpy.settings == python.settings
     assert np.array_equal(numpy.item_factors, python.item_factors)
-    budget = FederatedMF(budget=np.float32(10), epochs=np.int8(100)).fit(PEOPLE)  # type: ignore[arg-type]
-    assert budget.settings == FederatedMF(budget=10, epochs=100).fit(PEOPLE).settings
+
+
+def test_small_numbers_of_numpy_do_not_overflow_in_a_plan() -> None:
+    said: dict[str, Any] = {"epochs": 20, "reports": 10, "epsilon": 0.015625}
+    small = {"epochs": np.int8(20), "reports": np.int8(10), "epsilon": np.float16(0.015625)}
+    spent = FederatedMF(central_budget=np.float32(3), **small).fit(PEOPLE)  # type: ignore[arg-type]
+    assert spent.settings == FederatedMF(central_budget=3, **said).fit(PEOPLE).settings
 
 
 def test_a_model_is_written_as_it_is_made() -> None:
