@@ -124,6 +124,13 @@ def test_the_example_runs() -> None:
     assert len(titles) == 5
 
 
+def test_the_grid_of_the_example_finds_that_privacy_costs() -> None:
+    pytest.importorskip("sklearn")
+    found = runpy.run_path(str(ROOT / "examples" / "grid.py"))["main"]()
+    assert list(found) == [10, 40, 80, 200, 800, 1600]
+    assert found[1600] > 2 * found[10] > 0
+
+
 def test_numbers_of_the_version_agree() -> None:
     assert f'version = "{sottovoce.__version__}"' in (ROOT / "pyproject.toml").read_text()
     assert f"## {sottovoce.__version__}" in (ROOT / "CHANGELOG.md").read_text()

@@ -29,7 +29,10 @@ def test_json_and_plot(tmp_path: Path) -> None:
     }  # fmt: skip
     assert [record["epoch"] for record in content["epochs"]] == [1, 2]
     assert content["epochs"][-1]["hr@10"] == content["final"]["hr@10"]
-    assert set(content["final"]) == {"hr@2", "hr@5", "hr@10", "ndcg@10"}
+    metrics = {"hr@2", "hr@5", "hr@10", "ndcg@10", "mrr@10", "coverage@10"}
+    for who in ("final", "without", "popularity", "known_popularity"):
+        assert set(content[who]) == metrics
+    assert 0 < content["popularity"]["coverage@10"] < content["final"]["coverage@10"] <= 1
     assert content["privacy"]["spans"][2]["pure"] == 2 * 10 * 2.5
     assert content["settings"]["mechanism"] == "loudest"
     assert content["data"]["users"] == 300

@@ -131,6 +131,13 @@ def test_types_are_those_of_histories() -> None:
     assert [str(array.dtype) for array in arrays] == ["int64", "int32", "int32"]
 
 
+def test_what_was_left_out_is_a_matrix_too() -> None:
+    split = leave_one_out(Interactions.from_lists("bare", [[0, 1], [2], [1, 2]], 3), "random", 0)
+    rows = [split.left_out[user].tolist() for user in range(3)]
+    assert rows == [[split.test[0]], [], [split.test[2]]]
+    assert split.left_out.n_items == 3
+
+
 def test_latest_needs_timestamps() -> None:
     data = Interactions.from_lists("bare", [[0, 1]], 2)
     with pytest.raises(DataError, match="bare has no timestamps: use the random split"):

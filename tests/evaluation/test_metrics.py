@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sottovoce.errors import DataError
-from sottovoce.evaluation import Interval, Ranks, hit_ratio, ndcg, summary
+from sottovoce.evaluation import Interval, Ranks, hit_ratio, mrr, ndcg, summary
 
 
 def ranks(better: list[int], ties: list[int]) -> Ranks:
@@ -33,8 +33,15 @@ def test_ndcg() -> None:
     assert ndcg(ranks([9], [1]), 10) == pytest.approx(1 / np.log2(11) / 2)
 
 
+def test_mrr() -> None:
+    assert mrr(ranks([0, 3], [0, 0]), 10) == pytest.approx((1 + 1 / 4) / 2)
+    assert mrr(ranks([10], [0]), 10) == 0
+    assert mrr(ranks([0], [1]), 10) == pytest.approx((1 + 1 / 2) / 2)
+    assert mrr(ranks([9], [1]), 10) == pytest.approx(1 / 10 / 2)
+
+
 def test_summary_names_what_it_gives() -> None:
-    assert set(summary(ranks([0], [0]))) == {"hr@2", "hr@5", "hr@10", "ndcg@10"}
+    assert set(summary(ranks([0], [0]))) == {"hr@2", "hr@5", "hr@10", "ndcg@10", "mrr@10"}
     with pytest.raises(DataError, match="nobody"):
         summary(ranks([], []))
 

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from sottovoce.errors import DataError
 from sottovoce.evaluation import (
     Ranks,
+    hit_ratio_of_several,
+    mrr_of_several,
     ndcg_of_several,
     rank_hidden,
     recall,
@@ -106,3 +108,13 @@ def test_a_model_that_knows_nothing_is_as_good_as_chance() -> None:
 def test_the_summary_is_that_of_the_literature() -> None:
     ranks, hidden = several([([5.0, 4.0, 3.0], set(), {0})])
     assert summary_of_several(ranks, hidden) == {"recall@20": 1, "recall@50": 1, "ndcg@100": 1}
+
+
+def test_the_first_of_several_counts() -> None:
+    hidden = Histories.from_lists([[1, 2], [0, 3], [], [4]], 5)
+    ranks = Ranks(np.array([3, 1, 12, 40, 11]), np.zeros(5, np.int64))
+    assert hit_ratio_of_several(ranks, hidden, 10) == pytest.approx(1 / 3)
+    assert mrr_of_several(ranks, hidden, 10) == pytest.approx(1 / 2 / 3)
+    assert mrr_of_several(ranks, hidden, 12) == pytest.approx((1 / 2 + 1 / 12) / 3)
+    with pytest.raises(DataError, match="nobody"):
+        mrr_of_several(Ranks(*np.zeros((2, 0), np.int64)), Histories.from_lists([[]], 5), 10)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,9 @@ from sottovoce import FederatedMF
 from sottovoce.data import synthetic_people
 from sottovoce.errors import CheckpointError, DataError, SettingsError
 from sottovoce.model import Histories
+from sottovoce.model.tags import Tag
+from sottovoce.model.wide import popularity_of
+from sottovoce.simulation.files import ModelFile, write_model
 from sottovoce.training import Budget, planned
 from tests.people import random_people
 
@@ -75,10 +79,106 @@ def test_a_new_user_needs_no_training(model: FederatedMF) -> None:
     assert np.array_equal(before, model.item_factors)
 
 
+def test_who_has_no_history_is_shown_what_is_popular(
+    model: FederatedMF, matrix: sparse.csr_matrix
+) -> None:
+    popular = popularity_of(model.item_factors.astype(np.float64))
+    items, scores = model.recommend(0, sparse.csr_matrix((1, 120)), N=5)
+    assert items.tolist() == np.argsort(-popular, kind="stable")[:5].tolist()
+    assert items.tolist() != [0, 1, 2, 3, 4]
+    assert (scores > 0).all()
+    touched = np.asarray(matrix.sum(axis=0)).ravel()
+    assert touched[items].mean() > 1.5 * touched.mean()
+
+
+def test_items_are_the_only_ones_that_are_ranked(
+    model: FederatedMF, matrix: sparse.csr_matrix
+) -> None:
+    everything, scores = model.recommend(7, matrix[7], N=120)
+    some = np.array([int(everything[30]), int(everything[3]), int(everything[9])])
+    items, found = model.recommend(7, matrix[7], N=5, items=some)
+    assert items.tolist() == [*everything[[3, 9, 30]].tolist(), -1, -1]
+    assert np.array_equal(found[:3], scores[[3, 9, 30]])
+    without = model.recommend(7, matrix[7], N=2, items=some, filter_items=[everything[3]])
+    assert without[0].tolist() == everything[[9, 30]].tolist()
+
+
+def test_one_row_of_a_sparse_array_is_one_person(
+    model: FederatedMF, matrix: sparse.csr_matrix
+) -> None:
+    rows = sparse.csr_array(matrix)
+    assert rows[7].ndim == 1
+    assert np.array_equal(model.recommend(7, rows[7])[0], model.recommend(7, matrix[7])[0])
+
+
 def test_an_item_is_most_similar_to_itself(model: FederatedMF) -> None:
     items, scores = model.similar_items(17, N=5)
     assert items[0] == 17
     assert scores[0] == pytest.approx(1, abs=1e-5)
+    assert (np.diff(scores) <= 0).all()
+    several, theirs = model.similar_items(np.array([3, 17]), N=5)
+    assert several.shape == theirs.shape == (2, 5)
+    assert np.array_equal(several[1], items)
+    fewer, _ = model.similar_items(17, N=3, items=items[1:], filter_items=items[1:2])
+    assert fewer.tolist() == items[2:5].tolist()
+
+
+def test_with_one_factor_an_item_is_still_most_similar_to_itself(
+    matrix: sparse.csr_matrix,
+) -> None:
+    model = FederatedMF(factors=1, epochs=1, reports=5).fit(matrix)
+    everything = np.arange(120)
+    assert np.array_equal(model.similar_items(everything, N=1)[0][:, 0], everything)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (lambda model, row: model.recommend(0, row, items=[120]), r"items must lie in 0..119"),
+        (lambda model, row: model.recommend(0, row, filter_items=[-1]), "found -1"),
+        (lambda model, row: model.recommend(-1, row), "userid must lie in"),
+        (lambda model, row: model.recommend(np.nan, row), "userid must be a whole number"),
+        (lambda model, row: model.recommend(np.zeros((1, 1), int), row), "one dimension"),
+        (lambda model, row: model.recommend(0, row, items=[0.5]), "items must be a whole"),
+        (lambda model, row: model.recommend(0, row * np.nan), "NaN"),
+        (lambda model, row: model.recommend(0, row.astype(complex)), "must hold numbers"),
+        (lambda model, row: model.similar_items(120), r"itemid must lie in 0..119, found 120"),
+        (lambda model, row: model.similar_items([3, -2]), "found -2"),
+        (lambda model, row: model.similar_items(True), "itemid must be a whole number"),
+        (lambda model, row: model.explain(0, row, 120), "itemid must lie in"),
+        (lambda model, row: model.explain(0, row, [1, 2]), "one user and one item"),
+        (lambda model, row: model.recommend(0, row, N=2.5), "N must be a whole number"),
+        (lambda model, row: model.similar_items(1, N=0), "N must be a whole number"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_in_words(
+    model: FederatedMF, matrix: sparse.csr_matrix, asked: Any, message: str
+) -> None:
+    with pytest.raises((DataError, SettingsError), match=message):
+        asked(model, matrix[3].astype(float))
+
+
+def test_numbers_of_numpy_will_do(model: FederatedMF, matrix: sparse.csr_matrix) -> None:
+    items, _ = model.recommend(np.int64(7), matrix[7], N=np.int8(4))  # type: ignore[arg-type]
+    assert items.tolist() == model.recommend(7, matrix[7], N=4)[0].tolist()
+    assert model.similar_items(np.uint16(9), N=np.int32(1))[0].tolist() == [9]  # type: ignore[arg-type]
+    assert model.privacy(np.int64(400)) == model.privacy(400)  # type: ignore[arg-type]
+
+
+def test_a_score_is_explained_as_on_a_device(model: FederatedMF, matrix: sparse.csr_matrix) -> None:
+    items, scores = model.recommend(7, matrix[7])
+    score, reasons = model.explain(7, matrix[7], items[0])
+    assert score == pytest.approx(float(scores[0]), rel=1e-4)
+    assert 0 < len(reasons) <= 3
+    assert {what for what, _ in reasons} <= set(matrix[7].indices.tolist())
+    shares = [share for _, share in model.explain(7, matrix[7], items[0], N=1000)[1]]
+    assert sum(shares) == pytest.approx(1)
+    assert shares == sorted(shares, reverse=True)
+    assert model.explain(0, sparse.csr_matrix((1, 120)), 3)[1] == []
+    horror = [{"genre": ["Horror"]}] * 40 + [{"genre": ["Comedy"]}] * 80
+    fan = sparse.csr_matrix((np.ones(9), ([0] * 9, range(9))), shape=(1, 120))
+    _, tagged = model.explain(0, fan, 20, N=100, item_features=horror)
+    assert Tag("genre", "Horror") in {what for what, _ in tagged}
 
 
 def test_counts_above_one_are_interactions_like_others(matrix: sparse.csr_matrix) -> None:
@@ -96,6 +196,41 @@ def test_save_and_load(model: FederatedMF, matrix: sparse.csr_matrix, tmp_path: 
     assert np.array_equal(loaded.recommend(1, matrix[1])[0], model.recommend(1, matrix[1])[0])
     assert loaded.privacy(clients=400) == model.privacy()
     assert loaded.privacy().lifetime.central is None
+
+
+def test_a_loaded_model_keeps_engine_and_tags(matrix: sparse.csr_matrix, tmp_path: Path) -> None:
+    films = [{"genre": ["Horror"], "year": 1979 + row} for row in range(120)]
+    model = FederatedMF(2, 1, reports=np.int64(9), threads=1, own={})  # type: ignore[arg-type]
+    model.fit(matrix, item_features=films)
+    model.save(tmp_path / "model.safetensors")
+    loaded = FederatedMF.load(tmp_path / "model.safetensors")
+    assert loaded.get_params() == model.get_params()
+    assert loaded.threads == 1
+    for row in (1, 2, 3):
+        assert np.array_equal(loaded.recommend(row, matrix[row]), model.recommend(row, matrix[row]))
+    other = FederatedMF(2, 1, reports=9, engine="reference", engine_options={"batch": 7})
+    other.fit(matrix).save(tmp_path / "other.safetensors")
+    again = FederatedMF.load(tmp_path / "other.safetensors")
+    assert (again.engine, again.engine_options) == ("reference", {"batch": 7})
+    assert np.array_equal(other.item_factors, model.item_factors)
+
+
+@pytest.mark.parametrize("damage", [{"parameters": {"gamma": 1}}, {"tags": [["genre", "Horror"]]}])
+def test_a_model_file_with_other_contents_is_refused(
+    model: FederatedMF, tmp_path: Path, damage: dict[str, Any]
+) -> None:
+    file = tmp_path / "model.safetensors"
+    write_model(file, ModelFile(model.item_factors, model.settings, 3, damage))
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        FederatedMF.load(file)
+
+
+def test_a_model_from_elsewhere_trains_by_its_settings(
+    model: FederatedMF, matrix: sparse.csr_matrix
+) -> None:
+    same = FederatedMF.from_items(model.item_factors, model.settings)
+    assert same.fit(matrix).settings == model.settings
+    assert np.array_equal(same.item_factors, model.item_factors)
 
 
 @pytest.mark.parametrize("cut", [0, 7, 60, -1])
@@ -128,14 +263,8 @@ def test_errors_say_what_to_do(model: FederatedMF, matrix: sparse.csr_matrix) ->
         model.fit(np.ones((2, 2)))  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match="N must"):
         model.recommend(0, matrix[0], N=0)
-    with pytest.raises(SettingsError, match="no such setting"):
-        FederatedMF(gamma=1)
-
-
-def test_the_callback_hears_of_every_epoch(matrix: sparse.csr_matrix) -> None:
-    heard = []
-    FederatedMF(factors=1, epochs=3, reports=2).fit(matrix, lambda epoch, _: heard.append(epoch))
-    assert heard == [1, 2, 3]
+    with pytest.raises(TypeError, match="gamma"):
+        FederatedMF(gamma=1)  # type: ignore[call-arg]
 
 
 def test_public_names() -> None:

@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 
 from sottovoce import __version__
 from sottovoce.errors import MissingExtraError
+from sottovoce.mechanism import register_installed
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class LazyCommand:
 
     def load(self, name: str) -> Any:
         """The command; if a package is missing, one that says how to install it."""
+        register_installed()  # their settings are options of the commands
         try:
             module = import_module(f"sottovoce.cli.{self.module}")
             found = getattr(module, "app", None) or getattr(module, name)

@@ -219,6 +219,7 @@ def simulate(
         tags=tags,
         time=time,
         resample=resample,
+        coverage=True,
     )
     runs = [_one(chosen, plan, seed + offset, checkpoint) for offset in range(seeds)]
     _print(chosen, runs)

@@ -8,19 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sottovoce.model.recency import recency
+from sottovoce.model.taste import Taste
 from sottovoce.model.wide import WideModel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from numpy.typing import NDArray
+    from collections.abc import Mapping
 
     from sottovoce.model.tags import Tag
     from sottovoce.protocol import Edition, Item
 
-    Float64 = NDArray[np.float64]
-
-MOST_REASONS = 3
 MOST_OWN = 1_000
 """Own items that a list is made from, the latest: a longer history must not take longer."""
 
@@ -45,15 +41,10 @@ class Recommendation:
 
 
 @dataclass(frozen=True, eq=False)
-class Personal:
+class Personal(Taste):
     """The model of an edition for somebody with these items: scores, and what they are made of."""
 
     edition: Edition
-    model: WideModel
-    rows: list[int]
-    """The own items that count, ascending."""
-    shares: Float64
-    """What each of them adds to the user vector, (F + K) x n."""
 
     @classmethod
     def of(cls, edition: Edition, touched: Mapping[str, int]) -> Personal:
@@ -62,43 +53,15 @@ class Personal:
         moments = {numbers[item]: at for item, at in touched.items() if item in numbers}
         rows = sorted(sorted(moments, key=lambda row: (-moments[row], row))[:MOST_OWN])
         weights = recency(np.array([moments[row] for row in rows], np.int64))
-        return cls(edition, model, rows, model.shares(rows, weights))
-
-    def scores(self) -> Float64:
-        """Of every item. For somebody without a history: how popular it is."""
-        if not self.rows:
-            return self.model.popularity
-        return self.model.scores(self.shares.sum(axis=1))
-
-    def parts(self, item: int) -> tuple[Float64, Float64]:
-        """What the score of an item is the sum of: a part of each own item, and of each tag.
-
-        Exact: it is how the score came about, not a guess at it. What own items say through the
-        learnt factors is theirs; what they say through a tag is the tag's.
-        """
-        factors = self.model.V.shape[1]
-        row = self.model.rows([item])[0]
-        return row[:factors] @ self.shares[:factors], row[factors:] * self.shares[factors:].sum(1)
+        return cls(model, edition.catalogue.tags, rows, model.shares(rows, weights), edition)
 
     def reasons(self, item: int) -> tuple[Reason, ...]:
-        """The largest positive parts; of tags those alone that an own item has.
-
-        What own items have to do with a new item nobody has learnt: there tags alone are reasons.
-        """
-        speaking = sorted(self._speaking(item), key=lambda found: -found[1])
-        total = sum(part for _, part in speaking)
-        return tuple(Reason(what, part / total) for what, part in speaking[:MOST_REASONS])
-
-    def _speaking(self, item: int) -> Iterator[tuple[Item | Tag, float]]:
-        own, tags = self.parts(item)
-        catalogue = self.edition.catalogue
-        for row, part in zip(self.rows, own.tolist(), strict=True):
-            if part > 0 and self.model.learnt[item]:
-                yield catalogue.items[row], part
-        theirs = catalogue.tags.table[self.rows].sum(axis=0)
-        for tag, part, count in zip(catalogue.tags.names, tags.tolist(), theirs, strict=True):
-            if part > 0 and count:
-                yield tag, part
+        """What speaks for an item most."""
+        items = self.edition.catalogue.items
+        return tuple(
+            Reason(items[what] if isinstance(what, int) else what, share)
+            for what, share in self.speaking(item)
+        )
 
 
 def wide_model(edition: Edition) -> WideModel:

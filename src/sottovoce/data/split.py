@@ -46,6 +46,13 @@ class Split:
         """What each touches beside the test item: it is never ranked against these."""
         return self.train if self.all_but_test is None else self.all_but_test
 
+    @property
+    def left_out(self) -> Histories:
+        """The test items, a row for each user: none or one."""
+        tested = self.test >= 0
+        indptr = np.concatenate([[0], np.cumsum(tested)])
+        return Histories.from_arrays(indptr, self.test[tested], self.train.n_items)
+
 
 def leave_one_out(data: Interactions, rule: SplitRule = "random", seed: int = 0) -> Split:
     """Take one item out of every history that has at least two.

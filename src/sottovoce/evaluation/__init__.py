@@ -1,8 +1,8 @@
-"""Honest numbers: sampled and full ranking, hit ratio, NDCG, intervals over runs."""
+"""Honest numbers: rankings, hit ratio, NDCG, MRR, recall, coverage, intervals over runs."""
 
 from sottovoce.evaluation.exposure import coverage, exposure, gini
 from sottovoce.evaluation.known import Known, rank_devices, wide_vectors
-from sottovoce.evaluation.metrics import CUTOFFS, Interval, hit_ratio, hits, ndcg, summary
+from sottovoce.evaluation.metrics import CUTOFFS, Interval, hit_ratio, hits, mrr, ndcg, summary
 from sottovoce.evaluation.ranking import (
     Candidates,
     Ranks,
@@ -13,6 +13,8 @@ from sottovoce.evaluation.ranking import (
     who_is_tested,
 )
 from sottovoce.evaluation.several import (
+    hit_ratio_of_several,
+    mrr_of_several,
     ndcg_of_several,
     rank_hidden,
     recall,
@@ -30,7 +32,10 @@ __all__ = [
     "exposure",
     "gini",
     "hit_ratio",
+    "hit_ratio_of_several",
     "hits",
+    "mrr",
+    "mrr_of_several",
     "ndcg",
     "ndcg_of_several",
     "rank_devices",

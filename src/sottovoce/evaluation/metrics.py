@@ -1,4 +1,7 @@
-"""From ranks to numbers: HR@K, NDCG@K, and their mean with a 95% interval over runs."""
+"""From ranks to numbers: HR@K, NDCG@K, MRR@K, and their mean with a 95% interval over runs.
+
+With one test item for each person Recall@K is HR@K; of several, see `sottovoce.evaluation.several`.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +43,24 @@ def ndcg(ranks: Ranks, cutoff: int) -> float:
     return mean_of(gains(ranks, cutoff))
 
 
+def mrr(ranks: Ranks, cutoff: int) -> float:
+    """Mean of 1 / rank within the cutoff, ties averaged over their places."""
+    return mean_of(reciprocals(ranks, cutoff))
+
+
 def gains(ranks: Ranks, cutoff: int) -> NDArray[np.float64]:
     """For each, what its place is worth; beyond the cutoff nothing."""
-    worth = discounts(cutoff)
+    return _averaged(ranks, discounts(cutoff))
+
+
+def reciprocals(ranks: Ranks, cutoff: int) -> NDArray[np.float64]:
+    """For each, one over its place; beyond the cutoff nothing."""
+    return _averaged(ranks, np.concatenate([[0.0], np.cumsum(1 / np.arange(1, cutoff + 1))]))
+
+
+def _averaged(ranks: Ranks, worth: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Over the places of a tie, where the first n places are worth `worth[n]` together."""
+    cutoff = len(worth) - 1
     first = np.minimum(ranks.better, cutoff)
     last = np.minimum(ranks.better + ranks.ties + 1, cutoff)
     return np.asarray((worth[last] - worth[first]) / (ranks.ties + 1))
@@ -55,9 +73,10 @@ def discounts(cutoff: int) -> NDArray[np.float64]:
 
 
 def summary(ranks: Ranks, cutoffs: Sequence[int] = CUTOFFS) -> dict[str, float]:
-    """`hr@K` for every cutoff and `ndcg@` the largest."""
+    """`hr@K` for every cutoff, `ndcg@` and `mrr@` the largest."""
     out = {f"hr@{cutoff}": hit_ratio(ranks, cutoff) for cutoff in cutoffs}
     out[f"ndcg@{max(cutoffs)}"] = ndcg(ranks, max(cutoffs))
+    out[f"mrr@{max(cutoffs)}"] = mrr(ranks, max(cutoffs))
     return out
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sottovoce.evaluation import kernels
-from sottovoce.evaluation.metrics import discounts, gains, hits, mean_of
+from sottovoce.evaluation.metrics import discounts, gains, hits, mean_of, reciprocals
 from sottovoce.evaluation.ranking import Ranks
 
 if TYPE_CHECKING:
@@ -50,6 +50,16 @@ def ndcg_of_several(ranks: Ranks, hidden: Histories, cutoff: int) -> float:
     return _mean_share(gains(ranks, cutoff), hidden, best)
 
 
+def hit_ratio_of_several(ranks: Ranks, hidden: Histories, cutoff: int) -> float:
+    """The share of people with any of their items among the first `cutoff`."""
+    return _mean_best(hits(ranks, cutoff), hidden)
+
+
+def mrr_of_several(ranks: Ranks, hidden: Histories, cutoff: int) -> float:
+    """The mean over people of one over the first place that any of their items has."""
+    return _mean_best(reciprocals(ranks, cutoff), hidden)
+
+
 def summary_of_several(ranks: Ranks, hidden: Histories) -> dict[str, float]:
     out = {f"recall@{cutoff}": recall(ranks, hidden, cutoff) for cutoff in RECALLS}
     out[f"ndcg@{NDCG_AT}"] = ndcg_of_several(ranks, hidden, NDCG_AT)
@@ -61,3 +71,10 @@ def _mean_share(found: Float64, hidden: Histories, possible: Float64) -> float:
     totals = np.bincount(hidden.users_of_entries(), weights=found, minlength=hidden.n_users)
     asked = possible > 0
     return mean_of(totals[asked] / possible[asked])
+
+
+def _mean_best(found: Float64, hidden: Histories) -> float:
+    """The same of the best item of each; that several tie with each other is left aside."""
+    most = np.zeros(hidden.n_users)
+    np.maximum.at(most, hidden.users_of_entries(), found)
+    return mean_of(most[np.diff(hidden.indptr) > 0])

@@ -11,7 +11,12 @@ from sottovoce.mechanism.base import (
 from sottovoce.mechanism.coordinate import Coordinate
 from sottovoce.mechanism.entropy import os_words
 from sottovoce.mechanism.loudest import Loudest
-from sottovoce.mechanism.registry import MECHANISMS, mechanism_named
+from sottovoce.mechanism.registry import (
+    MECHANISMS,
+    mechanism_named,
+    register,
+    register_installed,
+)
 
 __all__ = [
     "MECHANISMS",
@@ -23,6 +28,8 @@ __all__ = [
     "count_reports",
     "mechanism_named",
     "os_words",
+    "register",
+    "register_installed",
     "sum_signs",
     "sums_of",
 ]

@@ -100,6 +100,10 @@ class WideModel:
         factors = self.V.shape[1]
         return np.asarray(self.V @ x[:factors] + self.D @ x[factors:])
 
+    def list_scores(self, x: Float64, n_own: int) -> Float64:
+        """By which a list is made: `W x`; for somebody without own items, how popular items are."""
+        return self.scores(x) if n_own else self.popularity
+
 
 def popularity_model(histories: Histories, tags: Tags) -> WideModel:
     """Everybody's counts as the only factor: what tags and an order do without any learnt taste."""

@@ -15,6 +15,7 @@ from sottovoce.simulation.parts import Part, Parts, Whole
 from sottovoce.simulation.people import People
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
     import numpy as np
@@ -52,6 +53,21 @@ def engine_options() -> dict[str, dict[str, Setting]]:
     return {name: stated(engine_package(name).Options) for name in ENGINES}
 
 
+def chosen_options(name: str, options: Mapping[str, Any]) -> Any:
+    """The options of this engine, checked; one that is None keeps its default."""
+    kind = engine_package(name).Options
+    given = {option: value for option, value in options.items() if value is not None}
+    unknown = set(given) - set(stated(kind))
+    if unknown:
+        known = ", ".join(stated(kind)) or "none"
+        raise SettingsError(
+            f"the {name} engine has no option {', '.join(sorted(unknown))}; it has {known}"
+        )
+    chosen = kind(**given)
+    check(chosen)
+    return chosen
+
+
 def build_engine(
     name: str,
     who: Histories | Parts,
@@ -67,16 +83,7 @@ def build_engine(
     The numbers of histories are consecutive from `first_user` on, unless they are given. An option
     that is None keeps its default.
     """
-    package = engine_package(name)
-    given = {option: value for option, value in options.items() if value is not None}
-    unknown = set(given) - set(stated(package.Options))
-    if unknown:
-        known = ", ".join(stated(package.Options)) or "none"
-        raise SettingsError(
-            f"the {name} engine has no option {', '.join(sorted(unknown))}; it has {known}"
-        )
-    chosen = package.Options(**given)
-    check(chosen)
+    package, chosen = engine_package(name), chosen_options(name, options)
     if not isinstance(who, Parts):
         who = Whole(Part(People(who, first_user, resample, numbers)))
     elif resample is not None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sottovoce.protocol import Catalogue
 
     Matrix = sparse.csr_matrix | sparse.csr_array
-    ItemFeatures = Matrix | Catalogue | Sequence[Traits]
+    ItemFeatures = Matrix | Catalogue | Sequence[Mapping[str, Any]]
     Float32 = NDArray[np.float32]
     Float64 = NDArray[np.float64]
 
@@ -99,6 +99,7 @@ def times_of(times: Matrix, histories: Histories) -> NDArray[np.int64]:
 def all_scores(model: WideModel, histories: Histories, weights: Float64 | None) -> Float32:
     """Of every item for everybody, N x M; somebody without a history is shown what is popular."""
     X = wide_vectors(model, histories, weights).astype(np.float64)
-    scores = np.array([model.scores(x) for x in X])
-    scores[np.diff(histories.indptr) == 0] = model.popularity
-    return scores.astype(np.float32)
+    lengths = np.diff(histories.indptr)
+    return np.array(
+        [model.list_scores(x, n_own) for x, n_own in zip(X, lengths, strict=True)], np.float32
+    )

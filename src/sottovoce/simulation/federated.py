@@ -3,40 +3,56 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sottovoce.errors import DataError, SettingsError
-from sottovoce.model import Histories, user_vectors
+from sottovoce.model import user_vectors
 from sottovoce.model.recency import recency_of
 from sottovoce.model.tags import no_tags
-from sottovoce.model.wide import WideModel
+from sottovoce.model.taste import MOST_REASONS, Taste
 from sottovoce.privacy import Account, Crowd, account
 from sottovoce.privacy.account import DELTA
-from sottovoce.simulation.engines import build_engine
 from sottovoce.simulation.features import all_scores, tags_from, times_of
-from sottovoce.simulation.files import ModelFile, read_model, write_model
-from sottovoce.simulation.loop import Trained, begin, train
-from sottovoce.training import DEFAULT, Budget, Settings, planned
+from sottovoce.simulation.files import read_model, write_model
+from sottovoce.simulation.fitting import epoch_bar, fitted, metrics_in
+from sottovoce.simulation.lists import (
+    at_least_one,
+    best,
+    histories_from,
+    ids_in,
+    left_to_rank,
+    most_similar,
+)
+from sottovoce.simulation.loop import Trained
+from sottovoce.simulation.quality import check_hidden, model_of, quality
+from sottovoce.simulation.saving import as_file, parameters_of, parameters_saved, tags_saved
+from sottovoce.simulation.trainable import Trainable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Self
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
-    from sottovoce.model.tags import Tags
+    from sottovoce.model import Histories
+    from sottovoce.model.tags import Tag, Tags
+    from sottovoce.model.wide import WideModel
     from sottovoce.simulation.features import ItemFeatures, Matrix
+    from sottovoce.training import Settings
 
     Float32 = NDArray[np.float32]
+    Float64 = NDArray[np.float64]
     Int32 = NDArray[np.int32]
+    Callback = Callable[[int, float, dict[str, float]], None]
 
 
 USERS_AT_ONCE = 512
 """Whose scores of the whole catalogue are held at the same time."""
 
 
-class FederatedMF:
+class FederatedMF(Trainable):
     """Federated matrix factorisation under local differential privacy, simulated.
 
     The trained model is the item matrix alone: no user's vector is kept, since none leaves a
@@ -61,50 +77,17 @@ class FederatedMF:
     50.0
     >>> 9.99 < FederatedMF(budget=10).fit(history).privacy().training <= 10
     True
+
+    Parameters work as in scikit-learn, whose `clone` and `ParameterGrid` take it:
+
+    >>> FederatedMF(budget=10).set_params(preset="crowd", seed=3)
+    FederatedMF(seed=3, preset='crowd', budget=10)
     """
 
-    def __init__(
-        self,
-        factors: int | None = None,
-        epochs: int | None = None,
-        epsilon: float | None = None,
-        reports: int | None = None,
-        mechanism: str = DEFAULT,
-        seed: int = 0,
-        *,
-        budget: float | None = None,
-        central_budget: float | None = None,
-        history: float | None = None,
-        engine: str = "cpu",
-        threads: int | None = None,
-        **settings: Any,
-    ):
-        """None leaves a value to the planner, which knows people and items once `fit` is called.
-
-        `budget` is what each person may spend in all (epsilon, with nobody to trust);
-        `central_budget` the same after an honest shuffle. Without either, the preset of the
-        mechanism has its usual reports. `history` is how many items a typical person has touched
-        (by default the median of the data, to two digits). `settings` are further fields of
-        `Settings`.
-        """
-        self._given: dict[str, Any] = {
-            "factors": factors,
-            "epochs": epochs,
-            "epsilon": epsilon,
-            "reports": reports,
-            "seed": seed,
-            **settings,
-        }
-        self._mechanism = mechanism
-        self._budget = Budget.of(budget, central_budget)
-        self._history = history
-        Settings.preset(mechanism, **self._given)  # refuses what cannot be, before any data is read
-        self._settings: Settings | None = None
-        self._engine = engine
-        self._threads = threads
-        self._tags: Tags | None = None
-        self._state: Trained | None = None
-        self._crowd: int | None = None
+    _settings: Settings | None = None
+    _tags: Tags | None = None
+    _state: Trained | None = None
+    _crowd: int | None = None
 
     @property
     def settings(self) -> Settings:
@@ -116,35 +99,43 @@ class FederatedMF:
     def fit(
         self,
         user_items: Matrix | Histories,
-        callback: Callable[[int, float], None] | None = None,
         *,
         item_features: ItemFeatures | None = None,
-    ) -> FederatedMF:
+        test: Matrix | Histories | None = None,
+        show_progress: bool = False,
+        callback: Callback | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> Self:
         """Train on an N x M matrix; any value above 0 is an interaction.
 
-        `callback(epoch, seconds)` is called after every epoch. Training does not look at
-        `item_features`: recommending does.
+        Training does not look at `item_features`: recommending does. `test` has what was left out
+        of the same rows: then there are metrics after every epoch, as of `evaluate`.
+        `callback(epoch, seconds, metrics)` is called after every epoch. With a `checkpoint` the
+        state is written to this file after every epoch, and a training that finds one there goes
+        on to the same model as if it had never stopped; the callback hears of its epochs again.
         """
-        histories = _histories(user_items)
+        histories = histories_from(user_items)
         if not (histories.n_users and histories.n_items):
             raise DataError("there is nobody to learn from: user_items has no rows or no columns")
-        self._tags = None if item_features is None else tags_from(item_features, histories.n_items)
-        settings = planned(
-            histories.n_users,
-            histories.n_items,
-            history=histories.typical_length() if self._history is None else self._history,
-            preset=self._mechanism,
-            budget=self._budget,
-            **self._given,
-        )
-        self._settings, self._crowd = settings, histories.n_users
-        start = begin(settings, histories.n_items)
-        with build_engine(self._engine, histories, settings, threads=self._threads) as engine:
-            for state in train(settings, engine, start):
+        tags = None if item_features is None else tags_from(item_features, histories.n_items)
+        hidden = None if test is None else check_hidden(histories, histories_from(test, "test"))
+        settings = self._planned(histories)
+        self._tags, self._settings, self._state = tags, settings, None
+        self._crowd = histories.n_users
+
+        def measured(V: Float32) -> dict[str, float]:
+            model = model_of(V, settings)(no_tags(len(V)) if tags is None else tags)
+            return {} if hidden is None else quality(model, histories, hidden)
+
+        engine = self.engine, self._engine_options()
+        file = None if checkpoint is None else Path(checkpoint)
+        with epoch_bar(settings.epochs, shown=show_progress) as show:
+            for state, record in fitted(histories, settings, engine, file, measured):
                 self._state = state
-                self._crowd = min(self._crowd, state.n_reports // settings.reports)
+                self._crowd = min(self._crowd, int(record["people"]))
+                show(record)
                 if callback is not None:
-                    callback(state.epochs_done, state.seconds)
+                    callback(record["epoch"], record["seconds"], metrics_in(record))
         return self
 
     @property
@@ -163,74 +154,126 @@ class FederatedMF:
 
     def recommend(
         self,
-        userid: int | NDArray[np.integer],
+        userid: ArrayLike,
         user_items: Matrix | Histories,
         N: int = 10,
         *,
         filter_already_liked_items: bool = True,
-        filter_items: NDArray[np.integer] | None = None,
+        filter_items: ArrayLike | None = None,
+        items: ArrayLike | None = None,
         item_features: ItemFeatures | None = None,
         times: Matrix | None = None,
     ) -> tuple[Int32, Float32]:
         """The N best items and their scores, best first; 2-D where `userid` is an array.
 
-        `user_items` holds the users' rows, in the order of `userid`. Where fewer than N items are
-        left, the list ends with item -1 and score -inf.
+        `user_items` holds the users' rows, in the order of `userid`. Somebody without a history is
+        shown what is popular, as far as the model knows. `items` are the only ones to rank (by
+        default all), `filter_items` are left out. Where fewer than N items are left, the list ends
+        with item -1 and score -inf.
 
         `item_features` takes the place of those that `fit` was given. `times` has, where
         `user_items` has an interaction, when it was (any number; a later one is larger): then what
         came last counts most.
         """
+        histories, n = self._rows(userid, user_items), at_least_one("N", N)
+        allowed = left_to_rank(histories.n_items, items, filter_items)
+        model, weights = self._wide(item_features), _weights(histories, times)
+        blocks = []
+        for start in range(0, histories.n_users, USERS_AT_ONCE):
+            chosen = np.arange(start, min(start + USERS_AT_ONCE, histories.n_users))
+            some, ends = histories.take(chosen), histories.indptr[[chosen[0], chosen[-1] + 1]]
+            scores = all_scores(model, some, None if weights is None else weights[slice(*ends)])
+            if filter_already_liked_items:
+                scores[some.users_of_entries(), some.indices] = -np.inf
+            scores[:, ~allowed] = -np.inf
+            blocks.append(best(scores, n))
+        lists, found = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+        return (lists[0], found[0]) if np.ndim(userid) == 0 else (lists, found)
+
+    def explain(
+        self,
+        userid: int,
+        user_items: Matrix | Histories,
+        itemid: int,
+        N: int = MOST_REASONS,
+        *,
+        item_features: ItemFeatures | None = None,
+        times: Matrix | None = None,
+    ) -> tuple[float, list[tuple[int | Tag, float]]]:
+        """The score of an item, and what speaks for it most, as a device gives its reasons.
+
+        A reason is an own item or a tag, with its share of all that speaks for the item.
+        """
+        histories, most = self._rows(userid, user_items), at_least_one("N", N)
+        if np.ndim(userid) or np.ndim(itemid):
+            raise DataError("explain takes one user and one item")
+        item = int(ids_in(itemid, histories.n_items, "itemid")[0])
+        tags, model = self._tags_from(item_features), self._wide(item_features)
+        own, weights = histories[0].tolist(), _weights(histories, times)
+        shares = model.shares(own, np.ones(len(own)) if weights is None else weights)
+        taste = Taste(model, tags, own, shares)
+        return float(taste.scores()[item]), taste.speaking(item, most)
+
+    def evaluate(
+        self,
+        user_items: Matrix | Histories,
+        test: Matrix | Histories,
+        *,
+        item_features: ItemFeatures | None = None,
+        times: Matrix | None = None,
+    ) -> dict[str, float]:
+        """HR, NDCG, MRR, recall and coverage at 10 of lists made from `user_items`.
+
+        `test` has what was left out of the same rows; it is ranked against the whole catalogue.
+        """
         histories = self._checked(user_items)
-        users = np.atleast_1d(userid)
+        hidden = check_hidden(histories, histories_from(test, "test"))
+        model, weights = self._wide(item_features), _weights(histories, times)
+        return quality(model, histories, hidden, weights)
+
+    def similar_items(
+        self,
+        itemid: ArrayLike,
+        N: int = 10,
+        *,
+        filter_items: ArrayLike | None = None,
+        items: ArrayLike | None = None,
+    ) -> tuple[Int32, Float32]:
+        """Items whose vectors point the same way (cosine), the item itself first.
+
+        2-D where `itemid` is an array. `items` and `filter_items` as in `recommend`.
+        """
+        V = self.item_factors
+        ids, n = ids_in(itemid, len(V), "itemid"), at_least_one("N", N)
+        found = most_similar(V, ids, left_to_rank(len(V), items, filter_items), n)
+        return (found[0][0], found[1][0]) if np.ndim(itemid) == 0 else found
+
+    def _checked(self, user_items: Matrix | Histories) -> Histories:
+        histories, n_items = histories_from(user_items), len(self.item_factors)
+        if histories.n_items != n_items:
+            raise DataError(f"the model has {n_items} items, the histories {histories.n_items}")
+        return histories
+
+    def _rows(self, userid: ArrayLike, user_items: Matrix | Histories) -> Histories:
+        """One for each user."""
+        histories, users = self._checked(user_items), ids_in(userid, None, "userid")
         if histories.n_users != len(users):
             raise DataError(
                 f"user_items must hold one row for each user: {len(users)} users, "
                 f"{histories.n_users} rows (pass user_items[userid])"
             )
-        if N < 1:
-            raise SettingsError(f"N must be at least 1, got {N}")
         if not len(users):
             raise DataError("there is nobody to recommend to: userid is empty")
-        model = self._wide(item_features)
-        weights = None if times is None else recency_of(histories, times_of(times, histories))
-        blocks = []
-        for start in range(0, len(users), USERS_AT_ONCE):
-            chosen = np.arange(start, min(start + USERS_AT_ONCE, len(users)))
-            some, ends = histories.take(chosen), histories.indptr[[chosen[0], chosen[-1] + 1]]
-            theirs = None if weights is None else weights[slice(*ends)]
-            scores = all_scores(model, some, theirs)
-            if filter_already_liked_items:
-                scores[some.users_of_entries(), some.indices] = -np.inf
-            if filter_items is not None:
-                scores[:, filter_items] = -np.inf
-            blocks.append(_top(scores, N))
-        items, best = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
-        return (items[0], best[0]) if np.ndim(userid) == 0 else (items, best)
-
-    def _checked(self, user_items: Matrix | Histories) -> Histories:
-        histories, n_items = _histories(user_items), len(self.item_factors)
-        if histories.n_items != n_items:
-            raise DataError(f"the model has {n_items} items, the histories {histories.n_items}")
         return histories
 
-    def _wide(self, item_features: ItemFeatures | None) -> WideModel:
-        V = self.item_factors
-        tags = self._tags if item_features is None else tags_from(item_features, len(V))
-        return WideModel.of(
-            V,
-            no_tags(len(V)) if tags is None else tags,
-            alpha=self.settings.alpha,
-            regularization=self.settings.user_ridge(V),
-        )
+    def _tags_from(self, item_features: ItemFeatures | None) -> Tags:
+        n_items = len(self.item_factors)
+        if item_features is not None:
+            return tags_from(item_features, n_items)
+        return no_tags(n_items) if self._tags is None else self._tags
 
-    def similar_items(self, itemid: int, N: int = 10) -> tuple[Int32, Float32]:
-        """Items whose vectors point the same way (cosine), the item itself first."""
-        V = self.item_factors
-        length = np.linalg.norm(V, axis=1)
-        cosine = (V @ V[itemid]) / np.maximum(length * length[itemid], np.float32(1e-30))
-        items, best = _top(cosine.astype(np.float32)[None, :], N)
-        return items[0], best[0]
+    def _wide(self, item_features: ItemFeatures | None) -> WideModel:
+        return model_of(self.item_factors, self.settings)(self._tags_from(item_features))
 
     def privacy(self, clients: int | None = None, delta: float = DELTA) -> Account:
         """What training costs each person; `clients` take part in an epoch.
@@ -239,46 +282,42 @@ class FederatedMF:
 
         Without a crowd, of a model that was loaded, there is no central figure.
         """
-        crowd = Crowd.of(self._crowd if clients is None else clients)
+        crowd = Crowd.of(self._crowd if clients is None else at_least_one("clients", clients))
         return account(self.settings.event(len(self.item_factors)), crowd, delta)
 
     def save(self, path: str | Path) -> None:
-        """One safetensors file with the item matrix, and the settings as JSON in its header.
-
-        Tags are not in it: give `item_features` to `recommend` after `load`.
-        """
+        """One safetensors file: item matrix and tags; settings and parameters in its header."""
         V = self.item_factors
         assert self._state is not None
-        write_model(Path(path), ModelFile(V, self.settings, self._state.epochs_done))
+        file = as_file(V, self.settings, self._state.epochs_done, self.get_params(), self._tags)
+        write_model(Path(path), file)
 
     @classmethod
-    def load(cls, path: str | Path) -> FederatedMF:
+    def load(cls, path: str | Path) -> Self:
+        """What `save` wrote, engine and tags included, or a checkpoint."""
         saved = read_model(Path(path))
-        return cls.from_items(saved.V, saved.settings, saved.epochs_done)
+        params = parameters_saved(saved, Path(path), cls)
+        tags = tags_saved(saved, Path(path))
+        model = cls.from_items(saved.V, saved.settings, saved.epochs_done, tags)
+        for name, value in params.items():
+            setattr(model, name, value)
+        return model
 
     @classmethod
     def from_items(
-        cls, V: Float32, settings: Settings, epochs_done: int | None = None
-    ) -> FederatedMF:
+        cls,
+        V: Float32,
+        settings: Settings,
+        epochs_done: int | None = None,
+        tags: Tags | None = None,
+    ) -> Self:
         """A model around an item matrix that was trained elsewhere."""
-        model = cls(mechanism=settings.mechanism)
+        model = cls(**parameters_of(settings, cls))
+        model._tags = tags
         model._settings = settings
         model._state = Trained(settings.epochs if epochs_done is None else epochs_done, V)
         return model
 
 
-def _histories(user_items: Matrix | Histories) -> Histories:
-    if isinstance(user_items, Histories):
-        return user_items
-    if not hasattr(user_items, "tocsr"):
-        raise DataError(
-            f"user_items must be a sparse matrix or Histories, got {type(user_items).__name__}"
-        )
-    return Histories.from_csr(user_items.tocsr())
-
-
-def _top(scores: Float32, n: int) -> tuple[Int32, Float32]:
-    """The n largest of every row, ties to the lower number; -1 where nothing is left."""
-    order = np.argsort(-scores, axis=1, kind="stable")[:, :n]
-    best = np.take_along_axis(scores, order, axis=1)
-    return np.where(np.isneginf(best), -1, order).astype(np.int32), best
+def _weights(histories: Histories, times: Matrix | None) -> Float64 | None:
+    return None if times is None else recency_of(histories, times_of(times, histories))

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sottovoce.model import Histories
 
 FORMAT = "sottovoce-model-2"
+ITEM_MATRIX = "item_matrix"
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +37,8 @@ class ModelFile:
     epochs_done: int
     extra: dict[str, Any] = field(default_factory=dict)
     """Anything that fits JSON; a checkpoint keeps its data's fingerprint and its results here."""
+    arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
+    """What is too long for JSON, by name."""
 
 
 def write_model(path: Path, model: ModelFile) -> None:
@@ -45,7 +48,8 @@ def write_model(path: Path, model: ModelFile) -> None:
         "extra": model.extra,
     }
     header = {"format": FORMAT, "sottovoce": json.dumps(about)}
-    write_atomically(path, save({"item_matrix": np.ascontiguousarray(model.V)}, metadata=header))
+    arrays = {**model.arrays, ITEM_MATRIX: np.ascontiguousarray(model.V)}
+    write_atomically(path, save(arrays, metadata=header))
 
 
 def read_model(path: Path) -> ModelFile:
@@ -55,13 +59,14 @@ def read_model(path: Path) -> ModelFile:
             header = file.metadata() or {}
             if header.get("format") != FORMAT:
                 raise CheckpointError(f"{path}: not a model file of this version ({FORMAT})")
-            V = file.get_tensor("item_matrix")
+            V = file.get_tensor(ITEM_MATRIX)
             about = json.loads(header["sottovoce"])
             model = ModelFile(
                 V,
                 Settings.from_dict(about["settings"]),
                 int(about["epochs_done"]),
                 dict(about["extra"]),
+                {name: file.get_tensor(name) for name in file.keys() if name != ITEM_MATRIX},  # noqa: SIM118 - not a dict
             )
     except (
         OSError,

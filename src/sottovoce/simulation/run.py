@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sottovoce.errors import CheckpointError
 from sottovoce.evaluation import Ranks, rank_devices, rank_factors, summary
 from sottovoce.model.wide import counts_model
 from sottovoce.privacy import Account, Crowd, account
 from sottovoce.settings import check, setting
 from sottovoce.simulation.engines import build_engine, engine_package
-from sottovoce.simulation.files import ModelFile, read_model, write_model
-from sottovoce.simulation.loop import Trained, begin, train
+from sottovoce.simulation.loop import train
 from sottovoce.simulation.parts import LeaveOut, parts_of
+from sottovoce.simulation.quality import coverage_of, model_of
+from sottovoce.simulation.resuming import keep, record_of, resume
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -54,6 +54,8 @@ class SimulationPlan:
     resample: int | None = setting(
         None, "people made out of those of the data, who report in their place", least=1
     )
+    coverage: bool = False
+    """Say too how much of the catalogue lists show, once training is over."""
 
     def __post_init__(self) -> None:
         engine_package(self.engine)  # refuses one that is not there, before the data is read
@@ -139,7 +141,7 @@ def simulate(
     began = time.perf_counter()
     parts = parts_of(data, plan.left_out)
     identity = _identity(plan, parts) if checkpoint else {}
-    start, epochs = _resume(plan, checkpoint, identity, parts.n_items)
+    start, epochs = resume(checkpoint, plan.settings, identity, parts.n_items)
     for done in epochs:
         on_epoch(done)
     state, evaluating = start, 0.0
@@ -148,19 +150,14 @@ def simulate(
     ) as engine:
         ready = time.perf_counter()
         for state in train(plan.settings, engine, start):
-            record: dict[str, Any] = {
-                "epoch": state.epochs_done,
-                "seconds": state.seconds,
-                "people": state.n_reports // plan.settings.reports,
-            }
+            record = record_of(state, plan.settings)
             if plan.due(state.epochs_done):
                 started = time.perf_counter()
                 record |= evaluate(engine, state.V, known=True)
                 evaluating += time.perf_counter() - started
             epochs.append(record)
             if checkpoint:
-                extra = {**identity, "epochs": epochs}
-                write_model(checkpoint, ModelFile(state.V, plan.settings, state.epochs_done, extra))
+                keep(checkpoint, state, plan.settings, identity, epochs)
             on_epoch(record)
         final = {name: value for name, value in epochs[-1].items() if "@" in name}
         if not final:
@@ -168,8 +165,15 @@ def simulate(
         known = next(iter(engine.each(what_is_known)))
         n_tested = sum(engine.each(how_many_are_tested))
         without = evaluate(engine, state.V) if known else final
-        popularity = evaluate_popularity(engine)
-        known_popularity = evaluate_popularity(engine, known=True) if known else popularity
+        counts = counts_of(engine)
+        popularity = evaluate_popularity(engine, counts)
+        known_popularity = evaluate_popularity(engine, counts, known=True) if known else popularity
+        if plan.coverage:
+            learnt, counted = model_of(state.V, plan.settings), partial(counts_model, *counts)
+            final = {**final, **coverage_of(engine, learnt, known=True)}
+            without = {**without, **coverage_of(engine, learnt, known=False)}
+            popularity = {**popularity, **coverage_of(engine, counted, known=False)}
+            known_popularity = {**known_popularity, **coverage_of(engine, counted, known=True)}
     seconds = {
         "prepare": ready - began,
         "train": sum(record["seconds"] for record in epochs),
@@ -199,19 +203,22 @@ def evaluate(engine: Engine, V: NDArray[np.float32], *, known: bool = False) -> 
     return summary(engine.ranks(V, known=known))
 
 
-def evaluate_popularity(engine: Engine, *, known: bool = False) -> dict[str, float]:
+def evaluate_popularity(
+    engine: Engine, counted: tuple[NDArray[np.int64], int], *, known: bool = False
+) -> dict[str, float]:
     """The metrics of scoring by training counts."""
-    counted = list(engine.each(lambda part: (part.histories.popularity(), part.histories.n_users)))
-    counts = np.sum([counts for counts, _ in counted], axis=0)
-    people = sum(people for _, people in counted)
 
     def ranks(part: LocalEngine) -> Ranks:
         left_out = part.left_out
-        return popularity_ranks(
-            left_out.candidates, left_out.known if known else None, (counts, people)
-        )
+        return popularity_ranks(left_out.candidates, left_out.known if known else None, counted)
 
     return summary(Ranks.joined(engine.each(ranks)))
+
+
+def counts_of(engine: Engine) -> tuple[NDArray[np.int64], int]:
+    """How many people touched each item, and how many there are."""
+    counted = list(engine.each(lambda part: (part.histories.popularity(), part.histories.n_users)))
+    return np.sum([counts for counts, _ in counted], axis=0), sum(people for _, people in counted)
 
 
 def popularity_ranks(
@@ -249,25 +256,3 @@ def _identity(plan: SimulationPlan, parts: Parts) -> dict[str, Any]:
         "negatives": plan.negatives,
         "resample": plan.resample,
     }
-
-
-def _resume(
-    plan: SimulationPlan, checkpoint: Path | None, identity: dict[str, Any], n_items: int
-) -> tuple[Trained, list[dict[str, Any]]]:
-    """The state to go on from: the checkpoint's, if it belongs to this very run."""
-    if checkpoint is None or not checkpoint.exists():
-        return begin(plan.settings, n_items), []
-    saved = read_model(checkpoint)
-    # More epochs than before is a continuation, unless people take turns; all else is another run.
-    longer = replace(saved.settings, epochs=plan.settings.epochs)
-    same = plan.settings in ([saved.settings] if plan.settings.lifetime else [longer])
-    if not same or any(saved.extra.get(name) != value for name, value in identity.items()):
-        raise CheckpointError(
-            f"{checkpoint}: belongs to another run (other settings, data, split or negatives); "
-            "remove it or name another file"
-        )
-    if saved.epochs_done > plan.settings.epochs:
-        raise CheckpointError(
-            f"{checkpoint}: has {saved.epochs_done} epochs already, not {plan.settings.epochs}"
-        )
-    return Trained(saved.epochs_done, saved.V), list(saved.extra["epochs"])

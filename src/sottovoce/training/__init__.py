@@ -2,7 +2,13 @@
 
 from sottovoce.training.items import first_items, inherited_items, next_items
 from sottovoce.training.participation import Participation
-from sottovoce.training.planning import Budget, all_presets, planned, planned_without_end
+from sottovoce.training.planning import (
+    Budget,
+    all_presets,
+    planned,
+    planned_without_end,
+    unplanned,
+)
 from sottovoce.training.settings import DEFAULT, Settings, all_settings, presets
 
 __all__ = [
@@ -18,4 +24,5 @@ __all__ = [
     "planned",
     "planned_without_end",
     "presets",
+    "unplanned",
 ]

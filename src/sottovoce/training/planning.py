@@ -159,14 +159,9 @@ def planned(
     """
     given = {name: value for name, value in given.items() if value is not None}
     about = Public(people, items, usual_history(max(items, 1)) if history is None else history)
-    if preset not in all_presets():
-        raise SettingsError(f"no preset {preset!r:.80}; there are {', '.join(all_presets())}")
+    settings = unplanned(preset, given)
     if preset in PLANNED:
-        named = PLANNED[preset]
-        budget, preset = named if budget is None else budget.filled_from(named), DEFAULT
-    if preset == DEFAULT:
-        preset = given.get("mechanism", DEFAULT)  # one that is named brings its own usual settings
-    settings = Settings.preset(preset, **given)
+        budget = PLANNED[preset] if budget is None else budget.filled_from(PLANNED[preset])
     if budget is None:
         fixed = not mechanism_named(settings.mechanism).is_planned
         return settings if fixed else _fitted(settings, about, given, for_crowd=False)
@@ -183,6 +178,16 @@ def planned(
             f"spend {exceeded}: name smaller ones, or a larger budget"
         )
     return found
+
+
+def unplanned(preset: str, given: Mapping[str, Any]) -> Settings:
+    """What a plan begins with: the usual settings of a preset, and what is given."""
+    if preset not in all_presets():
+        raise SettingsError(f"no preset {preset!r:.80}; there are {', '.join(all_presets())}")
+    if preset in PLANNED or preset == DEFAULT:
+        # One that is named brings its own usual settings.
+        preset = mechanism_named(given.get("mechanism", DEFAULT)).name
+    return Settings.preset(preset, **given)
 
 
 def planned_without_end(people: int, items: int, **given: Any) -> Settings:
