@@ -24,6 +24,7 @@ html_show_sourcelink = False
 myst_heading_anchors = 4
 # Docstrings write `name` for code.
 default_role = "code"
+autoclass_content = "both"
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 python_maximum_signature_line_length = 80

@@ -40,11 +40,13 @@ def _sections(command: Any, path: list[str]) -> Iterator[str]:
     context = command.context_class(command, info_name=" ".join(path))
     if len(path) > 1:
         yield f"{'#' * len(path)} {' '.join(path)}\n"
-    yield from _help(command.help or "")
     is_group = hasattr(command, "list_commands")
-    if not is_group or command.invoke_without_command:
+    runs = not is_group or command.invoke_without_command
+    if runs:
         usage = " ".join(command.collect_usage_pieces(context))
         yield f"```text\n{' '.join(path)} {usage}\n```\n"
+    yield from _help(command.help or "")
+    if runs:
         yield from _parameters(command, context)
     for name in command.list_commands(context) if is_group else ():
         yield from _sections(command.get_command(context, name), [*path, name])
