@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 MADE := $(VENV)/.made
 DEMO := $(VENV)/.demo
 READY := $(VENV)/.ready
+SITE := $(VENV)/.site
 MODULES := web/node_modules/.package-lock.json
 # Where Node is too old or missing, the page is as it was built, and nothing of web/ is checked.
 NODE_20 := node -e 'process.exit(Number(process.versions.node.split(".")[0] < 20))' 2>/dev/null
@@ -13,7 +14,7 @@ WEB := $(if $(shell $(NODE_20) && command -v npm),$(MODULES))
 # Hundreds of processes import the same sources: whoever is the first compiles them for all.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo web test coverage nightly lint lint-style lint-types lint-web kernels bytecode format bench clean
+.PHONY: help demo web test coverage nightly lint lint-style lint-types lint-web kernels bytecode format docs bench clean
 
 help:
 	@echo "make demo    server, proxy, invented people who report live, and a page to take part in"
@@ -23,6 +24,7 @@ help:
 	@echo "make nightly play 50,000 lists of failures through client, proxy and server, 100,000 bad requests to each, 200 epochs of real processes, an attack on both services"
 	@echo "make lint    ruff, mypy --strict, import-linter; tsc and Biome too where Node is"
 	@echo "make format  let ruff rewrite the sources"
+	@echo "make docs    the documentation as a site under build/docs; a link that leads nowhere is an error"
 	@echo "make bench   a short side-by-side timing on synthetic people"
 	@echo "make clean   remove what these targets made"
 
@@ -40,6 +42,10 @@ $(DEMO): pyproject.toml | $(MADE)
 $(READY): pyproject.toml | $(MADE)
 	$(BIN)/python -m pip install --quiet --editable . --group dev
 	@touch $(READY) $(DEMO)
+
+$(SITE): pyproject.toml | $(MADE)
+	$(BIN)/python -m pip install --quiet --editable . --group docs
+	@touch $(SITE)
 
 demo: $(DEMO)
 	$(BIN)/sottovoce demo
@@ -92,10 +98,15 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# Sphinx checks every link and anchor between pages, and asks nobody; -W makes errors of warnings.
+docs: $(SITE)
+	$(BIN)/python -m sphinx -W --keep-going -E -q -b html -d build/doctrees docs build/docs
+	@echo "build/docs/index.html"
+
 bench: $(READY)
 	$(BIN)/sottovoce bench --quick
 
 clean:
-	rm -rf $(VENV) .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	rm -rf web/node_modules web/*/node_modules web/*/build web/*/dist web/build
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

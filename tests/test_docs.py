@@ -18,7 +18,8 @@ import sottovoce
 from sottovoce.cli.app import COMMANDS, app
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")]
+PAGES += sorted((ROOT / "docs").rglob("*.md"))
 COMMAND = re.compile(r"^\s*(?:\$ )?sottovoce ((?:.*\\\n)*.*)$", re.MULTILINE)
 
 
@@ -134,3 +135,4 @@ def test_the_grid_of_the_example_finds_that_privacy_costs() -> None:
 def test_numbers_of_the_version_agree() -> None:
     assert f'version = "{sottovoce.__version__}"' in (ROOT / "pyproject.toml").read_text()
     assert f"## {sottovoce.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+    assert f"\nversion: {sottovoce.__version__}\n" in (ROOT / "CITATION.cff").read_text()

@@ -1,0 +1,46 @@
+"""How Sphinx builds the site: Markdown pages, and a reference from docstrings and --help."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import sottovoce
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+sys.path.append(str(Path(__file__).parent / "_ext"))
+
+project = "sottovoce"
+copyright = "the sottovoce authors, Apache-2.0"  # noqa: A001 -- Sphinx's name
+version = release = sottovoce.__version__
+extensions = ["myst_parser", "sphinx.ext.autodoc", "commands"]
+html_theme = "furo"
+html_title = f"sottovoce {version}"
+html_show_sourcelink = False
+# Links of the present pages name headings as GitHub does.
+myst_heading_anchors = 4
+# Docstrings write `name` for code.
+default_role = "code"
+autoclass_content = "both"
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+python_maximum_signature_line_length = 80
+
+ELSEWHERE = {
+    "../CONTRIBUTING.md": "/contributing.md",
+    "../web/client/README.md": "/reference/browser.md",
+}
+"""Files outside this folder that the site has as pages."""
+
+
+def link_to_pages(_app: Sphinx, _page: str, content: list[str]) -> None:
+    """On GitHub a link leads to the file, on the site to its page."""
+    for file, page in ELSEWHERE.items():
+        content[0] = content[0].replace(f"]({file}", f"]({page}")
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("source-read", link_to_pages)
