@@ -26,7 +26,7 @@ FIRST = TESTS / "simulation" / "test_engine.py"
 """Compiles the kernels if `make kernels` has not, while others have tests without any."""
 COMPILED = (
     "baselines", "cli", "data", "evaluation", "experiments", "plugins", "simulation",
-    "test_docs.py", "test_tutorials.py",
+    "test_commands.py", "test_docs.py", "test_tutorials.py",
 )  # fmt: skip
 SLOW = ("live", "web")
 """Whole systems and browsers: before the others, so that no process waits for them at the end."""
