@@ -1,20 +1,20 @@
-"""The pages' commands for research are run, in order, with small data under the names they use.
-
-Those of services are followed in `tests/test_tutorials.py`; that options exist is in
-`tests/test_docs.py`.
-"""
+"""The pages' commands are run: with small data under the names they use, with short epochs."""
 
 from __future__ import annotations
 
+import csv
 import re
 import shlex
 from pathlib import Path
 
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
 from sottovoce.cli.app import app
-from tests.processes import calling
+from sottovoce.protocol import Catalogue
+from tests.cli.test_up import running
+from tests.processes import calling, free_port
 from tests.simulation.living import living_people
 from tests.test_docs import commands
 
@@ -83,3 +83,68 @@ def test_the_research_commands_of_a_page_run(page: str, folder: Path) -> None:
     for line in research()[page]:
         shown = call(*shlex.split(line))
         assert shown.strip(), line
+
+
+FOLLOWED = ("server init", "server run", "proxy init", "proxy run")
+"""By the operator's tutorial, and `up` and `swarm` by `tests/cli/test_up.py`."""
+LAST = "server go-beyond"
+"""Of a server that stands still."""
+
+
+def of_services(page: str) -> list[list[str]]:
+    """Commands of a running system, those for a stopped server last."""
+    lines = [line for name, line in commands() if name == page]
+    words = [
+        shlex.split(line.replace("\\\n", " "), comments=True)
+        for line in lines
+        if line.startswith(("server", "proxy", "client")) and not line.startswith(FOLLOWED)
+    ]
+    return sorted(words, key=lambda each: " ".join(each).startswith(LAST))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["operations.md", "lifecycle.md"])
+def test_the_commands_of_a_service_run(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    port = free_port()
+    options = ("--port", port, "--epoch-seconds", 1, "--least-clients", 1)
+    put = {
+        "my-server/server.toml": "my-system/server/server.toml",
+        "my-proxy/proxy.toml": "my-system/proxy/proxy.toml",
+        "/backup/monday.sqlite": "monday.sqlite",
+        "https://proxy.example": f"http://127.0.0.1:{port}",
+    }
+    shown = of_services(page)
+    stopped = [words for words in shown if words[:2] == LAST.split()]
+    with running("my-system", "--data", "ml-latest-small", *options) as (_, said):
+        (put["VERIFICATION_KEY"],) = set(re.findall("--key ([0-9a-f]{64})", said))
+        export("my-system/server/server.toml")
+        for words in shown[: len(shown) - len(stopped)]:
+            output = say([put.get(word, word) for word in words])
+            if words[:2] == ["client", "terms"]:
+                (put["NAME"],) = set(re.findall("client accept ([0-9a-f]{64})", output))
+    for words in stopped:
+        say([put.get(word, word) for word in words])
+
+
+def say(words: list[str]) -> str:
+    if words[:2] == ["client", "sync"]:
+        words = [*words, "--jitter", "0"]
+    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, words, input="y\n")
+    waits = words[1] == "status"  # its code 1 says that something waits
+    assert result.exit_code in (0, waits), (words, result.output, result.exception)
+    assert result.output.strip(), words
+    return result.output
+
+
+def export(config: str) -> None:
+    """The tables of a shop that sells what the catalogue has, and a few things more."""
+    call("server", "catalogue", "show", "--config", config, "--output", "kept.json")
+    catalogue = Catalogue.decode(Path("kept.json").read_bytes())
+    sold = [[item.id, item.title, "film"] for item in catalogue.items]
+    for name, rows in (("shop", [*sold, ["S-01", "Soap", "bath"]]), ("new", [["T-01", "Tea", ""]])):
+        with Path(f"{name}.csv").open("w", newline="") as file:
+            csv.writer(file).writerows([["sku", "name", "kind"], *rows])

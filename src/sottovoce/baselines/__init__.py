@@ -2,6 +2,7 @@
 
 from sottovoce.baselines.als import MatrixFactorization
 from sottovoce.baselines.federated import Federated
+from sottovoce.baselines.named_items import NamedItems, factorized
 from sottovoce.baselines.neighbours import DPLCF
 from sottovoce.baselines.private_popularity import PrivatePopularity
 from sottovoce.baselines.ranking import rank
@@ -14,9 +15,11 @@ __all__ = [
     "DPLCF",
     "Federated",
     "MatrixFactorization",
+    "NamedItems",
     "Popularity",
     "PrivatePopularity",
     "Random",
     "TrustedSettings",
+    "factorized",
     "rank",
 ]

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     """A cell, its result and the seconds that it took."""
 
 METHODS: tuple[Method, ...] = (
-    "popularity", "private-popularity", "fcf", "dplcf", "dp-als", "liars", "attacker",
+    "popularity", "private-popularity", "named-counts", "fcf", "dplcf", "dp-als", "liars",
+    "attacker",
 )  # fmt: skip
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 """Variables that libraries read when they are loaded."""

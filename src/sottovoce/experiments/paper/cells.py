@@ -20,7 +20,7 @@ Way = Literal["tags", "time", "both"]
 Trained = Literal["paper", "paper-alpha", "loudest"]
 Method = Literal[
     "paper", "paper-alpha", "loudest", "random", "popularity", "private-popularity",
-    "mf", "fcf", "dplcf", "dp-als", "cost", "liars", "attacker",
+    "named-counts", "named-als", "mf", "fcf", "dplcf", "dp-als", "cost", "liars", "attacker",
 ]  # fmt: skip
 TRAINED: tuple[Trained, ...] = get_args(Trained)
 """The paper's system as it describes it, the same with our alpha, and ours."""
@@ -29,7 +29,7 @@ OURS: tuple[Trained, ...] = ("loudest",)
 COMPARED: tuple[Trained, ...] = ("paper", "loudest")
 """What figures and tables of many cells have; another alpha is a row of Table 5."""
 METHODS: tuple[Method, ...] = get_args(Method)
-VERSION = 5
+VERSION = 6
 """To be raised when a method changes so that old results no longer stand for it."""
 
 Value = float | int | bool | str

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sottovoce.experiments.paper.cells import Cell, Size
+from sottovoce.experiments.paper.rules import NAMED_ALS, NAMED_EPSILON
 from sottovoce.experiments.paper.scale import EPSILON
 from sottovoce.experiments.paper.style import COLOURS, level, lines
 from sottovoce.experiments.paper.tables import NAMES, Reader, Table, budget, record, shown
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
+    from sottovoce.experiments.paper.cells import Method
     from sottovoce.experiments.paper.options import View
     from sottovoce.experiments.paper.scale import Family, Scale
     from sottovoce.experiments.paper.store import CellStore
@@ -25,7 +27,9 @@ FULL = Size()
 NOTES: Mapping[View, str] = {
     "local": (
         "Local: every report can be traced to its sender. DPLCF shares the budget out over all "
-        "items, private popularity over the reports of one person. Nothing is trusted."
+        "items, private popularity over signs of about the usual epsilon. By name: each report is "
+        "an own item through randomised response over the catalogue; counted, or taken for a "
+        "history and factorised. Nothing is trusted."
     ),
     "central": (
         "Central: a history is replaced, delta 1e-6. For ours an honest proxy shuffles everybody's "
@@ -78,6 +82,8 @@ def _methods(scale: Scale, view: View, value: float) -> dict[str, Family]:
             NAMES["loudest"]: scale.planned(FULL, spend),
             "DPLCF": scale.dplcf(FULL, value / scale.about.items),
             NAMES["private-popularity"]: _counted(value),
+            NAMES["named-counts"]: _named("named-counts", value),
+            NAMES["named-als"]: _named("named-als", value, **NAMED_ALS),
         }
     return {
         NAMES["loudest"]: scale.planned(FULL, Budget(central=value)),
@@ -90,6 +96,14 @@ def _counted(local: float) -> Family:
     reports = max(1, round(local / EPSILON))
     return lambda seed: Cell.make(
         "private-popularity", FULL, seed, epsilon=local / reports, reports=reports
+    )
+
+
+def _named(method: Method, local: float, **how: float) -> Family:
+    """Reports that are true more often than not."""
+    reports = max(1, round(local / NAMED_EPSILON))
+    return lambda seed: Cell.make(
+        method, FULL, seed, epsilon=local / reports, reports=reports, **how
     )
 
 
@@ -106,7 +120,10 @@ def _colours(view: View) -> dict[str, str]:
     return {
         NAMES["loudest"]: COLOURS["loudest"],
         "DPLCF": COLOURS["dplcf"],
-        NAMES["private-popularity"]: COLOURS["private-popularity"],
+        **{
+            NAMES[name]: COLOURS[name]
+            for name in ("private-popularity", "named-counts", "named-als")
+        },
     }
 
 

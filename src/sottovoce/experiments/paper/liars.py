@@ -42,8 +42,8 @@ LINES: dict[Defence, str] = {"none": "-", "caps": "--", "rows": ":", "medians": 
 WHAT = (
     "Exposure@10: the share of honest people, of those who have not touched the item, who find it "
     "among the first ten of the whole catalogue. Liars come in addition to honest people and are "
-    "that share of all. The item is of the least popular tenth (cold) or of the middle one "
-    "(middling), another one in every split."
+    "that share of all. The item is of the least popular tenth (cold), of the middle one "
+    "(middling), or just below the most popular hundredth (popular), another one in every split."
 )
 WHO = (
     "Invented history: honest code with the item among the most popular ones. Reports of choice: "

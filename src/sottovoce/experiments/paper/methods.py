@@ -159,11 +159,16 @@ def _spent(event: Reporting, people: int) -> dict[str, float | None]:
 
 
 def _fixed_budget(cell: Cell, context: CellContext) -> dict[str, Any]:
-    """Of the private baselines. A whole randomised row is no report of ours: no central figure."""
+    """Of the private baselines. Neither a randomised row nor an item's name is a report of ours.
+
+    So those have no central figure.
+    """
     named = cell.named
     if cell.method == "private-popularity":
         # Its report is a sign through the coin, as the accountant knows it.
         spent = _spent(Reporting(named["epsilon"], named["reports"], 1), context.data.n_users)
+    elif cell.method in ("named-counts", "named-als"):
+        spent = {"local": named["epsilon"] * named["reports"], "central": None}
     elif cell.method == "dplcf":
         spent = {"local": named["epsilon"] * context.data.histories.n_items, "central": None}
     elif cell.method == "dp-als":
@@ -186,9 +191,11 @@ def _baseline(cell: Cell, train: Histories, context: CellContext) -> Any:
         return baselines.Popularity(np.zeros(train.n_items, np.float32), train.n_users)
     if cell.method == "private-popularity":
         return baselines.PrivatePopularity.fit(train, **named, seed=cell.seed)
-    if cell.method == "mf":
-        how = {"engine": context.engine, **context.engine_options}
-        return baselines.MatrixFactorization.fit(train, **named, seed=cell.seed, **how)
+    if cell.method == "named-counts":
+        return baselines.NamedItems(train.n_items, **named).counted(train, cell.seed)
+    if cell.method in ("mf", "named-als"):
+        fit = baselines.MatrixFactorization.fit if cell.method == "mf" else baselines.factorized
+        return fit(train, **named, seed=cell.seed, engine=context.engine, **context.engine_options)
     if cell.method == "fcf":
         return baselines.Federated.fit(train, cell.settings, threads=threads)
     if cell.method == "dp-als":
@@ -233,7 +240,7 @@ def _published(cell: Cell, train: Histories, context: CellContext) -> Published:
         return PublishedCounts.of(train)
     V = context.shared.model(cell, lambda: _items(cell, train, context))
     solving = _solving(cell, V)
-    if cell.method not in (*TRAINED, "mf"):
+    if cell.method not in (*TRAINED, "mf", "named-als"):
         return PublishedFactors(V, **solving)
     settings = Settings.preset("paper", factors=V.shape[1], **solving)
     return PublishedTraining(
@@ -284,6 +291,7 @@ HOW: dict[Method, Callable[[Cell, CellContext], dict[str, Any]]] = {
     "liars": lie,
     "attacker": attack,
     "mf": _with_items,
+    "named-als": _with_items,
     **dict.fromkeys(TRAINED, _trained),
 }
 """By method; what is not named here is trained to be compared with."""

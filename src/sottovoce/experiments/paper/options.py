@@ -22,7 +22,10 @@ VIEWS: tuple[View, ...] = ("local", "central")
 COUNTED: Method = "private-popularity"
 COUNTED_MOST = 100
 """Reports of a person, at most, that only count."""
-SHOWN: tuple[Method, ...] = (*COMPARED, COUNTED)
+NAMED: Method = "named-counts"
+NAMED_EPSILONS = (4.0, 5.0, 6.0, 7.0, 8.0, 10.0)
+"""Of a report that names an item: below, nearly all of them are noise."""
+SHOWN: tuple[Method, ...] = (*COMPARED, COUNTED, NAMED)
 
 
 @dataclass(frozen=True)
@@ -118,11 +121,12 @@ def _small(scale: Scale) -> Iterator[Option]:
 
 def _counting(scale: Scale) -> Iterator[Option]:
     """Popularity under the same kind of budget: what knowing nobody's taste would cost."""
-    for epsilon, reports in product(scale.small_epsilons, (*scale.marks, COUNTED_MOST)):
+    size = largest(scale)
+    signs = product([COUNTED], scale.small_epsilons, (*scale.marks, COUNTED_MOST))
+    names = product([NAMED], NAMED_EPSILONS, scale.marks)
+    for method, epsilon, reports in (*signs, *names):
         yield Option(
-            Cell.make(
-                COUNTED, largest(scale), CHOOSING, draw=CHOOSING, epsilon=epsilon, reports=reports
-            )
+            Cell.make(method, size, CHOOSING, draw=CHOOSING, epsilon=epsilon, reports=reports)
         )
 
 

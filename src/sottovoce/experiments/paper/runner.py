@@ -134,7 +134,7 @@ def _seconds_per_user(cell: Cell, items: int) -> float:
     if cell.method == "attacker":
         crowd = 4.5e-9 * items + 5e-8 * named["reports"]
         return float(named["epochs"] * (named["crowds"] * crowd + 1e-7 * items))
-    if cell.method == "mf":
+    if cell.method in ("mf", "named-als"):
         return float(named["iterations"] * named["factors"]) * 1.5e-10 * items
     if cell.method == "fcf":
         return float(named["epochs"]) * 1.5e-9 * items
@@ -143,6 +143,8 @@ def _seconds_per_user(cell: Cell, items: int) -> float:
         return 1e-9 * items * factors * (steps + factors / 2)
     if cell.method == "dplcf":
         return 6e-12 * items**2
+    if cell.method == "named-counts":
+        return 1e-7 * float(named["reports"])
     if cell.method == "private-popularity":
         return 1.5e-8 * items + 4e-8 * float(named["reports"])
     return 2e-6

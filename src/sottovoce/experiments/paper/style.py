@@ -18,6 +18,8 @@ COLOURS = {
     "paper-alpha": "#dd9c6b",
     "loudest": "#1b6ca8",
     "private-popularity": "#8a6fb0",
+    "named-counts": "#5fa8a0",
+    "named-als": "#d0679d",
     "dp-als": "#c2a02b",
     "dplcf": "#2e8b57",
     "mf": "#222222",

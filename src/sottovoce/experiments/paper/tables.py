@@ -25,6 +25,8 @@ NAMES = {
     "paper-alpha": "preset paper, alpha 4",
     "loudest": "loudest",
     "private-popularity": "private popularity",
+    "named-counts": "items by name: counts",
+    "named-als": "items by name: ALS",
     "dp-als": "DP-ALS",
     "mf": "MF-NP",
     "popularity": "popularity",

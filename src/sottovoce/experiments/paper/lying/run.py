@@ -39,7 +39,7 @@ NOBODY = "nobody"
 
 
 def lie(cell: Cell, context: CellContext) -> dict[str, Any]:
-    """HR@10 of honest people and the exposure of both items, of which one may be pushed."""
+    """HR@10 of honest people and the exposure of each item, of which one may be pushed."""
     candidates, settings = context.prepared(cell).candidates, _settings(cell)
     split = candidates.split
     honest, items = split.train, targets(split.train, cell.seed)

@@ -34,7 +34,7 @@ SHOWN = 10
 """As many items as a person looks at."""
 SAMPLE = 300
 """People whose histories the liars know: friends, leaks, public profiles."""
-BANDS = {"cold": (0.0, 0.1), "middling": (0.45, 0.55)}
+BANDS = {"cold": (0.0, 0.1), "middling": (0.45, 0.55), "popular": (0.95, 0.99)}
 """Where an item lies among all, from the least to the most popular."""
 
 
