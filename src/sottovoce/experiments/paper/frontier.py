@@ -118,7 +118,8 @@ def _points_table(scale: Scale, reader: Reader, points: Sequence[BudgetPoint]) -
     headings = ("method", "eps", "k", "T", "F", "alpha", "local", "central", "HR@10")
     chosen = (
         f"Settings were chosen on the subset and split of seed {CHOOSING}; these numbers are of "
-        "other splits of another subset. Central: delta 1e-6, everybody takes part in every epoch."
+        "other splits of another subset. Central: delta 1e-6, everybody takes part in every epoch; "
+        "reports that name items have no central figure here and stand at their local one."
     )
     against = (
         f"Popularity {shown(reader.interval(scale.popularity(largest(scale))))}, "
