@@ -1,6 +1,12 @@
 /** All terms in plain words: what a person accepts, and nothing left out. */
 import type { Offer } from "./messages.js";
-import { amountText, oddsSentence, ratioSentence, togetherSentence } from "./odds.js";
+import {
+  amountText,
+  BUDGET_SENTENCE,
+  oddsSentence,
+  ratioSentence,
+  togetherSentence,
+} from "./odds.js";
 import { durationText, epochsText, reportsText } from "./sentences.js";
 
 /** One thing to know. */
@@ -24,6 +30,7 @@ export function termsInWords(offer: Offer, jitter: number): Term[] {
     { name: "When.", words: whenSentence(jitter) },
     { name: "Among whom.", words: `${crowdSentence(terms.leastClients)} ${holdSentence(offer)}` },
     ...(together === null ? [] : [{ name: "What they say together.", words: together }]),
+    { name: "What it costs.", words: BUDGET_SENTENCE },
     { name: "What is promised.", words: offer.promise.join(" ") },
     {
       name: "What cannot be undone.",

@@ -2,9 +2,9 @@
 import type { Manifest } from "sottovoce-client";
 import { focusAt, h, list, say, show } from "../dom.js";
 import type { Advice, Ask, State } from "../messages.js";
-import { amountText } from "../odds.js";
 import { becauseWords } from "../reasons.js";
 import { label } from "../titles.js";
+import { youngText } from "../young.js";
 import { genres, otherName, section, titleOf, type View } from "./view.js";
 
 /** What the section can do beside asking. */
@@ -18,12 +18,14 @@ export interface AdviceOptions {
 export function adviceView({ ask, announce }: AdviceOptions): View {
   const films = h("ol", { id: "recommendations", class: "advice" });
   const empty = h("p", { id: "no-recommendations", class: "empty" });
+  const young = h("p", { id: "young", class: "young" });
   const model = h("p", { id: "model", class: "note" });
   const element = section(
     "for-you",
     "For you",
     "Worked out on this device, from your films.",
     empty,
+    young,
     films,
     model,
   );
@@ -39,6 +41,9 @@ export function adviceView({ ask, announce }: AdviceOptions): View {
       say(empty, emptyText(manifest !== null, chosen.length > 0));
       show(empty, advice.length === 0);
       show(films, advice.length > 0);
+      const age = manifest === null ? null : youngText(manifest);
+      say(young, age ?? "");
+      show(young, age !== null && advice.length > 0);
       say(model, manifest === null ? "" : modelText(manifest));
     },
   };
@@ -75,14 +80,6 @@ function emptyText(model: boolean, chosen: boolean): string {
 }
 
 /** What the recommendations come from. */
-export function modelText({
-  epoch,
-  items,
-  reportsBehind,
-}: Pick<Manifest, "epoch" | "items" | "reportsBehind">) {
-  if (reportsBehind === 0)
-    return "The model is young: no reports are behind it yet. Recommendations go by tags alone, such as genre and year.";
-  const from = `From the model of epoch ${epoch}, checked against the server's signature.`;
-  if (reportsBehind >= items) return from;
-  return `The model is young: ${amountText(reportsBehind)} reports are behind its last step, for ${amountText(items)} items. ${from}`;
+function modelText({ epoch }: Manifest): string {
+  return `From the model of epoch ${epoch}, checked against the server's signature.`;
 }
