@@ -45,9 +45,9 @@ export function epsilonFigure(id: string, offer: Offer): HTMLElement {
       { class: "note" },
       "Epsilon says how much a report can tell. Whether you saw a film or not, any report could come " +
         `from this device; with epsilon ${amountText(epsilon)} it is at most ${ratio(epsilon)} times ` +
-        "likelier in one case than in the other. The smaller epsilon is, the more private. What " +
-        "can be linked adds up. Mixed with the reports of others it says far less, but for a chance of " +
-        "one in a million.",
+        "likelier in one case than in the other. The smaller epsilon is, the less it tells. The epsilons " +
+        "of reports that somebody can link add up. Mixed means that nobody can: then it is the " +
+        "number of other people that counts, and the figure holds but for a chance of one in a million.",
     ),
   );
 }
@@ -127,5 +127,5 @@ function heading(y: number, text: string): SVGElement {
 
 /** Rounded up, as every promise is. */
 function shown(epsilon: number): string {
-  return amountText(Math.ceil(epsilon * 100 - 1e-9) / 100);
+  return amountText(Math.max(0, Math.ceil(epsilon * 100 - 1e-9)) / 100);
 }

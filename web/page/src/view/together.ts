@@ -121,7 +121,10 @@ function factsView(): View & { tick(now: number): void } {
       if (held === null || offer === null) return;
       say(epoch, amountText(held.epoch));
       say(people, amountText(Math.round(held.reportsBehind / offer.terms.reports)));
-      say(mechanism, `How reports are made is called ${offer.terms.mechanism}: ${offer.about}`);
+      say(
+        mechanism,
+        `The way in which reports are made is called ${offer.terms.mechanism}: ${offer.about}`,
+      );
     },
     tick(now) {
       if (manifest === null) return;
