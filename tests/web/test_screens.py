@@ -8,6 +8,7 @@ import pytest
 
 from tests.web.front import instead
 from tests.web.lying import other_key
+from tests.web.visitor_scripts import IN_VIEW
 
 if TYPE_CHECKING:
     from tests.web.conftest import Visit
@@ -15,20 +16,6 @@ if TYPE_CHECKING:
     from tests.web.visitor import Visitor
 
 SIZES = [(360, 640), (390, 844), (640, 320), (1280, 800)]
-IN_VIEW = """
-(id) => {
-  const room = { width: innerWidth, height: innerHeight };
-  const seen = (element) => {
-    const { left, top, right, bottom } = element.getBoundingClientRect();
-    const inside = left >= 0 && top >= 0 && right <= room.width && bottom <= room.height;
-    const [x, y] = [(left + right) / 2, (top + bottom) / 2];
-    return inside && element.contains(document.elementFromPoint(x, y));
-  };
-  const dialog = document.getElementById(id);
-  return [...dialog.querySelectorAll(":scope > h2, .buttons > button")].map(seen);
-}
-"""
-"""Of the title and of both buttons: whether they are whole, on the screen, and on top."""
 SCROLL = "(id) => { const all = document.querySelector(`#${id} .words`); all.scrollTop = 1e6; }"
 CROSSING = """
 () => {
