@@ -1,7 +1,7 @@
 /** Ten films, worked out here, each with its reasons. */
 import type { Manifest } from "sottovoce-client";
 import { focusAt, h, list, say, show } from "../dom.js";
-import type { Advice, Ask, State } from "../messages.js";
+import type { Advice, Ask, Curve, State } from "../messages.js";
 import { becauseWords } from "../reasons.js";
 import { label } from "../titles.js";
 import { youngText } from "../young.js";
@@ -14,8 +14,13 @@ export interface AdviceOptions {
   announce(text: string): void;
 }
 
+/** The section, which is told of the curve too: it says how much to expect. */
+export interface AdviceView extends View {
+  showCurve(curve: Curve): void;
+}
+
 /** The second section. */
-export function adviceView({ ask, announce }: AdviceOptions): View {
+export function adviceView({ ask, announce }: AdviceOptions): AdviceView {
   const films = h("ol", { id: "recommendations", class: "advice" });
   const empty = h("p", { id: "no-recommendations", class: "empty" });
   const young = h("p", { id: "young", class: "young" });
@@ -34,16 +39,27 @@ export function adviceView({ ask, announce }: AdviceOptions): View {
     announce(`${label(film)} marked as seen.`);
     focusAt(films, at, element);
   };
+  let now: State | null = null;
+  let learnt: Curve | null = null;
+  const showAge = () => {
+    const age = now === null || now.manifest === null ? null : youngText(now.manifest, learnt);
+    say(young, age ?? "");
+    show(young, age !== null && now !== null && now.advice.length > 0);
+  };
   return {
     element,
-    update({ advice, manifest, films: chosen }: State) {
+    showCurve(curve) {
+      learnt = curve;
+      showAge();
+    },
+    update(state) {
+      const { advice, manifest, films: chosen } = state;
+      now = state;
+      showAge();
       list(films, advice, (film) => item(film, films, seen));
       say(empty, emptyText(manifest !== null, chosen.length > 0));
       show(empty, advice.length === 0);
       show(films, advice.length > 0);
-      const age = manifest === null ? null : youngText(manifest);
-      say(young, age ?? "");
-      show(young, age !== null && advice.length > 0);
       say(model, manifest === null ? "" : modelText(manifest));
     },
   };
