@@ -140,10 +140,10 @@ export function closing(
   { publicKey, opens, closes, terms }: Closing,
   now: number,
 ): { name: string; value: string } {
-  if (publicKey === null) return { name: "Reports", value: "none asked for" };
+  if (publicKey === null) return { name: "Reports asked for", value: "none" };
   if (now < opens) return { name: "Opens in", value: countdownText(opens - now) };
   if (now < closes) return { name: "Closes in", value: countdownText(closes - now) };
-  if (now < closes + terms.hold) return { name: "Closed", value: "waiting for its crowd" };
+  if (now < closes + terms.hold) return { name: "Waits for", value: "its crowd" };
   return { name: "Closed", value: "over" };
 }
 
