@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make demo    server, proxy, invented people who report live, and a page to take part in"
 	@echo "make web     build the page from web/ into the package (needs Node 20 or later)"
-	@echo "make test    the whole test suite; says what it left out for want of Node, Chromium, g++ or PostgreSQL"
+	@echo "make test    the whole test suite; says what it left out for want of Node, Chromium, Firefox, g++ or PostgreSQL"
 	@echo "make coverage  the same, and which lines no test runs; takes half as long again"
 	@echo "make nightly play 50,000 lists of failures through client, proxy and server, 100,000 bad requests to each, 200 epochs of real processes, an attack on both services"
 	@echo "make lint    ruff, mypy --strict, import-linter; tsc and Biome too where Node is"

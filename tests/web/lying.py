@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tests.server.world import KEYS
 from tests.web.front import instead
 
 if TYPE_CHECKING:
     from sottovoce.protocol import SignedManifest
+    from tests.web.front import Answer, Heard, Lie
     from tests.web.system import System
     from tests.web.visitor import Visitor
 
@@ -35,3 +39,14 @@ def unmoved(visitor: Visitor, system: System, before: SignedManifest, advice: li
     assert len(visitor.advice()) == 10
     (settings,) = visitor.stored("settings")["settings"]
     assert settings["terms"]["reports"] == before.manifest.terms.reports
+
+
+def other_key() -> Lie:
+    """The page names a key of somebody else's."""
+
+    def lie(_request: Heard, honest: Callable[[], Answer]) -> Answer:
+        body = honest().body.replace(KEYS.verification_key.hex().encode(), b"ab" * 32)
+        assert body != honest().body
+        return replace(honest(), body=body)
+
+    return lie

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.protocol.examples import SMALL_ORDER
-from tests.server.world import KEYS
-from tests.web.front import Answer, flipped, instead
-from tests.web.lying import CATALOGUES, MANIFEST, MODELS, in_a_new_epoch, unmoved
+from tests.web.front import flipped, instead
+from tests.web.lying import CATALOGUES, MANIFEST, MODELS, in_a_new_epoch, other_key, unmoved
 
 if TYPE_CHECKING:
     from sottovoce.protocol import SignedManifest
-    from tests.web.front import Heard, Lie
+    from tests.web.front import Lie
     from tests.web.system import System
     from tests.web.visitor import Visitor
 
@@ -122,7 +120,7 @@ def test_another_key_after_the_first_visit(visitor: Visitor, system: System) -> 
     before = in_a_new_epoch(visitor, system)
     advice = visitor.advice()
     visitor.leaves()
-    system.front.lies = {"/": other_key(system)}
+    system.front.lies = {"/": other_key()}
     heard = len(system.front.heard)
     visitor.page.goto(system.url)
     visitor.says("#other-key", "another server", "somebody may be pretending", "nothing is sent")
@@ -147,7 +145,7 @@ def test_another_key_after_the_first_visit(visitor: Visitor, system: System) -> 
 def test_to_begin_anew_and_come_back_keeps_the_ledger(visitor: Visitor, system: System) -> None:
     epoch = system.signed().manifest.epoch
     visitor.taking_part(epoch, "toy story")
-    system.front.lies = {"/": other_key(system)}
+    system.front.lies = {"/": other_key()}
     visitor.page.reload()
     visitor.at("#begin-anew").click()
     visitor.at("#begin-anew-dialog-yes").click()
@@ -166,14 +164,3 @@ def test_to_begin_anew_and_come_back_keeps_the_ledger(visitor: Visitor, system: 
     visitor.says("#report-state", "nothing is reported in this epoch again")
     assert visitor.spent() == system.cost()
     assert len(system.front.batches()) == 1
-
-
-def other_key(system: System) -> Lie:
-    """The page names a key of somebody else's."""
-
-    def lie(_request: Heard, honest: Callable[[], Answer]) -> Answer:
-        body = honest().body.replace(KEYS.verification_key.hex().encode(), b"ab" * 32)
-        assert body != honest().body
-        return replace(honest(), body=body)
-
-    return lie

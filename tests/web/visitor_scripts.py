@@ -41,3 +41,17 @@ async (wanted) => {
   return whole;
 }
 """
+IN_VIEW = """
+(id) => {
+  const room = { width: innerWidth, height: innerHeight };
+  const seen = (element) => {
+    const { left, top, right, bottom } = element.getBoundingClientRect();
+    const inside = left >= 0 && top >= 0 && right <= room.width && bottom <= room.height;
+    const [x, y] = [(left + right) / 2, (top + bottom) / 2];
+    return inside && element.contains(document.elementFromPoint(x, y));
+  };
+  const dialog = document.getElementById(id);
+  return [...dialog.querySelectorAll(":scope > h2, .buttons > button")].map(seen);
+}
+"""
+"""Of the title and of both buttons: whether they are whole, on the screen, and on top."""

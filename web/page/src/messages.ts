@@ -44,6 +44,8 @@ export interface Offer extends Explanation {
   promise: readonly string[];
   /** The budget of a whole lifetime under them. */
   lifetime: number;
+  /** What is left of it where the proxy mixes honestly; null where that adds nothing. */
+  mixed: number | null;
 }
 
 /** All that the page shows, but for the batch and the curve. */

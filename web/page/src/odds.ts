@@ -29,8 +29,26 @@ export function togetherSentence(epsilon: number, reports: number): string | nul
   );
 }
 
+/** What a budget is, where somebody meets the word first. */
+export const BUDGET_SENTENCE =
+  "Every report gives away a little about your films, and what has been given away adds up for ever. " +
+  "The budget is the most that this device may give away in its lifetime; it is counted in epsilon. " +
+  "When it is spent, reporting stops by itself.";
+
+/**
+ * How sure somebody can be that you saw a film, in hundredths, who took it for as likely as not: odds of
+ * 1 to 1 become e^epsilon to 1 at most. Never rounded down.
+ */
+export function surenessText(epsilon: number): string {
+  const doubt = 100 / (1 + Math.exp(epsilon));
+  if (doubt < 1e-4) return "certain";
+  const places = doubt < 1 ? Math.ceil(-Math.log10(doubt)) : 0;
+  const scale = 10 ** places;
+  return `${amountText(Math.ceil((100 - doubt) * scale - 1e-9) / scale, places)} in 100`;
+}
+
 /** "3", "12.2", "more than a million": e^epsilon, never rounded down. */
-function ratio(epsilon: number): string {
+export function ratio(epsilon: number): string {
   const value = Math.exp(epsilon);
   if (value > 1e6) return "more than a million";
   return amountText(value < 100 ? Math.ceil(value * 10) / 10 : Math.ceil(value));
@@ -44,6 +62,6 @@ function inHundred(share: number): string {
 }
 
 /** A number for people: thousands apart, at most two places. */
-export function amountText(value: number): string {
-  return value.toLocaleString("en", { maximumFractionDigits: 2 });
+export function amountText(value: number, places = 2): string {
+  return value.toLocaleString("en", { maximumFractionDigits: places });
 }

@@ -1,6 +1,12 @@
 /** All terms in plain words: what a person accepts, and nothing left out. */
 import type { Offer } from "./messages.js";
-import { amountText, oddsSentence, ratioSentence, togetherSentence } from "./odds.js";
+import {
+  amountText,
+  BUDGET_SENTENCE,
+  oddsSentence,
+  ratioSentence,
+  togetherSentence,
+} from "./odds.js";
 import { durationText, epochsText, reportsText } from "./sentences.js";
 
 /** One thing to know. */
@@ -9,21 +15,21 @@ export interface Term {
   words: string;
 }
 
-/** Everything that is asked for, then what it promises, then what it cannot. */
+/** Everything that is asked for, then what it promises, what it cannot, and the numbers. */
 export function termsInWords(offer: Offer, jitter: number): Term[] {
   const { terms, odds, about } = offer;
   const together = togetherSentence(terms.epsilon, terms.reports);
   return [
     {
       name: "What leaves.",
-      words: `${reportsText(terms.reports)} in an epoch, each of four bytes and sealed by itself. Your films never leave.`,
+      words: `${reportsText(terms.reports)} in an epoch, which is a round of learning. Each has four bytes and is sealed by itself. Your films never leave.`,
     },
     { name: "What one says.", words: `${oddsSentence(odds)} ${ratioSentence(terms.epsilon)}` },
-    { name: "How it is made.", words: `By ${terms.mechanism}: ${about} ${publicNumbers(offer)}` },
     { name: "How often.", words: oftenSentence(offer) },
     { name: "When.", words: whenSentence(jitter) },
     { name: "Among whom.", words: `${crowdSentence(terms.leastClients)} ${holdSentence(offer)}` },
     ...(together === null ? [] : [{ name: "What they say together.", words: together }]),
+    { name: "What it costs.", words: BUDGET_SENTENCE },
     { name: "What is promised.", words: offer.promise.join(" ") },
     {
       name: "What cannot be undone.",
@@ -35,6 +41,7 @@ export function termsInWords(offer: Offer, jitter: number): Term[] {
       words:
         "That proxy and server are not in league, and that this page, which the proxy sent you, is what it seems.",
     },
+    { name: "How it is made.", words: `By ${terms.mechanism}: ${about} ${publicNumbers(offer)}` },
   ];
 }
 

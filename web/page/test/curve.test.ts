@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { layout, roundStep } from "../src/curve.js";
+import { layout, newestAt, roundStep } from "../src/curve.js";
 
 const PAPER = { width: 400, height: 200, left: 40, right: 10, top: 20, bottom: 30 };
 const values = (...all: number[]) => all.map((value, at) => ({ epoch: at + 1, value }));
@@ -46,3 +46,29 @@ test("a long history has few epochs on its axis", () => {
 test("steps are round", () => {
   assert.deepEqual([0.1, 0.155, 1, 3, 7, 1000].map(roundStep), [0.1, 0.2, 1, 5, 10, 1000]);
 });
+
+test("the newest value stands clear of the line, on the paper", () => {
+  const curves = [
+    ...[[0.1], [0.4], [0.1, 0.4], [0.4, 0.1], [0.3, 0.1, 0.3, 0.1], [0.1, 0.38, 0.4, 0.39]],
+    ...[[...Array(30).fill(0.4), 0.1], Array.from({ length: 60 }, (_, at) => (at % 2) * 0.4)],
+  ];
+  for (const curve of curves) {
+    const places = layout(values(...curve), PAPER, 0.4);
+    for (const text of ["9%", "40%", "100%", "12,345"]) {
+      const { x, y } = newestAt(places, text, PAPER);
+      const [from, to] = [x - 12 * text.length, x];
+      assert.ok(from >= 0 && to <= PAPER.width && y >= PAPER.top - 9, `${curve} ${text}`);
+      for (let at = 0; at <= 1; at += 0.01) {
+        const below = heightAt(places.marks, from + (to - from) * at);
+        assert.ok(below === null || y <= below - 8.9, `${curve} ${text} ${y} ${below}`);
+      }
+    }
+  }
+});
+
+function heightAt(marks: readonly { x: number; y: number }[], x: number): number | null {
+  const next = marks.findIndex((mark) => mark.x >= x);
+  const [a, b] = [marks[next - 1], marks[next]];
+  if (a === undefined || b === undefined) return null;
+  return a.y + ((b.y - a.y) * (x - a.x)) / (b.x - a.x);
+}

@@ -3,7 +3,6 @@ import test from "node:test";
 import type { Because } from "../src/messages.js";
 import { becauseWords } from "../src/reasons.js";
 import { toFilm } from "../src/titles.js";
-import { modelText } from "../src/view/advice.js";
 
 function seen(title: string): Because {
   return { kind: "film", film: toFilm({ id: title, title, tags: {} }) };
@@ -48,13 +47,6 @@ test("films and tags come together, what speaks most first, and no reason is no 
     becauseWords([HORROR, ALIEN]).map(({ kind }) => kind),
     ["plain", "plain", "tag", "plain", "plain", "film"],
   );
-});
-
-test("a model without reports is called young", () => {
-  const of = (reportsBehind: number) => modelText({ epoch: 3, items: 9, reportsBehind });
-  assert.match(of(0), /young: no reports .* tags alone/u);
-  assert.match(of(8), /young: 8 reports .* for 9 items. From the model of epoch 3/u);
-  assert.match(of(9), /^From the model of epoch 3/u);
 });
 
 test("genres are the labels of that kind alone", () => {

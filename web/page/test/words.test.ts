@@ -147,9 +147,9 @@ test("time, sentences, curves", () => {
   const window = { publicKey: new Uint8Array(32), opens: 10, closes: 70, terms: { hold: 30 } };
   assert.deepEqual(closing(window, 5), { name: "Opens in", value: "0:05" });
   assert.deepEqual(closing(window, 28), { name: "Closes in", value: "0:42" });
-  assert.deepEqual(closing(window, 70), { name: "Closed", value: "waiting for its crowd" });
+  assert.deepEqual(closing(window, 70), { name: "Waits for", value: "its crowd" });
   assert.deepEqual(closing(window, 100), { name: "Closed", value: "over" });
-  assert.equal(closing({ ...window, publicKey: null }, 28).value, "none asked for");
+  assert.equal(closing({ ...window, publicKey: null }, 28).value, "none");
   assert.deepEqual([0, 1, 59, 60, 90, 7200, 604_800].map(durationText), [
     ...["0 seconds", "1 second", "59 seconds", "1 minute", "90 seconds", "2 hours", "7 days"],
   ]);

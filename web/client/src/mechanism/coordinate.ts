@@ -11,7 +11,9 @@ const { fround } = Math;
 /** A uniformly drawn entry (i, f) of the gradient, index `i * F + f`. */
 export const coordinate: Mechanism = {
   name: "coordinate",
-  about: "a report tells one number of the change that would suit you, as a sign.",
+  about:
+    "a report says of one number of the model, drawn at random, whether your films would have it " +
+    "larger or smaller. A weighted coin may turn the answer round, and only this device knows if it did.",
   parameters: {},
   directions,
   loudFraction: () => SIGN,

@@ -17,7 +17,10 @@ import { loudAt } from "./loud.js";
 /** Our default; `block` is b, `loud` is L. */
 export const loudest: Mechanism = {
   name: "loudest",
-  about: "a report names a public direction, more often one that fits you.",
+  about:
+    "a report names one of many public directions in which the model could be moved. The few that " +
+    "speak for your films most are your loudest. A report names one of these or one drawn at random, " +
+    "and only this device knows which it was.",
   parameters: {
     directions_seed: { least: 0, most: () => Number.MAX_SAFE_INTEGER, isFree: true },
     block: { least: 1, most: () => MOST_BLOCK, isPowerOfTwo: true, isFree: false },

@@ -1,10 +1,10 @@
 /** Ten films, worked out here, each with its reasons. */
 import type { Manifest } from "sottovoce-client";
 import { focusAt, h, list, say, show } from "../dom.js";
-import type { Advice, Ask, State } from "../messages.js";
-import { amountText } from "../odds.js";
+import type { Advice, Ask, Curve, State } from "../messages.js";
 import { becauseWords } from "../reasons.js";
 import { label } from "../titles.js";
+import { youngText } from "../young.js";
 import { genres, otherName, section, titleOf, type View } from "./view.js";
 
 /** What the section can do beside asking. */
@@ -14,16 +14,23 @@ export interface AdviceOptions {
   announce(text: string): void;
 }
 
+/** The section, which is told of the curve too: it says how much to expect. */
+export interface AdviceView extends View {
+  showCurve(curve: Curve): void;
+}
+
 /** The second section. */
-export function adviceView({ ask, announce }: AdviceOptions): View {
+export function adviceView({ ask, announce }: AdviceOptions): AdviceView {
   const films = h("ol", { id: "recommendations", class: "advice" });
   const empty = h("p", { id: "no-recommendations", class: "empty" });
+  const young = h("p", { id: "young", class: "young" });
   const model = h("p", { id: "model", class: "note" });
   const element = section(
     "for-you",
     "For you",
     "Worked out on this device, from your films.",
     empty,
+    young,
     films,
     model,
   );
@@ -32,9 +39,23 @@ export function adviceView({ ask, announce }: AdviceOptions): View {
     announce(`${label(film)} marked as seen.`);
     focusAt(films, at, element);
   };
+  let now: State | null = null;
+  let learnt: Curve | null = null;
+  const showAge = () => {
+    const age = now === null || now.manifest === null ? null : youngText(now.manifest, learnt);
+    say(young, age ?? "");
+    show(young, age !== null && now !== null && now.advice.length > 0);
+  };
   return {
     element,
-    update({ advice, manifest, films: chosen }: State) {
+    showCurve(curve) {
+      learnt = curve;
+      showAge();
+    },
+    update(state) {
+      const { advice, manifest, films: chosen } = state;
+      now = state;
+      showAge();
       list(films, advice, (film) => item(film, films, seen));
       say(empty, emptyText(manifest !== null, chosen.length > 0));
       show(empty, advice.length === 0);
@@ -75,14 +96,6 @@ function emptyText(model: boolean, chosen: boolean): string {
 }
 
 /** What the recommendations come from. */
-export function modelText({
-  epoch,
-  items,
-  reportsBehind,
-}: Pick<Manifest, "epoch" | "items" | "reportsBehind">) {
-  if (reportsBehind === 0)
-    return "The model is young: no reports are behind it yet. Recommendations go by tags alone, such as genre and year.";
-  const from = `From the model of epoch ${epoch}, checked against the server's signature.`;
-  if (reportsBehind >= items) return from;
-  return `The model is young: ${amountText(reportsBehind)} reports are behind its last step, for ${amountText(items)} items. ${from}`;
+function modelText({ epoch }: Manifest): string {
+  return `From the model of epoch ${epoch}, checked against the server's signature.`;
 }

@@ -2,7 +2,7 @@
 import { h, say, show } from "../dom.js";
 import { epochsWithin, type Price } from "../limits.js";
 import type { Ask } from "../messages.js";
-import { amountText } from "../odds.js";
+import { amountText, BUDGET_SENTENCE } from "../odds.js";
 import { epochsText } from "../sentences.js";
 import { limitField } from "./limit.js";
 import type { View } from "./view.js";
@@ -25,7 +25,8 @@ export function budgetView(options: BudgetOptions): View {
     "aria-valuemin": 0,
   });
   const change = limitChange(options);
-  const element = h("div", {}, h("h3", {}, "Budget"), meter, text, change.element);
+  const meaning = h("p", { class: "note" }, BUDGET_SENTENCE);
+  const element = h("div", {}, h("h3", {}, "Budget"), meter, text, meaning, change.element);
   return {
     element,
     update(state) {

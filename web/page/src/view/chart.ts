@@ -1,8 +1,8 @@
 /** A line over epochs, drawn by hand: axes, a line to compare with, words for those who listen. */
-import { type Layout, layout, type Paper, type Value } from "../curve.js";
+import { type Layout, layout, newestAt, type Paper, type Value } from "../curve.js";
 import { svg } from "../dom.js";
 
-const PAPER: Paper = { width: 400, height: 230, left: 42, right: 16, top: 20, bottom: 34 };
+const PAPER: Paper = { width: 400, height: 240, left: 46, right: 16, top: 30, bottom: 36 };
 
 /** What a chart shows. */
 export interface Chart {
@@ -78,19 +78,14 @@ function area({ marks, line }: Layout): string {
     : `${line}L${last.x} ${FOOT}L${first.x} ${FOOT}Z`;
 }
 
-function marks({ marks }: Layout, { write }: Chart): SVGElement[] {
-  const last = marks.at(-1);
+function marks(places: Layout, { write }: Chart): SVGElement[] {
+  const last = places.marks.at(-1);
   if (last === undefined) return [];
-  const y = Math.max(12, last.y - 11);
+  const text = write(last.value);
+  const { x, y } = newestAt(places, text, PAPER);
   return [
-    ...marks.map(({ x, y }) => svg("circle", { class: "mark", cx: x, cy: y, r: 2 })),
+    ...places.marks.map(({ x, y }) => svg("circle", { class: "mark", cx: x, cy: y, r: 2 })),
     svg("circle", { class: "last", cx: last.x, cy: last.y, r: 4.5 }),
-    svg("text", { class: "value", x: last.x, y, "text-anchor": anchor(last.x) }, write(last.value)),
+    svg("text", { class: "value", x, y, "text-anchor": "end" }, text),
   ];
-}
-
-/** Words at an edge of the paper stay on it. */
-function anchor(x: number): string {
-  if (x > RIGHT - 30) return "end";
-  return x < PAPER.left + 30 ? "start" : "middle";
 }

@@ -24,7 +24,6 @@ export function asked(question: Question): Promise<boolean> {
     });
     document.body.append(dialog);
     dialog.showModal();
-    dialog.scrollTop = 0; // the focus may lie below the title of a long one
   });
 }
 
@@ -39,7 +38,7 @@ function built(question: Question): { dialog: HTMLDialogElement; answer: () => b
     "dialog",
     { id: question.id, "aria-labelledby": `${question.id}-title` },
     h("h2", { id: `${question.id}-title` }, question.title),
-    h("div", { class: "words", tabindex: -1 }, ...question.content),
+    h("div", { class: "words", tabindex: 0 }, ...question.content),
     buttons(question, end),
   );
   return { dialog, answer: () => said };

@@ -62,7 +62,8 @@ export function showPage({ ask: askWorker, ...options }: PageOptions): Page {
   return {
     hear(event) {
       if (event.kind === "batch") leaving.showBatch(event.batch);
-      if (event.kind === "curve") together.showCurve(event.curve);
+      if (event.kind === "curve")
+        for (const view of [advice, together]) view.showCurve(event.curve);
       if (event.kind !== "state") return;
       state = event.state;
       for (const view of [films, advice, leaving, together]) view.update(event.state);

@@ -4,6 +4,7 @@ import { DEFAULT_EPOCHS, limitFor } from "../limits.js";
 import type { Offer } from "../messages.js";
 import { termsInWords } from "../terms.js";
 import { asked } from "./dialog.js";
+import { epsilonFigure } from "./epsilon.js";
 import { limitField } from "./limit.js";
 
 /** The lifetime limit that was chosen with a yes, else null. */
@@ -22,7 +23,7 @@ export async function askForConsent(
   const yes = await asked({
     id: "terms-dialog",
     title: "Take part?",
-    content: [termsList(offer, jitter), field.element],
+    content: [termsList(offer, jitter), explained("terms-epsilon", offer), field.element],
     yes: "Take part",
     no: "Not now",
     valid: () => field.read() !== null,
@@ -36,6 +37,15 @@ function termsList(offer: Offer, jitter: number): HTMLElement {
     "ul",
     { class: "terms" },
     ...terms.map(({ name, words }) => h("li", {}, h("strong", {}, name), " ", words)),
+  );
+}
+
+function explained(id: string, offer: Offer): HTMLElement {
+  return h(
+    "details",
+    { class: "explained" },
+    h("summary", {}, "What epsilon means, in a picture"),
+    epsilonFigure(id, offer),
   );
 }
 
@@ -53,6 +63,7 @@ export function askForNewTerms(
       h("ul", { class: "terms", id: "worse-terms" }, ...worse.map((each) => h("li", {}, each))),
       h("p", {}, "All of them:"),
       termsList(offer, jitter),
+      explained("new-terms-epsilon", offer),
       h(
         "p",
         {},

@@ -6,6 +6,7 @@ import { amountText, oddsSentence, ratioSentence, togetherSentence } from "../od
 import { countdownText, sentencesOf } from "../sentences.js";
 import { crowdSentence, whenSentence } from "../terms.js";
 import { chart } from "./chart.js";
+import { epsilonFigure } from "./epsilon.js";
 import { section, type View } from "./view.js";
 
 /** So often blind chance puts a film among the first ten of a hundred. */
@@ -26,6 +27,7 @@ export function togetherView(options: { statement: string; jitter: number }): To
     { id: "learning" },
     h("p", { class: "empty" }, "The history is on its way."),
   );
+  const epsilon = epsilonView();
   const statement = statementView(options);
   let shown = "";
   return {
@@ -35,11 +37,13 @@ export function togetherView(options: { statement: string; jitter: number }): To
       "One model, taught by everybody's whispers.",
       facts.element,
       learning,
+      epsilon.element,
       h("h3", {}, "What is promised"),
       statement.element,
     ),
     update(state) {
       facts.update(state);
+      epsilon.update(state);
       statement.update(state);
     },
     showCurve(curve) {
@@ -52,6 +56,20 @@ export function togetherView(options: { statement: string; jitter: number }): To
       if (focused) learning.querySelector("summary")?.focus();
     },
     tick: facts.tick,
+  };
+}
+
+/** Drawn anew for other terms only. */
+function epsilonView(): View {
+  const element = h("div", {});
+  let shown: Offer | null = null;
+  return {
+    element,
+    update({ offer }) {
+      if (offer === null || JSON.stringify(offer) === JSON.stringify(shown)) return;
+      shown = offer;
+      element.replaceChildren(h("h3", {}, "What epsilon means"), epsilonFigure("epsilon", offer));
+    },
   };
 }
 
@@ -103,7 +121,10 @@ function factsView(): View & { tick(now: number): void } {
       if (held === null || offer === null) return;
       say(epoch, amountText(held.epoch));
       say(people, amountText(Math.round(held.reportsBehind / offer.terms.reports)));
-      say(mechanism, `Reports are made by ${offer.terms.mechanism}: ${offer.about}`);
+      say(
+        mechanism,
+        `The way in which reports are made is called ${offer.terms.mechanism}: ${offer.about}`,
+      );
     },
     tick(now) {
       if (manifest === null) return;
@@ -119,10 +140,10 @@ export function closing(
   { publicKey, opens, closes, terms }: Closing,
   now: number,
 ): { name: string; value: string } {
-  if (publicKey === null) return { name: "Reports", value: "none asked for" };
+  if (publicKey === null) return { name: "Reports asked for", value: "none" };
   if (now < opens) return { name: "Opens in", value: countdownText(opens - now) };
   if (now < closes) return { name: "Closes in", value: countdownText(closes - now) };
-  if (now < closes + terms.hold) return { name: "Closed", value: "waiting for its crowd" };
+  if (now < closes + terms.hold) return { name: "Waits for", value: "its crowd" };
   return { name: "Closed", value: "over" };
 }
 
@@ -148,8 +169,10 @@ function curveParts(curve: Curve, open: boolean): Node[] {
 
 function measured(people: number): string {
   return (
-    `HR@10: how often a film that was held back is among the first ten of a hundred, for ` +
-    `${amountText(people)} public test people. Worked out on this device, from the signed models.`
+    `Of each of ${amountText(people)} public test people, one film that they saw was hidden among 99 ` +
+    "others. The curve says for how many of 100 people the model has it among its first ten; blind " +
+    "chance would for ten. Researchers call this HR@10, the hit ratio at ten. Worked out on this " +
+    "device, from the signed models."
   );
 }
 
@@ -209,7 +232,7 @@ function table(points: readonly Point[], open: boolean): HTMLElement {
       h("td", {}, people === null ? "not over" : amountText(people)),
     ),
   );
-  const names = ["Epoch", ...(measured ? ["HR@10"] : []), "People"];
+  const names = ["Epoch", ...(measured ? ["Found (HR@10)"] : []), "People"];
   return h(
     "details",
     { id: "curve-table", open },

@@ -1,8 +1,9 @@
 /** The catalogue, as the page shows and searches it. */
 import type { Client, Item, Manifest } from "sottovoce-client";
+import { TitleIndex } from "../finding.js";
 import { hex } from "../hex.js";
 import type { Film } from "../messages.js";
-import { TitleIndex, toFilm } from "../titles.js";
+import { toFilm } from "../titles.js";
 
 /** Titles of one catalogue. */
 export class Films {

@@ -18,5 +18,6 @@ export function offerOf(terms: Terms): Offer {
 function worked(terms: Terms): Offer {
   const promised = promiseOf(terms);
   const promise = promiseSentences(promised);
-  return { ...explain(terms), terms, promise, lifetime: promised.local };
+  const mixed = promised.central < promised.local ? promised.central : null;
+  return { ...explain(terms), terms, promise, lifetime: promised.local, mixed };
 }

@@ -19,7 +19,7 @@ import { retryAfterOf, troubleOf } from "./trouble.js";
 
 const ADVICE = 10;
 const SUGGESTIONS = 12;
-const FOUND = 8;
+const FOUND = 10;
 /** Of what speaks for a film: less is 0% in words, and no reason. */
 const LEAST_SHARE = 0.005;
 /** Whoever has chosen so many has found the way. */
