@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,13 +19,13 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
 
 
 @pytest.fixture
-def begin(tmp_path: Path) -> Iterator[Callable[[str], Fresh]]:
+def begin(tmp_path: Path) -> Iterator[Callable[..., Fresh]]:
     """Makes an environment, which is gone afterwards: they are large."""
     names = []
 
-    def make(name: str) -> Fresh:
+    def make(name: str, interpreter: str = sys.executable) -> Fresh:
         names.append(name)
-        return Fresh(tmp_path / name)
+        return Fresh(tmp_path / name, interpreter)
 
     yield make
     for name in names:
