@@ -1,4 +1,4 @@
-"""The wheel with everything, on every Python that is found here. Minutes each: for `make release`."""
+"""The wheel with everything, on every Python that is here. Minutes each: for `make release`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.release.building import BUILT, ROOT, Built
-from tests.release.fresh import Fresh
+
+if TYPE_CHECKING:
+    from tests.release.fresh import Fresh
 
 MINORS = (11, 12, 13, 14)
 QUICK = ("tests/mechanism", "tests/model", "tests/privacy", "tests/training")
