@@ -45,7 +45,7 @@ def test_the_wheel_has_the_package_and_every_licence(built: Built) -> None:
 
 
 def test_package_indexes_can_read_what_it_says_of_itself(built: Built) -> None:
-    """The checks of PyPI: fields, versions, classifiers; and the README is its page."""
+    """Fields and versions, as PyPI checks them; the backend has checked the classifiers."""
     with zipfile.ZipFile(built.wheel) as wheel:
         (name,) = (name for name in wheel.namelist() if name.endswith("/METADATA"))
         about = Metadata.from_email(wheel.read(name), validate=True)
