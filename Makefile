@@ -14,7 +14,7 @@ WEB := $(if $(shell $(NODE_20) && command -v npm),$(MODULES))
 # Hundreds of processes import the same sources: whoever is the first compiles them for all.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo web test coverage nightly lint lint-style lint-types lint-web kernels bytecode format docs bench clean
+.PHONY: help demo web test coverage nightly lint lint-style lint-types lint-web kernels bytecode format docs bench release clean
 
 help:
 	@echo "make demo    server, proxy, invented people who report live, and a page to take part in"
@@ -26,6 +26,7 @@ help:
 	@echo "make format  let ruff rewrite the sources"
 	@echo "make docs    the documentation as a site under build/docs; a link that leads nowhere is an error"
 	@echo "make bench   a short side-by-side timing on synthetic people"
+	@echo "make release build what would be published into dist/, twice; compare, install and try it; upload nothing"
 	@echo "make clean   remove what these targets made"
 
 $(MADE):
@@ -106,7 +107,10 @@ docs: $(SITE)
 bench: $(READY)
 	$(BIN)/sottovoce bench --quick
 
+release: $(READY) $(MODULES)
+	$(BIN)/python -m tests.release
+
 clean:
-	rm -rf $(VENV) build .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	rm -rf web/node_modules web/*/node_modules web/*/build web/*/dist web/build
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

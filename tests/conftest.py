@@ -32,7 +32,7 @@ SLOW = ("live", "web")
 """Whole systems and browsers: before the others, so that no process waits for them at the end."""
 LONG = (
     "web/test_node.py", "live/test_kill.py", "cli/test_up.py", "cli/test_paper.py",
-    "live/test_operations.py", "test_tutorials.py",
+    "live/test_operations.py", "test_tutorials.py", "release/test_extras.py",
 )  # fmt: skip
 """Half a minute and more each: before all."""
 

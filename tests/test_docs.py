@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import pkgutil
 import re
 import runpy
@@ -133,6 +134,26 @@ def test_the_grid_of_the_example_finds_that_privacy_costs() -> None:
 
 
 def test_numbers_of_the_version_agree() -> None:
-    assert f'version = "{sottovoce.__version__}"' in (ROOT / "pyproject.toml").read_text()
-    assert f"## {sottovoce.__version__}" in (ROOT / "CHANGELOG.md").read_text()
-    assert f"\nversion: {sottovoce.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    web = {
+        name: json.loads((ROOT / "web" / name).read_text(encoding="utf-8"))
+        for name in ("client/package.json", "page/package.json", "package-lock.json")
+    }
+    locked = web["package-lock.json"]["packages"]
+    found = {
+        "pyproject.toml": tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+            "version"
+        ],
+        "CHANGELOG.md": re.findall("^## (\\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[
+            0
+        ],
+        "CITATION.cff": re.findall(
+            "^version: (.*)", (ROOT / "CITATION.cff").read_text(), re.MULTILINE
+        )[0],
+        "client/package.json": web["client/package.json"]["version"],
+        "page/package.json": web["page/package.json"]["dependencies"]["sottovoce-client"],
+        "package-lock.json, client": locked["client"]["version"],
+        "package-lock.json, page": locked["page"]["dependencies"]["sottovoce-client"],
+    }
+    assert {
+        place: number for place, number in found.items() if number != sottovoce.__version__
+    } == {}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sottovoce.simulation.federated import FederatedMF
 
 __all__ = ["FederatedMF", "__version__"]
-__version__ = "0.3.0"
+__version__ = "1.0.0"
 
 
 def __getattr__(name: str) -> object:

@@ -1,11 +1,10 @@
-"""What is checked with Node: the unit tests of `web/`, the package, and the built page.
+"""What is checked with Node: the unit tests of `web/`, and the built page.
 
 In one file, because all of it works in `web/`.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
@@ -48,15 +47,3 @@ def test_the_page_in_the_package_is_what_web_builds() -> None:
 
 def test_the_unit_tests_of_web_pass() -> None:
     run("npm", "test")
-
-
-def test_the_package_has_all_that_it_promises() -> None:
-    """Code and types for whoever bundles, and one file for whoever does not."""
-    told = run("npm", "pack", "--dry-run", "--json", "--workspace", "client")
-    (packed,) = json.loads(told[told.index("[\n") :])
-    files = {each["path"] for each in packed["files"]}
-    about = json.loads((WEB / "client" / "package.json").read_text())
-    promised = [path for name, path in about["exports"]["."].items() if "source" not in name]
-    assert {path.removeprefix("./") for path in promised} <= files
-    assert {"dist/sottovoce-client.js", "README.md", "LICENSE"} <= files
-    assert not [path for path in files if path.startswith(("src", "test"))]

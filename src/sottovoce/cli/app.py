@@ -70,7 +70,7 @@ COMMANDS = {
     "simulate": LazyCommand("simulate", "sim"),
     "privacy": LazyCommand("privacy", "sim"),
     "audit": LazyCommand("audit", "sim"),
-    "bench": LazyCommand("bench", "all"),
+    "bench": LazyCommand("bench", "bench"),
     "data": LazyCommand("data", "sim"),
     "paper": LazyCommand("paper", "all"),
     "up": LazyCommand("up", "sim,server"),

@@ -1,0 +1,94 @@
+"""What is published, built as for a release: an sdist, a wheel, and npm's tarball."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tarfile
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.lacking import leave_out
+from tests.release.fresh import Fresh, run
+
+ROOT = Path(__file__).parents[2]
+BUILT = "SOTTOVOCE_BUILT"
+"""The folder of what `make release` has built: its tests take that."""
+
+LONG_AGO = 1_580_601_600
+"""The backend's own date, for sources that git does not know."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """The three files of a release."""
+
+    sdist: Path
+    wheel: Path
+    tarball: Path | None = None
+
+    @classmethod
+    def found(cls, folder: Path) -> Built:
+        (sdist,) = folder.glob("sottovoce-*.tar.gz")
+        (wheel,) = folder.glob("sottovoce-*.whl")
+        return cls(sdist, wheel, next(folder.glob("sottovoce-client-*.tgz"), None))
+
+
+def build_python(source: Path, folder: Path, builder: Fresh, when: str) -> None:
+    """The sdist, and the wheel, by the backend alone."""
+    about = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]
+    if "hatchling" not in builder.installed():
+        builder.pip("install", "--quiet", *about["requires"])
+    run(
+        *(str(builder.python), "-m", "hatchling", "build", "-t", "sdist", "-t", "wheel"),
+        *("-d", str(folder)),
+        cwd=source,
+        env={**builder.surroundings, "SOURCE_DATE_EPOCH": when},
+    )
+
+
+def built_python(folder: Path) -> Built:
+    """What `make release` has built, or else built here."""
+    if BUILT in os.environ:
+        return Built.found(Path(os.environ[BUILT]))
+    build_python(ROOT, folder / "dist", Fresh(folder / "builder"), last_change())
+    return Built.found(folder / "dist")
+
+
+def pack_npm(web: Path, folder: Path) -> Path:
+    """npm's tarball, from a `web/` in which everything is installed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    run("npm", "pack", "--workspace", "client", "--pack-destination", str(folder), cwd=web)
+    (tarball,) = folder.glob("sottovoce-client-*.tgz")
+    return tarball
+
+
+def packed_npm(folder: Path) -> Path:
+    """The same for npm, from a copy of `web/`: other tests build in the original."""
+    if shutil.which("npm") is None or not (ROOT / "web" / "node_modules").exists():
+        leave_out("the npm package, installed elsewhere (needs Node)")
+    if BUILT in os.environ:
+        tarball = Built.found(Path(os.environ[BUILT])).tarball
+        assert tarball is not None
+        return tarball
+    web = folder / "web"
+    left = shutil.ignore_patterns("node_modules", "dist", "build")
+    shutil.copytree(ROOT / "web", web, ignore=left)
+    (web / "node_modules").symlink_to(ROOT / "web" / "node_modules")
+    return pack_npm(web, folder)
+
+
+def last_change() -> str:
+    """Seconds at which the newest commit was made: what files in a release are dated with."""
+    if not (ROOT / ".git").exists():
+        return str(LONG_AGO)
+    return run("git", "log", "-1", "--format=%ct", cwd=ROOT).strip()
+
+
+def unpack(archive: Path, folder: Path) -> Path:
+    """The only folder in an sdist."""
+    with tarfile.open(archive) as opened:
+        opened.extractall(folder, filter="data")
+    (inside,) = folder.iterdir()
+    return inside

@@ -1,0 +1,32 @@
+"""One build for all tests of a file."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.release.building import Built, built_python
+from tests.release.fresh import Fresh
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    return built_python(tmp_path_factory.mktemp("built"))
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Iterator[Callable[..., Fresh]]:
+    """Makes an environment, which is gone afterwards: they are large."""
+    names = []
+
+    def make(name: str, interpreter: str = sys.executable) -> Fresh:
+        names.append(name)
+        return Fresh(tmp_path / name, interpreter)
+
+    yield make
+    for name in names:
+        shutil.rmtree(tmp_path / name)

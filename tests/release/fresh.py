@@ -1,0 +1,106 @@
+"""Environments with nothing in them but what a test installs, far from the clone."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from functools import cache
+from pathlib import Path
+
+OURS = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE")
+PATIENCE = 900
+
+
+class Fresh:
+    """A virtual environment, and a folder beside it in which its commands run."""
+
+    def __init__(self, folder: Path, interpreter: str = sys.executable):
+        self.home = folder / "home"
+        self.home.mkdir(parents=True)
+        self._folder = folder / "environment"
+        run(interpreter, "-m", "venv", "--without-pip", str(self._folder))
+        self.python = self._folder / "bin" / "python"
+        self.surroundings = {
+            **{name: value for name, value in os.environ.items() if name not in OURS},
+            "COLUMNS": "200",
+            "HOME": str(self.home),
+            "PATH": f"{self._folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        }
+
+    @property
+    def packages(self) -> Path:
+        (found,) = (self._folder / "lib").glob("python*/site-packages")
+        return found
+
+    def pip(self, *words: str) -> str:
+        """By the pip of the tests: an environment need not have one."""
+        return run(sys.executable, "-m", "pip", "--python", str(self.python), *words)
+
+    def installed(self) -> set[str]:
+        return {each["name"].lower() for each in json.loads(self.pip("list", "--format", "json"))}
+
+    def run(self, *command: str, code: int = 0) -> str:
+        """What a command of this environment says, on both channels."""
+        return run(*command, code=code, cwd=self.home, env=self.surroundings)
+
+    def does(self, program: str) -> str:
+        return self.run("python", "-c", program)
+
+
+def run(
+    *command: str, code: int = 0, cwd: Path | None = None, env: dict[str, str] | None = None
+) -> str:
+    """Both channels of a command that must end with this code."""
+    program = shutil.which(command[0], path=(env or os.environ)["PATH"])
+    assert program is not None, command[0]
+    done = subprocess.run(
+        [program, *command[1:]],
+        cwd=cwd,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == code, f"{' '.join(command)}\n{done.stdout[-8000:]}"
+    return done.stdout
+
+
+class House:
+    """Wheels that are downloaded and unpacked once; environments have links to what they need.
+
+    So the bytecode of a package is made once too, by whoever imports it first.
+    """
+
+    def __init__(self, folder: Path, wheel: Path, extras: str):
+        self._wheel, self._folder = wheel, folder / "wheels"
+        self.unpacked = cache(self._unpacked)
+        run(
+            *(sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:"),
+            *("--dest", str(self._folder), f"{wheel}[{extras}]"),
+        )
+
+    def furnish(self, fresh: Fresh, extras: str) -> None:
+        """As `pip install 'sottovoce[...]'`: pip chooses, and installs the wheel itself."""
+        wanted = f"{self._wheel}[{extras}]" if extras else str(self._wheel)
+        alone = ("--quiet", "--no-index", "--find-links", str(self._folder))
+        report = self._folder / "report.json"
+        fresh.pip("install", *alone, "--dry-run", "--report", str(report), wanted)
+        for each in json.loads(report.read_text())["install"]:
+            name = Path(each["download_info"]["url"]).name
+            if name != self._wheel.name:
+                for part in self.unpacked(name).iterdir():
+                    (fresh.packages / part.name).symlink_to(part)
+        fresh.pip("install", *alone, "--no-deps", str(self._wheel))
+        fresh.pip("check")
+
+    def _unpacked(self, name: str) -> Path:
+        place = self._folder / "unpacked" / name
+        with zipfile.ZipFile(self._folder / name) as wheel:
+            wheel.extractall(place)
+        return place

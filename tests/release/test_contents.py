@@ -1,0 +1,56 @@
+"""What is in the sdist and in the wheel: what git has, and nothing that lay around."""
+
+from __future__ import annotations
+
+import tarfile
+import tomllib
+import zipfile
+
+from packaging.metadata import Metadata
+
+import sottovoce
+from tests.lacking import leave_out
+from tests.release.building import ROOT, Built
+from tests.release.fresh import run
+
+NOT_PUBLISHED = (".ci/",)
+
+
+def tracked() -> set[str]:
+    if not (ROOT / ".git").exists():
+        leave_out("what is in the sdist and in the wheel (needs git)")
+    return set(run("git", "ls-files", cwd=ROOT).splitlines())
+
+
+def test_the_sdist_has_what_git_has(built: Built) -> None:
+    with tarfile.open(built.sdist) as sdist:
+        files = {each.name.partition("/")[2] for each in sdist if each.isfile()}
+    expected = {name for name in tracked() if not name.startswith(NOT_PUBLISHED)}
+    assert files == expected | {"PKG-INFO"}
+
+
+def test_the_wheel_has_the_package_and_every_licence(built: Built) -> None:
+    with zipfile.ZipFile(built.wheel) as wheel:
+        files = set(wheel.namelist())
+    package = {name.removeprefix("src/") for name in tracked() if name.startswith("src/")}
+    for needed in ("py.typed", "page/assets/index.html", "proxy/proxy.toml"):
+        assert f"sottovoce/{needed}" in package
+    about = f"sottovoce-{sottovoce.__version__}.dist-info"
+    licences = ("LICENSE", "page/assets/LICENSES.txt", "data/bundled/ml-latest-small/README.txt")
+    assert {name for name in files if not name.startswith(about)} == package
+    kept = [name for name in files if name.startswith(f"{about}/licenses/")]
+    assert len(kept) == len(licences)
+    for licence in licences:
+        assert any(name.endswith(licence) for name in kept), licence
+
+
+def test_package_indexes_can_read_what_it_says_of_itself(built: Built) -> None:
+    """Fields and versions, as PyPI checks them; the backend has checked the classifiers."""
+    with zipfile.ZipFile(built.wheel) as wheel:
+        (name,) = (name for name in wheel.namelist() if name.endswith("/METADATA"))
+        about = Metadata.from_email(wheel.read(name), validate=True)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert str(about.version) == project["version"]
+    assert set(about.provides_extra or ()) == set(project["optional-dependencies"])
+    assert about.description_content_type == "text/markdown"
+    assert about.description == (ROOT / "README.md").read_text(encoding="utf-8")

@@ -1,0 +1,184 @@
+"""The wheel in fresh environments: each extra alone does what it is for, and names the others."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import sottovoce
+from sottovoce.cli.app import COMMANDS
+from tests.processes import free_port, read_until
+from tests.release.building import ROOT, Built
+from tests.release.fresh import Fresh, House
+
+EXTRAS: dict[str, list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+    "optional-dependencies"
+]
+ELSEWHERE = {"cuda", "peers", "ray"}
+"""Too large for here: a card's compiler, Flower, Ray. `make release` asks pip whether they fit."""
+SMALL = ("--engine", "reference", "--sample-users", "30", "--sample-items", "50")
+CATALOGUE = """{"version": 2, "items": [
+    {"id": "a", "title": "Alpha", "tags": {"kind": ["x"]}},
+    {"id": "b", "title": "Beta", "tags": {"kind": ["x"]}}]}"""
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def house(built: Built, tmp_path_factory: pytest.TempPathFactory) -> House:
+    return House(tmp_path_factory.mktemp("house"), built.wheel, "all")
+
+
+@pytest.fixture
+def install(house: House, begin: Callable[[str], Fresh]) -> Callable[[str], Fresh]:
+    """An environment with these extras and what they bring."""
+
+    def furnish(extras: str) -> Fresh:
+        fresh = begin(f"with {extras or 'nothing'}")
+        house.furnish(fresh, extras)
+        return fresh
+
+    return furnish
+
+
+@pytest.fixture
+def started() -> Iterator[Callable[..., str]]:
+    """Starts a service, until it says whose address is for its operator alone; ends it at last."""
+    running: list[subprocess.Popen[str]] = []
+
+    def start(fresh: Fresh, *words: str) -> str:
+        process = subprocess.Popen(
+            [str(fresh.python), "-m", "sottovoce", *words],
+            cwd=fresh.home,
+            env={**fresh.surroundings, "PYTHONUNBUFFERED": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        running.append(process)
+        assert process.stdout is not None
+        return read_until("its operator alone", process.stdout).string
+
+    yield start
+    for process in running:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+def offered(fresh: Fresh) -> set[str]:
+    """The commands that are there; each of the others is shown with its own install line."""
+    told = fresh.run("sottovoce", "--help")
+    missing = dict(re.findall(r"│ (\w+) +\(not installed: (.*?)\)", told))
+    for name, install in missing.items():
+        assert install == f"pip install 'sottovoce[{COMMANDS[name].extra}]'"
+    return set(COMMANDS) - set(missing)
+
+
+def test_every_extra_is_tried() -> None:
+    assert (
+        set(EXTRAS)
+        == {"sim", "plot", "bench", "client", "proxy", "server", "cli", "all"} | ELSEWHERE
+    )
+
+
+def test_bare_it_is_numpy_and_scipy(install: Callable[[str], Fresh]) -> None:
+    fresh = install("")
+    assert fresh.installed() == {"numpy", "scipy", "sottovoce"}
+    assert fresh.does("import sottovoce, sys; print('numpy' in sys.modules)") == "False\n"
+    preset = "from sottovoce.training import Settings; print(Settings.preset('loudest').epsilon)"
+    assert fresh.does(preset) == "2.5\n"
+    told = fresh.run("sottovoce", "--version", code=2)
+    assert told == "sottovoce: the command line needs typer: pip install 'sottovoce[cli]'\n"
+    model = fresh.run("python", "-c", "from sottovoce import FederatedMF", code=1)
+    assert model.endswith("pip install 'sottovoce[sim]'\n")
+
+
+def test_cli_names_the_extra_of_every_command(install: Callable[[str], Fresh]) -> None:
+    fresh = install("cli")
+    assert fresh.run("sottovoce", "--version") == f"{sottovoce.__version__}\n"
+    assert offered(fresh) == set()
+    told = fresh.run("sottovoce", "simulate", "--epochs", "1", code=2)
+    assert re.fullmatch(
+        r"sottovoce: this command needs \w+: pip install 'sottovoce\[sim\]'\n", told
+    )
+
+
+def test_sim_simulates(install: Callable[[str], Fresh]) -> None:
+    fresh = install("sim")
+    assert offered(fresh) == {"simulate", "privacy", "audit", "data"}
+    simulate = (
+        "env",
+        "NUMBA_DISABLE_JIT=1",
+        "sottovoce",
+        "simulate",
+        *SMALL,
+        "--min-interactions",
+        "0",
+        "--epochs",
+        "1",
+    )
+    assert "HR@10" in fresh.run(*simulate)
+    told = fresh.run(*simulate, "--plot", "curve.png", code=2)
+    assert told == "sottovoce: --plot needs matplotlib: pip install 'sottovoce[plot]'\n"
+
+
+def test_plot_draws(install: Callable[[str], Fresh]) -> None:
+    fresh = install("plot")
+    fresh.does(
+        "from pathlib import Path\n"
+        "from sottovoce.experiments.figures import save_figure\n"
+        "save_figure(Path('curve.png'), lambda figure: figure.subplots().plot([1, 2]))\n"
+    )
+    assert (fresh.home / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_bench_has_every_command(install: Callable[[str], Fresh]) -> None:
+    fresh = install("bench")
+    assert offered(fresh) == set(COMMANDS)
+    fresh.does("import implicit, threadpoolctl")
+
+
+def test_client_alone_is_a_class(install: Callable[[str], Fresh]) -> None:
+    fresh = install("client")
+    assert fresh.does("from sottovoce.client import Client; print(Client.__name__)") == "Client\n"
+    told = fresh.run("sottovoce", "client", "status", code=2)
+    assert told == "sottovoce: the command line needs typer: pip install 'sottovoce[cli]'\n"
+
+
+def test_server_proxy_and_client_meet_from_environments_of_their_own(
+    install: Callable[[str], Fresh], started: Callable[..., str]
+) -> None:
+    """Each party installs its own extra alone."""
+    server, proxy, client = (install(extras) for extras in ("server", "proxy", "client,cli"))
+    assert offered(server) == {"server", "proxy", "client"}
+    assert offered(proxy) == {"proxy", "client"}
+    assert offered(client) == {"client"}
+    ports = [str(free_port()) for _ in range(4)]
+    (server.home / "items.json").write_text(CATALOGUE)
+    key = server.run(
+        *("sottovoce", "server", "init", "s", "--catalogue", "items.json", "--proxy", "east"),
+        *("--least-clients", "1", "--port", ports[0], "--watch-port", ports[1]),
+    )
+    (key,) = re.findall("[0-9a-f]{64}", key)
+    started(server, "server", "run", "--config", "s/server.toml")
+    secret = server.home / "s" / "east.secret"
+    proxy.run(
+        *("sottovoce", "proxy", "init", "p", "--server", f"http://127.0.0.1:{ports[0]}"),
+        *("--key", key, "--secret-file", str(secret), "--least-clients", "1"),
+        *("--port", ports[2], "--watch-port", ports[3]),
+    )
+    started(proxy, "proxy", "run", "--config", "p/proxy.toml")
+    device = ("--folder", "d")
+    begin = ("--proxy", f"http://127.0.0.1:{ports[2]}", "--key", key, "--limit", "500")
+    client.run("sottovoce", "client", "init", *begin, *device)
+    client.run("sottovoce", "client", "record", "a", *device)
+    (name,) = set(
+        re.findall("accept ([0-9a-f]{64})", client.run("sottovoce", "client", "terms", *device))
+    )
+    client.run("sottovoce", "client", "accept", name, *device)
+    assert "was sent" in client.run("sottovoce", "client", "sync", "--jitter", "0", *device)
+    assert "Beta" in client.run("sottovoce", "client", "recommend", *device)
