@@ -85,7 +85,6 @@ class LazyGroup(PlainGroup):
 app = typer.Typer(
     name="sottovoce",
     cls=LazyGroup,
-    help="The recommender that never learns what you did.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -122,4 +121,11 @@ def options(
         ),
     ] = False,
 ) -> None:
-    """The recommender that never learns what you did."""
+    """The recommender that never learns what you did.
+
+    \b
+    Examples:
+      sottovoce demo
+      sottovoce simulate --data ml-latest-small --min-interactions 20 --budget 50
+      sottovoce privacy --preset paper --clients 50000
+    """  # noqa: D301 - typer reads \b

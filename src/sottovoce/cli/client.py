@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 
     from sottovoce.client import Reason, Recommendation, Status, Terms
 
-app = group("client", "Take part from this device; recommendations are computed on it.")
+app = group(
+    "client",
+    "Take part from this device; recommendations are computed on it.",
+    "client status --json status.json",
+)
 
 LONG = 10.0
 """Seconds: a shorter wait needs no word."""

@@ -29,7 +29,7 @@ Rule = Annotated[
     Literal["stable", "once"],
     typer.Option(help="Apply --min-interactions until nothing changes, or only once."),
 ]
-app = group("data", "List, fetch, describe and shard data sets.")
+app = group("data", "List, fetch, describe and shard data sets.", "data info ml-latest-small")
 
 
 @app.command("list")

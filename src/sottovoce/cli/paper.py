@@ -36,7 +36,11 @@ if TYPE_CHECKING:
 
     from sottovoce.data import Interactions
 
-app = group("paper", "The paper's figures and tables run again, beside its numbers and ours.")
+app = group(
+    "paper",
+    "Run the paper's figures and tables again, with its numbers beside ours.",
+    "paper fig2 --quick --out results",
+)
 QUICK_DATA = "synthetic:N=400,M=150,seed=0"
 MAX_WIDTH = 400
 """Of a table, in characters."""

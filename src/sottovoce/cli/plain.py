@@ -66,7 +66,8 @@ class _Plain:
                 with formatter.section(title):
                     formatter.write_dl(rows)
         if isinstance(self, TyperGroup):
-            self.format_commands(ctx, formatter)
+            with formatter.section("Commands"):
+                formatter.write_dl(list(_below(self, ctx)))
 
 
 class PlainCommand(_Plain, TyperCommand):
@@ -81,6 +82,14 @@ class PlainGroup(_Plain, TyperGroup):
         if args[0] not in names and not args[0].startswith("-"):
             ctx.fail(f"no such command: {args[0]}{_meant(args[0], names)}")
         return super().resolve_command(ctx, args)
+
+
+def _below(group: TyperGroup, ctx: Any) -> Iterator[tuple[str, str]]:
+    """The names of its commands, and the first sentences of their help."""
+    for name in group.list_commands(ctx):
+        command = group.get_command(ctx, name)
+        told = inspect.cleandoc((command and command.help) or "")
+        yield name, " ".join(told.partition("\n\n")[0].split())
 
 
 def _rows(command: Any, ctx: Any, kind: str) -> Iterator[tuple[str, str]]:

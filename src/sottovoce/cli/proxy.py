@@ -21,7 +21,11 @@ from sottovoce.service import run as serve
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-app = group("proxy", "Take sealed reports, hold them, shuffle them and forward them.")
+app = group(
+    "proxy",
+    "Take sealed reports, hold them, shuffle them and forward them.",
+    "proxy run --config my-proxy/proxy.toml",
+)
 
 app.command()(proxy_status.status)
 

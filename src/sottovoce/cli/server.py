@@ -45,7 +45,11 @@ if TYPE_CHECKING:
     from sottovoce.protocol import Catalogue
     from sottovoce.server.store import Epoch
 
-app = group("server", "Open the reports of proxies, update the model and publish the next epoch.")
+app = group(
+    "server",
+    "Open the reports of proxies, update the model and publish the next epoch.",
+    "server run --config my-server/server.toml",
+)
 
 app.add_typer(server_catalogue.app)
 app.add_typer(server_training.training)

@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 
     from sottovoce.protocol import Catalogue
 
-app = group("catalogue", "Add, rename and retire items while the service runs.")
+app = group(
+    "catalogue",
+    "Add, rename and retire items while the service runs.",
+    "server catalogue show --config my-server/server.toml",
+)
 
 LISTED = 10
 """Items of one kind of change that are named."""

@@ -12,8 +12,16 @@ from sottovoce.cli.server_options import ConfigOption, YesOption, opened
 from sottovoce.server.administration import begin_training, cancel_training
 from sottovoce.server.succession import rotate_keys
 
-training = group("training", "Begin another training under the same service.")
-keys = group("keys", "Change the signing key; devices follow by themselves.")
+training = group(
+    "training",
+    "Begin another training under the same service.",
+    "server training begin --config my-server/server.toml",
+)
+keys = group(
+    "keys",
+    "Change the signing key; devices follow by themselves.",
+    "server keys rotate --config my-server/server.toml",
+)
 
 
 @training.command()

@@ -118,12 +118,12 @@ class Loudest(Mechanism):
     directions_seed: int = 0
     block: int = setting(
         0,
-        "items in a block of directions, a power of two; 0: the best for this epsilon",
+        "items in a block of directions, a power of two; 0 means the best for this epsilon",
         least=0,
         most=MOST_BLOCK,
     )
     loud: int = setting(
-        0, "signed directions that are loud; 0: the best number for this epsilon", least=0
+        0, "number of loud directions, signs counted; 0 means the best for this epsilon", least=0
     )
 
     name: ClassVar[str] = "loudest"
