@@ -165,7 +165,10 @@ class _Target:
     def of(cls, local: float | None, central: float | None) -> _Target:
         if local is not None and central is not None:
             raise SettingsError("give --budget or --central-budget, not both")
-        return cls(central, "central") if local is None else cls(local, "local")
+        if local is not None:
+            return cls(local, "local")
+        assert central is not None, "one of them is given"
+        return cls(central, "central")
 
 
 def _plan(

@@ -37,7 +37,9 @@ USUAL = ProxySettings.least_clients
 def init(
     folder: Annotated[Path, typer.Argument(help="Folder for the settings; created if missing.")],
     *,
-    server: Annotated[str, typer.Option(help="Address of the server.")],
+    server: Annotated[
+        str, typer.Option(help="Address of the server, such as https://server.example.")
+    ],
     key: Annotated[
         str, typer.Option(help="Verification key of the server: 64 hexadecimal digits.")
     ],
@@ -47,26 +49,27 @@ def init(
     least_clients: Annotated[
         int | None,
         optional(
-            "An epoch waits until so many people have reported. The terms name a number as well; "
-            "the larger one holds.",
-            f"{USUAL}, or what the terms ask for if it is more",
+            "People who must have reported before an epoch ends. The server's terms name a number "
+            "too; the larger one counts.",
+            f"{USUAL}, or more if the terms ask for more",
             min=1,
         ),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen at.")] = PORT,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on.")] = PORT,
     watch_port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="Port of health and metrics.")
+        int, typer.Option(min=0, max=65_535, help="Port for health and metrics.")
     ] = WATCH_PORT,
 ) -> None:
     """Write the settings of a new proxy, with every field explained. Overwrites nothing.
 
-    The server's operator gives you its address, key and secret, and should be somebody else. If the
-    server answers already, its terms are shown. How much one address may send follows from the
-    crowd.
+    The operator of the server, who should be somebody else, gives you its address, key and secret.
+    If the server answers, the crowd that its terms ask for is shown.
 
-    Example: sottovoce proxy init ./proxy --server https://server.example --key 3b6a...
-    --secret-file first.secret
-    """
+    \b
+    Example:
+      sottovoce proxy init my-proxy --server https://server.example --key 3b6a27bc...29 \\
+        --secret-file first.secret
+    """  # noqa: D301 - typer reads \b
     asked, problem = _asked(ProxySettings(folder / DATA, server, secret_file, key))
     chosen = least_clients or max(USUAL, asked or 0)
     text = settings_file(
@@ -89,8 +92,10 @@ def init(
 def run(config: ConfigOption) -> None:
     """Run a proxy until SIGTERM or Ctrl-C. Every batch that it has acknowledged is on disk.
 
-    Example: sottovoce proxy run --config ./proxy/proxy.toml
-    """
+    \b
+    Example:
+      sottovoce proxy run --config ./proxy/proxy.toml
+    """  # noqa: D301 - typer reads \b
     settings = read_settings(config, ProxySettings)
     http, upstream = connect(settings)
     with http, ProxyStore.open(settings.folder) as store:

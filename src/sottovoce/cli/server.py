@@ -69,7 +69,8 @@ def init(
     ] = None,
     columns: ColumnsOption = None,
     data: Annotated[
-        str | None, typer.Option(help="Make the catalogue from this data set: a name or a path.")
+        str | None,
+        typer.Option(help="Data set whose items become the catalogue: a name or a path."),
     ] = None,
     budget: BudgetOption = None,
     central_budget: CentralBudgetOption = None,
@@ -77,27 +78,30 @@ def init(
     people: Annotated[int | None, people_option("--least-clients")] = None,
     history: HistoryOption = None,
     proxy: Annotated[
-        list[str] | None, optional("Name of a proxy. May be repeated.", "proxy")
+        list[str] | None, optional("Name of a proxy. May be repeated.", "proxy", metavar="NAME")
     ] = None,
     database: Annotated[
-        str, typer.Option(help="SQLAlchemy URL of a SQLite or PostgreSQL database.")
+        str, typer.Option(help="URL of the database, SQLite or PostgreSQL, as SQLAlchemy has it.")
     ] = "sqlite:///server.sqlite",
     epoch_seconds: Annotated[
-        int, typer.Option(min=1, help="Least length of an epoch in seconds.")
+        int, typer.Option(min=1, help="Shortest length of an epoch, in seconds.")
     ] = 86_400,
     least_clients: Annotated[
-        int, typer.Option(min=1, help="An epoch waits until so many people have reported.")
+        int, typer.Option(min=1, help="People who must have reported before an epoch ends.")
     ] = 100,
     epochs: Annotated[
         int | None,
-        optional("Epochs over which a device spreads its turns.", "as planned", min=1),
+        optional("Number of epochs over which a device spreads its reports.", "planned", min=1),
     ] = None,
     ends: Annotated[
-        bool, typer.Option("--ends", help="End after these epochs; by default learning goes on.")
+        bool,
+        typer.Option(
+            "--ends", help="End the training after these epochs; without it learning never ends."
+        ),
     ] = False,
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen at.")] = 8090,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on.")] = 8090,
     watch_port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="Port of health and metrics.")
+        int, typer.Option(min=0, max=65_535, help="Port for health and metrics.")
     ] = 8091,
 ) -> None:
     """Set up a server: keys, a secret for each proxy, settings, a database. Overwrites nothing.
@@ -109,7 +113,7 @@ def init(
       sottovoce server init my-server --data ml-latest-small --budget 50 --people 20000
     """  # noqa: D301 - typer reads \b
     if (catalogue is None) == (data is None):
-        raise SettingsError("give either --catalogue FILE or --data NAME")
+        raise SettingsError("give either --catalogue FILE or --data DATA")
     for name in proxy or ():
         check_proxy_name(name)
     found = catalogue_of(data or "") if catalogue is None else catalogue_in(catalogue, columns)
@@ -179,8 +183,10 @@ def epoch(
 ) -> None:
     """List the epochs.
 
-    Example: sottovoce server epoch --config my-server/server.toml --json epochs.json
-    """
+    \b
+    Example:
+      sottovoce server epoch --config my-server/server.toml --json epochs.json
+    """  # noqa: D301 - typer reads \b
     with opened(config) as (_, store), store.read() as transaction:
         epochs = transaction.all_epochs()
     _print(epochs)
@@ -197,17 +203,19 @@ def backup(
         bool,
         typer.Option(
             "--with-epoch-key",
-            help="Keep the wrapped key of the open epoch: restored in time, it loses no report. "
-            "Together with the keys file it can open that epoch's reports for ever.",
+            help="Also copy the encrypted key of the open epoch. Restored in time, no report is "
+            "lost. Together with the keys file, the copy can open that epoch's reports for ever.",
         ),
     ] = False,
 ) -> None:
-    """Copy a SQLite database while the server runs. PostgreSQL has pg_dump.
+    """Copy a SQLite database while the server runs. For PostgreSQL use pg_dump.
 
-    The keys file is not in it: keep a copy of that elsewhere, never beside this one.
+    The keys file is not included: keep a copy of it in another place than this one.
 
-    Example: sottovoce server backup --config my-server/server.toml monday.sqlite
-    """
+    \b
+    Example:
+      sottovoce server backup --config my-server/server.toml monday.sqlite
+    """  # noqa: D301 - typer reads \b
     back_up(ServerSettings.read(config).database, file, with_key=with_epoch_key)
     output.say(f"{file} is the database of this moment. Keep the keys file elsewhere.")
 
@@ -217,13 +225,16 @@ def beyond(
     config: ConfigOption,
     epoch: Annotated[int, typer.Argument(min=1, help="Last epoch that proxies have seen.")],
 ) -> None:
-    """After a restored backup: go on with a larger number than proxies and devices have seen.
+    """After restoring a backup: continue with an epoch later than any that devices have seen.
 
-    They never go back, so they would wait for ever. The model is that of the backup; what was
-    reported since then is lost. The log names the epoch that a proxy has seen.
+    Proxies and devices never go back to an earlier epoch; without this they would wait for ever.
+    The model is the one in the backup; reports since then are lost. The log names the last epoch
+    that a proxy has seen.
 
-    Example: sottovoce server go-beyond --config my-server/server.toml 57
-    """
+    \b
+    Example:
+      sottovoce server go-beyond --config my-server/server.toml 57
+    """  # noqa: D301 - typer reads \b
     with opened(config) as (_, store):
         number = go_beyond(store, epoch, time.time())
     output.results.print(f"The next epoch has the number {number}.")

@@ -266,7 +266,7 @@ def _load(
     if folder:
         return _shards(folder, is_changed=any((columns, items, minimum, *sample)))
     with output.messages.status(f"reading {source}"):
-        data = load(source, parse_columns(columns) if columns else None, items)
+        data = load(source, parse_columns(columns), items)
         if minimum is None:
             minimum = 0 if source.startswith(SYNTHETIC) else DEFAULT_MINIMUM
         data = data.filter(minimum)

@@ -56,7 +56,7 @@ def up(
     data: Annotated[
         str | None,
         optional(
-            "First start only: data set whose items make the catalogue, a name or a path.",
+            "First start only. Data set whose items become the catalogue: a name or a path.",
             SYNTHETIC,
         ),
     ] = None,
@@ -67,7 +67,9 @@ def up(
     min_interactions: Annotated[
         int | None,
         optional(
-            "First start only: leave out users and items with fewer interactions.", "0", min=0
+            "First start only. Leave out people and items with fewer interactions than this.",
+            "0",
+            min=0,
         ),
     ] = None,
     preset: Annotated[
@@ -80,37 +82,40 @@ def up(
         int | None, people_option("those of the data set, or --least-clients")
     ] = None,
     port: Annotated[
-        int | None, optional("Port of the proxy.", f"{PORT}", min=1, max=65_535)
+        int | None,
+        optional("Port of the proxy, for clients and browsers.", f"{PORT}", min=1, max=65_535),
     ] = None,
     server_port: Annotated[
-        int | None, optional("Port of the server.", "the next free one", min=1, max=65_535)
+        int | None,
+        optional("Port of the server, for the proxy.", "the next free one", min=1, max=65_535),
     ] = None,
     epoch_seconds: Annotated[
-        int | None, optional("Least length of an epoch in seconds.", f"{EPOCH_SECONDS}", min=1)
+        int | None, optional("Shortest length of an epoch, in seconds.", f"{EPOCH_SECONDS}", min=1)
     ] = None,
     least_clients: Annotated[
         int | None,
-        optional("An epoch waits until so many people have reported.", f"{LEAST_CLIENTS}", min=1),
+        optional("People who must have reported before an epoch ends.", f"{LEAST_CLIENTS}", min=1),
     ] = None,
     epochs: Annotated[
-        int | None, optional("End the training after so many epochs.", "it never ends", min=1)
+        int | None,
+        optional("Number of epochs, after which the training ends.", "it never ends", min=1),
     ] = None,
     origin: Annotated[
         list[str] | None,
-        optional("Site whose own pages may use the proxy. May be repeated.", "none"),
+        optional("Address of a site whose own pages may use the proxy. May be repeated.", "none"),
     ] = None,
 ) -> None:
     """Run a server and a proxy on this machine until Ctrl-C. The first start makes their settings.
 
-    The settings are in FOLDER/server/server.toml and FOLDER/proxy/proxy.toml. Budgets and --people
-    are for the first start only, too. All other options are written to these files, so later starts
-    need not repeat them; their defaults hold for the first start.
+    The settings are in FOLDER/server/server.toml and FOLDER/proxy/proxy.toml. The catalogue comes
+    from --data or from --catalogue. Catalogue, preset, budgets and --people are for the first start
+    only. All other options are written to the settings, so that later starts need not repeat them.
 
     \b
     Examples:
       sottovoce up
       sottovoce up here --data ml-latest-small --budget 50 --least-clients 600
-      sottovoce up here --catalogue shop.csv --columns item=sku,title=name,kind=category
+      sottovoce up here --catalogue shop.csv --columns item=sku,title=name,genre=kind
       sottovoce up here --epoch-seconds 3600
       sottovoce up here --origin http://localhost:8000
     """  # noqa: D301 - typer reads \b
@@ -143,10 +148,9 @@ def up(
 def _check_again(folder: Path, first_only: tuple[object, ...]) -> None:
     if any(each is not None for each in first_only):
         raise SettingsError(
-            f"{folder}: is set up already. To run it again: sottovoce up {folder}, without --data, "
-            "--catalogue, --columns, --min-interactions, --preset, budgets and --people, which are "
-            "for the first start; begin another training in another folder. Items of a running "
-            "service are changed by `sottovoce server catalogue`"
+            f"{folder} is set up already. Run it again without --data, --catalogue, --columns, "
+            "--min-interactions, --preset, --people and budgets, or name a new folder. To change "
+            "items: sottovoce server catalogue --help"
         )
 
 
@@ -156,7 +160,7 @@ def _source(
     if data is not None and catalogue is not None:
         raise SettingsError("give --data or --catalogue, not both")
     if catalogue is None and columns is not None:
-        raise SettingsError("--columns says what the columns of --catalogue FILE are")
+        raise SettingsError("--columns names the columns of --catalogue FILE; give that too")
     return (data or SYNTHETIC if catalogue is None else None), catalogue, columns
 
 
