@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import secrets
 import time
 from contextlib import ExitStack, closing, suppress
@@ -275,10 +276,14 @@ def _remove_if_empty(folder: Path) -> None:
 
 
 def _add(undo: ExitStack, path: Path, content: bytes) -> None:
-    if path.exists():
-        raise SettingsError(f"{path}: exists already; nothing is overwritten")
+    """Readable by its owner alone from the first moment."""
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as error:
+        raise SettingsError(f"{path}: exists already; nothing is overwritten") from error
     undo.callback(path.unlink, missing_ok=True)
-    path.write_bytes(content)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
 
 
 def _begin(settings: ServerSettings, keys: Keys) -> None:
