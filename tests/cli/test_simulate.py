@@ -173,7 +173,7 @@ def test_an_engine_that_is_not_there() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["simulate", "--epsilon", "0"], "epsilon must be a finite number of at least 1e-06"),
+        (["simulate", "--epsilon", "0"], "epsilon must be a finite number from 1e-06"),
         (["simulate", "--data", "nowhere.csv"], "nowhere.csv"),
         (["simulate", "--data", "ml-latest-small"], "nothing is left"),
     ],

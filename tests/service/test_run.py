@@ -118,7 +118,7 @@ def test_the_operators_listener_answers_and_ends_with_the_other(
 
 @pytest.mark.parametrize("port", [-1, 65_536, 10**9])
 def test_a_port_that_is_none_is_refused(port: int) -> None:
-    with pytest.raises(SettingsError, match="port must lie in"):
+    with pytest.raises(SettingsError, match="port must be from 0"):
         Listen(port=port)
 
 

@@ -60,7 +60,7 @@ def audit(
             "--history", help="Guess the whole history of the person, not one interaction."
         ),
     ] = False,
-    trials: Annotated[int, typer.Option(help="Number of guesses.")] = AttackPlan.trials,
+    trials: Annotated[int, typer.Option(min=8, help="Number of guesses.")] = AttackPlan.trials,
     seed: Annotated[
         int, typer.Option(min=0, help="Seed of the attack; the audited client is never seeded.")
     ] = 0,

@@ -105,6 +105,8 @@ def privacy(
         target = _Target.of(budget, central_budget)
         _plan(mechanism, training, target, clients, delta, items, history, json, plot)
         return
+    if clients is None and (colluding or seeded_directions or bundled):
+        raise SettingsError("these options need a crowd: give --clients PEOPLE")
     if preset in PLANNED and clients is None:
         raise SettingsError(
             f"the preset {preset} is planned for a number of people: give --clients PEOPLE"

@@ -60,7 +60,7 @@ class Crowd:
             raise SettingsError(f"clients must be a whole number of at least 2, got {self.clients}")
         if not 0 <= self.colluding < self.clients:
             raise SettingsError(
-                f"colluding must lie in 0..{self.clients - 1}, got {self.colluding}"
+                f"colluding must be from 0 to {self.clients - 1}, got {self.colluding}"
             )
         if self.seeded_directions < 0:
             raise SettingsError(

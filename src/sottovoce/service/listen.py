@@ -42,7 +42,7 @@ class Listen:
     def __post_init__(self) -> None:
         check(self)
         if not 0 <= self.port < 2**16:
-            raise SettingsError(f"port must lie in 0..65535, not {self.port}")
+            raise SettingsError(f"port must be from 0 to 65535, not {self.port}")
         if self.certificate is None and (self.private_key or self.client_authority):
             raise SettingsError(
                 "private_key and client_authority mean nothing without a certificate: "
