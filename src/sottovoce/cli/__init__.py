@@ -28,6 +28,7 @@ def _app() -> Callable[[], None]:
         if (error.name or "").startswith("sottovoce"):
             raise
         raise MissingExtraError(
-            f"the command line needs {error.name}: pip install 'sottovoce[cli]'"
+            f"the command line needs {str(error.name).partition('.')[0]}: "
+            "pip install 'sottovoce[cli]'"
         ) from error
     return run

@@ -35,7 +35,7 @@ class LazyCommand:
         except ImportError as error:
             if (error.name or "").startswith("sottovoce"):
                 raise
-            found = self._missing(name, str(error.name))
+            found = self._missing(name, str(error.name).partition(".")[0])
         if not isinstance(found, typer.Typer):
             single = typer.Typer(add_completion=False)
             single.command(name)(found)

@@ -70,10 +70,11 @@ CentralBudgetOption = Annotated[
 
 
 def _can_be_written(path: Path | None) -> Path | None:
-    """Before the work, not after it: files are made aside and put in place."""
+    """Before the work, not after it: missing folders are made, so the first one there counts."""
     if path is not None:
-        folder = next(each for each in path.absolute().parents if each.exists())
-        if path.is_dir() or not os.access(folder, os.W_OK):
+        there = next(each for each in (path, *path.absolute().parents) if each.exists())
+        is_fine = there == path or (there.is_dir() and os.access(there, os.W_OK))
+        if path.is_dir() or not is_fine:
             raise typer.BadParameter(f"{path} cannot be written")
     return path
 

@@ -179,6 +179,8 @@ class StartOptions:
         """Before anything is written."""
         for origin in self.origins or []:
             check_origin(origin)
+        if self.server_port == (self.port or PORT):
+            raise SettingsError("--port and --server-port must differ")
 
     def write_first(self, folder: Path) -> None:
         """What was not chosen gets its default."""
