@@ -54,6 +54,40 @@ def test_init_makes_everything_that_run_needs(tmp_path: Path, catalogue: Path) -
     store.close()
 
 
+@pytest.mark.parametrize("exists", [False, True])
+def test_init_makes_files_for_their_owner_alone(
+    tmp_path: Path, catalogue: Path, exists: bool
+) -> None:
+    """Also in a folder that others may read, and whatever the umask."""
+    folder = tmp_path / "server"
+    before = os.umask(0o022)
+    try:
+        if exists:
+            folder.mkdir()
+        call("init", folder, "--catalogue", catalogue)
+    finally:
+        os.umask(before)
+    assert folder.stat().st_mode & 0o777 == (0o755 if exists else 0o700)
+    modes = {each.name: each.stat().st_mode & 0o777 for each in folder.iterdir()}
+    assert {"keys.json", "proxy.secret", "server.sqlite", "server.toml"} <= set(modes)
+    assert set(modes.values()) == {0o600}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--port", "7000", "--watch-port", "7000"), "need two ports, both are 7000"),
+        (("--proxy", "east", "--proxy", "east"), "every proxy needs a name of its own"),
+    ],
+)
+def test_init_refuses_what_could_not_run(
+    tmp_path: Path, catalogue: Path, given: tuple[str, ...], said: str
+) -> None:
+    with pytest.raises(SettingsError, match=said):
+        call("init", tmp_path / "s", "--catalogue", catalogue, *given)
+    assert not (tmp_path / "s").exists()
+
+
 GENRES = ("Adventure", "Animation", "Children", "Comedy", "Fantasy")
 
 

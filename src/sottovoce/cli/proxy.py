@@ -11,11 +11,11 @@ import typer
 from sottovoce.cli import proxy_status
 from sottovoce.cli.options import group, optional
 from sottovoce.cli.proxy_options import ConfigOption  # noqa: TC001 - typer reads the annotations
-from sottovoce.errors import SettingsError, TlsError, UnavailableError, UnknownProxyError
+from sottovoce.errors import SettingsError, TlsError, UnavailableError, UnknownProxyError, reason
 from sottovoce.protocol import fetch_manifest
 from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, build_app, connect
 from sottovoce.proxy.template import PORT, WATCH_PORT, settings_file
-from sottovoce.service import build_watch, read_settings
+from sottovoce.service import Listen, Watch, build_watch, read_settings
 from sottovoce.service import run as serve
 
 if TYPE_CHECKING:
@@ -70,7 +70,9 @@ def init(
       sottovoce proxy init my-proxy --server https://server.example --key 3b6a27bc...29 \\
         --secret-file first.secret
     """  # noqa: D301 - typer reads \b
-    asked, problem = _asked(ProxySettings(folder / DATA, server, secret_file, key))
+    listen, watch = Listen(port=port), Watch(port=watch_port)
+    wanted = ProxySettings(folder / DATA, server, secret_file, key, listen=listen, watch=watch)
+    asked, problem = _asked(wanted)
     chosen = least_clients or max(USUAL, asked or 0)
     text = settings_file(
         folder=DATA,
@@ -122,7 +124,7 @@ def _write(folder: Path, text: str, secret_file: Path) -> None:
         _write_new(folder / SECRET, secret)
         _write_new(folder / SETTINGS, text.encode())
     except OSError as error:
-        raise SettingsError(f"the proxy cannot be set up: {error}") from error
+        raise SettingsError(f"the proxy cannot be set up: {reason(error)}") from error
 
 
 def _asked(settings: ProxySettings) -> tuple[int | None, str | None]:

@@ -28,7 +28,7 @@ from sottovoce.cli.options import (
     people_option,
 )
 from sottovoce.cli.server_options import ConfigOption, PortOption, WatchPortOption, opened
-from sottovoce.errors import SettingsError
+from sottovoce.errors import SettingsError, reason
 from sottovoce.server import InProcess, Keys, Pool, Server, ServerSettings, ServerStore, build_app
 from sottovoce.server.administration import go_beyond
 from sottovoce.server.keys import write_secret
@@ -117,6 +117,8 @@ def init(
         raise SettingsError("give either --catalogue FILE or --data DATA")
     for name in proxy or ():
         check_proxy_name(name)
+    if proxy and len(set(proxy)) < len(proxy):
+        raise SettingsError("--proxy: every proxy needs a name of its own")
     found = catalogue_of(data or "") if catalogue is None else catalogue_in(catalogue, columns)
     plan = planned if ends else planned_without_end
     training = plan(
@@ -250,7 +252,7 @@ def _write(folder: Path, catalogue: Catalogue, text: str, given: dict[str, str])
             _add(undo, folder / SETTINGS, text.encode())
             _add(undo, folder / "catalogue.json", catalogue.raw)
         except OSError as error:
-            raise SettingsError(f"{folder}: cannot be written: {error}") from error
+            raise SettingsError(f"{folder}: cannot be written: {reason(error)}") from error
         settings = ServerSettings.read(folder / SETTINGS)
         for name, secret in given.items():
             write_secret(folder / f"{name}.secret", secret + "\n")

@@ -14,7 +14,7 @@ from sottovoce.client.recommending import recommendations
 from sottovoce.client.store import ClientStore
 from sottovoce.client.syncing import Synced, Syncing
 from sottovoce.client.timing import JITTER
-from sottovoce.errors import LedgerError, SettingsError, StoreError
+from sottovoce.errors import LedgerError, SettingsError, StoreError, reason
 from sottovoce.mechanism import os_words
 from sottovoce.privacy import rounded_down, rounded_up
 from sottovoce.storage import exclusive_lock
@@ -307,4 +307,4 @@ def _make_folder(folder: Path) -> None:
             )
         folder.chmod(0o700)
     except OSError as error:
-        raise StoreError(f"{folder}: {error}") from error
+        raise StoreError(f"{folder}: {reason(error)}") from error

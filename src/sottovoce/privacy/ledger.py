@@ -256,5 +256,5 @@ def _amount(name: str, value: float) -> float:
     except OverflowError:
         number = math.inf
     if number != value or not 0 <= number < math.inf:
-        raise SettingsError(f"{name} is {value}; it must be a finite float64 of at least 0")
+        raise SettingsError(f"{name} must be a finite number of at least 0, got {value}")
     return number + 0.0  # -0.0 becomes 0.0: a database keeps no sign of zero, and the hash has it

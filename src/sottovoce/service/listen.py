@@ -100,6 +100,13 @@ class Watch:
     def __post_init__(self) -> None:
         _ = self.listen  # refuses what cannot be listened at
 
+    def check_apart(self, public: Listen) -> None:
+        """Two listeners need two ports; 0 is a free one, another each time."""
+        if self.port == public.port != 0:
+            raise SettingsError(
+                f"the service and its health and metrics need two ports, both are {self.port}"
+            )
+
 
 MOST_WATCHERS = 32
 """Connections of the operator's own programs."""

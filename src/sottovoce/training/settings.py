@@ -50,8 +50,7 @@ class Settings:
     )
     half_life: float = setting(
         0.0,
-        "epochs after which old reports weigh half, and learning never ends; 0: all epochs weigh "
-        "the same, and learning ends",
+        "epochs after which old reports weigh half, and learning never ends; 0: it ends after T",
         least=0,
     )
     factors: int = setting(5, "numbers that describe an item (F)", least=1)
