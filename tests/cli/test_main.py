@@ -151,6 +151,7 @@ def test_help_is_shown_as_it_is_written() -> None:
             "--seeds: must be a whole number\nHelp: sottovoce simulate --help",
         ),
         ("simulate --seeds 0", "--seeds: must be at least 1\nHelp: sottovoce simulate --help"),
+        ("audit --clients 1", "--clients: must be at least 2\nHelp: sottovoce audit --help"),
         ("up x --port 70000", "--port: must be at most 65535\nHelp: sottovoce up --help"),
         (
             "simulate --split middle",

@@ -168,7 +168,7 @@ def test_it_tends_to_the_gaussian() -> None:
 def test_a_large_epsilon_is_accounted_for_without_a_warning(epsilon: float, rho: float) -> None:
     """Hardly anybody reports at random then, and quantiles of so rare a count do not converge."""
     for people in (10, 1_000, 1_000_000):
-        found = central_epsilon(Reporting(epsilon, 1, 1, rho), Crowd.of(people), 1e-6)
+        found = central_epsilon(Reporting(epsilon, 1, 1, rho), Crowd(people), 1e-6)
         assert 0 < found <= epsilon
 
 

@@ -84,7 +84,7 @@ def test_another_runs_checkpoint_is_refused(people: Interactions, tmp_path: Path
     for said, other in others.items():
         with pytest.raises(CheckpointError, match=f"another run: {said}. Remove the file"):
             simulate(people, other, checkpoint=file)
-    with pytest.raises(CheckpointError, match="another run: other data. Remove the file"):
+    with pytest.raises(CheckpointError, match=r"another run: other data\. Remove the file"):
         simulate(people.subset(users=1000), plan, checkpoint=file)
 
 

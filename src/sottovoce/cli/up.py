@@ -115,7 +115,7 @@ def up(
     Examples:
       sottovoce up
       sottovoce up here --data ml-latest-small --budget 50 --least-clients 600
-      sottovoce up here --catalogue shop.csv --columns item=sku,title=name,genre=kind
+      sottovoce up here --catalogue shop.csv --columns item=sku,title=name,kind=category
       sottovoce up here --epoch-seconds 3600
       sottovoce up here --origin http://localhost:8000
     """  # noqa: D301 - typer reads \b
