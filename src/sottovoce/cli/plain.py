@@ -62,9 +62,9 @@ class _Plain:
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         for title, kind in (("Arguments", "argument"), ("Options", "option")):
-            if rows := list(_rows(self, ctx, kind)):
+            if found := list(rows(self, ctx, kind)):
                 with formatter.section(title):
-                    formatter.write_dl(rows)
+                    formatter.write_dl(found)
         if isinstance(self, TyperGroup):
             with formatter.section("Commands"):
                 formatter.write_dl(list(_below(self, ctx)))
@@ -92,7 +92,8 @@ def _below(group: TyperGroup, ctx: Any) -> Iterator[tuple[str, str]]:
         yield name, " ".join(told.partition("\n\n")[0].split())
 
 
-def _rows(command: Any, ctx: Any, kind: str) -> Iterator[tuple[str, str]]:
+def rows(command: Any, ctx: Any, kind: str) -> Iterator[tuple[str, str]]:
+    """The arguments or the options of a command, each with what is said of it."""
     for each in command.get_params(ctx):
         record = each.get_help_record(ctx) if each.param_type_name == kind else None
         if record is not None:

@@ -37,6 +37,8 @@ _OURS = "client."
 
 @dataclass(frozen=True)
 class Status:
+    """What a client knows, has spent and has agreed to."""
+
     proxy_url: str
     epoch: int | None
     """Of the last manifest accepted; None before the first sync."""
@@ -121,10 +123,12 @@ class Client:
         clock: Callable[[], float] = time.time,
         entropy: Entropy = os.urandom,
     ) -> Self:
+        """The client in this folder, which `create` made; close it when done."""
         return cls(folder, ClientStore.open(folder / "client.db"), clock, entropy)
 
     @property
     def proxy_url(self) -> str:
+        """The only address that this client talks to."""
         return self._store.proxy_url
 
     def record(self, ids: Iterable[str]) -> int:
@@ -256,6 +260,7 @@ class Client:
             self._store.forget()
 
     def close(self) -> None:
+        """Close the database; the end of a `with` block does it too."""
         self._store.close()
 
     def __enter__(self) -> Self:

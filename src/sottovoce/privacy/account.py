@@ -72,6 +72,7 @@ class Account:
         return self.lifetime.pure > WEAK_ABOVE and nothing_central
 
     def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
         return {
             "delta": self.delta,
             "epsilon": self.event.epsilon,

@@ -155,6 +155,7 @@ class Ledger:
         return [each for each in charges if isinstance(each, Charge) and each.training == training]
 
     def allows(self, cost: Fraction) -> bool:
+        """Whether the lifetime limit leaves room for this."""
         return self.spent + cost <= Fraction(self.limit)
 
     def charge(self, charge: Charge) -> Entry:

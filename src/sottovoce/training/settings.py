@@ -144,6 +144,7 @@ class Settings:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Settings:
+        """From what `as_dict` gave."""
         missing = set(stated(cls)) - set(content)
         if missing:
             raise SettingsError(f"missing settings: {', '.join(sorted(missing))}")
@@ -216,6 +217,7 @@ class Settings:
         return self.learning_rate * (self.reports if self.rate_grows_with_reports else 1)
 
     def build(self, n_items: int) -> Mechanism:
+        """The mechanism, for a catalogue of so many items."""
         shape = Shape(n_items, self.factors, self.alpha)
         return mechanism_named(self.mechanism).build(shape, self.epsilon, self.seed, self.own)
 
