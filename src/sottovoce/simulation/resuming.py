@@ -58,19 +58,21 @@ def resume(
 def _differing(saved: ModelFile, settings: Settings, identity: dict[str, Any]) -> list[str]:
     """What is not as in the run that the file is of, with the values there and here.
 
-    More epochs than before is a continuation, unless people take turns.
+    More epochs than before is a continuation, unless people take turns. Data is named only if all
+    else is the same: another seed or split leaves out other items.
     """
     there, here = saved.settings.as_dict(), settings.as_dict()
     if not settings.lifetime:
         there["epochs"] = here["epochs"]
     there |= {name: saved.extra.get(name) for name in identity}
     here |= identity
+    names = [name for name in {**here, **there} if there.get(name) != here.get(name)]
+    if names == ["data"]:
+        return ["other data"]
     return [
-        "other data"
-        if name == "data"
-        else f"{name} is {_said(there, name)} there and {_said(here, name)} here"
-        for name in {**here, **there}
-        if there.get(name) != here.get(name)
+        f"{name} is {_said(there, name)} there and {_said(here, name)} here"
+        for name in names
+        if name != "data"
     ]
 
 

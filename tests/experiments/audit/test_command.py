@@ -62,7 +62,7 @@ def test_command_fails_with_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None
         (["--mechanism", "whisper"], "whisper"),
         (["--mechanism", "loudest", "--mechanism", "loudest"], "twice"),
         (["--epsilon", "-1"], "epsilon must be a finite number from 1e-06"),
-        (["--reports", "0"], "at least 1"),
+        (["--reports", "0"], "reports must be a whole number from 1 to 10000"),
     ],
 )
 def test_command_refuses(arguments: list[str], message: str) -> None:
