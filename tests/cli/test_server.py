@@ -132,9 +132,9 @@ def test_init_overwrites_nothing_and_leaves_nothing_behind(
 
 
 def test_init_says_what_is_missing(tmp_path: Path, catalogue: Path) -> None:
-    with pytest.raises(SettingsError, match="--catalogue FILE or --data NAME"):
+    with pytest.raises(SettingsError, match="--catalogue FILE or --data DATA"):
         call("init", tmp_path / "s")
-    with pytest.raises(SettingsError, match="--catalogue FILE or --data NAME"):
+    with pytest.raises(SettingsError, match="--catalogue FILE or --data DATA"):
         call("init", tmp_path / "s", "--catalogue", catalogue, "--data", "ml-1m")
     with pytest.raises(SettingsError, match="no preset 'quiet'"):
         call("init", tmp_path / "s", "--catalogue", catalogue, "--preset", "quiet")

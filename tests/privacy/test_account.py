@@ -23,7 +23,7 @@ def test_the_papers_setting_is_called_weak_in_so_many_words() -> None:
     alone = account(Reporting(2.5, 100, 20))
     assert alone.weak
     assert "is weak: by itself it protects nobody" in alone.statement()
-    assert "No central figure is given to stand on" in alone.statement()
+    assert "There is no central figure" in alone.statement()
     assert "2.5 for a report, 250 for an epoch, 5000 for the whole training" in alone.statement()
     crowded = account(Reporting(2.5, 100, 20), Crowd(50_000))
     assert not crowded.weak

@@ -91,10 +91,11 @@ class Account:
 
     def _sends(self) -> str:
         event = self.event
+        epochs = "one epoch" if event.epochs == 1 else f"each of {event.epochs:,} epochs"
         lifetime = "" if self.trainings == 1 else f", in each of {self.trainings} trainings"
         return (
-            f"Each person sends {_count(event.reports, 'report')} of four bytes per epoch in "
-            f"{_count(event.epochs, 'epoch')}{lifetime}. Local epsilon: {event.epsilon:g} for a "
+            f"Each person sends {_count(event.reports, 'report')} of four bytes in "
+            f"{epochs}{lifetime}. Local epsilon: {event.epsilon:g} for a "
             f"report, {self.spans[1].pure:g} for an epoch, {event.pure:g} for the whole training."
         )
 
