@@ -6,6 +6,7 @@ import json
 import os
 import select
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -86,6 +87,14 @@ def test_init_refuses_what_could_not_run(
     with pytest.raises(SettingsError, match=said):
         call("init", tmp_path / "s", "--catalogue", catalogue, *given)
     assert not (tmp_path / "s").exists()
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path, catalogue: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        call("init", tmp_path / "s", "--catalogue", catalogue, "--port", port)
+        with pytest.raises(SettingsError, match=f"port {port}: Address already in use; name"):
+            call("run", "--config", tmp_path / "s" / "server.toml")
 
 
 GENRES = ("Adventure", "Animation", "Children", "Comedy", "Fantasy")

@@ -41,6 +41,7 @@ from sottovoce.experiments.live.system_folder import (
 )
 from sottovoce.proxy.origins import check_origin
 from sottovoce.server import ServerSettings
+from sottovoce.service import Listen
 from sottovoce.storage import exclusive_lock
 from sottovoce.training import DEFAULT
 
@@ -222,6 +223,8 @@ class StartOptions:
 
 
 def _run(folder: Path, system: LiveSystem, stop: StopSignal) -> None:
+    for address in (system.server, system.proxy):
+        Listen(HOST, int(address.rpartition(":")[2])).check_free()
     with running_system(folder, system, stop) as children:
         if not stop():
             _print_start(folder, system)

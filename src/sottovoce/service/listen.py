@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003 - read_settings reads the annotations
 
-from sottovoce.errors import SettingsError
+from sottovoce.errors import SettingsError, reason
 from sottovoce.settings import check, setting, stated
 
 
@@ -52,6 +53,19 @@ class Listen:
             path = getattr(self, name)
             if path is not None and not path.is_file():
                 raise SettingsError(f"{name}: {path} is not a file that can be read")
+
+    def check_free(self) -> None:
+        """Say which port another program has; uvicorn would only log it."""
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((self.host, self.port))
+            except OSError as error:
+                raise SettingsError(
+                    f"cannot listen on {self.host}, port {self.port}: {reason(error)}; name "
+                    "another port (--port, --watch-port, or in the settings file)"
+                ) from error
 
     def tls(self) -> ssl.SSLContext | None:
         """What to speak TLS with; None: plain HTTP."""
