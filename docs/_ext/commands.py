@@ -9,6 +9,7 @@ import typer
 from sphinx.util.docutils import SphinxDirective
 
 from sottovoce.cli.app import app as cli
+from sottovoce.cli.plain import rows
 from sottovoce.training import all_settings
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ class SettingsTable(SphinxDirective):
 
     def run(self) -> list[Node]:
         stated = all_settings().values()
-        rows = [(f"`{each.name}`", f"`{each.default}`", each.help) for each in stated]
-        return self.parse_text_to_nodes("\n".join(_table(("setting", "default", "what"), rows)))
+        listed = [(f"`{each.name}`", f"`{each.default}`", each.help) for each in stated]
+        return self.parse_text_to_nodes("\n".join(_table(("setting", "default", "what"), listed)))
 
 
 def _sections(command: Any, path: list[str]) -> Iterator[str]:
@@ -55,21 +56,21 @@ def _sections(command: Any, path: list[str]) -> Iterator[str]:
 def _help(text: str) -> Iterator[str]:
     """Paragraphs; examples, which stand in lines of their own, as code."""
     for paragraph in re.split(r"\n\s*\n", text.replace("\b", "").strip()):
-        lines = [line.strip().removeprefix("Example: ") for line in paragraph.strip().splitlines()]
-        shown = [line for line in lines if line not in ("Examples:", "")]
-        is_code = bool(shown) and all(line.startswith("sottovoce ") for line in shown)
+        lines = [line.strip() for line in paragraph.strip().splitlines()]
+        shown = [line for line in lines if line not in ("Example:", "Examples:", "")]
+        is_code = shown[:1] != [] and shown[0].startswith("sottovoce ")
         yield "\n".join(["```sh", *shown, "```", ""] if is_code else [*shown, ""])
 
 
 def _parameters(command: Any, context: Any) -> Iterator[str]:
-    records = [parameter.get_help_record(context) for parameter in command.params]
-    rows = [(f"`{names}`", text) for names, text in filter(None, records)]
-    if rows:
-        yield from _table(("argument or option", "what"), rows)
+    found = [*rows(command, context, "argument"), *rows(command, context, "option")]
+    listed = [(f"`{names}`", text) for names, text in found if names != "--help"]
+    if listed:
+        yield from _table(("argument or option", "what"), listed)
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
-    for row in (head, ("---",) * len(head), *rows):
+def _table(head: tuple[str, ...], lines: list[tuple[str, ...]]) -> Iterator[str]:
+    for row in (head, ("---",) * len(head), *lines):
         cells = (cell.replace("|", r"\|") for cell in row)
         yield f"| {' | '.join(cells)} |"
     yield ""

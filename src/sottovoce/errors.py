@@ -128,3 +128,8 @@ class StoreError(SottovoceError):
 
 class MissingExtraError(SottovoceError, ImportError):
     """An optional dependency is not installed; says which extra brings it."""
+
+
+def reason(error: Exception) -> str:
+    """Why it failed: what the operating system says, without its number and the file's name."""
+    return getattr(error, "strerror", None) or str(error)

@@ -89,6 +89,8 @@ class Setting:
 
     def _bounds(self) -> str:
         """In words, to complete "must be a number"."""
+        if self.least is not None and self.most is not None:
+            return f"from {self.least:.15g} to {self.most:.15g}"
         stated = (("of at least", self.least), ("above", self.above), ("of at most", self.most))
         return " and ".join(f"{word} {bound:g}" for word, bound in stated if bound is not None)
 

@@ -25,7 +25,7 @@ def two_blocks(n_users: int = 40) -> Histories:
 
 
 def own_block_first(model: Scorer, train: Histories) -> bool:
-    """Whether everybody's one missing item of her own taste scores above all of the other."""
+    """Whether everybody's one missing item of their own taste scores above all of the other."""
     users = np.arange(train.n_users)
     scores = model.scores(users)
     missing = users // 2 % ITEMS_PER_TASTE + ITEMS_PER_TASTE * (users % 2)

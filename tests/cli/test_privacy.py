@@ -27,7 +27,7 @@ def test_table_paragraph_json_and_plot(tmp_path: Path) -> None:
 def test_without_a_crowd_there_is_no_central_figure() -> None:
     shown = call("--preset", "paper")
     assert "is weak" in shown
-    assert "No central figure" in shown
+    assert "no central figure" in shown
 
 
 def test_a_mechanism_named_is_that_mechanisms_preset(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_a_mechanism_named_is_that_mechanisms_preset(tmp_path: Path) -> None:
 
 def test_planning(tmp_path: Path) -> None:
     out, picture = tmp_path / "p.json", tmp_path / "p.png"
-    arguments = ["--target", "10", "--view", "local", "--json", str(out)]
+    arguments = ["--budget", "10", "--json", str(out)]
     call(*arguments, "--plot", str(picture))
     best = json.loads(out.read_text())["options"]
     assert all(option["local"] <= 10 for option in best)
@@ -50,7 +50,7 @@ def test_planning(tmp_path: Path) -> None:
 
 def test_the_planner_says_what_it_takes(tmp_path: Path) -> None:
     out = tmp_path / "p.json"
-    target = ["--target", "50", "--view", "local", "--items", "9781", "--json", str(out)]
+    target = ["--budget", "50", "--items", "9781", "--json", str(out)]
     shown = call(*target, "--clients", "20000")
     assert "epsilon 10, reports 1 in each of 5 of 20 epochs, factors 11" in " ".join(shown.split())
     said = json.loads(out.read_text())
@@ -62,7 +62,7 @@ def test_the_planner_says_what_it_takes(tmp_path: Path) -> None:
 
 def test_planned_presets_need_a_crowd(tmp_path: Path) -> None:
     out = tmp_path / "p.json"
-    with pytest.raises(SettingsError, match="--clients N"):
+    with pytest.raises(SettingsError, match="--clients PEOPLE"):
         call("--preset", "strong")
     call("--preset", "strong", "--clients", "50000", "--items", "9781", "--json", str(out))
     lifetime = json.loads(out.read_text())["spans"][-1]
@@ -91,13 +91,15 @@ def test_who_take_turns_are_a_smaller_crowd(tmp_path: Path) -> None:
         ["--delta", "1"],
         ["--delta", "0"],
         ["--preset", "nothing"],
-        ["--target", "1"],
-        ["--target", "0.01", "--view", "local"],
-        ["--target", "inf", "--view", "local"],
-        ["--target", "1000", "--clients", "100"],
-        ["--target", "1", "--clients", "50000", "--colluding", "49990"],
-        ["--target", "1", "--clients", "50000", "--bundled"],
-        ["--target", "1", "--clients", "50000", "--preset", "paper"],
+        ["--central-budget", "1"],
+        ["--budget", "0.01"],
+        ["--budget", "inf"],
+        ["--budget", "10", "--central-budget", "1", "--clients", "100"],
+        ["--central-budget", "1000", "--clients", "100"],
+        ["--central-budget", "1", "--clients", "50000", "--colluding", "49990"],
+        ["--central-budget", "1", "--clients", "50000", "--bundled"],
+        ["--central-budget", "1", "--clients", "50000", "--preset", "paper"],
+        ["--bundled"],
         ["--lifetime", "1", "--clients", "50"],
     ],
 )

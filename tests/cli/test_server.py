@@ -6,6 +6,7 @@ import json
 import os
 import select
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -54,6 +55,48 @@ def test_init_makes_everything_that_run_needs(tmp_path: Path, catalogue: Path) -
     store.close()
 
 
+@pytest.mark.parametrize("exists", [False, True])
+def test_init_makes_files_for_their_owner_alone(
+    tmp_path: Path, catalogue: Path, exists: bool
+) -> None:
+    """Also in a folder that others may read, and whatever the umask."""
+    folder = tmp_path / "server"
+    before = os.umask(0o022)
+    try:
+        if exists:
+            folder.mkdir()
+        call("init", folder, "--catalogue", catalogue)
+    finally:
+        os.umask(before)
+    assert folder.stat().st_mode & 0o777 == (0o755 if exists else 0o700)
+    modes = {each.name: each.stat().st_mode & 0o777 for each in folder.iterdir()}
+    assert {"keys.json", "proxy.secret", "server.sqlite", "server.toml"} <= set(modes)
+    assert set(modes.values()) == {0o600}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--port", "7000", "--watch-port", "7000"), "need two ports, both are 7000"),
+        (("--proxy", "east", "--proxy", "east"), "every proxy needs a name of its own"),
+    ],
+)
+def test_init_refuses_what_could_not_run(
+    tmp_path: Path, catalogue: Path, given: tuple[str, ...], said: str
+) -> None:
+    with pytest.raises(SettingsError, match=said):
+        call("init", tmp_path / "s", "--catalogue", catalogue, *given)
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path, catalogue: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        call("init", tmp_path / "s", "--catalogue", catalogue, "--port", port)
+        with pytest.raises(SettingsError, match=f"port {port}: Address already in use; name"):
+            call("run", "--config", tmp_path / "s" / "server.toml")
+
+
 GENRES = ("Adventure", "Animation", "Children", "Comedy", "Fantasy")
 
 
@@ -98,9 +141,9 @@ def test_init_overwrites_nothing_and_leaves_nothing_behind(
 
 
 def test_init_says_what_is_missing(tmp_path: Path, catalogue: Path) -> None:
-    with pytest.raises(SettingsError, match="--catalogue FILE or --data NAME"):
+    with pytest.raises(SettingsError, match="--catalogue FILE or --data DATA"):
         call("init", tmp_path / "s")
-    with pytest.raises(SettingsError, match="--catalogue FILE or --data NAME"):
+    with pytest.raises(SettingsError, match="--catalogue FILE or --data DATA"):
         call("init", tmp_path / "s", "--catalogue", catalogue, "--data", "ml-1m")
     with pytest.raises(SettingsError, match="no preset 'quiet'"):
         call("init", tmp_path / "s", "--catalogue", catalogue, "--preset", "quiet")

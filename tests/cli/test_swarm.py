@@ -28,7 +28,7 @@ KEY = "ab" * 32
         ((), "either --up FOLDER, or --proxy URL"),
         (("--proxy", "http://127.0.0.1:1"), "either --up FOLDER, or --proxy URL"),
         (("--up", ".", "--key", KEY), "either --up FOLDER, or --proxy URL"),
-        (("--proxy", "http://127.0.0.1:1", "--key", KEY), "name the data set"),
+        (("--proxy", "http://127.0.0.1:1", "--key", KEY), "name a data set"),
         (("--proxy", "http://127.0.0.1:1", "--key", "12"), "64 lower-case hexadecimal"),
         (("--up", "nowhere"), "nothing is there yet"),
         (

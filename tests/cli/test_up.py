@@ -170,7 +170,7 @@ def test_options_are_written_to_the_settings(
     assert system.proxy_watch == f"http://127.0.0.1:{proxy.watch.port}"
     assert system.proxy == "http://127.0.0.1:20001"
     assert system.data == DATA
-    with pytest.raises(SettingsError, match="in another folder"):
+    with pytest.raises(SettingsError, match="name a new folder"):
         made(folder, monkeypatch, "--preset", "loudest")
 
 
@@ -181,7 +181,7 @@ def test_there_is_a_page_and_invented_people_on_its_panel(
     made(tmp_path / "here", monkeypatch, "--data", data, "--min-interactions", 5)
     page = read_settings(proxy_toml(tmp_path / "here"), ProxySettings).page
     assert page.serve
-    assert "the size of the crowd is not known" in page.statement
+    assert "the number of people is not known" in page.statement
     assert page.statement.endswith("so only the local guarantee holds.")
     if not on_panel:
         catalogue = read_catalogue(ServerSettings.read(server_toml(tmp_path / "here")).catalogue)
@@ -207,7 +207,7 @@ def test_a_catalogue_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     shop.write_text(SHOP)
     with pytest.raises(SettingsError, match="not both"):
         made(folder, monkeypatch, "--catalogue", shop, "--data", DATA)
-    with pytest.raises(SettingsError, match="--columns says what"):
+    with pytest.raises(SettingsError, match="--columns names the columns"):
         made(folder, monkeypatch, "--columns", COLUMNS)
     chosen = ("--catalogue", shop, "--columns", COLUMNS)
     made(folder, monkeypatch, *chosen, "--least-clients", 500, "--budget", 50)
@@ -219,7 +219,7 @@ def test_a_catalogue_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert server.training == planned(500, 4, budget=Budget(local=50), half_life=4.0)
     assert read_settings(proxy_toml(folder), ProxySettings).page.panel is None
     assert LiveSystem.read(folder).data is None
-    with pytest.raises(SettingsError, match="`sottovoce server catalogue`"):
+    with pytest.raises(SettingsError, match="sottovoce server catalogue --help"):
         made(folder, monkeypatch, *chosen)
 
 
@@ -291,7 +291,7 @@ def test_the_same_command_again_says_how_to_run_it(
     made(folder, monkeypatch, "--data", DATA)
     with pytest.raises(SettingsError, match="is set up already") as caught:
         made(folder, monkeypatch, "--data", DATA)
-    assert f"To run it again: sottovoce up {folder}, without --data" in str(caught.value)
+    assert "Run it again without --data" in str(caught.value)
     made(folder, monkeypatch)
 
 

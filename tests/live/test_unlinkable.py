@@ -175,7 +175,7 @@ def second_manifest(stack: Stack) -> bytes:
 
 
 def test_a_manifest_for_one_client(folder: Path) -> None:
-    """She who has seen the true one refuses, and nothing of hers leaves."""
+    """Whoever has seen the true one refuses, and nothing of theirs leaves."""
     with running(folder, training=TRAINING) as stack:
         gate = stack.gates["east"]
         client = stack.client("marked", ["film-1"])

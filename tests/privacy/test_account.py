@@ -23,13 +23,13 @@ def test_the_papers_setting_is_called_weak_in_so_many_words() -> None:
     alone = account(Reporting(2.5, 100, 20))
     assert alone.weak
     assert "is weak: by itself it protects nobody" in alone.statement()
-    assert "No central figure is given to stand on" in alone.statement()
+    assert "There is no central figure" in alone.statement()
     assert "2.5 for a report, 250 for an epoch, 5000 for the whole training" in alone.statement()
     crowded = account(Reporting(2.5, 100, 20), Crowd(50_000))
     assert not crowded.weak
     assert "50,000 honest people" in crowded.statement()
-    assert "if their whole history had been another one" in crowded.statement()
-    assert "that they take part unseen" in crowded.statement()
+    assert "any other history of the person" in crowded.statement()
+    assert "to hide that a person takes part" in crowded.statement()
 
 
 def test_a_central_figure_that_is_huge_is_nothing_to_stand_on() -> None:

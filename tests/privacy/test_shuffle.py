@@ -8,10 +8,11 @@ from math import exp
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from sottovoce.errors import SettingsError
 from sottovoce.privacy import SIGN, Crowd, Reporting, central_epsilon, gaussian_mu
-from sottovoce.privacy.shuffle import hockey_stick
+from sottovoce.privacy.shuffle import TAIL, _ends, hockey_stick
 
 REFERENCE = [
     # (eps, k, T, n): an epoch at 1e-6 and 1e-8, a training at 1e-6 and 1e-8, mu
@@ -160,3 +161,20 @@ def test_it_tends_to_the_gaussian() -> None:
     event = Reporting(1.0, 500, 10, 0.345)
     found = central_epsilon(event, Crowd(100_000), 1e-6)
     assert mu_within(found, 1e-6) == pytest.approx(gaussian_mu(event, 100_000), rel=0.02)
+
+
+@pytest.mark.parametrize("rho", [SIGN, 0.1, 1e-6])
+@pytest.mark.parametrize("epsilon", [28.0, 32.0, 40.0])
+def test_a_large_epsilon_is_accounted_for_without_a_warning(epsilon: float, rho: float) -> None:
+    """Hardly anybody reports at random then, and quantiles of so rare a count do not converge."""
+    for people in (10, 1_000, 1_000_000):
+        found = central_epsilon(Reporting(epsilon, 1, 1, rho), Crowd(people), 1e-6)
+        assert 0 < found <= epsilon
+
+
+def test_counts_that_are_rare_are_looked_at() -> None:
+    """scipy's quantile says 0 here, where one in 3e8 is more."""
+    n, p = 10**9, 3e-18
+    assert _ends(n, p) == (0, 1)
+    assert stats.binom(n, p).sf(0) > TAIL > stats.binom(n, p).sf(1)
+    assert _ends(n, 0.5) == (int(stats.binom(n, 0.5).ppf(TAIL)), int(stats.binom(n, 0.5).isf(TAIL)))

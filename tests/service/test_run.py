@@ -96,10 +96,10 @@ def test_what_cannot_start_does_not_end_as_if_all_were_well(start: Callable[...,
     assert "returned" not in output
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        for ports, wanted in (((port, "0"), ""), (("0", port), "closed\n")):
+        for ports in ((port, "0"), ("0", port)):
             code, output = start(*ports).ended()
             assert code not in {0, None}
-            assert output == wanted, "what has begun has ended, in good order"
+            assert output == "", "nothing has begun"
 
 
 def test_the_operators_listener_answers_and_ends_with_the_other(
@@ -118,7 +118,7 @@ def test_the_operators_listener_answers_and_ends_with_the_other(
 
 @pytest.mark.parametrize("port", [-1, 65_536, 10**9])
 def test_a_port_that_is_none_is_refused(port: int) -> None:
-    with pytest.raises(SettingsError, match="port must lie in"):
+    with pytest.raises(SettingsError, match="port must be from 0"):
         Listen(port=port)
 
 

@@ -299,7 +299,7 @@ def test_turns_are_hidden_among_the_smallest_epoch_of_all() -> None:
 def test_nonsense_is_refused_before_any_data_is_read() -> None:
     with pytest.raises(SettingsError, match="epsilon must be"):
         FederatedMF(epsilon=-1.0)
-    with pytest.raises(SettingsError, match="local budget must lie in"):
+    with pytest.raises(SettingsError, match="local budget must be from"):
         FederatedMF(budget=0)
     with pytest.raises(DataError, match="nobody to learn from"):
         FederatedMF().fit(Histories.from_lists([], 4))

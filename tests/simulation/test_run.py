@@ -67,17 +67,25 @@ def test_more_epochs_continue_a_finished_run(people: Interactions, tmp_path: Pat
         simulate(people, short_plan(epochs=3), checkpoint=file)
 
 
-@pytest.mark.parametrize("change", [{"epsilon": 1.0}, {"seed": 1}, {"factors": 2}])
-def test_another_runs_checkpoint_is_refused(
-    people: Interactions, tmp_path: Path, change: dict[str, Any]
-) -> None:
+def test_another_runs_checkpoint_is_refused(people: Interactions, tmp_path: Path) -> None:
+    """And the error says what is not the same, with the value there and the value here."""
     file = tmp_path / "run.safetensors"
-    simulate(people, short_plan(epochs=1), checkpoint=file)
-    with pytest.raises(CheckpointError, match="another run"):
-        simulate(people, short_plan(epochs=1, **change), checkpoint=file)
-    fewer = people.subset(users=1000)
-    with pytest.raises(CheckpointError, match="another run"):
-        simulate(fewer, short_plan(epochs=1), checkpoint=file)
+    plan = short_plan(epochs=1)
+    simulate(people, plan, checkpoint=file)
+    here = plan.settings
+    others = {
+        f"epsilon is {here.epsilon} there and 1.0 here": short_plan(epochs=1, epsilon=1.0),
+        f"seed is {here.seed} there and 1 here": short_plan(epochs=1, seed=1),
+        f"factors is {here.factors} there and 2 here": short_plan(epochs=1, factors=2),
+        "split is random there and latest here": replace(plan, split="latest"),
+        "negatives is 99 there and 20 here": replace(plan, negatives=20),
+        "resample is none there and 50 here": replace(plan, resample=50),
+    }
+    for said, other in others.items():
+        with pytest.raises(CheckpointError, match=f"another run: {said}. Remove the file"):
+            simulate(people, other, checkpoint=file)
+    with pytest.raises(CheckpointError, match=r"another run: other data\. Remove the file"):
+        simulate(people.subset(users=1000), plan, checkpoint=file)
 
 
 def test_evaluation_can_be_left_to_the_end(people: Interactions) -> None:

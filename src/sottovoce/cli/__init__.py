@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Run the command line; our own errors become one line and exit code 2."""
+    """Run the command line; what is wrong becomes a line or two, and exit code 2."""
     try:
         _app()()
     except SottovoceError as error:
@@ -23,11 +23,12 @@ def main() -> None:
 def _app() -> Callable[[], None]:
     """The command line; a bare install lacks its packages and gets a message, not a traceback."""
     try:
-        from sottovoce.cli.app import app
+        from sottovoce.cli.app import run
     except ImportError as error:
         if (error.name or "").startswith("sottovoce"):
             raise
         raise MissingExtraError(
-            f"the command line needs {error.name}: pip install 'sottovoce[cli]'"
+            f"the command line needs {str(error.name).partition('.')[0]}: "
+            "pip install 'sottovoce[cli]'"
         ) from error
-    return app
+    return run

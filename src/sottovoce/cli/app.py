@@ -11,11 +11,11 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
-from typer.core import TyperGroup
+from typer.exceptions import TyperException
 
 from sottovoce import __version__
-from sottovoce.errors import MissingExtraError
+from sottovoce.cli.plain import PlainGroup, plainly, usage_error
+from sottovoce.errors import MissingExtraError, SettingsError
 from sottovoce.mechanism import register_installed
 
 
@@ -35,12 +35,12 @@ class LazyCommand:
         except ImportError as error:
             if (error.name or "").startswith("sottovoce"):
                 raise
-            found = self._missing(name, str(error.name))
+            found = self._missing(name, str(error.name).partition(".")[0])
         if not isinstance(found, typer.Typer):
             single = typer.Typer(add_completion=False)
             single.command(name)(found)
             found = single
-        return _literally(typer.main.get_command(found))
+        return typer.main.get_command(plainly(found))
 
     def _missing(self, name: str, package: str) -> typer.Typer:
         """Takes any arguments: what they would mean is not known here."""
@@ -53,16 +53,6 @@ class LazyCommand:
             raise MissingExtraError(f"this command needs {package}: {install}")
 
         return placeholder
-
-
-def _literally(command: Any) -> Any:
-    """The command with help texts that are shown as written: rich takes brackets for markup."""
-    if command.rich_markup_mode == "rich":
-        for described in (command, *command.params):
-            described.help = escape(described.help or "")
-    for below in getattr(command, "commands", {}).values():
-        _literally(below)
-    return command
 
 
 COMMANDS = {
@@ -81,7 +71,7 @@ COMMANDS = {
 }
 
 
-class LazyGroup(TyperGroup):
+class LazyGroup(PlainGroup):
     """The group of all commands; each is imported when it is used."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - click's signature
@@ -95,10 +85,24 @@ class LazyGroup(TyperGroup):
 app = typer.Typer(
     name="sottovoce",
     cls=LazyGroup,
-    help="The recommender that never learns what you did.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
+
+
+def run() -> None:
+    """Run the command that the process was started with."""
+    try:
+        code = app(prog_name="sottovoce", standalone_mode=False)
+    except typer.Abort:
+        raise SettingsError("stopped; nothing was done") from None
+    except TyperException as error:
+        if error.message.startswith("Usage:"):  # a group without a command, and its help
+            typer.echo(error.message, err=True)
+            raise SystemExit(2) from None
+        raise SettingsError(usage_error(error)) from None
+    raise SystemExit(code)
 
 
 def _show_version(value: bool) -> None:  # noqa: FBT001 - typer's signature
@@ -117,4 +121,11 @@ def options(
         ),
     ] = False,
 ) -> None:
-    """The recommender that never learns what you did."""
+    """The recommender that never learns what you did.
+
+    \b
+    Examples:
+      sottovoce demo
+      sottovoce simulate --data ml-latest-small --min-interactions 20 --budget 50
+      sottovoce privacy --preset paper --clients 50000
+    """  # noqa: D301 - typer reads \b

@@ -12,12 +12,18 @@ from rich.table import Table
 
 from sottovoce.cli import output
 from sottovoce.cli.derived import training_options
-from sottovoce.cli.options import DataSource, JsonFile, Mechanisms, optional
-from sottovoce.data import load
+from sottovoce.cli.options import (
+    DataSource,
+    HistoryColumns,
+    JsonFile,
+    Mechanisms,
+    optional,
+    picture_option,
+)
+from sottovoce.data import load, parse_columns
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.audit import ALPHA, AttackPlan, AuditPlan, run_audit
 from sottovoce.experiments.audit.picture import draw_attacks
-from sottovoce.experiments.figures import figure_class
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,24 +40,32 @@ def audit(
     mechanism: Mechanisms = None,
     training: dict[str, Any],
     samples: Annotated[
-        int, typer.Option(help="Reports to sample of each of the two people in a test case.")
+        int, typer.Option(help="Reports to draw from each of the two people in a test case.")
     ] = 200_000,
     attack: Annotated[
-        bool, typer.Option("--attack/--no-attack", help="Also attack the reports of single people.")
+        bool,
+        typer.Option(
+            "--attack/--no-attack",
+            help="Also try to guess what one person touched from their reports.",
+        ),
     ] = True,
     data: DataSource = "synthetic:N=1000,M=500,seed=0",
-    clients: Annotated[int | None, optional("People of the data set who take part.", "all")] = None,
+    columns: HistoryColumns = None,
+    clients: Annotated[
+        int | None, optional("Number of people of the data set who take part.", "all", min=2)
+    ] = None,
     history: Annotated[
-        bool, typer.Option("--history", help="Guess a whole history instead of one interaction.")
+        bool,
+        typer.Option(
+            "--history", help="Guess the whole history of the person, not one interaction."
+        ),
     ] = False,
-    trials: Annotated[int, typer.Option(help="Number of attacks.")] = AttackPlan.trials,
+    trials: Annotated[int, typer.Option(min=8, help="Number of guesses.")] = AttackPlan.trials,
     seed: Annotated[
         int, typer.Option(min=0, help="Seed of the attack; the audited client is never seeded.")
     ] = 0,
     json_file: JsonFile = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Also draw the attack to this PNG file.")
-    ] = None,
+    plot: Annotated[Path | None, picture_option("the attack")] = None,
     quick: Annotated[
         bool,
         typer.Option(
@@ -61,26 +75,23 @@ def audit(
         ),
     ] = False,
 ) -> None:
-    """Audit the shipped client as a black box, then attack people's reports.
+    """Measure the epsilon of the shipped client from outside, then attack people's reports.
 
     The audit counts reports and computes, with exact confidence intervals, a lower bound of the
-    client's true epsilon. The bound must not exceed the stated epsilon, and must come close to it.
-    An honest client fails once in a million audits. The attacker knows everything but one
-    interaction of one person, and sees that person's reports either linked to the person or
-    shuffled among everybody's.
+    client's true epsilon. It must not exceed the stated epsilon, and must come close to it. An
+    honest client fails one audit in a million. The attacker knows everything but one interaction of
+    one person, and sees that person's reports either linked to the person, or shuffled among
+    everybody's. AUC is the probability that the attacker guesses right: 0.5 is chance. The exit
+    code is 1 if a check fails.
 
-    The exit code is 1 if any check fails.
-
-    Example: sottovoce audit --quick
-
-    Example: sottovoce audit --mechanism loudest --epsilon 5 --no-attack --samples 1000000
-
-    Example: sottovoce audit --data ml-1m --clients 2000 --json audit.json --plot audit.png
-    """
+    \b
+    Examples:
+      sottovoce audit --quick
+      sottovoce audit --mechanism loudest --epsilon 5 --no-attack --samples 1000000
+      sottovoce audit --data ml-1m --clients 2000 --json audit.json --plot audit.png
+    """  # noqa: D301 - typer reads \b
     if plot and not attack:
         raise SettingsError("--plot draws the attack: leave out --no-attack")
-    if plot:
-        figure_class()
     plan = AuditPlan(
         mechanisms=tuple(mechanism) if mechanism else AuditPlan.mechanisms,
         samples=samples,
@@ -90,7 +101,7 @@ def audit(
     if quick:
         plan, clients = _quicker(plan), min(clients or QUICK_CLIENTS, QUICK_CLIENTS)
     with output.messages.status("starting") as status:
-        people = _people(data, clients, seed) if attack else None
+        people = _people(data, columns, clients, seed) if attack else None
         result = run_audit(plan, people, lambda what: status.update(escape(what)))
     show(result)
     if json_file:
@@ -106,18 +117,21 @@ def show(result: AuditResult) -> None:
     if result.attacks:
         output.results.print(_attacks(result.attacks))
         output.results.print(
-            f"The attacker knows V and everything but one {result.attacks[0].question} of one of "
-            f"{result.attacks[0].clients:,} people. V is trained once and held fixed.",
+            "k: reports of a person in an epoch; T: epochs. Linked: the reports of the person are "
+            "known. Shuffled: they are mixed with everybody's, and no attack can exceed the bound "
+            "in the last column; linked reports have no such bound. The attacker knows the item "
+            f"matrix V and everything but one {result.attacks[0].question} of one of "
+            f"{result.attacks[0].clients:,} people. V is trained once and stays fixed.",
         )
     word = "passed" if result.passed else "FAILED"
     output.results.print(
-        f"Audit {word}. An honest client fails any of these checks with a chance of at most "
-        f"{ALPHA:g}, but for `the audit can see`, which fails if there are too few samples.",
+        f"Audit {word}. An honest client fails a check with probability at most {ALPHA:g}; only "
+        "`the audit can see` also fails if there are too few samples.",
     )
 
 
 def _verdicts(result: AuditResult) -> Table:
-    table = Table("mechanism", "check", "measured", "bound", "verdict", title="Audit")
+    table = Table("mechanism", "check", "measured", "allowed", "verdict", title="Audit")
     for check in result.checks:
         verdict = "pass" if check.passed else "[bold red]FAIL"
         table.add_row(
@@ -128,7 +142,13 @@ def _verdicts(result: AuditResult) -> Table:
 
 def _attacks(attacks: Sequence[Attack]) -> Table:
     table = Table(
-        "mechanism", "k", "T", "linked", "shuffled", "bound", title="The attacker's AUC +- error"
+        "mechanism",
+        "k",
+        "T",
+        "linked",
+        "shuffled",
+        "bound of shuffled",
+        title="AUC of the attacker (0.5: chance), +- standard error",
     )
     for attack in attacks:
         for point in attack.points:
@@ -154,10 +174,8 @@ def _quicker(plan: AuditPlan) -> AuditPlan:
     )
 
 
-def _people(source: str, clients: int | None, seed: int) -> Interactions:
-    people = load(source)
-    if clients is not None and clients < 2:
-        raise SettingsError(f"clients must be at least 2, got {clients}")
+def _people(source: str, columns: str | None, clients: int | None, seed: int) -> Interactions:
+    people = load(source, parse_columns(columns))
     if clients is not None and clients < people.histories.n_users:
         people = people.subset(users=clients, seed=seed)
     return people

@@ -27,17 +27,18 @@ from sottovoce.cli.bench_people import (
 from sottovoce.cli.bench_roofline import roofline
 from sottovoce.cli.bench_scaling import scaling
 from sottovoce.cli.derived import training_options
-from sottovoce.cli.options import (  # noqa: TC001 - typer reads the annotations
+from sottovoce.cli.options import (
     DataSource,
+    HistoryColumns,
     JsonFile,
     Mechanisms,
     MinInteractions,
     Threads,
+    picture_option,
 )
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.bench import BenchPlan, BenchResult, run_bench
 from sottovoce.experiments.bench.picture import draw_growth
-from sottovoce.experiments.figures import figure_class
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,6 +53,7 @@ def bench(
     context: typer.Context,
     *,
     data: DataSource = SYNTHETIC,
+    columns: HistoryColumns = None,
     min_interactions: MinInteractions = 0,
     training: dict[str, Any],
     mechanism: Mechanisms = None,
@@ -59,42 +61,39 @@ def bench(
     threads: Threads = None,
     growth: Annotated[
         bool,
-        typer.Option("--growth/--no-growth", help="Also time fewer users and items, and other k."),
+        typer.Option(
+            "--growth/--no-growth",
+            help="Also time with fewer people and items, and other numbers of reports.",
+        ),
     ] = True,
     reference_users: ReferenceUsers = 200,
     json_file: JsonFile = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Also draw the growth curves to this PNG file.")
-    ] = None,
+    plot: Annotated[Path | None, picture_option("the growth curves")] = None,
     quick: Annotated[
         bool,
         typer.Option(
             "--quick",
-            help=f"Take at most {QUICK_USERS:,} users, {QUICK_ROUNDS} rounds and {QUICK_SAMPLE} "
-            "users in the reference.",
+            help=f"Take at most {QUICK_USERS:,} people, {QUICK_ROUNDS} rounds and {QUICK_SAMPLE} "
+            "people in the reference.",
         ),
     ] = False,
 ) -> None:
     """Time one epoch of each mechanism against one ALS iteration and the numpy reference.
 
-    After a warm-up the contenders take turns, in an order that rotates. Times are divided within a
-    round, and the median and range of these ratios over all rounds are shown: seconds depend on the
-    machine and on what else it does, ratios hardly do.
+    After a warm-up the contenders take turns, in an order that rotates. Shown are the median and
+    the range over all rounds of the ratio of two times in one round: unlike seconds, it hardly
+    depends on the machine and its other work.
 
-    Example: sottovoce bench --quick
-
-    Example: sottovoce bench --data ml-1m --min-interactions 60 --json bench.json --plot bench.png
-
-    Example: sottovoce bench --mechanism loudest --factors 16 --threads 1 --no-growth
-
-    Further: `bench engines`, `scaling`, `roofline`, `peers` and `live`, below.
-    """
+    \b
+    Examples:
+      sottovoce bench --quick
+      sottovoce bench --data ml-1m --min-interactions 60 --json bench.json --plot bench.png
+      sottovoce bench --mechanism loudest --factors 16 --threads 1 --no-growth
+    """  # noqa: D301 - typer reads \b
     if context.invoked_subcommand:
         return
     if plot and not growth:
         raise SettingsError("--plot draws the growth curves: leave out --no-growth")
-    if plot:
-        figure_class()
     plan = BenchPlan(
         **training,
         **mechanisms_given(mechanism),
@@ -104,7 +103,7 @@ def bench(
         reference_users=min(reference_users, QUICK_SAMPLE) if quick else reference_users,
     )
     with output.messages.status(f"reading {escape(data)}") as status:
-        people = read_people(data, min_interactions, plan.seed, quick=quick)
+        people = read_people(data, columns, min_interactions, plan.seed, quick=quick)
         result = run_bench(people, plan, lambda what: status.update(escape(what)))
     show(result, output.results)
     if json_file:

@@ -23,6 +23,7 @@ from sottovoce.cli.bench_people import (
 from sottovoce.cli.derived import training_options
 from sottovoce.cli.options import (  # noqa: TC001 - typer reads the annotations
     DataSource,
+    HistoryColumns,
     JsonFile,
     Mechanisms,
     MinInteractions,
@@ -40,13 +41,14 @@ if TYPE_CHECKING:
 def engines(
     *,
     data: DataSource = SYNTHETIC,
+    columns: HistoryColumns = None,
     min_interactions: MinInteractions = 0,
     training: dict[str, Any],
     mechanism: Mechanisms = None,
     repeats: Repeats = 5,
     ray_workers: RayWorkers = None,
     parts: Annotated[
-        int, typer.Option(help="Parts that people are cut into to be streamed.", min=2)
+        int, typer.Option(help="Number of parts in which people are streamed.", min=2)
     ] = 8,
     reference_users: ReferenceUsers = 200,
     json_file: JsonFile = None,
@@ -54,16 +56,16 @@ def engines(
 ) -> None:
     """Time one epoch of the same people on every engine: cpu, streamed, ray, cuda, reference.
 
-    First all must give the same sums, to the bit; if one does not, nothing is timed. Then they take
-    turns, and times are divided within a round. An engine that cannot run here is named with the
-    reason. One item of everybody is left out, as in a simulation.
+    First all engines must give the same sums, to the bit; otherwise nothing is timed. Then they
+    take turns, and times are compared within a round. An engine that cannot run here is named with
+    the reason. One item of each person is left out, as in a simulation.
 
-    Example: sottovoce bench engines --quick
-
-    Example: sottovoce bench engines --data netflix-75k.parquet --factors 16 --mechanism loudest
-
-    Example: sottovoce bench engines --ray-workers 4 --parts 16 --json engines.json
-    """
+    \b
+    Examples:
+      sottovoce bench engines --quick
+      sottovoce bench engines --data netflix-75k.parquet --factors 16 --mechanism loudest
+      sottovoce bench engines --ray-workers 4 --parts 16 --json engines.json
+    """  # noqa: D301 - typer reads \b
     sample = min(reference_users, QUICK_SAMPLE) if quick else reference_users
     plan = EnginesPlan(
         **training,
@@ -74,7 +76,7 @@ def engines(
         reference_users=sample,
     )
     with output.messages.status(f"reading {escape(data)}") as status:
-        people = read_people(data, min_interactions, plan.seed, quick=quick)
+        people = read_people(data, columns, min_interactions, plan.seed, quick=quick)
         result = run_engines(people, plan, lambda what: status.update(escape(what)))
     show(result, output.results)
     if json_file:

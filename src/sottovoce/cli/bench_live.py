@@ -33,14 +33,14 @@ def live(
     processes: Annotated[
         int,
         typer.Option(
-            help="Processes that open reports, measured beside a single one; 0: one for each core.",
+            help="Processes that open reports, measured beside one; 0 means one for each core.",
             min=0,
         ),
     ] = 0,
     full: Annotated[
         bool,
         typer.Option(
-            "--full", help="Really seal and open the server's million reports; takes minutes."
+            "--full", help="Really seal and open a million reports in the server; takes minutes."
         ),
     ] = False,
     quick: Annotated[
@@ -51,16 +51,16 @@ def live(
             f"{QUICK.batches:,} batches.",
         ),
     ] = False,
-    reports: Annotated[int, typer.Option(help="Reports in a batch.", min=1)] = (
+    reports: Annotated[int, typer.Option(help="Number of reports in a batch.", min=1)] = (
         LiveBenchPlan.reports
     ),
-    items: Annotated[int, typer.Option(help="Items in the catalogue.", min=1)] = (
+    items: Annotated[int, typer.Option(help="Number of items in the catalogue.", min=1)] = (
         LiveBenchPlan.items
     ),
     people: Annotated[
         list[int] | None,
         optional(
-            "Show what an epoch costs with so many people who report. May be repeated.",
+            "Number of people for whom to show what an epoch costs. May be repeated.",
             ", ".join(f"{n:,}" for n in PEOPLE),
             min=1,
         ),
@@ -71,15 +71,15 @@ def live(
 
     Opening: raw X25519, `Suite.decrypt` and all that the server does with a chunk take turns; each
     is shown as a share of the raw rate in the same round. Intake: a real proxy process under load
-    over loopback. Memory: of both, over an epoch of 10,000 batches, a million reports. Costs: of an
-    epoch, from these unit costs; money is left to the reader.
+    over loopback. Memory: of server and proxy, over an epoch of 10,000 batches (a million reports).
+    Costs: core hours, bytes on disk and bytes sent in an epoch, computed from these measurements.
 
-    Example: sottovoce bench live --quick
-
-    Example: sottovoce bench live --full --json live.json
-
-    Example: sottovoce bench live --quick --reports 20 --people 50000
-    """
+    \b
+    Examples:
+      sottovoce bench live --quick
+      sottovoce bench live --full --json live.json
+      sottovoce bench live --quick --reports 20 --people 50000
+    """  # noqa: D301 - typer reads \b
     plan = replace(
         QUICK if quick else LiveBenchPlan(),
         repeats=min(repeats, QUICK.repeats) if quick else repeats,

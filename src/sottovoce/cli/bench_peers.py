@@ -11,11 +11,12 @@ from sottovoce.cli import output
 from sottovoce.cli.derived import training_options
 from sottovoce.cli.options import (  # noqa: TC001 - typer reads the annotations
     DataSource,
+    HistoryColumns,
     JsonFile,
     MinInteractions,
     Threads,
 )
-from sottovoce.data import load
+from sottovoce.data import load, parse_columns
 from sottovoce.experiments.bench.peers import PeersPlan, PeersResult, run_peers
 
 if TYPE_CHECKING:
@@ -32,10 +33,11 @@ WORKS = {
 def peers(
     *,
     data: DataSource = "synthetic:N=4000,M=1000,seed=0",
+    columns: HistoryColumns = None,
     min_interactions: MinInteractions = 0,
     training: dict[str, Any],
     people: Annotated[
-        int, typer.Option(help="People that peers simulate, drawn at random.", min=1)
+        int, typer.Option(help="People that the other simulators simulate, drawn at random.", min=1)
     ] = PeersPlan.people,
     repeats: Annotated[
         int, typer.Option(help="Number of rounds; each runs every contender once.", min=1)
@@ -45,19 +47,20 @@ def peers(
 ) -> None:
     """Time one epoch in Flower's and pfl's simulators, where installed, beside the cpu engine.
 
-    Same algorithm, same random words: peers whose sums are not those of the cpu engine are refused.
-    They simulate a sample of the people, the cpu engine all of them; what is compared is
-    client-epochs a second, within a round. Each peer runs three times: with devices that compute
-    by the numpy reference, by our compiled engine over one person, and not at all, which leaves
-    the peer's own work. Starting a peer's processes is not counted.
+    All run the same algorithm with the same random words, and must give the same sums as the cpu
+    engine. The other simulators run a sample of the people, the cpu engine all of them; compared
+    are client-epochs per second within a round. Each runs three times: with the numpy reference,
+    with our compiled engine for one person at a time, and with devices that compute nothing, which
+    leaves the simulator's own work. Starting its processes is not counted.
 
-    Example: sottovoce bench peers --repeats 3
-
-    Example: sottovoce bench peers --people 1000 --reports 1 --json peers.json
-    """
+    \b
+    Examples:
+      sottovoce bench peers --repeats 3
+      sottovoce bench peers --people 1000 --reports 1 --json peers.json
+    """  # noqa: D301 - typer reads \b
     plan = PeersPlan(**training, people=people, repeats=repeats, threads=threads)
     with output.messages.status(f"reading {escape(data)}") as status:
-        everybody = load(data).filter(min_interactions)
+        everybody = load(data, parse_columns(columns)).filter(min_interactions)
         result = run_peers(everybody, plan, lambda what: status.update(escape(what)))
     show(result, output.results)
     if json_file:

@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 
 from sottovoce.cli.options import optional
-from sottovoce.data import load
+from sottovoce.data import load, parse_columns
 
 if TYPE_CHECKING:
     from sottovoce.data import Interactions
@@ -23,17 +23,17 @@ ReferenceUsers = Annotated[
     int,
     typer.Option(
         "--reference-users",
-        help="Users to run the numpy reference on; it is extrapolated.",
+        help="People for whom the numpy reference runs; its time is extrapolated to all.",
         min=1,
     ),
 ]
 Quick = Annotated[
     bool,
-    typer.Option("--quick", help=f"Take at most {QUICK_USERS:,} users and {QUICK_ROUNDS} rounds."),
+    typer.Option("--quick", help=f"Take at most {QUICK_USERS:,} people and {QUICK_ROUNDS} rounds."),
 ]
 RayWorkers = Annotated[
     int | None,
-    optional("Processes of Ray, one core each.", "as many as threads", "--ray-workers", min=1),
+    optional("Ray worker processes, one core each.", "as many as threads", "--ray-workers", min=1),
 ]
 
 
@@ -46,8 +46,10 @@ def mechanisms_given(mechanism: list[str] | None) -> dict[str, Any]:
     return {"mechanisms": tuple(mechanism)} if mechanism else {}
 
 
-def read_people(source: str, min_interactions: int, seed: int, *, quick: bool) -> Interactions:
-    data = load(source).filter(min_interactions)
+def read_people(
+    source: str, columns: str | None, min_interactions: int, seed: int, *, quick: bool
+) -> Interactions:
+    data = load(source, parse_columns(columns)).filter(min_interactions)
     if quick and data.histories.n_users > QUICK_USERS:
         data = data.subset(users=QUICK_USERS, seed=seed)
     return data

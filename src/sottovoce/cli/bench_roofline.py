@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path  # noqa: TC003 -- typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.markup import escape
 
 from sottovoce.cli import output
@@ -19,16 +18,17 @@ from sottovoce.cli.bench_people import (
     rounds,
 )
 from sottovoce.cli.derived import training_options
-from sottovoce.cli.options import (  # noqa: TC001 - typer reads the annotations
+from sottovoce.cli.options import (
     DataSource,
+    HistoryColumns,
     JsonFile,
     Mechanisms,
     MinInteractions,
     Threads,
+    picture_option,
 )
 from sottovoce.experiments.bench.picture import draw_roofline
 from sottovoce.experiments.bench.roofline import RooflinePlan, RooflineResult, run_roofline
-from sottovoce.experiments.figures import figure_class
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,32 +41,28 @@ if TYPE_CHECKING:
 def roofline(
     *,
     data: DataSource = SYNTHETIC,
+    columns: HistoryColumns = None,
     min_interactions: MinInteractions = 0,
     training: dict[str, Any],
     mechanism: Mechanisms = None,
     repeats: Repeats = 5,
     threads: Threads = None,
     json_file: JsonFile = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Also draw the roofline to this PNG file.")
-    ] = None,
+    plot: Annotated[Path | None, picture_option("the roofline")] = None,
     quick: Quick = False,
 ) -> None:
     """Time each compiled loop alone, against the memory and the arithmetic of this machine.
 
-    Bytes and operations are counted from the algorithm; the machine's limits (a copy of a large
-    array, chains of multiply-adds, random words) are measured in the same rounds. What is
-    attainable is set by whichever of these takes longest. All by processor time, so that others on
-    the machine do not count.
+    Bytes and operations are counted from the algorithm. The machine's limits (a copy of a large
+    array, chains of multiply-adds, random words) are measured in the same rounds; the slowest of
+    them sets what can be reached. Times are processor times, so that other programs do not count.
 
-    Example: sottovoce bench roofline --quick
-
-    Example: sottovoce bench roofline --data netflix-75k.parquet --factors 16 --plot roofline.png
-
-    Example: sottovoce bench roofline --mechanism loudest --threads 1 --json roofline.json
-    """
-    if plot:
-        figure_class()
+    \b
+    Examples:
+      sottovoce bench roofline --quick
+      sottovoce bench roofline --data netflix-75k.parquet --factors 16 --plot roofline.png
+      sottovoce bench roofline --mechanism loudest --threads 1 --json roofline.json
+    """  # noqa: D301 - typer reads \b
     plan = RooflinePlan(
         **training,
         **mechanisms_given(mechanism),
@@ -74,7 +70,7 @@ def roofline(
         threads=threads,
     )
     with output.messages.status(f"reading {escape(data)}") as status:
-        people = read_people(data, min_interactions, plan.seed, quick=quick)
+        people = read_people(data, columns, min_interactions, plan.seed, quick=quick)
         result = run_roofline(people, plan, lambda what: status.update(escape(what)))
     show(result, output.results)
     if json_file:

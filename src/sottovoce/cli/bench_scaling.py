@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path  # noqa: TC003 -- typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.markup import escape
 
 from sottovoce.cli import output
@@ -20,16 +19,17 @@ from sottovoce.cli.bench_people import (
     rounds,
 )
 from sottovoce.cli.derived import training_options
-from sottovoce.cli.options import (  # noqa: TC001 - typer reads the annotations
+from sottovoce.cli.options import (
     DataSource,
+    HistoryColumns,
     JsonFile,
     Mechanisms,
     MinInteractions,
     Threads,
+    picture_option,
 )
 from sottovoce.experiments.bench.picture import draw_scaling
 from sottovoce.experiments.bench.scaling import ScalingPlan, ScalingResult, run_scaling
-from sottovoce.experiments.figures import figure_class
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 def scaling(
     *,
     data: DataSource = SYNTHETIC,
+    columns: HistoryColumns = None,
     min_interactions: MinInteractions = 0,
     training: dict[str, Any],
     mechanism: Mechanisms = None,
@@ -47,25 +48,21 @@ def scaling(
     threads: Threads = None,
     ray_workers: RayWorkers = None,
     json_file: JsonFile = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Also draw efficiency against threads to this PNG file.")
-    ] = None,
+    plot: Annotated[Path | None, picture_option("efficiency by threads")] = None,
     quick: Quick = False,
 ) -> None:
     """Time one epoch on 1, 2, 4, ... threads of the cpu engine and processes of Ray.
 
-    Strong scaling: the same people each time. Weak scaling: people who grow with the threads, so
-    that each has as many. Efficiency is the work a second of each thread, as a share of what one
-    alone does in the same round; 1 is best.
+    Strong scaling: the same people each time. Weak scaling: the same number of people for each
+    thread. Efficiency is the work of a thread in a second, relative to a single thread in the same
+    round; 1 is best.
 
-    Example: sottovoce bench scaling --quick
-
-    Example: sottovoce bench scaling --data netflix-75k.parquet --plot scaling.png
-
-    Example: sottovoce bench scaling --threads 8 --ray-workers 4 --json scaling.json
-    """
-    if plot:
-        figure_class()
+    \b
+    Examples:
+      sottovoce bench scaling --quick
+      sottovoce bench scaling --data netflix-75k.parquet --plot scaling.png
+      sottovoce bench scaling --threads 8 --ray-workers 4 --json scaling.json
+    """  # noqa: D301 - typer reads \b
     plan = ScalingPlan(
         **training,
         **mechanisms_given(mechanism),
@@ -74,7 +71,7 @@ def scaling(
         ray_workers=ray_workers,
     )
     with output.messages.status(f"reading {escape(data)}") as status:
-        people = read_people(data, min_interactions, plan.seed, quick=quick)
+        people = read_people(data, columns, min_interactions, plan.seed, quick=quick)
         result = run_scaling(people, plan, lambda what: status.update(escape(what)))
     show(result, output.results)
     if json_file:

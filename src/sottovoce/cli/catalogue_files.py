@@ -18,15 +18,16 @@ if TYPE_CHECKING:
 
     from sottovoce.data import Interactions
 
-FILE = "Catalogue (JSON, see docs/protocol.md), or a table of items (.csv, .tsv, .parquet)."
+FILE = "Catalogue (.json), or a table of items (.csv, .tsv, .parquet)."
 EXAMPLE = "item=NAME,title=NAME,genre=NAME"
 ADVICE = f". Name one of them so, or say which it is: --columns {EXAMPLE}"
 ColumnsOption = Annotated[
     str | None,
     typer.Option(
         "--columns",
-        help="Columns of the table, e.g. item=sku,title=name,genre=category. Only those named "
-        "are read. By default: item, title, and all others as tags.",
+        help="Names of the table's columns, such as item=sku,title=name,genre=category. Only those "
+        "named are read.",
+        show_default="item, title, and all others as tags",
     ),
 ]
 
@@ -38,7 +39,7 @@ def catalogue_in(path: Path, columns: str | None = None) -> Catalogue:
             raise SettingsError(f"--columns is for tables, and {path} is JSON")
         return read_catalogue(path)
     data = _loaders()
-    named = data.parse_columns(columns, EXAMPLE) if columns else None
+    named = data.parse_columns(columns, EXAMPLE)
     known = data.items.read_items(path, named, advice=ADVICE)
     items = (Item(item, (title or item)[:MAX_TEXT], tags) for item, (title, tags) in known.items())
     with naming(path):

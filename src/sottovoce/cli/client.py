@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 
     from sottovoce.client import Reason, Recommendation, Status, Terms
 
-app = group("client", "Take part from this device; recommendations are computed on it.")
+app = group(
+    "client",
+    "Take part from this device; recommendations are computed on it.",
+    "client status --json status.json",
+)
 
 LONG = 10.0
 """Seconds: a shorter wait needs no word."""
@@ -37,12 +41,15 @@ LEAST_SHARE = 0.005
 @app.command()
 def init(
     *,
-    proxy: Annotated[str, typer.Option(help="Address of the proxy: https://HOST.")],
+    proxy: Annotated[
+        str,
+        typer.Option(metavar="URL", help="Address of the proxy, such as https://proxy.example."),
+    ],
     key: Annotated[
         str, typer.Option(help="Verification key of the server: 64 hexadecimal digits.")
     ],
     limit: Annotated[
-        float, typer.Option(help="Epsilon that all reports together may ever cost (local).")
+        float, typer.Option(help="Most local epsilon that all reports together may ever cost.")
     ],
     folder: Folder = None,
 ) -> None:
@@ -96,9 +103,9 @@ def accept(
     *,
     folder: Folder = None,
 ) -> None:
-    """Accept the terms that `terms` showed. If they changed since, nothing is accepted.
+    """Accept the terms that `terms` showed. If they have changed, nothing is accepted.
 
-    From then on a manifest that asks for more, in any single field, is refused.
+    From then on this device refuses a server that asks for more in any point.
 
     \b
     Example:
@@ -121,8 +128,8 @@ def sync(
     jitter: Annotated[
         float,
         typer.Option(
-            help="Seconds over which the moment of sending is drawn; 0 sends at once, which shows "
-            "when this device woke up: for tests and demos.",
+            help="Longest random delay before sending, in seconds. 0 sends at once, which shows "
+            "when this device woke up: only for tests and demos.",
             min=0,
             max=JITTER,
         ),
@@ -132,8 +139,8 @@ def sync(
 ) -> None:
     """Fetch the newest model and report to its epoch, once; running it again does no harm.
 
-    The moment of sending is drawn at random within an hour, so the command may wait. Stopped
-    meanwhile, nothing is lost: the next `sync` goes on.
+    It sends after a random delay of up to an hour, so the command may wait. If it is stopped,
+    nothing is lost: the next `sync` goes on.
 
     \b
     Examples:
@@ -227,7 +234,7 @@ def resume(*, folder: Folder = None) -> None:
 @app.command()
 def limit(
     epsilon: Annotated[
-        float, typer.Argument(help="Epsilon that all reports together may ever cost (local).")
+        float, typer.Argument(help="Most local epsilon that all reports together may ever cost.")
     ],
     *,
     folder: Folder = None,

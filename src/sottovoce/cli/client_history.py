@@ -29,14 +29,14 @@ def record(
     ] = "item",
     times: Annotated[
         str | None,
-        optional("Column that says when: numbers or ISO dates.", "all at one moment", "--time"),
+        optional("Column with the time: numbers or ISO dates.", "all at one moment", "--time"),
     ] = None,
     folder: Folder = None,
 ) -> None:
     """Record items that you have used. They stay on this device.
 
-    What you record last counts most when items are recommended, also what you record again; all
-    that is named in one call counts as one moment. The order is kept, times are not; neither is
+    The items recorded last count most for recommendations; recording an item again moves it to the
+    end. All items of one call count as one moment. The order is kept, times are not, and neither is
     ever sent.
 
     \b
@@ -45,7 +45,7 @@ def record(
       sottovoce client record --csv watched.csv --column movieId --time timestamp
     """  # noqa: D301 - typer reads \b
     if bool(items) == (csv is not None):
-        raise SettingsError("give either items or --csv FILE")
+        raise SettingsError("give either the ids of items or --csv FILE")
     if csv is None and times is not None:
         raise SettingsError("--time names a column of --csv FILE")
     with Client.open(folder_of(folder)) as client:

@@ -27,17 +27,19 @@ if TYPE_CHECKING:
 
 Rule = Annotated[
     Literal["stable", "once"],
-    typer.Option(help="Apply --min-interactions until nothing changes, or only once."),
+    typer.Option(help="Apply --min-interactions until nothing more is left out (stable), or once."),
 ]
-app = group("data", "List, fetch, describe and shard data sets.")
+app = group("data", "List, fetch, describe and shard data sets.", "data info ml-latest-small")
 
 
 @app.command("list")
 def list_() -> None:
     """List the data sets that can be used by name.
 
-    Example: sottovoce data list
-    """
+    \b
+    Example:
+      sottovoce data list
+    """  # noqa: D301 - typer reads \b
     table = Table(title="Data sets", title_justify="left")
     for heading in ("name", "what", "where"):
         table.add_column(heading, overflow="fold")
@@ -63,8 +65,10 @@ def fetch(
 ) -> None:
     """Download a data set. After an interruption, run it again to resume.
 
-    Example: sottovoce data fetch ml-20m --yes
-    """
+    \b
+    Example:
+      sottovoce data fetch ml-20m --yes
+    """  # noqa: D301 - typer reads \b
     wanted = entry(name)
     messages = output.messages
     if wanted.fetchable and not wanted.bundled and not archive_path(name, cache).exists():
@@ -88,10 +92,17 @@ def info(
 ) -> None:
     """Describe a data set.
 
-    Example: sottovoce data info ml-latest-small --min-interactions 20 --json info.json
-    """
+    A path may be: a MovieLens archive as published, zipped or unpacked; the folder of the Netflix
+    Prize; a .csv, .tsv (also .gz) or .parquet file with the columns user and item, and perhaps
+    rating and timestamp; a folder of such .parquet files, or of shards; a .npz matrix of scipy.
+
+    \b
+    Examples:
+      sottovoce data info ml-latest-small --min-interactions 20 --json info.json
+      sottovoce data info ratings.csv --columns user=who,item=what
+    """  # noqa: D301 - typer reads \b
     with output.messages.status(f"reading {escape(source)}"):
-        data = load(source, columns=parse_columns(columns) if columns else None)
+        data = load(source, columns=parse_columns(columns))
         data = data.filter(min_interactions, rule=rule)
     _describe(data.summary())
     if json_file:
@@ -105,19 +116,23 @@ def shard_(
     *,
     columns: HistoryColumns = None,
     items: Annotated[
-        Path | None, typer.Option(help="Titles and tags of the items: .csv, .parquet or .json.")
+        Path | None,
+        typer.Option(help="File with titles and tags of the items: .csv, .tsv, .parquet or .json."),
     ] = None,
     min_interactions: MinInteractions = 0,
     rule: Rule = "stable",
     rows: Annotated[
-        int, typer.Option(min=1, help="Interactions of a shard, about; one fits into memory.")
+        int,
+        typer.Option(
+            min=1, help="Approximate number of interactions in a shard, which must fit into memory."
+        ),
     ] = ROWS,
     resample: Annotated[
         int | None,
         optional(
-            "People to write, each made out of one of the data: a history drawn with replacement, "
-            "a tenth of it dropped, without times.",
-            "the people of the data themselves",
+            "Number of people to write. Each is made from a person of the data set, drawn with "
+            "replacement, by dropping a tenth of the history and all times.",
+            "the people of the data set",
             min=1,
         ),
     ] = None,
@@ -125,25 +140,24 @@ def shard_(
 ) -> None:
     """Write a data set as shards: Parquet files with some of the people each.
 
-    `sottovoce simulate --data FOLDER` reads them one after the other, so that any number of people
-    can be simulated, and `--engine ray` shares them out over a cluster. The results are those of
-    the same data in memory, with the same --min-interactions: here nothing is left out unless you
-    say so. Parquet, a file or a folder of files, is read block by block; only the ids of people and
-    items are kept in memory. Anything else is loaded first, and so is what --resample makes people
-    of; make Parquet of a CSV file that does not fit. Who was made is who is tested.
+    `sottovoce simulate --data FOLDER` reads one shard after the other, so that any number of people
+    can be simulated; `--engine ray` spreads them over a cluster. The results are the same as from
+    memory. Parquet files are read in blocks, and only the ids of people and items are kept in
+    memory. Other formats, and any data for --resample, are loaded whole: convert a CSV file that is
+    too large to Parquet first. With --resample the people written here are also those tested.
 
-    Example: sottovoce data shard ratings/ ratings.shards --columns user=who,item=what
-
-    Example: sottovoce data shard ml-latest-small small.shards --min-interactions 20 --rows 20000
-
-    Example: sottovoce data shard ml-latest-small many.shards --resample 1000000
-    """
+    \b
+    Examples:
+      sottovoce data shard ratings/ ratings.shards --columns user=who,item=what
+      sottovoce data shard ml-latest-small small.shards --min-interactions 20 --rows 20000
+      sottovoce data shard ml-latest-small many.shards --resample 1000000
+    """  # noqa: D301 - typer reads \b
     made = None if resample is None else partial(resampled_parts, people=resample, seed=seed)
     with output.messages.status(f"reading {escape(source)}") as status:
         shards = shard(
             source,
             folder,
-            columns=parse_columns(columns) if columns else None,
+            columns=parse_columns(columns),
             items=items,
             min_interactions=min_interactions,
             rule=rule,

@@ -42,7 +42,7 @@ def training_options(
 
 def engine_choice(command: Command) -> Command:
     """Give a command `--engine` and what engines may be told; it gets these as `engine`."""
-    text = f"What computes everybody's reports: {', '.join(ENGINES)}. All give the same bits."
+    text = f"What computes the reports: {', '.join(ENGINES)}. All give the same results."
     chosen = inspect.Parameter(
         "engine",
         inspect.Parameter.KEYWORD_ONLY,

@@ -1,17 +1,22 @@
 """Options that several commands have, described once."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from sottovoce.experiments.figures import figure_class
 from sottovoce.mechanism import MECHANISMS
 from sottovoce.training import all_presets
 
+PICTURES = (".png", ".svg")
 
-def group(name: str, text: str) -> typer.Typer:
+
+def group(name: str, text: str, example: str) -> typer.Typer:
     """A command with commands of its own, described by `text`."""
-    return typer.Typer(name=name, help=text, no_args_is_help=True, add_completion=False)
+    told = f"{text}\n\n\b\nExample:\n  sottovoce {example}"
+    return typer.Typer(name=name, help=told, no_args_is_help=True, add_completion=False)
 
 
 def optional(text: str, default: str, *names: str, **limits: Any) -> Any:
@@ -24,12 +29,19 @@ DataSource = Annotated[
 ]
 HistoryColumns = Annotated[
     str | None,
-    optional("Names of the columns, e.g. user=who,item=what.", "the usual names", "--columns"),
+    optional(
+        "Names of the columns, such as user=who,item=what,timestamp=day. Only those named are "
+        "read.",
+        "user, item, rating, timestamp",
+        "--columns",
+    ),
 ]
 MinInteractions = Annotated[
     int,
     typer.Option(
-        "--min-interactions", min=0, help="Leave out users and items with fewer interactions."
+        "--min-interactions",
+        min=0,
+        help="Leave out people and items with fewer interactions than this.",
     ),
 ]
 Mechanisms = Annotated[
@@ -43,30 +55,62 @@ BudgetOption = Annotated[
     float | None,
     typer.Option(
         "--budget",
-        help="Epsilon that each person may spend in all, with nobody to trust; plans the rest.",
+        help="Local epsilon of one person, all reports together: it holds even if proxy and server "
+        "work together. The other settings are planned for it.",
     ),
 ]
 CentralBudgetOption = Annotated[
     float | None,
     typer.Option(
         "--central-budget",
-        help="The same, after an honest shuffle of everybody's reports (delta 1e-6).",
+        help="Central epsilon of one person, all reports together: it holds if the proxy shuffles "
+        "honestly (delta 1e-6). The other settings are planned for it.",
     ),
 ]
+
+
+def _can_be_written(path: Path | None) -> Path | None:
+    """Before the work, not after it: missing folders are made, so the first one there counts."""
+    if path is not None:
+        there = next(each for each in (path, *path.absolute().parents) if each.exists())
+        is_fine = there == path or (there.is_dir() and os.access(there, os.W_OK))
+        if path.is_dir() or not is_fine:
+            raise typer.BadParameter(f"{path} cannot be written")
+    return path
+
+
+def _can_be_drawn(path: Path | None) -> Path | None:
+    if path is not None and path.suffix not in PICTURES:
+        raise typer.BadParameter(f"{path} must end in {' or '.join(PICTURES)}")
+    if path is not None:
+        figure_class()
+    return _can_be_written(path)
+
+
 JsonFile = Annotated[
-    Path | None, typer.Option("--json", help="Also write the results to this JSON file.")
+    Path | None,
+    typer.Option(
+        "--json", callback=_can_be_written, help="Also write the results to this JSON file."
+    ),
 ]
+
+
+def picture_option(what: str) -> Any:
+    """`--plot`."""
+    return typer.Option(
+        "--plot", callback=_can_be_drawn, help=f"Also draw {what} to this PNG or SVG file."
+    )
 
 
 def people_option(default: str) -> Any:
     """`--people`."""
-    text = "People who are expected to take part: what the training is planned for."
+    text = "Number of people expected to take part. The training is planned for it."
     return optional(text, default, "--people", min=1)
 
 
 def history_option(default: str) -> Any:
     """`--history`."""
-    text = "Items that a typical person has touched, about: what the training is planned for."
+    text = "Items that a typical person has touched. The training is planned for it."
     return optional(text, default, "--history", min=1)
 
 

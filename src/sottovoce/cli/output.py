@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Column, Table
 
 from sottovoce.atomic import write_atomically
-from sottovoce.errors import SettingsError
+from sottovoce.errors import SettingsError, reason
 from sottovoce.experiments.figures import draw_interval
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     try:
         write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
     except OSError as error:
-        raise SettingsError(f"--json {path}: cannot be written: {error}") from error
+        raise SettingsError(f"--json {path}: cannot be written: {reason(error)}") from error
 
 
 def draw_learning_curve(

@@ -12,8 +12,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from sottovoce.cli import output
-from sottovoce.cli.options import MinInteractions, Threads, group, optional
-from sottovoce.data import load
+from sottovoce.cli.options import HistoryColumns, MinInteractions, Threads, group, optional
+from sottovoce.data import load, parse_columns
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.figures import figure_class
 from sottovoce.experiments.paper import (
@@ -36,7 +36,11 @@ if TYPE_CHECKING:
 
     from sottovoce.data import Interactions
 
-app = group("paper", "The paper's figures and tables run again, beside its numbers and ours.")
+app = group(
+    "paper",
+    "Run the paper's figures and tables again, with its numbers beside ours.",
+    "paper fig2 --quick --out results",
+)
 QUICK_DATA = "synthetic:N=400,M=150,seed=0"
 MAX_WIDTH = 400
 """Of a table, in characters."""
@@ -61,10 +65,9 @@ SUMMARIES = {
 }
 DETAILS = """
 
-    Each result is written to DIR/cells as soon as it is computed, so a command that was stopped
-    resumes where it was, and commands share their results. Tables are printed and, with pictures,
-    written to DIR; DIR/report.html shows everything in DIR. The paper itself uses ML-20M with
-    --min-interactions 60.
+    Results are kept in FOLDER/cells: a command that was stopped resumes where it was, and commands
+    share their results. Tables are printed, and written to FOLDER with the pictures;
+    FOLDER/report.html shows them all. The paper uses ML-20M with --min-interactions 60.
 
     \b
     Examples:
@@ -128,14 +131,14 @@ def _command(name: str) -> Callable[..., None]:
             str | None,
             optional(
                 "Data set: a name from `sottovoce data list`, or a path.",
-                "none; with --quick a small synthetic one",
+                "with --quick a small synthetic one, otherwise required",
             ),
         ] = None,
         items: Annotated[
             Path | None,
             optional(
                 "File with the items' tags: a catalogue (.json), or a table with a column `item`.",
-                "what the data set brings",
+                "those of the data set",
             ),
         ] = None,
         seeds: Annotated[int, typer.Option(min=1, help="Number of random splits.")] = 3,
@@ -147,15 +150,18 @@ def _command(name: str) -> Callable[..., None]:
             int,
             typer.Option(
                 min=1,
-                help="Largest population that `law` makes up; 100,000,000 take a graphics card 30 "
-                "to 105 seconds for each training.",
+                help="Largest number of people that `law` simulates. 100,000,000 people take a "
+                "graphics card 30 to 105 seconds for each training.",
             ),
         ] = Scale.most_people,
+        columns: HistoryColumns = None,
         min_interactions: MinInteractions = 0,
         threads: Threads = None,
         engine: Annotated[
             str,
-            typer.Option(help=f"What trains: {', '.join(ENGINES)}. All give the same numbers."),
+            typer.Option(
+                help=f"What computes the reports: {', '.join(ENGINES)}. All give the same results."
+            ),
         ] = "cpu",
         card: Annotated[
             int | None, optional("Number of the graphics card (cuda engine).", "0", min=0)
@@ -164,8 +170,8 @@ def _command(name: str) -> Callable[..., None]:
             int,
             typer.Option(
                 min=1,
-                help="Processes for what no engine computes (baselines, liars, attacker), beside "
-                "the engine; each needs memory for the data.",
+                help="Processes for what the engine does not compute (baselines, liars, attacker). "
+                "Each needs memory for the data.",
             ),
         ] = 1,
         quick: Annotated[
@@ -183,9 +189,9 @@ def _command(name: str) -> Callable[..., None]:
         engine_package(engine)  # refuses one that is not there, before the data is read
         source = data or (QUICK_DATA if quick else None)
         if source is None:
-            raise SettingsError("--data: name the data set, or use --quick")
+            raise SettingsError("name a data set (--data DATA), or try a small one (--quick)")
         figure_class()
-        people = _read(source, items, min_interactions)
+        people = _read(source, columns, items, min_interactions)
         about = About.of(
             people, source, min_interactions=min_interactions, quick=quick, seeds=seeds
         )
@@ -218,9 +224,11 @@ def report(
     _show(CellStore.open(out), list(EXPERIMENTS))
 
 
-def _read(source: str, items: Path | None, min_interactions: int) -> Interactions:
+def _read(
+    source: str, columns: str | None, items: Path | None, min_interactions: int
+) -> Interactions:
     with output.messages.status(f"reading {escape(source)}"):
-        return load(source, items=items).filter(min_interactions)
+        return load(source, parse_columns(columns), items).filter(min_interactions)
 
 
 def _compute(names: list[str], runner: Runner, scale: Scale, methods: list[str]) -> None:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
-from enum import StrEnum
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.table import Table
 
 from sottovoce.cli import output
 from sottovoce.cli.derived import training_options
-from sottovoce.cli.options import PRESETS, HistoryOption
+from sottovoce.cli.options import (
+    PRESETS,
+    BudgetOption,
+    CentralBudgetOption,
+    HistoryOption,
+    JsonFile,
+    picture_option,
+)
 from sottovoce.cli.output import settings_in_words
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.figures import save_figure
@@ -31,69 +37,80 @@ USUAL_CLIENTS = 10_000
 """Whom settings are planned for where nobody says how many people there are."""
 
 
-class ViewOption(StrEnum):
-    local = "local"
-    central = "central"
-
-
 @training_options(only=["mechanism", "epsilon", "reports", "epochs", "lifetime"])
 def privacy(
     *,
     preset: Annotated[str | None, typer.Option(help=PRESETS)] = None,
     training: dict[str, Any],
-    trainings: Annotated[int, typer.Option(help="Trainings in a lifetime.")] = 1,
-    items: Annotated[int, typer.Option(min=1, help="Items in the catalogue.")] = 10_000,
+    trainings: Annotated[
+        int, typer.Option(min=1, help="Number of such trainings in a person's lifetime.")
+    ] = 1,
+    items: Annotated[int, typer.Option(min=1, help="Number of items in the catalogue.")] = 10_000,
     history: HistoryOption = None,
     clients: Annotated[
         int | None,
         typer.Option(
-            help="People who take part; else no central figure, and settings as for "
-            f"{USUAL_CLIENTS:,}. With --lifetime a share of them reports in each epoch."
+            help="Number of people who take part. Without it there is no central figure, and "
+            f"settings are planned for {USUAL_CLIENTS:,} people."
         ),
     ] = None,
-    delta: Annotated[float, typer.Option(help="The chance that a promise fails.")] = DELTA,
+    delta: Annotated[
+        float, typer.Option(help="Probability that a figure with a delta may fail to hold.")
+    ] = DELTA,
     colluding: Annotated[
-        int, typer.Option(help="Of the clients: the server's own, who hide nobody.")
+        int,
+        typer.Option(min=0, help="How many of the clients belong to the server; they hide nobody."),
     ] = 0,
     seeded_directions: Annotated[
         int,
-        typer.Option(help="If the server seeds people's directions: among how many; 0: no."),
+        typer.Option(
+            min=0,
+            help="Number of directions that the server lets a person choose from; 0 means all.",
+        ),
     ] = 0,
     bundled: Annotated[
-        bool, typer.Option("--bundled", help="A person's reports arrive together: nothing hides.")
-    ] = False,
-    target: Annotated[
-        float | None,
+        bool,
         typer.Option(
-            help="Plan: which (eps, reports) fit this epsilon in all; with --clients also the "
-            "planner's settings and what they cost. Goes with the settings above it."
+            "--bundled", help="The reports of a person arrive together, so the crowd hides nobody."
         ),
+    ] = False,
+    budget: BudgetOption = None,
+    central_budget: CentralBudgetOption = None,
+    json: JsonFile = None,
+    plot: Annotated[
+        Path | None, picture_option("epsilon by epochs (with a budget: what it buys)")
     ] = None,
-    view: Annotated[ViewOption, typer.Option(help="What the target is.")] = ViewOption.central,
-    json: Annotated[Path | None, typer.Option(help="Write everything to this file.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Write a picture (PNG, SVG).")] = None,
 ) -> None:
-    """Say what a way of reporting costs, locally and after the shuffle, in numbers and in words.
+    """Say what reporting costs in epsilon, locally and after the shuffle, in numbers and words.
 
-    The defaults shown are those of `loudest`; `--preset` and `--mechanism` bring their own.
+    With --budget or --central-budget: which epsilons and numbers of reports fit it and, with
+    --clients, which settings the planner chooses and what they cost. The defaults shown are those
+    of `loudest`; `--preset` and `--mechanism` bring their own.
 
     \b
     Examples:
       sottovoce privacy --preset paper --clients 50000
       sottovoce privacy --mechanism loudest --epsilon 5 --reports 1 --epochs 2 --clients 75040
-      sottovoce privacy --target 1 --view central --clients 50000 --plot frontier.png
-      sottovoce privacy --target 10 --view local --clients 50000
+      sottovoce privacy --central-budget 1 --clients 50000 --plot frontier.png
+      sottovoce privacy --budget 10 --clients 50000
     """  # noqa: D301 - typer reads \b
     mechanism = training.pop("mechanism", None)
-    if target is not None:
+    if budget is not None or central_budget is not None:
         beside = {"preset": preset, "trainings": trainings > 1, "colluding": colluding}
         beside |= {"seeded-directions": seeded_directions, "bundled": bundled}
         if refused := [f"--{name}" for name, value in beside.items() if value]:
-            raise SettingsError(f"--target plans one training of honest people: no {refused[0]}")
-        _plan(mechanism, training, target, view, clients, delta, items, history, json, plot)
+            raise SettingsError(
+                f"a budget is planned for one training of honest people: leave out {refused[0]}"
+            )
+        target = _Target.of(budget, central_budget)
+        _plan(mechanism, training, target, clients, delta, items, history, json, plot)
         return
+    if clients is None and (colluding or seeded_directions or bundled):
+        raise SettingsError("these options need a crowd: give --clients PEOPLE")
     if preset in PLANNED and clients is None:
-        raise SettingsError(f"the preset {preset} is planned for a number of people: --clients N")
+        raise SettingsError(
+            f"the preset {preset} is planned for a number of people: give --clients PEOPLE"
+        )
     settings = planned(
         clients or USUAL_CLIENTS,
         items,
@@ -109,8 +126,8 @@ def privacy(
         in_an_epoch = settings.crowd(clients)
         if in_an_epoch < 2 <= clients:
             raise SettingsError(
-                f"of {clients} people who take part in {settings.turns} of {settings.epochs} "
-                "epochs no epoch is sure to have two: there is no crowd"
+                f"{clients} people who each take part in {settings.turns} of {settings.epochs} "
+                "epochs are too few: an epoch may have a single person; raise --clients"
             )
         crowd = Crowd(in_an_epoch, colluding, seeded_directions, bundled)
     found = account(event, crowd, delta, trainings)
@@ -139,11 +156,27 @@ def _print(mechanism: str, found: Account) -> None:
     output.results.print(found.statement(), soft_wrap=True)
 
 
+@dataclass(frozen=True)
+class _Target:
+    """The epsilon that is asked for, and in which view."""
+
+    epsilon: float
+    view: Literal["local", "central"]
+
+    @classmethod
+    def of(cls, local: float | None, central: float | None) -> _Target:
+        if local is not None and central is not None:
+            raise SettingsError("give --budget or --central-budget, not both")
+        if local is not None:
+            return cls(local, "local")
+        assert central is not None, "one of them is given"
+        return cls(central, "central")
+
+
 def _plan(
     mechanism: str | None,
     training: dict[str, Any],
-    target: float,
-    view: ViewOption,
+    target: _Target,
     clients: int | None,
     delta: float,
     items: int,
@@ -151,15 +184,18 @@ def _plan(
     json: Path | None,
     plot: Path | None,
 ) -> None:
-    budget = Budget(**{view.value: target}, delta=delta)
+    budget = Budget(**{target.view: target.epsilon}, delta=delta)
     comparable = [name for name, kind in MECHANISMS.items() if not kind.gain_is_bound]
     names = [mechanism] if mechanism else comparable
-    found = [o for name in names for o in options(name, target, view.value, clients, delta, items)]
+    wanted = (target.epsilon, target.view, clients, delta, items)
+    found = [option for name in names for option in options(name, *wanted)]
     if not found:
-        raise SettingsError(f"not even one report fits a {view.value} epsilon of {target:g}")
+        raise SettingsError(
+            f"a {target.view} epsilon of {target.epsilon:g} is too small for one report"
+        )
     _print_plan(sorted(found, key=lambda option: -option.signal))
     content = [{**asdict(option), "signal": option.signal} for option in found]
-    said: dict[str, Any] = {"target": target, "view": view.value, "options": content, "plan": None}
+    said: dict[str, Any] = {**asdict(target), "options": content, "plan": None}
     if clients is not None:
         plan = planned(
             clients, items, history=history, mechanism=mechanism, budget=budget, **training
@@ -171,17 +207,15 @@ def _plan(
     if json is not None:
         output.write_json(json, said)
     if plot is not None:
-        output.messages.print("drawing the frontier: up to a minute")
+        output.messages.print("Drawing the frontier takes up to a minute.")
         save_figure(
             plot,
-            lambda figure: _draw_frontier(
-                figure.subplots(), names, target, view, clients, delta, items
-            ),
+            lambda figure: _draw_frontier(figure.subplots(), names, target, clients, delta, items),
         )
 
 
 def _print_plan(found: list[Option]) -> None:
-    headings = ("eps", "reports in all (k T)", "signal", "local, pure", "central")
+    headings = ("epsilon", "reports in all (k T)", "signal", "local, pure", "central")
     table = Table("mechanism", *output.right(*headings))
     for option in found:
         central = "no crowd given" if option.central is None else f"{option.central:.3g}"
@@ -195,10 +229,10 @@ def _print_plan(found: list[Option]) -> None:
         )
     output.results.print(table)
     output.results.print(
-        "Signal: reports times the square of what one of them carries, at usual settings; the "
-        "first row says most. Share the reports out over as many epochs as you like, if everybody "
-        "takes part in each: it costs the same. With --clients the planner has its own choice of "
-        "eps, loud directions and turns.",
+        "Signal: number of reports times the square of what one carries, at usual settings; the "
+        "first row carries most. The reports may be spread over any number of epochs at the same "
+        "cost, if everybody takes part in each. With --clients the planner makes its own choice of "
+        "epsilon, loud directions and epochs.",
         soft_wrap=True,
     )
 
@@ -222,21 +256,20 @@ def _draw_epochs(axes: Axes, found: Account) -> None:
 def _draw_frontier(
     axes: Axes,
     names: list[str],
-    target: float,
-    view: ViewOption,
+    target: _Target,
     clients: int | None,
     delta: float,
     items: int,
 ) -> None:
     """The most signal for a budget, from a tenth of the target to ten times it."""
-    budgets = [target * 10 ** (i / 3 - 1) for i in range(7)]
+    budgets = [target.epsilon * 10 ** (i / 3 - 1) for i in range(7)]
     for name in names:
-        best = [options(name, budget, view.value, clients, delta, items) for budget in budgets]
+        best = [options(name, budget, target.view, clients, delta, items) for budget in budgets]
         points = [(b, o[0].signal) for b, o in zip(budgets, best, strict=True) if o]
         axes.plot(*zip(*points, strict=True), marker=".", label=name)
     axes.set(
-        xlabel=f"{view.value} epsilon", ylabel="signal of one person", xscale="log", yscale="log"
+        xlabel=f"{target.view} epsilon", ylabel="signal of one person", xscale="log", yscale="log"
     )
-    axes.axvline(target, color="black", linestyle=":")
+    axes.axvline(target.epsilon, color="black", linestyle=":")
     axes.grid(alpha=0.3)
     axes.legend()

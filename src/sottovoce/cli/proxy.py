@@ -11,17 +11,21 @@ import typer
 from sottovoce.cli import proxy_status
 from sottovoce.cli.options import group, optional
 from sottovoce.cli.proxy_options import ConfigOption  # noqa: TC001 - typer reads the annotations
-from sottovoce.errors import SettingsError, TlsError, UnavailableError, UnknownProxyError
+from sottovoce.errors import SettingsError, TlsError, UnavailableError, UnknownProxyError, reason
 from sottovoce.protocol import fetch_manifest
 from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, build_app, connect
 from sottovoce.proxy.template import PORT, WATCH_PORT, settings_file
-from sottovoce.service import build_watch, read_settings
+from sottovoce.service import Listen, Watch, build_watch, read_settings
 from sottovoce.service import run as serve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-app = group("proxy", "Take sealed reports, hold them, shuffle them and forward them.")
+app = group(
+    "proxy",
+    "Take sealed reports, hold them, shuffle them and forward them.",
+    "proxy run --config my-proxy/proxy.toml",
+)
 
 app.command()(proxy_status.status)
 
@@ -33,7 +37,9 @@ USUAL = ProxySettings.least_clients
 def init(
     folder: Annotated[Path, typer.Argument(help="Folder for the settings; created if missing.")],
     *,
-    server: Annotated[str, typer.Option(help="Address of the server.")],
+    server: Annotated[
+        str, typer.Option(help="Address of the server, such as https://server.example.")
+    ],
     key: Annotated[
         str, typer.Option(help="Verification key of the server: 64 hexadecimal digits.")
     ],
@@ -43,27 +49,30 @@ def init(
     least_clients: Annotated[
         int | None,
         optional(
-            "An epoch waits until so many people have reported. The terms name a number as well; "
-            "the larger one holds.",
-            f"{USUAL}, or what the terms ask for if it is more",
+            "People who must have reported before an epoch ends. The server's terms name a number "
+            "too; the larger one counts.",
+            f"{USUAL}, or more if the terms ask for more",
             min=1,
         ),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen at.")] = PORT,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on.")] = PORT,
     watch_port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="Port of health and metrics.")
+        int, typer.Option(min=0, max=65_535, help="Port for health and metrics.")
     ] = WATCH_PORT,
 ) -> None:
     """Write the settings of a new proxy, with every field explained. Overwrites nothing.
 
-    The server's operator gives you its address, key and secret, and should be somebody else. If the
-    server answers already, its terms are shown. How much one address may send follows from the
-    crowd.
+    The operator of the server, who should be somebody else, gives you its address, key and secret.
+    If the server answers, the crowd that its terms ask for is shown.
 
-    Example: sottovoce proxy init ./proxy --server https://server.example --key 3b6a...
-    --secret-file first.secret
-    """
-    asked, problem = _asked(ProxySettings(folder / DATA, server, secret_file, key))
+    \b
+    Example:
+      sottovoce proxy init my-proxy --server https://server.example --key 3b6a27bc...29 \\
+        --secret-file first.secret
+    """  # noqa: D301 - typer reads \b
+    listen, watch = Listen(port=port), Watch(port=watch_port)
+    wanted = ProxySettings(folder / DATA, server, secret_file, key, listen=listen, watch=watch)
+    asked, problem = _asked(wanted)
     chosen = least_clients or max(USUAL, asked or 0)
     text = settings_file(
         folder=DATA,
@@ -85,8 +94,10 @@ def init(
 def run(config: ConfigOption) -> None:
     """Run a proxy until SIGTERM or Ctrl-C. Every batch that it has acknowledged is on disk.
 
-    Example: sottovoce proxy run --config ./proxy/proxy.toml
-    """
+    \b
+    Example:
+      sottovoce proxy run --config ./proxy/proxy.toml
+    """  # noqa: D301 - typer reads \b
     settings = read_settings(config, ProxySettings)
     http, upstream = connect(settings)
     with http, ProxyStore.open(settings.folder) as store:
@@ -113,7 +124,7 @@ def _write(folder: Path, text: str, secret_file: Path) -> None:
         _write_new(folder / SECRET, secret)
         _write_new(folder / SETTINGS, text.encode())
     except OSError as error:
-        raise SettingsError(f"the proxy cannot be set up: {error}") from error
+        raise SettingsError(f"the proxy cannot be set up: {reason(error)}") from error
 
 
 def _asked(settings: ProxySettings) -> tuple[int | None, str | None]:

@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 
 
 def status(config: ConfigOption, *, json_file: JsonFile = None) -> None:
-    """Say how the proxy stands: epoch, crowd, what is not handed in yet, server, disk.
+    """Show the state of the proxy: epoch, crowd, what is not handed in yet, server, disk.
 
-    Reads its folder, while it runs or not, and asks the server. For the proxy's operator alone: how
-    many batches wait is of use to an attacker. Exit code 0: all is well; 1: something needs
-    attention, and is said; 2: it cannot be told.
+    Reads its folder, whether it runs or not, and asks the server. Only for the proxy's operator:
+    the number of waiting batches would help an attacker. Exit code 0: all is well; 1: something
+    needs attention, and the output says what; 2: the state cannot be read.
 
-    Example: sottovoce proxy status --config my-proxy/proxy.toml
-    """
+    \b
+    Example:
+      sottovoce proxy status --config my-proxy/proxy.toml
+    """  # noqa: D301 - typer reads \b
     settings = read_settings(config, ProxySettings)
     http, upstream = connect(settings)
     with http:

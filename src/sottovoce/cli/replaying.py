@@ -68,9 +68,9 @@ class Replayed:
 def refuse_what_does_not_fit(replay: int | None, switch_at: int | None, given: list[str]) -> None:
     """`given`: options that a replay has no use for."""
     if replay is None and switch_at is not None:
-        raise SettingsError("--switch-at needs --replay: only there do tastes have a time")
+        raise SettingsError("--switch-at needs --replay")
     if replay is not None and given:
-        raise SettingsError(f"--replay does not go with {', '.join(given)}")
+        raise SettingsError(f"--replay cannot be combined with {', '.join(given)}")
 
 
 def replay_seeds(

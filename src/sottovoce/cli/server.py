@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import secrets
 import time
 from contextlib import ExitStack, closing, suppress
@@ -27,7 +28,7 @@ from sottovoce.cli.options import (
     people_option,
 )
 from sottovoce.cli.server_options import ConfigOption, PortOption, WatchPortOption, opened
-from sottovoce.errors import SettingsError
+from sottovoce.errors import SettingsError, reason
 from sottovoce.server import InProcess, Keys, Pool, Server, ServerSettings, ServerStore, build_app
 from sottovoce.server.administration import go_beyond
 from sottovoce.server.keys import write_secret
@@ -45,7 +46,11 @@ if TYPE_CHECKING:
     from sottovoce.protocol import Catalogue
     from sottovoce.server.store import Epoch
 
-app = group("server", "Open the reports of proxies, update the model and publish the next epoch.")
+app = group(
+    "server",
+    "Open the reports of proxies, update the model and publish the next epoch.",
+    "server run --config my-server/server.toml",
+)
 
 app.add_typer(server_catalogue.app)
 app.add_typer(server_training.training)
@@ -65,7 +70,8 @@ def init(
     ] = None,
     columns: ColumnsOption = None,
     data: Annotated[
-        str | None, typer.Option(help="Make the catalogue from this data set: a name or a path.")
+        str | None,
+        typer.Option(help="Data set whose items become the catalogue: a name or a path."),
     ] = None,
     budget: BudgetOption = None,
     central_budget: CentralBudgetOption = None,
@@ -73,27 +79,30 @@ def init(
     people: Annotated[int | None, people_option("--least-clients")] = None,
     history: HistoryOption = None,
     proxy: Annotated[
-        list[str] | None, optional("Name of a proxy. May be repeated.", "proxy")
+        list[str] | None, optional("Name of a proxy. May be repeated.", "proxy", metavar="NAME")
     ] = None,
     database: Annotated[
-        str, typer.Option(help="SQLAlchemy URL of a SQLite or PostgreSQL database.")
+        str, typer.Option(help="URL of the database, SQLite or PostgreSQL, as SQLAlchemy has it.")
     ] = "sqlite:///server.sqlite",
     epoch_seconds: Annotated[
-        int, typer.Option(min=1, help="Least length of an epoch in seconds.")
+        int, typer.Option(min=1, help="Shortest length of an epoch, in seconds.")
     ] = 86_400,
     least_clients: Annotated[
-        int, typer.Option(min=1, help="An epoch waits until so many people have reported.")
+        int, typer.Option(min=1, help="People who must have reported before an epoch ends.")
     ] = 100,
     epochs: Annotated[
         int | None,
-        optional("Epochs over which a device spreads its turns.", "as planned", min=1),
+        optional("Number of epochs over which a device spreads its reports.", "planned", min=1),
     ] = None,
     ends: Annotated[
-        bool, typer.Option("--ends", help="End after these epochs; by default learning goes on.")
+        bool,
+        typer.Option(
+            "--ends", help="End the training after these epochs; without it learning never ends."
+        ),
     ] = False,
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen at.")] = 8090,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on.")] = 8090,
     watch_port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="Port of health and metrics.")
+        int, typer.Option(min=0, max=65_535, help="Port for health and metrics.")
     ] = 8091,
 ) -> None:
     """Set up a server: keys, a secret for each proxy, settings, a database. Overwrites nothing.
@@ -105,9 +114,11 @@ def init(
       sottovoce server init my-server --data ml-latest-small --budget 50 --people 20000
     """  # noqa: D301 - typer reads \b
     if (catalogue is None) == (data is None):
-        raise SettingsError("give either --catalogue FILE or --data NAME")
+        raise SettingsError("give either --catalogue FILE or --data DATA")
     for name in proxy or ():
         check_proxy_name(name)
+    if proxy and len(set(proxy)) < len(proxy):
+        raise SettingsError("--proxy: every proxy needs a name of its own")
     found = catalogue_of(data or "") if catalogue is None else catalogue_in(catalogue, columns)
     plan = planned if ends else planned_without_end
     training = plan(
@@ -175,8 +186,10 @@ def epoch(
 ) -> None:
     """List the epochs.
 
-    Example: sottovoce server epoch --config my-server/server.toml --json epochs.json
-    """
+    \b
+    Example:
+      sottovoce server epoch --config my-server/server.toml --json epochs.json
+    """  # noqa: D301 - typer reads \b
     with opened(config) as (_, store), store.read() as transaction:
         epochs = transaction.all_epochs()
     _print(epochs)
@@ -193,17 +206,19 @@ def backup(
         bool,
         typer.Option(
             "--with-epoch-key",
-            help="Keep the wrapped key of the open epoch: restored in time, it loses no report. "
-            "Together with the keys file it can open that epoch's reports for ever.",
+            help="Also copy the encrypted key of the open epoch. Restored in time, no report is "
+            "lost. Together with the keys file, the copy can open that epoch's reports for ever.",
         ),
     ] = False,
 ) -> None:
-    """Copy a SQLite database while the server runs. PostgreSQL has pg_dump.
+    """Copy a SQLite database while the server runs. For PostgreSQL use pg_dump.
 
-    The keys file is not in it: keep a copy of that elsewhere, never beside this one.
+    The keys file is not included: keep a copy of it in another place than this one.
 
-    Example: sottovoce server backup --config my-server/server.toml monday.sqlite
-    """
+    \b
+    Example:
+      sottovoce server backup --config my-server/server.toml monday.sqlite
+    """  # noqa: D301 - typer reads \b
     back_up(ServerSettings.read(config).database, file, with_key=with_epoch_key)
     output.say(f"{file} is the database of this moment. Keep the keys file elsewhere.")
 
@@ -213,13 +228,16 @@ def beyond(
     config: ConfigOption,
     epoch: Annotated[int, typer.Argument(min=1, help="Last epoch that proxies have seen.")],
 ) -> None:
-    """After a restored backup: go on with a larger number than proxies and devices have seen.
+    """After restoring a backup: continue with an epoch later than any that devices have seen.
 
-    They never go back, so they would wait for ever. The model is that of the backup; what was
-    reported since then is lost. The log names the epoch that a proxy has seen.
+    Proxies and devices never go back to an earlier epoch; without this they would wait for ever.
+    The model is the one in the backup; reports since then are lost. The log names the last epoch
+    that a proxy has seen.
 
-    Example: sottovoce server go-beyond --config my-server/server.toml 57
-    """
+    \b
+    Example:
+      sottovoce server go-beyond --config my-server/server.toml 57
+    """  # noqa: D301 - typer reads \b
     with opened(config) as (_, store):
         number = go_beyond(store, epoch, time.time())
     output.results.print(f"The next epoch has the number {number}.")
@@ -234,7 +252,7 @@ def _write(folder: Path, catalogue: Catalogue, text: str, given: dict[str, str])
             _add(undo, folder / SETTINGS, text.encode())
             _add(undo, folder / "catalogue.json", catalogue.raw)
         except OSError as error:
-            raise SettingsError(f"{folder}: cannot be written: {error}") from error
+            raise SettingsError(f"{folder}: cannot be written: {reason(error)}") from error
         settings = ServerSettings.read(folder / SETTINGS)
         for name, secret in given.items():
             write_secret(folder / f"{name}.secret", secret + "\n")
@@ -260,10 +278,14 @@ def _remove_if_empty(folder: Path) -> None:
 
 
 def _add(undo: ExitStack, path: Path, content: bytes) -> None:
-    if path.exists():
-        raise SettingsError(f"{path}: exists already; nothing is overwritten")
+    """Readable by its owner alone from the first moment."""
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as error:
+        raise SettingsError(f"{path}: exists already; nothing is overwritten") from error
     undo.callback(path.unlink, missing_ok=True)
-    path.write_bytes(content)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
 
 
 def _begin(settings: ServerSettings, keys: Keys) -> None:

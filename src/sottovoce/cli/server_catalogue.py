@@ -26,13 +26,17 @@ if TYPE_CHECKING:
 
     from sottovoce.protocol import Catalogue
 
-app = group("catalogue", "Add, rename and retire items while the service runs.")
+app = group(
+    "catalogue",
+    "Add, rename and retire items while the service runs.",
+    "server catalogue show --config my-server/server.toml",
+)
 
 LISTED = 10
 """Items of one kind of change that are named."""
 FileArgument = Annotated[Path, typer.Argument(help=FILE)]
 RetireManyOption = Annotated[
-    bool, typer.Option("--retire-many", help="Also if more than half of the items go.")
+    bool, typer.Option("--retire-many", help="Allow that more than half of the items are retired.")
 ]
 
 
@@ -44,10 +48,12 @@ def show(
         Path | None, typer.Option("--output", help="Write the catalogue to this JSON file.")
     ] = None,
 ) -> None:
-    """Say which catalogue the next epoch has, or write it to a file.
+    """Show which catalogue the next epoch has, or write it to a file.
 
-    Example: sottovoce server catalogue show --config my-server/server.toml --output films.json
-    """
+    \b
+    Example:
+      sottovoce server catalogue show --config my-server/server.toml --output films.json
+    """  # noqa: D301 - typer reads \b
     with opened(config) as (_, store):
         chosen = present(store)
     if output_file is not None:
@@ -61,10 +67,12 @@ def show(
 
 @app.command()
 def add(config: ConfigOption, file: FileArgument, *, columns: ColumnsOption = None) -> None:
-    """Append the items of a file. They are recommended by their tags until people report.
+    """Add the items of a file. Until people report, they are recommended by their tags.
 
-    Example: sottovoce server catalogue add --config my-server/server.toml new.csv
-    """
+    \b
+    Example:
+      sottovoce server catalogue add --config my-server/server.toml new.csv
+    """  # noqa: D301 - typer reads \b
     given = catalogue_in(file, columns)
     with naming(file):
         _change(config, lambda catalogue: with_added(catalogue, given.items))
@@ -76,10 +84,12 @@ def rename(
     item: Annotated[str, typer.Argument(help="Id of the item.")],
     title: Annotated[str, typer.Argument(help="Its new title.")],
 ) -> None:
-    """Give an item another title. What was learnt of it stays.
+    """Give an item another title. What the model has learnt about it stays.
 
-    Example: sottovoce server catalogue rename --config my-server/server.toml 260 "Star Wars"
-    """
+    \b
+    Example:
+      sottovoce server catalogue rename --config my-server/server.toml 260 "Star Wars"
+    """  # noqa: D301 - typer reads \b
     _change(config, lambda catalogue: with_titles(catalogue, {item: title}))
 
 
@@ -90,12 +100,14 @@ def retire(
     *,
     retire_many: RetireManyOption = False,
 ) -> None:
-    """Take items out. Devices keep them in their histories; what was learnt of them is dropped.
+    """Remove items. Devices keep them in their histories; the model forgets them.
 
-    More than half of the items at once are refused, as by `update`.
+    Removing more than half of the items needs --retire-many.
 
-    Example: sottovoce server catalogue retire --config my-server/server.toml 260 1196
-    """
+    \b
+    Example:
+      sottovoce server catalogue retire --config my-server/server.toml 260 1196
+    """  # noqa: D301 - typer reads \b
     _change(config, lambda catalogue: without(catalogue, items), retire_many=retire_many)
 
 
@@ -103,8 +115,10 @@ def retire(
 def diff(config: ConfigOption, file: FileArgument, *, columns: ColumnsOption = None) -> None:
     """Show what `update` with this file would change. Changes nothing.
 
-    Example: sottovoce server catalogue diff --config my-server/server.toml films.csv
-    """
+    \b
+    Example:
+      sottovoce server catalogue diff --config my-server/server.toml films.csv
+    """  # noqa: D301 - typer reads \b
     wanted = catalogue_in(file, columns)
     with opened(config) as (_, store):
         before = present(store).catalogue
@@ -119,13 +133,15 @@ def update(
     columns: ColumnsOption = None,
     retire_many: RetireManyOption = False,
 ) -> None:
-    """Make the catalogue as it is in a file: add, rename, tag anew and retire.
+    """Make the catalogue equal to a file: add, rename, change tags and retire.
 
-    A file that lacks more than half of the items is refused: an export that broke off would cost
-    what was learnt of them.
+    A file that lacks more than half of the items may be an export that broke off: it is refused
+    without --retire-many.
 
-    Example: sottovoce server catalogue update --config my-server/server.toml films.csv
-    """
+    \b
+    Example:
+      sottovoce server catalogue update --config my-server/server.toml films.csv
+    """  # noqa: D301 - typer reads \b
     wanted = catalogue_in(file, columns)
     _change(config, lambda catalogue: updated(catalogue, wanted), retire_many=retire_many)
 

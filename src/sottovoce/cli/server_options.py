@@ -18,13 +18,13 @@ ConfigOption = Annotated[
     Path, typer.Option("--config", help="Settings file, from `sottovoce server init`.")
 ]
 PortOption = Annotated[
-    int | None, optional("Port to listen at.", "that of the settings", min=0, max=65_535)
+    int | None, optional("Port to listen on.", "as in the settings", min=0, max=65_535)
 ]
 WatchPortOption = Annotated[
     int | None,
-    optional("Port of health and metrics.", "that of the settings", min=0, max=65_535),
+    optional("Port for health and metrics.", "as in the settings", min=0, max=65_535),
 ]
-YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 @contextmanager

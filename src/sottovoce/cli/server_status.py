@@ -25,13 +25,15 @@ if TYPE_CHECKING:
 
 
 def status(config: ConfigOption, *, json_file: JsonFile = None) -> None:
-    """Say how the service stands: epoch, what it waits for, what was counted, keys, catalogue.
+    """Show the state of the service: epoch, what it waits for, counted reports, keys, catalogue.
 
-    Reads the database alone; no worker need run. Exit code 0: all is well; 1: something needs
-    attention, and is said; 2: it cannot be told.
+    Reads only the database; no worker needs to run. Exit code 0: all is well; 1: something needs
+    attention, and the output says what; 2: the state cannot be read.
 
-    Example: sottovoce server status --config my-server/server.toml
-    """
+    \b
+    Example:
+      sottovoce server status --config my-server/server.toml
+    """  # noqa: D301 - typer reads \b
     settings = ServerSettings.read(config)
     _check_there(settings.database)
     with closing(ServerStore(settings.database)) as store:

@@ -12,8 +12,16 @@ from sottovoce.cli.server_options import ConfigOption, YesOption, opened
 from sottovoce.server.administration import begin_training, cancel_training
 from sottovoce.server.succession import rotate_keys
 
-training = group("training", "Begin another training under the same service.")
-keys = group("keys", "Change the signing key; devices follow by themselves.")
+training = group(
+    "training",
+    "Begin another training under the same service.",
+    "server training begin --config my-server/server.toml",
+)
+keys = group(
+    "keys",
+    "Change the signing key; devices follow by themselves.",
+    "server keys rotate --config my-server/server.toml",
+)
 
 
 @training.command()
@@ -25,13 +33,15 @@ def begin(
     ] = False,
     yes: YesOption = False,
 ) -> None:
-    """Begin another training with what [training] and [terms] say now, after the present epoch.
+    """Begin another training after the present epoch, as [training] and [terms] now say.
 
-    It has an id and terms of its own. Devices that agreed to the training before go on recommending
-    from its last model, ask their owners, and report again only after a yes.
+    The new training has its own id and terms. Devices keep recommending from the last model, ask
+    their owners, and report again only if they agree.
 
-    Example: sottovoce server training begin --config my-server/server.toml
-    """
+    \b
+    Example:
+      sottovoce server training begin --config my-server/server.toml
+    """  # noqa: D301 - typer reads \b
     if not yes:
         typer.confirm("Every device will ask its owner again. Begin another training?", abort=True)
     with opened(config) as (settings, store):
@@ -44,12 +54,14 @@ def begin(
 
 @training.command()
 def cancel(config: ConfigOption) -> None:
-    """Take back a training that was begun and has had no epoch yet.
+    """Cancel a training that was begun and has had no epoch yet.
 
-    Put the settings of the one before back into the file as well.
+    Also restore the previous settings in the file.
 
-    Example: sottovoce server training cancel --config my-server/server.toml
-    """
+    \b
+    Example:
+      sottovoce server training cancel --config my-server/server.toml
+    """  # noqa: D301 - typer reads \b
     with opened(config) as (_, store):
         number = cancel_training(store)
     output.results.print(f"Training {number} goes on.")
@@ -63,18 +75,20 @@ def rotate(
         bool,
         typer.Option(
             "--newest-is-lost",
-            help="A newer key was made, never used, and no file has it: follow this one again.",
+            help="The newest key was never used and is lost: go on with the one in the keys file.",
         ),
     ] = False,
 ) -> None:
-    """Change the signing key. The old one names the new one and is then deleted.
+    """Change the signing key. The old key signs the new one and is then deleted.
 
     Copy the keys file to all workers and restart them. Devices and proxies follow by themselves.
-    Keep a backup of the new file before the next epoch is published: without it devices are lost.
-    A file in which the newest key is missing is refused: copy the newest one first.
+    Back up the new file before the next epoch is published: if it is lost, devices trust nothing
+    more. A keys file without the newest key is refused: copy the newest file first.
 
-    Example: sottovoce server keys rotate --config my-server/server.toml
-    """
+    \b
+    Example:
+      sottovoce server keys rotate --config my-server/server.toml
+    """  # noqa: D301 - typer reads \b
     with opened(config) as (settings, store):
         rotated = rotate_keys(store, settings.keys, newest_is_lost=newest_is_lost)
     output.results.print(

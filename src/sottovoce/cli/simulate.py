@@ -21,6 +21,7 @@ from sottovoce.cli.options import (
     JsonFile,
     history_option,
     optional,
+    picture_option,
 )
 from sottovoce.cli.replaying import Replayed, replay_seeds
 from sottovoce.data import Interactions, Shards, load, parse_columns
@@ -28,7 +29,7 @@ from sottovoce.data.loading import shards_at
 from sottovoce.data.synthetic import SYNTHETIC
 from sottovoce.errors import SettingsError
 from sottovoce.evaluation import CUTOFFS, Interval
-from sottovoce.experiments.figures import figure_class, save_figure
+from sottovoce.experiments.figures import save_figure
 from sottovoce.model.tags import tags_of
 from sottovoce.simulation import Run, SimulationPlan
 from sottovoce.simulation import simulate as run_simulation
@@ -60,19 +61,21 @@ def simulate(
     split: Annotated[
         SplitOption,
         typer.Option(
-            help="Item of each person that is left out for testing: a random one, the latest, or "
-            "the first after the date before which nine tenths of all interactions lie and "
-            "at which training ends."
+            help="Which item of each person is left out for testing: a random one, the latest, or "
+            "(date) the first one after a date. Training ends at that date; nine tenths of all "
+            "interactions lie before it."
         ),
     ] = SplitOption.random,
     negatives: Annotated[
         int,
-        typer.Option(min=0, help="Untouched items to rank it against; 0: the whole catalogue."),
+        typer.Option(
+            min=0, help="Untouched items to rank it against; 0 means the whole catalogue."
+        ),
     ] = 99,
     min_interactions: Annotated[
         int | None,
         optional(
-            "Leave out users and items with fewer interactions.",
+            "Leave out people and items with fewer interactions than this.",
             f"{DEFAULT_MINIMUM}; 0 for synthetic people",
             min=0,
         ),
@@ -82,7 +85,7 @@ def simulate(
         optional(
             "File with titles and tags of the items: a catalogue (.json), or a table (.csv, .tsv, "
             ".parquet) with a column `item`.",
-            "what the data set brings",
+            "those of the data set",
         ),
     ] = None,
     tags: Annotated[
@@ -91,12 +94,12 @@ def simulate(
     time: Annotated[
         bool | None,
         optional(
-            "Recommend by the order of a history: what came last counts most.",
-            "with --split latest or date, if the data has times",
+            "Recommend by the order of a history: the latest items count most.",
+            "yes with --split latest or date, if the data has times",
             "--time/--no-time",
         ),
     ] = None,
-    sample_users: Annotated[int | None, optional("Users to draw at random.", "all", min=1)] = None,
+    sample_users: Annotated[int | None, optional("People to draw at random.", "all", min=1)] = None,
     sample_items: Annotated[int | None, optional("Items to draw at random.", "all", min=1)] = None,
     columns: HistoryColumns = None,
     history: Annotated[
@@ -105,19 +108,20 @@ def simulate(
     resample: Annotated[
         int | None,
         optional(
-            "People who report, each made out of one of the data: a history drawn with "
-            "replacement, a tenth of it dropped. Tested are the people of the data.",
-            "the people of the data themselves",
+            "Number of people who report. Each is made from a person of the data set, drawn with "
+            "replacement, by dropping a tenth of the history. Only the people of the data set are "
+            "tested.",
+            "the people of the data set",
             min=1,
         ),
     ] = None,
     replay: Annotated[
         int | None,
         optional(
-            "Periods, of like numbers of interactions, in which to replay the data in the order "
-            "of its days: people and items arrive, learning never ends, and each epoch is tested "
-            "on what comes next.",
-            "a training that ends, on a random or the latest item",
+            "Replay the data in the order of its days, in so many periods with equal numbers of "
+            "interactions. People and items arrive, learning never ends, and each epoch is tested "
+            "on the next period.",
+            "no replay: one training that ends",
             min=1,
             metavar="PERIODS",
         ),
@@ -125,39 +129,45 @@ def simulate(
     switch_at: Annotated[
         int | None,
         optional(
-            "With --replay: the period from which on tastes are others (items of like popularity "
-            "change places), to see how fast they are followed.",
+            "With --replay: tastes change at this period (items of equal popularity change "
+            "places), to see how fast the model follows.",
             "never",
             min=1,
             metavar="PERIOD",
         ),
     ] = None,
     seed: Annotated[
-        int, typer.Option(min=0, help="Seed of the split, the negatives and all reports.")
+        int, typer.Option(min=0, help="Seed of the split, the untouched items and all reports.")
     ] = 0,
     seeds: Annotated[
-        int, typer.Option(min=1, help="Runs, from --seed on, for a mean and a 95% interval.")
+        int,
+        typer.Option(
+            min=1, help="Number of runs, with seeds from --seed on; shows mean and 95% interval."
+        ),
     ] = 1,
     engine: dict[str, Any],
     evaluate_every: Annotated[
-        int, typer.Option(min=0, help="Epochs between evaluations; 0: evaluate only the last.")
+        int,
+        typer.Option(
+            min=0, help="Epochs between two evaluations; 0 means only after the last epoch."
+        ),
     ] = 1,
     checkpoint: Annotated[
         Path | None,
-        typer.Option(help="Folder to write every epoch to; a run found there is continued."),
+        typer.Option(
+            help="Folder to save the model in after every epoch. A saved run is continued."
+        ),
     ] = None,
     json: JsonFile = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Also draw a learning curve to this PNG or SVG file.")
-    ] = None,
+    plot: Annotated[Path | None, picture_option("a learning curve")] = None,
 ) -> None:
     """Train on a data set as its people's devices would; print quality (HR@10) and privacy cost.
 
     HR@10 is the share of people whose left-out item is among the ten best of those it is ranked
-    against. Devices recommend with tags and by the order of a history, which costs no report; the
-    model alone stands beside. Name a budget, and the planner chooses everything else from the
-    numbers of people and items; what you set stays as you set it. The defaults shown are those of
-    `loudest` without a budget; `--mechanism coordinate` has the paper's.
+    against. Devices also use tags and the order of a history, which costs no report; the model
+    alone is shown beside. With a budget the planner chooses all settings that you do not give. The
+    defaults shown are those of `loudest` without a budget; `--mechanism coordinate` has the
+    paper's.
 
     \b
     Examples:
@@ -173,8 +183,6 @@ def simulate(
       sottovoce simulate --data ratings.parquet --budget 50 --replay 40
       sottovoce simulate --data ratings.parquet --replay 40 --half-life 7 --switch-at 20
     """  # noqa: D301 - typer reads \b
-    if plot is not None:
-        figure_class()
     unfit = {
         f"--split {split.value}": split is not SplitOption.random,
         "--negatives 0": negatives == 0,
@@ -258,7 +266,7 @@ def _load(
     if folder:
         return _shards(folder, is_changed=any((columns, items, minimum, *sample)))
     with output.messages.status(f"reading {source}"):
-        data = load(source, parse_columns(columns) if columns else None, items)
+        data = load(source, parse_columns(columns), items)
         if minimum is None:
             minimum = 0 if source.startswith(SYNTHETIC) else DEFAULT_MINIMUM
         data = data.filter(minimum)

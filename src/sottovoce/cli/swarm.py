@@ -30,10 +30,10 @@ def swarm(
     *,
     clients: Annotated[int, typer.Option(min=1, help="Number of clients.")],
     up: Annotated[
-        Path | None, typer.Option(help="Folder of `sottovoce up`, which knows proxy, key and data.")
+        Path | None, typer.Option(help="Folder of `sottovoce up`; gives proxy, key and data.")
     ] = None,
     proxy: Annotated[
-        str | None, typer.Option(help="Address of the proxy; instead of --up.")
+        str | None, typer.Option(metavar="URL", help="Address of the proxy; instead of --up.")
     ] = None,
     key: Annotated[
         str | None, typer.Option(help="Verification key of the server; instead of --up.")
@@ -41,35 +41,45 @@ def swarm(
     data: Annotated[
         str | None,
         optional(
-            "Data set whose histories the clients have: a name or a path. Its items are "
-            "matched with the catalogue by their ids.",
-            "that of --up",
+            "Data set with the histories of the clients: a name or a path. Its items are matched "
+            "with the catalogue by their ids.",
+            "the one of --up",
         ),
     ] = None,
     columns: HistoryColumns = None,
     min_interactions: Annotated[
         int | None,
-        optional("Leave out users and items with fewer interactions.", "0, or that of --up", min=0),
+        optional(
+            "Leave out people and items with fewer interactions than this.",
+            "0, or the one of --up",
+            min=0,
+        ),
     ] = None,
     epochs: Annotated[int, typer.Option(min=1, help="Number of epochs to take part in.")] = 3,
     split: Annotated[
         SplitOption, typer.Option(help="Which item of a history is left out for testing.")
     ] = SplitOption.random,
     seed: Annotated[
-        int, typer.Option(min=0, help="Seed of people and split; reports are never seeded.")
+        int,
+        typer.Option(
+            min=0, help="Seed of the choice of people and of the split; reports are never seeded."
+        ),
     ] = 0,
     processes: Annotated[
-        int | None, optional("Processes that the clients run in.", "two for each core", min=1)
+        int | None, optional("Number of processes for the clients.", "two for each core", min=1)
     ] = None,
     wait: Annotated[
         float,
         typer.Option(min=1, help="Seconds to wait for the server after all clients have sent."),
     ] = 600.0,
     compare: Annotated[
-        bool, typer.Option("--compare/--no-compare", help="Also run the simulator, and compare.")
+        bool, typer.Option("--compare/--no-compare", help="Also run the simulator and compare.")
     ] = True,
     compare_seeds: Annotated[
-        int, typer.Option(min=1, help="Simulator runs; they differ in the reports' noise only.")
+        int,
+        typer.Option(
+            min=1, help="Number of simulator runs; they differ only in the noise of reports."
+        ),
     ] = 20,
     keep: Annotated[
         Path | None, optional("New folder to keep the clients' folders in.", "a temporary folder")
@@ -82,22 +92,22 @@ def swarm(
     and seals each report. Clients of one process share a connection and the public files. One item
     of each history is left out, and ranked among 99 items that the person never touched.
 
-    The server decides how many reports a client sends, and an epoch ends when its time is over and
-    its crowd has come: let that be the number of clients (`sottovoce up --least-clients N`).
-    Clients accept the terms of the first manifest and send at once, without the jitter that hides
-    when a device wakes up: for demos and tests.
+    The server decides how many reports a client sends. An epoch ends when its time is over and
+    enough people have reported: set `sottovoce up --least-clients` to the number of clients. For
+    demos and tests only: clients accept the first terms they see and send at once, without the
+    random delay that hides when a device wakes up.
 
     \b
     Examples:
       sottovoce swarm --up here --clients 100
       sottovoce swarm --up here --clients 2000 --epochs 3 --compare-seeds 50 --json swarm.json
-      sottovoce swarm --proxy http://127.0.0.1:8080 --key 3b6a27bc...29 --data ml-latest-small \
---clients 600 --no-compare
+      sottovoce swarm --proxy http://127.0.0.1:8080 --key 3b6a27bc...29 --clients 600 \\
+        --data ml-latest-small --no-compare
     """  # noqa: D301 - typer reads \b
     system = _system(up, proxy, key)
     source = data or system.data
     if source is None:
-        raise SettingsError("name the data set: --data NAME or PATH")
+        raise SettingsError("name a data set with the histories of the clients: --data DATA")
     if min_interactions is None:
         min_interactions = system.min_interactions if data is None else 0
     _check_crowd(system, clients)
@@ -115,7 +125,7 @@ def swarm(
         keep=keep,
     )
     with output.messages.status(f"reading {escape(source)}"):
-        named = parse_columns(columns) if columns else None
+        named = parse_columns(columns)
         people = load(source, columns=named).filter(min_interactions)
     with SwarmBars() as bars:
         result = run_swarm(people, plan, bars)
@@ -129,7 +139,7 @@ def _system(up: Path | None, proxy: str | None, key: str | None) -> LiveSystem:
         return LiveSystem.read(up)
     if up is None and proxy is not None and key is not None:
         return LiveSystem(proxy, verification_key(key))
-    raise SettingsError("give either --up FOLDER, or --proxy URL and --key HEX")
+    raise SettingsError("give either --up FOLDER, or --proxy URL and --key KEY")
 
 
 def _check_crowd(system: LiveSystem, clients: int) -> None:

@@ -18,7 +18,7 @@ from sottovoce.cli import proxy as proxy_commands
 from sottovoce.cli import server as server_commands
 from sottovoce.cli.catalogue_files import catalogue_in, items_of
 from sottovoce.data import load
-from sottovoce.errors import SettingsError
+from sottovoce.errors import SettingsError, reason
 from sottovoce.experiments.live.children import running
 from sottovoce.experiments.live.panel import invented_panel
 from sottovoce.experiments.live.system_folder import ABOUT, proxy_toml, server_toml, set_values
@@ -107,7 +107,7 @@ def make_system(folder: Path, source: CatalogueSource, configure: Callable[[Path
             shutil.rmtree(folder / name, ignore_errors=True)
             (unfinished / name).rename(folder / name)
     except OSError as error:
-        raise SettingsError(f"{folder}: cannot be set up: {error}") from error
+        raise SettingsError(f"{folder}: cannot be set up: {reason(error)}") from error
     shutil.rmtree(unfinished, ignore_errors=True)
 
 

@@ -41,6 +41,7 @@ from sottovoce.experiments.live.system_folder import (
 )
 from sottovoce.proxy.origins import check_origin
 from sottovoce.server import ServerSettings
+from sottovoce.service import Listen
 from sottovoce.storage import exclusive_lock
 from sottovoce.training import DEFAULT
 
@@ -56,7 +57,7 @@ def up(
     data: Annotated[
         str | None,
         optional(
-            "First start only: data set whose items make the catalogue, a name or a path.",
+            "First start only. Data set whose items become the catalogue: a name or a path.",
             SYNTHETIC,
         ),
     ] = None,
@@ -67,7 +68,9 @@ def up(
     min_interactions: Annotated[
         int | None,
         optional(
-            "First start only: leave out users and items with fewer interactions.", "0", min=0
+            "First start only. Leave out people and items with fewer interactions than this.",
+            "0",
+            min=0,
         ),
     ] = None,
     preset: Annotated[
@@ -80,31 +83,34 @@ def up(
         int | None, people_option("those of the data set, or --least-clients")
     ] = None,
     port: Annotated[
-        int | None, optional("Port of the proxy.", f"{PORT}", min=1, max=65_535)
+        int | None,
+        optional("Port of the proxy, for clients and browsers.", f"{PORT}", min=1, max=65_535),
     ] = None,
     server_port: Annotated[
-        int | None, optional("Port of the server.", "the next free one", min=1, max=65_535)
+        int | None,
+        optional("Port of the server, for the proxy.", "the next free one", min=1, max=65_535),
     ] = None,
     epoch_seconds: Annotated[
-        int | None, optional("Least length of an epoch in seconds.", f"{EPOCH_SECONDS}", min=1)
+        int | None, optional("Shortest length of an epoch, in seconds.", f"{EPOCH_SECONDS}", min=1)
     ] = None,
     least_clients: Annotated[
         int | None,
-        optional("An epoch waits until so many people have reported.", f"{LEAST_CLIENTS}", min=1),
+        optional("People who must have reported before an epoch ends.", f"{LEAST_CLIENTS}", min=1),
     ] = None,
     epochs: Annotated[
-        int | None, optional("End the training after so many epochs.", "it never ends", min=1)
+        int | None,
+        optional("Number of epochs, after which the training ends.", "it never ends", min=1),
     ] = None,
     origin: Annotated[
         list[str] | None,
-        optional("Site whose own pages may use the proxy. May be repeated.", "none"),
+        optional("Address of a site whose own pages may use the proxy. May be repeated.", "none"),
     ] = None,
 ) -> None:
     """Run a server and a proxy on this machine until Ctrl-C. The first start makes their settings.
 
-    The settings are in FOLDER/server/server.toml and FOLDER/proxy/proxy.toml. Budgets and --people
-    are for the first start only, too. All other options are written to these files, so later starts
-    need not repeat them; their defaults hold for the first start.
+    The settings are in FOLDER/server/server.toml and FOLDER/proxy/proxy.toml. The catalogue comes
+    from --data or from --catalogue. Catalogue, preset, budgets and --people are for the first start
+    only. All other options are written to the settings, so that later starts need not repeat them.
 
     \b
     Examples:
@@ -143,10 +149,9 @@ def up(
 def _check_again(folder: Path, first_only: tuple[object, ...]) -> None:
     if any(each is not None for each in first_only):
         raise SettingsError(
-            f"{folder}: is set up already. To run it again: sottovoce up {folder}, without --data, "
-            "--catalogue, --columns, --min-interactions, --preset, budgets and --people, which are "
-            "for the first start; begin another training in another folder. Items of a running "
-            "service are changed by `sottovoce server catalogue`"
+            f"{folder} is set up already. Run it again without --data, --catalogue, --columns, "
+            "--min-interactions, --preset, --people and budgets, or name a new folder. To change "
+            "items: sottovoce server catalogue --help"
         )
 
 
@@ -156,7 +161,7 @@ def _source(
     if data is not None and catalogue is not None:
         raise SettingsError("give --data or --catalogue, not both")
     if catalogue is None and columns is not None:
-        raise SettingsError("--columns says what the columns of --catalogue FILE are")
+        raise SettingsError("--columns names the columns of --catalogue FILE; give that too")
     return (data or SYNTHETIC if catalogue is None else None), catalogue, columns
 
 
@@ -175,6 +180,8 @@ class StartOptions:
         """Before anything is written."""
         for origin in self.origins or []:
             check_origin(origin)
+        if self.server_port == (self.port or PORT):
+            raise SettingsError("--port and --server-port must differ")
 
     def write_first(self, folder: Path) -> None:
         """What was not chosen gets its default."""
@@ -216,6 +223,8 @@ class StartOptions:
 
 
 def _run(folder: Path, system: LiveSystem, stop: StopSignal) -> None:
+    for address in (system.server, system.proxy):
+        Listen(HOST, int(address.rpartition(":")[2])).check_free()
     with running_system(folder, system, stop) as children:
         if not stop():
             _print_start(folder, system)

@@ -14,7 +14,7 @@ from sottovoce.client.recommending import recommendations
 from sottovoce.client.store import ClientStore
 from sottovoce.client.syncing import Synced, Syncing
 from sottovoce.client.timing import JITTER
-from sottovoce.errors import LedgerError, SettingsError, StoreError
+from sottovoce.errors import LedgerError, SettingsError, StoreError, reason
 from sottovoce.mechanism import os_words
 from sottovoce.privacy import rounded_down, rounded_up
 from sottovoce.storage import exclusive_lock
@@ -37,6 +37,8 @@ _OURS = "client."
 
 @dataclass(frozen=True)
 class Status:
+    """What a client knows, has spent and has agreed to."""
+
     proxy_url: str
     epoch: int | None
     """Of the last manifest accepted; None before the first sync."""
@@ -121,10 +123,12 @@ class Client:
         clock: Callable[[], float] = time.time,
         entropy: Entropy = os.urandom,
     ) -> Self:
+        """The client in this folder, which `create` made; close it when done."""
         return cls(folder, ClientStore.open(folder / "client.db"), clock, entropy)
 
     @property
     def proxy_url(self) -> str:
+        """The only address that this client talks to."""
         return self._store.proxy_url
 
     def record(self, ids: Iterable[str]) -> int:
@@ -256,6 +260,7 @@ class Client:
             self._store.forget()
 
     def close(self) -> None:
+        """Close the database; the end of a `with` block does it too."""
         self._store.close()
 
     def __enter__(self) -> Self:
@@ -307,4 +312,4 @@ def _make_folder(folder: Path) -> None:
             )
         folder.chmod(0o700)
     except OSError as error:
-        raise StoreError(f"{folder}: {error}") from error
+        raise StoreError(f"{folder}: {reason(error)}") from error

@@ -15,6 +15,8 @@ OCTETS = {"Content-Type": "application/octet-stream"}
 
 
 class HttpProxy(HttpSource):
+    """A proxy at its address, over HTTP; what it answers is checked by whoever asks."""
+
     _who = "the proxy"
     _closes_with_epoch = True
 

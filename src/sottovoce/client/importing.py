@@ -7,7 +7,7 @@ from datetime import datetime
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from sottovoce.errors import DataError, ProtocolError
+from sottovoce.errors import DataError, ProtocolError, reason
 from sottovoce.protocol import strict
 from sottovoce.protocol.catalogue import MAX_TEXT
 
@@ -42,7 +42,7 @@ def read_items(path: Path, column: str = "item", time: str | None = None) -> lis
             for item, at in _touched(file, path, wanted):
                 moments.setdefault(at, []).append(item)
     except OSError as error:
-        raise DataError(f"cannot be read: {error}", path=path) from error
+        raise DataError(f"cannot be read: {reason(error)}", path=path) from error
     return [items for _, items in sorted(moments.items())]
 
 

@@ -80,14 +80,17 @@ class Interactions:
 
     @property
     def n_users(self) -> int:
+        """Number of people."""
         return self.histories.n_users
 
     @property
     def n_items(self) -> int:
+        """Number of items."""
         return self.histories.n_items
 
     @property
     def n_interactions(self) -> int:
+        """Number of pairs of a person and an item."""
         return self.histories.n_interactions
 
     @property
@@ -112,6 +115,7 @@ class Interactions:
         ]
 
     def summary(self) -> dict[str, Any]:
+        """What `sottovoce data info` prints."""
         histories = self.histories
         cells = histories.n_users * histories.n_items
         return {

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from sottovoce.data.formats.collecting import object_array
 from sottovoce.data.formats.columns import ALIASES
 from sottovoce.data.item_table import TABLES, read_table
-from sottovoce.errors import DataError, MissingExtraError, ProtocolError
+from sottovoce.errors import DataError, MissingExtraError, ProtocolError, reason
 from sottovoce.model.tags import KIND
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _from_catalogue(path: Path) -> Described:
     try:
         items = Catalogue.decode(path.read_bytes()).items
     except OSError as error:
-        raise DataError(f"cannot be read: {error}", path=path) from error
+        raise DataError(f"cannot be read: {reason(error)}", path=path) from error
     except ProtocolError as error:
         raise DataError(str(error), path=path) from error
     return {item.id: (item.title, item.tags) for item in items}

@@ -61,10 +61,9 @@ def _found(source: str | Path, columns: Mapping[str, str] | None) -> Interaction
         return _named(CATALOGUE[str(source)])
     path = Path(source)
     if not path.exists():
-        names = ", ".join([*CATALOGUE, SYNTHETIC])
         raise DataError(
-            f"there is no such file or folder, and no data set of that name. Names: {names}. "
-            f"Files and folders:\n{formats.UNDERSTOOD}",
+            "there is no such file or folder, and no data set of this name. Names: sottovoce data "
+            "list. Files: sottovoce data info --help",
             path=source,
         )
     return formats.read(path, columns)

@@ -22,7 +22,7 @@ from polars.exceptions import PolarsError
 from sottovoce.atomic import write_atomically
 from sottovoce.data.formats.collecting import id_array, object_array
 from sottovoce.data.interactions import Interactions, Loaded, loaded_in_words
-from sottovoce.errors import DataError
+from sottovoce.errors import DataError, reason
 from sottovoce.model.histories import Histories
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class Shards:
         try:
             content = path.read_bytes()
         except OSError as error:
-            raise DataError(f"this shard cannot be read: {error}", path=path) from error
+            raise DataError(f"this shard cannot be read: {reason(error)}", path=path) from error
         if hashlib.sha256(content).hexdigest() != shard.digest:
             raise DataError(
                 f"this shard is not the one that {INDEX} speaks of; make them anew with "

@@ -17,7 +17,7 @@ def checked_threads(n: int | None) -> int:
     """As many as were asked for; None: all that numba has."""
     most = int(numba.config.NUMBA_NUM_THREADS)
     if n is not None and not 1 <= n <= most:
-        raise SettingsError(f"threads must lie in 1..{most} on this machine, got {n}")
+        raise SettingsError(f"threads must be from 1 to {most} on this machine, got {n}")
     return n or most
 
 

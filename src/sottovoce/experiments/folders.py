@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sottovoce.errors import SettingsError
+from sottovoce.errors import SettingsError, reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,7 @@ def new_folder(wanted: Path | None, name: str) -> Iterator[Path]:
         try:
             made = tempfile.TemporaryDirectory(prefix=f"sottovoce-{name}-")
         except OSError as error:
-            raise SettingsError(f"no temporary folder can be made: {error}") from error
+            raise SettingsError(f"no temporary folder can be made: {reason(error)}") from error
         with made as temporary:
             yield Path(temporary)
         return
@@ -31,5 +31,5 @@ def new_folder(wanted: Path | None, name: str) -> Iterator[Path]:
     try:
         wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise SettingsError(f"{wanted} cannot be made: {error}") from error
+        raise SettingsError(f"{wanted} cannot be made: {reason(error)}") from error
     yield wanted

@@ -59,7 +59,7 @@ class Shape:
     def __post_init__(self) -> None:
         check_shape(self.n_items, self.factors)
         if not 0 <= self.alpha <= MOST_ALPHA:
-            raise SettingsError(f"alpha must lie in 0..{MOST_ALPHA:g}, got {self.alpha}")
+            raise SettingsError(f"alpha must be from 0 to {MOST_ALPHA:g}, got {self.alpha}")
 
 
 @dataclass(frozen=True)

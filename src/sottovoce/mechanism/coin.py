@@ -32,7 +32,7 @@ MAX_EPSILON = 40.0
 def checked_epsilon(epsilon: float) -> float:
     """Epsilon itself, if a coin can be made for it."""
     if not 0 < epsilon <= MAX_EPSILON:
-        raise SettingsError(f"epsilon must lie in (0, {MAX_EPSILON:g}], got {epsilon}")
+        raise SettingsError(f"epsilon must be above 0 and at most {MAX_EPSILON:g}, got {epsilon}")
     return float(epsilon)
 
 

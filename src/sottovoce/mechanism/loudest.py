@@ -118,12 +118,12 @@ class Loudest(Mechanism):
     directions_seed: int = 0
     block: int = setting(
         0,
-        "items in a block of directions, a power of two; 0: the best for this epsilon",
+        "items in a block of directions, a power of two; 0 means the best for this epsilon",
         least=0,
         most=MOST_BLOCK,
     )
     loud: int = setting(
-        0, "signed directions that are loud; 0: the best number for this epsilon", least=0
+        0, "number of loud directions, signs counted; 0 means the best for this epsilon", least=0
     )
 
     name: ClassVar[str] = "loudest"
@@ -138,12 +138,14 @@ class Loudest(Mechanism):
             best = usual_block(self.epsilon, items, usual_history(items))
             object.__setattr__(self, "block", best)
         if not (1 <= self.block <= MOST_BLOCK and self.block & (self.block - 1) == 0):
-            raise SettingsError(f"block must be a power of two up to {MOST_BLOCK}, or 0: the best")
+            raise SettingsError(
+                f"block must be a power of two up to {MOST_BLOCK}, or 0 for the best"
+            )
         super().__post_init__()
         if not 0 <= self.loud <= self.n_directions:
             raise SettingsError(
-                f"loud must lie in 1..{self.n_directions} (half of the signed directions), or be "
-                f"0: the best number; got {self.loud}"
+                f"loud must be from 1 to {self.n_directions} (half of the signed directions), or 0 "
+                f"for the best number, got {self.loud}"
             )
         if self.loud == 0:
             items = self.shape.n_items

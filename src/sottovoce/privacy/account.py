@@ -72,6 +72,7 @@ class Account:
         return self.lifetime.pure > WEAK_ABOVE and nothing_central
 
     def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
         return {
             "delta": self.delta,
             "epsilon": self.event.epsilon,
@@ -90,35 +91,37 @@ class Account:
 
     def _sends(self) -> str:
         event = self.event
+        epochs = "one epoch" if event.epochs == 1 else f"each of {event.epochs:,} epochs"
         lifetime = "" if self.trainings == 1 else f", in each of {self.trainings} trainings"
         return (
-            f"Each person sends {_count(event.reports, 'report')} of four bytes in each of "
-            f"{_count(event.epochs, 'epoch')}{lifetime}: a budget of {event.epsilon:g} for a "
+            f"Each person sends {_count(event.reports, 'report')} of four bytes in "
+            f"{epochs}{lifetime}. Local epsilon: {event.epsilon:g} for a "
             f"report, {self.spans[1].pure:g} for an epoch, {event.pure:g} for the whole training."
         )
 
     def _local(self) -> str:
         figures = self.lifetime
         text = (
-            "Promised whatever happens, even if every report can be traced to its sender: no set "
-            f"of their reports is more than e^{_up(figures.pure)} times likelier than under any "
-            f"other history (e^{_up(figures.local)}, but for a chance of {self.delta:g})."
+            "Promised in every case, even if every report can be traced to its sender: the reports "
+            f"of a person are at most e^{_up(figures.pure)} times as likely as with any other "
+            f"history (e^{_up(figures.local)} with probability 1 - {self.delta:g})."
         )
         if figures.pure > WEAK_ABOVE:
             text += (
-                f" A lifetime local budget of {figures.pure:.4g} is weak: by itself it protects "
-                "nobody."
+                f" A local epsilon of {figures.pure:.4g} over a lifetime is weak: by itself it "
+                "protects nobody."
             )
         return text
 
     def _central(self) -> str:
         central, crowd = self.lifetime.central, self.crowd
         if central is None or crowd is None:
-            return "No central figure is given to stand on: the size of the crowd is not known."
+            return "There is no central figure, because the number of people is not known."
         text = (
             f"Promised if the proxy shuffles honestly and {crowd.honest:,} honest people take part "
-            f"in every epoch: what the server sees is at most e^{_up(central)} times likelier than "
-            f"if their whole history had been another one, but for a chance of {self.delta:g}."
+            f"in every epoch: what the server sees is at most e^{_up(central)} times as likely as "
+            f"with any other history of the person, with probability 1 - {self.delta:g}. This does "
+            "not hold if proxy and server work together."
         )
         if central > WEAK_CENTRAL_ABOVE:
             text += " That is weak too." if self.lifetime.pure > WEAK_ABOVE else " That is weak."
@@ -126,9 +129,8 @@ class Account:
 
 
 NOT_PROMISED = (
-    "Not promised: that they take part unseen (only what they touched is hidden), anything that "
-    "the finished model says of everybody, what they show elsewhere, and nothing at all of the "
-    "second promise if proxy and server work together."
+    "Not promised: to hide that a person takes part, to hide what the model says about people in "
+    "general, or to hide what a person shows elsewhere."
 )
 
 

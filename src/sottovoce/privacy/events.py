@@ -67,5 +67,5 @@ class Reporting:
 def checked_delta(delta: float) -> float:
     """Delta itself, if it can be one."""
     if not 0 < delta < 1:
-        raise SettingsError(f"delta must lie strictly between 0 and 1, got {delta}")
+        raise SettingsError(f"delta must be above 0 and below 1, got {delta}")
     return float(delta)

@@ -155,6 +155,7 @@ class Ledger:
         return [each for each in charges if isinstance(each, Charge) and each.training == training]
 
     def allows(self, cost: Fraction) -> bool:
+        """Whether the lifetime limit leaves room for this."""
         return self.spent + cost <= Fraction(self.limit)
 
     def charge(self, charge: Charge) -> Entry:
@@ -256,5 +257,5 @@ def _amount(name: str, value: float) -> float:
     except OverflowError:
         number = math.inf
     if number != value or not 0 <= number < math.inf:
-        raise SettingsError(f"{name} is {value}; it must be a finite float64 of at least 0")
+        raise SettingsError(f"{name} must be a finite number of at least 0, got {value}")
     return number + 0.0  # -0.0 becomes 0.0: a database keeps no sign of zero, and the hash has it

@@ -60,7 +60,7 @@ class Crowd:
             raise SettingsError(f"clients must be a whole number of at least 2, got {self.clients}")
         if not 0 <= self.colluding < self.clients:
             raise SettingsError(
-                f"colluding must lie in 0..{self.clients - 1}, got {self.colluding}"
+                f"colluding must be from 0 to {self.clients - 1}, got {self.colluding}"
             )
         if self.seeded_directions < 0:
             raise SettingsError(
@@ -141,8 +141,8 @@ def blanket_sizes(event: Reporting, honest: int) -> list[tuple[int, float]]:
     reports could add some themselves.
     """
     blanket = _binomial(honest - 1, event.blanket)
-    lowest, highest = int(blanket.ppf(TAIL)), int(blanket.isf(TAIL))
-    sizes, start = [], lowest
+    start, highest = _ends(honest - 1, event.blanket)
+    sizes = []
     while start <= highest:
         stop = start + int(COARSENESS * start)
         chance = float(blanket.cdf(stop) - blanket.cdf(start - 1))
@@ -171,8 +171,17 @@ def outcomes(event: Reporting, m: int) -> tuple[Float64, Float64]:
 
 def _likely(m: int, rho: float) -> NDArray[np.int64]:
     """Counts that m reports may have on a set of share rho; one more for the victim's."""
-    counts = _binomial(m, rho)
-    return np.arange(int(counts.ppf(TAIL)), min(m, int(counts.isf(TAIL)) + 1) + 1)
+    lowest, highest = _ends(m, rho)
+    return np.arange(lowest, min(m, highest + 1) + 1)
+
+
+def _ends(n: int, p: float) -> tuple[int, int]:
+    """The counts beyond which there is less than `TAIL` on either side."""
+    counts = _binomial(n, p)
+    if n * p >= 1:
+        return int(counts.ppf(TAIL)), int(counts.isf(TAIL))
+    # Where hardly anything is expected, scipy's quantile does not converge (epsilon 30 and more).
+    return 0, next(count for count in range(n + 1) if counts.sf(count) <= TAIL)
 
 
 def _binomial(n: int, p: float) -> Any:

@@ -131,6 +131,7 @@ class ProxySettings:
             raise SettingsError(str(error)) from error
         for origin in self.origins:
             check_origin(origin)
+        self.watch.check_apart(self.listen)
         self._check_crowd()
 
     def _check_crowd(self) -> None:

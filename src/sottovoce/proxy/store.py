@@ -9,7 +9,7 @@ import threading
 from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Self
 
-from sottovoce.errors import StoreError
+from sottovoce.errors import StoreError, reason
 from sottovoce.proxy.schema import MIGRATIONS, PRAGMAS
 from sottovoce.proxy.tables import Tables
 from sottovoce.storage import Database, exclusive_lock, store_errors
@@ -43,7 +43,9 @@ class ProxyStore:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise StoreError(f"{folder}: {error}; let the proxy write to its folder") from error
+            raise StoreError(
+                f"{folder}: {reason(error)}; let the proxy write to its folder"
+            ) from error
         with ExitStack() as opened:
             taken = "another process uses it; a folder has one proxy"
             opened.enter_context(exclusive_lock(folder / LOCK, taken, wait=1.0))

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from sottovoce.errors import ProtocolError, RefusedError, SettingsError, UnknownProxyError
+from sottovoce.errors import ProtocolError, RefusedError, SettingsError, UnknownProxyError, reason
 from sottovoce.protocol import PublishedSource, routes, strict
 from sottovoce.protocol.http import HttpSource
 from sottovoce.service.listen import load_certificate
@@ -96,11 +96,15 @@ def connect(settings: ProxySettings) -> tuple[httpx.Client, HttpUpstream]:
     try:
         secret = settings.secret_file.read_text(encoding="ascii").strip()
     except (OSError, ValueError) as error:
-        raise SettingsError(f"{settings.secret_file}: no secret can be read: {error}") from error
+        raise SettingsError(
+            f"{settings.secret_file}: no secret can be read: {reason(error)}"
+        ) from error
     try:
         context = ssl.create_default_context(cafile=tls.authority)
     except (OSError, ValueError) as error:
-        raise SettingsError(f"{tls.authority}: no certificate of an authority: {error}") from error
+        raise SettingsError(
+            f"{tls.authority}: no certificate of an authority: {reason(error)}"
+        ) from error
     if tls.certificate is not None:
         load_certificate(context, tls.certificate, tls.private_key)
     if not secret or not secret.isprintable():

@@ -10,7 +10,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sottovoce.errors import ProtocolError, SettingsError
+from sottovoce.errors import ProtocolError, SettingsError, reason
 from sottovoce.protocol import Catalogue, SignedManifest
 from sottovoce.protocol.catalogue import MAX_CATALOGUE
 from sottovoce.server.publishing import Chosen
@@ -36,7 +36,7 @@ def read_catalogue(path: Path) -> Catalogue:
         with path.open("rb") as file:
             return Catalogue.decode(file.read(MAX_CATALOGUE + 1))
     except (OSError, ProtocolError) as error:
-        raise SettingsError(f"{path}: no catalogue: {error}") from error
+        raise SettingsError(f"{path}: no catalogue: {reason(error)}") from error
 
 
 def agree(transaction: Transaction, settings: ServerSettings, keys: Keys) -> None:

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from sottovoce.atomic import write_atomically
-from sottovoce.errors import ProtocolError, SettingsError, StoreError
+from sottovoce.errors import ProtocolError, SettingsError, StoreError, reason
 from sottovoce.protocol import KeyStatement, strict
 from sottovoce.protocol.signed import MOST_STATEMENTS, STATEMENT
 
@@ -63,7 +63,8 @@ class Keys:
                 mode, raw = os.fstat(file.fileno()).st_mode, file.read(_MOST + 1)
         except OSError as error:
             raise SettingsError(
-                f"{path}: the keys cannot be read: {error}; `sottovoce server init` makes them"
+                f"{path}: the keys cannot be read: {reason(error)}; `sottovoce server init` makes "
+                "them"
             ) from error
         if os.name == "posix" and mode & 0o077:
             raise SettingsError(
@@ -110,7 +111,7 @@ class Keys:
             if os.name == "posix" and before.st_uid != os.geteuid():
                 os.chown(target, before.st_uid, before.st_gid)
         except OSError as error:
-            raise SettingsError(f"{path}: the keys cannot be written: {error}") from error
+            raise SettingsError(f"{path}: the keys cannot be written: {reason(error)}") from error
 
     def _content(self) -> str:
         content = {

@@ -79,6 +79,7 @@ class ServerSettings:
         if not (isfinite(self.heartbeat) and self.heartbeat > 0):
             raise SettingsError(f"heartbeat must be a positive number, not {self.heartbeat}")
         _check_proxies(self.proxies)
+        self.watch.check_apart(self.listen)
 
     @classmethod
     def read(cls, path: Path) -> Self:

@@ -61,7 +61,7 @@ heartbeat = 5
 preset = {preset}
 {training}
 # What devices are asked for beside the training; their owners accept it. While a training runs
-# nothing here may become worse for them, or they would report no more; better is well.
+# nothing here may become worse for them, or they would stop reporting; better is fine.
 [terms]
 least_clients = {least_clients}  # {least_clients_help}
 {terms}

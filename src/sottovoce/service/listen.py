@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003 - read_settings reads the annotations
 
-from sottovoce.errors import SettingsError
+from sottovoce.errors import SettingsError, reason
 from sottovoce.settings import check, setting, stated
 
 
@@ -42,7 +43,7 @@ class Listen:
     def __post_init__(self) -> None:
         check(self)
         if not 0 <= self.port < 2**16:
-            raise SettingsError(f"port must lie in 0..65535, not {self.port}")
+            raise SettingsError(f"port must be from 0 to 65535, not {self.port}")
         if self.certificate is None and (self.private_key or self.client_authority):
             raise SettingsError(
                 "private_key and client_authority mean nothing without a certificate: "
@@ -52,6 +53,19 @@ class Listen:
             path = getattr(self, name)
             if path is not None and not path.is_file():
                 raise SettingsError(f"{name}: {path} is not a file that can be read")
+
+    def check_free(self) -> None:
+        """Say which port another program has; uvicorn would only log it."""
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((self.host, self.port))
+            except OSError as error:
+                raise SettingsError(
+                    f"cannot listen on {self.host}, port {self.port}: {reason(error)}; name "
+                    "another port (--port, --watch-port, or in the settings file)"
+                ) from error
 
     def tls(self) -> ssl.SSLContext | None:
         """What to speak TLS with; None: plain HTTP."""
@@ -99,6 +113,13 @@ class Watch:
 
     def __post_init__(self) -> None:
         _ = self.listen  # refuses what cannot be listened at
+
+    def check_apart(self, public: Listen) -> None:
+        """Two listeners need two ports; 0 is a free one, another each time."""
+        if self.port == public.port != 0:
+            raise SettingsError(
+                f"the service and its health and metrics need two ports, both are {self.port}"
+            )
 
 
 MOST_WATCHERS = 32

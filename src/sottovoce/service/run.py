@@ -56,6 +56,8 @@ def run(
     )
     for chatty in ("uvicorn.access", "httpx", "httpcore"):
         logging.getLogger(chatty).disabled = True
+    for each in (listen, at.listen):
+        each.check_free()
     most = max(raise_limit(listen.connections + RESERVED) - RESERVED, 1)
     servers = [
         Listener(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sottovoce.errors import CheckpointError
@@ -43,16 +42,40 @@ def resume(
     if checkpoint is None or not checkpoint.exists():
         return begin(settings, n_items), []
     saved = read_model(checkpoint)
-    # More epochs than before is a continuation, unless people take turns; all else is another run.
-    longer = replace(saved.settings, epochs=settings.epochs)
-    same = settings in ([saved.settings] if settings.lifetime else [longer])
-    if not same or any(saved.extra.get(name) != value for name, value in identity.items()):
+    if differing := _differing(saved, settings, identity):
         raise CheckpointError(
-            f"{checkpoint}: belongs to another run (other settings, data, split or negatives); "
-            "remove it or name another file"
+            f"{checkpoint}: belongs to another run: {'; '.join(differing)}. Remove the file, or "
+            "name another one"
         )
     if saved.epochs_done > settings.epochs:
         raise CheckpointError(
-            f"{checkpoint}: has {saved.epochs_done} epochs already, not {settings.epochs}"
+            f"{checkpoint}: has {saved.epochs_done} epochs already, and {settings.epochs} are "
+            "asked for"
         )
     return Trained(saved.epochs_done, saved.V), list(saved.extra["epochs"])
+
+
+def _differing(saved: ModelFile, settings: Settings, identity: dict[str, Any]) -> list[str]:
+    """What is not as in the run that the file is of, with the values there and here.
+
+    More epochs than before is a continuation, unless people take turns. Data is named only if all
+    else is the same: another seed or split leaves out other items.
+    """
+    there, here = saved.settings.as_dict(), settings.as_dict()
+    if not settings.lifetime:
+        there["epochs"] = here["epochs"]
+    there |= {name: saved.extra.get(name) for name in identity}
+    here |= identity
+    names = [name for name in {**here, **there} if there.get(name) != here.get(name)]
+    if names == ["data"]:
+        return ["other data"]
+    return [
+        f"{name} is {_said(there, name)} there and {_said(here, name)} here"
+        for name in names
+        if name != "data"
+    ]
+
+
+def _said(values: dict[str, Any], name: str) -> str:
+    value = values.get(name)
+    return "none" if value is None else str(value)

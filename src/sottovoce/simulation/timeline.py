@@ -141,7 +141,9 @@ class Timeline:
         then although they had touched it before is nothing new, and is left out.
         """
         if not 0 < at < self.n_periods:
-            raise SettingsError(f"a switch must lie in periods 1..{self.n_periods - 1}, got {at}")
+            raise SettingsError(
+                f"the period of a switch must be from 1 to {self.n_periods - 1}, got {at}"
+            )
         other = np.arange(self.histories.n_items)
         there = int(self.catalogue_sizes[at - 1])
         liked = np.argsort(-self.counts[:at, :there].sum(axis=0), kind="stable")

@@ -12,7 +12,7 @@ The tables and their statements belong to whoever opens the file.
 
 from sottovoce.storage.database import Database, Migrations
 from sottovoce.storage.failures import store_errors
-from sottovoce.storage.lock import exclusive_lock
+from sottovoce.storage.lock import exclusive_lock, make_private
 from sottovoce.storage.pragmas import empty_log, prepare
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Migrations",
     "empty_log",
     "exclusive_lock",
+    "make_private",
     "prepare",
     "store_errors",
 ]

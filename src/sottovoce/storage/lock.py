@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from sottovoce.errors import StoreError
+from sottovoce.errors import StoreError, reason
 from sottovoce.storage.failures import WRITABLE, store_errors
 
 if TYPE_CHECKING:
@@ -52,4 +52,4 @@ def make_private(path: Path) -> None:
         with suppress(FileExistsError):
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except OSError as error:
-        raise StoreError(f"{path}: {error}; {WRITABLE}") from error
+        raise StoreError(f"{path}: {reason(error)}; {WRITABLE}") from error

@@ -64,8 +64,8 @@ class Budget:
         for value, most in ((self.local, MOST_LOCAL), (self.central, MOST_CENTRAL)):
             if value is not None and not LEAST_EPSILON <= value <= most:
                 raise SettingsError(
-                    f"a {'local' if most == MOST_LOCAL else 'central'} budget must lie in "
-                    f"{LEAST_EPSILON:g}..{most:g}, got {value!r}"
+                    f"a {'local' if most == MOST_LOCAL else 'central'} budget must be from "
+                    f"{LEAST_EPSILON:g} to {most:g}, got {value!r}"
                 )
 
     @classmethod

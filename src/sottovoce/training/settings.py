@@ -33,43 +33,45 @@ class Settings:
     """One training. `Settings.preset(name)` gives a preset's values."""
 
     mechanism: str = setting("loudest", "how devices report")
-    epsilon: float = setting(2.5, "budget of one report", least=LEAST_EPSILON, most=MAX_EPSILON)
+    epsilon: float = setting(2.5, "epsilon of one report", least=LEAST_EPSILON, most=MAX_EPSILON)
     reports: int = setting(
         100,
-        "reports of one device in one epoch (k); an epoch costs k * epsilon",
+        "reports of one person in one epoch (k); an epoch costs k * epsilon",
         least=1,
         most=MOST_REPORTS,
     )
     epochs: int = setting(
         20,
-        "epochs with reports (T), over which a device spreads its turns; then the model is "
-        "finished, but for half_life",
+        "number of epochs with reports (T); without a half-life, training ends after them",
         least=1,
     )
     lifetime: int = setting(
-        0, "epochs in which a person takes part, drawn by their own device; 0: T of them", least=0
+        0, "epochs in which one person takes part, drawn by their own device; 0 means all", least=0
     )
     half_life: float = setting(
         0.0,
-        "epochs after which what was learnt weighs half, and learning never ends; 0: all weighs "
-        "alike, and it ends after T epochs",
+        "epochs after which old reports weigh half, and learning never ends; 0: it ends after T",
         least=0,
     )
-    factors: int = setting(5, "numbers for each item (F)", least=1)
+    factors: int = setting(5, "numbers that describe an item (F)", least=1)
     alpha: float = setting(
-        1.0, "confidence in a touched item is 1 + alpha, in any other 1", least=0, most=MOST_ALPHA
+        1.0, "weight of a touched item is 1 + alpha, of any other item 1", least=0, most=MOST_ALPHA
     )
     regularization: float = setting(
-        1e-6, "ridge on user vectors and items (lambda)", least=LEAST_RIDGE, most=MOST_RIDGE
+        1e-6,
+        "regularization of user vectors and items (lambda)",
+        least=LEAST_RIDGE,
+        most=MOST_RIDGE,
     )
     ridge: float = setting(
         0.0,
-        "further ridge on user vectors, in shares of the mean square length of V's columns",
+        "further regularization of user vectors, relative to the mean squared length of V's "
+        "columns",
         least=0,
         most=MOST_RIDGE,
     )
-    learning_rate: float = setting(100.0, "step on the estimated gradient", above=0)
-    steps: int = setting(1, "steps an epoch, all over the same reports", least=1)
+    learning_rate: float = setting(100.0, "length of a step along the estimated gradient", above=0)
+    steps: int = setting(1, "steps in one epoch, all from the same reports", least=1)
     rate_grows_with_reports: bool = setting(
         default=False,
         # The paper averages over users where it should over reports.
@@ -79,13 +81,13 @@ class Settings:
     initial_scale: float = setting(1e-7, "standard deviation of the first item matrix", above=0)
     head_start: float = setting(
         1.0,
-        "the first factor starts as this constant times initial_scale; 0: at random",
+        "first value of the first factor, in multiples of initial_scale; 0 means random",
         least=0,
     )
     rotate: bool = setting(default=True, help="turn the factors to a fresh basis after every epoch")
     seed: int = setting(
         0,
-        "public; of the first item matrix, the directions and, in a simulation, all reports",
+        "public seed of the first item matrix, the directions and, in a simulation, all reports",
         least=0,
         most=2**53 - 1,
     )
@@ -142,6 +144,7 @@ class Settings:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Settings:
+        """From what `as_dict` gave."""
         missing = set(stated(cls)) - set(content)
         if missing:
             raise SettingsError(f"missing settings: {', '.join(sorted(missing))}")
@@ -214,6 +217,7 @@ class Settings:
         return self.learning_rate * (self.reports if self.rate_grows_with_reports else 1)
 
     def build(self, n_items: int) -> Mechanism:
+        """The mechanism, for a catalogue of so many items."""
         shape = Shape(n_items, self.factors, self.alpha)
         return mechanism_named(self.mechanism).build(shape, self.epsilon, self.seed, self.own)
 

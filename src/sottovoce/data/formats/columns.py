@@ -48,12 +48,14 @@ def _names_for(roles: list[str]) -> str:
     return " and ".join(" / ".join(ALIASES[role]) for role in roles)
 
 
-def parse_columns(text: str, example: str = "user=NAME,item=NAME") -> dict[str, str]:
-    """What the command line takes: `user=who,item=what`.
+def parse_columns(text: str | None, example: str = "user=NAME,item=NAME") -> dict[str, str] | None:
+    """What the command line takes: `user=who,item=what`, or None, which stays so.
 
     >>> parse_columns("user=who, item=what")
     {'user': 'who', 'item': 'what'}
     """
+    if text is None:
+        return None
     named: dict[str, str] = {}
     for role, _, name in (map(str.strip, part.partition("=")) for part in text.split(",")):
         if not role or not name:

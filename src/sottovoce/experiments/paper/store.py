@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sottovoce.atomic import write_atomically
-from sottovoce.errors import CheckpointError, SettingsError
+from sottovoce.errors import CheckpointError, SettingsError, reason
 from sottovoce.simulation.files import fingerprint
 
 if TYPE_CHECKING:
@@ -156,5 +156,6 @@ def read_about(folder: Path) -> About:
         return About(**json.loads((folder / ABOUT).read_bytes()))
     except (OSError, ValueError, TypeError) as error:
         raise CheckpointError(
-            f"{folder}: no results of `sottovoce paper` ({ABOUT}: {error}); compute some first"
+            f"{folder}: no results of `sottovoce paper` ({ABOUT}: {reason(error)}); compute some "
+            "first"
         ) from error

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import create_engine, event
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from sottovoce.errors import StoreError
-from sottovoce.storage import prepare
+from sottovoce.storage import make_private, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,9 +41,16 @@ def open_engine(url: str) -> Engine:
             **common,
         )
     engine = create_engine(url, connect_args={"timeout": BUSY_SECONDS}, **common)
+    event.listen(engine, "do_connect", _make_private)
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)
     return engine
+
+
+def _make_private(_: object, __: object, arguments: list[Any], ___: object) -> None:
+    """SQLite would make a file that others can read."""
+    if arguments[0] != ":memory:":
+        make_private(Path(arguments[0]))
 
 
 def _prepare(connection: Any, _: object) -> None:

@@ -19,7 +19,7 @@ class Options:
         None, "address of a Ray cluster, such as 10.0.0.1:6379", otherwise="Ray on this machine"
     )
     ray_workers: int | None = setting(
-        None, "processes that hold people, of one core each", least=1, otherwise="one for a core"
+        None, "worker processes, one core each", least=1, otherwise="one for each core"
     )
 
 
