@@ -225,7 +225,7 @@ def test_a_catalogue_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.slow
 def test_a_shop_from_its_table_to_a_recommendation(tmp_path: Path) -> None:
-    """The walk through "Your own catalogue" in docs/operations.md."""
+    """As in docs/tutorials/product.md, until a new article is recommended."""
     shop, home = tmp_path / "shop.csv", tmp_path / "home"
     shop.write_text(SHOP)
     (tmp_path / "new.csv").write_text("sku,name,category\nT-04,White tea,tea\n")
