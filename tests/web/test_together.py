@@ -68,7 +68,7 @@ def test_one_point_an_epoch_and_each_is_what_python_measures(
     assert curve(visitor)["panel"] == len(system.panel.people)
     popularity = panel_popularity(system.panel, system.catalogue.tags)
     assert curve(visitor)["popularity"] == pytest.approx(popularity, abs=1e-12)
-    names = visitor.page.locator("#curve .level + text").all_inner_texts()
+    names = visitor.page.locator("#curve .level + text").all_text_contents()
     assert names == ["chance", "popularity"]
 
 
