@@ -96,6 +96,7 @@ def check_page(http: httpx.Client) -> bytes:
     statement = f"Each person sends {REPORTS} reports of four bytes in each of 2 epochs"
     assert statement in index.text
     assert "only the local guarantee holds" in index.text
+    assert "Everybody else who reports is invented" in index.text
     panel = Panel.decode(http.get("/page/panel.json").content)
     found = re.search('name="sottovoce-key" content="([0-9a-f]{64})"', index.text)
     assert found is not None

@@ -61,6 +61,11 @@ EPOCH_SECONDS = 5
 """At least: a page looks for news every five seconds, so a visitor has a chance in each."""
 BEAT_SECONDS = 0.1
 """Between two looks of either service: an epoch ends in a few of them."""
+NOTICE = (
+    "This is a demo. Everybody else who reports is invented, and so are the people that the model "
+    "is tested on; the films are real. The budget is far larger than real people should be asked "
+    "for: so small a crowd learns little from less."
+)
 TAGS = frozenset({"genre"})
 """Of the films. Which years people like is left to be learnt."""
 
@@ -132,6 +137,7 @@ class DemoPlan:
                 ("", "least_clients"): self.people,
                 ("", "keep_models"): self.epochs + 1,
                 ("", "poll_seconds"): BEAT_SECONDS,
+                ("page", "notice"): NOTICE,
             },
         )
         write_ports(folder, port, free_port(port + 1))

@@ -19,7 +19,11 @@ export interface TogetherView extends View {
 }
 
 /** The fourth section. */
-export function togetherView(options: { statement: string; jitter: number }): TogetherView {
+export function togetherView(options: {
+  statement: string;
+  notice: string;
+  jitter: number;
+}): TogetherView {
   const facts = factsView();
   const learning = h(
     "div",
@@ -33,6 +37,7 @@ export function togetherView(options: { statement: string; jitter: number }): To
       "together",
       "Together",
       "One model, taught by everybody's whispers.",
+      ...(options.notice ? [h("p", { id: "operator-notice" }, options.notice)] : []),
       facts.element,
       learning,
       h("h3", {}, "What is promised"),
