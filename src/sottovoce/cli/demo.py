@@ -275,4 +275,4 @@ def _print_epoch(point: CurvePoint, plan: DemoPlan) -> None:
 def _stage(point: CurvePoint, plan: DemoPlan) -> str:
     left = ceil((plan.epochs - point.learnt) * point.seconds / 60)
     young = point.popularity is not None and point.quality <= point.popularity
-    return ("young: popularity is still ahead; " if young else "") + f"about {left} min left"
+    return ("young: not above popularity yet; " if young else "") + f"about {left} min left"
