@@ -52,11 +52,11 @@ class Demo:
         )
         return Edition(replace(one, manifest=manifest), V, self.catalogue)
 
-    def fan(self, genre: str, place: int) -> list[str]:
-        """Eight films of a genre that many have seen."""
+    def fan(self, genre: str, place: int, films: int = 8) -> list[str]:
+        """So many films of a genre that many have seen."""
         rows = np.argsort(-self.popularity, kind="stable").tolist()
         known = [self.catalogue.items[row] for row in rows]
-        return [film.id for film in known if has(film.tags, genre)][place : place + 8]
+        return [film.id for film in known if has(film.tags, genre)][place : place + films]
 
     def share(self, films: list[str], genre: str) -> int:
         """How many of these films have a genre."""
@@ -117,6 +117,21 @@ def test_a_horror_fan_and_a_childrens_fan_see_different_films(
         assert len(lists[genre]) == 10
         assert demo.share(lists[genre], genre) >= 7
     assert len({*lists["Horror"]} & {*lists["Children"]}) <= MOST_SHARED
+
+
+@pytest.mark.parametrize("learnt", LEARNT)
+def test_three_films_are_enough_for_that(demo: Demo, learnt: int) -> None:
+    """As many as a visitor chooses at first; the model of one epoch is still unsure."""
+    shares: dict[str, list[int]] = {"Horror": [], "Children": []}
+    for place in range(0, 15, 3):
+        lists = {
+            genre: listed(demo.edition(learnt), demo.fan(genre, place, 3), ordered=False)
+            for genre in shares
+        }
+        assert len({*lists["Horror"]} & {*lists["Children"]}) <= MOST_SHARED
+        for genre, own in shares.items():
+            own.append(demo.share(lists[genre], genre))
+    assert min(map(np.mean, shares.values())) >= (4 if learnt == 1 else 7)
 
 
 def test_without_tags_they_would_see_the_same_at_first(demo: Demo) -> None:
