@@ -274,6 +274,8 @@ def _print_epoch(point: CurvePoint, plan: DemoPlan) -> None:
 
 
 def _stage(point: CurvePoint, plan: DemoPlan) -> str:
+    if point.finished:
+        return "done"
     left = ceil((plan.epochs - point.learnt) * point.seconds / 60)
     young = point.popularity is not None and point.quality <= point.popularity
     return ("young: not above popularity yet; " if young else "") + f"about {left} min left"

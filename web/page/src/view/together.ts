@@ -37,7 +37,7 @@ export function togetherView(options: {
       "together",
       "Together",
       "One model, taught by everybody's whispers.",
-      ...(options.notice ? [h("p", { id: "operator-notice" }, options.notice)] : []),
+      ...(options.notice ? [h("p", { id: "operator-notice", class: "note" }, options.notice)] : []),
       facts.element,
       learning,
       h("h3", {}, "What is promised"),
