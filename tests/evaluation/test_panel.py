@@ -6,6 +6,7 @@ To write the file anew: `python -m tests.evaluation.test_panel`.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from sottovoce.evaluation import rank_factors, sample_candidates, summary
 from sottovoce.evaluation.panel import OTHERS, make_panel, panel_popularity, panel_quality
 from sottovoce.model import initial_items, user_vectors
 from sottovoce.model.tags import Tags, no_tags, tags_of
-from sottovoce.model.wide import WideModel
+from sottovoce.model.wide import WideModel, popularity_model
 from sottovoce.protocol import Catalogue, Item
 from sottovoce.protocol.panel import Panel
 
@@ -91,8 +92,11 @@ def test_the_numbers_are_those_of_every_other_evaluation() -> None:
 
 
 def test_popularity_is_that_of_others() -> None:
-    crowd = synthetic_people(500, ITEMS, seed=6).histories
-    assert 0.1 < panel_popularity(crowd, make_panel(PEOPLE, HASH), no_tags(ITEMS)) < 0.9
+    crowd, panel = synthetic_people(500, ITEMS, seed=6).histories, make_panel(PEOPLE, HASH)
+    assert panel_popularity(panel, no_tags(ITEMS)) is None
+    counted = replace(panel, touched=tuple(crowd.popularity().tolist()))
+    popular = popularity_model(crowd, no_tags(ITEMS))
+    assert panel_popularity(counted, no_tags(ITEMS)) == panel_quality(popular, panel)
 
 
 def test_what_is_left_out_is_not_seen_and_the_others_never_were() -> None:

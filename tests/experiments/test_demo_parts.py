@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 from collections import Counter
 
 import pytest
@@ -11,18 +12,18 @@ import pytest
 from sottovoce.cli.catalogue_files import items_of
 from sottovoce.client import TermsError
 from sottovoce.client.recommending import wide_model
+from sottovoce.client.reporting import make_batch
 from sottovoce.data import load, synthetic_people
 from sottovoce.errors import UnavailableError
-from sottovoce.evaluation.panel import panel_quality
+from sottovoce.evaluation.panel import panel_popularity, panel_quality
 from sottovoce.experiments.live.children import Child
 from sottovoce.experiments.live.learning_curve import LearningCurve, follow
 from sottovoce.experiments.live.panel import PEOPLE, invented_panel
 from sottovoce.experiments.live.reader import PublicReader
-from sottovoce.experiments.live.reporters import SPREAD, Group, Reporters, epoch_length, take_part
-from sottovoce.model import Histories
-from sottovoce.protocol import Batch, Catalogue, Edition, open_reports
+from sottovoce.experiments.live.reporters import AT_ONCE, Group, Reporters, take_part
+from sottovoce.mechanism import os_words
+from sottovoce.protocol import Batch, Catalogue, Edition, SignedManifest, open_reports
 from sottovoce.protocol.panel import Panel, Panellist
-from sottovoce.training import Settings
 from tests.client.world import ITEMS, REPORTS, FakeProxy, World
 
 OPENS, LENGTH = 1000, 100
@@ -70,7 +71,7 @@ def finish_at(proxy: FakeProxy, moment: float, epoch: int) -> tuple[float, objec
     return moment, lambda: proxy.publish(proxy.world.signed(epoch, public_key=None, **times(epoch)))
 
 
-def test_everybody_reports_once_in_every_epoch_evenly() -> None:
+def test_everybody_reports_once_in_every_epoch_and_at_once() -> None:
     world, time = World(), Time()
     proxy = proxy_of(world)
     moments: list[float] = []
@@ -82,9 +83,7 @@ def test_everybody_reports_once_in_every_epoch_evenly() -> None:
     sent = played(world, [[1, 2], [3], [], [0, 7]], time, proxy)
     assert Counter(batch.epoch for batch in sent) == {1: 4, 2: 4}
     assert len({batch.id for batch in sent}) == 8
-    assert moments[:4] == pytest.approx(
-        [OPENS + LENGTH * SPREAD * n / 4 for n in range(4)], abs=0.1
-    )
+    assert moments[:4] == pytest.approx([OPENS] * 4, abs=0.1)
     counts = Counter(proxy.calls)
     assert (counts["model"], counts["catalogue"], counts["send"]) == (2, 1, 8)
 
@@ -160,11 +159,35 @@ def test_processes_that_fail_are_noticed() -> None:
     assert not any(process.is_alive() for process in reporters._processes)
 
 
-def test_an_epoch_is_longer_for_more_people() -> None:
-    settings = Settings.preset("loudest", reports=2)
-    few = epoch_length([[1, 2]] * 20, 30, settings)
-    assert 0 < few < 5
-    assert epoch_length([[1, 2]] * 2000, 30, settings) > 10 * few
+def test_nobody_is_left_out_where_there_are_many() -> None:
+    world, time = World(), Time()
+    proxy = proxy_of(world)
+    time.events = [finish_at(proxy, OPENS + LENGTH, 2)]
+    people = 2 * AT_ONCE + 3
+    assert len(played(world, [[n % ITEMS] for n in range(people)], time, proxy)) == people
+
+
+def test_what_they_report_is_what_their_devices_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same coins: made together, as everybody's own."""
+    world, time = World(), Time()
+    proxy = proxy_of(world)
+    time.events = [finish_at(proxy, OPENS + LENGTH, 2)]
+    rows, signed = [[1, 2], [3], []], proxy.signed
+    words = os_words(len(rows), REPORTS)
+    monkeypatch.setattr("sottovoce.experiments.live.reporters.os_words", lambda *_: words)
+    sent = played(world, rows, time, proxy)
+    edition = Edition(signed, world.items(1), world.catalogue)
+    for number, (batch, own) in enumerate(zip(sent, rows, strict=True)):
+        made = make_batch(edition, own, 0, 0, lambda *_, n=number: words[[n]], os.urandom)
+        alone = Batch.decode(made.batch, REPORTS)
+        assert opened(batch, world, signed) == opened(alone, world, signed)
+
+
+def opened(batch: Batch, world: World, signed: SignedManifest) -> list[int]:
+    directions = signed.manifest.build().n_directions
+    reports = open_reports(batch.sealed, world.epoch_keys[1], signed.hash, directions).reports
+    found: list[int] = reports.tolist()
+    return found
 
 
 def catalogue_of(source: str) -> Catalogue:
@@ -174,29 +197,35 @@ def catalogue_of(source: str) -> Catalogue:
 def test_the_panel_is_of_other_people_than_those_who_report() -> None:
     source = "synthetic:N=400,M=60,seed=7"
     catalogue = catalogue_of(source)
-    panel = invented_panel(source, catalogue)
+    people = synthetic_people(400, 60, 7)
+    panel = invented_panel(source, catalogue, people)
     assert panel is not None
     assert (panel.catalogue, len(panel.people)) == (catalogue.hash, PEOPLE)
-    reporting = synthetic_people(400, 60, 7).histories
+    reporting = people.histories
+    assert list(panel.touched) == reporting.popularity().tolist()
     known = {tuple(reporting[user].tolist()) for user in range(400)}
     tested = {tuple(sorted((*each.seen, each.left))) for each in panel.people}
     assert len(tested - known) > 0.9 * len(tested)
-    assert invented_panel(source, catalogue) == panel
-    other = invented_panel("synthetic:N=400,M=60,seed=8", catalogue)
+    assert invented_panel(source, catalogue, people) == panel
+    other = invented_panel("synthetic:N=400,M=60,seed=8", catalogue, people)
     assert other != panel
 
 
 def test_real_people_are_on_no_panel() -> None:
-    assert invented_panel("ml-latest-small", catalogue_of("synthetic:N=20,M=30")) is None
+    source = "synthetic:N=20,M=30"
+    assert invented_panel("ml-latest-small", catalogue_of(source), load(source)) is None
 
 
-TESTED = Panel(bytes(32), tuple(Panellist((n,), n + 1, tuple(range(20, 40))) for n in range(9)))
-REPORTING = Histories.from_lists([[0, 1], [1, 2]], ITEMS)
+TESTED = Panel(
+    bytes(32),
+    tuple(Panellist((n,), n + 1, tuple(range(20, 40))) for n in range(9)),
+    touched=(1, 2, 1, *[0] * (ITEMS - 3)),
+)
 
 
 def curve_of(proxy: FakeProxy, time: Time) -> LearningCurve:
     reader = PublicReader(proxy, proxy.world.verification_key)
-    return LearningCurve(reader, TESTED, REPORTING, clock=time.clock)
+    return LearningCurve(reader, TESTED, clock=time.clock)
 
 
 def test_the_curve_is_what_the_panel_says_of_each_epoch() -> None:
@@ -218,7 +247,7 @@ def test_the_curve_is_what_the_panel_says_of_each_epoch() -> None:
     assert discarded.seconds == pytest.approx(1.5 * LENGTH)
     published = Edition(proxy.signed, world.items(3), world.catalogue)
     assert last.quality == panel_quality(wide_model(published), TESTED)
-    assert 0 < last.popularity < 1
+    assert last.popularity == panel_popularity(TESTED, world.catalogue.tags)
 
 
 def test_following_ends_when_told_and_survives_a_busy_proxy() -> None:
@@ -267,7 +296,7 @@ def test_what_a_child_said_last_is_shown_when_it_ends(
 
 def test_a_panel_in_json_is_small() -> None:
     catalogue = catalogue_of("synthetic:N=20,M=1000")
-    panel = invented_panel("synthetic:N=20,M=1000", catalogue)
+    panel = invented_panel("synthetic:N=20,M=1000", catalogue, load("synthetic:N=20,M=1000"))
     assert panel is not None
     assert len(panel.encode()) < 300_000
     assert json.loads(panel.encode())["version"] == 1

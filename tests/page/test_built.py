@@ -21,7 +21,7 @@ MOST = 150_000
 
 @pytest.fixture(scope="module")
 def app() -> Starlette:
-    return Starlette(routes=page_routes(Content(KEY, 'Not "nothing" & <not> everything')))
+    return Starlette(routes=page_routes(Content(KEY, 'Not "nothing" & <not> everything', "a demo")))
 
 
 def get(app: Starlette, path: str, encoding: bytes = b"identity") -> Answer:
@@ -35,6 +35,7 @@ def test_the_index_carries_key_and_statement(app: Starlette) -> None:
     assert f'<meta name="sottovoce-key" content="{KEY.hex()}"' in text
     statement = "Not &quot;nothing&quot; &amp; &lt;not&gt; everything"
     assert f'<meta name="sottovoce-statement" content="{statement}"' in text
+    assert '<meta name="sottovoce-notice" content="a demo"' in text
 
 
 def test_everything_that_the_index_names_is_there(app: Starlette) -> None:

@@ -19,7 +19,7 @@ from tests.asgi import Answer, ask
 KEY = bytes(range(32))
 INDEX = (
     b'<meta name="k" content="{{key}}"><meta name="s" content="{{statement}}">'
-    b'<meta name="j" content="{{jitter}}">' + b" " * 999
+    b'<meta name="n" content="{{notice}}"><meta name="j" content="{{jitter}}">' + b" " * 999
 )
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -59,7 +59,9 @@ def get(
 
 def expected(name: str) -> bytes:
     filled = ASSETS[name][0].replace(b"{{key}}", KEY.hex().encode())
-    return filled.replace(b"{{statement}}", b"").replace(b"{{jitter}}", b"3600")
+    for place, value in ((b"statement", b""), (b"notice", b""), (b"jitter", b"3600")):
+        filled = filled.replace(b"{{" + place + b"}}", value)
+    return filled
 
 
 @pytest.mark.parametrize("name", ASSETS)

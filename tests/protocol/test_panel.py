@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,8 @@ PANEL = Panel(bytes(range(32)), (Panellist((0, 4), 2, (1, 3)), Panellist((), MAX
 
 def test_a_panel_survives_its_file() -> None:
     assert Panel.decode(PANEL.encode()) == PANEL
+    counted = replace(PANEL, touched=(0, 7, 0))
+    assert Panel.decode(counted.encode()) == counted
 
 
 @pytest.mark.parametrize(
@@ -31,6 +34,9 @@ def test_a_panel_survives_its_file() -> None:
         {"people": [{"seen": [], "left": 1, "others": [MAX_ROW + 1]}]},
         {"people": [{"seen": [], "left": True, "others": [2]}]},
         {"people": [{"seen": [], "left": 1, "others": [2], "name": "she"}]},
+        {"touched": 1},
+        {"touched": [-1]},
+        {"touched": [0.5]},
         {"more": 1},
     ],
 )

@@ -224,7 +224,8 @@ def _write_catalogue(folder: Path, people: int, films: int) -> Catalogue:
 
 
 def _write_panel(folder: Path, people: int, films: int, catalogue: Catalogue) -> Panel:
-    panel = invented_panel(f"synthetic:N={people},M={films},seed=0", catalogue)
+    source = f"synthetic:N={people},M={films},seed=0"
+    panel = invented_panel(source, catalogue, synthetic_people(people, films, 0))
     assert panel is not None
     (folder / "panel.json").write_bytes(panel.encode())
     return panel

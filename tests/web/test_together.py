@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from sottovoce.client.recommending import wide_model
-from sottovoce.evaluation.panel import panel_quality
+from sottovoce.evaluation.panel import panel_popularity, panel_quality
 from sottovoce.protocol import SignedManifest
 from tests.server.world import KEYS
 from tests.web.front import flipped, refuse
@@ -64,6 +66,10 @@ def test_one_point_an_epoch_and_each_is_what_python_measures(
     system.turn()
     compare(visitor, measured(system))
     assert curve(visitor)["panel"] == len(system.panel.people)
+    popularity = panel_popularity(system.panel, system.catalogue.tags)
+    assert curve(visitor)["popularity"] == pytest.approx(popularity, abs=1e-12)
+    names = visitor.page.locator("#curve .level + text").all_text_contents()
+    assert names == ["chance", "popularity"]
 
 
 def test_an_epoch_that_the_proxy_forges_is_not_on_the_curve(

@@ -8,7 +8,7 @@ import shutil
 import signal
 import socket
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from sottovoce.data import Interactions
     from sottovoce.experiments.live.children import Child
     from sottovoce.experiments.live.system_folder import LiveSystem
+    from sottovoce.protocol import Item
 
 HOST = "127.0.0.1"
 PORT = 8080
@@ -62,6 +63,8 @@ class CatalogueSource:
     central_budget: float | None = None
     people: int | None = None
     """Who are expected to take part; None: as many as the data has."""
+    tags: frozenset[str] | None = None
+    """Kinds of tags that the catalogue keeps, where it is made from data; None: all."""
 
     def read(self) -> tuple[Catalogue, Interactions | None]:
         """The catalogue, and the people of the data set if there is one."""
@@ -69,7 +72,13 @@ class CatalogueSource:
             assert self.catalogue is not None, "one of them is given"
             return catalogue_in(self.catalogue, self.columns), None
         people = load(self.data).filter(self.min_interactions)
-        return Catalogue.of(items_of(people)), people
+        return Catalogue.of(self._with_tags(item) for item in items_of(people)), people
+
+    def _with_tags(self, item: Item) -> Item:
+        if self.tags is None:
+            return item
+        kept = {kind: tag for kind, tag in item.tags.items() if kind in self.tags}
+        return replace(item, tags=kept)
 
 
 class StopSignal:
@@ -199,7 +208,9 @@ def _make_server_and_proxy(unfinished: Path, source: CatalogueSource) -> None:
     )
     set_values(server_toml(unfinished), {("", "heartbeat"): BEAT_SECONDS})
     _make_proxy(unfinished)
-    panel = None if source.data is None else invented_panel(source.data, catalogue)
+    panel = None
+    if source.data is not None and people is not None:
+        panel = invented_panel(source.data, catalogue, people)
     if panel is not None:
         (unfinished / "proxy" / PANEL).write_bytes(panel.encode())
     set_values(

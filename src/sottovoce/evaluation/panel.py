@@ -12,7 +12,7 @@ from sottovoce.errors import DataError
 from sottovoce.evaluation.metrics import hit_ratio
 from sottovoce.evaluation.ranking import Candidates, rank_scores, sample_candidates
 from sottovoce.model import Histories
-from sottovoce.model.wide import popularity_model
+from sottovoce.model.wide import counts_model
 from sottovoce.protocol.panel import Panel, Panellist
 
 if TYPE_CHECKING:
@@ -53,9 +53,15 @@ def panel_quality(model: WideModel, panel: Panel) -> float:
     return hit_ratio(rank_scores(_Devices(model, candidates.split.train), candidates), CUTOFF)
 
 
-def panel_popularity(histories: Histories, panel: Panel, tags: Tags) -> float:
-    """The same of what most of these people have touched, with the same tags: nothing is learnt."""
-    return panel_quality(popularity_model(histories, tags), panel)
+def panel_popularity(panel: Panel, tags: Tags) -> float | None:
+    """The same of what most people touched, with the same tags: nothing is learnt.
+
+    None where the panel does not say what that is. Counts are in shares of the largest.
+    """
+    if not any(panel.touched):
+        return None
+    counts = np.array(panel.touched)
+    return panel_quality(counts_model(counts, int(counts.max()), tags), panel)
 
 
 @dataclass(frozen=True, eq=False)

@@ -80,7 +80,14 @@ class Loud:
 
     @cached_property
     def _least(self) -> float:
-        """The least agreement that is loud, found in the bits of a float64, which order alike."""
+        """The least agreement that is loud.
+
+        Where there are too many to look at at once, it is found in the bits of a float64, which
+        order alike.
+        """
+        if self.a.size * self.x.size <= PIECE:
+            agreement = np.outer(self._sizes, np.abs(self.a).astype(np.float64)).ravel()
+            return float(np.partition(agreement, -self.count)[-self.count])
         low, high = 0, int(np.float64(np.finfo(np.float64).max).view(np.uint64))
         while high - low > 1:  # `low` is reached by at least `count`, `high` by fewer
             middle = (low + high) // 2

@@ -38,6 +38,8 @@ class Content:
     """The server's verification key: the page pins it at a visitor's first use."""
     statement: str = ""
     """The privacy statement, in plain text."""
+    notice: str = ""
+    """What visitors should know about this service, such as that it is a demo."""
     panel: Path | None = None
     """Test people on whom the page measures every epoch's model; see `sottovoce.evaluation`."""
     jitter: float = 3_600
@@ -50,6 +52,7 @@ def page_routes(content: Content, assets: Traversable | None = None) -> list[Rou
     places = {
         "key": content.key.hex(),
         "statement": content.statement,
+        "notice": content.notice,
         "jitter": f"{content.jitter:g}",
     }
     index = as_file(INDEX, filled(found.pop(INDEX), places))

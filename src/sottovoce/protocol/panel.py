@@ -37,17 +37,21 @@ class Panel:
 
     catalogue: bytes
     people: tuple[Panellist, ...]
+    touched: tuple[int, ...] = ()
+    """How many others touched each row, to compare models with popularity; empty: not known."""
 
     @classmethod
     def decode(cls, raw: bytes) -> Self:
         """Any bytes give a panel or a `ProtocolError`."""
         given = strict.read_object(raw, most=MAX_PANEL, what="panel")
+        touched = given.pop("touched", [])
         strict.exact_keys(given, {"version", "catalogue", "people"}, "panel")
         strict.whole(given["version"], least=VERSION, most=VERSION, what="version of the panel")
         catalogue = strict.hexadecimal(given["catalogue"], what="catalogue of the panel")
         if not isinstance(given["people"], list) or not given["people"]:
             raise ProtocolError("panel: people must be a list of at least one")
-        return cls(catalogue, tuple(_panellist(each) for each in given["people"]))
+        people = tuple(_panellist(each) for each in given["people"])
+        return cls(catalogue, people, _touched(touched))
 
     def encode(self) -> bytes:
         people = [
@@ -55,7 +59,17 @@ class Panel:
             for each in self.people
         ]
         content = {"version": VERSION, "catalogue": self.catalogue.hex(), "people": people}
+        if self.touched:
+            content["touched"] = list(self.touched)
         return json.dumps(content, separators=(",", ":")).encode()
+
+
+def _touched(given: Any) -> tuple[int, ...]:
+    if not isinstance(given, list):
+        raise ProtocolError(f"panel: touched must be a list, not {strict.shown(given)}")
+    return tuple(
+        strict.whole(each, least=0, most=MAX_ROW, what="touched of the panel") for each in given
+    )
 
 
 def _panellist(given: Any) -> Panellist:

@@ -141,4 +141,4 @@ def _page(settings: ProxySettings) -> list[Route]:
     page = settings.page
     if not page.serve:
         return []
-    return page_routes(Content(settings.key, page.statement, page.panel, page.jitter))
+    return page_routes(Content(settings.key, page.statement, page.notice, page.panel, page.jitter))

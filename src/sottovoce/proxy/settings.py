@@ -66,6 +66,8 @@ class Page:
     """Whether there is one. Browsers need TLS for it, or localhost."""
     statement: str = ""
     """What the page says about privacy, in plain text; `sottovoce privacy` writes one."""
+    notice: str = ""
+    """What visitors should know about this service, such as that it is a demo; in plain text."""
     panel: Path | None = None
     """Public test people, on whom the page measures every epoch's model; none: no curve."""
     jitter: float = setting(
@@ -77,11 +79,11 @@ class Page:
 
     def __post_init__(self) -> None:
         check(self)
-        if len(self.statement) > MAX_STATEMENT:
-            raise SettingsError(
-                f"page.statement has {len(self.statement)} characters, "
-                f"at most {MAX_STATEMENT} are shown"
-            )
+        for name, text in (("statement", self.statement), ("notice", self.notice)):
+            if len(text) > MAX_STATEMENT:
+                raise SettingsError(
+                    f"page.{name} has {len(text)} characters, at most {MAX_STATEMENT} are shown"
+                )
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,7 @@ async function begin(named: string, key: string): Promise<void> {
   const page: Page = showPage({
     ask,
     statement: meta("sottovoce-statement"),
+    notice: meta("sottovoce-notice"),
     jitter,
     otherKey: named !== key,
     begun: () => void navigator.storage?.persist?.(),

@@ -82,6 +82,8 @@ export interface Point {
 export interface Curve {
   /** Public test people in the panel; null: the operator publishes none. */
   panel: number | null;
+  /** HR@10 of what is popular, on the same people; null where the operator does not say what is. */
+  popularity: number | null;
   points: readonly Point[];
 }
 

@@ -13,14 +13,14 @@ export type Aged = Pick<Manifest, "epoch" | "items" | "reportsBehind"> & {
 };
 
 /** How good its models were, and a list of what is popular, where that is measured. */
-export type Learnt = Pick<Curve, "points"> & { popularity?: number | null };
+export type Learnt = Pick<Curve, "points" | "popularity">;
 
 /** Why not to expect much of a list; null for a model that has grown up. */
 export function youngText(model: Aged, learnt: Learnt | null): string | null {
   const { epoch, items, reportsBehind, terms } = model;
   const young = "This model is young: ";
   if (reportsBehind === 0)
-    return `${young}nobody's reports are behind it yet. Your list goes by tags alone, such as genre and year.`;
+    return `${young}nobody's reports are behind it yet. Your list goes by tags alone, such as genres.`;
   if (reportsBehind < items) {
     const people = amountText(Math.round(reportsBehind / terms.reports));
     return `${young}the reports of ${people} people are few for ${amountText(items)} films. Some of this list is chance.`;

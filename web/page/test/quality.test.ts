@@ -34,6 +34,8 @@ test("a panel is read, and nothing else", () => {
     { ...PANEL, people: [{ ...PERSON, seen: ["0"] }] },
     { ...PANEL, people: [{ ...PERSON, others: [] }] },
     { ...PANEL, people: [{ ...PERSON, others: [0.5] }] },
+    { ...PANEL, touched: 3 },
+    { ...PANEL, touched: [-1] },
   ]) {
     assert.equal(readPanel(broken), null);
   }

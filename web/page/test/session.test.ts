@@ -291,6 +291,7 @@ test("the curve is measured on the panel, epoch by epoch", async (context) => {
   await until(() => curve()?.points.length === 2);
   assert.deepEqual(curve(), {
     panel: null,
+    popularity: null,
     points: [
       { epoch: 1, quality: null, people: 300 },
       { epoch: 2, quality: null, people: null },
@@ -308,7 +309,11 @@ test("with a panel there is a number for every model", async (context) => {
   await session.look();
   await until(() => curve() !== undefined);
   assert.equal(state().manifest?.epoch, 1);
-  assert.deepEqual(curve(), { panel: 1, points: [{ epoch: 1, quality: 1, people: null }] });
+  assert.deepEqual(curve(), {
+    panel: 1,
+    popularity: null,
+    points: [{ epoch: 1, quality: 1, people: null }],
+  });
 });
 
 test("search knows what was seen", async (context) => {
@@ -334,7 +339,7 @@ test("answers come to whoever asked, in any order, and failures with their words
   const [one, two] = [ask({ kind: "search", text: "a" }), ask({ kind: "forget" })];
   const trouble = { kind: "storage" as const, text: "full", terms: null };
   hear({ data: { kind: "failed", number: 2, trouble } });
-  hear({ data: { kind: "curve", curve: { panel: null, points: [] } } });
+  hear({ data: { kind: "curve", curve: { panel: null, popularity: null, points: [] } } });
   hear({ data: { kind: "answer", number: 1, value: [] } });
   assert.deepEqual(await one, []);
   await assert.rejects(two, (error) => error instanceof Failed && error.trouble === trouble);

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from sottovoce.experiments.live.reader import PublicReader
-    from sottovoce.model import Histories
     from sottovoce.protocol import SignedManifest
     from sottovoce.protocol.panel import Panel
 
@@ -30,8 +29,8 @@ class CurvePoint:
     """Whose reports are in the new model; 0 if the epoch came to nothing, and it is the old."""
     quality: float
     """HR@10 of the new model."""
-    popularity: float
-    """HR@10 of recommending what most people touched, with the same tags; it is not private."""
+    popularity: float | None
+    """HR@10 of recommending what most people touched, with the same tags, if the panel knows."""
     seconds: float
     """How long an epoch has taken so far, on average, from the first on."""
     finished: bool
@@ -44,14 +43,11 @@ class LearningCurve:
         self,
         reader: PublicReader,
         panel: Panel,
-        reporting: Histories,
         *,
         clock: Callable[[], float] = time.time,
     ):
         self._reader = reader
         self._panel = panel
-        self._reporting = reporting
-        self._popularity: float | None = None
         self._clock = clock
         self._began = 0.0
         self._learnt = 0
@@ -77,17 +73,14 @@ class LearningCurve:
         manifest = after.manifest
         edition = self._reader.edition(after)
         quality = panel_quality(wide_model(edition), self._panel)
-        if self._popularity is None:  # the catalogue of a training stays the same
-            self._popularity = panel_popularity(
-                self._reporting, self._panel, edition.catalogue.tags
-            )
+        popularity = panel_popularity(self._panel, edition.catalogue.tags)
         people, finished = 0, manifest.public_key is None
         if manifest.model != before.manifest.model:
             people = manifest.reports_behind // manifest.terms.reports
             self._learnt += 1
         epoch = manifest.epoch - 1
         seconds = (self._clock() - self._began) / epoch
-        return CurvePoint(epoch, self._learnt, people, quality, self._popularity, seconds, finished)
+        return CurvePoint(epoch, self._learnt, people, quality, popularity, seconds, finished)
 
 
 def follow(

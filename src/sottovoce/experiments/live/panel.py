@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sottovoce.data import synthetic_people
@@ -10,6 +11,7 @@ from sottovoce.evaluation.panel import make_panel
 from sottovoce.experiments.live.people import on_catalogue
 
 if TYPE_CHECKING:
+    from sottovoce.data import Interactions
     from sottovoce.protocol import Catalogue
     from sottovoce.protocol.panel import Panel
 
@@ -18,11 +20,16 @@ _APART = 1 << 63
 """Seeds of panels and seeds of people who report differ in their highest bit."""
 
 
-def invented_panel(source: str, catalogue: Catalogue) -> Panel | None:
-    """For a system of synthetic people; None for any other: real people are on nobody's panel."""
+def invented_panel(source: str, catalogue: Catalogue, reporting: Interactions) -> Panel | None:
+    """For a system of synthetic people; None for any other: real people are on nobody's panel.
+
+    It says how many of those who report have touched each item: they are invented as well.
+    """
     if source.partition(":")[0] != SYNTHETIC:
         return None
     asked = parse_synthetic(source)
     seed = asked.get("seed", 0) ^ _APART
     people = synthetic_people(**{**asked, "n_users": PEOPLE, "seed": seed})
-    return make_panel(on_catalogue(people, catalogue), catalogue.hash, seed)
+    panel = make_panel(on_catalogue(people, catalogue), catalogue.hash, seed)
+    touched = on_catalogue(reporting, catalogue).histories.popularity()
+    return replace(panel, touched=tuple(touched.tolist()))

@@ -1,9 +1,10 @@
-"""Invented people who report live, at a visible pace.
+"""Invented people who report live, as fast as this machine allows.
 
-What they send is what a device would send: made by `make_batch` from the signed edition, with the
-operating system's noise, sealed, posted to the proxy, under the terms of the first manifest that
-they saw. Only what protects a real person is missing, since there is none: they have no ledger and
-no database, and send at once.
+What they send is what a device would send: made from the signed edition by the functions that
+`client.reporting` calls, with the operating system's noise, sealed, posted to the proxy, under the
+terms of the first manifest that they saw. A process makes the reports of several people at a time,
+which is faster. What protects a real person is missing, since there is none: they have no ledger
+and no database, and send at once.
 """
 
 from __future__ import annotations
@@ -18,33 +19,29 @@ from typing import TYPE_CHECKING
 import httpx
 
 from sottovoce.client import HttpProxy
-from sottovoce.client.reporting import make_batch
 from sottovoce.client.terms import check_terms
 from sottovoce.errors import ClosedError, UnavailableError
 from sottovoce.experiments.live.devices import SharedDownloads
 from sottovoce.experiments.live.reader import PublicReader
 from sottovoce.mechanism import os_words
-from sottovoce.model import Histories, initial_items, user_vectors
-from sottovoce.protocol import new_epoch_key, public_key_of, seal_reports
+from sottovoce.model import Histories, user_vectors
+from sottovoce.protocol import Batch, seal_reports
+from sottovoce.protocol.batch import ID
 from sottovoce.workers import begin_worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from multiprocessing.context import SpawnProcess
     from typing import Self
 
     from sottovoce.client import ProxyApi
+    from sottovoce.mechanism import Mechanism
     from sottovoce.protocol import Edition
-    from sottovoce.training import Settings
 
-PROCESSES = 2
-SPREAD = 0.8
-"""The share of an epoch over which they come, if the machine is fast enough."""
+MOST_PROCESSES = 8
+AT_ONCE = 32
+"""People whose reports a process makes in one go."""
 RETRY_SECONDS = 0.2
-TRIED = 20
-"""People whose reports are made for nobody, to see how long that takes."""
-OTHERS_SHARE = 1.0
-"""Proxy and server take about as long over a person's reports as their device does."""
 _NICE = 5
 _STOP_SECONDS = 5.0
 
@@ -65,7 +62,8 @@ class Reporters:
     """All invented people, in processes of low priority. Use it in a `with`."""
 
     def __init__(self, url: str, key: bytes, rows: Sequence[list[int]]):
-        groups = [Group(url, key, list(rows[at::PROCESSES])) for at in range(PROCESSES)]
+        processes = min(os.cpu_count() or 1, MOST_PROCESSES, len(rows))
+        groups = [Group(url, key, list(rows[at::processes])) for at in range(processes)]
         context = get_context("spawn")
         self._processes: list[SpawnProcess] = [
             context.Process(target=begin, args=(group,), daemon=True) for group in groups
@@ -96,21 +94,6 @@ class Reporters:
             if process.is_alive():
                 process.kill()
                 process.join()
-
-
-def epoch_length(rows: Sequence[list[int]], n_items: int, settings: Settings) -> float:
-    """Seconds in which all of them can report on this machine, as busy as it is now."""
-    V = initial_items(n_items, settings.factors, settings.initial_scale, 0, settings.head_start)
-    mechanism, key = settings.build(n_items), public_key_of(new_epoch_key())
-    began = time.perf_counter()
-    for each in rows[:TRIED]:
-        own = Histories.from_lists([each], n_items)
-        x = user_vectors(V, own, alpha=settings.alpha, regularization=settings.user_ridge(V))
-        reports = mechanism.reports(V, x, own, os_words(1, settings.reports))
-        seal_reports(reports[0], key, bytes(32))
-    seconds = (time.perf_counter() - began) / len(rows[:TRIED])
-    at_once = min(PROCESSES, os.cpu_count() or 1)
-    return seconds * len(rows) * (1 + OTHERS_SHARE) / at_once / SPREAD
 
 
 def begin(group: Group) -> None:
@@ -145,16 +128,29 @@ def _report(
     clock: Callable[[], float],
     sleep: Callable[[float], None],
 ) -> None:
-    """One after the other, evenly over what is left of the epoch's busy part, until it ends."""
-    opens, closes, ends = edition.manifest.opens, edition.manifest.closes, edition.manifest.ends
-    first = max(clock(), opens)
-    pause = max(opens + SPREAD * (closes - opens) - first, 0.0) / len(group.rows)
-    for number, rows in enumerate(group.rows):
-        sleep(max(first + number * pause - clock(), 0.0))
-        now = clock()
-        batch = make_batch(edition, rows, now, now, os_words, os.urandom).batch
-        if not _send(batch, ends, api, clock, sleep):
-            return
+    """One after the other, until all have or the epoch ends."""
+    manifest = edition.manifest
+    sleep(max(manifest.opens - clock(), 0.0))
+    mechanism = manifest.build()
+    for first in range(0, len(group.rows), AT_ONCE):
+        some = group.rows[first : first + AT_ONCE]
+        for batch in _batches(edition, mechanism, some):
+            if not _send(batch, manifest.ends, api, clock, sleep):
+                return
+
+
+def _batches(edition: Edition, mechanism: Mechanism, rows: list[list[int]]) -> Iterator[bytes]:
+    """What `client.reporting.make_batch` makes of each of them."""
+    manifest, key = edition.manifest, edition.manifest.public_key
+    assert key is not None, "they report only where reports are asked for"
+    people = Histories.from_lists(rows, manifest.items)
+    X = user_vectors(
+        edition.V, people, alpha=manifest.alpha, regularization=manifest.regularization
+    )
+    words = os_words(len(rows), manifest.terms.reports)
+    for reports in mechanism.reports(edition.V, X, people, words):
+        sealed = seal_reports(reports, key, edition.signed.hash)
+        yield Batch(manifest.epoch, edition.signed.hash, os.urandom(ID), sealed).encode()
 
 
 def _send(

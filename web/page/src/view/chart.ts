@@ -13,8 +13,15 @@ export interface Chart {
   /** The value axis reaches at least so far. */
   least: number;
   write(value: number): string;
-  /** A level to compare with. */
-  level?: { value: number; name: string };
+  /** Levels to compare with. */
+  levels?: readonly Level[];
+}
+
+/** A line across the chart, and on which side its name stands. */
+export interface Level {
+  value: number;
+  name: string;
+  side: "left" | "right";
 }
 
 /** The drawing. */
@@ -33,7 +40,7 @@ export function chart(wanted: Chart): SVGSVGElement {
     svg("title", { id: `${id}-title` }, title),
     svg("desc", { id: `${id}-description` }, description),
     ...axes(places, wanted),
-    ...level(places, wanted),
+    ...(wanted.levels ?? []).flatMap((each) => level(places, each)),
     svg("path", { class: "area", d: area(places) }),
     svg("path", { class: "line", d: places.line }),
     ...marks(places, wanted),
@@ -61,13 +68,14 @@ function axes({ rows, columns }: Layout, { write }: Chart): SVGElement[] {
 }
 
 /** Between the lowest and the highest row, as the values are. */
-function level({ rows }: Layout, { level: wanted }: Chart): SVGElement[] {
+function level({ rows }: Layout, { value, name, side }: Level): SVGElement[] {
   const top = rows.at(-1);
-  if (wanted === undefined || top === undefined) return [];
-  const y = FOOT + (top.at - FOOT) * (wanted.value / top.value);
+  if (top === undefined) return [];
+  const y = FOOT + (top.at - FOOT) * (value / top.value);
+  const [x, anchored] = side === "left" ? [PAPER.left + 4, "start"] : [RIGHT, "end"];
   return [
     svg("line", { class: "level", x1: PAPER.left, x2: RIGHT, y1: y, y2: y }),
-    svg("text", { class: "tick", x: RIGHT, y: y - 5, "text-anchor": "end" }, wanted.name),
+    svg("text", { class: "tick", x, y: y - 5, "text-anchor": anchored }, name),
   ];
 }
 

@@ -14,6 +14,8 @@ import { togetherView } from "./together.js";
 export interface PageOptions {
   ask: Ask;
   statement: string;
+  /** What visitors should know about this service, such as that it is a demo; "": nothing. */
+  notice: string;
   otherKey: boolean;
   /** Seconds over which the moment of sending is drawn. */
   jitter: number;

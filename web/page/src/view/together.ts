@@ -5,7 +5,7 @@ import type { Curve, Offer, Point, State } from "../messages.js";
 import { amountText, oddsSentence, ratioSentence, togetherSentence } from "../odds.js";
 import { countdownText, sentencesOf } from "../sentences.js";
 import { crowdSentence, whenSentence } from "../terms.js";
-import { chart } from "./chart.js";
+import { chart, type Level } from "./chart.js";
 import { epsilonFigure } from "./epsilon.js";
 import { section, type View } from "./view.js";
 
@@ -20,7 +20,11 @@ export interface TogetherView extends View {
 }
 
 /** The fourth section. */
-export function togetherView(options: { statement: string; jitter: number }): TogetherView {
+export function togetherView(options: {
+  statement: string;
+  notice: string;
+  jitter: number;
+}): TogetherView {
   const facts = factsView();
   const learning = h(
     "div",
@@ -35,6 +39,7 @@ export function togetherView(options: { statement: string; jitter: number }): To
       "together",
       "Together",
       "One model, taught by everybody's whispers.",
+      ...(options.notice ? [h("p", { id: "operator-notice", class: "note" }, options.notice)] : []),
       facts.element,
       learning,
       epsilon.element,
@@ -161,8 +166,8 @@ function curveParts(curve: Curve, open: boolean): Node[] {
       ]
     : [
         h("h3", {}, "How good the model is"),
-        qualityChart(points),
-        h("p", { class: "note" }, measured(curve.panel)),
+        qualityChart(points, curve.popularity),
+        h("p", { class: "note" }, measured(curve.panel) + compared(curve.popularity)),
         table(points, open),
       ];
 }
@@ -176,18 +181,25 @@ function measured(people: number): string {
   );
 }
 
-function qualityChart(points: readonly Point[]): Node {
+function compared(popularity: number | null): string {
+  return popularity === null
+    ? ""
+    : ` The line "popularity": ${percent(popularity)}, what a list of the most popular films reaches ` +
+        "with the same tags, without any learnt taste. A model that has learnt taste lies above it.";
+}
+
+function qualityChart(points: readonly Point[], popularity: number | null): Node {
   const values = points.flatMap(({ epoch, quality }) =>
     quality === null ? [] : [{ epoch, value: quality }],
   );
   return chart({
     id: "curve",
     title: "How good the model is, by epoch",
-    description: trend(values, percent),
+    description: trend(values, percent) + popularityText(popularity),
     values,
-    least: 0.4,
+    least: Math.max(0.4, popularity ?? 0),
     write: percent,
-    level: { value: CHANCE, name: "chance" },
+    levels: levels(popularity),
   });
 }
 
@@ -204,6 +216,18 @@ function peopleChart(points: readonly Point[]): Node {
     least: 4,
     write: amountText,
   });
+}
+
+/** The name on the left stands above a curve that has just begun. */
+function levels(popularity: number | null): Level[] {
+  const chance: Level = { value: CHANCE, name: "chance", side: "right" };
+  return popularity === null
+    ? [chance]
+    : [chance, { value: popularity, name: "popularity", side: "left" }];
+}
+
+function popularityText(popularity: number | null): string {
+  return popularity === null ? "" : ` Popularity: ${percent(popularity)}.`;
 }
 
 /** A curve in one sentence. */

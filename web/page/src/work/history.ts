@@ -13,7 +13,7 @@ import {
 } from "sottovoce-client";
 import { hex } from "../hex.js";
 import type { Curve, Point } from "../messages.js";
-import { fits, hitRatio, type Panel, readPanel, type Tested } from "./quality.js";
+import { fits, hitRatio, type Panel, popularityModel, readPanel, type Tested } from "./quality.js";
 
 const LONGEST = 60;
 const HEAVIEST = 4 * 2 ** 20;
@@ -32,6 +32,12 @@ interface Measured {
   /** Of the model file: an epoch that counted nothing leaves it as it was. */
   model: string;
   reportsBehind: number;
+}
+
+/** The panel, the tags of its catalogue, and what is measured once. */
+interface Measuring extends Panel {
+  tags: Tags;
+  popularity: number | null;
 }
 
 /** What the history needs from a client. */
@@ -54,7 +60,7 @@ export class History {
   readonly #fetchPanel: FetchPanel;
   readonly #tell: (curve: Curve) => void;
   readonly #measured = new Map<number, Measured | null>();
-  #panel: (Panel & { tags: Tags }) | null | undefined;
+  #panel: Measuring | null | undefined;
   #busy = false;
 
   constructor(editions: Editions, tell: (curve: Curve) => void, panel: FetchPanel = fetchPanel) {
@@ -91,7 +97,14 @@ export class History {
     const panel = readPanel(await this.#fetchPanel());
     const ours = panel !== null && panel.catalogue === hex(newest.catalogue);
     const usable = ours && fits(panel, newest.items);
-    this.#panel = usable ? { ...panel, tags: await this.#tags() } : null;
+    this.#panel = usable ? await this.#measuring(panel) : null;
+  }
+
+  async #measuring(panel: Panel): Promise<Measuring> {
+    const tags = await this.#tags();
+    const known = panel.touched?.some((count) => count > 0) ? panel.touched : null;
+    const popularity = known && (await inPortions(popularityModel(known, tags), panel.people));
+    return { ...panel, tags, popularity };
   }
 
   /** Those of the panel's catalogue, which is the newest one. */
@@ -128,14 +141,15 @@ async function inPortions(model: WideModel, people: readonly Tested[]): Promise<
 }
 
 /** A model that changed tells how many reports the epoch *before* counted. */
-function curveOf(panel: Panel | null, measured: ReadonlyMap<number, Measured | null>): Curve {
+function curveOf(panel: Measuring | null, measured: ReadonlyMap<number, Measured | null>): Curve {
   const points: Point[] = [];
   for (const [epoch, own] of [...measured].sort(([a], [b]) => a - b)) {
     if (own === null) continue;
     const next = measured.get(epoch + 1) ?? null;
     points.push({ epoch, quality: own.quality, people: next && peopleBetween(own, next) });
   }
-  return { panel: panel?.people.length ?? null, points };
+  const { people, popularity } = panel ?? {};
+  return { panel: people?.length ?? null, popularity: popularity ?? null, points };
 }
 
 function peopleBetween(own: Measured, next: Measured): number {

@@ -2,7 +2,7 @@
  * How good a model is, measured on public test people: HR@10, as src/sottovoce/evaluation does.
  * One film of each person was left out; it is a hit if it ranks among the first ten of a hundred.
  */
-import { scoreOf, solution, type WideModel } from "sottovoce-client";
+import { scoreOf, solution, type Tags, type WideModel, wideModel } from "sottovoce-client";
 
 /** One public test person. */
 export interface Tested {
@@ -15,6 +15,8 @@ export interface Tested {
 export interface Panel {
   catalogue: string;
   people: readonly Tested[];
+  /** How many others touched each row; none where that is not known. */
+  touched?: readonly number[] | undefined;
 }
 
 const CUTOFF = 10;
@@ -22,9 +24,10 @@ const CUTOFF = 10;
 /** Reads the operator's panel; null if it is not one, since a curve is nothing to rely on. */
 export function readPanel(data: unknown): Panel | null {
   if (!isRecord(data) || data.version !== 1) return null;
-  const { catalogue, people } = data;
+  const { catalogue, people, touched } = data;
   if (typeof catalogue !== "string" || !Array.isArray(people) || people.length === 0) return null;
-  return people.every(isTested) ? { catalogue, people } : null;
+  if (touched !== undefined && !areRows(touched)) return null;
+  return people.every(isTested) ? { catalogue, people, touched } : null;
 }
 
 function isRecord(data: unknown): data is Record<string, unknown> {
@@ -48,9 +51,21 @@ function isRow(data: unknown): data is number {
 /** Whether every film of the panel is a row of the model. */
 export function fits(panel: Panel, items: number): boolean {
   const inside = (row: number) => row < items;
-  return panel.people.every(
-    ({ seen, left, others }) => inside(left) && seen.every(inside) && others.every(inside),
+  const counted = panel.touched === undefined || panel.touched.length === items;
+  return (
+    counted &&
+    panel.people.every(
+      ({ seen, left, others }) => inside(left) && seen.every(inside) && others.every(inside),
+    )
   );
+}
+
+/** Counts as the only factor, in shares of the largest: as src/sottovoce/evaluation/panel.py has it. */
+export function popularityModel(touched: readonly number[], tags: Tags): WideModel {
+  const most = Math.max(...touched);
+  const values = Float32Array.from(touched, (count) => count / most);
+  const counted = { alpha: 1, regularization: 1e-6, reportsBehind: 1 };
+  return wideModel(counted, { values, rows: touched.length, columns: 1 }, tags);
 }
 
 /** The mean chance that the film left out is among the first ten. */
