@@ -106,17 +106,16 @@ def check_report(found: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-def test_if_one_ends_the_other_is_stopped_and_it_is_said(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        server_port = free_port()
-        ports = ("--port", taken.getsockname()[1], "--server-port", server_port)
-        done = subprocess.run(
-            command("up", tmp_path / "here", "--data", DATA, *ports),
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+def test_if_one_ends_the_other_is_stopped_and_it_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, server_port = tmp_path / "here", free_port()
+    with monkeypatch.context() as patched:
+        made(folder, patched, "--data", DATA, "--port", free_port(), "--server-port", server_port)
+    (read_settings(proxy_toml(folder), ProxySettings).folder / "proxy.sqlite3").mkdir(parents=True)
+    done = subprocess.run(
+        command("up", folder), capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 2
     assert "sottovoce: the proxy ended by itself with code" in done.stderr
     assert "proxy | " in done.stderr

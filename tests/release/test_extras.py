@@ -72,7 +72,7 @@ def started() -> Iterator[Callable[..., str]]:
 def offered(fresh: Fresh) -> set[str]:
     """The commands that are there; each of the others is shown with its own install line."""
     told = fresh.run("sottovoce", "--help")
-    missing = dict(re.findall(r"│ (\w+) +\(not installed: (.*?)\)", told))
+    missing = dict(re.findall(r"^  (\w+) +\(not installed: (.*?)\)", told, re.MULTILINE))
     for name, install in missing.items():
         assert install == f"pip install 'sottovoce[{COMMANDS[name].extra}]'"
     return set(COMMANDS) - set(missing)
