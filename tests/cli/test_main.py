@@ -225,7 +225,7 @@ def run_without(packages: tuple[str, ...], *command: str) -> subprocess.Complete
     ("command", "package", "extra"),
     [
         ("simulate", "numba", "sim"),
-        ("bench --quick", "numba", "all"),
+        ("bench --quick", "numba", "bench"),
         ("demo", "httpx", "sim,server"),
         ("swarm --clients 5", "cryptography", "sim,server"),
         ("client init", "httpx", "client,cli"),

@@ -87,11 +87,11 @@ def test_two_tables_and_a_panel_for_each(tmp_path: Path) -> None:
     for table in (local, central):
         assert all(len(row) == len(table.headings) for row in table.rows)
         assert all(record["mean"] == pytest.approx(0.25) for record in table.records)
-    assert len(local.records) == 2 * 3
+    assert len(local.records) == 2 * 5
     assert len(central.records) == 2 * 2
     figure = Figure()
     equal.draw(scale, store, figure)
-    assert [len(axes.lines) for axes in figure.axes] == [3 + 2, 2 + 2]
+    assert [len(axes.lines) for axes in figure.axes] == [5 + 2, 2 + 2]
 
 
 def test_table_5_by_what_is_left_out(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from sottovoce.experiments.paper.methods import CellContext, run_cell
 if TYPE_CHECKING:
     from pathlib import Path
 
-BANDS = ("cold", "middling")
+BANDS = ("cold", "middling", "popular")
 
 
 class Unwatched:
@@ -60,7 +60,7 @@ def test_the_strongest_attack_meets_every_defence(people: Interactions) -> None:
     assert (
         len({cell.key for cell in cells})
         == len(cells)
-        == 3 * (11 + 3 * 3 * 2 * 3 + 3 * (3 + 3 + 2))
+        == 3 * (11 + 3 * 3 * 3 * 3 + 3 * (3 + 3 + 2))
     )
     assert {cell.size.users for cell in cells} == {10_000}
     assert {cell.size.items for cell in cells} == {1_000}
@@ -74,8 +74,8 @@ def _ours(cell: Cell) -> bool:
 
 def test_tables_and_sentences(known: tuple[Scale, CellStore]) -> None:
     exposure, cost = liars.tables(*known)
-    assert len(exposure.rows) == 3 * 3 * 2
-    assert len(exposure.records) == 2 * (3 * 3 * 2 + (3 + 3 + 2))
+    assert len(exposure.rows) == 3 * 3 * 3
+    assert len(exposure.records) == 2 * (3 * 3 * 3 + (3 + 3 + 2))
     first = exposure.rows[0]
     assert first[:4] == ("preset paper", "invented history", "cold", "5.0%")
     assert first[4].startswith("0.1000")
@@ -115,7 +115,7 @@ def test_the_picture_has_a_panel_for_each_attacker_and_item(
 ) -> None:
     figure = Figure()
     liars.draw(*known, figure)
-    assert len(figure.axes) == 3 * 2
+    assert len(figure.axes) == 3 * 3
     assert all(len(axes.lines) == 4 + 4 + 3 for axes in figure.axes)
 
 

@@ -48,8 +48,8 @@ def open_engine(url: str) -> Engine:
 
 
 def _make_private(_: object, __: object, arguments: list[Any], ___: object) -> None:
-    """SQLite would make a file that others can read."""
-    if arguments[0] != ":memory:":
+    """SQLite would make a file that others can read; what a URI names is there already."""
+    if arguments[0] != ":memory:" and not arguments[0].startswith("file:"):
         make_private(Path(arguments[0]))
 
 
