@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sottovoce.baselines import DPLCF
-from sottovoce.baselines.kernels import both_set
+from sottovoce.baselines.kernels import TILE, both_set
 from sottovoce.baselines.neighbours import Debias, similarities
 from sottovoce.baselines.randomised import bernoulli_words, packed_columns, randomise
 from sottovoce.data import synthetic_people
@@ -75,9 +75,18 @@ def test_items_and_seeds_have_flips_of_their_own() -> None:
 def test_counting_bits_is_a_matrix_product(people: Histories) -> None:
     columns = packed_columns(people)
     dense = people.to_csr().toarray().astype(np.int64)
-    counts = np.empty((20, 90), np.int32)
-    both_set(columns, 30, counts)
-    assert np.array_equal(counts, (dense.T @ dense)[30:50])
+    counts = np.empty((90, 90), np.int32)
+    both_set(columns, counts)
+    assert np.array_equal(counts, dense.T @ dense)
+
+
+@pytest.mark.parametrize("items", [1, TILE - 1, TILE, TILE + 1, 2 * TILE, 3 * TILE + 5])
+def test_any_number_of_items_is_counted(items: int) -> None:
+    columns = np.random.default_rng(4).integers(0, 1 << 63, (items, 3), np.uint64)
+    counts = np.full((items, items), -1, np.int32)
+    both_set(columns, counts)
+    expected = np.bitwise_count(columns[:, None] & columns[None]).sum(axis=2)
+    assert np.array_equal(counts, expected)
 
 
 def test_without_noise_it_is_the_cosine(people: Histories) -> None:
@@ -146,7 +155,7 @@ def test_the_bias_is_taken_out(people: Histories) -> None:
         columns = packed_columns(few)
         randomise(columns, n, below, seed)
         counts = np.empty((90, 90), np.int32)
-        both_set(columns, 0, counts)
+        both_set(columns, counts)
         single = np.diag(counts)
         singles += debias.singles(single) / runs
         pairs += debias.pairs(counts, single, single) / runs
@@ -167,7 +176,7 @@ def test_a_pair_that_nobody_touched_has_the_stated_deviation() -> None:
         columns = np.zeros((20, 32), np.uint64)
         randomise(columns, n, below, seed)
         counts = np.empty((20, 20), np.int32)
-        both_set(columns, 0, counts)
+        both_set(columns, counts)
         pairs = debias.pairs(counts, np.diag(counts), np.diag(counts))
         found.append(pairs[np.triu_indices(20, 1)])
     assert np.std(found) == pytest.approx(debias.pair_deviation, rel=0.1)

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     Int64 = NDArray[np.int64]
 
 
+TILE = 32
+"""Columns that are compared with as many others while both stay in a cache."""
+
+
 @intrinsic
 def count_bits(typing_context: Any, word: Any) -> Any:  # noqa: ARG001 - numba's signature
     """How many bits are set: one instruction, which numba has no name for."""
@@ -28,17 +32,31 @@ def count_bits(typing_context: Any, word: Any) -> Any:  # noqa: ARG001 - numba's
 
 
 @njit(parallel=True, cache=True)
-def both_set(columns: NDArray[np.uint64], first: int, out: Int32) -> None:
-    """`out[i, j]`: how many bits are set in both of the columns `first + i` and `j`."""
-    n, words = columns.shape
-    for j in prange(n):
-        b = columns[j]
-        for i in range(out.shape[0]):
-            a = columns[first + i]
-            total = 0
-            for w in range(words):
-                total += count_bits(a[w] & b[w])
-            out[i, j] = total
+def both_set(columns: NDArray[np.uint64], out: Int32) -> None:
+    """`out[i, j]`: how many bits are set in both of the columns i and j.
+
+    It is the same for j and i, so every pair is counted once.
+    """
+    tiles = -(-columns.shape[0] // TILE)
+    # The last columns meet all others, the first ones few: one of each makes the work even.
+    for pair in prange(-(-tiles // 2)):
+        _count_tile(columns, pair, out)
+        if pair != tiles - 1 - pair:
+            _count_tile(columns, tiles - 1 - pair, out)
+
+
+@njit(cache=True)
+def _count_tile(columns: NDArray[np.uint64], tile: int, out: Int32) -> None:
+    """The columns of a tile with all up to themselves."""
+    n = columns.shape[0]
+    for start in range(0, (tile + 1) * TILE, TILE):
+        for j in range(tile * TILE, min((tile + 1) * TILE, n)):
+            for i in range(start, min(start + TILE, j + 1)):
+                a, b = columns[i], columns[j]
+                total = 0
+                for w in range(a.shape[0]):
+                    total += count_bits(a[w] & b[w])
+                out[i, j] = out[j, i] = total
 
 
 @njit(parallel=True, cache=True)

@@ -133,11 +133,11 @@ def similarities(columns: NDArray[np.uint64], debias: Debias, neighbours: int) -
     single = np.bitwise_count(columns).sum(axis=1, dtype=np.int64)
     length = np.sqrt(np.maximum(debias.singles(single), debias.floor))
     out = np.empty((n, n), np.float32)
+    counts = out.view(np.int32)  # each row of them gives way to its similarities
+    both_set(columns, counts)
     for first in range(0, n, ITEMS_PER_BLOCK):
         some = slice(first, min(first + ITEMS_PER_BLOCK, n))
-        counts = np.empty((some.stop - first, n), np.int32)
-        both_set(columns, first, counts)
-        cosine = debias.pairs(counts, single[some], single) / (length[some, None] * length)
+        cosine = debias.pairs(counts[some], single[some], single) / (length[some, None] * length)
         cosine[np.arange(len(cosine)), np.arange(first, some.stop)] = 0  # not its own neighbour
         out[some] = _nearest(cosine, neighbours)
     return out
