@@ -10,7 +10,15 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.release.building import BUILT, ROOT, build_python, last_change, pack_npm, unpack
+from tests.release.building import (
+    BUILT,
+    ROOT,
+    build_python,
+    last_change,
+    pack_npm,
+    repository,
+    unpack,
+)
 from tests.release.fresh import Fresh, run
 
 DIST = ROOT / "dist"
@@ -67,6 +75,11 @@ def tell() -> None:
     say("To publish:\n")
     say("  python3 -m pip install twine && python3 -m twine upload dist/*.whl dist/*.tar.gz")
     say("  npm publish dist/*.tgz")
+    if not repository():
+        say(
+            "\nFirst name the `repository` in pyproject.toml: without it the links of the README "
+            "that package indexes show lead nowhere."
+        )
     if run("git", "status", "--porcelain", cwd=ROOT):
         raise SystemExit("\nNot this time: there are changes that are not committed.")
 

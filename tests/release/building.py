@@ -79,6 +79,12 @@ def packed_npm(folder: Path) -> Path:
     return pack_npm(web, folder)
 
 
+def repository() -> str:
+    """Where the sources are published, as pyproject.toml states it; empty where it does not."""
+    written = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return str(written["tool"]["hatch"]["metadata"]["hooks"]["custom"]["repository"])
+
+
 def last_change() -> str:
     """Seconds at which the newest commit was made: what files in a release are dated with."""
     if not (ROOT / ".git").exists():

@@ -9,8 +9,9 @@ import zipfile
 from packaging.metadata import Metadata
 
 import sottovoce
+from hatch_build import absolute
 from tests.lacking import leave_out
-from tests.release.building import ROOT, Built
+from tests.release.building import ROOT, Built, repository
 from tests.release.fresh import run
 
 NOT_PUBLISHED = (".ci/",)
@@ -53,4 +54,6 @@ def test_package_indexes_can_read_what_it_says_of_itself(built: Built) -> None:
     assert str(about.version) == project["version"]
     assert set(about.provides_extra or ()) == set(project["optional-dependencies"])
     assert about.description_content_type == "text/markdown"
-    assert about.description == (ROOT / "README.md").read_text(encoding="utf-8")
+    readme, address = (ROOT / "README.md").read_text(encoding="utf-8"), repository()
+    whole = absolute(readme, address, project["version"]) if address else readme
+    assert about.description == whole
