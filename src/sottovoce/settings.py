@@ -45,10 +45,10 @@ class Setting:
     name: str
     kind: type
     """bool, int, float or str."""
-    optional: bool
+    optional: bool = False
     """Whether None is a value too."""
-    default: Any
-    help: str
+    default: Any = None
+    help: str = ""
     """One line for the command line and for a settings file."""
     least: float | None = None
     above: float | None = None

@@ -80,7 +80,7 @@ def test_select_keeps_exactly_what_was_chosen(
 
 
 def test_select_refuses_what_is_not_there() -> None:
-    with pytest.raises(DataError, match=r"user numbers must lie in 0\.\.0"):
+    with pytest.raises(DataError, match=r"user numbers must be from 0 to 0"):
         stamped([[0]]).select(np.array([1]), None)
 
 

@@ -128,4 +128,4 @@ def options(
       sottovoce demo
       sottovoce simulate --data ml-latest-small --min-interactions 20 --budget 50
       sottovoce privacy --preset paper --clients 50000
-    """  # noqa: D301 - typer reads \b
+    """

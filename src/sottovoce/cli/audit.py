@@ -89,7 +89,7 @@ def audit(
       sottovoce audit --quick
       sottovoce audit --mechanism loudest --epsilon 5 --no-attack --samples 1000000
       sottovoce audit --data ml-1m --clients 2000 --json audit.json --plot audit.png
-    """  # noqa: D301 - typer reads \b
+    """
     if plot and not attack:
         raise SettingsError("--plot draws the attack: leave out --no-attack")
     plan = AuditPlan(

@@ -89,7 +89,7 @@ def bench(
       sottovoce bench --quick
       sottovoce bench --data ml-1m --min-interactions 60 --json bench.json --plot bench.png
       sottovoce bench --mechanism loudest --factors 16 --threads 1 --no-growth
-    """  # noqa: D301 - typer reads \b
+    """
     if context.invoked_subcommand:
         return
     if plot and not growth:

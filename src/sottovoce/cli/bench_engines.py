@@ -65,7 +65,7 @@ def engines(
       sottovoce bench engines --quick
       sottovoce bench engines --data netflix-75k.parquet --factors 16 --mechanism loudest
       sottovoce bench engines --ray-workers 4 --parts 16 --json engines.json
-    """  # noqa: D301 - typer reads \b
+    """
     sample = min(reference_users, QUICK_SAMPLE) if quick else reference_users
     plan = EnginesPlan(
         **training,

@@ -79,7 +79,7 @@ def live(
       sottovoce bench live --quick
       sottovoce bench live --full --json live.json
       sottovoce bench live --quick --reports 20 --people 50000
-    """  # noqa: D301 - typer reads \b
+    """
     plan = replace(
         QUICK if quick else LiveBenchPlan(),
         repeats=min(repeats, QUICK.repeats) if quick else repeats,

@@ -57,7 +57,7 @@ def peers(
     Examples:
       sottovoce bench peers --repeats 3
       sottovoce bench peers --people 1000 --reports 1 --json peers.json
-    """  # noqa: D301 - typer reads \b
+    """
     plan = PeersPlan(**training, people=people, repeats=repeats, threads=threads)
     with output.messages.status(f"reading {escape(data)}") as status:
         everybody = load(data, parse_columns(columns)).filter(min_interactions)

@@ -62,7 +62,7 @@ def roofline(
       sottovoce bench roofline --quick
       sottovoce bench roofline --data netflix-75k.parquet --factors 16 --plot roofline.png
       sottovoce bench roofline --mechanism loudest --threads 1 --json roofline.json
-    """  # noqa: D301 - typer reads \b
+    """
     plan = RooflinePlan(
         **training,
         **mechanisms_given(mechanism),

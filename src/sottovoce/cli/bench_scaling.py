@@ -62,7 +62,7 @@ def scaling(
       sottovoce bench scaling --quick
       sottovoce bench scaling --data netflix-75k.parquet --plot scaling.png
       sottovoce bench scaling --threads 8 --ray-workers 4 --json scaling.json
-    """  # noqa: D301 - typer reads \b
+    """
     plan = ScalingPlan(
         **training,
         **mechanisms_given(mechanism),

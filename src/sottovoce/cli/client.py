@@ -62,7 +62,7 @@ def init(
     \b
     Example:
       sottovoce client init --proxy https://proxy.example --key 3b6a27bc...29 --limit 50
-    """  # noqa: D301 - typer reads \b
+    """
     where = folder_of(folder)
     trusted = verification_key(key)
     Client.create(where, proxy_url=proxy, verification_key=trusted, limit=limit).close()
@@ -81,7 +81,7 @@ def terms(*, folder: Folder = None, json: JsonFile = None) -> None:
     \b
     Example:
       sottovoce client terms
-    """  # noqa: D301 - typer reads \b
+    """
     with Client.open(folder_of(folder)) as client, httpx.Client() as http:
         asked = client.asked(HttpProxy(http, client.proxy_url))
         known = client.status()
@@ -110,7 +110,7 @@ def accept(
     \b
     Example:
       sottovoce client accept NAME
-    """  # noqa: D301 - typer reads \b
+    """
     with Client.open(folder_of(folder)) as client, httpx.Client() as http:
         asked = client.asked(HttpProxy(http, client.proxy_url))
         if asked.name != name:
@@ -146,7 +146,7 @@ def sync(
     Examples:
       sottovoce client sync
       sottovoce client sync --json synced.json
-    """  # noqa: D301 - typer reads \b
+    """
     with Client.open(folder_of(folder)) as client, httpx.Client() as http:
         synced = client.sync(HttpProxy(http, client.proxy_url), jitter=jitter, sleep=_sleep)
         accepted = client.status().terms
@@ -169,7 +169,7 @@ def recommend(
     \b
     Example:
       sottovoce client recommend -n 5 --json recommended.json
-    """  # noqa: D301 - typer reads \b
+    """
     with Client.open(folder_of(folder)) as client:
         found, known = client.recommend(n), client.status()
     table = Table("item", "title", "because of")
@@ -190,7 +190,7 @@ def status(*, folder: Folder = None, json: JsonFile = None) -> None:
     \b
     Example:
       sottovoce client status --json status.json
-    """  # noqa: D301 - typer reads \b
+    """
     with Client.open(folder_of(folder)) as client:
         found = client.status()
     output.results.print(_table(_lines(found)))
@@ -212,7 +212,7 @@ def pause(*, folder: Folder = None) -> None:
     \b
     Example:
       sottovoce client pause
-    """  # noqa: D301 - typer reads \b
+    """
     with Client.open(folder_of(folder)) as client:
         client.pause()
     typer.echo("Paused: no reports leave this device. A sync still fetches new models.")
@@ -225,7 +225,7 @@ def resume(*, folder: Folder = None) -> None:
     \b
     Example:
       sottovoce client resume
-    """  # noqa: D301 - typer reads \b
+    """
     with Client.open(folder_of(folder)) as client:
         client.pause(on=False)
     typer.echo("Resumed: the next sync reports again.")
@@ -244,7 +244,7 @@ def limit(
     \b
     Example:
       sottovoce client limit 100
-    """  # noqa: D301 - typer reads \b
+    """
     with Client.open(folder_of(folder)) as client:
         client.set_limit(epsilon)
     typer.echo(f"The lifetime limit is now epsilon {epsilon:g}.")
@@ -264,7 +264,7 @@ def forget(
     \b
     Example:
       sottovoce client forget --yes
-    """  # noqa: D301 - typer reads \b
+    """
     with Client.open(folder_of(folder)) as client:
         question = "Delete all recorded items, the model and any unsent batch?"
         output.confirm(question, "sottovoce client forget", yes=yes)

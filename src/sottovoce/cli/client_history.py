@@ -43,7 +43,7 @@ def record(
     Examples:
       sottovoce client record 318 527
       sottovoce client record --csv watched.csv --column movieId --time timestamp
-    """  # noqa: D301 - typer reads \b
+    """
     if bool(items) == (csv is not None):
         raise SettingsError("give either the ids of items or --csv FILE")
     if csv is None and times is not None:
@@ -66,7 +66,7 @@ def remove(
     \b
     Example:
       sottovoce client remove 318 527
-    """  # noqa: D301 - typer reads \b
+    """
     with Client.open(folder_of(folder)) as client:
         removed = client.remove(items)
     typer.echo(f"Removed items: {removed}")
@@ -79,7 +79,7 @@ def history(*, folder: Folder = None, json: JsonFile = None) -> None:
     Examples:
       sottovoce client history
       sottovoce client history --json history.json
-    """  # noqa: D301 - typer reads \b
+    """
     with Client.open(folder_of(folder)) as client:
         touched, titles = client.touched(), _titles(client)
     table = Table("item", "title")

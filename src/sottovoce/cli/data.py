@@ -39,7 +39,7 @@ def list_() -> None:
     \b
     Example:
       sottovoce data list
-    """  # noqa: D301 - typer reads \b
+    """
     table = Table(title="Data sets", title_justify="left")
     for heading in ("name", "what", "where"):
         table.add_column(heading, overflow="fold")
@@ -68,7 +68,7 @@ def fetch(
     \b
     Example:
       sottovoce data fetch ml-20m --yes
-    """  # noqa: D301 - typer reads \b
+    """
     wanted = entry(name)
     messages = output.messages
     if wanted.fetchable and not wanted.bundled and not archive_path(name, cache).exists():
@@ -100,7 +100,7 @@ def info(
     Examples:
       sottovoce data info ml-latest-small --min-interactions 20 --json info.json
       sottovoce data info ratings.csv --columns user=who,item=what
-    """  # noqa: D301 - typer reads \b
+    """
     with output.messages.status(f"reading {escape(source)}"):
         data = load(source, columns=parse_columns(columns))
         data = data.filter(min_interactions, rule=rule)
@@ -151,7 +151,7 @@ def shard_(
       sottovoce data shard ratings/ ratings.shards --columns user=who,item=what
       sottovoce data shard ml-latest-small small.shards --min-interactions 20 --rows 20000
       sottovoce data shard ml-latest-small many.shards --resample 1000000
-    """  # noqa: D301 - typer reads \b
+    """
     made = None if resample is None else partial(resampled_parts, people=resample, seed=seed)
     with output.messages.status(f"reading {escape(source)}") as status:
         shards = shard(

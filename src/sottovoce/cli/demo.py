@@ -185,7 +185,7 @@ def demo(
       sottovoce demo
       sottovoce demo --people 5000 --epoch-seconds 30 --no-browser
       sottovoce demo --folder here --port 9000
-    """  # noqa: D301 - typer reads \b
+    """
     stop = StopSignal()
     port = _port(port)
     with new_folder(folder, "demo") as place:

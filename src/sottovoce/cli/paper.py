@@ -219,7 +219,7 @@ def report(
     \b
     Example:
       sottovoce paper report --out results
-    """  # noqa: D301 - typer reads \b
+    """
     figure_class()
     _show(CellStore.open(out), list(EXPERIMENTS))
 

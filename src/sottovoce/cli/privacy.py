@@ -93,7 +93,7 @@ def privacy(
       sottovoce privacy --mechanism loudest --epsilon 5 --reports 1 --epochs 2 --clients 75040
       sottovoce privacy --central-budget 1 --clients 50000 --plot frontier.png
       sottovoce privacy --budget 10 --clients 50000
-    """  # noqa: D301 - typer reads \b
+    """
     mechanism = training.pop("mechanism", None)
     if budget is not None or central_budget is not None:
         beside = {"preset": preset, "trainings": trainings > 1, "colluding": colluding}

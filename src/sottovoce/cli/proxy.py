@@ -69,7 +69,7 @@ def init(
     Example:
       sottovoce proxy init my-proxy --server https://server.example --key 3b6a27bc...29 \\
         --secret-file first.secret
-    """  # noqa: D301 - typer reads \b
+    """
     listen, watch = Listen(port=port), Watch(port=watch_port)
     wanted = ProxySettings(folder / DATA, server, secret_file, key, listen=listen, watch=watch)
     asked, problem = _asked(wanted)
@@ -97,7 +97,7 @@ def run(config: ConfigOption) -> None:
     \b
     Example:
       sottovoce proxy run --config ./proxy/proxy.toml
-    """  # noqa: D301 - typer reads \b
+    """
     settings = read_settings(config, ProxySettings)
     http, upstream = connect(settings)
     with http, ProxyStore.open(settings.folder) as store:

@@ -28,7 +28,7 @@ def status(config: ConfigOption, *, json_file: JsonFile = None) -> None:
     \b
     Example:
       sottovoce proxy status --config my-proxy/proxy.toml
-    """  # noqa: D301 - typer reads \b
+    """
     settings = read_settings(config, ProxySettings)
     http, upstream = connect(settings)
     with http:

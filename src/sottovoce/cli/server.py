@@ -112,7 +112,7 @@ def init(
       sottovoce server init my-server --catalogue films.json --proxy east --proxy west
       sottovoce server init my-server --catalogue shop.csv --columns item=sku,title=name,genre=kind
       sottovoce server init my-server --data ml-latest-small --budget 50 --people 20000
-    """  # noqa: D301 - typer reads \b
+    """
     if (catalogue is None) == (data is None):
         raise SettingsError("give either --catalogue FILE or --data DATA")
     for name in proxy or ():
@@ -167,7 +167,7 @@ def run(
     Examples:
       sottovoce server run --config my-server/server.toml
       sottovoce server run --config my-server/server.toml --port 8092 --watch-port 8093
-    """  # noqa: D301 - typer reads \b
+    """
     settings = ServerSettings.read(config).at_ports(port, watch_port)
     keys = Keys.read(settings.keys)
     with closing(ServerStore(settings.database)) as store, closing(Pool(settings.openers)) as pool:
@@ -189,7 +189,7 @@ def epoch(
     \b
     Example:
       sottovoce server epoch --config my-server/server.toml --json epochs.json
-    """  # noqa: D301 - typer reads \b
+    """
     with opened(config) as (_, store), store.read() as transaction:
         epochs = transaction.all_epochs()
     _print(epochs)
@@ -218,7 +218,7 @@ def backup(
     \b
     Example:
       sottovoce server backup --config my-server/server.toml monday.sqlite
-    """  # noqa: D301 - typer reads \b
+    """
     back_up(ServerSettings.read(config).database, file, with_key=with_epoch_key)
     output.say(f"{file} is the database of this moment. Keep the keys file elsewhere.")
 
@@ -237,7 +237,7 @@ def beyond(
     \b
     Example:
       sottovoce server go-beyond --config my-server/server.toml 57
-    """  # noqa: D301 - typer reads \b
+    """
     with opened(config) as (_, store):
         number = go_beyond(store, epoch, time.time())
     output.results.print(f"The next epoch has the number {number}.")

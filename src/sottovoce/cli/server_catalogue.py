@@ -53,7 +53,7 @@ def show(
     \b
     Example:
       sottovoce server catalogue show --config my-server/server.toml --output films.json
-    """  # noqa: D301 - typer reads \b
+    """
     with opened(config) as (_, store):
         chosen = present(store)
     if output_file is not None:
@@ -72,7 +72,7 @@ def add(config: ConfigOption, file: FileArgument, *, columns: ColumnsOption = No
     \b
     Example:
       sottovoce server catalogue add --config my-server/server.toml new.csv
-    """  # noqa: D301 - typer reads \b
+    """
     given = catalogue_in(file, columns)
     with naming(file):
         _change(config, lambda catalogue: with_added(catalogue, given.items))
@@ -89,7 +89,7 @@ def rename(
     \b
     Example:
       sottovoce server catalogue rename --config my-server/server.toml 260 "Star Wars"
-    """  # noqa: D301 - typer reads \b
+    """
     _change(config, lambda catalogue: with_titles(catalogue, {item: title}))
 
 
@@ -107,7 +107,7 @@ def retire(
     \b
     Example:
       sottovoce server catalogue retire --config my-server/server.toml 260 1196
-    """  # noqa: D301 - typer reads \b
+    """
     _change(config, lambda catalogue: without(catalogue, items), retire_many=retire_many)
 
 
@@ -118,7 +118,7 @@ def diff(config: ConfigOption, file: FileArgument, *, columns: ColumnsOption = N
     \b
     Example:
       sottovoce server catalogue diff --config my-server/server.toml films.csv
-    """  # noqa: D301 - typer reads \b
+    """
     wanted = catalogue_in(file, columns)
     with opened(config) as (_, store):
         before = present(store).catalogue
@@ -141,7 +141,7 @@ def update(
     \b
     Example:
       sottovoce server catalogue update --config my-server/server.toml films.csv
-    """  # noqa: D301 - typer reads \b
+    """
     wanted = catalogue_in(file, columns)
     _change(config, lambda catalogue: updated(catalogue, wanted), retire_many=retire_many)
 

@@ -33,7 +33,7 @@ def status(config: ConfigOption, *, json_file: JsonFile = None) -> None:
     \b
     Example:
       sottovoce server status --config my-server/server.toml
-    """  # noqa: D301 - typer reads \b
+    """
     settings = ServerSettings.read(config)
     _check_there(settings.database)
     with closing(ServerStore(settings.database)) as store:

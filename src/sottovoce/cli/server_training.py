@@ -41,7 +41,7 @@ def begin(
     \b
     Example:
       sottovoce server training begin --config my-server/server.toml
-    """  # noqa: D301 - typer reads \b
+    """
     if not yes:
         typer.confirm("Every device will ask its owner again. Begin another training?", abort=True)
     with opened(config) as (settings, store):
@@ -61,7 +61,7 @@ def cancel(config: ConfigOption) -> None:
     \b
     Example:
       sottovoce server training cancel --config my-server/server.toml
-    """  # noqa: D301 - typer reads \b
+    """
     with opened(config) as (_, store):
         number = cancel_training(store)
     output.results.print(f"Training {number} goes on.")
@@ -88,7 +88,7 @@ def rotate(
     \b
     Example:
       sottovoce server keys rotate --config my-server/server.toml
-    """  # noqa: D301 - typer reads \b
+    """
     with opened(config) as (settings, store):
         rotated = rotate_keys(store, settings.keys, newest_is_lost=newest_is_lost)
     output.results.print(

@@ -182,7 +182,7 @@ def simulate(
       sottovoce simulate --data ml-latest-small --min-interactions 20 --replay 5
       sottovoce simulate --data ratings.parquet --budget 50 --replay 40
       sottovoce simulate --data ratings.parquet --replay 40 --half-life 7 --switch-at 20
-    """  # noqa: D301 - typer reads \b
+    """
     unfit = {
         f"--split {split.value}": split is not SplitOption.random,
         "--negatives 0": negatives == 0,

@@ -103,7 +103,7 @@ def swarm(
       sottovoce swarm --up here --clients 2000 --epochs 3 --compare-seeds 50 --json swarm.json
       sottovoce swarm --proxy http://127.0.0.1:8080 --key 3b6a27bc...29 --clients 600 \\
         --data ml-latest-small --no-compare
-    """  # noqa: D301 - typer reads \b
+    """
     system = _system(up, proxy, key)
     source = data or system.data
     if source is None:

@@ -119,7 +119,7 @@ def up(
       sottovoce up here --catalogue shop.csv --columns item=sku,title=name,kind=category
       sottovoce up here --epoch-seconds 3600
       sottovoce up here --origin http://localhost:8000
-    """  # noqa: D301 - typer reads \b
+    """
     stop = StopSignal()
     given = StartOptions(port, server_port, epoch_seconds, least_clients, epochs, origin)
     first_only = (

@@ -291,7 +291,7 @@ def _mask(numbers: NDArray[np.integer] | None, size: int, what: str) -> NDArray[
         return np.ones(size, bool)
     if len(numbers) and (numbers.min() < 0 or numbers.max() >= size):
         raise DataError(
-            f"{what} numbers must lie in 0..{size - 1}, found {numbers.min()}..{numbers.max()}"
+            f"{what} numbers must be from 0 to {size - 1}, found {numbers.min()}..{numbers.max()}"
         )
     mask = np.zeros(size, bool)
     mask[numbers] = True

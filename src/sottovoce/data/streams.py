@@ -22,7 +22,7 @@ def stream(seed: int, purpose: str, counter: int = 0) -> np.random.Generator:
     True
     """
     if not 0 <= seed < _WORD:
-        raise SettingsError(f"the seed must lie in 0..2^64-1, found {seed}")
+        raise SettingsError(f"the seed must be from 0 to 2^64 - 1, got {seed}")
     word = int.from_bytes(f"sv/{purpose:<5}".encode("ascii"), "big")
     # The counter's top word separates the parts: each part could draw 2^192 blocks.
     philox = np.random.Philox(key=seed | word << 64, counter=counter << 192)

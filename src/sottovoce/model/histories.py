@@ -49,7 +49,8 @@ class Histories:
             raise DataError("offsets must not decrease")
         if len(indices) and (indices.min() < 0 or indices.max() >= n_items):
             raise DataError(
-                f"item numbers must lie in 0..{n_items - 1}, found {indices.min()}..{indices.max()}"
+                f"item numbers must be from 0 to {n_items - 1}, "
+                f"found {indices.min()}..{indices.max()}"
             )
         items: NDArray[np.int32] = np.ascontiguousarray(indices, dtype=np.int32)
         if not _ascending(offsets, items):

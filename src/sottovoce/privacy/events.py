@@ -38,7 +38,9 @@ class Reporting:
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise SettingsError(f"{name} must be a whole number of at least 1, got {value!r}")
         if not 0 < self.loud_fraction <= SIGN:
-            raise SettingsError(f"loud_fraction must lie in (0, 0.5], got {self.loud_fraction}")
+            raise SettingsError(
+                f"loud_fraction must be above 0 and at most 0.5, got {self.loud_fraction}"
+            )
 
     @property
     def total(self) -> int:

@@ -37,12 +37,12 @@ def histories_from(user_items: Matrix | Histories, name: str = "user_items") -> 
 
 def number(name: str, value: Any) -> float | None:
     """A finite number or None; numpy's numbers too."""
-    checked: float | None = Setting(name, float, True, None, "").checked(value)  # noqa: FBT003
+    checked: float | None = Setting(name, float, optional=True).checked(value)
     return checked
 
 
 def at_least_one(name: str, value: Any) -> int:
-    return int(Setting(name, int, False, None, "", least=1).checked(value))  # noqa: FBT003
+    return int(Setting(name, int, least=1).checked(value))
 
 
 def ids_in(given: ArrayLike, n: int | None, name: str) -> Int64:
@@ -55,7 +55,8 @@ def ids_in(given: ArrayLike, n: int | None, name: str) -> Int64:
         )
     outside = ids[(ids < 0) | (ids >= (np.iinfo(np.int64).max if n is None else n))]
     if len(outside):
-        raise DataError(f"{name} must lie in 0..{'' if n is None else n - 1}, found {outside[0]}")
+        bounds = "at least 0" if n is None else f"from 0 to {n - 1}"
+        raise DataError(f"{name} must be {bounds}, found {outside[0]}")
     return ids.astype(np.int64)
 
 

@@ -43,7 +43,7 @@ export function uniformThreshold(epsilon: number, loud: number, n: number): bigi
  */
 function expEpsilon(epsilon: number): bigint {
   if (!(epsilon > 0 && epsilon <= MAX_EPSILON)) {
-    throw new SettingsError(`epsilon must lie in (0, ${MAX_EPSILON}], got ${epsilon}`);
+    throw new SettingsError(`epsilon must be above 0 and at most ${MAX_EPSILON}, got ${epsilon}`);
   }
   const x = BigInt(Math.floor(epsilon * 2 ** PLACES));
   let sum = 0n;

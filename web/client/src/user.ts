@@ -22,7 +22,7 @@ const { fround } = Math;
 /** The rows that somebody touched: ascending, each once, all of them in the matrix. */
 export function ascending(own: readonly number[], rows: number): number[] {
   if (!own.every((item) => Number.isInteger(item) && item >= 0 && item < rows)) {
-    throw new SettingsError(`item numbers must lie in 0..${rows - 1}`);
+    throw new SettingsError(`item numbers must be from 0 to ${rows - 1}`);
   }
   return [...new Set(own)].sort((a, b) => a - b);
 }

@@ -44,7 +44,7 @@ PEERS = (
         "Flower",
         "sottovoce.experiments.bench.peers.flower",
         ("flwr", "ray"),
-        "pip install 'flwr[simulation]'",
+        "pip install 'sottovoce[peers]'",
     ),
     Peer(
         "pfl",
