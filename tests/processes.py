@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import random
 import re
 import socket
 import time
 from collections.abc import Callable
+from itertools import cycle, islice
 from typing import IO, TYPE_CHECKING
 
 from typer.testing import CliRunner
@@ -29,10 +32,22 @@ def calling(app: typer.Typer, *before: object) -> Callable[..., str]:
     return call
 
 
+PORTS = 2_000
+"""For each of pytest's processes, below those that systems give to outgoing connections."""
+_worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 10
+_first = 11_000 + PORTS * _worker  # browsers do not go to 10080
+_ports = cycle(random.sample(range(_first, _first + PORTS), PORTS))
+
+
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
+    """One that nobody else takes before it is used, be it minutes later."""
+    for port in islice(_ports, PORTS):
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            continue
         return port
+    raise AssertionError("every port is taken")
 
 
 def read_until(pattern: str, stream: IO[str]) -> re.Match[str]:

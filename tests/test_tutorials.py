@@ -106,6 +106,8 @@ class Follower:
         for which, process in enumerate(self._running):
             if process.poll() is None:
                 self.stop(which)
+            elif process.stdout is not None:
+                process.stdout.close()
 
     @property
     def left(self) -> int:
