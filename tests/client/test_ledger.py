@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sottovoce.client.ledger import append_entry
 from sottovoce.client.store import ClientStore, Waiting
 from sottovoce.errors import LedgerError, StoreError
-from sottovoce.privacy import Charge, Ledger, Limit
+from sottovoce.privacy import Charge, Entry, Ledger, Limit
 from tests.client.world import (
     COST,
     DAY,
@@ -236,6 +236,43 @@ def test_a_reader_sees_one_moment(client: Client, world: World, folder: Path) ->
         store._db.rows = interrupted  # type: ignore[method-assign]
         assert other.status().problem is None
     assert limit[0] > 101
+
+
+def test_each_record_is_proved_once(
+    world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proved: list[object] = []
+    add = Ledger.add
+
+    def noted(ledger: Ledger, what: Charge | Limit) -> Entry:
+        proved.append(what)
+        return add(ledger, what)
+
+    monkeypatch.setattr(Ledger, "add", noted)
+    with world.create(folder, limit=50) as client, world.open(folder) as other:
+        for limit in (60, 70, 80):
+            client.set_limit(limit)
+        proved.clear()
+        assert other.status().limit == 80
+        assert len(proved) == 3
+        other.status()
+        assert len(proved) == 3
+        client.set_limit(90)
+        proved.clear()
+        assert other.status().limit == 90
+        assert len(proved) == 1
+
+
+def test_what_was_rolled_back_was_never_spent(world: World, folder: Path) -> None:
+    with world.create(folder, limit=50) as client:
+        store = client._store
+        with suppress(ZeroDivisionError), store._db.transaction():
+            append_entry(store._db, store.ledger().charge(waiting(1).charge))
+            assert store.ledger().spent > 0
+            raise ZeroDivisionError
+        assert store.ledger().spent == 0
+        assert store.keep(waiting(1))
+        assert len(store.ledger().entries) == 2
 
 
 @settings(max_examples=30)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from sottovoce.client.ledger import append_entry, read_ledger
+from sottovoce.client.ledger import LedgerReader, append_entry
 from sottovoce.client.schema import MIGRATIONS, PRAGMAS
 from sottovoce.client.timing import Plan
 from sottovoce.errors import BudgetExceededError, StoreError
@@ -53,6 +53,7 @@ class Waiting:
 class ClientStore:
     def __init__(self, database: Database):
         self._db = database
+        self._reader = LedgerReader(database)
 
     @classmethod
     def create(
@@ -245,7 +246,7 @@ class ClientStore:
 
     def ledger(self) -> Ledger:
         """What was spent; a `LedgerError` if that is not known for certain."""
-        return read_ledger(self._db)
+        return self._reader.read()
 
     def set_limit(self, limit: float) -> None:
         """Another lifetime limit, on the record."""

@@ -134,6 +134,13 @@ class Ledger:
         self.spent = Fraction(0)
         """Everything charged so far, exactly; `rounded_up` makes a float of it."""
 
+    def copy(self) -> Ledger:
+        """The same records, to add others to."""
+        same = Ledger(self.limit)
+        same._limit, same._charges = self._limit, dict(self._charges)
+        same.entries, same.spent = list(self.entries), self.spent
+        return same
+
     @property
     def limit(self) -> float:
         """The lifetime limit in force."""
