@@ -130,6 +130,21 @@ def made(folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: object) -> N
     calling(app)("up", folder, *arguments)
 
 
+@pytest.mark.parametrize("option", ["--port", "--server-port"])
+def test_a_first_start_on_a_taken_port_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    folder, ports = tmp_path / "here", {"--port": free_port(), "--server-port": free_port()}
+    said = [word for each in ports.items() for word in each]
+    with (
+        socket.create_server(("127.0.0.1", ports[option])),
+        pytest.raises(SettingsError, match=f"port {ports[option]}.*name another port"),
+    ):
+        made(folder, monkeypatch, "--data", DATA, *said)
+    assert not folder.exists()
+    made(folder, monkeypatch, "--data", DATA, *said)
+
+
 def test_options_are_written_to_the_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

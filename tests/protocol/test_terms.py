@@ -105,11 +105,11 @@ def test_the_size_of_blocks_is_pinned_and_told_in_words() -> None:
 
 def test_how_often_is_told_in_words() -> None:
     assert dict(terms().in_words())["epochs"] == (
-        "20 in all, about 0.75 of those there are, drawn by this device; 7 within 14 days; at "
-        "least 12 hours apart"
+        "this device takes part in 20 at most, about 0.75 of those there are, drawn by this "
+        "device; 7 within 14 days; at least 12 hours apart"
     )
     certain = terms(share=1.0, window_epochs=20, interval=0)
-    assert dict(certain.in_words())["epochs"] == "20 in all"
+    assert dict(certain.in_words())["epochs"] == "this device takes part in 20 at most"
     [sentence] = terms().broken_by(terms(share=1.0))
     assert sentence == "the part of the epochs with this device would rise from 0.75 to 1.0"
 

@@ -123,7 +123,7 @@ def test_sim_simulates(install: Callable[[str], Fresh]) -> None:
     )
     assert "HR@10" in fresh.run(*simulate)
     told = fresh.run(*simulate, "--plot", "curve.png", code=2)
-    assert told == "sottovoce: --plot needs matplotlib: pip install 'sottovoce[plot]'\n"
+    assert told == "sottovoce: pictures need matplotlib: pip install 'sottovoce[plot]'\n"
 
 
 def test_plot_draws(install: Callable[[str], Fresh]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -35,7 +36,7 @@ def look(world: World, after: float = 0.0) -> tuple[str, list[str]]:
     """All that is said, and what needs attention."""
     found = ServerStatus.read(world.store, world.settings, world.now + after)
     assert found.as_dict()["problems"] == found.problems
-    return "\n".join(lines(found, world.settings)), found.problems
+    return "\n".join(lines(found, world.settings, Path("s.toml"))), found.problems
 
 
 def test_before_the_first_epoch(world: World) -> None:

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from sottovoce.cli import client_history, output
-from sottovoce.cli.client_folder import Folder, folder_of
+from sottovoce.cli.client_folder import Folder, folder_of, typed
 from sottovoce.cli.options import JsonFile, group
 from sottovoce.client import Client, HttpProxy
 from sottovoce.client.timing import JITTER
@@ -67,7 +67,7 @@ def init(
     trusted = verification_key(key)
     Client.create(where, proxy_url=proxy, verification_key=trusted, limit=limit).close()
     typer.echo(f"Client created in {where}.")
-    typer.echo("Next: sottovoce client record ITEM..., then: sottovoce client terms")
+    typer.echo(f"Next: {typed('record ITEM...', folder)}, then: {typed('terms', folder)}")
 
 
 for command in (client_history.record, client_history.remove, client_history.history):
@@ -92,7 +92,7 @@ def terms(*, folder: Folder = None, json: JsonFile = None) -> None:
     if accepted is not None and not accepted.broken_by(asked):
         typer.echo("You have accepted these terms, or ones that allow more.")
     else:
-        typer.echo(f"To accept exactly these terms: sottovoce client accept {asked.name}")
+        typer.echo(f"To accept exactly these terms: {typed(f'accept {asked.name}', folder)}")
     if json is not None:
         output.write_json(json, {"name": asked.name, **asked.as_dict()})
 
@@ -116,10 +116,10 @@ def accept(
         if asked.name != name:
             raise SettingsError(
                 f"{name} is not the name of the terms that the server asks for; nothing was "
-                "accepted. Show them, with their name: sottovoce client terms"
+                f"accepted. Show them, with their name: {typed('terms', folder)}"
             )
         client.accept(asked)
-    typer.echo("Accepted. Take part with: sottovoce client sync")
+    typer.echo(f"Accepted. Take part with: {typed('sync', folder)}")
 
 
 @app.command()
@@ -193,7 +193,7 @@ def status(*, folder: Folder = None, json: JsonFile = None) -> None:
     """
     with Client.open(folder_of(folder)) as client:
         found = client.status()
-    output.results.print(_table(_lines(found)))
+    output.results.print(_table(_lines(found, typed("terms", folder))))
     if found.terms is not None:
         typer.echo(found.terms.promise.sentence())
     if json is not None:
@@ -267,10 +267,10 @@ def forget(
     """
     with Client.open(folder_of(folder)) as client:
         question = "Delete all recorded items, the model and any unsent batch?"
-        output.confirm(question, "sottovoce client forget", yes=yes)
+        output.confirm(question, typed("forget", folder), yes=yes)
         client.forget()
     typer.echo("Deleted. The ledger was kept: what was spent stays spent.")
-    typer.echo("This device still takes part; to stop: sottovoce client pause")
+    typer.echo(f"This device still takes part; to stop: {typed('pause', folder)}")
 
 
 def _sleep(seconds: float) -> None:
@@ -343,10 +343,10 @@ def _named(reason: Reason) -> str:
     return f"{name} ({reason.share:.0%})"
 
 
-def _lines(found: Status) -> list[tuple[str, str]]:
+def _lines(found: Status, to_see_them: str) -> list[tuple[str, str]]:
     batches, accepted = found.batches, found.terms
     budget = found.problem or f"epsilon {found.spent} of {found.limit}"
-    agreed = "none accepted yet: sottovoce client terms"
+    agreed = f"none accepted yet: {to_see_them}"
     if accepted is not None:
         agreed = (
             f"{accepted.mechanism}, {accepted.reports} reports of epsilon {accepted.epsilon} an "
@@ -357,7 +357,7 @@ def _lines(found: Status) -> list[tuple[str, str]]:
         ("proxy", found.proxy_url),
         ("epoch", "none yet" if found.epoch is None else str(found.epoch)),
         ("terms", agreed),
-        *_question(found.asked),
+        *_question(found.asked, to_see_them),
         ("spent", budget),
         ("reporting", "paused" if found.paused else "on"),
         ("batches", ", ".join(f"{n} {state}" for state, n in batches.items()) or "none"),
@@ -365,10 +365,10 @@ def _lines(found: Status) -> list[tuple[str, str]]:
     ]
 
 
-def _question(asked: str | None) -> list[tuple[str, str]]:
+def _question(asked: str | None, to_see_them: str) -> list[tuple[str, str]]:
     if asked is None:
         return []
-    said = "the server asks for other terms, and nothing is sent: sottovoce client terms"
+    said = f"the server asks for other terms, and nothing is sent: {to_see_them}"
     return [("a question waits", said)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from contextlib import closing
 from pathlib import Path
@@ -38,10 +39,10 @@ def status(config: ConfigOption, *, json_file: JsonFile = None) -> None:
     _check_there(settings.database)
     with closing(ServerStore(settings.database)) as store:
         found = ServerStatus.read(store, settings, time.time())
-    output.say_status(lines(found, settings), found, json_file)
+    output.say_status(lines(found, settings, config), found, json_file)
 
 
-def lines(found: ServerStatus, settings: ServerSettings) -> Iterator[str]:
+def lines(found: ServerStatus, settings: ServerSettings, config: Path) -> Iterator[str]:
     """All but what needs attention."""
     yield from _epoch(found)
     yield from (_counted(epoch) for epoch in reversed(found.last))
@@ -50,7 +51,7 @@ def lines(found: ServerStatus, settings: ServerSettings) -> Iterator[str]:
     yield from _keys(found)
     if found.epoch is not None and found.chosen.training.number != found.epoch.training:
         yield f"Training {found.chosen.training.number} begins after this epoch."
-    yield _backup_advice(settings)
+    yield _backup_advice(settings, config)
 
 
 def _check_there(database: str) -> None:
@@ -144,9 +145,9 @@ def _keys(found: ServerStatus) -> Iterator[str]:
         yield "The keys file has a newer key, which signs from the next epoch on."
 
 
-def _backup_advice(settings: ServerSettings) -> str:
+def _backup_advice(settings: ServerSettings, config: Path) -> str:
     how = (
-        "`sottovoce server backup FILE`"
+        f"`sottovoce server backup --config {shlex.quote(str(config))} FILE`"
         if settings.database.startswith("sqlite")
         else "`pg_dump --exclude-table-data=epoch_keys`"
     )

@@ -138,6 +138,7 @@ def up(
             central_budget,
             people,
         )
+        given.check_free()
         make_system(folder, source, given.write_first)
     with exclusive_lock(folder / LOCK, "is running already, by another `sottovoce up`"):
         if not is_first:
@@ -182,6 +183,12 @@ class StartOptions:
             check_origin(origin)
         if self.server_port == (self.port or PORT):
             raise SettingsError("--port and --server-port must differ")
+
+    def check_free(self) -> None:
+        """Before anything is written: a first start that fails can be typed again as it was."""
+        for port in (self.port or PORT, self.server_port):
+            if port is not None:
+                Listen(HOST, port).check_free()
 
     def write_first(self, folder: Path) -> None:
         """What was not chosen gets its default."""

@@ -69,7 +69,10 @@ class ClientStore:
         store = cls(Database(path, MIGRATIONS, PRAGMAS))
         with store._closed_on_failure():
             if store._db.version:
-                raise StoreError(f"{path}: there is a client already; open it")
+                raise StoreError(
+                    f"{path}: there is a client already. To begin another, name another folder, or "
+                    "move this one away: its ledger, which knows what was spent, goes with it"
+                )
             with store._db.transaction():
                 store._db.migrate()
                 store._db.rows(

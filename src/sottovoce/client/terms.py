@@ -16,8 +16,8 @@ class TermsError(UntrustedError):
 
     def __init__(self, worse: list[str], asked: Terms):
         super().__init__(
-            f"the server changed its terms: {'; '.join(worse)}. Nothing is sent. Look at them with "
-            f"`sottovoce client terms`; if you agree: `sottovoce client accept {asked.name}`"
+            f"the server changed its terms: {'; '.join(worse)}. Nothing is sent. `sottovoce client "
+            "terms` shows them, and how to accept them"
         )
         self.worse = worse
         """In plain words, everything that would be worse."""

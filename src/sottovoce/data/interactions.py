@@ -157,7 +157,7 @@ class Interactions:
         if not users.any() or not items.any():
             raise DataError(
                 f"{self.name}: nothing is left when every user and item must have at least "
-                f"{min_interactions} interactions; ask for fewer"
+                f"{min_interactions} interactions; ask for fewer (--min-interactions)"
             )
         return self._keep(users, items)
 

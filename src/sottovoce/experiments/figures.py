@@ -20,7 +20,9 @@ def figure_class() -> type[Figure]:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise MissingExtraError("--plot needs matplotlib: pip install 'sottovoce[plot]'") from error
+        raise MissingExtraError(
+            "pictures need matplotlib: pip install 'sottovoce[plot]'"
+        ) from error
     return Figure
 
 

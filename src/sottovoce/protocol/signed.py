@@ -84,7 +84,8 @@ class SignedManifest:
         if not _is_signed(key, signature, SIGNED_MANIFEST + raw):
             raise UntrustedError(
                 "the manifest is not signed with the pinned verification key of the server, nor "
-                "with one that this key has named"
+                "with one that this key has named; compare it with the key that the server's "
+                "operator states"
             )
         return cls(statements, signature, raw, Manifest.decode(raw), key)
 

@@ -81,8 +81,9 @@ class Terms:
 
     def in_words(self) -> list[tuple[str, str]]:
         """For the owner who is asked: a label and what it means, line by line."""
-        own = "".join(f", {name} {value}" for name, value in self.parameters.items())
-        often = f"{self.epochs} in all"
+        own = "".join(f"{name} {value}, " for name, value in self.parameters.items())
+        how = f"its settings: {own}loud share at most {self.loud_fraction:g}"
+        often = f"this device takes part in {self.epochs} at most"
         if self.share < 1:
             often += f", about {self.share:.3g} of those there are, drawn by this device"
         if self.window_epochs < self.epochs:
@@ -95,7 +96,7 @@ class Terms:
             ("epochs", often),
             ("crowd", f"mixed with those of at least {self.least_clients:,} devices, or with none"),
             ("waiting", f"up to {_duration(self.hold)} for that crowd, then thrown away"),
-            ("mechanism", f"{self.mechanism}{own}; loud share at most {self.loud_fraction:g}"),
+            ("mechanism", f"{self.mechanism}, which draws the reports ({how})"),
             ("model", f"{self.factors} numbers an item, at most {self.most_items:,} items"),
         ]
 
