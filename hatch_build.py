@@ -14,6 +14,9 @@ from typing import Any
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 OWN_LINK = re.compile(r"(?P<picture>!?)(?P<text>\[[^\]]*\])\((?!\w+:|#)(?P<path>[^)\s]+)\)")
+"""Of the repository: neither another address nor a heading of the same page."""
+OWN_PICTURE = re.compile(r'(?P<attribute>\bsrc(?:set)?)="(?!\w+:)(?P<path>[^"]+)"')
+"""In HTML."""
 
 
 class Addresses(MetadataHookInterface):
@@ -45,4 +48,5 @@ def absolute(markdown: str, repository: str, version: str) -> str:
         kind = "raw" if link["picture"] else "blob"
         return f"{link['picture']}{link['text']}({repository}/{kind}/v{version}/{link['path']})"
 
-    return OWN_LINK.sub(whole, markdown)
+    links = OWN_LINK.sub(whole, markdown)
+    return OWN_PICTURE.sub(rf'\g<attribute>="{repository}/raw/v{version}/\g<path>"', links)

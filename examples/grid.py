@@ -1,6 +1,6 @@
 """How good is it for how much privacy? A grid search over epsilon and reports, in ten lines.
 
-Run it: python examples/grid.py (scikit-learn is needed for nothing else here)
+Run it: pip install scikit-learn && python examples/grid.py
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from hatch_build import absolute
 from tests.release.building import ROOT, repository
 
 ADDRESS = "https://example.org/somebody/sottovoce"
-LINK = re.compile(r"\]\(([^)\s]+)\)")
+LINK = re.compile(r"""(?<=\]\()[^)\s]+|(?<=src=")[^"]+|(?<=srcset=")[^"]+""")
 
 
 def described(folder: Path, repository: str) -> ProjectMetadata[PluginManager]:
@@ -61,6 +61,8 @@ def test_the_address_is_the_same_wherever_it_is_named() -> None:
         ("[a](docs/a.md#b)", f"[a]({ADDRESS}/blob/v2/docs/a.md#b)"),
         ("![a b](docs/a.png)", f"![a b]({ADDRESS}/raw/v2/docs/a.png)"),
         ("[a](https://example.com/) [b](#c) [d](mailto:e@example.com)", None),
+        ('<img src="docs/a.png">', f'<img src="{ADDRESS}/raw/v2/docs/a.png">'),
+        ('<img src="https://example.com/a.png">', None),
         ("`[x](y z)` and f(a)[b] (c)", None),
     ],
 )
