@@ -138,6 +138,14 @@ def follow(tmp_path: Path) -> Iterator[Callable[[str], Follower]]:
         each.end()
 
 
+def test_the_readme_s_python(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = re.findall("```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    names: dict[str, object] = {}
+    exec(compile(code, "README.md", "exec"), names)
+    assert len(names["items"]) == 10  # type: ignore[arg-type]
+    assert "50 for the whole training" in capsys.readouterr().out
+
+
 @pytest.mark.slow
 def test_the_researcher_s(follow: Callable[[str], Follower], tmp_path: Path) -> None:
     person = follow("tutorials/researcher.md")
