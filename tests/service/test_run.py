@@ -12,6 +12,7 @@ import pytest
 
 from sottovoce.errors import SettingsError
 from sottovoce.service import Listen, read_settings
+from tests.processes import free_port
 
 if TYPE_CHECKING:
     from tests.service.program import Service
@@ -100,6 +101,15 @@ def test_what_cannot_start_does_not_end_as_if_all_were_well(start: Callable[...,
             code, output = start(*ports).ended()
             assert code not in {0, None}
             assert output == "", "nothing has begun"
+
+
+def test_the_first_ends_with_a_second_that_cannot_begin(start: Callable[..., Service]) -> None:
+    """Both want one port, which is free until the first has it."""
+    port = str(free_port())
+    code, output = start(port, port).ended()
+    assert code not in {0, None}
+    assert output == "closed\n"
+    socket.create_server(("127.0.0.1", int(port))).close()
 
 
 def test_the_operators_listener_answers_and_ends_with_the_other(
