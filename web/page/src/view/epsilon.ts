@@ -45,16 +45,16 @@ export function epsilonFigure(id: string, offer: Offer): HTMLElement {
       { class: "note" },
       "Epsilon says how much a report can tell. Whether you saw a film or not, any report could come " +
         `from this device; with epsilon ${atMostText(epsilon)} it is at most ${ratio(epsilon)} times ` +
-        "likelier in one case than in the other. The smaller epsilon is, the less it tells. The epsilons " +
-        `of reports that somebody can link add up${ever(offer)}. Mixed means that nobody can: then it is the ` +
-        "number of other people that counts, and the figure holds but for a chance of one in a million.",
+        "likelier in one case than in the other. The smaller epsilon is, the less it tells. Linked means " +
+        `that somebody knows which reports are this device's: then their epsilons add up${ever(offer)}. ` +
+        "Mixed means that nobody knows: then it is the number of other people that counts, and the " +
+        "figure holds but for a chance of one in a million.",
     ),
   );
 }
 
-/** Where there are several epochs, the largest step is their sum. */
 function ever({ terms: { epochs } }: Offer): string {
-  return epochs > 1 ? `, over the ${epochsText(epochs)} that this device ever reports in` : "";
+  return epochs > 1 ? `, over all ${epochsText(epochs)} that it ever takes part in` : "";
 }
 
 function picture(id: string, epsilon: number, steps: readonly Step[]): SVGSVGElement {
