@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 PROXY = "east"
 HOUR = 3_600
 LEAST = 3
+NOTICE = "Everybody here is invented."
 
 
 class System:
@@ -99,7 +100,7 @@ class System:
             verification_key=KEYS.verification_key.hex(),
             chunk_reports=1000,
             keep_models=61,
-            page=Page(serve=True, panel=panel),
+            page=Page(serve=True, panel=panel, notice=NOTICE),
             origins=origins,
         )
         store = self._opened.enter_context(proxies.ProxyStore.open(folder))

@@ -142,6 +142,7 @@ def check_heard(system: System, shop: Shop) -> list[Heard]:
 
 def test_the_example_has_about_ten_lines() -> None:
     script = EXAMPLE.read_text(encoding="utf-8").partition('<script type="module">')[2]
+    script = script.partition("</script>")[0]
     lines = [line for line in script.splitlines() if re.search(r"\w", line)]
     assert len(lines) <= 16
     assert "jitter" not in script
@@ -181,7 +182,7 @@ def test_who_waits_for_the_moment_of_sending_is_recommended_to_meanwhile(
     page, _ = visit(context, shop, prelude=HALF_AN_HOUR)
     page.wait_for_function("list.textContent !== ''")
     assert listed(page) == [each.title for each in system.recommended(["1"])[:5]]
-    assert page.inner_text("#state") == ""
+    assert "at a random moment within the hour" in page.inner_text("#state")
     (stored,) = page.evaluate(DUMP, ["plans", "charges"]).values()
     assert [plan["takesPart"] for plan in stored["plans"]] == [True]
     assert stored["charges"] == []

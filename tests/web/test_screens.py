@@ -8,6 +8,7 @@ import pytest
 
 from tests.web.front import instead
 from tests.web.lying import other_key
+from tests.web.system import NOTICE
 from tests.web.visitor_scripts import IN_VIEW
 
 if TYPE_CHECKING:
@@ -32,6 +33,16 @@ PLACES = """
 () => [...document.querySelectorAll("#recommendations > li")].map((each) =>
   Number.parseFloat(getComputedStyle(each, "::before").height))
 """
+
+
+BELOW = """
+(id) => {
+  const above = document.getElementById(id);
+  const [one, next] = [above, above.nextElementSibling].map((each) => each.getBoundingClientRect());
+  return next.top - one.bottom;
+}
+"""
+"""Pixels between an element and the next one."""
 
 
 def sized(visit: Visit, size: tuple[int, int], scheme: str = "light") -> Visitor:
@@ -97,6 +108,13 @@ def test_the_newest_percentage_stands_clear_of_the_curve(
         system.turn()
 
 
+def test_an_operator_s_notice_stands_apart(visitor: Visitor, system: System) -> None:
+    visitor.open()
+    visitor.says("#operator-notice", NOTICE)
+    visitor.expect("#epoch").to_be_visible()
+    assert visitor.page.evaluate(BELOW, "operator-notice") >= 16
+
+
 def test_words_of_the_trade_are_explained_where_they_stand(
     visitor: Visitor, system: System
 ) -> None:
@@ -110,6 +128,7 @@ def test_words_of_the_trade_are_explained_where_they_stand(
     picture = visitor.at("#together figure svg")
     assert picture.get_attribute("role") == "img"
     visitor.says("#epsilon-description", "epsilon 2.5 (one report): 93 in 100")
+    visitor.says("#epsilon-description", "epsilon 50,000 (all 1,000 epochs, linked): certain")
 
 
 def test_search_finds_what_people_type(visitor: Visitor, system: System) -> None:

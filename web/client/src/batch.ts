@@ -36,5 +36,5 @@ export function encodeBatch(batch: Batch): Bytes {
   }
   const number = new Uint8Array(4);
   new DataView(number.buffer).setUint32(0, epoch, true);
-  return concat(MAGIC, number, manifestHash, id, sealed);
+  return concat([MAGIC, number, manifestHash, id, sealed]);
 }

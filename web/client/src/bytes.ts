@@ -26,7 +26,7 @@ export function fromHex(text: string): Bytes {
 }
 
 /** One after the other. */
-export function concat(...parts: Uint8Array[]): Bytes {
+export function concat(parts: readonly Uint8Array[]): Bytes {
   const whole = new Uint8Array(parts.reduce((length, part) => length + part.length, 0));
   let at = 0;
   for (const part of parts) {

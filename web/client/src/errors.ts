@@ -4,7 +4,6 @@
  *     SottovoceError
  *     ├── SettingsError        a setting or an argument has a value that cannot work
  *     ├── LedgerError          the record of spent budget contradicts itself
- *     │   └── BudgetExceededError  a charge would go beyond the lifetime limit
  *     ├── UntrustedError       a signature, a hash, an epoch or the terms do not hold: nothing is sent
  *     │   ├── ProtocolError    bytes are not what the protocol says they must be
  *     │   └── TermsError       the server asks for more than was accepted (in `agreement`)
@@ -30,11 +29,6 @@ export class SettingsError extends SottovoceError {
 /** The record of spent budget cannot be trusted: nothing may be reported. */
 export class LedgerError extends SottovoceError {
   override name = "LedgerError";
-}
-
-/** A charge would go beyond the lifetime limit: reporting stops, recommending goes on. */
-export class BudgetExceededError extends LedgerError {
-  override name = "BudgetExceededError";
 }
 
 /** A signature, a hash, an epoch or the terms do not hold: nothing is sent. */

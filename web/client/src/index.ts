@@ -5,7 +5,6 @@ export type { Charge } from "./amount.js";
 export type { Catalogue, Item } from "./catalogue.js";
 export { Client, type Status, type SyncOptions } from "./client.js";
 export {
-  BudgetExceededError,
   ClosedError,
   LedgerError,
   PostponedError,

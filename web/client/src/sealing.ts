@@ -35,11 +35,11 @@ export async function sealReports(
   publicKey: Uint8Array,
   manifestHash: Uint8Array,
 ): Promise<Bytes> {
-  const info = concat(INFO, manifestHash);
+  const info = concat([INFO, manifestHash]);
   try {
     const recipient = await suite.kem.deserializePublicKey(owned(publicKey));
     const seal = (report: number) => sealOne(report, recipient, info);
-    return concat(...(await Promise.all(Array.from(reports, seal))));
+    return concat(await Promise.all(Array.from(reports, seal)));
   } catch (error) {
     throw new ProtocolError("nothing can be sealed to this epoch's key; nothing is sent", {
       cause: error,
@@ -51,7 +51,7 @@ async function sealOne(report: number, recipientPublicKey: CryptoKey, info: Byte
   const plain = new DataView(new ArrayBuffer(4));
   plain.setUint32(0, report, true);
   const { enc, ct } = await suite.seal({ recipientPublicKey, info }, plain.buffer);
-  const sealed = concat(new Uint8Array(enc), new Uint8Array(ct));
+  const sealed = concat([new Uint8Array(enc), new Uint8Array(ct)]);
   if (sealed.length !== SEALED) throw new RangeError(`sealed to ${sealed.length} bytes`);
   return sealed;
 }

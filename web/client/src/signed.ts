@@ -50,7 +50,7 @@ export async function openManifest(data: Uint8Array, trusted: Uint8Array): Promi
   const raw = new Uint8Array(data);
   const { statements, signature, text } = split(raw);
   const key = await lastKey(owned(trusted), statements);
-  if (!(await isSigned(key, signature, concat(SIGNED_MANIFEST, text)))) {
+  if (!(await isSigned(key, signature, concat([SIGNED_MANIFEST, text])))) {
     throw new UntrustedError(
       "the manifest is not signed by the server that this device knows; nothing is sent",
     );
@@ -83,7 +83,7 @@ async function lastKey(trusted: Bytes, statements: readonly KeyStatement[]): Pro
   const known = statements.map(({ key }) => toHex(key)).lastIndexOf(toHex(trusted));
   let key = trusted;
   for (const next of statements.slice(known + 1)) {
-    if (!(await isSigned(key, next.signature, concat(SIGNED_KEY, key, next.key)))) {
+    if (!(await isSigned(key, next.signature, concat([SIGNED_KEY, key, next.key])))) {
       throw new UntrustedError(
         "a key statement is not signed by the server that this device knows; nothing is sent",
       );

@@ -39,7 +39,7 @@ export async function readCapped(arriving: Arriving, most: number): Promise<Uint
     }
     pieces.push(next.value);
   }
-  return concat(...pieces);
+  return concat(pieces);
 }
 
 /** The `type` of a problem (RFC 9457); undefined if the answer is none. */

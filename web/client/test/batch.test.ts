@@ -9,7 +9,7 @@ const batch = {
   epoch: protocol.manifest.fields.epoch,
   manifestHash: fromHex(protocol.manifest.hash),
   id: fromHex(protocol.batch.id),
-  sealed: concat(...protocol.sealing.sealed.map(fromHex)),
+  sealed: concat(protocol.sealing.sealed.map(fromHex)),
 };
 
 test("the batch, byte for byte", async () => {

@@ -18,9 +18,11 @@ test("what is not lower-case hexadecimal is refused", () => {
 
 test("bytes are joined and compared", () => {
   assert.deepEqual(
-    concat(Uint8Array.of(1), new Uint8Array(), Uint8Array.of(2, 3)),
+    concat([Uint8Array.of(1), new Uint8Array(), Uint8Array.of(2, 3)]),
     fromHex("010203"),
   );
+  const many = Array.from({ length: 200_000 }, () => Uint8Array.of(7));
+  assert.equal(concat(many).length, 200_000, "an answer may come in as many pieces");
   assert.ok(equal(utf8("é"), fromHex("c3a9")));
   assert.ok(!equal(fromHex("00"), fromHex("01")));
   assert.ok(!equal(fromHex("00"), fromHex("0000")));

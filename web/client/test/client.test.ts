@@ -144,7 +144,7 @@ test("nothing private is in any request", async (t) => {
 
 test("every name that is exported is there", () => {
   assert.deepEqual(Object.keys(exported).sort(), [
-    ...["BudgetExceededError", "Client", "ClosedError", "JITTER", "LedgerError"],
+    ...["Client", "ClosedError", "JITTER", "LedgerError"],
     ...["PostponedError", "ProtocolError", "RefusedError", "SettingsError", "SottovoceError"],
     ...["StoreError", "TermsError", "UnavailableError", "UntrustedError"],
     ...["explain", "promiseOf", "promiseSentences", "scoreOf", "sleepFor", "solution", "tagsOf"],

@@ -87,13 +87,13 @@ test("no bit of a signed manifest can be turned", async () => {
 
 test("another key, and a key that is none, open nothing", async () => {
   const signed = fromHex(protocol.manifest.signed);
-  for (const wrong of [fromHex(protocol.sealing.public_key), key.subarray(1), concat(key, key)]) {
+  for (const wrong of [fromHex(protocol.sealing.public_key), key.subarray(1), concat([key, key])]) {
     await assert.rejects(openManifest(signed, wrong), UntrustedError);
   }
 });
 
 test("an unsigned manifest is not parsed", async () => {
-  const unreadable = concat(utf8("SVM2"), new Uint8Array(1 + 64), utf8("{"));
+  const unreadable = concat([utf8("SVM2"), new Uint8Array(1 + 64), utf8("{")]);
   await assert.rejects(openManifest(unreadable, key), /not signed by the server/);
 });
 

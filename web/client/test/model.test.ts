@@ -12,13 +12,16 @@ const { factors } = protocol.manifest.fields.terms;
 function withHeader(header: string, values = file.subarray(file.length - 40)): Uint8Array {
   const length = new Uint8Array(8);
   new DataView(length.buffer).setUint32(0, header.length, true);
-  return concat(length, utf8(header), values);
+  return concat([length, utf8(header), values]);
 }
 
 test("the item matrix", () => {
   const wanted = Float32Array.from(protocol.model.values, fromFloatHex);
   assert.deepEqual(decodeItems(file, items, factors), wanted);
-  assert.deepEqual(decodeItems(concat(Uint8Array.of(9), file).subarray(1), items, factors), wanted);
+  assert.deepEqual(
+    decodeItems(concat([Uint8Array.of(9), file]).subarray(1), items, factors),
+    wanted,
+  );
 });
 
 test("every malformed model file is refused", () => {

@@ -10,7 +10,7 @@ export async function openSealed(
   manifestHash: Uint8Array,
 ): Promise<number[]> {
   const recipientKey = await suite.kem.deserializePrivateKey(privateKey);
-  const info = concat(INFO, manifestHash);
+  const info = concat([INFO, manifestHash]);
   const reports: number[] = [];
   for (let at = 0; at < sealed.length; at += SEALED) {
     const [enc, ciphertext] = [sealed.slice(at, at + 32), sealed.slice(at + 32, at + SEALED)];

@@ -42,7 +42,7 @@ export function encodeModel(values: Float32Array, rows: number, columns: number)
   const header = utf8(JSON.stringify({ item_matrix }));
   const length = new Uint8Array(8);
   new DataView(length.buffer).setBigUint64(0, BigInt(header.length), true);
-  return concat(length, header, new Uint8Array(values.buffer));
+  return concat([length, header, new Uint8Array(values.buffer)]);
 }
 
 const GENRES = ["Horror", "Comedy", "Drama"];

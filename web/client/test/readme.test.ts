@@ -3,10 +3,11 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { Client } from "../src/index.js";
+import * as exported from "../src/index.js";
 import { OUTCOMES } from "../src/outcome.js";
 import { REPORTS, TERMS, World } from "./world.js";
 
+const { Client } = exported;
 const README = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
 
 test("the example has about ten lines and runs", async (t) => {
@@ -40,6 +41,13 @@ test("every call is in the table", () => {
   for (const name of Object.getOwnPropertyNames(Client.prototype)) {
     assert.ok(name === "constructor" || table.includes(`\`${name}(`), name);
   }
+});
+
+test("every error is named, and no other", () => {
+  const table = README.slice(README.indexOf("Every error is"));
+  const named = new Set(Array.from(table.matchAll(/`(\w+Error)`/gu), ([, name]) => name));
+  const all = Object.keys(exported).filter((name) => name.endsWith("Error"));
+  assert.deepEqual([...named].sort(), all.sort());
 });
 
 test("every outcome is named", () => {

@@ -11,9 +11,9 @@ const publicKey = fromHex(protocol.sealing.public_key);
 const privateKey = fromHex(protocol.sealing.private_key);
 
 test("what the other implementation sealed opens here", async () => {
-  const sealed = concat(...protocol.sealing.sealed.map(fromHex));
+  const sealed = concat(protocol.sealing.sealed.map(fromHex));
   assert.deepEqual(await openSealed(sealed, privateKey, hash), protocol.reports.values);
-  assert.equal(toHex(concat(INFO, hash)), protocol.sealing.info);
+  assert.equal(toHex(concat([INFO, hash])), protocol.sealing.info);
 });
 
 test("what is sealed here opens, in its order, to the last bit", async () => {
@@ -46,7 +46,12 @@ test("under another manifest, another key, or with a bit turned it does not open
 test("nothing is sealed to a key of small order, or to none", async () => {
   const keys = protocol.refused.public_key.map(({ bytes }) => fromHex(bytes));
   assert.equal(keys.length, 9);
-  for (const wrong of [...keys, new Uint8Array(), publicKey.subarray(1), concat(publicKey, hash)]) {
+  for (const wrong of [
+    ...keys,
+    new Uint8Array(),
+    publicKey.subarray(1),
+    concat([publicKey, hash]),
+  ]) {
     const attempt = sealReports(Uint32Array.of(1), wrong, hash);
     await assert.rejects(attempt, ProtocolError, toHex(wrong));
   }

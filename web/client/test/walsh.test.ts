@@ -43,10 +43,10 @@ test("public bytes are digests one after the other, however many are wanted", as
   const digest = (number: number) => {
     const last = [number % 256, number >> 8, 0, 0];
     return sha256(
-      concat(
+      concat([
         utf8("sottovoce directions v2\0order\0"),
         Uint8Array.of(7, 0, 0, 0, 0, 0, 0, 0, ...last),
-      ),
+      ]),
     );
   };
   const all = await publicBytes(7, "order", 32 * 600);

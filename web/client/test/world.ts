@@ -165,16 +165,20 @@ export class World {
     const fields = { ...(await this.#fields(epoch)), ...this.changes, ...changes, terms };
     const text = utf8(JSON.stringify(fields));
     const signature = await sign(by, "sottovoce manifest 2", text);
-    const head = concat(utf8("SVM2"), Uint8Array.of(this.#statements.length), ...this.#statements);
-    return { raw: concat(head, signature, text), hash: await sha256(text), fields };
+    const head = concat([
+      utf8("SVM2"),
+      Uint8Array.of(this.#statements.length),
+      ...this.#statements,
+    ]);
+    return { raw: concat([head, signature, text]), hash: await sha256(text), fields };
   }
 
   /** The server names its next key, and signs with that one from now on. */
   async turnKey(): Promise<string> {
     const next = await newSigningKey();
     const [before, after] = [await rawKey(this.signing), await rawKey(next)];
-    const signature = await sign(this.signing, "sottovoce key 2", concat(before, after));
-    this.#statements.push(concat(after, signature));
+    const signature = await sign(this.signing, "sottovoce key 2", concat([before, after]));
+    this.#statements.push(concat([after, signature]));
     this.signing = next;
     return toHex(after);
   }
@@ -193,7 +197,7 @@ export class World {
   /** What the server finds in a sealed batch. */
   async opened(batch: Uint8Array): Promise<number[]> {
     const view = new DataView(batch.buffer, batch.byteOffset);
-    const info = concat(INFO, batch.subarray(8, 40));
+    const info = concat([INFO, batch.subarray(8, 40)]);
     const recipientKey = (await this.#epochKey(view.getUint32(4, true))).privateKey;
     const reports: number[] = [];
     for (let at = 56; at < batch.length; at += SEALED) {
@@ -227,7 +231,7 @@ export class World {
     for await (const piece of request) {
       pieces.push(piece);
     }
-    const [path, method, body] = [request.url ?? "", request.method ?? "", concat(...pieces)];
+    const [path, method, body] = [request.url ?? "", request.method ?? "", concat(pieces)];
     const headers = Object.fromEntries(
       Object.entries(request.headers).map(([name, value]) => [name, String(value)]),
     );
@@ -301,7 +305,7 @@ export async function rawKey(pair: CryptoKeyPair): Promise<Uint8Array> {
 }
 
 async function sign(by: CryptoKeyPair, what: string, content: Uint8Array): Promise<Uint8Array> {
-  const message = concat(utf8(`${what}\0`), content);
+  const message = concat([utf8(`${what}\0`), content]);
   return new Uint8Array(await crypto.subtle.sign("Ed25519", by.privateKey, message));
 }
 

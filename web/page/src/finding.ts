@@ -226,7 +226,7 @@ function isSeries({ group }: { group: readonly Hit[] }): number {
 }
 
 function shortest(group: readonly Hit[]): number {
-  return Math.min(...group.map(({ film }) => film.name.length));
+  return group.reduce((least, { film }) => Math.min(least, film.name.length), Infinity);
 }
 
 /** In each series without a number 1, the oldest film that has no number. */

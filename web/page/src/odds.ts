@@ -1,6 +1,11 @@
 /** What a budget means, in words and odds that can be checked by hand. */
 
 import type { Odds } from "sottovoce-client";
+import { amountText, atMostText, epochsText, reportsText } from "./amounts.js";
+import type { Offer } from "./messages.js";
+
+/** In hundredths: what is nearer to certainty is not told in digits. */
+const LEAST_DOUBT = 1e-4;
 
 /** A report as a weighted coin, in a sentence. */
 export function oddsSentence({ truth, chance, random }: Odds): string {
@@ -14,18 +19,20 @@ export function oddsSentence({ truth, chance, random }: Odds): string {
 export function ratioSentence(epsilon: number): string {
   return (
     "To whoever reads one report, and knows whatever else, it changes the odds on what you saw by a " +
-    `factor of ${ratio(epsilon)} at most: that is what epsilon ${amountText(epsilon)} means.`
+    `factor of ${ratio(epsilon)} at most: that is what epsilon ${atMostText(epsilon)} means.`
   );
 }
 
-/** What is left to hope for when reports can be put side by side; null where one report is all. */
-export function togetherSentence(epsilon: number, reports: number): string | null {
-  if (reports < 2) return null;
-  const sum = epsilon * reports;
-  const weak = sum > 10 ? " By itself that protects nobody." : "";
+/** What is left to hope for when reports can be put side by side; null where one is all, ever. */
+export function togetherSentence(offer: Pick<Offer, "terms" | "lifetime">): string | null {
+  const { reports, epochs } = offer.terms;
+  if (reports * epochs === 1) return null;
+  const when = epochs === 1 ? "in 1 epoch" : `in each of ${epochsText(epochs)}`;
+  const weak = offer.lifetime > 10 ? " By itself that protects nobody." : "";
   return (
-    `If proxy and server worked together, they could put your ${amountText(reports)} reports of an ` +
-    `epoch side by side. Together these have a budget of ${amountText(sum)}.${weak}`
+    "If proxy and server worked together, they could put side by side all that this device ever " +
+    `reports: ${reportsText(reports)} ${when}. Together these have a budget of ` +
+    `${atMostText(offer.lifetime)}.${weak}`
   );
 }
 
@@ -41,7 +48,7 @@ export const BUDGET_SENTENCE =
  */
 export function surenessText(epsilon: number): string {
   const doubt = 100 / (1 + Math.exp(epsilon));
-  if (doubt < 1e-4) return "certain";
+  if (doubt < LEAST_DOUBT) return "certain";
   const places = doubt < 1 ? Math.ceil(-Math.log10(doubt)) : 0;
   const scale = 10 ** places;
   return `${amountText(Math.ceil((100 - doubt) * scale - 1e-9) / scale, places)} in 100`;
@@ -54,14 +61,10 @@ export function ratio(epsilon: number): string {
   return amountText(value < 100 ? Math.ceil(value * 10) / 10 : Math.ceil(value));
 }
 
-/** Never "100 in 100" of something that is not certain. */
+/** Never "100 in 100" of something that is not certain, nor "0 in 100" of what can happen. */
 function inHundred(share: number): string {
   const percent = share * 100;
-  if (percent > 99 || percent < 1) return percent.toFixed(percent > 99.99 ? 4 : 2);
-  return percent.toFixed(0);
-}
-
-/** A number for people: thousands apart, at most two places. */
-export function amountText(value: number, places = 2): string {
-  return value.toLocaleString("en", { maximumFractionDigits: places });
+  const rest = Math.min(percent, 100 - percent);
+  if (rest < LEAST_DOUBT) return percent > 50 ? "more than 99.9999" : "fewer than 0.0001";
+  return amountText(percent, rest < 1 ? 1 + Math.ceil(-Math.log10(rest)) : 0);
 }

@@ -1,6 +1,6 @@
 /** Sentences about where reporting stands, and about what the crowd is promised. */
 import type { LeftDevice, Manifest, Plan, Synced } from "sottovoce-client";
-import { amountText } from "./odds.js";
+import { amountText, reportsText } from "./amounts.js";
 
 /** What the state line is made from. */
 export interface Standing {
@@ -56,16 +56,6 @@ function planned({ epoch, sendAt }: Plan): string {
     `Epoch ${epoch}: your reports leave at ${clockText(sendAt)}, a moment drawn at random. Until then ` +
     "nothing is spent. If this page is closed, they leave at your next visit, if the epoch lasts."
   );
-}
-
-/** "1 report", "50 reports". */
-export function reportsText(reports: number): string {
-  return reports === 1 ? "1 report" : `${amountText(reports)} reports`;
-}
-
-/** "1 epoch", "10 epochs". */
-export function epochsText(epochs: number): string {
-  return epochs === 1 ? "1 epoch" : `${amountText(epochs)} epochs`;
 }
 
 /** The time of day, as this device writes it. */

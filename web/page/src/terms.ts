@@ -1,13 +1,8 @@
 /** All terms in plain words: what a person accepts, and nothing left out. */
+import { amountText, atMostText, epochsText, reportsText } from "./amounts.js";
 import type { Offer } from "./messages.js";
-import {
-  amountText,
-  BUDGET_SENTENCE,
-  oddsSentence,
-  ratioSentence,
-  togetherSentence,
-} from "./odds.js";
-import { durationText, epochsText, reportsText } from "./sentences.js";
+import { BUDGET_SENTENCE, oddsSentence, ratioSentence, togetherSentence } from "./odds.js";
+import { durationText } from "./sentences.js";
 
 /** One thing to know. */
 export interface Term {
@@ -18,7 +13,7 @@ export interface Term {
 /** Everything that is asked for, then what it promises, what it cannot, and the numbers. */
 export function termsInWords(offer: Offer, jitter: number): Term[] {
   const { terms, odds, about } = offer;
-  const together = togetherSentence(terms.epsilon, terms.reports);
+  const together = togetherSentence(offer);
   return [
     {
       name: "What leaves.",
@@ -50,7 +45,7 @@ function publicNumbers({ terms }: Offer): string {
   const parameters = Object.entries(terms.parameters).map(([name, value]) => `${name} ${value}`);
   const own = parameters.length === 0 ? "" : ` Its parameters: ${parameters.join(", ")}.`;
   return (
-    `At most ${amountText(terms.loudFraction * 100)} in 100 directions fit a person best.${own} ` +
+    `At most ${atMostText(terms.loudFraction * 100)} in 100 directions fit a person best.${own} ` +
     `The model has ${amountText(terms.factors)} numbers for each film, and at most ` +
     `${amountText(terms.mostItems)} films. It is the training ${terms.training}: for another one you ` +
     "are asked again."

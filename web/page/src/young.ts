@@ -1,8 +1,7 @@
 /** A model that has learnt little yet says so. */
 import type { Manifest } from "sottovoce-client";
+import { amountText, epochsText } from "./amounts.js";
 import type { Curve } from "./messages.js";
-import { amountText } from "./odds.js";
-import { epochsText } from "./sentences.js";
 
 /** Until so many epochs are over, each of the next ones changes a list a lot. */
 const FEW_EPOCHS = 3;

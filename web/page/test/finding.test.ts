@@ -18,6 +18,13 @@ test("the bundled titles are read", () => {
   assert.equal(films.length, 9742);
 });
 
+test("a catalogue may have as many films of one name as it likes", () => {
+  const many = Array.from({ length: 200_000 }, (_, at) =>
+    toFilm({ id: String(at), title: "aa bb", tags: {} }),
+  );
+  assert.equal(new TitleIndex(many).search("aa", 8).length, 8);
+});
+
 test("case, accents, apostrophes, hyphens and signs do not matter", () => {
   assert.equal(normalised("  Amélie’s ÉTÉ &  Ço! "), "amelies ete and co");
   assert.equal(normalised("Straße, Ørsted + Cœur³"), "strasse orsted and coeur 3");

@@ -4,7 +4,7 @@ import { tagsOf, wideModel } from "sottovoce-client";
 import vectors from "../../../tests/vectors/panel.json" with { type: "json" };
 import { fromFloatHex } from "../../client/test/vectors.js";
 import { lookBack } from "../src/work/history.js";
-import { fits, hitRatio, readPanel } from "../src/work/quality.js";
+import { fits, hitRatio, popularityModel, readPanel } from "../src/work/quality.js";
 
 for (const vector of vectors) {
   test(`HR@10 is the Python side's: ${vector.kind}`, () => {
@@ -44,6 +44,12 @@ test("a panel is read, and nothing else", () => {
 test("a panel of another catalogue does not fit", () => {
   assert.ok(fits(PANEL, 3));
   assert.ok(!fits(PANEL, 2));
+});
+
+test("counts are in shares of the largest, however many films there are", () => {
+  const touched = Array.from({ length: 200_000 }, (_, at) => (at === 7 ? 4 : 1));
+  const { V } = popularityModel(touched, tagsOf([]));
+  assert.deepEqual([...V.values.slice(6, 9)], [0.25, 1, 0.25]);
 });
 
 test("the history is as long as a phone can bear", () => {

@@ -84,6 +84,11 @@ test("limits are counted in epochs, exactly", () => {
   assert.match(meaningText(10, 0, { epsilon: 2.5, reports: 20 }), /^Not enough for one epoch/u);
   assert.match(meaningText(Number.NaN, 0, price), /number above 0/u);
   assert.match(
+    meaningText(500, 0, { epsilon: 2.504, reports: 3 }),
+    /each takes 3 × 2\.504 = 7\.52\./u,
+  );
+  assert.match(budgetText(7.511, 500, price), /^Spent 7\.52 of 500:/u);
+  assert.match(
     budgetText(450, 500, { epsilon: 2.5, reports: 20 }),
     /450 of 500: enough for 1 more epoch/u,
   );
@@ -165,7 +170,10 @@ test("the statement says what protects and what does not, from the terms and the
   const terms = { ...TERMS, leastClients: 300, reports: 20, epochs: 10 };
   const statement = statementOf(offerOf(terms), 50, 3600).join(" ");
   assert.match(statement, /at least 300 devices/u);
-  assert.match(statement, /budget of 50\. By itself that protects nobody/u);
+  assert.match(
+    statement,
+    /20 reports in each of 10 epochs\. .* budget of 500\. By itself that protects nobody/u,
+  );
   assert.match(statement, /has spent 50 of the 500 that a lifetime/u);
   assert.match(statement, /at least 300 honest devices report in every epoch: .* e\^\d/u);
   assert.match(statement, /several devices of a person say adds up/u);

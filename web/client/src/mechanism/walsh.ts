@@ -44,7 +44,7 @@ export async function publicBytes(
   use: "signs" | "order",
   size: number,
 ): Promise<Uint8Array> {
-  const prefix = concat(utf8(`sottovoce directions v2\0${use}\0`), littleEndian(seed, 8));
+  const prefix = concat([utf8(`sottovoce directions v2\0${use}\0`), littleEndian(seed, 8)]);
   const digests = Math.ceil(size / DIGEST);
   const bytes = new Uint8Array(digests * DIGEST);
   for (let first = 0; first < digests; first += TOGETHER) {
@@ -52,7 +52,7 @@ export async function publicBytes(
       { length: Math.min(TOGETHER, digests - first) },
       (_, i) => first + i,
     );
-    const digest = (number: number) => sha256(concat(prefix, littleEndian(number, 4)));
+    const digest = (number: number) => sha256(concat([prefix, littleEndian(number, 4)]));
     const found = await Promise.all(numbers.map(digest));
     found.forEach((each, i) => {
       bytes.set(each, (first + i) * DIGEST);

@@ -1,9 +1,9 @@
 /** What was spent of a lifetime's budget, and the limit, which can be changed. */
+import { amountText, atMostText, epochsText } from "../amounts.js";
 import { h, say, show } from "../dom.js";
 import { epochsWithin, type Price } from "../limits.js";
 import type { Ask } from "../messages.js";
-import { amountText, BUDGET_SENTENCE } from "../odds.js";
-import { epochsText } from "../sentences.js";
+import { BUDGET_SENTENCE } from "../odds.js";
 import { limitField } from "./limit.js";
 import type { View } from "./view.js";
 
@@ -45,7 +45,7 @@ function fillMeter(meter: HTMLElement, spent: number, limit: number): void {
   meter.style.setProperty("--share", String(share));
   meter.setAttribute("aria-valuemax", String(Math.max(limit, spent)));
   meter.setAttribute("aria-valuenow", String(spent));
-  meter.setAttribute("aria-valuetext", `${amountText(spent)} of ${amountText(limit)}`);
+  meter.setAttribute("aria-valuetext", `${atMostText(spent)} of ${atMostText(limit)}`);
   meter.classList.toggle("full", share >= 1);
 }
 
@@ -54,7 +54,7 @@ export function budgetText(spent: number, limit: number, price: Price): string {
   const left = epochsWithin(limit, spent, price);
   const more = epochsText(left).replace(" ", " more ");
   const rest = left === 0 ? "not enough for another epoch" : `enough for ${more}`;
-  return `Spent ${amountText(spent)} of ${amountText(limit)}: ${rest}.`;
+  return `Spent ${atMostText(spent)} of ${atMostText(limit)}: ${rest}.`;
 }
 
 /** The device's own count, against what the terms allow. */
@@ -71,7 +71,7 @@ function limitChange({ ask, announce }: BudgetOptions): View {
     await ask({ kind: "setLimit", limit });
     element.open = false;
     summary.focus();
-    announce(`The lifetime limit is ${amountText(limit)} now.`);
+    announce(`The lifetime limit is ${atMostText(limit)} now.`);
   };
   let shown = "";
   return {

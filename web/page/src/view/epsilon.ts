@@ -1,8 +1,8 @@
 /** What epsilon means, in a picture: one report in two worlds, and how sure it can make somebody. */
+import { amountText, atMostText, epochsText, reportsText } from "../amounts.js";
 import { h, svg } from "../dom.js";
 import type { Offer } from "../messages.js";
-import { amountText, ratio, surenessText } from "../odds.js";
-import { epochsText, reportsText } from "../sentences.js";
+import { ratio, surenessText } from "../odds.js";
 
 const WIDTH = 340;
 const BAR = 240;
@@ -18,19 +18,19 @@ export interface Step {
 }
 
 /** The steps of the picture, the most private first. */
-export function stepsOf({ terms, mixed }: Pick<Offer, "terms" | "mixed">): Step[] {
+export function stepsOf(offer: Pick<Offer, "terms" | "lifetime" | "mixed">): Step[] {
+  const { terms, lifetime, mixed } = offer;
   const { epsilon, reports, epochs, leastClients } = terms;
   const own: Step[] = [{ epsilon, name: "one report" }];
   if (reports > 1)
     own.push({ epsilon: epsilon * reports, name: `${reportsText(reports)} of an epoch, linked` });
+  const all = `${epochs > 1 ? "all " : ""}${epochsText(epochs)}`;
+  if (epochs > 1) own.push({ epsilon: lifetime, name: `${all}, linked` });
   if (mixed !== null)
-    own.push({
-      epsilon: mixed,
-      name: `${epochsText(epochs)}, mixed among ${amountText(leastClients)}`,
-    });
+    own.push({ epsilon: mixed, name: `${all}, mixed among ${amountText(leastClients)}` });
   const others = YARDSTICKS.filter((each) => own.every((step) => step.epsilon !== each));
-  const all = [...own, ...others.map((each) => ({ epsilon: each, name: null }))];
-  return all.sort((a, b) => a.epsilon - b.epsilon);
+  const steps = [...own, ...others.map((each) => ({ epsilon: each, name: null }))];
+  return steps.sort((a, b) => a.epsilon - b.epsilon);
 }
 
 /** The picture with its words. An id for each place that has one. */
@@ -44,12 +44,17 @@ export function epsilonFigure(id: string, offer: Offer): HTMLElement {
       "figcaption",
       { class: "note" },
       "Epsilon says how much a report can tell. Whether you saw a film or not, any report could come " +
-        `from this device; with epsilon ${amountText(epsilon)} it is at most ${ratio(epsilon)} times ` +
-        "likelier in one case than in the other. The smaller epsilon is, the less it tells. The epsilons " +
-        "of reports that somebody can link add up. Mixed means that nobody can: then it is the " +
-        "number of other people that counts, and the figure holds but for a chance of one in a million.",
+        `from this device; with epsilon ${atMostText(epsilon)} it is at most ${ratio(epsilon)} times ` +
+        "likelier in one case than in the other. The smaller epsilon is, the less it tells. Linked means " +
+        `that somebody knows which reports are this device's: then their epsilons add up${ever(offer)}. ` +
+        "Mixed means that nobody knows: then it is the number of other people that counts, and the " +
+        "figure holds but for a chance of one in a million.",
     ),
   );
+}
+
+function ever({ terms: { epochs } }: Offer): string {
+  return epochs > 1 ? `, over all ${epochsText(epochs)} that it ever takes part in` : "";
 }
 
 function picture(id: string, epsilon: number, steps: readonly Step[]): SVGSVGElement {
@@ -73,7 +78,7 @@ function picture(id: string, epsilon: number, steps: readonly Step[]): SVGSVGEle
 /** The picture in words. */
 export function described(epsilon: number, steps: readonly Step[]): string {
   const sure = steps.map(
-    ({ epsilon, name }) => `epsilon ${shown(epsilon)}${own(name)}: ${surenessText(epsilon)}`,
+    ({ epsilon, name }) => `epsilon ${atMostText(epsilon)}${own(name)}: ${surenessText(epsilon)}`,
   );
   return (
     `One and the same report is at most ${ratio(epsilon)} times likelier if you saw a film than if you ` +
@@ -99,7 +104,7 @@ function worlds(epsilon: number): SVGElement[] {
 /** From a guess at the left to certainty at the right. */
 function drawn({ epsilon, name }: Step, y: number): SVGElement[] {
   const share = 2 / (1 + Math.exp(-epsilon)) - 1;
-  const words = name === null ? `epsilon ${shown(epsilon)}` : `epsilon ${shown(epsilon)}: ${name}`;
+  const words = `epsilon ${atMostText(epsilon)}${name === null ? "" : `: ${name}`}`;
   const kind = name === null ? "yardstick" : "";
   return bar({ y, name: words, length: share * BAR, value: surenessText(epsilon), kind });
 }
@@ -123,9 +128,4 @@ function bar({ y, name, length, value, kind = "" }: Bar): SVGElement[] {
 
 function heading(y: number, text: string): SVGElement {
   return svg("text", { class: "heading", x: 0, y }, text);
-}
-
-/** Rounded up, as every promise is. */
-function shown(epsilon: number): string {
-  return amountText(Math.max(0, Math.ceil(epsilon * 100 - 1e-9)) / 100);
 }

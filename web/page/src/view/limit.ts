@@ -1,8 +1,7 @@
 /** A field for the lifetime limit that says in epochs what its number means. */
+import { amountText, atMostText, epochsText } from "../amounts.js";
 import { h, say } from "../dom.js";
 import { epochsWithin, type Price } from "../limits.js";
-import { amountText } from "../odds.js";
-import { epochsText } from "../sentences.js";
 
 /** Where the field stands and what it counts from. */
 export interface LimitOptions {
@@ -63,8 +62,8 @@ export function meaningText(limit: number, spent: number, price: Price): string 
   if (!(Number.isFinite(limit) && limit > 0)) return "Give a number above 0.";
   const epochs = epochsWithin(limit, spent, price);
   const more = spent > 0 ? " more" : "";
-  const cost = amountText(price.epsilon * price.reports);
-  const each = `${amountText(price.reports)} × ${amountText(price.epsilon)} = ${cost}`;
+  const cost = atMostText(price.epsilon * price.reports);
+  const each = `${amountText(price.reports)} × ${price.epsilon} = ${cost}`;
   if (epochs === 0) return `Not enough for one${more} epoch: each takes ${each}.`;
   const epochsMore = epochsText(epochs).replace(" ", `${more} `);
   return `Enough for ${epochsMore}: each takes ${each}. Then reporting stops by itself.`;

@@ -1,8 +1,8 @@
 /** Every report of the last batch, as it was made and as it left. */
 import type { LeftDevice, Told } from "sottovoce-client";
+import { amountText } from "../amounts.js";
 import { type Child, h, say, show } from "../dom.js";
 import { hex } from "../hex.js";
-import { amountText } from "../odds.js";
 
 const HEADER = 56;
 const SEALED = 52;

@@ -1,8 +1,9 @@
 /** What everybody has taught the model together, and what everybody is promised. */
 import type { Manifest } from "sottovoce-client";
+import { amountText, atMostText } from "../amounts.js";
 import { h, say, show } from "../dom.js";
 import type { Curve, Offer, Point, State } from "../messages.js";
-import { amountText, oddsSentence, ratioSentence, togetherSentence } from "../odds.js";
+import { oddsSentence, ratioSentence, togetherSentence } from "../odds.js";
 import { countdownText, sentencesOf } from "../sentences.js";
 import { crowdSentence, whenSentence } from "../terms.js";
 import { chart, type Level } from "./chart.js";
@@ -278,9 +279,9 @@ export function statementOf(offer: Offer, spent: number, jitter: number): string
     oddsSentence(odds),
     ratioSentence(terms.epsilon),
     crowdSentence(terms.leastClients),
-    togetherSentence(terms.epsilon, terms.reports),
+    togetherSentence(offer),
     ...promise,
-    `So far this device has spent ${amountText(spent)} of the ${amountText(lifetime)} that a lifetime ` +
+    `So far this device has spent ${atMostText(spent)} of the ${atMostText(lifetime)} that a lifetime ` +
       "under these terms can cost.",
     `When reports leave: ${whenSentence(jitter)}`,
     "Not hidden: that you take part.",

@@ -62,7 +62,7 @@ export function fits(panel: Panel, items: number): boolean {
 
 /** Counts as the only factor, in shares of the largest: as src/sottovoce/evaluation/panel.py has it. */
 export function popularityModel(touched: readonly number[], tags: Tags): WideModel {
-  const most = Math.max(...touched);
+  const most = touched.reduce((one, other) => Math.max(one, other), 0);
   const values = Float32Array.from(touched, (count) => count / most);
   const counted = { alpha: 1, regularization: 1e-6, reportsBehind: 1 };
   return wideModel(counted, { values, rows: touched.length, columns: 1 }, tags);
