@@ -16,7 +16,7 @@ from sottovoce.privacy import Account, Crowd, account
 from sottovoce.privacy.account import DELTA
 from sottovoce.simulation.features import all_scores, tags_from, times_of
 from sottovoce.simulation.files import read_model, write_model
-from sottovoce.simulation.fitting import epoch_bar, fitted, metrics_in
+from sottovoce.simulation.fitting import Tested, epoch_bar, fitted, metrics_in
 from sottovoce.simulation.lists import (
     at_least_one,
     best,
@@ -112,7 +112,8 @@ class FederatedMF(Trainable):
         of the same rows: then there are metrics after every epoch, as of `evaluate`.
         `callback(epoch, seconds, metrics)` is called after every epoch. With a `checkpoint` the
         state is written to this file after every epoch, and a training that finds one there goes
-        on to the same model as if it had never stopped; the callback hears of its epochs again.
+        on to the same model as if it had never stopped; the callback hears of its epochs again, with
+        metrics as far as they are of the same `test` and `item_features`, and of the last epoch.
         """
         histories = histories_from(user_items)
         if not (histories.n_users and histories.n_items):
@@ -122,15 +123,12 @@ class FederatedMF(Trainable):
         settings = self._planned(histories)
         self._tags, self._settings, self._state = tags, settings, None
         self._crowd = histories.n_users
-
-        def measured(V: Float32) -> dict[str, float]:
-            model = model_of(V, settings)(no_tags(len(V)) if tags is None else tags)
-            return {} if hidden is None else quality(model, histories, hidden)
-
+        known = no_tags(histories.n_items) if tags is None else tags
+        tested = None if hidden is None else Tested(histories, hidden, known, settings)
         engine = self.engine, self._engine_options()
         file = None if checkpoint is None else Path(checkpoint)
         with epoch_bar(settings.epochs, shown=show_progress) as show:
-            for state, record in fitted(histories, settings, engine, file, measured):
+            for state, record in fitted(histories, settings, engine, file, tested):
                 self._state = state
                 self._crowd = min(self._crowd, int(record["people"]))
                 show(record)
