@@ -112,8 +112,8 @@ class FederatedMF(Trainable):
         of the same rows: then there are metrics after every epoch, as of `evaluate`.
         `callback(epoch, seconds, metrics)` is called after every epoch. With a `checkpoint` the
         state is written to this file after every epoch, and a training that finds one there goes
-        on to the same model as if it had never stopped; the callback hears of its epochs again, with
-        metrics as far as they are of the same `test` and `item_features`, and of the last epoch.
+        on to the same model as if it had never stopped; the callback hears of its epochs again,
+        but not of metrics that are of another `test`, unless it is the last epoch.
         """
         histories = histories_from(user_items)
         if not (histories.n_users and histories.n_items):
@@ -203,9 +203,10 @@ class FederatedMF(Trainable):
         A reason is an own item or a tag, with its share of all that speaks for the item.
         """
         histories, most = self._rows(userid, user_items), at_least_one("N", N)
+        ids = ids_in(itemid, histories.n_items, "itemid")
         if np.ndim(userid) or np.ndim(itemid):
             raise DataError("explain takes one user and one item")
-        item = int(ids_in(itemid, histories.n_items, "itemid")[0])
+        item = int(ids[0])
         tags, model = self._tags_from(item_features), self._wide(item_features)
         own, weights = histories[0].tolist(), _weights(histories, times)
         shares = model.shares(own, np.ones(len(own)) if weights is None else weights)
