@@ -167,7 +167,7 @@ def test_lists_are_by_the_order_of_times(model: FederatedMF, tagged: bool) -> No
 
 def test_times_may_be_one_row_of_a_sparse_array(model: FederatedMF) -> None:
     times = times_for(7, np.arange(MATRIX[7].nnz) + 1.0)
-    row = sparse.coo_array((times.data, (times.indices,)), shape=(60,))
+    row: Any = sparse.coo_array((times.data, (times.indices,)), shape=(60,))
     assert row.ndim == 1
     found = model.recommend(7, sparse.csr_array(MATRIX)[7], times=row)
     assert np.array_equal(found, model.recommend(7, MATRIX[7], times=times))
