@@ -225,6 +225,13 @@ def test_one_that_lies_only_when_it_is_used_is_found_out() -> None:
         replace(honest, terms=replace(honest.terms, epsilon=3.0)).build()
 
 
+def test_without_a_kernel_it_runs_on_the_reference_engine() -> None:
+    register(murmur(kernel=Mechanism.kernel))
+    FederatedMF(2, 1, mechanism="murmur", engine="reference").fit(random_people(20, 9, 1))
+    with pytest.raises(SettingsError, match="no kernel for 'murmur': use the reference engine"):
+        FederatedMF(2, 1, mechanism="murmur").fit(random_people(20, 9, 1))
+
+
 def test_a_setting_of_ours_may_be_inherited() -> None:
     @dataclass(frozen=True)
     class Louder(Loudest):
