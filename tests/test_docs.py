@@ -121,6 +121,15 @@ def resolves(name: str) -> bool:
     return True
 
 
+def test_what_examples_use_is_in_the_reference() -> None:
+    page = (ROOT / "docs" / "reference" / "python.md").read_text()
+    listed = set(re.findall(r":: (sottovoce\.\S+)", page))
+    for file in [*(ROOT / "examples").glob("*.py"), *(ROOT / "examples").rglob("*.ipynb")]:
+        for module, names in re.findall(r"from (sottovoce\S*) import ([\w, ]+)", file.read_text()):
+            for name in names.split(", "):
+                assert f"{module}.{name}" in listed, f"{file.name}: {module}.{name}"
+
+
 def test_the_example_runs() -> None:
     titles = runpy.run_path(str(ROOT / "examples" / "recommend.py"))["main"]()
     assert len(titles) == 5

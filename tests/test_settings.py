@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, make_dataclass
+from typing import Any, Optional
 
 import numpy as np
 import pytest
@@ -71,3 +71,15 @@ def test_numbers_of_numpy_do_and_become_pythons() -> None:
     assert Kettle(on=np.bool_(1)).on is True  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match="litres"):
         Kettle(litres=np.bool_(1))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", [int | None, Optional[int], "int | None", "int|None"])  # noqa: UP045 - what others write
+def test_annotations_may_be_types_or_texts(kind: Any) -> None:
+    found = stated(make_dataclass("Cup", [("size", kind, setting(None, "of it"))]))["size"]
+    assert (found.kind, found.optional) == (int, True)
+
+
+@pytest.mark.parametrize("kind", [list, "list[int]", int | str, "int | str | None", None])
+def test_a_setting_of_another_kind_is_refused(kind: Any) -> None:
+    with pytest.raises(SettingsError, match="setting size must be declared as one of bool, int"):
+        stated(make_dataclass("Cup", [("size", kind, setting(None, "of it"))]))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import Field, dataclass, field, fields
 from math import isfinite
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
@@ -110,10 +110,22 @@ def stated(kind: type[DataclassInstance]) -> dict[str, Setting]:
 
 
 def _setting(each: Field[Any]) -> Setting:
-    """Annotations are texts here: all our modules postpone their evaluation."""
-    kind, _, none = str(each.type).partition(" | ")
+    kind, *none = _names(each.type)
+    if kind not in _BY_NAME or none not in ([], ["None"]):
+        raise SettingsError(
+            f"the setting {each.name} must be declared as one of {', '.join(_BY_NAME)}, or as one "
+            f"of these with | None; it is {each.type!r:.80}"
+        )
     about = each.metadata[_KEY]
-    return Setting(each.name, _BY_NAME[kind], none == "None", each.default, **about)
+    return Setting(each.name, _BY_NAME[kind], bool(none), each.default, **about)
+
+
+def _names(annotation: Any) -> list[str]:
+    """Of the types in it: a text where a module postpones evaluation, else types themselves."""
+    if isinstance(annotation, str):
+        return [name.strip() for name in annotation.split("|")]
+    kinds = get_args(annotation) or (annotation,)
+    return ["None" if kind is type(None) else getattr(kind, "__name__", "") for kind in kinds]
 
 
 def check(settings: DataclassInstance) -> None:

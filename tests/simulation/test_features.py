@@ -30,6 +30,22 @@ FORMS: dict[str, Any] = {
 }
 
 
+class Table:
+    """As pandas has them: iterating over one gives its columns."""
+
+    columns = ("genre",)
+    iloc: Any = None
+
+    def __iter__(self) -> Any:
+        return iter(self.columns)
+
+
+def damaged(matrix: Any) -> Any:
+    matrix = matrix.copy()
+    matrix.indptr[1] = 99
+    return matrix
+
+
 @pytest.fixture(scope="module")
 def model() -> FederatedMF:
     return FederatedMF(factors=3, epochs=2, reports=20, seed=1).fit(MATRIX)
@@ -110,6 +126,11 @@ def test_labels_may_be_a_list_and_numbers_numpys() -> None:
         ([{"year": None}] * 60, "'year' of item 0 is None"),
         ([{"genre": [7]}] * 60, "'genre' of item 0 is"),
         (np.ones((60, 2)), "a mapping for each item or a sparse matrix; item 0 is ndarray"),
+        (3, "item_features must be a Catalogue, .* got int"),
+        (Table(), "a Table is not taken. Make a list of its rows, as"),
+        ({"genre": ["Horror"]}, "a dict is not taken"),
+        (damaged(sparse.csr_matrix(np.eye(60))), "item_features is a damaged sparse matrix"),
+        (sparse.coo_array(np.ones(60)), "describe 1 items"),
     ],
 )
 def test_features_that_cannot_be_are_refused(model: FederatedMF, wrong: Any, message: str) -> None:
@@ -142,6 +163,14 @@ def test_lists_are_by_the_order_of_times(model: FederatedMF, tagged: bool) -> No
         assert best[:20] == pytest.approx(np.sort(scores)[::-1][:20], rel=1e-4)
         lists.append(items.tolist())
     assert lists[0] != lists[1]
+
+
+def test_times_may_be_one_row_of_a_sparse_array(model: FederatedMF) -> None:
+    times = times_for(7, np.arange(MATRIX[7].nnz) + 1.0)
+    row: Any = sparse.coo_array((times.data, (times.indices,)), shape=(60,))
+    assert row.ndim == 1
+    found = model.recommend(7, sparse.csr_array(MATRIX)[7], times=row)
+    assert np.array_equal(found, model.recommend(7, MATRIX[7], times=times))
 
 
 def test_equal_times_are_as_none(model: FederatedMF) -> None:
@@ -179,6 +208,10 @@ def test_times_are_read_at_the_entries_of_the_histories() -> None:
         (sparse.csr_matrix((2, 60)), "shape of user_items, 1 x 60, not 2 x 60"),
         (sparse.csr_matrix((1, 60)), "an entry wherever user_items has an interaction"),
         (times_for(7, np.full(MATRIX[7].nnz, np.nan)), "finite"),
+        ([1], "times must be a sparse matrix, got list"),
+        (damaged(MATRIX[7]), "times is a damaged sparse matrix"),
+        (damaged(MATRIX[7].tocsc()), "times is a damaged sparse matrix"),
+        (MATRIX[7].astype(complex), "times must hold numbers"),
     ],
 )
 def test_times_that_cannot_be_are_refused(model: FederatedMF, times: Any, message: str) -> None:

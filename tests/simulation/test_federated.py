@@ -24,6 +24,12 @@ def matrix() -> sparse.csr_matrix:
     return synthetic_people(400, 120, seed=2).histories.to_csr()
 
 
+def broken(row: sparse.csr_matrix) -> sparse.csr_matrix:
+    row = row.copy()
+    row.indptr = np.array([0, -1, row.nnz], row.indptr.dtype)[: len(row.indptr)]
+    return row
+
+
 @pytest.fixture(scope="module")
 def model(matrix: sparse.csr_matrix) -> FederatedMF:
     return FederatedMF(factors=3, epochs=3, reports=50, seed=1).fit(matrix)
@@ -139,6 +145,12 @@ def test_with_one_factor_an_item_is_still_most_similar_to_itself(
         (lambda model, row: model.recommend(-1, row), "userid must be at least 0"),
         (lambda model, row: model.recommend(np.nan, row), "userid must be a whole number"),
         (lambda model, row: model.recommend(np.zeros((1, 1), int), row), "one dimension"),
+        (lambda model, row: model.recommend([[1], [2, 3]], row), "userid must be a whole number"),
+        (lambda model, row: model.explain(0, row, [[1], [2, 3]]), "itemid must be a whole number"),
+        (lambda model, row: model.recommend(0, broken(row)), "user_items is a damaged sparse"),
+        (lambda model, row: model.evaluate(row, broken(row)), "test is a damaged sparse matrix"),
+        (lambda model, row: model.privacy(delta=None), "delta must be a finite number, got None"),
+        (lambda model, row: model.privacy(delta=1), "delta must be above 0 and below 1"),
         (lambda model, row: model.recommend(0, row, items=[0.5]), "items must be a whole"),
         (lambda model, row: model.recommend(0, row * np.nan), "NaN"),
         (lambda model, row: model.recommend(0, row.astype(complex)), "must hold numbers"),

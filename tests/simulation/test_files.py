@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import save
 
+from sottovoce import FederatedMF
 from sottovoce.errors import CheckpointError
 from sottovoce.model import Histories
 from sottovoce.simulation.files import (
+    FORMAT,
+    ITEM_MATRIX,
     ModelFile,
     fingerprint,
     read_model,
@@ -28,13 +34,53 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "V",
-    [np.zeros((2, 3), np.float32), np.zeros((2, 5)), np.full((2, 5), np.nan, np.float32)],
-    ids=["other factors", "float64", "not finite"],
+    [
+        np.zeros((2, 3), np.float32),
+        np.zeros((2, 5)),
+        np.full((2, 5), np.nan, np.float32),
+        np.full((2, 5), 3e38, np.float32),
+        np.full((2, 5), 1e-30, np.float32),
+    ],
+    ids=["other factors", "float64", "not finite", "too large", "too small"],
 )
 def test_an_item_matrix_that_cannot_be_is_refused(tmp_path: Path, V: np.ndarray) -> None:
     write_model(tmp_path / "m", ModelFile(V, Settings(), 1))
     with pytest.raises(CheckpointError, match="item matrix"):
         read_model(tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"epochs_done": "x"},
+        {"epochs_done": float("inf")},
+        {"epochs_done": -1},
+        {"epochs_done": 1.5},
+        {"extra": "abc"},
+        {"extra": [["a", 1]]},
+        {"settings": []},
+        {"settings": {"epsilon": 1}},
+    ],
+    ids=str,
+)
+def test_a_forged_header_is_refused_with_the_path(tmp_path: Path, forged: dict[str, Any]) -> None:
+    about = {"settings": Settings().as_dict(), "epochs_done": 1, "extra": {}}
+    _write(tmp_path / "honest", json.dumps(about))
+    FederatedMF.load(tmp_path / "honest")
+    _write(tmp_path / "forged", json.dumps({**about, **forged}))
+    with pytest.raises(CheckpointError, match=r"forged: cannot be read as a model file"):
+        FederatedMF.load(tmp_path / "forged")
+
+
+def test_deeply_nested_json_is_refused_with_the_path(tmp_path: Path) -> None:
+    _write(tmp_path / "forged", "[" * 100_000)
+    with pytest.raises(CheckpointError, match=r"forged: cannot be read as a model file"):
+        FederatedMF.load(tmp_path / "forged")
+
+
+def _write(path: Path, about: str) -> None:
+    header = {"format": FORMAT, "sottovoce": about}
+    path.write_bytes(save({ITEM_MATRIX: np.ones((2, 5), np.float32)}, metadata=header))
 
 
 def test_the_fingerprint_names_the_data() -> None:

@@ -148,3 +148,31 @@ def test_a_bar_is_shown_on_request(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown.out == ""
     assert "training  hr@10 0." in shown.err
     assert "100%" in shown.err
+
+
+def test_a_continued_training_is_measured_on_the_present_test(tmp_path: Path) -> None:
+    file = tmp_path / "run.safetensors"
+    other = sparse.csr_matrix(TEST.to_csr().multiply(np.arange(300)[:, None] < 40))
+    films = [{"genre": ("odd",)} if item % 2 else {"genre": ("even",)} for item in range(80)]
+
+    def heard(settings: dict[str, Any] = SETTINGS, **given: Any) -> list[dict[str, float]]:
+        said: list[dict[str, float]] = []
+        model = FederatedMF(**settings)
+        model.fit(TRAIN, checkpoint=file, callback=lambda *each: said.append(each[2]), **given)
+        if said[-1]:
+            assert said[-1] == model.evaluate(TRAIN, given["test"])
+        return said
+
+    first = heard(test=TEST)
+    assert heard(test=TEST) == first
+    assert heard() == [{}] * 4
+    changed = heard(test=other)
+    assert changed[:3] == [{}] * 3
+    assert changed[3]["hr@10"] != first[3]["hr@10"]
+    tagged = heard(test=TEST, item_features=films)
+    assert tagged[:3] == [{}] * 3
+    assert tagged[3] != first[3]
+    assert heard(test=TEST) == first
+    longer = heard({**SETTINGS, "epochs": 5}, test=other)
+    assert [bool(each) for each in longer] == [False, False, False, True, True]
+    assert heard({**SETTINGS, "epochs": 5}, test=other) == longer

@@ -25,8 +25,7 @@ GIVEN: dict[str, Any] = {
     "seed": np.int32(4),
     "rotate": np.bool_(True),
     "history": np.float64(5.0),
-    "threads": np.int64(1),
-    "engine_options": {"threads": 1},
+    "engine_options": {"threads": np.int64(1)},
 }
 
 
@@ -101,6 +100,15 @@ def test_parameters_can_be_changed() -> None:
         ({"engine": "cuda", "threads": 2}, "the cuda engine has no option threads"),
         ({"engine": "cuda", "engine_options": {"card": -1}}, "card must be"),
         ({"threads": 0}, "threads must be"),
+        ({"epsilon": 1.0, "own": {"epsilon": 9.0}}, "own is for .* give epsilon as an argument"),
+        ({"own": {"block": 4}}, "give block as an argument"),
+        ({"own": {"budget": 4}}, "give budget as an argument"),
+        ({"own": 3}, "own must be a mapping by name, as {'softness': 3}; got 3"),
+        ({"own": {3: 4}}, "own must be a mapping by name"),
+        ({"threads": 2, "engine_options": {"threads": 1}}, "threads is given twice"),
+        ({"engine_options": 3}, "engine_options must be a mapping by name"),
+        ({"engine": []}, r"no engine \[\]"),
+        ({"half_life": 1e300}, "half_life must be a finite number from 0 to 1000000000"),
     ],
 )
 def test_nonsense_is_refused_at_once(wrong: dict[str, Any], message: str) -> None:

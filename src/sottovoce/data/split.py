@@ -31,6 +31,8 @@ BEFORE = 0.9
 
 @dataclass(frozen=True, eq=False)
 class Split:
+    """What people are trained on, and the item of each that is left out."""
+
     train: Histories
     test: NDArray[np.int32]
     """The item left out; -1 for a user who has none, as one with a single item."""

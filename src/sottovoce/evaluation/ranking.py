@@ -89,7 +89,7 @@ def sample_candidates(split: Split, negatives: int, seed: int, first: int = 0) -
 
 
 def rank_factors(X: NDArray[np.float32], V: NDArray[np.float32], candidates: Candidates) -> Ranks:
-    """Ranks under scores `x . v`."""
+    """Where each person's test item ranks under scores `x . v`: X is N x F, V is M x F."""
     better, ties = _empty(candidates.split)
     if candidates.full:
         own = candidates.split.not_competing
@@ -135,6 +135,7 @@ def _competes(candidates: Candidates, users: NDArray[np.int64]) -> NDArray[np.bo
 
 
 def tested(candidates: Candidates, better: NDArray[np.int64], ties: NDArray[np.int64]) -> Ranks:
+    """The ranks of those who can be tested."""
     can_be = who_is_tested(candidates)
     return Ranks(better[can_be], ties[can_be])
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar, final
 
 import numpy as np
 
@@ -76,8 +76,8 @@ class Mechanism(ABC):
 
     name: ClassVar[str]
     """As on the command line and in the manifest."""
-    kernel: ClassVar[str]
-    """The module, in an engine's folder `kernels`, that computes its reports fast."""
+    kernel: ClassVar[str] = ""
+    """The module, in an engine's folder `kernels`, that computes its reports fast; "": none."""
     gain_is_bound: ClassVar[bool] = False
     """Whether `gain` is only an upper bound, not to be compared with that of other mechanisms."""
     unpinned: ClassVar[tuple[str, ...]] = ("directions_seed",)
@@ -167,6 +167,7 @@ class Mechanism(ABC):
     def gain(self) -> float:
         """How much of a unit gradient one report carries."""
 
+    @final
     def event(self, reports: int, epochs: int) -> Reporting:
         """What so many reports in each of so many epochs do to a person, for the accountant."""
         return Reporting(self.epsilon, reports, epochs, self.loud_fraction)
@@ -193,6 +194,9 @@ class Mechanism(ABC):
         """What a kernel needs of an epoch, computed once; the type names the kernel's input."""
 
 
+Built = TypeVar("Built", bound=Mechanism)
+
+
 @dataclass(frozen=True)
 class SignMechanism(Mechanism):
     """One whose report is the sign of something at a uniform index, through the coin."""
@@ -210,6 +214,16 @@ class SignMechanism(Mechanism):
     def flip_below(self) -> int:
         """Words below this flip the sign."""
         return coin.flip_threshold(self.epsilon)
+
+
+def agreed(mechanism: Built, epsilon: float) -> Built:
+    """The mechanism itself, if its reports have the epsilon that people agree to."""
+    if mechanism.epsilon != epsilon:
+        raise SettingsError(
+            f"the mechanism {mechanism.name!r} has an epsilon of {mechanism.epsilon}, where "
+            f"{epsilon} is set"
+        )
+    return mechanism
 
 
 def check_directions(n_directions: int) -> None:

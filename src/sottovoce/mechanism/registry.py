@@ -8,12 +8,12 @@ One from outside calls `register`, or its package names it as an entry point:
 
 from __future__ import annotations
 
-import re
 from importlib.metadata import entry_points
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from sottovoce.errors import SettingsError
 from sottovoce.mechanism.base import Mechanism
+from sottovoce.mechanism.checking import check_kind
 from sottovoce.mechanism.coordinate import Coordinate
 from sottovoce.mechanism.loudest import Loudest
 
@@ -21,7 +21,6 @@ Kind = TypeVar("Kind", bound=type[Mechanism])
 
 MECHANISMS: dict[str, type[Mechanism]] = {kind.name: kind for kind in (Coordinate, Loudest)}
 ENTRY_POINTS = "sottovoce.mechanisms"
-NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 
 def mechanism_named(name: str) -> type[Mechanism]:
@@ -37,26 +36,12 @@ def register(kind: Kind) -> Kind:
     """Make a mechanism from outside known by its name, everywhere; a decorator, if you like.
 
     Its kernel for the cpu engine is the module that its `kernel` names with dots. Without one it
-    runs on the reference engine.
+    runs on the reference engine. What can be checked is, before anything knows of it.
     """
-    given: Any = kind
-    if not (isinstance(given, type) and issubclass(given, Mechanism)):
-        raise SettingsError(
-            f"a mechanism is a class that extends sottovoce.mechanism.Mechanism, got {kind!r:.80}"
-        )
-    missing = sorted(getattr(kind, "__abstractmethods__", ()))
-    if missing:
-        raise SettingsError(f"the mechanism {kind.__name__} lacks {', '.join(missing)}")
-    name: Any = getattr(kind, "name", None)
-    if not (isinstance(name, str) and NAME.fullmatch(name)):
-        raise SettingsError(
-            f"the name of {kind.__name__} must be small letters, digits and _; got {name!r:.80}"
-        )
-    there = MECHANISMS.setdefault(name, kind)
-    if there is not kind:
-        raise SettingsError(
-            f"there is a mechanism {name!r} already: {there.__module__}.{there.__qualname__}"
-        )
+    if kind in MECHANISMS.values():
+        return kind
+    check_kind(kind, MECHANISMS)
+    MECHANISMS[kind.name] = kind
     return kind
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import exp, isfinite
 
 from sottovoce.errors import SettingsError
+from sottovoce.settings import Setting
 
 SIGN = 0.5
 """The loud fraction of a sign through the coin."""
@@ -68,6 +69,7 @@ class Reporting:
 
 def checked_delta(delta: float) -> float:
     """Delta itself, if it can be one."""
-    if not 0 < delta < 1:
+    number: float = Setting("delta", float).checked(delta)
+    if not 0 < number < 1:
         raise SettingsError(f"delta must be above 0 and below 1, got {delta}")
-    return float(delta)
+    return number

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from sottovoce.errors import ProtocolError, SettingsError
-from sottovoce.mechanism import MECHANISMS, Mechanism, Shape
+from sottovoce.mechanism import MECHANISMS, Mechanism, Shape, agreed
 from sottovoce.model.bounds import LEAST_RIDGE, MOST_ALPHA, MOST_ITEMS, MOST_RIDGE
 from sottovoce.protocol import strict
 from sottovoce.protocol.terms import Terms
@@ -70,7 +70,8 @@ class Manifest:
         try:
             shape = Shape(self.items, terms.factors, self.alpha)
             kind = MECHANISMS[terms.mechanism]
-            return kind.from_manifest(shape, terms.epsilon, terms.parameters)
+            built = kind.from_manifest(shape, terms.epsilon, terms.parameters)
+            return agreed(built, terms.epsilon)
         except SettingsError as error:
             raise ProtocolError(f"manifest: {error}") from error
 

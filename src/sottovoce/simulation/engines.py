@@ -43,7 +43,7 @@ class EnginePackage(Protocol):
 
 
 def engine_package(name: str) -> EnginePackage:
-    if name not in ENGINES:
+    if name not in list(ENGINES):  # a list: what is asked for may be anything
         raise SettingsError(f"no engine {name!r:.80}; there are {', '.join(ENGINES)}")
     return cast("EnginePackage", import_module(ENGINES[name]))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
@@ -11,6 +11,7 @@ from scipy import sparse
 from sottovoce.errors import DataError
 from sottovoce.evaluation import wide_vectors
 from sottovoce.model.tags import Tag, Tags, tags_of
+from sottovoce.simulation.lists import matrix_from
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,31 +29,44 @@ if TYPE_CHECKING:
     Float64 = NDArray[np.float64]
 
 
+WANTED = "a Catalogue, a mapping for each item or a sparse matrix"
+
+
 def tags_from(item_features: ItemFeatures, n_items: int) -> Tags:
     """Columns of a catalogue, of a list of mappings, or of a matrix as it is."""
     known = getattr(item_features, "tags", None)  # of a catalogue, which needs cryptography
     if isinstance(known, Tags):
         tags = known
     elif hasattr(item_features, "tocsr"):
-        matrix = item_features.tocsr()
+        matrix = matrix_from(item_features, "item_features")
         table = sparse.csr_array(matrix.astype(bool).astype(np.float64))
         names = (Tag("column", str(number)) for number in range(matrix.shape[1]))
         tags = Tags(tuple(names), table)
     else:
-        items = cast("Sequence[Any]", item_features)
-        tags = tags_of([_traits(row, given) for row, given in enumerate(items)])
+        tags = tags_of([_traits(row, given) for row, given in enumerate(_items(item_features))])
     if tags.n_items != n_items:
         raise DataError(f"item_features describe {tags.n_items} items, the model has {n_items}")
     return tags
 
 
+def _items(item_features: Any) -> list[Any]:
+    if hasattr(item_features, "columns") or isinstance(item_features, Mapping):
+        raise DataError(
+            f"item_features must be {WANTED}; a {type(item_features).__name__} is not taken. "
+            "Make a list of its rows, as [{'genre': ['Horror'], 'year': 1979}, ...]"
+        )
+    try:
+        return list(item_features)
+    except TypeError as error:
+        raise DataError(
+            f"item_features must be {WANTED}; got {type(item_features).__name__}"
+        ) from error
+
+
 def _traits(row: int, given: Any) -> Traits:
     """Of one item, as `tags_of` needs them: labels in a tuple, each once, or a finite number."""
     if not isinstance(given, Mapping):
-        raise DataError(
-            "item_features must be a Catalogue, a mapping for each item or a sparse matrix; "
-            f"item {row} is {type(given).__name__}"
-        )
+        raise DataError(f"item_features must be {WANTED}; item {row} is {type(given).__name__}")
     traits: dict[str, tuple[str, ...] | float] = {}
     for kind, value in given.items():
         if isinstance(value, list | tuple) and all(isinstance(label, str) for label in value):
@@ -71,8 +85,9 @@ def _is_small(value: Any) -> bool:
     return bool(abs(value) < 2**53)  # a NaN is not
 
 
-def times_of(times: Matrix, histories: Histories) -> NDArray[np.int64]:
+def times_of(given: Matrix, histories: Histories) -> NDArray[np.int64]:
     """In the order of the histories' entries; one that has no time there is an error."""
+    times = matrix_from(given, "times")
     if times.shape != (histories.n_users, histories.n_items):
         raise DataError(
             f"times must have the shape of user_items, {histories.n_users} x {histories.n_items}, "

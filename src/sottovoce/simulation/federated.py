@@ -16,7 +16,7 @@ from sottovoce.privacy import Account, Crowd, account
 from sottovoce.privacy.account import DELTA
 from sottovoce.simulation.features import all_scores, tags_from, times_of
 from sottovoce.simulation.files import read_model, write_model
-from sottovoce.simulation.fitting import epoch_bar, fitted, metrics_in
+from sottovoce.simulation.fitting import Tested, epoch_bar, fitted, metrics_in
 from sottovoce.simulation.lists import (
     at_least_one,
     best,
@@ -112,7 +112,8 @@ class FederatedMF(Trainable):
         of the same rows: then there are metrics after every epoch, as of `evaluate`.
         `callback(epoch, seconds, metrics)` is called after every epoch. With a `checkpoint` the
         state is written to this file after every epoch, and a training that finds one there goes
-        on to the same model as if it had never stopped; the callback hears of its epochs again.
+        on to the same model as if it had never stopped; the callback hears of its epochs again,
+        but not of metrics that are of another `test`, unless it is the last epoch.
         """
         histories = histories_from(user_items)
         if not (histories.n_users and histories.n_items):
@@ -122,15 +123,12 @@ class FederatedMF(Trainable):
         settings = self._planned(histories)
         self._tags, self._settings, self._state = tags, settings, None
         self._crowd = histories.n_users
-
-        def measured(V: Float32) -> dict[str, float]:
-            model = model_of(V, settings)(no_tags(len(V)) if tags is None else tags)
-            return {} if hidden is None else quality(model, histories, hidden)
-
+        known = no_tags(histories.n_items) if tags is None else tags
+        tested = None if hidden is None else Tested(histories, hidden, known, settings)
         engine = self.engine, self._engine_options()
         file = None if checkpoint is None else Path(checkpoint)
         with epoch_bar(settings.epochs, shown=show_progress) as show:
-            for state, record in fitted(histories, settings, engine, file, measured):
+            for state, record in fitted(histories, settings, engine, file, tested):
                 self._state = state
                 self._crowd = min(self._crowd, int(record["people"]))
                 show(record)
@@ -205,9 +203,10 @@ class FederatedMF(Trainable):
         A reason is an own item or a tag, with its share of all that speaks for the item.
         """
         histories, most = self._rows(userid, user_items), at_least_one("N", N)
+        ids = ids_in(itemid, histories.n_items, "itemid")
         if np.ndim(userid) or np.ndim(itemid):
             raise DataError("explain takes one user and one item")
-        item = int(ids_in(itemid, histories.n_items, "itemid")[0])
+        item = int(ids[0])
         tags, model = self._tags_from(item_features), self._wide(item_features)
         own, weights = histories[0].tolist(), _weights(histories, times)
         shares = model.shares(own, np.ones(len(own)) if weights is None else weights)

@@ -15,7 +15,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from sottovoce.atomic import write_atomically
-from sottovoce.errors import CheckpointError, SettingsError
+from sottovoce.errors import CheckpointError
+from sottovoce.model.bounds import within_bounds
+from sottovoce.settings import Setting
 from sottovoce.training import Settings
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 FORMAT = "sottovoce-model-2"
 ITEM_MATRIX = "item_matrix"
+_EPOCHS_DONE = Setting("epochs_done", int, least=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,23 +67,16 @@ def read_model(path: Path) -> ModelFile:
             model = ModelFile(
                 V,
                 Settings.from_dict(about["settings"]),
-                int(about["epochs_done"]),
-                dict(about["extra"]),
+                _EPOCHS_DONE.checked(about["epochs_done"]),
+                {**about["extra"]},
                 {name: file.get_tensor(name) for name in file.keys() if name != ITEM_MATRIX},  # noqa: SIM118 - not a dict
             )
-    except (
-        OSError,
-        SafetensorError,
-        KeyError,
-        TypeError,
-        json.JSONDecodeError,
-        SettingsError,
-    ) as e:
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RecursionError) as e:
         raise CheckpointError(f"{path}: cannot be read as a model file: {e}") from e
     if V.dtype != np.float32 or V.ndim != 2 or V.shape[1] != model.settings.factors:
         raise CheckpointError(f"{path}: the item matrix has shape {V.shape} and type {V.dtype}")
-    if not np.isfinite(V).all():
-        raise CheckpointError(f"{path}: the item matrix holds a NaN or an infinity")
+    if not within_bounds(V):
+        raise CheckpointError(f"{path}: the item matrix has entries that no device accepts")
     return model
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sottovoce.simulation.engines import build_engine
 from sottovoce.simulation.files import fingerprint
 from sottovoce.simulation.loop import train
+from sottovoce.simulation.quality import model_of, quality
 from sottovoce.simulation.resuming import keep, record_of, resume
 
 if TYPE_CHECKING:
@@ -18,10 +21,31 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sottovoce.model import Histories
+    from sottovoce.model.tags import Tags
     from sottovoce.simulation.loop import Trained
     from sottovoce.training import Settings
 
-    Evaluate = Callable[[NDArray[np.float32]], dict[str, float]]
+TESTED = "tested"
+"""What the metrics of a record are of."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tested:
+    """What every epoch is measured on."""
+
+    histories: Histories
+    hidden: Histories
+    tags: Tags
+    settings: Settings
+
+    @cached_property
+    def name(self) -> str:
+        return fingerprint(self.hidden, self.tags.table.indptr, self.tags.table.indices)
+
+    def metrics(self, V: NDArray[np.float32]) -> dict[str, Any]:
+        """By name, and what they are of."""
+        model = model_of(V, self.settings)(self.tags)
+        return {**quality(model, self.histories, self.hidden), TESTED: self.name}
 
 
 def fitted(
@@ -29,11 +53,17 @@ def fitted(
     settings: Settings,
     engine: tuple[str, Mapping[str, Any]],
     checkpoint: Path | None,
-    evaluate: Evaluate,
+    tested: Tested | None,
 ) -> Iterator[tuple[Trained, dict[str, Any]]]:
-    """A state and a record after each epoch, those that the checkpoint already has included."""
+    """A state and a record after each epoch, those that the checkpoint already has included.
+
+    Of these, metrics on something else are left out; those of the last are computed anew.
+    """
     identity = {"data": fingerprint(histories), "resample": None} if checkpoint else {}
     start, records = resume(checkpoint, settings, identity, histories.n_items)
+    records = [_of_this_test(record, tested) for record in records]
+    if tested and records and TESTED not in records[-1]:
+        records[-1] |= tested.metrics(start.V)
     for record in records:
         yield start, record
     if start.epochs_done == settings.epochs:
@@ -41,10 +71,16 @@ def fitted(
     name, options = engine
     with build_engine(name, histories, settings, **options) as running:
         for state in train(settings, running, start):
-            records.append({**record_of(state, settings), **evaluate(state.V)})
+            records.append(record_of(state, settings) | (tested.metrics(state.V) if tested else {}))
             if checkpoint:
                 keep(checkpoint, state, settings, identity, records)
             yield state, records[-1]
+
+
+def _of_this_test(record: dict[str, Any], tested: Tested | None) -> dict[str, Any]:
+    if tested and record.get(TESTED) == tested.name:
+        return record
+    return {name: value for name, value in record.items() if name != TESTED and "@" not in name}
 
 
 def metrics_in(record: Mapping[str, Any]) -> dict[str, float]:

@@ -24,15 +24,28 @@ def histories_from(user_items: Matrix | Histories, name: str = "user_items") -> 
     """Of a sparse matrix; one row of a sparse array, which has one dimension, is one person."""
     if isinstance(user_items, Histories):
         return user_items
-    if not hasattr(user_items, "tocsr"):
-        raise DataError(
-            f"{name} must be a sparse matrix or Histories, got {type(user_items).__name__}"
-        )
-    if user_items.dtype.kind not in "biuf":
-        raise DataError(f"{name} must hold numbers, got {user_items.dtype}")
-    if user_items.ndim == 1:
-        user_items = user_items.reshape((1, user_items.shape[0]))
-    return Histories.from_csr(user_items.tocsr())
+    return Histories.from_csr(matrix_from(user_items, name, "a sparse matrix or Histories"))
+
+
+def matrix_from(given: Any, name: str, kind: str = "a sparse matrix") -> Matrix:
+    """A sparse matrix of numbers whose arrays fit together; compiled code relies on that."""
+    if not hasattr(given, "tocsr"):
+        raise DataError(f"{name} must be {kind}, got {type(given).__name__}")
+    if given.dtype.kind not in "biuf":
+        raise DataError(f"{name} must hold numbers, got {given.dtype}")
+    if hasattr(given, "indptr"):
+        try:
+            if (np.diff(given.indptr) < 0).any():
+                raise ValueError("indptr decreases")
+            # Another one around the same arrays: the check may cut them off.
+            given = type(given)((given.data, given.indices, given.indptr), shape=given.shape)
+            given.check_format(full_check=True)
+        except ValueError as error:
+            raise DataError(f"{name} is a damaged sparse matrix: {error}") from error
+    if given.ndim == 1:
+        given = given.reshape((1, given.shape[0]))
+    matrix: Matrix = given.tocsr()
+    return matrix
 
 
 def number(name: str, value: Any) -> float | None:
@@ -47,7 +60,12 @@ def at_least_one(name: str, value: Any) -> int:
 
 def ids_in(given: ArrayLike, n: int | None, name: str) -> Int64:
     """Whole numbers below n (None: any), in one dimension."""
-    ids = np.atleast_1d(np.asarray(given))
+    try:
+        ids = np.atleast_1d(np.asarray(given))
+    except ValueError as error:
+        raise DataError(
+            f"{name} must be a whole number or an array of them with one dimension: {error}"
+        ) from error
     if ids.ndim != 1 or (len(ids) and ids.dtype.kind not in "iu"):
         raise DataError(
             f"{name} must be a whole number or an array of them with one dimension, got "

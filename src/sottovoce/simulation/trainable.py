@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from sottovoce.errors import SettingsError
 from sottovoce.simulation.engines import chosen_options
 from sottovoce.simulation.lists import number
 from sottovoce.simulation.parameters import Parameters
 from sottovoce.training import DEFAULT, Budget, Settings, all_settings, planned, unplanned
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from sottovoce.model import Histories
 
 NOT_OF_TRAINING = (
@@ -105,10 +105,16 @@ class Trainable(Parameters):
     def _given(self) -> dict[str, Any]:
         """The settings of the training that are named, as plain numbers."""
         known, named = all_settings(), self.get_params()
+        own = _mapping("own", self.own, "{'softness': 3}")
+        if twice := sorted(set(own) & set(named)):
+            raise SettingsError(
+                f"own is for the settings of a mechanism from outside: give {', '.join(twice)} as "
+                "an argument"
+            )
         training = {name: each for name, each in named.items() if name not in NOT_OF_TRAINING}
         return {
             name: known[name].checked(value) if name in known else value
-            for name, value in {**training, **(self.own or {})}.items()
+            for name, value in {**training, **own}.items()
             if value is not None
         }
 
@@ -118,8 +124,12 @@ class Trainable(Parameters):
         )
 
     def _engine_options(self) -> dict[str, Any]:
-        threads = {} if self.threads is None else {"threads": self.threads}
-        return {**(self.engine_options or {}), **threads}
+        given = _mapping("engine_options", self.engine_options, "{'card': 1}")
+        if self.threads is None:
+            return given
+        if "threads" in given:
+            raise SettingsError("threads is given twice: as an argument and in engine_options")
+        return {**given, "threads": self.threads}
 
     def _planned(self, histories: Histories) -> Settings:
         history = number("history", self.history)
@@ -131,3 +141,11 @@ class Trainable(Parameters):
             budget=self._spend(),
             **self._given(),
         )
+
+
+def _mapping(name: str, given: Any, example: str) -> dict[str, Any]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping) or not all(isinstance(each, str) for each in given):
+        raise SettingsError(f"{name} must be a mapping by name, as {example}; got {given!r:.80}")
+    return dict(given)

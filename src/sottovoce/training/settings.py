@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sottovoce.errors import SettingsError
-from sottovoce.mechanism import MECHANISMS, Shape, mechanism_named
+from sottovoce.mechanism import MECHANISMS, Shape, agreed, mechanism_named
 from sottovoce.mechanism.coin import LEAST_EPSILON, MAX_EPSILON
 from sottovoce.model.bounds import LEAST_RIDGE, MOST_ALPHA, MOST_REPORTS, MOST_RIDGE
 from sottovoce.settings import Setting, check, setting, stated
@@ -52,6 +52,7 @@ class Settings:
         0.0,
         "epochs after which old reports weigh half, and learning never ends; 0: it ends after T",
         least=0,
+        most=1e9,
     )
     factors: int = setting(5, "numbers that describe an item (F)", least=1)
     alpha: float = setting(
@@ -115,9 +116,10 @@ class Settings:
         20
         """
         known = presets()
-        if preset not in list(known):  # a list: a settings file may have anything here
+        if preset not in known:
             raise SettingsError(f"no preset {preset!r:.80}; there are {', '.join(known)}")
-        return known[preset].changed(**changes)
+        kind = mechanism_named({PAPER: "coordinate"}.get(preset, preset))
+        return cls(mechanism=kind.name).changed(**kind.usual).changed(**changes)
 
     def changed(self, **changes: Any) -> Settings:
         """The same with other values, those of the mechanism included; None changes nothing."""
@@ -219,7 +221,8 @@ class Settings:
     def build(self, n_items: int) -> Mechanism:
         """The mechanism, for a catalogue of so many items."""
         shape = Shape(n_items, self.factors, self.alpha)
-        return mechanism_named(self.mechanism).build(shape, self.epsilon, self.seed, self.own)
+        kind = mechanism_named(self.mechanism)
+        return agreed(kind.build(shape, self.epsilon, self.seed, self.own), self.epsilon)
 
     def event(self, n_items: int) -> Reporting:
         """What a training does to each person, for the accountant."""
@@ -247,13 +250,12 @@ def _whose(name: str) -> str:
     return f"; it is one of {', '.join(owners)}" if owners else ""
 
 
-DEFAULT = "loudest"
+DEFAULT, PAPER = "loudest", "paper"
 
 
-def presets() -> dict[str, Settings]:
-    """By name: the usual settings of each mechanism; `paper` is the paper's system.
+def presets() -> list[str]:
+    """The usual settings of each mechanism; `paper` is the paper's system.
 
     Those that follow from a budget, people and items are in `sottovoce.training.planning`.
     """
-    usual = {name: Settings(mechanism=name, **kind.usual) for name, kind in MECHANISMS.items()}
-    return {"paper": usual["coordinate"], **usual}
+    return [PAPER, *MECHANISMS]
