@@ -154,7 +154,7 @@ def sync(
     typer.echo(synced.sentence)
     typer.echo(f"Spent so far: epsilon {synced.spent}; left: {synced.remaining}{price}.")
     if json is not None:
-        output.write_json(json, asdict(synced))
+        output.write_json(json, asdict(synced), private=True)
 
 
 @app.command()
@@ -180,7 +180,8 @@ def recommend(
     for line in _about_list(known, is_empty=not any(each.score for each in found)):
         output.messages.print(line)
     if json is not None:
-        output.write_json(json, {"recommendations": [_as_json(each) for each in found]})
+        listed = {"recommendations": [_as_json(each) for each in found]}
+        output.write_json(json, listed, private=True)
 
 
 @app.command()
@@ -202,7 +203,7 @@ def status(*, folder: Folder = None, json: JsonFile = None) -> None:
             "terms": None if accepted is None else accepted.as_dict(),
             "promise": None if accepted is None else asdict(accepted.promise),
         }
-        output.write_json(json, {**asdict(replace(found, terms=None)), **content})
+        output.write_json(json, {**asdict(replace(found, terms=None)), **content}, private=True)
 
 
 @app.command()

@@ -88,7 +88,7 @@ def history(*, folder: Folder = None, json: JsonFile = None) -> None:
     output.results.print(table)
     if json is not None:
         listed = [{"id": item, "title": titles.get(item)} for item in touched]
-        output.write_json(json, {"items": listed})
+        output.write_json(json, {"items": listed}, private=True)
 
 
 def _titles(client: Client) -> dict[str, str]:

@@ -166,9 +166,11 @@ def confirm(question: str, command: str, *, yes: bool) -> None:
         raise SettingsError("not confirmed; nothing was done")
 
 
-def write_json(path: Path, content: dict[str, Any]) -> None:
+def write_json(path: Path, content: dict[str, Any], *, private: bool = False) -> None:
+    """For machines; private is what only the owner of a device may read."""
+    written = (json.dumps(content, indent=2) + "\n").encode()
     try:
-        write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
+        write_atomically(path, written, private=private)
     except OSError as error:
         raise SettingsError(f"--json {path}: cannot be written: {reason(error)}") from error
 
