@@ -9,7 +9,6 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-
 _REFUSED = {stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket", stat.S_IFBLK: "a disk"}
 
 

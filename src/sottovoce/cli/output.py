@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Column, Table
 
 from sottovoce.atomic import write_atomically
+from sottovoce.characters import visible
 from sottovoce.errors import SettingsError, reason
 from sottovoce.experiments.figures import draw_interval
 
@@ -85,9 +86,9 @@ def right(*headings: str) -> list[Column]:
 
 def table(title: str, *headings: str) -> Table:
     """A table of numbers: the first column is text, the others are aligned to the right."""
-    made = Table(title=escape(title), title_justify="left")
+    made = Table(title=plain(title), title_justify="left")
     for place, heading in enumerate(headings):
-        made.add_column(escape(heading), justify="right" if place else "left", overflow="fold")
+        made.add_column(plain(heading), justify="right" if place else "left", overflow="fold")
     return made
 
 
@@ -105,9 +106,14 @@ def _short(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
+def plain(text: str) -> str:
+    """Text from outside, for rich: neither its markup nor a command to the terminal."""
+    return escape(visible(text))
+
+
 def say(line: str) -> None:
     """One sentence for a person, wrapped where their terminal ends and nowhere else."""
-    results.print(escape(line), soft_wrap=True)
+    results.print(plain(line), soft_wrap=True)
 
 
 class Status(Protocol):

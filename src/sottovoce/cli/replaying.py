@@ -107,7 +107,7 @@ def print_replay(found: Replayed) -> None:
     plan, timeline = found.plan, found.runs[0].timeline
     settings, histories = plan.settings, found.data.histories
     output.results.print(
-        f"{found.data.name}: {histories.n_users:,} users x {histories.n_items:,} items, "
+        f"{output.plain(found.data.name)}: {histories.n_users:,} users x {histories.n_items:,} items, "
         f"{histories.n_interactions:,} interactions in {timeline.n_periods} periods of like "
         f"numbers of them, {_day(timeline.span[0][0])} to {_day(timeline.span[-1][1])}; the next "
         f"item of {plan.people:,} people against {plan.negatives} negatives",

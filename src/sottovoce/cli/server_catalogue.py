@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sottovoce.atomic import write_atomically
+from sottovoce.characters import visible
 from sottovoce.cli import output
 from sottovoce.cli.catalogue_files import FILE, ColumnsOption, catalogue_in, naming
 from sottovoce.cli.options import can_be_written, group
@@ -176,6 +177,6 @@ def _print(found: Difference) -> None:
         if lines:
             typer.echo(f"{len(lines):,} {what}")
         for line in lines[:LISTED]:
-            typer.echo(f"  {line}")
+            typer.echo(f"  {visible(line)}")
         if len(lines) > LISTED:
             typer.echo(f"  and {len(lines) - LISTED:,} more")

@@ -7,7 +7,6 @@ from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from sottovoce.cli import output
@@ -124,7 +123,7 @@ def swarm(
         training=system.training,
         keep=keep,
     )
-    with output.messages.status(f"reading {escape(source)}"):
+    with output.messages.status(f"reading {output.plain(source)}"):
         named = parse_columns(columns)
         people = load(source, columns=named).filter(min_interactions)
     with SwarmBars() as bars:
@@ -177,8 +176,8 @@ def show(result: SwarmResult) -> None:
     """The epochs as a table, and what they cost everybody."""
     histories, settings = result.people.data.histories, result.settings
     _print(
-        f"{result.people.data.name}: {histories.n_users:,} live clients x {histories.n_items:,} "
-        f"items; {settings.mechanism}, epsilon {settings.epsilon:g}, {settings.reports} reports "
+        f"{output.plain(result.people.data.name)}: {histories.n_users:,} live clients x "
+        f"{histories.n_items:,} items; {settings.mechanism}, epsilon {settings.epsilon:g}, {settings.reports} reports "
         f"an epoch; {result.plan.split} split against 99 negatives"
     )
     output.results.print(_table(result))
@@ -195,7 +194,7 @@ def show(result: SwarmResult) -> None:
         if missing := _not_sent(each):
             _print(f"Epoch {each.epoch}, not sent: {missing}.")
     for problem in result.problems[:5]:
-        _print(f"Problem: {escape(problem)}")
+        _print(f"Problem: {output.plain(problem)}")
     seconds = result.seconds
     _print(
         f"{seconds['make']:.0f} s to make the clients, {seconds['drive']:.0f} s for the epochs, in "
