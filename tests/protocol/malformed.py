@@ -215,6 +215,14 @@ CONTROLS = (
 """The ends of each range, and those that do most harm."""
 
 
+def _with(character: str) -> dict[str, dict[str, Any]]:
+    return {
+        "id": {"id": f"a{character}b"},
+        "title": {"title": f"A{character}B"},
+        "label": {"tags": {"genre": [f"a{character}b"]}},
+    }
+
+
 def catalogues(raw: bytes) -> Labelled:
     one = {"id": "a", "title": "A", "tags": {}}
 
@@ -237,11 +245,7 @@ def catalogues(raw: bytes) -> Labelled:
         **{
             f"U+{point:04X} in the {place}": [one | content]
             for point in CONTROLS
-            for place, content in {
-                "id": {"id": f"a{chr(point)}b"},
-                "title": {"title": f"A{chr(point)}B"},
-                "label": {"tags": {"genre": [f"a{chr(point)}b"]}},
-            }.items()
+            for place, content in _with(chr(point)).items()
         },
         "tags as text": [one | {"tags": "silent"}],
         "tags as a list": [one | {"tags": ["silent"]}],

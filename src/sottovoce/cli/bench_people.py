@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sottovoce.cli import output
 from sottovoce.cli.options import optional
 from sottovoce.data import load, parse_columns
 

@@ -304,7 +304,8 @@ def verification_key(text: str) -> bytes:
     try:
         return hexadecimal(text.lower(), what="--key")
     except ProtocolError as error:
-        raise SettingsError(str(error)) from error
+        said = f"--key: 64 hexadecimal digits, not {text!r:.80}"
+        raise SettingsError(said) from error
 
 
 def _as_json(each: Recommendation) -> dict[str, Any]:

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    import numpy as np
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
     from sottovoce.evaluation import Interval
     from sottovoce.experiments.bench import Spread
@@ -114,6 +116,34 @@ def plain(text: str) -> str:
 def say(line: str) -> None:
     """One sentence for a person, wrapped where their terminal ends and nowhere else."""
     results.print(plain(line), soft_wrap=True)
+
+
+def counted(number: float, what: str) -> str:
+    """With the plural where it is due."""
+    return f"{number:,g} {what}{'s' * (number != 1)}"
+
+
+def people(number: int) -> str:
+    return "1 person" if number == 1 else f"{number:,} people"
+
+
+def rivals(negatives: int, untouched: NDArray[np.integer]) -> str:
+    """What a left-out item is ranked against; `untouched` are the items that each person lacks."""
+    if not negatives:
+        return "the whole catalogue"
+    return f"{'at most ' * bool((untouched < negatives).any())}{negatives} negatives"
+
+
+def warn_of_few_candidates(negatives: int, untouched: NDArray[np.integer]) -> None:
+    """Where nobody's left-out item can miss the list."""
+    most = int(untouched.max(initial=0))
+    candidates = 1 + (min(most, negatives) if negatives else most)
+    if candidates <= 10:
+        messages.print(
+            f"Note: HR@10 says nothing here: an item is ranked among {candidates} at most, so it "
+            "is always among the first 10.",
+            soft_wrap=True,
+        )
 
 
 class Status(Protocol):

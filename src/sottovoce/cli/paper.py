@@ -197,6 +197,7 @@ def _command(name: str) -> Callable[..., None]:
         store = CellStore.start(out, about)
         runner = Runner(people, store, threads, engine=engine, card=card, jobs=jobs)
         names = list(EXPERIMENTS) if name == "all" else [name]
+        store.ask(names)
         scale = replace(Scale.of(store.about, seeds=seeds), most_people=most_people)
         _compute(names, runner, scale, methods or [])
         _show(store, names)
@@ -220,7 +221,8 @@ def report(
       sottovoce paper report --out results
     """
     figure_class()
-    _show(CellStore.open(out), list(EXPERIMENTS))
+    store = CellStore.open(out)
+    _show(store, [name for name in EXPERIMENTS if name in store.asked()])
 
 
 def _read(
