@@ -76,3 +76,21 @@ def test_every_command_refuses_text_among_numbers(command: str, shop: Path, tmp_
     with pytest.raises(DataError, match=r"shop\.csv, line 4: column 'price' has 2 numbers, but"):
         call(*asked, *columns)
     assert not (tmp_path / "t").exists()
+
+
+@pytest.mark.parametrize(
+    ("row", "column"),
+    [
+        ('a,"\x1b]0;PWNED\x07\x1b[2Jred",x\n', "title"),
+        ('a,"line1\nAccepted terms: epsilon 0",x\n', "title"),
+        ("a\u202eb,A,x\n", "item"),
+        ("a,A,x\u2066\n", "genre"),
+    ],
+)
+def test_control_characters_are_refused_with_item_and_column(
+    tmp_path: Path, row: str, column: str
+) -> None:
+    table = tmp_path / "items.csv"
+    table.write_text(f"item,title,genre\n{row}", newline="")
+    with pytest.raises(DataError, match=f"column '{column}' of item 'a.*has a control character"):
+        catalogue_in(table)

@@ -120,3 +120,16 @@ def test_errors(tmp_path: Path) -> None:
         run("fig2", "--out", tmp_path)
     with pytest.raises(CheckpointError, match="compute some first"):
         run("report", "--out", tmp_path)
+
+
+def test_only_what_was_asked_for_is_written(tmp_path: Path) -> None:
+    """Others share its cells, and would be nearly empty."""
+    few = ("--quick", "--methods", "paper", "--seeds", 1, "--out", tmp_path)
+    assert run("fig2", *few).exit_code == 0
+    assert {path.stem for path in tmp_path.glob("*.svg")} == {"fig2"}
+    assert run("table4", *few).exit_code == 0
+    assert run("report", "--out", tmp_path).exit_code == 0
+    assert {path.stem for path in tmp_path.glob("*.svg")} == {"fig2", "table4"}
+    page = (tmp_path / "report.html").read_text()
+    shown = {name for name, each in EXPERIMENTS.items() if each.title in page}
+    assert shown == {"fig2", "table4"}

@@ -63,7 +63,8 @@ def test_what_one_address_may_send_follows_from_the_crowd(
 ) -> None:
     """Always settings that can be read, which refuse an address that is a crowd by itself."""
     said = init(tmp_path / "proxy", "--least-clients", least)
-    assert f"An epoch waits for {least:,} people here, or for more" in said
+    crowd = "1 person" if least == 1 else f"{least:,} people"
+    assert f"An epoch waits for {crowd} here, or for more" in said
     known = read_settings(tmp_path / "proxy" / "proxy.toml", ProxySettings)
     assert (known.least_clients, known.rate.burst, known.rate.per_epoch) == (
         least,

@@ -29,7 +29,7 @@ KEY = "ab" * 32
         (("--proxy", "http://127.0.0.1:1"), "either --up FOLDER, or --proxy URL"),
         (("--up", ".", "--key", KEY), "either --up FOLDER, or --proxy URL"),
         (("--proxy", "http://127.0.0.1:1", "--key", KEY), "name a data set"),
-        (("--proxy", "http://127.0.0.1:1", "--key", "12"), "64 lower-case hexadecimal"),
+        (("--proxy", "http://127.0.0.1:1", "--key", "12"), "64 hexadecimal digits"),
         (("--up", "nowhere"), "nothing is there yet"),
         (
             ("--proxy", "http://proxy.example", "--key", KEY, "--data", "synthetic:N=30,M=20"),

@@ -147,3 +147,12 @@ def test_a_flipped_byte_inside_an_archive(tmp_path: Path) -> None:
 def test_columns_make_no_sense_here(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="one CSV, TSV or Parquet file"):
         load(archive(tmp_path, EDITIONS["dat"]), columns={"user": "x"})
+
+
+def test_control_characters_in_a_title_become_spaces(tmp_path: Path) -> None:
+    films = "10::A\x9b2J\u202eB (2001)::Action|Ro\x85mance\n20::B::Drama\n".encode()
+    data = load(archive(tmp_path, EDITIONS["dat"] | {"movies.dat": films}))
+    assert data.titles is not None
+    assert data.tags is not None
+    assert data.titles[0] == "A 2J B (2001)"
+    assert data.tags[0] == {"genre": ("Action", "Ro mance"), "year": 2001}

@@ -320,7 +320,8 @@ def test_all_problems_are_told_at_once_by_the_lines_of_the_file(tmp_path: Path) 
     with pytest.raises(DataError) as caught:
         read_items(path, {"item": "sku", "title": "name", "price": "price"})
     assert str(caught.value).splitlines() == [
-        f"{path}: 3 problems",
+        f"{path}: 4 problems",
+        "  line 3: column 'name' of item 'A' has a control character, U+000A",
         "  line 5: column 'sku' is empty: every item needs an id",
         "  line 6: column 'price' has -3; a number is 0 or more, below 2^53",
         "  line 6: column 'sku' has 'A' again, as in line 3",

@@ -70,3 +70,9 @@ def hexadecimal(value: Any, digits: int) -> None:
 def text(value: Any) -> None:
     need(isinstance(value, str) and 1 <= len(value) <= 512, "a text of 1..512 characters is wanted")
     need(not any(0xD800 <= ord(letter) < 0xE000 for letter in value), "half of a surrogate pair")
+    need(not any(is_control(ord(letter)) for letter in value), "a control character")
+
+
+def is_control(point: int) -> bool:
+    ranges = ((0, 0x1F), (0x7F, 0x9F), (0x2028, 0x202E), (0x2066, 0x2069))
+    return any(low <= point <= high for low, high in ranges)

@@ -197,6 +197,32 @@ def signed_manifests(signed: SignedManifest) -> Labelled:
     }
 
 
+CONTROLS = (
+    0x00,
+    0x0A,
+    0x1B,
+    0x1F,
+    0x7F,
+    0x9B,
+    0x9F,
+    0x2028,
+    0x2029,
+    0x202A,
+    0x202E,
+    0x2066,
+    0x2069,
+)
+"""The ends of each range, and those that do most harm."""
+
+
+def _with(character: str) -> dict[str, dict[str, Any]]:
+    return {
+        "id": {"id": f"a{character}b"},
+        "title": {"title": f"A{character}B"},
+        "label": {"tags": {"genre": [f"a{character}b"]}},
+    }
+
+
 def catalogues(raw: bytes) -> Labelled:
     one = {"id": "a", "title": "A", "tags": {}}
 
@@ -216,6 +242,11 @@ def catalogues(raw: bytes) -> Labelled:
         "empty title": [one | {"title": ""}],
         "title of 513 characters": [one | {"title": "x" * 513}],
         "half of a surrogate pair": [one | {"title": "\ud83d"}],
+        **{
+            f"U+{point:04X} in the {place}": [one | content]
+            for point in CONTROLS
+            for place, content in _with(chr(point)).items()
+        },
         "tags as text": [one | {"tags": "silent"}],
         "tags as a list": [one | {"tags": ["silent"]}],
         "tags null": [one | {"tags": None}],

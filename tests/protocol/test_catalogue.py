@@ -16,7 +16,12 @@ from tests.protocol.examples import catalogue, changed, damaged, json_values, ne
 
 RAW = catalogue().raw
 ONE = {"id": "a", "title": "A", "tags": {"genre": ["x"], "year": 1927}}
-texts = st.text(min_size=1, max_size=20)
+controls = "".join(map(chr, (*range(32), *range(127, 160), *range(0x2028, 0x202F))))
+texts = st.text(
+    st.characters(codec="utf-8", exclude_characters=controls + "\u2066\u2067\u2068\u2069"),
+    min_size=1,
+    max_size=20,
+)
 labels = st.lists(texts, max_size=3, unique=True).map(tuple)
 tags = st.fixed_dictionaries({}, optional={"genre": labels, "year": st.floats(0, 2**53 - 1)})
 items = st.builds(Item, texts, texts, tags)
@@ -69,6 +74,14 @@ def test_deep_nesting_anywhere_is_refused(name: str, depth: int) -> None:
         ({"items": [ONE | {"id": 7}]}, "id"),
         ({"items": [ONE | {"title": "x" * 513}]}, "title"),
         ({"items": [ONE | {"title": "\ud800"}]}, "surrogate"),
+        (
+            {"items": [ONE | {"title": "\x1b[2J"}]},
+            r"title of item 'a': control character U\+001B in '\\x1b\[2J'",
+        ),
+        (
+            {"items": [ONE | {"tags": {"genre": ["\u202e"]}}]},
+            r"label genre of item 'a': .* U\+202E",
+        ),
         ({"items": [ONE | {"tags": ["x"]}]}, "tags must be an object"),
         ({"items": [ONE | {"tags": {"genre": "x"}}]}, "a number in"),
         ({"items": [ONE | {"tags": {"Genre": []}}]}, "a kind of tag is"),

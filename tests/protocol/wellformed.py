@@ -82,6 +82,9 @@ def catalogues() -> dict[str, bytes]:
 
     return {
         "512 characters beyond 16 bits": listed(title="\U0001f600" * 512),
+        "beside the control characters": listed(
+            title=" ~\u00a0\u00ad\u061c\u200d\u200e\u200f\u2027\u202f\u2065\u206a\ufeff"
+        ),
         "escapes of a surrogate pair": listed().replace(b'"A"', b'"\\ud83d\\ude00"'),
         "many labels": listed(tags={"genre": [f"x{n}" for n in range(64)]}),
         "the same label of two kinds": listed(tags={"genre": ["x"], "brand": ["x"]}),

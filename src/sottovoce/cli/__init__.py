@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from sottovoce.characters import visible
 from sottovoce.errors import MissingExtraError, SottovoceError
 
 if TYPE_CHECKING:
@@ -16,7 +17,8 @@ def main() -> None:
     try:
         _app()()
     except SottovoceError as error:
-        print(f"sottovoce: {error}", file=sys.stderr)  # noqa: T201 - the edge of the program
+        said = "\n".join(map(visible, str(error).split("\n")))
+        print(f"sottovoce: {said}", file=sys.stderr)  # noqa: T201 - the edge of the program
         raise SystemExit(2) from error
 
 

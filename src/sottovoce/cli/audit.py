@@ -7,7 +7,6 @@ from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from sottovoce.cli import output
@@ -102,7 +101,7 @@ def audit(
         plan, clients = _quicker(plan), min(clients or QUICK_CLIENTS, QUICK_CLIENTS)
     with output.messages.status("starting") as status:
         people = _people(data, columns, clients, seed) if attack else None
-        result = run_audit(plan, people, lambda what: status.update(escape(what)))
+        result = run_audit(plan, people, lambda what: status.update(output.plain(what)))
     show(result)
     if json_file:
         output.write_json(json_file, result.as_dict())
@@ -136,7 +135,11 @@ def _verdicts(result: AuditResult) -> Table:
     for check in result.checks:
         verdict = "pass" if check.passed else "[bold red]FAIL"
         table.add_row(
-            check.mechanism, check.check, escape(check.measured), escape(check.bound), verdict
+            check.mechanism,
+            check.check,
+            output.plain(check.measured),
+            output.plain(check.bound),
+            verdict,
         )
     return table
 

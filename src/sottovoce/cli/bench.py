@@ -6,7 +6,6 @@ from pathlib import Path  # noqa: TC003 -- typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from sottovoce.cli import output
 from sottovoce.cli.bench_engines import engines
@@ -102,9 +101,9 @@ def bench(
         growth=growth,
         reference_users=min(reference_users, QUICK_SAMPLE) if quick else reference_users,
     )
-    with output.messages.status(f"reading {escape(data)}") as status:
+    with output.messages.status(f"reading {output.plain(data)}") as status:
         people = read_people(data, columns, min_interactions, plan.seed, quick=quick)
-        result = run_bench(people, plan, lambda what: status.update(escape(what)))
+        result = run_bench(people, plan, lambda what: status.update(output.plain(what)))
     show(result, output.results)
     if json_file:
         output.write_json(json_file, result.as_dict())

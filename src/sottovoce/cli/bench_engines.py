@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from sottovoce.cli import output
 from sottovoce.cli.bench_people import (
@@ -75,9 +74,9 @@ def engines(
         parts=parts,
         reference_users=sample,
     )
-    with output.messages.status(f"reading {escape(data)}") as status:
+    with output.messages.status(f"reading {output.plain(data)}") as status:
         people = read_people(data, columns, min_interactions, plan.seed, quick=quick)
-        result = run_engines(people, plan, lambda what: status.update(escape(what)))
+        result = run_engines(people, plan, lambda what: status.update(output.plain(what)))
     show(result, output.results)
     if json_file:
         output.write_json(json_file, result.as_dict())

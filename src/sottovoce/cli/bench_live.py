@@ -6,7 +6,6 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 
 from sottovoce.cli import output
 from sottovoce.cli.options import JsonFile, optional
@@ -89,7 +88,7 @@ def live(
         items=items,
     )
     with output.messages.status("starting") as status:
-        result = run_live_bench(plan, lambda what: status.update(escape(what)))
+        result = run_live_bench(plan, lambda what: status.update(output.plain(what)))
     show(result, output.results)
     costs = [result.units.of(number) for number in people or PEOPLE]
     show_costs(result.units, costs, output.results)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from sottovoce.cli import output
 from sottovoce.cli.derived import training_options
@@ -59,9 +58,9 @@ def peers(
       sottovoce bench peers --people 1000 --reports 1 --json peers.json
     """
     plan = PeersPlan(**training, people=people, repeats=repeats, threads=threads)
-    with output.messages.status(f"reading {escape(data)}") as status:
+    with output.messages.status(f"reading {output.plain(data)}") as status:
         everybody = load(data, parse_columns(columns)).filter(min_interactions)
-        result = run_peers(everybody, plan, lambda what: status.update(escape(what)))
+        result = run_peers(everybody, plan, lambda what: status.update(output.plain(what)))
     show(result, output.results)
     if json_file:
         output.write_json(json_file, result.as_dict())
@@ -70,7 +69,7 @@ def peers(
 def show(result: PeersResult, console: Console) -> None:
     data, plan = result.data, result.plan
     console.print(
-        f"{escape(data['name'])}: {data['users']:,} users x {data['items']:,} items. "
+        f"{output.plain(data['name'])}: {data['users']:,} users x {data['items']:,} items. "
         f"{plan.mechanism}, {plan.factors} factors, {plan.reports} reports, {result.threads} "
         f"threads, {plan.repeats} rounds: median (least..most). The cpu engine simulates everybody "
         f"at {output.spread(result.ours)} client-epochs / s, peers {result.sample:,} of them.",
@@ -91,4 +90,4 @@ def show(result: PeersResult, console: Console) -> None:
         )
     console.print(table)
     for name, install in result.left_out.items():
-        console.print(escape(f"{name} is not installed and was left out: {install}"))
+        console.print(output.plain(f"{name} is not installed and was left out: {install}"))

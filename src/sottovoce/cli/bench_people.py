@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 
+from sottovoce.cli import output
 from sottovoce.cli.options import optional
 from sottovoce.data import load, parse_columns
 
@@ -57,6 +57,6 @@ def read_people(
 
 def people_in_words(data: dict[str, Any]) -> str:
     return (
-        f"{escape(data['name'])}: {data['users']:,} users x {data['items']:,} items, "
+        f"{output.plain(data['name'])}: {data['users']:,} users x {data['items']:,} items, "
         f"{data['interactions']:,} interactions."
     )

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path  # noqa: TC003 -- typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
-from rich.markup import escape
-
 from sottovoce.cli import output
 from sottovoce.cli.bench_people import (
     SYNTHETIC,
@@ -70,9 +68,9 @@ def scaling(
         threads=threads,
         ray_workers=ray_workers,
     )
-    with output.messages.status(f"reading {escape(data)}") as status:
+    with output.messages.status(f"reading {output.plain(data)}") as status:
         people = read_people(data, columns, min_interactions, plan.seed, quick=quick)
-        result = run_scaling(people, plan, lambda what: status.update(escape(what)))
+        result = run_scaling(people, plan, lambda what: status.update(output.plain(what)))
     show(result, output.results)
     if json_file:
         output.write_json(json_file, result.as_dict())

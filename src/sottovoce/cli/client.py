@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import httpx
 import typer
-from rich.markup import escape
 from rich.table import Table
 
+from sottovoce.characters import visible
 from sottovoce.cli import client_history, output
 from sottovoce.cli.client_folder import Folder, folder_of, typed
 from sottovoce.cli.options import JsonFile, group
@@ -151,10 +151,10 @@ def sync(
         synced = client.sync(HttpProxy(http, client.proxy_url), jitter=jitter, sleep=_sleep)
         accepted = client.status().terms
     price = "" if accepted is None else f"; an epoch costs {float(accepted.cost):g}"
-    typer.echo(synced.sentence)
+    typer.echo(visible(synced.sentence))
     typer.echo(f"Spent so far: epsilon {synced.spent}; left: {synced.remaining}{price}.")
     if json is not None:
-        output.write_json(json, asdict(synced))
+        output.write_json(json, asdict(synced), private=True)
 
 
 @app.command()
@@ -175,12 +175,13 @@ def recommend(
     table = Table("item", "title", "because of")
     for each in found:
         reasons = ", ".join(_named(why) for why in each.because if why.share > LEAST_SHARE)
-        table.add_row(escape(each.id), escape(each.title), escape(reasons))
+        table.add_row(output.plain(each.id), output.plain(each.title), output.plain(reasons))
     output.results.print(table)
     for line in _about_list(known, is_empty=not any(each.score for each in found)):
         output.messages.print(line)
     if json is not None:
-        output.write_json(json, {"recommendations": [_as_json(each) for each in found]})
+        listed = {"recommendations": [_as_json(each) for each in found]}
+        output.write_json(json, listed, private=True)
 
 
 @app.command()
@@ -202,7 +203,7 @@ def status(*, folder: Folder = None, json: JsonFile = None) -> None:
             "terms": None if accepted is None else accepted.as_dict(),
             "promise": None if accepted is None else asdict(accepted.promise),
         }
-        output.write_json(json, {**asdict(replace(found, terms=None)), **content})
+        output.write_json(json, {**asdict(replace(found, terms=None)), **content}, private=True)
 
 
 @app.command()
@@ -294,7 +295,7 @@ def _affordable(asked: Terms, limit: float | None) -> str:
 def _table(lines: list[tuple[str, str]]) -> Table:
     table = Table("", "", show_header=False)
     for label, value in lines:
-        table.add_row(label, escape(value))
+        table.add_row(label, output.plain(value))
     return table
 
 
@@ -303,7 +304,8 @@ def verification_key(text: str) -> bytes:
     try:
         return hexadecimal(text.lower(), what="--key")
     except ProtocolError as error:
-        raise SettingsError(str(error)) from error
+        said = f"--key: 64 hexadecimal digits, not {text!r:.80}"
+        raise SettingsError(said) from error
 
 
 def _as_json(each: Recommendation) -> dict[str, Any]:

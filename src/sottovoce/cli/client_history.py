@@ -6,7 +6,6 @@ from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from sottovoce.cli import output
@@ -84,11 +83,13 @@ def history(*, folder: Folder = None, json: JsonFile = None) -> None:
         touched, titles = client.touched(), _titles(client)
     table = Table("item", "title")
     for item in touched:
-        table.add_row(escape(item), escape(titles.get(item, "not in the catalogue here")))
+        table.add_row(
+            output.plain(item), output.plain(titles.get(item, "not in the catalogue here"))
+        )
     output.results.print(table)
     if json is not None:
         listed = [{"id": item, "title": titles.get(item)} for item in touched]
-        output.write_json(json, {"items": listed})
+        output.write_json(json, {"items": listed}, private=True)
 
 
 def _titles(client: Client) -> dict[str, str]:

@@ -7,7 +7,6 @@ from pathlib import Path  # noqa: TC003 -- typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.table import Table
 
@@ -72,7 +71,7 @@ def fetch(
     wanted = entry(name)
     messages = output.messages
     if wanted.fetchable and not wanted.bundled and not archive_path(name, cache).exists():
-        messages.print(f"{name}, about {wanted.megabytes:g} MB, from {mirror}")
+        messages.print(f"{name}, about {wanted.megabytes:g} MB, from {output.plain(mirror)}")
         messages.print(f"Terms: {wanted.licence}")
         command = f"sottovoce data fetch {name}"
         output.confirm("Do you accept these terms?", command, yes=yes)
@@ -101,7 +100,7 @@ def info(
       sottovoce data info ml-latest-small --min-interactions 20 --json info.json
       sottovoce data info ratings.csv --columns user=who,item=what
     """
-    with output.messages.status(f"reading {escape(source)}"):
+    with output.messages.status(f"reading {output.plain(source)}"):
         data = load(source, columns=parse_columns(columns))
         data = data.filter(min_interactions, rule=rule)
     _describe(data.summary())
@@ -153,7 +152,7 @@ def shard_(
       sottovoce data shard ml-latest-small many.shards --resample 1000000
     """
     made = None if resample is None else partial(resampled_parts, people=resample, seed=seed)
-    with output.messages.status(f"reading {escape(source)}") as status:
+    with output.messages.status(f"reading {output.plain(source)}") as status:
         shards = shard(
             source,
             folder,
@@ -163,13 +162,15 @@ def shard_(
             rule=rule,
             rows=rows,
             made=made,
-            watch=lambda what: status.update(escape(what)),
+            watch=lambda what: status.update(output.plain(what)),
         )
     _describe(shards.summary())
 
 
 def _describe(summary: dict[str, Any]) -> None:
-    table = Table("", "", show_header=False, title=escape(summary["name"]), title_justify="left")
+    table = Table(
+        "", "", show_header=False, title=output.plain(summary["name"]), title_justify="left"
+    )
     for label, value in _lines(summary):
         if label != "name":
             table.add_row(label, value)

@@ -69,12 +69,13 @@ CentralBudgetOption = Annotated[
 ]
 
 
-def _can_be_written(path: Path | None) -> Path | None:
+def can_be_written(path: Path | None) -> Path | None:
     """Before the work, not after it: missing folders are made, so the first one there counts."""
     if path is not None:
         there = next(each for each in (path, *path.absolute().parents) if each.exists())
         is_fine = there == path or (there.is_dir() and os.access(there, os.W_OK))
-        if path.is_dir() or not is_fine:
+        never = path.is_dir() or path.is_socket() or path.is_block_device()
+        if never or not is_fine:
             raise typer.BadParameter(f"{path} cannot be written")
     return path
 
@@ -84,13 +85,13 @@ def _can_be_drawn(path: Path | None) -> Path | None:
         raise typer.BadParameter(f"{path} must end in {' or '.join(PICTURES)}")
     if path is not None:
         figure_class()
-    return _can_be_written(path)
+    return can_be_written(path)
 
 
 JsonFile = Annotated[
     Path | None,
     typer.Option(
-        "--json", callback=_can_be_written, help="Also write the results to this JSON file."
+        "--json", callback=can_be_written, help="Also write the results to this JSON file."
     ),
 ]
 

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Column, Table
 
 from sottovoce.atomic import write_atomically
+from sottovoce.characters import visible
 from sottovoce.errors import SettingsError, reason
 from sottovoce.experiments.figures import draw_interval
 
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    import numpy as np
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
     from sottovoce.evaluation import Interval
     from sottovoce.experiments.bench import Spread
@@ -85,9 +88,9 @@ def right(*headings: str) -> list[Column]:
 
 def table(title: str, *headings: str) -> Table:
     """A table of numbers: the first column is text, the others are aligned to the right."""
-    made = Table(title=escape(title), title_justify="left")
+    made = Table(title=plain(title), title_justify="left")
     for place, heading in enumerate(headings):
-        made.add_column(escape(heading), justify="right" if place else "left", overflow="fold")
+        made.add_column(plain(heading), justify="right" if place else "left", overflow="fold")
     return made
 
 
@@ -105,9 +108,42 @@ def _short(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
+def plain(text: str) -> str:
+    """Text from outside, for rich: neither its markup nor a command to the terminal."""
+    return escape(visible(text))
+
+
 def say(line: str) -> None:
     """One sentence for a person, wrapped where their terminal ends and nowhere else."""
-    results.print(escape(line), soft_wrap=True)
+    results.print(plain(line), soft_wrap=True)
+
+
+def counted(number: float, what: str) -> str:
+    """With the plural where it is due."""
+    return f"{number:,g} {what}{'s' * (number != 1)}"
+
+
+def people(number: int) -> str:
+    return "1 person" if number == 1 else f"{number:,} people"
+
+
+def rivals(negatives: int, untouched: NDArray[np.integer]) -> str:
+    """What a left-out item is ranked against; `untouched` are the items that each person lacks."""
+    if not negatives:
+        return "the whole catalogue"
+    return f"{'at most ' * bool((untouched < negatives).any())}{negatives} negatives"
+
+
+def warn_of_few_candidates(negatives: int, untouched: NDArray[np.integer]) -> None:
+    """Where nobody's left-out item can miss the list."""
+    most = int(untouched.max(initial=0))
+    candidates = 1 + (min(most, negatives) if negatives else most)
+    if candidates <= 10:
+        messages.print(
+            f"Note: HR@10 says nothing here: an item is ranked among {candidates} at most, so it "
+            "is always among the first 10.",
+            soft_wrap=True,
+        )
 
 
 class Status(Protocol):
@@ -166,9 +202,11 @@ def confirm(question: str, command: str, *, yes: bool) -> None:
         raise SettingsError("not confirmed; nothing was done")
 
 
-def write_json(path: Path, content: dict[str, Any]) -> None:
+def write_json(path: Path, content: dict[str, Any], *, private: bool = False) -> None:
+    """For machines; private is what only the owner of a device may read."""
+    written = (json.dumps(content, indent=2) + "\n").encode()
     try:
-        write_atomically(path, (json.dumps(content, indent=2) + "\n").encode())
+        write_atomically(path, written, private=private)
     except OSError as error:
         raise SettingsError(f"--json {path}: cannot be written: {reason(error)}") from error
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from sottovoce.cli import output
@@ -103,7 +102,7 @@ class WorkBar:
         self._progress.stop()
 
     def begin(self, cell: Cell) -> None:
-        self._progress.update(self._task, description=escape(str(cell)))
+        self._progress.update(self._task, description=output.plain(str(cell)))
 
     def advance(self, work: float) -> None:
         """Move the bar; a file or a pipe gets a line every minute instead."""
@@ -198,6 +197,7 @@ def _command(name: str) -> Callable[..., None]:
         store = CellStore.start(out, about)
         runner = Runner(people, store, threads, engine=engine, card=card, jobs=jobs)
         names = list(EXPERIMENTS) if name == "all" else [name]
+        store.ask(names)
         scale = replace(Scale.of(store.about, seeds=seeds), most_people=most_people)
         _compute(names, runner, scale, methods or [])
         _show(store, names)
@@ -221,13 +221,14 @@ def report(
       sottovoce paper report --out results
     """
     figure_class()
-    _show(CellStore.open(out), list(EXPERIMENTS))
+    store = CellStore.open(out)
+    _show(store, [name for name in EXPERIMENTS if name in store.asked()])
 
 
 def _read(
     source: str, columns: str | None, items: Path | None, min_interactions: int
 ) -> Interactions:
-    with output.messages.status(f"reading {escape(source)}"):
+    with output.messages.status(f"reading {output.plain(source)}"):
         return load(source, parse_columns(columns), items).filter(min_interactions)
 
 
@@ -246,18 +247,18 @@ def _show(store: CellStore, names: list[str]) -> None:
         for table in EXPERIMENTS[name].tables(scale, store):
             if table.filled:
                 _print(table)
-    output.results.print(escape(store.about.sentence()), soft_wrap=True)
+    output.results.print(output.plain(store.about.sentence()), soft_wrap=True)
     write_all(store)
     where = store.folder / "report.html"
-    output.messages.print(f"written: {escape(str(where))}", soft_wrap=True)
+    output.messages.print(f"written: {output.plain(str(where))}", soft_wrap=True)
 
 
 def _print(table: Table) -> None:
     shown = output.table(table.title, *table.headings)
     for row in table.rows:
-        shown.add_row(*(escape(cell) for cell in row))
+        shown.add_row(*(output.plain(cell) for cell in row))
     # Into a file or a pipe a table goes whole; only a terminal has an edge to fold it at.
     console = output.results if output.results.is_terminal else Console(width=MAX_WIDTH)
     console.print(shown)
     for note in table.notes:
-        output.results.print(escape(note), soft_wrap=True)
+        output.results.print(output.plain(note), soft_wrap=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sottovoce.cli import proxy_status
+from sottovoce.cli import output, proxy_status
 from sottovoce.cli.options import group, optional
 from sottovoce.cli.proxy_options import ConfigOption  # noqa: TC001 - typer reads the annotations
 from sottovoce.errors import SettingsError, TlsError, UnavailableError, UnknownProxyError, reason
@@ -148,13 +148,13 @@ def _crowd_in_words(chosen: int, asked: int | None, problem: str | None) -> Iter
     if asked is None:
         why = "The server does not answer yet, so" if problem is None else "So"
         yield (
-            f"{why} its terms are not known. An epoch waits for {chosen:,} people here, or for "
-            "more if the terms ask for more."
+            f"{why} its terms are not known. An epoch waits for {output.people(chosen)} here, or "
+            "for more if the terms ask for more."
         )
         return
     yield (
         f"The terms ask for a crowd of {asked:,}, these settings for {chosen:,}: an epoch waits "
-        f"for {max(chosen, asked):,} people."
+        f"for {output.people(max(chosen, asked))}."
     )
     if chosen > asked:
         yield f"To wait for as few as the terms allow, set least_clients = {asked}."

@@ -107,9 +107,10 @@ def print_replay(found: Replayed) -> None:
     plan, timeline = found.plan, found.runs[0].timeline
     settings, histories = plan.settings, found.data.histories
     output.results.print(
-        f"{found.data.name}: {histories.n_users:,} users x {histories.n_items:,} items, "
-        f"{histories.n_interactions:,} interactions in {timeline.n_periods} periods of like "
-        f"numbers of them, {_day(timeline.span[0][0])} to {_day(timeline.span[-1][1])}; the next "
+        f"{output.plain(found.data.name)}: {histories.n_users:,} users x "
+        f"{histories.n_items:,} items, {histories.n_interactions:,} interactions in "
+        f"{timeline.n_periods} periods of like numbers of them, "
+        f"{_day(timeline.span[0][0])} to {_day(timeline.span[-1][1])}; the next "
         f"item of {plan.people:,} people against {plan.negatives} negatives",
         soft_wrap=True,
     )
@@ -117,7 +118,7 @@ def print_replay(found: Replayed) -> None:
     output.results.print(
         f"Learning without end: each person takes part in an epoch with a chance of "
         f"{settings.share:.3g}, {settings.most_turns} times at most; what was learnt weighs half "
-        f"after {settings.half_life:g} epochs.",
+        f"after {output.counted(settings.half_life, 'epoch')}.",
         soft_wrap=True,
     )
     output.results.print(_periods(found))
@@ -216,11 +217,11 @@ def draw_replay(figure: Figure, found: Replayed) -> None:
         points = list(_curve(found.switched, MODEL).items())
         line: Mapping[str, Any] = {"label": "model, switched", "linestyle": "--"}
         draw_interval(axes, points, 0.2, color="#55a868", **line)
-    settings = found.plan.settings
+    half_life = output.counted(found.plan.settings.half_life, "epoch")
     axes.set(
         xlabel="epoch",
         ylabel="HR@10 in the next period",
-        title=f"{found.data.name}{_with(found)}: half-life {settings.half_life:g} epochs",
+        title=f"{found.data.name}{_with(found)}: half-life {half_life}",
     )
     axes.grid(alpha=0.3)
     axes.legend()

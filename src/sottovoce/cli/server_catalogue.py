@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sottovoce.atomic import write_atomically
+from sottovoce.characters import visible
 from sottovoce.cli import output
 from sottovoce.cli.catalogue_files import FILE, ColumnsOption, catalogue_in, naming
-from sottovoce.cli.options import group
+from sottovoce.cli.options import can_be_written, group
 from sottovoce.cli.server_options import ConfigOption, opened
 from sottovoce.server.administration import change_catalogue, present
 from sottovoce.server.catalogues import (
@@ -45,7 +46,10 @@ def show(
     config: ConfigOption,
     *,
     output_file: Annotated[
-        Path | None, typer.Option("--output", help="Write the catalogue to this JSON file.")
+        Path | None,
+        typer.Option(
+            "--output", callback=can_be_written, help="Write the catalogue to this JSON file."
+        ),
     ] = None,
 ) -> None:
     """Show which catalogue the next epoch has, or write it to a file.
@@ -173,6 +177,6 @@ def _print(found: Difference) -> None:
         if lines:
             typer.echo(f"{len(lines):,} {what}")
         for line in lines[:LISTED]:
-            typer.echo(f"  {line}")
+            typer.echo(f"  {visible(line)}")
         if len(lines) > LISTED:
             typer.echo(f"  and {len(lines) - LISTED:,} more")

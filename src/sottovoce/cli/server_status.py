@@ -83,9 +83,9 @@ def _epoch(found: ServerStatus) -> Iterator[str]:
 
 def _open(waiting: Waiting, least: int, now: float) -> Iterator[str]:
     if waiting.short:
-        yield f"It waits for a crowd of {least:,} people at {', '.join(waiting.short)}."
+        yield f"It waits for a crowd of {output.people(least)} at {', '.join(waiting.short)}."
     elif not waiting.has_crowd:
-        yield f"It waits for a crowd of {least:,} people: no proxy has one."
+        yield f"It waits for a crowd of {output.people(least)}: no proxy has one."
     if waiting.silent:
         yield f"It has heard nothing from {', '.join(waiting.silent)}."
     if waiting.is_over:
@@ -118,7 +118,7 @@ def _learning(found: ServerStatus) -> str:
     learnt = f"Training {found.epoch.training} has learnt from {done:,} epoch{'s' * (done != 1)}"
     if found.is_endless:
         half = found.training.settings.half_life
-        return f"{learnt}; learning has no end (half-life {half:g} epochs)."
+        return f"{learnt}; learning has no end (half-life {output.counted(half, 'epoch')})."
     if not found.manifest.epochs_left:
         return f"{learnt}; the training is finished."
     return f"{learnt}; {found.manifest.epochs_left:,} are left."

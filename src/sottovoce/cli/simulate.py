@@ -265,7 +265,7 @@ def _load(
     folder = shards_at(source)
     if folder:
         return _shards(folder, is_changed=any((columns, items, minimum, *sample)))
-    with output.messages.status(f"reading {source}"):
+    with output.messages.status(f"reading {output.plain(source)}"):
         data = load(source, parse_columns(columns), items)
         if minimum is None:
             minimum = 0 if source.startswith(SYNTHETIC) else DEFAULT_MINIMUM
@@ -296,12 +296,13 @@ def _one(
 
 def _print(data: Interactions | Shards, runs: list[Run]) -> None:
     plan = runs[0].plan
-    against = f"{plan.negatives} negatives" if plan.negatives else "the whole catalogue"
+    against = output.rivals(plan.negatives, data.untouched)
     output.results.print(
-        f"{data.name}: {data.n_users:,} users x {data.n_items:,} items, "
+        f"{output.plain(data.name)}: {data.n_users:,} users x {data.n_items:,} items, "
         f"{data.n_interactions:,} interactions; {plan.split} split against {against}",
         soft_wrap=True,
     )
+    output.warn_of_few_candidates(plan.negatives, data.untouched)
     output.results.print(output.settings_in_words(plan.settings), soft_wrap=True)
     if plan.tags and data.tags is not None:
         counted = tags_of(data.tags.tolist()).by_kind()

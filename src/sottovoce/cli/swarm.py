@@ -7,7 +7,6 @@ from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from sottovoce.cli import output
@@ -16,6 +15,7 @@ from sottovoce.cli.options import HistoryColumns, JsonFile, optional
 from sottovoce.cli.simulate import SplitOption
 from sottovoce.data import load, parse_columns
 from sottovoce.errors import SettingsError
+from sottovoce.experiments.live.people import NEGATIVES
 from sottovoce.experiments.live.swarm import SwarmPlan, SwarmResult, run_swarm
 from sottovoce.experiments.live.system_folder import LiveSystem
 
@@ -124,7 +124,7 @@ def swarm(
         training=system.training,
         keep=keep,
     )
-    with output.messages.status(f"reading {escape(source)}"):
+    with output.messages.status(f"reading {output.plain(source)}"):
         named = parse_columns(columns)
         people = load(source, columns=named).filter(min_interactions)
     with SwarmBars() as bars:
@@ -146,7 +146,7 @@ def _check_crowd(system: LiveSystem, clients: int) -> None:
     """Fewer end no epoch by themselves, and of more some come too late to one that has waited."""
     if system.least_clients not in (1, clients):
         output.messages.print(
-            f"Note: an epoch waits for {system.least_clients:,} people, and there will be "
+            f"Note: an epoch waits for {output.people(system.least_clients)}, and there will be "
             f"{clients:,}; to wait for all of them: sottovoce up ... --least-clients {clients}",
             soft_wrap=True,
         )
@@ -176,11 +176,14 @@ class SwarmBars(output.CountBar):
 def show(result: SwarmResult) -> None:
     """The epochs as a table, and what they cost everybody."""
     histories, settings = result.people.data.histories, result.settings
+    untouched = result.people.data.untouched
     _print(
-        f"{result.people.data.name}: {histories.n_users:,} live clients x {histories.n_items:,} "
-        f"items; {settings.mechanism}, epsilon {settings.epsilon:g}, {settings.reports} reports "
-        f"an epoch; {result.plan.split} split against 99 negatives"
+        f"{output.plain(result.people.data.name)}: {histories.n_users:,} live clients x "
+        f"{histories.n_items:,} items; {settings.mechanism}, epsilon {settings.epsilon:g}, "
+        f"{settings.reports} reports an epoch; {result.plan.split} split against "
+        f"{output.rivals(NEGATIVES, untouched)}"
     )
+    output.warn_of_few_candidates(NEGATIVES, untouched)
     output.results.print(_table(result))
     if result.plan.compare_runs:
         _print(
@@ -195,7 +198,7 @@ def show(result: SwarmResult) -> None:
         if missing := _not_sent(each):
             _print(f"Epoch {each.epoch}, not sent: {missing}.")
     for problem in result.problems[:5]:
-        _print(f"Problem: {escape(problem)}")
+        _print(f"Problem: {output.plain(problem)}")
     seconds = result.seconds
     _print(
         f"{seconds['make']:.0f} s to make the clients, {seconds['drive']:.0f} s for the epochs, in "

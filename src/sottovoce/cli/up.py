@@ -257,7 +257,7 @@ def _print_start(folder: Path, system: LiveSystem) -> None:
         "Try next, in another terminal:",
         f"  sottovoce client init --proxy {system.proxy} --key {key} --limit {limit:g}",
         f"  sottovoce swarm --up {folder} --clients {system.least_clients}{_histories(system)}",
-        f"An epoch waits until {system.least_clients} people have reported.",
+        f"An epoch waits for reports of {output.people(system.least_clients)}.",
         "Ctrl-C stops both.",
     ):
         typer.echo(line)

@@ -98,6 +98,11 @@ class Interactions:
         """Of a history: the median number of items, to two digits."""
         return self.histories.typical_length()
 
+    @property
+    def untouched(self) -> NDArray[np.int64]:
+        """How many items each person never touched."""
+        return self.n_items - np.diff(self.histories.indptr)
+
     @classmethod
     def from_lists(cls, name: str, lists: list[list[int]], n_items: int) -> Interactions:
         """Small data written by hand; ids are the numbers themselves."""

@@ -13,6 +13,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from sottovoce.characters import CONTROL, named
 from sottovoce.data.formats.collecting import object_array
 from sottovoce.data.formats.columns import ALIASES
 from sottovoce.data.item_table import TABLES, read_table
@@ -86,6 +87,8 @@ def _from_catalogue(path: Path) -> Described:
 def _from_table(table: Table, columns: Mapping[str, str] | None, advice: str) -> Described:
     item, kinds = _roles(table, columns, advice)
     ids = _ids(table, item)
+    for column in (item, *kinds.values()):
+        _check_characters(table, column, ids)
     titles = [""] * len(ids)
     tags: list[dict[str, Any]] = [{} for _ in ids]
     for kind, column in kinds.items():
@@ -148,6 +151,14 @@ def _ids(table: Table, column: str) -> list[str]:
             before = table.where(first[each])
             table.problems.append((row, f"column {column!r} has {each!r} again, as in {before}"))
     return ids
+
+
+def _check_characters(table: Table, column: str, ids: list[str]) -> None:
+    """Every text of a catalogue is shown, perhaps on a terminal."""
+    for row, cell in enumerate(table.cells[column]):
+        if isinstance(cell, str) and (found := CONTROL.search(cell.strip())):
+            said = f"column {column!r} of item {ids[row]!r:.80} has a control character"
+            table.problems.append((row, f"{said}, {named(found[0])}"))
 
 
 def _plain(name: str) -> str:

@@ -106,6 +106,11 @@ class Shards:
         return len(self.item_ids)
 
     @property
+    def untouched(self) -> NDArray[np.int64]:
+        """The fewest and the most items that a person may never have touched: nothing is read."""
+        return np.array([0, self.n_items - 1])
+
+    @property
     def digest(self) -> str:
         """Names all of it."""
         items = json.dumps([self.item_ids.tolist(), _listed(self.tags)])

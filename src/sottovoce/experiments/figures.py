@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
+from sottovoce.atomic import write_atomically
 from sottovoce.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -48,8 +50,7 @@ def save_figure(
     figure = figure_class()(figsize=size, layout="constrained")
     draw(figure)
     for each in (path, *also):
-        each.parent.mkdir(parents=True, exist_ok=True)
-        part = each.with_name(f".{each.name}.part")
-        figure.savefig(part, format=each.suffix.removeprefix(".") or "png", dpi=150)
-        part.replace(each)
+        drawn = BytesIO()
+        figure.savefig(drawn, format=each.suffix.removeprefix(".") or "png", dpi=150)
+        write_atomically(each, drawn.getvalue())
         figure.set_layout_engine("none")  # everything has its place now

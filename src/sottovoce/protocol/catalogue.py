@@ -99,10 +99,12 @@ def _item(entry: Any) -> Item:
     tags = entry["tags"]
     if not isinstance(tags, dict):
         raise ProtocolError("catalogue: tags must be an object, by kind")
+    name = strict.text(entry["id"], most=MAX_TEXT, what="catalogue: id")
+    of = f"of item {strict.shown(name)}"
     return Item(
-        strict.text(entry["id"], most=MAX_TEXT, what="catalogue: id"),
-        strict.text(entry["title"], most=MAX_TEXT, what="catalogue: title"),
-        {_kind(kind): _values(values) for kind, values in tags.items()},
+        name,
+        strict.text(entry["title"], most=MAX_TEXT, what=f"catalogue: title {of}"),
+        {_kind(kind): _values(values, f"{kind} {of}") for kind, values in tags.items()},
     )
 
 
@@ -112,10 +114,11 @@ def _kind(kind: str) -> str:
     return kind
 
 
-def _values(values: Any) -> tuple[str, ...] | float:
+def _values(values: Any, what: str) -> tuple[str, ...] | float:
     if not isinstance(values, list):
-        return strict.number(values, least=0, most=strict.MOST, what="catalogue: tag")
-    labels = tuple(strict.text(label, most=MAX_TEXT, what="catalogue: label") for label in values)
+        return strict.number(values, least=0, most=strict.MOST, what=f"catalogue: tag {what}")
+    said = f"catalogue: label {what}"
+    labels = tuple(strict.text(label, most=MAX_TEXT, what=said) for label in values)
     if len(set(labels)) != len(labels):
         raise ProtocolError("catalogue: an item has the same label twice")
     return labels

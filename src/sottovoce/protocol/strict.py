@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any
 
+from sottovoce.characters import CONTROL, named
 from sottovoce.errors import ProtocolError
 
 MOST = 2**53 - 1
@@ -66,11 +67,13 @@ def number(value: object, *, least: float, most: float, what: str) -> float:
 
 
 def text(value: object, *, most: int, what: str) -> str:
-    """A string that is not empty and has at most `most` characters."""
+    """A string of 1..`most` characters, none of which commands a terminal."""
     if not isinstance(value, str) or not 0 < len(value) <= most:
         raise ProtocolError(f"{what}: a string of 1..{most} characters, not {shown(value)}")
     if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
         raise ProtocolError(f"{what}: half of a surrogate pair is not a character")
+    if found := CONTROL.search(value):
+        raise ProtocolError(f"{what}: control character {named(found[0])} in {shown(value)}")
     return value
 
 

@@ -107,7 +107,7 @@ class Keys:
         target = path.resolve()  # a link stays one
         try:
             before = target.stat()
-            write_atomically(target, self._content().encode())
+            write_atomically(target, self._content().encode(), private=True)
             if os.name == "posix" and before.st_uid != os.geteuid():
                 os.chown(target, before.st_uid, before.st_gid)
         except OSError as error:

@@ -13,6 +13,8 @@ const BACKSLASH = 0x5c;
 const COLON = 0x3a;
 const HEXADECIMAL = /^[0-9a-f]*$/;
 const HALF_OF_A_PAIR = /\p{Surrogate}/u;
+/** Line separators and bidirectional controls are among them. */
+const CONTROL = /[\p{Cc}\u2028-\u202e\u2066-\u2069]/gu;
 
 // A byte order mark is not dropped but read as a character, which no JSON may begin with.
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
@@ -71,7 +73,12 @@ export function isObject(value: unknown): value is Fields {
 export function shown(value: unknown): string {
   if (Array.isArray(value)) return `a list of ${value.length}`;
   if (isObject(value)) return `an object of ${Object.keys(value).length}`;
-  return (typeof value === "string" ? JSON.stringify(value) : String(value)).slice(0, 80);
+  if (typeof value !== "string") return String(value).slice(0, 80);
+  return JSON.stringify(value.slice(0, 80)).replace(CONTROL, escaped).slice(0, 80);
+}
+
+function escaped(character: string): string {
+  return `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
 }
 
 /** Refuse what is missing and what is unknown. */
@@ -100,7 +107,7 @@ export function real(value: unknown, least: number, most: number, what: string):
   return value + 0;
 }
 
-/** A string of 1..`most` Unicode code points. */
+/** A string of 1..`most` Unicode code points, none of which commands a terminal. */
 export function text(value: unknown, most: number, what: string): string {
   // A code point has at most two units: no long string is taken apart to be counted.
   if (typeof value !== "string" || value.length > 2 * most) {
@@ -112,6 +119,9 @@ export function text(value: unknown, most: number, what: string): string {
   }
   if (HALF_OF_A_PAIR.test(value)) {
     throw new ProtocolError(`${what}: half of a surrogate pair is not a character`);
+  }
+  if (value.search(CONTROL) >= 0) {
+    throw new ProtocolError(`${what}: a control character in ${shown(value)}`);
   }
   return value;
 }

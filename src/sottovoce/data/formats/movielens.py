@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sottovoce.characters import spaced
 from sottovoce.data.formats import delimited
 from sottovoce.data.formats.collecting import Collector, Films
 from sottovoce.data.formats.sources import Source, find, label, reading
@@ -115,7 +116,8 @@ def read_films(
                 path=label(source, name),
                 line=number,
             )
-        films[int(fields[0])] = (fields[1], _traits(fields[1], fields[2]))
+        title, genres = map(spaced, fields[1:])
+        films[int(fields[0])] = (title, _traits(title, genres))
     return films
 
 

@@ -95,7 +95,7 @@ def set_values(path: Path, values: Mapping[tuple[str, str], object]) -> None:
     for (table, name), value in values.items():
         if value is not None:
             _set(document.setdefault(table, {}).value if table else document, name, value)
-    write_atomically(path, tomlkit.dumps(document).encode())
+    write_atomically(path, tomlkit.dumps(document).encode(), private=True)
 
 
 def _set(table: Container, name: str, value: object) -> None:

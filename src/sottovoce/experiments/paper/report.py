@@ -42,9 +42,11 @@ pre { background: #f4f4f4; padding: .8rem; overflow-x: auto }
 
 
 def write_all(store: CellStore) -> list[str]:
-    """Files of every experiment that has results, and the page; the names of these experiments."""
-    scale, sections, names = Scale.of(store.about), [], []
+    """Files of every experiment that was asked for and has results, and the page; their names."""
+    scale, sections, names, asked = Scale.of(store.about), [], [], store.asked()
     for experiment in EXPERIMENTS.values():
+        if experiment.name not in asked:
+            continue
         tables = [table for table in experiment.tables(scale, store) if table.filled]
         if tables:
             _write_numbers(store, experiment, tables)

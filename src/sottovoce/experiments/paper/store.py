@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sottovoce.data import Interactions
     from sottovoce.experiments.paper.cells import Cell
 
-ABOUT = "about.json"
+ABOUT, ASKED = "about.json", "asked.json"
 
 
 @dataclass(frozen=True)
@@ -116,6 +116,18 @@ class CellStore:
     @classmethod
     def open(cls, folder: Path) -> Self:
         return cls(folder, read_about(folder))
+
+    def ask(self, names: list[str]) -> None:
+        """Remember which experiments were asked for: others share cells with them."""
+        asked = sorted({*self.asked(), *names})
+        write_atomically(self.folder / ASKED, (json.dumps(asked) + "\n").encode())
+
+    def asked(self) -> list[str]:
+        """Now or earlier."""
+        try:
+            return [str(name) for name in json.loads((self.folder / ASKED).read_bytes())]
+        except (OSError, ValueError, TypeError):
+            return []
 
     def get(self, cell: Cell) -> dict[str, Any] | None:
         """A result, if it is there, whole and of this data."""

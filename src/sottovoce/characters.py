@@ -1,0 +1,28 @@
+"""Characters that command a terminal instead of showing something."""
+
+from __future__ import annotations
+
+import re
+
+# Category Cc, line and paragraph separators, bidirectional embeddings, overrides and isolates.
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+_UNSHOWABLE = re.compile(f"{CONTROL.pattern[:-1]}\ud800-\udfff]")
+
+
+def spaced(text: str) -> str:
+    """With a space for each control character."""
+    return CONTROL.sub(" ", text)
+
+
+def visible(text: str) -> str:
+    r"""With each control character as Python writes it.
+
+    >>> print(visible("\x1b[31mred"))
+    \x1b[31mred
+    """
+    return _UNSHOWABLE.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def named(character: str) -> str:
+    """By its number."""
+    return f"U+{ord(character):04X}"
