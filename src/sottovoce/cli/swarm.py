@@ -18,6 +18,7 @@ from sottovoce.data import load, parse_columns
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.live.swarm import SwarmPlan, SwarmResult, run_swarm
 from sottovoce.experiments.live.system_folder import LiveSystem
+from sottovoce.privacy.account import shown
 
 if TYPE_CHECKING:
     from sottovoce.experiments.live.simulated import Noise
@@ -178,8 +179,8 @@ def show(result: SwarmResult) -> None:
     histories, settings = result.people.data.histories, result.settings
     _print(
         f"{result.people.data.name}: {histories.n_users:,} live clients x {histories.n_items:,} "
-        f"items; {settings.mechanism}, epsilon {settings.epsilon:g}, {settings.reports} reports "
-        f"an epoch; {result.plan.split} split against 99 negatives"
+        f"items; {settings.mechanism}, epsilon {shown(settings.epsilon, 6)}, {settings.reports} "
+        f"reports an epoch; {result.plan.split} split against 99 negatives"
     )
     output.results.print(_table(result))
     if result.plan.compare_runs:
@@ -199,7 +200,8 @@ def show(result: SwarmResult) -> None:
     seconds = result.seconds
     _print(
         f"{seconds['make']:.0f} s to make the clients, {seconds['drive']:.0f} s for the epochs, in "
-        f"{result.plan.processes} processes. No ledger has more than epsilon {result.spent:g}."
+        f"{result.plan.processes} processes. No ledger has more than epsilon "
+        f"{shown(result.spent, 6)}."
     )
     _print("Clients sent at once, without jitter: for demos and tests.")
     _print(result.account.statement())

@@ -46,7 +46,9 @@ STEPS_PER_SIGMA = 24
 """How finely one report's loss is discretised; always to the side of caution."""
 MOST_CELLS, AT_ONCE = 1 << 26, 1 << 18
 """Pairs of counts that are looked at for one size of the blanket: in all, and held in memory."""
-MOST_COMPOSED = 10**8
+MOST_COMPOSED, MOST_BY_STEP = 10**8, 10_000
+"""Reports that are composed, and the same by the steps of one report's loss: dp-accounting's memory
+grows with the latter."""
 MOST_BOUNDED = 10**10
 """The largest crowd that the bound takes: more people hide no worse than so many of them."""
 
@@ -113,19 +115,31 @@ def central_epsilon(event: Reporting, crowd: Crowd, delta: float) -> float:
 
 def is_composed(event: Reporting, crowd: Crowd) -> bool:
     """Whether people and reports are few enough for loss distributions; else there is a bound."""
-    return crowd.honest <= _most_people(event) and event.total <= MOST_COMPOSED
+    most_people = _most_people(event)
+    return crowd.honest <= most_people and event.total <= _most_reports(event, crowd.honest)
 
 
 def _shuffled(event: Reporting, crowd: Crowd, delta: float) -> float:
     """The least of what is known. A larger crowd hides no worse than a smaller one."""
-    if event.total > MOST_COMPOSED:
-        return central_bound(event, min(crowd.honest, MOST_BOUNDED), delta)
-    one = _one_report(event.epsilon, event.loud_fraction, min(crowd.honest, _most_people(event)))
-    composed = one if event.total == 1 else one.self_compose(event.total)
-    found = float(composed.get_epsilon_for_delta(delta))
-    if is_composed(event, crowd):
-        return min(found, event.pure)
-    return min(found, central_bound(event, min(crowd.honest, MOST_BOUNDED), delta))
+    found, counted = event.pure, min(crowd.honest, _most_people(event))
+    if event.total <= _most_reports(event, counted):
+        one = _one_report(event.epsilon, event.loud_fraction, counted)
+        composed = one if event.total == 1 else one.self_compose(event.total)
+        found = min(found, float(composed.get_epsilon_for_delta(delta)))
+    if not is_composed(event, crowd):
+        found = min(found, central_bound(event, min(crowd.honest, MOST_BOUNDED), delta))
+    return found
+
+
+def _most_reports(event: Reporting, honest: int) -> int:
+    return min(MOST_COMPOSED, int(MOST_BY_STEP * event.epsilon / _step(event, honest)))
+
+
+def _step(event: Reporting, honest: int) -> float:
+    """Of the grid of one report's losses."""
+    mu = gaussian_mu(event.one_report(), honest)
+    step = max(mu / STEPS_PER_SIGMA, 2 * event.epsilon / MAX_STEPS)
+    return min(step, event.epsilon / 8)
 
 
 def _most_people(event: Reporting) -> int:
@@ -145,8 +159,7 @@ def _one_report(epsilon: float, rho: float, honest: int) -> Any:
             "central accounting needs dp-accounting: pip install 'sottovoce[sim]'"
         ) from error
     event = Reporting(epsilon, 1, 1, rho)
-    step = max(gaussian_mu(event, honest) / STEPS_PER_SIGMA, 2 * epsilon / MAX_STEPS)
-    step = min(step, epsilon / 8)
+    step = _step(event, honest)
     edges, deltas = hockey_stick(event, honest, step)
     pmf = pld_pmf.create_pmf_pessimistic_connect_dots(step, edges, deltas)
     # Swapping the two histories swaps the two sets: one direction is as bad as the other.
@@ -220,8 +233,9 @@ def _log_poisson(counts: NDArray[np.int64], mean: float) -> Float64:
 
     Independent Poisson counts, given their sum, are multinomial.
     """
-    logs = np.concatenate([[0.0], np.cumsum(np.log(mean / counts[1:]))])
-    return logs - logs.max()
+    logs: Float64 = np.concatenate([[0.0], np.cumsum(np.log(mean / counts[1:]))])
+    logs -= logs.max()
+    return logs
 
 
 def _likely(m: int, rho: float) -> NDArray[np.int64]:
