@@ -134,8 +134,6 @@ class Public:
                 "a plan needs at least one person and one item, "
                 f"got {self.people} people and {self.items} items"
             )
-        if max(self.people, self.items) > MOST:
-            raise SettingsError("a plan is for at most 10^30 people and items")
         if not 1 <= self.history < inf:
             raise SettingsError(
                 f"a typical history has a number of items, at least one; got {self.history}"
@@ -161,6 +159,8 @@ def planned(
     (10.0, 1, 5, 20, 15)
     """
     given = {name: value for name, value in given.items() if value is not None}
+    if max(people, items) > MOST:
+        raise SettingsError("a plan is for at most 10^30 people and items")
     about = Public(people, items, usual_history(max(items, 1)) if history is None else history)
     settings = unplanned(preset, given)
     if preset in PLANNED:
