@@ -169,6 +169,9 @@ def test_help_is_shown_as_it_is_written() -> None:
             "privacy --plot p.gif",
             "--plot: p.gif must end in .png or .svg\nHelp: sottovoce privacy --help",
         ),
+        ("privacy --preset=", "--preset: must not be empty\nHelp: sottovoce privacy --help"),
+        ("data info ''", "SOURCE: must not be empty\nHelp: sottovoce data info --help"),
+        ("client remove a ''", "ITEMS: must not be empty\nHelp: sottovoce client remove --help"),
         ("privacy --json /", "--json: / cannot be written\nHelp: sottovoce privacy --help"),
         ("privacy --colluding 5", "these options need a crowd: give --clients PEOPLE"),
         ("swarm --clients 5", "give either --up FOLDER, or --proxy URL and --key KEY"),
@@ -187,7 +190,7 @@ def test_wrong_usage_is_a_line_or_two(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["sottovoce", *arguments.split()])
+    monkeypatch.setattr(sys, "argv", ["sottovoce", *shlex.split(arguments)])
     with pytest.raises(SystemExit) as stopped:
         cli.main()
     assert stopped.value.code == 2

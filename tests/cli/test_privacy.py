@@ -108,3 +108,29 @@ def test_bad_input_is_refused(arguments: list[str]) -> None:
     with pytest.raises(SettingsError) as caught:
         call(*arguments)
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_table_and_paragraph_round_alike_and_up() -> None:
+    shown = call("--budget", "10", "--clients", "50000")
+    assert "7.039" in shown.split("The planner takes")[1].split("Each person")[0]
+    assert "e^7.039" in shown
+    assert "7.038" not in shown
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--clients", 10**23, "--reports", 1, "--epochs", 1),
+        ("--clients", 1_000, "--trainings", 10**20),
+        ("--reports", 10_000, "--epochs", 100_000),
+        ("--clients", 10**23, "--lifetime", 2, "--reports", 1),
+    ],
+)
+def test_huge_numbers_are_bounded(arguments: tuple[object, ...]) -> None:
+    assert "upper bound" in call(*arguments)
+
+
+@pytest.mark.parametrize("option", ["--clients", "--trainings", "--items"])
+def test_numbers_beyond_everything_are_refused(option: str) -> None:
+    with pytest.raises(SettingsError, match=r"at most 10\^30"):
+        call(option, 10**400)

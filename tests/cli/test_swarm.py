@@ -13,7 +13,7 @@ from sottovoce.errors import DataError, SettingsError, UnavailableError
 from sottovoce.experiments.live.people import choose_people
 from sottovoce.experiments.live.simulated import Noise
 from sottovoce.experiments.live.swarm import Round, SwarmPlan, SwarmResult
-from sottovoce.privacy import Crowd, account
+from sottovoce.privacy import account
 from sottovoce.protocol import Catalogue, Item
 from sottovoce.training import Settings
 from tests.processes import calling
@@ -67,7 +67,7 @@ def make_result(compare_runs: int) -> SwarmResult:
         popularity={"hr@10": 0.25},
         spent=250.0,
         problems=["the proxy was away"],
-        account=account(settings.event(20), Crowd.of(9)),
+        account=account(settings.event(20), 9),
         seconds={"make": 1.0, "drive": 3.0, "compare": 0.0},
     )
 

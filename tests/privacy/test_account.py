@@ -6,6 +6,7 @@ import pytest
 
 from sottovoce.errors import SettingsError
 from sottovoce.privacy import Crowd, Reporting, account
+from sottovoce.privacy.account import shown
 from sottovoce.training import Settings, planned
 
 
@@ -57,3 +58,37 @@ def test_nonsense_is_refused() -> None:
         account(Reporting(1.0, 1, 1), trainings=0)
     with pytest.raises(SettingsError, match="delta"):
         account(Reporting(1.0, 1, 1), delta=0)
+
+
+def test_why_there_is_no_central_figure() -> None:
+    event = Reporting(1.0, 1, 1)
+    unknown, alone = account(event), account(event, 1)
+    assert unknown.lifetime.central is alone.lifetime.central is None
+    assert "because the number of people is not known" in unknown.statement()
+    assert "because an epoch may have no more than one person" in alone.statement()
+    assert account(event, 2).lifetime.central == account(event, Crowd(2)).lifetime.central
+
+
+def test_a_figure_that_is_a_bound_is_called_so() -> None:
+    event = Reporting(2.5, 1, 1, 0.058)
+    assert "upper bound" not in account(event, 1_000).statement()
+    assert account(event, 10**12).statement().count("upper bound") == 1
+    assert account(event, 1_000, trainings=10**9).statement().count("upper bound") == 2
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "digits", "said"),
+    [
+        (7.03812, 4, "7.039"),
+        (7.038, 4, "7.038"),
+        (0.07, 4, "0.07"),
+        (0.1 + 0.2, 6, "0.3"),
+        (2256.5661, 6, "2256.57"),
+        (99.991, 4, "100"),
+        (9.9999999, 6, "10"),
+        (0.0, 4, "0"),
+        (5e9, 6, "5e+09"),
+    ],
+)
+def test_an_epsilon_is_shown_rounded_up(epsilon: float, digits: int, said: str) -> None:
+    assert shown(epsilon, digits) == said

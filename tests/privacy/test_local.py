@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sottovoce.errors import SettingsError
-from sottovoce.privacy import SIGN, Reporting, local_delta, local_epsilon
+from sottovoce.privacy import SIGN, Reporting, local, local_delta, local_epsilon
 
 REFERENCE = [
     ((0.5, 50, 20), 500.0, 193.50, 206.1),
@@ -91,3 +91,28 @@ def test_an_independent_accountant_agrees(epsilon: float, reports: int) -> None:
     )
     theirs = one.self_compose(reports).get_epsilon_for_delta(1e-6)
     assert local_epsilon(Reporting(epsilon, reports, 1), 1e-6) == pytest.approx(theirs, rel=2e-3)
+
+
+@pytest.mark.parametrize("rho", [0.058, SIGN])
+@pytest.mark.parametrize(("reports", "within"), [(20, 1.05), (2_000, 1.02), (20_000, 1.01)])
+def test_the_bound_of_very_many_reports_is_close_and_never_below(
+    rho: float, reports: int, within: float
+) -> None:
+    event = Reporting(2.5, reports, 1, rho)
+    exact = local_epsilon(event, 1e-6)
+    assert local.surely_lost(event, 1e-6) <= exact <= local._bound(event, 1e-6) <= within * exact
+
+
+@pytest.mark.parametrize("rho", [0.058, SIGN])
+@pytest.mark.parametrize("trainings", [10**6, 10**20])
+def test_very_many_reports_are_bounded(rho: float, trainings: int) -> None:
+    event = Reporting(2.5, 100, 20 * trainings, rho)
+    assert not local.is_counted(event)
+    assert local.surely_lost(event, 1e-6) <= local_epsilon(event, 1e-6) < event.pure
+    with pytest.raises(SettingsError, match="too many for an exact delta"):
+        local_delta(event, 1.0)
+
+
+def test_more_reports_than_there_can_be_are_refused() -> None:
+    with pytest.raises(SettingsError, match=r"at most 10\^30 in all"):
+        Reporting(1.0, 10**200, 10**200)

@@ -11,8 +11,16 @@ import pytest
 from scipy import stats
 
 from sottovoce.errors import SettingsError
-from sottovoce.privacy import SIGN, Crowd, Reporting, central_epsilon, gaussian_mu
-from sottovoce.privacy.shuffle import TAIL, _ends, hockey_stick
+from sottovoce.privacy import (
+    SIGN,
+    Crowd,
+    Reporting,
+    central_epsilon,
+    gaussian_mu,
+    local_epsilon,
+    shuffle,
+)
+from sottovoce.privacy.shuffle import TAIL, _ends, hockey_stick, is_composed
 
 REFERENCE = [
     # (eps, k, T, n): an epoch at 1e-6 and 1e-8, a training at 1e-6 and 1e-8, mu
@@ -134,10 +142,48 @@ def test_what_breaks_it() -> None:
     event, n = Reporting(2.5, 20, 1), 20_000
     honest = central_epsilon(event, Crowd(n), 1e-6)
     assert central_epsilon(event, Crowd(n, colluding=n // 2), 1e-6) > honest
-    assert central_epsilon(event, Crowd(n, colluding=n - 1), 1e-6) == event.pure
+    local = local_epsilon(event, 1e-6)
+    assert central_epsilon(event, Crowd(n, colluding=n - 1), 1e-6) == local
     known = central_epsilon(event, Crowd(n, seeded_directions=5000), 1e-6)
     assert known > 5 * honest
-    assert central_epsilon(event, Crowd(n, bundled=True), 1e-6) == event.pure
+    assert central_epsilon(event, Crowd(n, bundled=True), 1e-6) == local
+
+
+@pytest.mark.parametrize(
+    "event", [Reporting(2.5, 100, 20, 0.058), Reporting(12.0, 1, 1, 0.01), Reporting(5.0, 1, 2)]
+)
+def test_no_crowd_makes_it_worse_than_local(event: Reporting) -> None:
+    local = local_epsilon(event, 1e-6)
+    assert local < event.pure
+    crowds = [Crowd(10, bundled=True), Crowd(100, 99), *(Crowd(n) for n in (2, 3, 10, 100, 1_000))]
+    assert all(central_epsilon(event, crowd, 1e-6) <= local for crowd in crowds)
+
+
+@pytest.mark.parametrize("rho", [0.058, SIGN])
+def test_a_huge_crowd_hides_no_worse_than_a_smaller_one(rho: float) -> None:
+    event = Reporting(2.5, 1, 1, rho)
+    found = [central_epsilon(event, Crowd(10**n), 1e-6) for n in (5, 6, 9, 12, 23)]
+    assert found == sorted(found, reverse=True)
+    assert is_composed(event, Crowd(10**6))
+    assert not is_composed(event, Crowd(10**12))
+    with pytest.raises(SettingsError, match=r"at most 10\^30"):
+        Crowd(10**400)
+
+
+def test_very_many_reports_are_bounded() -> None:
+    event = Reporting(2.5, 10**9, 10**11, 0.058)
+    few, many = Crowd(2), Crowd(50_000)
+    assert not is_composed(event, many)
+    assert 0 < central_epsilon(event, many, 1e-6) < central_epsilon(event, few, 1e-6)
+    assert central_epsilon(event, few, 1e-6) <= local_epsilon(event, 1e-6) < event.pure
+
+
+def test_rows_at_once_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    event = Reporting(2.0, 1, 1, 0.2)
+    _, whole = hockey_stick(event, 500, 0.01)
+    monkeypatch.setattr(shuffle, "AT_ONCE", 100)
+    _, by_rows = hockey_stick(event, 500, 0.01)
+    assert by_rows == pytest.approx(whole, rel=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -308,6 +308,19 @@ def test_turns_are_hidden_among_the_smallest_epoch_of_all() -> None:
     assert 30 < crowd.clients < 60
 
 
+def test_an_epoch_of_one_person_hides_nobody_and_the_statement_says_so() -> None:
+    found = FederatedMF(2, 20, reports=1, lifetime=1).fit(random_people(30, 20, seed=2)).privacy()
+    assert found.lifetime.central is None
+    assert "an epoch may have no more than one person" in found.statement()
+
+
+def test_any_number_of_people_is_accounted_for() -> None:
+    model = FederatedMF(2, 2, reports=1).fit(random_people(30, 20, seed=2))
+    central = model.privacy(10**12).lifetime.central
+    assert central is not None
+    assert 0 < central < 0.001
+
+
 def test_nonsense_is_refused_before_any_data_is_read() -> None:
     with pytest.raises(SettingsError, match="epsilon must be"):
         FederatedMF(epsilon=-1.0)

@@ -18,6 +18,7 @@ from sottovoce.cli.options import JsonFile, group
 from sottovoce.client import Client, HttpProxy
 from sottovoce.client.timing import JITTER
 from sottovoce.errors import ProtocolError, SettingsError
+from sottovoce.privacy.account import shown
 from sottovoce.protocol import Item
 from sottovoce.protocol.strict import hexadecimal
 
@@ -150,7 +151,7 @@ def sync(
     with Client.open(folder_of(folder)) as client, httpx.Client() as http:
         synced = client.sync(HttpProxy(http, client.proxy_url), jitter=jitter, sleep=_sleep)
         accepted = client.status().terms
-    price = "" if accepted is None else f"; an epoch costs {float(accepted.cost):g}"
+    price = "" if accepted is None else f"; an epoch costs {shown(float(accepted.cost), 6)}"
     typer.echo(visible(synced.sentence))
     typer.echo(f"Spent so far: epsilon {synced.spent}; left: {synced.remaining}{price}.")
     if json is not None:
@@ -248,7 +249,7 @@ def limit(
     """
     with Client.open(folder_of(folder)) as client:
         client.set_limit(epsilon)
-    typer.echo(f"The lifetime limit is now epsilon {epsilon:g}.")
+    typer.echo(f"The lifetime limit is now epsilon {shown(epsilon, 6)}.")
 
 
 @app.command()
@@ -285,7 +286,7 @@ def _sleep(seconds: float) -> None:
 
 def _affordable(asked: Terms, limit: float | None) -> str:
     """What the owner's own limit leaves of these terms, by the ledger's exact amounts."""
-    price = f"An epoch costs epsilon {float(asked.cost):g}."
+    price = f"An epoch costs epsilon {shown(float(asked.cost), 6)}."
     if limit is None:
         return f"{price} The ledger is damaged, so nothing may be reported."
     epochs = min(asked.epochs, int(Fraction(limit) / asked.cost))

@@ -37,6 +37,7 @@ from sottovoce.experiments.live.learning_curve import LearningCurve, follow
 from sottovoce.experiments.live.reader import PublicReader
 from sottovoce.experiments.live.reporters import Reporters
 from sottovoce.experiments.live.system_folder import LiveSystem, proxy_toml, server_toml, set_values
+from sottovoce.privacy.account import shown
 from sottovoce.protocol.panel import Panel
 from sottovoce.training.planning import planned
 
@@ -252,9 +253,9 @@ def _print_start(address: str, plan: DemoPlan) -> None:
         "ends when all have, however fast this machine is."
     )
     typer.echo(
-        f"Privacy: epsilon {EPSILON:g} a report, {plan.cost:g} in all. That is far too much for "
-        "real people, but so small a crowd learns little from less. They also send at once; a real "
-        "device waits for a random moment."
+        f"Privacy: epsilon {EPSILON:g} a report, {shown(plan.cost, 6)} in all. That is far too "
+        "much for real people, but so small a crowd learns little from less. They also send at "
+        "once; a real device waits for a random moment."
     )
     typer.echo(
         "HR@10: how often a film that was held back is among the first ten of a hundred, for "

@@ -17,6 +17,7 @@ from sottovoce.atomic import write_atomically
 from sottovoce.characters import visible
 from sottovoce.errors import SettingsError, reason
 from sottovoce.experiments.figures import draw_interval
+from sottovoce.privacy.account import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -61,7 +62,7 @@ class EpochBar(CountBar):
         if "hr@10" in record:
             self._quality = f"HR@10 {record['hr@10']:.4f}  "
         spent = min(record["epoch"], self._training.turns) * budget_per_epoch(self._training)
-        state = f"{self._quality}local budget spent, at most {spent:g}"
+        state = f"{self._quality}local budget spent, at most {shown(spent, 6)}"
         self.update(self._epochs, completed=record["epoch"], state=state)
 
 
@@ -76,8 +77,8 @@ def settings_in_words(training: Settings) -> str:
     every = training.turns == training.epochs
     epochs = f"{training.epochs}" if every else f"{training.turns} of {training.epochs}"
     return (
-        f"{training.mechanism}: epsilon {training.epsilon:.4g}, reports {training.reports} in each "
-        f"of {epochs} epochs, factors {training.factors}, alpha {training.alpha:.3g}, ridge "
+        f"{training.mechanism}: epsilon {shown(training.epsilon)}, reports {training.reports} in "
+        f"each of {epochs} epochs, factors {training.factors}, alpha {training.alpha:.3g}, ridge "
         f"{training.ridge:.3g}{own}"
     )
 

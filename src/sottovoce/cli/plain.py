@@ -8,8 +8,9 @@ import types
 from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast, get_args, get_origin
 
+from typer import BadParameter
 from typer.core import TyperCommand, TyperGroup
 from typer.models import ArgumentInfo
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import typer
+    from typer.core import TyperOption
     from typer.exceptions import TyperException
 
 BY_KIND: dict[type, str] = {int: "NUMBER", float: "NUMBER", str: "TEXT", Path: "FILE"}
@@ -71,7 +73,15 @@ class _Plain:
 
 
 class PlainCommand(_Plain, TyperCommand):
-    """A command whose help is plain text."""
+    """A command whose help is plain text, and which takes no empty text for a value."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        given, *_ = self.make_parser(ctx).parse_args(args=list(args))
+        for each in self.get_params(ctx):
+            values = given.get(each.name)
+            if "" in (values if isinstance(values, list | tuple) else [values]):
+                raise BadParameter("must not be empty", ctx, cast("TyperOption", each))
+        return super().parse_args(ctx, args)
 
 
 class PlainGroup(_Plain, TyperGroup):

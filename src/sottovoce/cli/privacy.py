@@ -24,7 +24,7 @@ from sottovoce.errors import SettingsError
 from sottovoce.experiments.figures import save_figure
 from sottovoce.mechanism import MECHANISMS
 from sottovoce.privacy import Account, Crowd, Reporting, account, central_epsilon, local_epsilon
-from sottovoce.privacy.account import DELTA
+from sottovoce.privacy.account import DELTA, shown
 from sottovoce.training import DEFAULT, Budget, planned
 from sottovoce.training.options import Option, options
 from sottovoce.training.planning import PLANNED
@@ -144,12 +144,13 @@ def _print(mechanism: str, found: Account) -> None:
     views = ("local, pure", f"local, delta {found.delta:g}", f"central, delta {found.delta:g}")
     table = Table(mechanism, *output.right("reports", *views))
     for figures in found.spans:
-        central = "no crowd given" if figures.central is None else f"{figures.central:.4g}"
+        none = "no crowd given" if found.people is None else "nobody to hide among"
+        central = none if figures.central is None else shown(figures.central)
         table.add_row(
             figures.span,
             f"{figures.reports:,}",
-            f"{figures.pure:g}",
-            f"{figures.local:.6g}",
+            shown(figures.pure, 6),
+            shown(figures.local, 6),
             central,
         )
     output.results.print(table)
@@ -200,7 +201,7 @@ def _plan(
         plan = planned(
             clients, items, history=history, mechanism=mechanism, budget=budget, **training
         )
-        cost = account(plan.event(items), Crowd.of(plan.crowd(clients)), delta)
+        cost = account(plan.event(items), plan.crowd(clients), delta)
         output.results.print(f"The planner takes {settings_in_words(plan)}.", soft_wrap=True)
         _print(plan.mechanism, cost)
         said |= {"plan": plan.as_dict(), "cost": cost.as_dict()}
@@ -218,13 +219,13 @@ def _print_plan(found: list[Option]) -> None:
     headings = ("epsilon", "reports in all (k T)", "signal", "local, pure", "central")
     table = Table("mechanism", *output.right(*headings))
     for option in found:
-        central = "no crowd given" if option.central is None else f"{option.central:.3g}"
+        central = "no crowd given" if option.central is None else shown(option.central, 3)
         table.add_row(
             option.mechanism,
-            f"{option.epsilon:.3g}",
+            shown(option.epsilon, 3),
             f"{option.reports:,}",
             f"{option.signal:.4g}",
-            f"{option.local:.4g}",
+            shown(option.local),
             central,
         )
     output.results.print(table)

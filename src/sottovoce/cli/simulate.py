@@ -31,6 +31,7 @@ from sottovoce.errors import SettingsError
 from sottovoce.evaluation import CUTOFFS, Interval
 from sottovoce.experiments.figures import save_figure
 from sottovoce.model.tags import tags_of
+from sottovoce.privacy.account import shown
 from sottovoce.simulation import Run, SimulationPlan
 from sottovoce.simulation import simulate as run_simulation
 from sottovoce.simulation.replay import ReplayPlan
@@ -234,9 +235,8 @@ def simulate(
     if json is not None:
         output.write_json(json, as_json(chosen, runs))
     if plot is not None:
-        title = (
-            f"{chosen.name}: {settings.mechanism}, eps {settings.epsilon:g}, k {settings.reports}"
-        )
+        epsilon = shown(settings.epsilon, 6)
+        title = f"{chosen.name}: {settings.mechanism}, eps {epsilon}, k {settings.reports}"
         if runs[0].known:
             title += f"; devices know {runs[0].known}"
         if resample is not None:

@@ -18,6 +18,7 @@ from sottovoce.errors import SettingsError
 from sottovoce.experiments.live.people import NEGATIVES
 from sottovoce.experiments.live.swarm import SwarmPlan, SwarmResult, run_swarm
 from sottovoce.experiments.live.system_folder import LiveSystem
+from sottovoce.privacy.account import shown
 
 if TYPE_CHECKING:
     from sottovoce.experiments.live.simulated import Noise
@@ -179,7 +180,7 @@ def show(result: SwarmResult) -> None:
     untouched = result.people.data.untouched
     _print(
         f"{output.plain(result.people.data.name)}: {histories.n_users:,} live clients x "
-        f"{histories.n_items:,} items; {settings.mechanism}, epsilon {settings.epsilon:g}, "
+        f"{histories.n_items:,} items; {settings.mechanism}, epsilon {shown(settings.epsilon, 6)}, "
         f"{settings.reports} reports an epoch; {result.plan.split} split against "
         f"{output.rivals(NEGATIVES, untouched)}"
     )
@@ -202,7 +203,8 @@ def show(result: SwarmResult) -> None:
     seconds = result.seconds
     _print(
         f"{seconds['make']:.0f} s to make the clients, {seconds['drive']:.0f} s for the epochs, in "
-        f"{result.plan.processes} processes. No ledger has more than epsilon {result.spent:g}."
+        f"{result.plan.processes} processes. No ledger has more than epsilon "
+        f"{shown(result.spent, 6)}."
     )
     _print("Clients sent at once, without jitter: for demos and tests.")
     _print(result.account.statement())

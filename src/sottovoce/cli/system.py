@@ -22,7 +22,7 @@ from sottovoce.errors import SettingsError, reason
 from sottovoce.experiments.live.children import running
 from sottovoce.experiments.live.panel import invented_panel
 from sottovoce.experiments.live.system_folder import ABOUT, proxy_toml, server_toml, set_values
-from sottovoce.privacy import Crowd, account
+from sottovoce.privacy import account
 from sottovoce.protocol import Catalogue, Terms
 from sottovoce.protocol.terms import TRAINING
 from sottovoce.server import Keys, ServerSettings
@@ -125,7 +125,7 @@ def write_statement(folder: Path, people: int | None = None) -> None:
     server = ServerSettings.read(server_toml(folder))
     items = len(read_catalogue(server.catalogue).items)
     terms = Terms.of(bytes(TRAINING), server.training, server.terms, items)
-    promised = account(terms.event, None if people is None else Crowd.of(people))
+    promised = account(terms.event, people)
     set_values(
         proxy_toml(folder), {("page", "statement"): f"{promised.statement()} {ONE_OPERATOR}."}
     )

@@ -8,19 +8,19 @@ that.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from decimal import ROUND_CEILING, Decimal
 from math import ceil, floor, log10
 from typing import TYPE_CHECKING
 
 from sottovoce.errors import SettingsError
 from sottovoce.privacy.events import checked_delta
-from sottovoce.privacy.local import local_epsilon
-from sottovoce.privacy.shuffle import central_epsilon
+from sottovoce.privacy.local import is_counted, local_epsilon
+from sottovoce.privacy.shuffle import Crowd, central_epsilon, is_composed
 
 if TYPE_CHECKING:
     from typing import Any
 
     from sottovoce.privacy.events import Reporting
-    from sottovoce.privacy.shuffle import Crowd
 
 WEAK_ABOVE = 100.0
 """A lifetime local budget beyond this protects nobody by itself."""
@@ -50,6 +50,8 @@ class Account:
     event: Reporting
     delta: float
     crowd: Crowd | None
+    people: int | None
+    """In the smallest epoch; None where that is not known."""
     trainings: int
     spans: tuple[Figures, ...]
     """A report, an epoch, a training, a lifetime."""
@@ -95,20 +97,22 @@ class Account:
         lifetime = "" if self.trainings == 1 else f", in each of {self.trainings} trainings"
         return (
             f"Each person sends {_count(event.reports, 'report')} of four bytes in "
-            f"{epochs}{lifetime}. Local epsilon: {event.epsilon:g} for a "
-            f"report, {self.spans[1].pure:g} for an epoch, {event.pure:g} for the whole training."
+            f"{epochs}{lifetime}. Local epsilon: {shown(event.epsilon, 6)} "
+            f"for a report, {shown(self.spans[1].pure, 6)} for an epoch, {shown(event.pure, 6)} "
+            "for the whole training."
         )
 
     def _local(self) -> str:
         figures = self.lifetime
+        bound = "" if is_counted(self._whole()) else "; an upper bound: too many to count out"
         text = (
             "Promised in every case, even if every report can be traced to its sender: the reports "
-            f"of a person are at most e^{_up(figures.pure)} times as likely as with any other "
-            f"history (e^{_up(figures.local)} with probability 1 - {self.delta:g})."
+            f"of a person are at most e^{shown(figures.pure)} times as likely as with any other "
+            f"history (e^{shown(figures.local)} with probability 1 - {self.delta:g}{bound})."
         )
         if figures.pure > WEAK_ABOVE:
             text += (
-                f" A local epsilon of {figures.pure:.4g} over a lifetime is weak: by itself it "
+                f" A local epsilon of {shown(figures.pure)} over a lifetime is weak: by itself it "
                 "protects nobody."
             )
         return text
@@ -116,16 +120,28 @@ class Account:
     def _central(self) -> str:
         central, crowd = self.lifetime.central, self.crowd
         if central is None or crowd is None:
-            return "There is no central figure, because the number of people is not known."
+            return f"There is no central figure, because {self._no_crowd()}."
+        bound = "" if self._is_composed() else " (an upper bound: these are too many to count out)"
         text = (
             f"Promised if the proxy shuffles honestly and {crowd.honest:,} honest people take part "
-            f"in every epoch: what the server sees is at most e^{_up(central)} times as likely as "
-            f"with any other history of the person, with probability 1 - {self.delta:g}. This does "
-            "not hold if proxy and server work together."
+            f"in every epoch: what the server sees is at most e^{shown(central)} times as likely "
+            f"as with any other history of the person, with probability 1 - {self.delta:g}{bound}. "
+            "This does not hold if proxy and server work together."
         )
         if central > WEAK_CENTRAL_ABOVE:
             text += " That is weak too." if self.lifetime.pure > WEAK_ABOVE else " That is weak."
         return text
+
+    def _no_crowd(self) -> str:
+        if self.people is None:
+            return "the number of people is not known"
+        return "an epoch may have no more than one person, who has nobody to hide among"
+
+    def _is_composed(self) -> bool:
+        return self.crowd is None or is_composed(self._whole(), self.crowd)
+
+    def _whole(self) -> Reporting:
+        return _lifetime(self.event, self.trainings)
 
 
 NOT_PROMISED = (
@@ -135,18 +151,21 @@ NOT_PROMISED = (
 
 
 def account(
-    event: Reporting, crowd: Crowd | None = None, delta: float = DELTA, trainings: int = 1
+    event: Reporting, among: Crowd | int | None = None, delta: float = DELTA, trainings: int = 1
 ) -> Account:
-    """Account for a report, an epoch, a training and a lifetime of `trainings`."""
+    """Account for a report, an epoch, a training and a lifetime of `trainings`.
+
+    `among` are the people of the smallest epoch, or only their number.
+    """
     checked_delta(delta)
     if trainings < 1:
         raise SettingsError(f"trainings must be a whole number of at least 1, got {trainings!r}")
-    lifetime = replace(event, epochs=event.epochs * trainings)
+    crowd = among if isinstance(among, Crowd) else Crowd.of(among)
     spans = {
         "report": event.one_report(),
         "epoch": event.one_epoch(),
         "training": event,
-        "lifetime": lifetime,
+        "lifetime": _lifetime(event, trainings),
     }
     # Spans often coincide (one report an epoch, one training a lifetime): each is computed once.
     known = {
@@ -159,7 +178,12 @@ def account(
     figures = tuple(
         Figures(span, each.total, each.pure, *known[each]) for span, each in spans.items()
     )
-    return Account(event, delta, crowd, trainings, figures)
+    people = among.clients if isinstance(among, Crowd) else among
+    return Account(event, delta, crowd, people, trainings, figures)
+
+
+def _lifetime(event: Reporting, trainings: int) -> Reporting:
+    return replace(event, epochs=event.epochs * trainings)
 
 
 def up(value: float, digits: int) -> float:
@@ -170,8 +194,14 @@ def up(value: float, digits: int) -> float:
     return ceil(value * 10.0**places) / 10.0**places
 
 
-def _up(epsilon: float) -> str:
-    return f"{up(epsilon, 4):.4g}"
+def shown(epsilon: float, digits: int = 4) -> str:
+    """An epsilon as every table and sentence has it: never less than it is.
+
+    What differs in the sixteenth digit is the rounding of a product, no loss of privacy.
+    """
+    exact = Decimal(f"{epsilon:.15g}")
+    step = Decimal(1).scaleb(exact.adjusted() - digits + 1)
+    return f"{float(exact.quantize(step, ROUND_CEILING)):.{digits}g}"
 
 
 def _count(n: int, what: str) -> str:

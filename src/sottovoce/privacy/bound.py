@@ -80,12 +80,15 @@ def central_bound(event: Reporting, clients: int, delta: float) -> float:
         return event.pure
     spread = log(2 * 3 * event.total / UNSEEN) - log(delta)
     weights = _histogram(event, clients, spread)
-    above = event.total * np.cumsum(weights[::-1])[::-1]  # a loss so large, in any of the rounds
+    points = _points(event.epsilon)
+    # A loss so large, in any of the rounds.
+    above = float(event.total) * np.cumsum(weights[::-1])[::-1]
     found = event.pure
     for share in SPENT:
         kept = above > share * delta
         spent = float(above[~kept].max(initial=0.0))
-        epsilon = _epsilon(event, np.where(kept, weights, 0.0), (1 - UNSEEN) * delta - spent)
+        left, seen = (1 - UNSEEN) * delta - spent, kept & (weights > 0)
+        epsilon = renyi_epsilon(event.total, points[seen], weights[seen], left, ORDERS)
         found = min(found, epsilon)
     return found
 
@@ -149,15 +152,16 @@ def _split(points: Float64, loss: Float64) -> tuple[Int64, Float64]:
     return lower, rise * np.cosh(high / 2) / np.sinh((high - low) / 2)
 
 
-def _epsilon(event: Reporting, weights: Float64, delta: float) -> float:
-    """Steps 5 and 6."""
-    seen = weights > 0
-    loss, order = _points(event.epsilon)[seen], ORDERS[:, None] - 1
+def renyi_epsilon(
+    rounds: int, loss: Float64, weights: Float64, delta: float, orders: Float64
+) -> float:
+    """Steps 5 and 6: of so many rounds, each with these losses."""
+    order = orders[:, None] - 1
     with np.errstate(over="ignore"):  # an infinite moment bounds nothing: other orders do
         terms = 2 * np.sinh(order * loss / 2) ** 2 + np.tanh(loss / 2) * np.sinh(order * loss)
-        moments = terms @ weights[seen]
-    renyi = event.total * np.log1p(moments) / (ORDERS - 1)
-    found = renyi + np.log1p(-1 / ORDERS) - (log(delta) + np.log(ORDERS)) / (ORDERS - 1)
+        moments = terms @ weights
+    renyi = float(rounds) * np.log1p(moments) / (orders - 1)
+    found = renyi + np.log1p(-1 / orders) - (log(delta) + np.log(orders)) / (orders - 1)
     return max(0.0, float(found.min()))
 
 

@@ -16,6 +16,8 @@ from sottovoce.settings import Setting
 
 SIGN = 0.5
 """The loud fraction of a sign through the coin."""
+MOST = 10**30
+"""Of people, and of one person's reports: a larger number is a slip."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class Reporting:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise SettingsError(f"{name} must be a whole number of at least 1, got {value!r}")
+        if self.total > MOST:
+            raise SettingsError("one person's reports must be at most 10^30 in all")
         if not 0 < self.loud_fraction <= SIGN:
             raise SettingsError(
                 f"loud_fraction must be above 0 and at most 0.5, got {self.loud_fraction}"

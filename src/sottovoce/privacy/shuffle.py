@@ -9,22 +9,26 @@ history, b on those of another. With `E = e^eps` the two histories make this out
 
 so the loss is `log((m + (E - 1) a) / (m + (E - 1) b))`. Disjoint loud sets are the worst case, and
 a smaller m is worse than a larger one. The pair is composed k T times by privacy loss
-distributions.
+distributions. Where people or reports are too many for that, the bound of `bound.py` takes its
+place.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import expm1, log, log1p, sqrt
+from math import expm1, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sottovoce.errors import MissingExtraError, SettingsError
-from sottovoce.privacy.events import SIGN, Reporting, checked_delta
+from sottovoce.privacy.bound import central_bound
+from sottovoce.privacy.events import MOST, SIGN, Reporting, checked_delta
+from sottovoce.privacy.local import local_epsilon, surely_lost
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
     from numpy.typing import NDArray
@@ -40,6 +44,13 @@ COARSENESS = 0.004
 MAX_STEPS = 1 << 22
 STEPS_PER_SIGMA = 24
 """How finely one report's loss is discretised; always to the side of caution."""
+MOST_CELLS, AT_ONCE = 1 << 26, 1 << 18
+"""Pairs of counts that are looked at for one size of the blanket: in all, and held in memory."""
+MOST_COMPOSED, MOST_BY_STEP = 10**8, 10_000
+"""Reports that are composed, and the same by the steps of one report's loss: dp-accounting's memory
+grows with the latter."""
+MOST_BOUNDED = 10**10
+"""The largest crowd that the bound takes: more people hide no worse than so many of them."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +69,8 @@ class Crowd:
     def __post_init__(self) -> None:
         if self.clients < 2:
             raise SettingsError(f"clients must be a whole number of at least 2, got {self.clients}")
+        if self.clients > MOST:
+            raise SettingsError("clients must be at most 10^30")
         if not 0 <= self.colluding < self.clients:
             raise SettingsError(
                 f"colluding must be from 0 to {self.clients - 1}, got {self.colluding}"
@@ -75,8 +88,8 @@ class Crowd:
     @property
     def honest(self) -> int:
         """The people whose reports hide the victim's, the victim included."""
-        others = (self.clients - self.colluding - 1) / max(self.seeded_directions, 1)
-        return 1 if self.bundled else 1 + int(others)
+        others = (self.clients - self.colluding - 1) // max(self.seeded_directions, 1)
+        return 1 if self.bundled else 1 + others
 
 
 def gaussian_mu(event: Reporting, clients: int) -> float:
@@ -89,14 +102,51 @@ def gaussian_mu(event: Reporting, clients: int) -> float:
 
 
 def central_epsilon(event: Reporting, crowd: Crowd, delta: float) -> float:
-    """The least epsilon that holds with this delta after the shuffle; never more than local."""
+    """The least epsilon that holds with this delta after the shuffle; never more than local.
+
+    Beyond `is_composed` not the least, but one that holds.
+    """
     checked_delta(delta)
-    if crowd.honest < 2:
-        return event.pure
-    one = _one_report(event.epsilon, event.loud_fraction, crowd.honest)
-    composed = one if event.total == 1 else one.self_compose(event.total)
-    found = float(composed.get_epsilon_for_delta(delta))
-    return min(found, event.pure)
+    found = _shuffled(event, crowd, delta) if crowd.honest > 1 else event.pure
+    if found <= surely_lost(event, delta):
+        return found
+    return min(found, local_epsilon(event, delta))
+
+
+def is_composed(event: Reporting, crowd: Crowd) -> bool:
+    """Whether people and reports are few enough for loss distributions; else there is a bound."""
+    most_people = _most_people(event)
+    return crowd.honest <= most_people and event.total <= _most_reports(event, crowd.honest)
+
+
+def _shuffled(event: Reporting, crowd: Crowd, delta: float) -> float:
+    """The least of what is known. A larger crowd hides no worse than a smaller one."""
+    found, counted = event.pure, min(crowd.honest, _most_people(event))
+    if event.total <= _most_reports(event, counted):
+        one = _one_report(event.epsilon, event.loud_fraction, counted)
+        composed = one if event.total == 1 else one.self_compose(event.total)
+        found = min(found, float(composed.get_epsilon_for_delta(delta)))
+    if not is_composed(event, crowd):
+        found = min(found, central_bound(event, min(crowd.honest, MOST_BOUNDED), delta))
+    return found
+
+
+def _most_reports(event: Reporting, honest: int) -> int:
+    return min(MOST_COMPOSED, int(MOST_BY_STEP * event.epsilon / _step(event, honest)))
+
+
+def _step(event: Reporting, honest: int) -> float:
+    """Of the grid of one report's losses."""
+    mu = gaussian_mu(event.one_report(), honest)
+    step = max(mu / STEPS_PER_SIGMA, 2 * event.epsilon / MAX_STEPS)
+    return min(step, event.epsilon / 8)
+
+
+def _most_people(event: Reporting) -> int:
+    """The largest crowd whose counts, eight deviations either way, are few enough."""
+    rho = event.loud_fraction
+    widest = AT_ONCE if rho == SIGN else sqrt(MOST_CELLS)
+    return int((widest / 17) ** 2 / (event.blanket * rho * (1 - rho)))
 
 
 @lru_cache(maxsize=64)
@@ -109,8 +159,7 @@ def _one_report(epsilon: float, rho: float, honest: int) -> Any:
             "central accounting needs dp-accounting: pip install 'sottovoce[sim]'"
         ) from error
     event = Reporting(epsilon, 1, 1, rho)
-    step = max(gaussian_mu(event, honest) / STEPS_PER_SIGMA, 2 * epsilon / MAX_STEPS)
-    step = min(step, epsilon / 8)
+    step = _step(event, honest)
     edges, deltas = hockey_stick(event, honest, step)
     pmf = pld_pmf.create_pmf_pessimistic_connect_dots(step, edges, deltas)
     # Swapping the two histories swaps the two sets: one direction is as bad as the other.
@@ -122,10 +171,13 @@ def hockey_stick(event: Reporting, honest: int, step: float) -> tuple[NDArray[np
     reach = int(np.ceil(event.epsilon / step)) + 1
     true, other = np.zeros(2 * reach), np.zeros(2 * reach)
     for m, weight in blanket_sizes(event, honest):
-        loss, chance = outcomes(event, m)
-        bins = np.floor(loss / step).astype(np.int64) + reach
-        true += np.bincount(bins, weight * chance, minlength=2 * reach)
-        other += np.bincount(bins, weight * chance * np.exp(-loss), minlength=2 * reach)
+        sums = np.zeros((2, 2 * reach))
+        for loss, chance in outcomes(event, m):
+            bins = np.floor(loss / step).astype(np.int64) + reach
+            sums[0] += np.bincount(bins, chance, minlength=2 * reach)
+            sums[1] += np.bincount(bins, chance * np.exp(-loss), minlength=2 * reach)
+        sums *= weight / sums[0].sum()
+        true, other = true + sums[0], other + sums[1]
     edges = np.arange(-reach, reach)
     above, above_other = (np.cumsum(values[::-1])[::-1] for values in (true, other))
     # delta(eps) = sum of P - e^eps Q over larger losses; what was not looked at is all lost.
@@ -151,22 +203,39 @@ def blanket_sizes(event: Reporting, honest: int) -> list[tuple[int, float]]:
     return sizes
 
 
-def outcomes(event: Reporting, m: int) -> tuple[Float64, Float64]:
-    """Losses when m reports are left, and their chances under the true history."""
+def outcomes(event: Reporting, m: int) -> Iterator[tuple[Float64, Float64]]:
+    """Losses when m reports are left, and how likely each is under the true history.
+
+    Some at a time; the chances are to be divided by the sum of all of them.
+    """
     rho, odds = event.loud_fraction, expm1(event.epsilon)
-    a = _likely(m, rho)
+    counts = _likely(m, rho)
+    ways = _log_poisson(counts, m * rho)
     if rho == SIGN:
-        b, rest = m - a, np.zeros(1, np.int64)
-    else:
-        a, b = a[:, None], a[None, :]
-        rest = np.maximum(m - a - b, 0)
-    log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, m + 1)))])
-    ways = log_factorial[m] - log_factorial[a] - log_factorial[b] - log_factorial[rest]
-    base = ways + (a + b) * log(rho) + (rest * log1p(-2 * rho) if rho < SIGN else 0.0)
-    chance = np.where(a + b <= m, np.exp(base) * (m + odds * a), 0.0)
-    loss = np.broadcast_to(np.log(m + odds * a) - np.log(m + odds * b), chance.shape)
-    # Normalised: the logarithms of large factorials are only good to eleven digits, all alike.
-    return loss.ravel(), chance.ravel() / chance.sum()
+        opposite = _log_poisson(m - counts[::-1], m * rho)[::-1]
+        chance = np.exp(ways + opposite) * (m + odds * counts)
+        yield np.log(m + odds * counts) - np.log(m + odds * (m - counts)), chance
+        return
+    rests = np.arange(max(m - 2 * counts[-1], 0), m - 2 * counts[0] + 1)
+    ways_of_rest = _log_poisson(rests, m * (1 - 2 * rho))
+    rows = max(AT_ONCE // len(counts), 1)
+    for start in range(0, len(counts), rows):
+        a, b = counts[start : start + rows, None], counts[None, :]
+        rest = m - a - b
+        base = ways[start : start + rows, None] + ways[None, :]
+        base = base + ways_of_rest[np.maximum(rest, 0) - rests[0]]
+        chance = np.where(rest >= 0, np.exp(base) * (m + odds * a), 0.0)
+        yield (np.log(m + odds * a) - np.log(m + odds * b)).ravel(), chance.ravel()
+
+
+def _log_poisson(counts: NDArray[np.int64], mean: float) -> Float64:
+    """`log(mean^c / c!)` of consecutive counts, but for a constant: 0 where it is largest.
+
+    Independent Poisson counts, given their sum, are multinomial.
+    """
+    logs: Float64 = np.concatenate([[0.0], np.cumsum(np.log(mean / counts[1:]))])
+    logs -= logs.max()
+    return logs
 
 
 def _likely(m: int, rho: float) -> NDArray[np.int64]:

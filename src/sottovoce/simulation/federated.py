@@ -12,7 +12,7 @@ from sottovoce.model import user_vectors
 from sottovoce.model.recency import recency_of
 from sottovoce.model.tags import no_tags
 from sottovoce.model.taste import MOST_REASONS, Taste
-from sottovoce.privacy import Account, Crowd, account
+from sottovoce.privacy import Account, account
 from sottovoce.privacy.account import DELTA
 from sottovoce.simulation.features import all_scores, tags_from, times_of
 from sottovoce.simulation.files import read_model, write_model
@@ -281,8 +281,8 @@ class FederatedMF(Trainable):
 
         Without a crowd, of a model that was loaded, there is no central figure.
         """
-        crowd = Crowd.of(self._crowd if clients is None else at_least_one("clients", clients))
-        return account(self.settings.event(len(self.item_factors)), crowd, delta)
+        people = self._crowd if clients is None else at_least_one("clients", clients)
+        return account(self.settings.event(len(self.item_factors)), people, delta)
 
     def save(self, path: str | Path) -> None:
         """One safetensors file: item matrix and tags; settings and parameters in its header."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sottovoce.errors import SettingsError
-from sottovoce.privacy import Account, Crowd, account
+from sottovoce.privacy import Account, account
 from sottovoce.settings import check, setting
 from sottovoce.simulation.cases import cases_of
 from sottovoce.simulation.engines import build_engine, engine_package
@@ -93,7 +93,7 @@ class Replay:
     def account(self) -> Account:
         """What it cost each person at most, hidden among those of the smallest epoch."""
         event = self.plan.settings.event(len(self.periods[-1].V))
-        return account(event, Crowd.of(self.crowd))
+        return account(event, self.crowd)
 
     def curve(self, name: str) -> dict[int, float]:
         """HR@10 by period."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from sottovoce.evaluation import Ranks, rank_devices, rank_factors, summary
 from sottovoce.model.wide import counts_model
-from sottovoce.privacy import Account, Crowd, account
+from sottovoce.privacy import Account, account
 from sottovoce.settings import check, setting
 from sottovoce.simulation.engines import build_engine, engine_package
 from sottovoce.simulation.loop import train
@@ -102,7 +102,7 @@ class Run:
     @cached_property
     def account(self) -> Account:
         """What it cost each person, hidden among those of the smallest epoch."""
-        return account(self.plan.settings.event(len(self.V)), Crowd.of(self.crowd))
+        return account(self.plan.settings.event(len(self.V)), self.crowd)
 
     def about_people(self) -> str:
         """Who reported, and in how many epochs, where that is not everybody in all."""

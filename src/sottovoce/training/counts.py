@@ -60,7 +60,8 @@ def _quantile(n: int, chance: float) -> int:
     while high - low > 1:
         middle = (low + high) // 2
         # The chance of more than `middle`: bdtrc says the same, of fewer than 2^31.
-        if special.betainc(middle + 1, n - middle, chance) <= TAIL:
+        # Floats: it takes no whole number that is larger than that.
+        if special.betainc(float(middle + 1), float(n - middle), chance) <= TAIL:
             high = middle
         else:
             low = middle

@@ -19,7 +19,8 @@ from sottovoce.mechanism.coin import LEAST_EPSILON, MAX_EPSILON
 from sottovoce.mechanism.loudest import QUIET, usual_history
 from sottovoce.model.bounds import MOST_ENTRIES, MOST_PRODUCTS, MOST_REPORTS
 from sottovoce.privacy import Crowd, central_epsilon, gaussian_mu
-from sottovoce.privacy.account import DELTA
+from sottovoce.privacy.account import DELTA, shown
+from sottovoce.privacy.events import MOST
 from sottovoce.privacy.gaussian import gaussian_epsilon
 from sottovoce.training.options import most_reports
 from sottovoce.training.settings import DEFAULT, Settings, presets
@@ -87,7 +88,7 @@ class Budget:
             views.append(("central", self._central(settings, people, items), self.central))
         for view, spent, most in views:
             if most is not None and spent > most * (1 + 1e-9):
-                return f"{spent:.4g}, more than the {view} budget of {most:g}"
+                return f"{shown(spent)}, more than the {view} budget of {most:g}"
         return None
 
     def too_often(self, settings: Settings, people: int, items: int) -> float:
@@ -158,6 +159,8 @@ def planned(
     (10.0, 1, 5, 20, 15)
     """
     given = {name: value for name, value in given.items() if value is not None}
+    if max(people, items) > MOST:
+        raise SettingsError("a plan is for at most 10^30 people and items")
     about = Public(people, items, usual_history(max(items, 1)) if history is None else history)
     settings = unplanned(preset, given)
     if preset in PLANNED:
@@ -174,8 +177,8 @@ def planned(
     exceeded = budget.exceeded_by(found, people, items)
     if exceeded:
         raise SettingsError(
-            f"epsilon {found.epsilon:.4g}, {found.reports} reports in each of {found.turns} epochs "
-            f"spend {exceeded}: name smaller ones, or a larger budget"
+            f"epsilon {shown(found.epsilon)}, {found.reports} reports in each of {found.turns} "
+            f"epochs spend {exceeded}: name smaller ones, or a larger budget"
         )
     return found
 

@@ -22,7 +22,7 @@ from sottovoce.experiments.live.devices import ClientPool, NewClient
 from sottovoce.experiments.live.people import choose_people
 from sottovoce.experiments.live.reader import PublicReader
 from sottovoce.experiments.live.simulated import Noise, simulate_from, training_of
-from sottovoce.privacy import Account, Crowd, Reporting, account
+from sottovoce.privacy import Account, Reporting, account
 from sottovoce.simulation import build_engine
 from sottovoce.simulation.run import evaluate, popularity_ranks
 
@@ -296,7 +296,7 @@ class _Swarm:
         rho = self.settings.build(self._first.manifest.items).loud_fraction
         epochs = min(len(self._rounds), self._first.manifest.terms.epochs)
         event = Reporting(self.settings.epsilon, self.settings.reports, epochs, rho)
-        return account(event, Crowd.of(min(each.sent for each in self._rounds)))
+        return account(event, min(each.sent for each in self._rounds))
 
 
 def _beside(live: Round, simulated: list[dict[str, float]]) -> Round:
