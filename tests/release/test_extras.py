@@ -18,7 +18,7 @@ from tests.release.fresh import Fresh, House
 EXTRAS: dict[str, list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
     "optional-dependencies"
 ]
-ELSEWHERE = {"cuda", "peers", "ray"}
+ELSEWHERE = {"cuda", "ray"}
 """Too large for here: a card's compiler, Flower, Ray. `make release` asks pip whether they fit."""
 SMALL = ("--engine", "reference", "--sample-users", "30", "--sample-items", "50")
 CATALOGUE = """{"version": 2, "items": [

@@ -48,7 +48,7 @@ def test_it_runs_on(minor: int, built: Built, begin: Callable[..., Fresh]) -> No
     assert " passed" in fresh.run("python", *tests, *chosen)
 
 
-@pytest.mark.parametrize("extra", ["cuda", "peers", "ray"])
+@pytest.mark.parametrize("extra", ["cuda", "ray"])
 def test_pip_finds_what_a_large_extra_needs(
     extra: str, built: Built, begin: Callable[[str], Fresh]
 ) -> None:

@@ -44,7 +44,9 @@ PEERS = (
         "Flower",
         "sottovoce.experiments.bench.peers.flower",
         ("flwr", "ray"),
-        "pip install 'sottovoce[peers]'",
+        # Its own commands ask for an older typer than ours, so no extra can have both; its
+        # simulator needs none.
+        "pip install 'flwr[simulation]' && pip install 'sottovoce[all]'",
     ),
     Peer(
         "pfl",
