@@ -153,7 +153,7 @@ def test_the_researcher_s(follow: Callable[[str], Follower], tmp_path: Path) -> 
     assert "67,020" in person.next()
     assert "by itself it protects nobody" in " ".join(person.next().split())
     planned = person.next()
-    assert "epsilon 8.333, reports 1 in each of 6 epochs" in planned
+    assert "epsilon 8.334, reports 1 in each of 6 epochs" in planned
     assert (tmp_path / "curve.png").stat().st_size > 10_000
     assert (tmp_path / "run.json").exists()
     assert "50,000" in person.next()
