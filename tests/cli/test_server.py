@@ -149,7 +149,7 @@ def test_init_says_what_is_missing(tmp_path: Path, catalogue: Path) -> None:
         call("init", tmp_path / "s", "--catalogue", catalogue, "--preset", "quiet")
     with pytest.raises(SettingsError, match="no catalogue"):
         call("init", tmp_path / "s", "--catalogue", tmp_path / "none.json")
-    for name in ("a/b", "../up", "a b", ""):
+    for name in ("a/b", "../up", "a b"):
         with pytest.raises(SettingsError, match=r"^a proxy's name is of letters, digits"):
             call("init", tmp_path / "s", "--catalogue", catalogue, "--proxy", name)
     assert not (tmp_path / "s").exists()

@@ -118,7 +118,6 @@ def test_what_is_accepted_is_what_was_shown_and_not_what_came_later(
     proxy.publish(world.signed(3, epsilon=5.0, reports=2))
     with pytest.raises(TermsError, match="changed its terms") as caught:
         told.sync(proxy)
-    assert caught.value.asked.name in str(caught.value)
     proxy.publish(world.signed(3, epsilon=6.0, reports=2))  # while the owner reads
     told.accept(caught.value.asked)
     with pytest.raises(TermsError, match=r"from epsilon 5\.0 to 6\.0"):
