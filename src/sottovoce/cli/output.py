@@ -121,7 +121,8 @@ def say(line: str) -> None:
 
 def counted(number: float, what: str) -> str:
     """With the plural where it is due."""
-    return f"{number:,g} {what}{'s' * (number != 1)}"
+    said = f"{number:,.0f}" if float(number).is_integer() else f"{number:g}"
+    return f"{said} {what}{'s' * (number != 1)}"
 
 
 def people(number: int) -> str:

@@ -114,8 +114,8 @@ def _counted(epoch: Epoch) -> str:
 def _learning(found: ServerStatus) -> str:
     if found.epoch is None or found.manifest is None or found.training is None:
         return "Nothing was learnt yet."
-    done = found.epoch.epochs_done
-    learnt = f"Training {found.epoch.training} has learnt from {done:,} epoch{'s' * (done != 1)}"
+    done = output.counted(found.epoch.epochs_done, "epoch")
+    learnt = f"Training {found.epoch.training} has learnt from {done}"
     if found.is_endless:
         half = found.training.settings.half_life
         return f"{learnt}; learning has no end (half-life {output.counted(half, 'epoch')})."
@@ -137,7 +137,7 @@ def _catalogue(found: ServerStatus) -> Iterator[str]:
 
 def _keys(found: ServerStatus) -> Iterator[str]:
     times = found.keys.replaced
-    replaced = "never replaced" if not times else f"replaced {times} time{'s' * (times > 1)}"
+    replaced = "never replaced" if not times else f"replaced {output.counted(times, 'time')}"
     yield f"Verification key: {found.verification_key.hex()} ({replaced})."
     if found.keys.problem is None:
         yield "Keys file and database belong together."
