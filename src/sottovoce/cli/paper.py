@@ -222,7 +222,8 @@ def report(
     """
     figure_class()
     store = CellStore.open(out)
-    _show(store, [name for name in EXPERIMENTS if name in store.asked()])
+    asked = store.asked()
+    _show(store, [name for name in EXPERIMENTS if name in asked])
 
 
 def _read(

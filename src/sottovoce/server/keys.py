@@ -104,12 +104,11 @@ class Keys:
 
         Whoever changes keys may be another user than the server, who must still be able to read it.
         """
-        target = path.resolve()  # a link stays one
         try:
-            before = target.stat()
-            write_atomically(target, self._content().encode(), private=True)
+            before = path.stat()
+            write_atomically(path, self._content().encode(), private=True)
             if os.name == "posix" and before.st_uid != os.geteuid():
-                os.chown(target, before.st_uid, before.st_gid)
+                os.chown(path, before.st_uid, before.st_gid)
         except OSError as error:
             raise SettingsError(f"{path}: the keys cannot be written: {reason(error)}") from error
 
