@@ -10,10 +10,16 @@ import type { MadeBatch } from "./outbox.js";
 import { sealReports } from "./sealing.js";
 import type { Entropy, Words } from "./words.js";
 
-/** When it is made, and when it may leave. */
+/** When it is made, and when it may leave: decided before the history was read. */
 export interface Moments {
   now: number;
   sendAt: number;
+}
+
+/** What the owner touched, and the generation that the settings named before that was read. */
+export interface Own {
+  touched: Iterable<string>;
+  generation: string;
 }
 
 /** All the coins of a batch. */
@@ -29,7 +35,7 @@ export interface Coins {
  */
 export async function makeBatch(
   edition: Reportable,
-  touched: readonly string[],
+  { touched, generation }: Own,
   { now, sendAt }: Moments,
   { words, entropy }: Coins,
 ): Promise<MadeBatch> {
@@ -48,6 +54,6 @@ export async function makeBatch(
     batch: { epoch, state: "charged", purpose, sendAt, ends: endOf(manifest), notBefore: 0, bytes },
     charge: { training, epoch, at: Math.floor(now), purpose, mechanism, epsilon, reports },
     shown: { only: 1, epoch, bytes, told: made.told, mechanism, epsilon, purpose },
-    touched,
+    generation,
   };
 }

@@ -1,14 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import {
-  checkTerms,
-  epochsOf,
-  isLifetimeOver,
-  isTooSoon,
-  TermsError,
-  turnsLeft,
-} from "../src/agreement.js";
-import { ProtocolError } from "../src/errors.js";
+import { checkTerms, epochsOf, isLifetimeOver, isTooSoon, turnsLeft } from "../src/agreement.js";
+import { ProtocolError, TermsError } from "../src/errors.js";
 import { brokenBy, RULES, readTerms, type Terms, writtenTerms } from "../src/terms.js";
 import { protocol } from "./vectors.js";
 import { TERMS } from "./world.js";

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { explain, type Terms } from "sottovoce-client";
+import type { Terms } from "sottovoce-client";
+import { explain } from "../../client/src/mechanism/index.js";
 import { manifestWith } from "../../client/test/vectors.js";
 import { amountText, atMostText } from "../src/amounts.js";
 import { oddsSentence, ratioSentence, surenessText, togetherSentence } from "../src/odds.js";

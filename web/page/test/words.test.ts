@@ -1,13 +1,14 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import {
-  PostponedError,
   RefusedError,
   StoreError,
+  TermsError,
   UnavailableError,
   UntrustedError,
 } from "sottovoce-client";
 import { checkTerms } from "../../client/src/agreement.js";
+import { offerOf } from "../../client/src/offer.js";
 import { TERMS } from "../../client/test/world.js";
 import { epochsWithin, limitFor } from "../src/limits.js";
 import {
@@ -23,8 +24,7 @@ import { meaningText } from "../src/view/limit.js";
 import { sealedAt, sizeText } from "../src/view/reports.js";
 import { placeAfter } from "../src/view/search.js";
 import { closing, statementOf, trend } from "../src/view/together.js";
-import { offerOf } from "../src/work/offer.js";
-import { retryAfterOf, sentence, troubleOf } from "../src/work/trouble.js";
+import { sentence, troubleOf } from "../src/work/trouble.js";
 
 const told = Array.from({ length: 50 }, () => ({
   ...{ index: 1, bit: 1 as const, row: 0, column: 1, coin: "kept" as const },
@@ -105,19 +105,16 @@ test("each error is told by what it means", () => {
     new RefusedError("x"),
     new StoreError("x"),
     new TypeError("x"),
-  ].map((error) => troubleOf(error).kind);
+  ].map((error) => troubleOf(error, null).kind);
   assert.deepEqual(kinds, ["untrusted", "unavailable", "refused", "storage", "storage"]);
-  const { text } = troubleOf(new UntrustedError("the signature does not fit"));
+  const { text } = troubleOf(new UntrustedError("the signature does not fit"), null);
   assert.match(text, /^The signature does not fit\. Nothing was sent\. Recommendations go on/u);
   assert.doesNotMatch(
-    troubleOf(new UntrustedError("a; nothing is sent")).text,
+    troubleOf(new UntrustedError("a; nothing is sent"), null).text,
     /Nothing was sent/u,
   );
-  assert.equal(retryAfterOf(new UnavailableError("later", 7)), 7);
-  assert.equal(retryAfterOf(new RefusedError("no")), null);
-  assert.equal(retryAfterOf(new PostponedError("later", 7)), null, "it concerns one batch alone");
   const away = new UnavailableError("http://a/b: the proxy cannot be reached (x); try again later");
-  assert.match(troubleOf(away).text, /^The proxy cannot be reached\. Recommendations go on/u);
+  assert.match(troubleOf(away, null).text, /^The proxy cannot be reached\. Recommendations go on/u);
   assert.equal(sentence("http://a/b: the proxy answered 404"), "The proxy answered 404.");
 });
 
@@ -126,7 +123,8 @@ test("a change of terms is listed, with what would be accepted", () => {
   assert.throws(
     () => checkTerms(TERMS, worse),
     (error) => {
-      const trouble = troubleOf(error);
+      assert.ok(error instanceof TermsError);
+      const trouble = troubleOf(error, { worse: error.worse, offer: offerOf(error.asked) });
       assert.equal(trouble.kind, "terms");
       assert.equal(trouble.terms?.worse.length, 2);
       assert.deepEqual(trouble.terms?.asked.terms, worse);

@@ -1,8 +1,8 @@
 /** The whole page, put together. */
 
-import { Failed } from "../connection.js";
 import { h, say } from "../dom.js";
 import type { Ask, Event, Request, RequestOf, State, Trouble } from "../messages.js";
+import { Failed } from "../work/trouble.js";
 import { adviceView } from "./advice.js";
 import { filmsView } from "./films.js";
 import { leavingView } from "./leaving.js";

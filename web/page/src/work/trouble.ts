@@ -1,6 +1,6 @@
 /** From what the client threw to what people are told. */
 import {
-  PostponedError,
+  type Question,
   RefusedError,
   StoreError,
   TermsError,
@@ -8,15 +8,22 @@ import {
   UntrustedError,
 } from "sottovoce-client";
 import type { Trouble } from "../messages.js";
-import { offerOf } from "./offer.js";
+
+/** A question that could not be answered, with the words for whoever asked. */
+export class Failed extends Error {
+  constructor(readonly trouble: Trouble) {
+    super(trouble.text);
+    this.name = "Failed";
+  }
+}
 
 const ADVICE = "The page looks again by itself; if this stays, tell whoever runs this address.";
 const GOES_ON = "Recommendations go on with the last model that could be trusted.";
 
 /** Every error has words; which ones depends on what it means for the data here. */
-export function troubleOf(error: unknown): Trouble {
+export function troubleOf(error: unknown, question: Question | null): Trouble {
   const said = error instanceof Error ? error.message : String(error);
-  if (error instanceof TermsError) return otherTerms(error);
+  if (error instanceof TermsError && question !== null) return otherTerms(question);
   if (error instanceof UntrustedError) return untrusted(said);
   if (error instanceof UnavailableError) return trouble("unavailable", unavailable(said));
   if (error instanceof RefusedError) {
@@ -26,15 +33,9 @@ export function troubleOf(error: unknown): Trouble {
   return trouble("storage", `Something went wrong on this device: ${sentence(said)}`);
 }
 
-/** Seconds that the proxy asked to be left alone for; a batch that it wants later stops no look. */
-export function retryAfterOf(error: unknown): number | null {
-  const isAway = error instanceof UnavailableError && !(error instanceof PostponedError);
-  return isAway ? (error.retryAfter ?? null) : null;
-}
-
-function otherTerms({ worse, asked }: TermsError): Trouble {
+function otherTerms({ worse, offer }: Question): Trouble {
   const text = `They are not those that you accepted. Nothing was sent. ${GOES_ON}`;
-  return { kind: "terms", text, terms: { worse: worse.map(sentence), asked: offerOf(asked) } };
+  return { kind: "terms", text, terms: { worse: worse.map(sentence), asked: offer } };
 }
 
 function untrusted(said: string): Trouble {
