@@ -132,7 +132,7 @@ def counts() -> list[dict[str, Any]]:
     for at in ([], [500], [500, 900], [500, 900, 1_500], [100, 200, 300, 400], [2_000]):
         for now in (500, 599, 600, 601, 1_499, 1_500, 1_501, 1_900, 5_000):
             charges = [
-                Charge(bytes(16), epoch, each, bytes([epoch]) * 32, "loudest", 1.0, 1)
+                Charge(bytes(16), epoch, each, bytes([epoch]) * 32, "loudest", 1.0, 1, 0.1, 9)
                 for epoch, each in enumerate(at)
             ]
             one = terms(**limits)

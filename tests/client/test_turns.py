@@ -47,7 +47,9 @@ def test_the_chance_is_what_is_left_and_without_an_end_the_share(
 
 
 def test_turns_are_those_that_were_not_charged() -> None:
-    charges = [Charge(bytes(16), epoch, 0, bytes(32), "loudest", 1.0, 1) for epoch in range(3)]
+    charges = [
+        Charge(bytes(16), epoch, 0, bytes(32), "loudest", 1.0, 1, 0.1, 9) for epoch in range(3)
+    ]
     assert [turns_left(terms(epochs=2), charges[:n]) for n in range(4)] == [2, 1, 0, -1]
 
 

@@ -7,11 +7,12 @@
  */
 
 import { LedgerError, SettingsError } from "./errors.js";
+import { SIGN } from "./mechanism/base.js";
 
 /** So many times 2^-1074. */
 export type Amount = bigint;
 
-/** The price of one batch: `reports` of `epsilon` each. */
+/** The price of one batch: `reports` of `epsilon` each, and what hides them in a crowd. */
 export interface Charge {
   /** 32 hexadecimal digits: the epochs of a lifetime are counted by it. */
   readonly training: string;
@@ -23,6 +24,10 @@ export interface Charge {
   readonly mechanism: string;
   readonly epsilon: number;
   readonly reports: number;
+  /** rho of the terms in force, at most; with `clients` it decides what the server learns. */
+  readonly loudFraction: number;
+  /** The crowd that these terms enforced. */
+  readonly clients: number;
 }
 
 /** Charged: it fits. Known: charged before, costs nothing. Refused: beyond the limit. */
@@ -59,7 +64,8 @@ export function isWithin(
 
 function sameAs(earlier: Charge, next: Charge): "known" {
   const fields = ["training", "epoch", "at", "mechanism", "epsilon", "reports"] as const;
-  if (fields.some((field) => earlier[field] !== next[field])) {
+  const hidden = ["loudFraction", "clients"] as const;
+  if ([...fields, ...hidden].some((field) => earlier[field] !== next[field])) {
     throw new LedgerError(
       `purpose ${next.purpose} was charged for something else before; a batch that was randomised ` +
         "anew needs a purpose of its own",
@@ -72,6 +78,7 @@ function sameAs(earlier: Charge, next: Charge): "known" {
 export function checkCharge(charge: Charge): void {
   checkWhole(charge.epoch, "epoch", 0);
   checkWhole(charge.at, "at", 0);
+  checkWhole(charge.clients, "clients", 1);
   if (!TRAINING.test(charge.training)) {
     throw new SettingsError("training must be 32 lower-case hexadecimal digits");
   }
@@ -83,6 +90,11 @@ export function checkCharge(charge: Charge): void {
   }
   if (amount(charge.epsilon, charge.reports) === 0n) {
     throw new SettingsError("epsilon is 0; it must be above 0");
+  }
+  if (!(charge.loudFraction > 0 && charge.loudFraction <= SIGN)) {
+    throw new SettingsError(
+      `loudFraction is ${charge.loudFraction}; it must be above 0 and at most ${SIGN}`,
+    );
   }
 }
 

@@ -7,7 +7,7 @@ import { SottovoceError, StoreError } from "./errors.js";
 import type { Schema } from "./rows.js";
 
 /** Of the database's layout; the browser keeps it and refuses an older program a newer database. */
-const VERSION = 3;
+const VERSION = 4;
 
 type Table = keyof Schema;
 

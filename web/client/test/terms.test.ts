@@ -108,6 +108,7 @@ test("terms are read strictly, and written as they were", () => {
 
 const charge = (at: number, epoch = at, training = TERMS.training) => ({
   ...{ training, epoch, at, purpose: "", mechanism: "loudest", epsilon: 1, reports: 1 },
+  ...{ loudFraction: 0.1, clients: 9 },
 });
 
 test("the epochs of a lifetime are counted by the device, for each training", () => {
