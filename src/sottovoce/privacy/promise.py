@@ -11,7 +11,7 @@ from math import exp
 from typing import TYPE_CHECKING
 
 from sottovoce.privacy.account import DELTA, WEAK_ABOVE, WEAK_CENTRAL_ABOVE, up
-from sottovoce.privacy.bound import central_bound
+from sottovoce.privacy.bound import Group, central_bound
 
 if TYPE_CHECKING:
     from sottovoce.privacy.events import Reporting
@@ -67,7 +67,7 @@ def promise(event: Reporting, clients: int, delta: float = DELTA) -> Promise:
     >>> promise(Reporting(5.0, 1, 2, 0.0318), clients=50_000).local
     10.0
     """
-    return Promise(event.pure, central_bound(event, clients, delta), clients, delta)
+    return Promise(event.pure, central_bound([Group(event, clients)], delta), clients, delta)
 
 
 def _times(epsilon: float) -> str:
