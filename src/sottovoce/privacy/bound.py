@@ -109,9 +109,11 @@ def _composed(groups: Sequence[Group], delta: float) -> float:
     seen = [_Seen.of(group, spread) for group in groups]
     found = []
     for share in SPENT:
-        ways = [each.but_for(share * delta / len(groups)) for each in seen]
-        left = (1 - UNSEEN) * delta - sum(spent for _, spent in ways)
-        found.append(renyi_epsilon(sum(logs for logs, _ in ways), left, ORDERS))
+        logs, spent = zip(
+            *(each.but_for(share * delta / len(groups)) for each in seen), strict=True
+        )
+        left = (1 - UNSEEN) * delta - sum(spent)
+        found.append(renyi_epsilon(np.sum(logs, axis=0), left, ORDERS))
     return min(found)
 
 
@@ -201,7 +203,8 @@ def moments(loss: Float64, orders: Float64) -> Float64:
     order = orders[:, None] - 1
     with np.errstate(over="ignore"):  # an infinite moment bounds nothing: other orders do
         added: Float64 = 2 * np.sinh(order * loss / 2) ** 2
-        return added + np.tanh(loss / 2) * np.sinh(order * loss)
+        added += np.tanh(loss / 2) * np.sinh(order * loss)
+    return added
 
 
 def renyi_epsilon(logs: Float64, delta: float, orders: Float64) -> float:

@@ -168,10 +168,14 @@ class Ledger:
         """The hash of the last record: kept apart, it shows that none is missing at the end."""
         return self.entries[-1].hash
 
+    @property
+    def charges(self) -> list[Charge]:
+        """In order, whatever became of the batches."""
+        return [entry.what for entry in self.entries if isinstance(entry.what, Charge)]
+
     def charges_of(self, training: bytes) -> list[Charge]:
-        """What was charged for one training, in order; whatever became of the batches."""
-        charges = (entry.what for entry in self._charges.values())
-        return [each for each in charges if isinstance(each, Charge) and each.training == training]
+        """What was charged for one training."""
+        return [charge for charge in self.charges if charge.training == training]
 
     def allows(self, cost: Fraction) -> bool:
         """Whether the lifetime limit leaves room for this."""
