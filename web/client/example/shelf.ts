@@ -38,8 +38,8 @@ export async function shelf(shop: Shop, seen: readonly string[]): Promise<Place[
 }
 
 async function consent(client: Client, shop: Shop): Promise<void> {
-  const terms = await client.asked();
-  if (await shop.ask(promiseSentences(promiseOf(terms)))) await client.accept(terms);
+  const [terms, { charges }] = [await client.asked(), await client.status()];
+  if (await shop.ask(promiseSentences(promiseOf(terms, charges)))) await client.accept(terms);
 }
 
 /** Terms that became worse need a new yes; until then nothing is reported, and recommending goes on. */

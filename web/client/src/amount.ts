@@ -30,6 +30,9 @@ export interface Charge {
   readonly clients: number;
 }
 
+/** What one epoch costs. */
+export type Price = Pick<Charge, "epsilon" | "reports">;
+
 /** Charged: it fits. Known: charged before, costs nothing. Refused: beyond the limit. */
 export type Decision = "charged" | "known" | "refused";
 
@@ -57,7 +60,7 @@ export function decide(limit: number, charges: readonly Charge[], next: Charge):
 export function isWithin(
   limit: number,
   charges: readonly Charge[],
-  price: Pick<Charge, "epsilon" | "reports">,
+  price: Price,
 ): boolean {
   return spent(charges) + amount(price.epsilon, price.reports) <= units(limit, "limit");
 }
@@ -107,6 +110,17 @@ export function spent(charges: readonly Charge[]): Amount {
 export function remaining(limit: number, charges: readonly Charge[]): Amount {
   const left = units(limit, "limit") - spent(charges);
   return left > 0n ? left : 0n;
+}
+
+/** How many more epochs fit between what is gone and the limit, of the turns that are left. */
+export function epochsWithin(limit: number, gone: Amount, price: Price, turns: number): number {
+  const left = units(limit, "limit") - gone;
+  return left > 0n ? Math.min(turns, Number(left / amount(price.epsilon, price.reports))) : 0;
+}
+
+/** The least limit that pays for so many more epochs: ten times 0.1 is more than 1. */
+export function limitFor(epochs: number, gone: Amount, price: Price): number {
+  return roundedUp(gone + amount(price.epsilon, price.reports) * BigInt(epochs));
 }
 
 /** `epsilon * reports`, exactly: of the float itself, not of the decimal it was typed as. */

@@ -1,6 +1,7 @@
 /** The client itself: what an application in a browser calls. */
 
 import { checkedTerms, epochsOf } from "./agreement.js";
+import type { Charge } from "./amount.js";
 import type { Item } from "./catalogue.js";
 import { Database } from "./database.js";
 import type { Edition } from "./edition.js";
@@ -38,6 +39,8 @@ export interface Status extends Budget {
   terms: Terms | null;
   /** In how many epochs of their training the device took part; 0 before there are terms. */
   epochs: number;
+  /** Everything that was ever charged, in any order. */
+  charges: readonly Charge[];
   /** What its coins said of the last epoch in which it could take part; null before. */
   plan: Plan | null;
   paused: boolean;
@@ -176,6 +179,7 @@ export class Client {
       epoch: settings.newest?.epoch ?? null,
       terms: settings.terms,
       epochs: settings.terms === null ? 0 : epochsOf(settings.terms, charges),
+      charges,
       plan: await outbox.lastPlan(),
       paused: settings.paused,
       batches: await outbox.counts(),

@@ -1,7 +1,7 @@
 /** `sottovoce-client`: learn from everybody's taste, recommend on the device, let noise alone leave. */
 
-export { TermsError } from "./agreement.js";
-export type { Charge } from "./amount.js";
+export { TermsError, turnsLeft } from "./agreement.js";
+export { type Amount, type Charge, epochsWithin, limitFor, type Price, spent } from "./amount.js";
 export type { Catalogue, Item } from "./catalogue.js";
 export { Client, type Status, type SyncOptions } from "./client.js";
 export {

@@ -147,7 +147,7 @@ test("every name that is exported is there", () => {
     ...["Client", "ClosedError", "JITTER", "LedgerError"],
     ...["PostponedError", "ProtocolError", "RefusedError", "SettingsError", "SottovoceError"],
     ...["StoreError", "TermsError", "UnavailableError", "UntrustedError"],
-    ...["explain", "promiseOf", "promiseSentences", "scoreOf", "sleepFor", "solution", "tagsOf"],
-    "wideModel",
+    ...["epochsWithin", "explain", "limitFor", "promiseOf", "promiseSentences", "scoreOf"],
+    ...["sleepFor", "solution", "spent", "tagsOf", "turnsLeft", "wideModel"],
   ]);
 });
