@@ -57,11 +57,7 @@ export function decide(limit: number, charges: readonly Charge[], next: Charge):
 }
 
 /** Whether so many reports more would stay within the limit. */
-export function isWithin(
-  limit: number,
-  charges: readonly Charge[],
-  price: Price,
-): boolean {
+export function isWithin(limit: number, charges: readonly Charge[], price: Price): boolean {
   return spent(charges) + amount(price.epsilon, price.reports) <= units(limit, "limit");
 }
 

@@ -2,7 +2,7 @@
  * What the page and its worker say to each other. The page asks, the worker answers each question
  * once, and tells of its own accord what has changed.
  */
-import type { Explanation, LeftDevice, Manifest, Terms } from "sottovoce-client";
+import type { Amount, Explanation, LeftDevice, Manifest, Terms } from "sottovoce-client";
 
 /** A film, ready to be shown. */
 export interface Film {
@@ -34,15 +34,17 @@ export interface Trouble {
   /** What happened, in a sentence or two. */
   text: string;
   /** For `terms`: everything that would be worse, and what would be accepted. */
-  terms: { worse: readonly string[]; asked: Offer } | null;
+  terms: { worse: readonly string[]; asked: Terms } | null;
 }
 
 /** Terms, ready to be shown. Worked out in the worker: the page's own thread knows no mechanism. */
 export interface Offer extends Explanation {
   terms: Terms;
-  /** What they promise, in sentences: computed here from the terms, and not the operator's word. */
+  /** What is promised, in sentences: from the terms and the ledger, and not the operator's word. */
   promise: readonly string[];
-  /** The budget of a whole lifetime under them. */
+  /** In how many epochs this device may still take part under them. */
+  turns: number;
+  /** Everything spent so far, and all that they may still cost. */
   lifetime: number;
   /** What is left of it where the proxy mixes honestly; null where that adds nothing. */
   mixed: number | null;
@@ -54,12 +56,16 @@ export interface State {
   manifest: Manifest | null;
   /** What it asks for. */
   offer: Offer | null;
+  /** Worse terms that wait for a yes. */
+  asked: Offer | null;
   /** Whether terms were ever accepted: until then the lifetime limit is 0. */
   agreed: boolean;
   takingPart: boolean;
   /** In how many epochs of this training this device took part. */
   epochs: number;
   spent: number;
+  /** The same, exactly. */
+  gone: Amount;
   limit: number;
   films: readonly Film[];
   advice: readonly Advice[];

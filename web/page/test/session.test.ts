@@ -6,6 +6,7 @@ import { item } from "../../client/test/published.js";
 import { COST, DAY, TERMS, World } from "../../client/test/world.js";
 import { connect, Failed } from "../src/connection.js";
 import type { Asked, Curve, Event, FromWorker, State } from "../src/messages.js";
+import { meaningText } from "../src/view/limit.js";
 import { Naps } from "../src/work/running.js";
 import { Session } from "../src/work/session.js";
 
@@ -147,12 +148,29 @@ test("worse terms are told, refused, and taken only when they are accepted", asy
   assert.equal(world.received.length, 0);
   const terms = state().trouble?.terms;
   assert.ok(terms);
-  assert.deepEqual(terms.asked.terms, { ...TERMS, epsilon: 5 });
-  assert.match(terms.asked.promise.join(" "), /Whatever happens/u);
-  await session.acceptTerms(terms.asked.terms);
+  assert.deepEqual(terms.asked, { ...TERMS, epsilon: 5 });
+  assert.deepEqual(state().asked?.terms, terms.asked);
+  assert.match(state().asked?.promise.join(" ") ?? "", /Whatever happens/u);
+  await session.acceptTerms(terms.asked);
   await session.look();
   assert.equal(state().trouble, null);
   assert.equal(world.received.length, 1);
+});
+
+test("another training is offered with what the first one has cost", async (context) => {
+  const { world, session, state } = await begin(context);
+  await session.look();
+  await session.agree(shown(state()), COST * 2);
+  await session.look();
+  const first = state();
+  assert.deepEqual([first.spent, first.offer?.turns], [COST, TERMS.epochs - 1]);
+  const asked = { training: "aa".repeat(16), epochs: 2 };
+  await world.publish(2, { terms: asked, opens: 0, closes: 4_000_000 });
+  await session.look();
+  const { asked: offer, gone, limit } = state();
+  assert.deepEqual([offer?.turns, offer?.lifetime], [2, 3 * COST]);
+  assert.ok(offer);
+  assert.match(meaningText(limit, gone, offer), /^Enough for 1 more epoch:/u);
 });
 
 test("what is accepted is what was shown, not what was asked before or since", async (context) => {

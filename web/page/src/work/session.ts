@@ -1,6 +1,7 @@
 /** One open client, and all that the page shows of it. */
 import {
   Client,
+  spent as exactly,
   type LeftDevice,
   type Manifest,
   type Status,
@@ -223,11 +224,14 @@ export class Session {
 
   async #state(batch: LeftDevice | null): Promise<State> {
     const status = await this.#client.status();
-    const { manifest, plan, epochs, spent, limit } = status;
+    const { manifest, plan, epochs, charges, spent, limit } = status;
     const session = { synced: this.#synced, sentAt: this.#sentAt, now: this.#clock() };
     const line = stateLine({ ...standingOf(status), batch, plan, ...session });
-    const offer = manifest === null ? null : offerOf(manifest.terms);
-    const said = { ...standingOf(status), offer, epochs, spent, limit, line };
+    const offer = manifest === null ? null : offerOf(manifest.terms, charges);
+    const worse = this.#trouble?.terms ?? null;
+    const asked = worse === null ? null : offerOf(worse.asked, charges);
+    const budget = { epochs, spent, gone: exactly(charges), limit };
+    const said = { ...standingOf(status), offer, asked, ...budget, line };
     const shown = await this.#shown(status.manifest);
     return { ...said, ...shown, trouble: this.#trouble };
   }

@@ -8,7 +8,6 @@ import {
   UntrustedError,
 } from "sottovoce-client";
 import type { Trouble } from "../messages.js";
-import { offerOf } from "./offer.js";
 
 const ADVICE = "The page looks again by itself; if this stays, tell whoever runs this address.";
 const GOES_ON = "Recommendations go on with the last model that could be trusted.";
@@ -34,7 +33,7 @@ export function retryAfterOf(error: unknown): number | null {
 
 function otherTerms({ worse, asked }: TermsError): Trouble {
   const text = `They are not those that you accepted. Nothing was sent. ${GOES_ON}`;
-  return { kind: "terms", text, terms: { worse: worse.map(sentence), asked: offerOf(asked) } };
+  return { kind: "terms", text, terms: { worse: worse.map(sentence), asked } };
 }
 
 function untrusted(said: string): Trouble {
