@@ -107,9 +107,11 @@ class Account:
         bound = "" if is_counted(self._whole()) else TOO_MANY
         text = (
             "Promised in every case, even if every report can be traced to its sender: any "
-            f"conclusion from the reports of a person is {at_most(figures.pure, digits=4)}; it is "
-            f"also {at_most(figures.local, self.delta, digits=4)}{bound}."
+            f"conclusion from the reports of a person is {at_most(figures.pure, digits=4)}"
         )
+        if shown(figures.local) != shown(figures.pure):
+            text += f"; it is also {at_most(figures.local, self.delta, digits=4)}{bound}"
+        text += "."
         if figures.pure > WEAK_ABOVE:
             text += (
                 f" A local epsilon of {shown(figures.pure)} over a lifetime is weak: by itself it "
