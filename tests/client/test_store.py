@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from sottovoce.client import Client
-from sottovoce.client.schema import MIGRATIONS
 from sottovoce.errors import SettingsError, StoreError
 from tests.client.world import COST, FakeProxy, World, charges, item, pause_once_made, sha
 
@@ -101,19 +100,6 @@ def test_creating_that_was_cut_short_says_so(folder: Path) -> None:
     (folder / "client.db").touch()
     with pytest.raises(StoreError, match="begin it again"):
         Client.open(folder)
-
-
-def test_a_folder_of_the_first_version_is_taken_up(
-    world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as before:
-        before.setattr("sottovoce.client.store.MIGRATIONS", MIGRATIONS[:1])
-        Client.create(
-            folder, proxy_url="https://proxy.example", verification_key=bytes(32), limit=5.0
-        ).close()
-    with world.open(folder) as client:
-        found = client.status()
-    assert (found.limit, found.asked) == (5.0, None)
 
 
 def test_a_spoilt_file_is_fetched_again(client: Client, proxy: FakeProxy, world: World) -> None:

@@ -6,13 +6,15 @@ PRAGMAS = ("temp_store = MEMORY",)  # nothing private in a folder for temporary 
 
 MIGRATIONS = (
     (
-        # `terms`: what the owner accepted, as JSON; NULL before.
+        # `terms`: what the owner accepted, as JSON; NULL before. `asked`: the name of worse ones,
+        # which wait for an answer.
         """CREATE TABLE about (
             only INTEGER PRIMARY KEY CHECK (only = 1),
             proxy_url TEXT NOT NULL,
             verification_key BLOB NOT NULL,
             paused INTEGER NOT NULL DEFAULT 0,
             terms TEXT,
+            asked TEXT,
             head TEXT NOT NULL,
             epoch INTEGER,
             manifest_hash BLOB
@@ -44,12 +46,16 @@ MIGRATIONS = (
             purpose BLOB UNIQUE,
             mechanism TEXT,
             reports INTEGER,
+            loud_fraction REAL,
+            clients INTEGER,
             hash TEXT NOT NULL,
             CHECK ((epoch IS NULL) = (training IS NULL)),
             CHECK ((epoch IS NULL) = (at IS NULL)),
             CHECK ((epoch IS NULL) = (purpose IS NULL)),
             CHECK ((epoch IS NULL) = (mechanism IS NULL)),
-            CHECK ((epoch IS NULL) = (reports IS NULL))
+            CHECK ((epoch IS NULL) = (reports IS NULL)),
+            CHECK ((epoch IS NULL) = (loud_fraction IS NULL)),
+            CHECK ((epoch IS NULL) = (clients IS NULL))
         ) STRICT""",
         # 'charged' waits to be sent; 'sent' arrived; 'dropped' came too late. `not_before`: the
         # proxy asked for it.
@@ -63,6 +69,4 @@ MIGRATIONS = (
             CHECK ((batch IS NULL) = (state IN ('sent', 'dropped')))
         ) STRICT""",
     ),
-    # The name of terms that were asked for and are worse than the accepted ones: a question waits.
-    ("ALTER TABLE about ADD COLUMN asked TEXT",),
 )

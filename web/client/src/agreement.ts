@@ -23,11 +23,11 @@ export function checkedTerms(terms: Terms): Terms {
 
 /** Counted by the device: no server makes it spend more, by discarding epochs or otherwise. */
 export function turnsLeft(terms: Terms, charges: readonly Charge[]): number {
-  return terms.epochs - epochsOf(terms, charges);
+  return Math.max(terms.epochs - epochsOf(terms, charges), 0);
 }
 
 export function isLifetimeOver(terms: Terms, charges: readonly Charge[]): boolean {
-  return turnsLeft(terms, charges) <= 0;
+  return turnsLeft(terms, charges) === 0;
 }
 
 /**

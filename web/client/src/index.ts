@@ -1,6 +1,6 @@
 /** `sottovoce-client`: learn from everybody's taste, recommend on the device, let noise alone leave. */
 
-export type { Charge } from "./amount.js";
+export { type Amount, type Charge, epochsWithin, limitFor, type Price, spent } from "./amount.js";
 export type { Item } from "./catalogue.js";
 export { Client, type ClientOptions } from "./client.js";
 export {

@@ -143,7 +143,7 @@ export class Looking {
     try {
       const standing = await this.network.standing();
       const error = this.#error;
-      const question = error && this.network.question(error);
+      const question = error && (await this.network.question(error));
       const [synced, sentAt] = [this.#synced, this.#sentAt];
       this.listener.news({ ...standing, synced, sentAt, error, question });
       if (standing.manifest !== null && this.options.past > 0)

@@ -9,7 +9,7 @@ import { fromHex, toHex } from "./bytes.js";
 import { Database } from "./database.js";
 import { type SottovoceError, TermsError } from "./errors.js";
 import { Fetching, type Known, type PastEdition } from "./fetching.js";
-import { type Budget, budgetOf } from "./ledger.js";
+import { type Budget, budgetOf, type Charge } from "./ledger.js";
 import { alone } from "./locking.js";
 import type { Manifest } from "./manifest.js";
 import { type Offer, offerOf } from "./offer.js";
@@ -44,6 +44,8 @@ export interface Standing extends Budget {
   readonly terms: Terms | null;
   /** In how many epochs of their training the device took part; 0 before there are terms. */
   readonly epochs: number;
+  /** Everything that was ever charged, in any order. */
+  readonly charges: readonly Charge[];
   /** What its coins said of the last epoch in which it could take part; null before. */
   readonly plan: Plan | null;
   readonly paused: boolean;
@@ -139,10 +141,11 @@ export class Network {
       ...budgetOf(settings.limit, charges),
       proxy: settings.proxy,
       manifest,
-      offer: manifest && this.#offer(manifest.terms),
+      offer: manifest && this.#offer(manifest.terms, charges),
       epoch: settings.newest?.epoch ?? null,
       terms: settings.terms,
       epochs: settings.terms === null ? 0 : epochsOf(settings.terms, charges),
+      charges,
       plan: await outbox.lastPlan(),
       paused: settings.paused,
       batches: await outbox.counts(),
@@ -151,9 +154,9 @@ export class Network {
   }
 
   /** What an owner must say yes to before anything is reported again; null for any other error. */
-  question(error: SottovoceError): Question | null {
+  async question(error: SottovoceError): Promise<Question | null> {
     if (!(error instanceof TermsError)) return null;
-    return { worse: error.worse, offer: this.#offer(error.asked) };
+    return { worse: error.worse, offer: this.#offer(error.asked, await this.outbox.charges()) };
   }
 
   close(): void {
@@ -169,10 +172,10 @@ export class Network {
     return this.#signed.manifest;
   }
 
-  /** Worked out once for the same terms; those in force and those asked for are kept. */
-  #offer(terms: Terms): Offer {
-    const name = JSON.stringify(terms);
-    const offer = this.#offers.get(name) ?? offerOf(terms);
+  /** Worked out once for the same terms after the same charges. */
+  #offer(terms: Terms, charges: readonly Charge[]): Offer {
+    const name = JSON.stringify([terms, charges.map(({ purpose }) => purpose)]);
+    const offer = this.#offers.get(name) ?? offerOf(terms, charges);
     if (this.#offers.size >= MOST_OFFERS) this.#offers.clear();
     this.#offers.set(name, offer);
     return offer;

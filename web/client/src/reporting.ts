@@ -41,7 +41,7 @@ export async function makeBatch(
 ): Promise<MadeBatch> {
   const { manifest, hash: manifestHash } = edition.signed;
   const { epoch } = manifest;
-  const { training, mechanism, epsilon, reports } = manifest.terms;
+  const { training, mechanism, epsilon, reports, loudFraction, leastClients } = manifest.terms;
   if (manifest.publicKey === null) {
     throw new SettingsError("this manifest asks for no reports");
   }
@@ -52,7 +52,10 @@ export async function makeBatch(
   const purpose = toHex(await sha256(bytes));
   return {
     batch: { epoch, state: "charged", purpose, sendAt, ends: endOf(manifest), notBefore: 0, bytes },
-    charge: { training, epoch, at: Math.floor(now), purpose, mechanism, epsilon, reports },
+    charge: {
+      ...{ training, epoch, at: Math.floor(now), purpose, mechanism, epsilon, reports },
+      ...{ loudFraction, clients: leastClients },
+    },
     shown: { only: 1, epoch, bytes, told: made.told, mechanism, epsilon, purpose },
     generation,
   };

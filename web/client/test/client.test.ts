@@ -146,6 +146,7 @@ test("every name that is exported is there", () => {
   assert.deepEqual(Object.keys(exported).sort(), [
     ...["Client", "ClosedError", "LedgerError", "PostponedError", "ProtocolError"],
     ...["RefusedError", "SettingsError", "SottovoceError", "StoreError", "TermsError"],
-    ...["UnavailableError", "UntrustedError", "scoreOf", "solution", "tagsOf", "wideModel"],
+    ...["UnavailableError", "UntrustedError", "epochsWithin", "limitFor", "scoreOf"],
+    ...["solution", "spent", "tagsOf", "wideModel"],
   ]);
 });

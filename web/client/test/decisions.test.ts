@@ -73,7 +73,7 @@ test("leads are the same", () => {
 function charges(at: readonly number[]): Charge[] {
   return at.map((each, epoch) => ({
     ...{ training: accepted.training, epoch, at: each, purpose: `${epoch}`.padStart(64, "0") },
-    ...{ mechanism: "loudest", epsilon: 1, reports: 1 },
+    ...{ mechanism: "loudest", epsilon: 1, reports: 1, loudFraction: 0.1, clients: 9 },
   }));
 }
 

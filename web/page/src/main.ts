@@ -80,7 +80,7 @@ async function begin(named: string, key: string): Promise<void> {
     beginAnew: () => void beginAnew(ask, named),
   });
   follow(page);
-  await session.then(keepForOffline, (error) => showSentence(troubleOf(error, null).text));
+  await session.then(keepForOffline, (error) => showSentence(troubleOf(error).text));
 }
 
 /** The time, and whether there is a network. */

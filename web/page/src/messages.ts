@@ -1,5 +1,5 @@
 /** What the page shows, and what it can ask for. */
-import type { LeftDevice, Manifest, Offer, Terms } from "sottovoce-client";
+import type { Amount, LeftDevice, Manifest, Offer, Terms } from "sottovoce-client";
 
 export type { Offer } from "sottovoce-client";
 
@@ -33,7 +33,7 @@ export interface Trouble {
   /** What happened, in a sentence or two. */
   text: string;
   /** For `terms`: everything that would be worse, and what would be accepted. */
-  terms: { worse: readonly string[]; asked: Offer } | null;
+  terms: { worse: readonly string[]; asked: Terms } | null;
 }
 
 /** All that the page shows, but for the batch and the curve. */
@@ -42,12 +42,16 @@ export interface State {
   manifest: Manifest | null;
   /** What it asks for. */
   offer: Offer | null;
+  /** Worse terms that wait for a yes. */
+  asked: Offer | null;
   /** Whether terms were ever accepted: until then the lifetime limit is 0. */
   agreed: boolean;
   takingPart: boolean;
   /** In how many epochs of this training this device took part. */
   epochs: number;
   spent: number;
+  /** The same, exactly. */
+  gone: Amount;
   limit: number;
   films: readonly Film[];
   advice: readonly Advice[];

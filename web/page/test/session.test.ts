@@ -5,6 +5,7 @@ import { item } from "../../client/test/published.js";
 import { Browser } from "../../client/test/virtual.js";
 import { COST, DAY, TERMS, World } from "../../client/test/world.js";
 import type { Curve, Event, State } from "../src/messages.js";
+import { meaningText } from "../src/view/limit.js";
 import { type DeskCalls, deskCalls } from "../src/work/desk.js";
 import { type AskDesk, Session } from "../src/work/session.js";
 import { Failed } from "../src/work/trouble.js";
@@ -134,14 +135,29 @@ test("worse terms are told, refused, and taken only when they are accepted", asy
   assert.match(state().trouble?.terms?.worse[0] ?? "", /2\.5 to 5/u);
   assert.equal(state().advice.length, 10);
   assert.equal(world.received.length, 0);
-  const worse = state().trouble?.terms;
-  assert.ok(worse);
-  assert.deepEqual(worse.asked.terms, { ...TERMS, epsilon: 5 });
-  assert.match(worse.asked.promise.join(" "), /Whatever happens/u);
-  await ask({ kind: "acceptTerms", terms: worse.asked.terms });
+  const { asked } = state();
+  assert.ok(asked);
+  assert.deepEqual(asked.terms, { ...TERMS, epsilon: 5 });
+  assert.match(asked.promise.join(" "), /Whatever happens/u);
+  await ask({ kind: "acceptTerms", terms: asked.terms });
   await pass(30);
   assert.equal(state().trouble, null);
   assert.equal(world.received.length, 1);
+});
+
+test("another training is shown with all that was spent before, and what the limit leaves", async (context) => {
+  const { world, pass, ask, state } = await begin(context);
+  await ask({ kind: "agree", terms: shown(state()), limit: COST * 2 });
+  await pass(20);
+  const first = state();
+  assert.deepEqual([first.spent, first.offer?.turns], [COST, TERMS.epochs - 1]);
+  const terms = { training: "aa".repeat(16), epochs: 2 };
+  await world.publish(2, { terms, opens: 0, closes: 4_000_000 });
+  await pass(10);
+  const { asked: offer, gone, limit } = state();
+  assert.deepEqual([offer?.turns, offer?.lifetime], [2, 3 * COST]);
+  assert.ok(offer);
+  assert.match(meaningText(limit, gone, offer), /^Enough for 1 more epoch:/u);
 });
 
 test("what is accepted is what was shown, not what was asked before or since", async (context) => {

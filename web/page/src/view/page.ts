@@ -32,10 +32,10 @@ export interface Page {
 
 /** Builds it into the body. */
 export function showPage({ ask: askWorker, ...options }: PageOptions): Page {
-  let state: Pick<State, "trouble"> = { trouble: null };
+  let state: State | null = null;
   let failed: Trouble | null = null;
   let isOnline = true;
-  const refresh = () => news.update({ trouble: failed ?? state.trouble }, isOnline);
+  const refresh = () => news.update(failed ?? state?.trouble ?? null, state, isOnline);
   const ask = withFailures(askWorker, (trouble) => {
     failed = trouble;
     refresh();

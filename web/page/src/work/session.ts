@@ -2,7 +2,14 @@
  * One open client and all that the page shows of it. It runs on the page's own thread and computes
  * nothing: the client's two workers and the desk do.
  */
-import type { Client, LeftDevice, News, Recommendation, Terms } from "sottovoce-client";
+import {
+  type Client,
+  spent as exactly,
+  type LeftDevice,
+  type News,
+  type Recommendation,
+  type Terms,
+} from "sottovoce-client";
 import { hex } from "../hex.js";
 import type {
   Advice,
@@ -74,7 +81,7 @@ export class Session {
     try {
       return (await this.#answer(request)) as Answers[K];
     } catch (error) {
-      throw new Failed(troubleOf(error, null));
+      throw new Failed(troubleOf(error));
     }
   };
 
@@ -146,7 +153,7 @@ export class Session {
         this.#shelf = await this.#filled();
         this.#publish();
       } catch (error) {
-        this.#publish(troubleOf(error, null));
+        this.#publish(troubleOf(error));
       }
     });
     return this.#filling;
@@ -183,11 +190,14 @@ export class Session {
   #publish(trouble: State["trouble"] = null): void {
     const news = this.#news;
     if (news === null) return;
-    const { manifest, offer, epochs, spent, limit, lastBatch: batch, plan, synced, sentAt } = news;
+    const { manifest, offer, lastBatch: batch, plan, synced, sentAt } = news;
     const standing = { manifest, agreed: news.terms !== null, takingPart: !news.paused };
     const line = stateLine({ ...standing, batch, plan, synced, sentAt, now: this.clock() });
-    const failed = news.error && troubleOf(news.error, news.question);
-    const state = { ...standing, offer, epochs, spent, limit, line, ...this.#shelf };
+    const failed = news.error && troubleOf(news.error);
+    const { epochs, spent, limit } = news;
+    const budget = { epochs, spent, limit, gone: exactly(news.charges) };
+    const asked = news.question?.offer ?? null;
+    const state = { ...standing, offer, asked, ...budget, line, ...this.#shelf };
     this.tell({ kind: "state", state: { ...state, trouble: trouble ?? failed } });
   }
 }

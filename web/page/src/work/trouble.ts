@@ -1,6 +1,5 @@
 /** From what the client threw to what people are told. */
 import {
-  type Question,
   RefusedError,
   StoreError,
   TermsError,
@@ -21,9 +20,9 @@ const ADVICE = "The page looks again by itself; if this stays, tell whoever runs
 const GOES_ON = "Recommendations go on with the last model that could be trusted.";
 
 /** Every error has words; which ones depends on what it means for the data here. */
-export function troubleOf(error: unknown, question: Question | null): Trouble {
+export function troubleOf(error: unknown): Trouble {
   const said = error instanceof Error ? error.message : String(error);
-  if (error instanceof TermsError && question !== null) return otherTerms(question);
+  if (error instanceof TermsError) return otherTerms(error);
   if (error instanceof UntrustedError) return untrusted(said);
   if (error instanceof UnavailableError) return trouble("unavailable", unavailable(said));
   if (error instanceof RefusedError) {
@@ -33,9 +32,9 @@ export function troubleOf(error: unknown, question: Question | null): Trouble {
   return trouble("storage", `Something went wrong on this device: ${sentence(said)}`);
 }
 
-function otherTerms({ worse, offer }: Question): Trouble {
+function otherTerms({ worse, asked }: TermsError): Trouble {
   const text = `They are not those that you accepted. Nothing was sent. ${GOES_ON}`;
-  return { kind: "terms", text, terms: { worse: worse.map(sentence), asked: offer } };
+  return { kind: "terms", text, terms: { worse: worse.map(sentence), asked } };
 }
 
 function untrusted(said: string): Trouble {
