@@ -21,10 +21,9 @@ export interface Shop {
 export async function shelf(shop: Shop, seen: readonly string[]): Promise<Client> {
   const client: Client = await Client.open({
     ...{ proxy: shop.proxy, key: shop.key, limit: 5000 },
-    news: async ({ offer, terms, question, synced, error }) => {
+    news: async ({ offer, terms, asked, worse, synced, error }) => {
       if (offer === null) return;
-      const asked = question ?? (terms === null ? { offer, worse: [] } : null);
-      if (asked !== null) await consent(client, shop, asked.offer, asked.worse);
+      if (asked !== null || terms === null) await consent(client, shop, asked ?? offer, worse);
       shop.show((await client.recommend(5)).map(place), error?.message ?? synced?.sentence ?? "");
     },
   });
@@ -32,13 +31,13 @@ export async function shelf(shop: Shop, seen: readonly string[]): Promise<Client
   return client;
 }
 
-const asked = new Set<string>();
+const shown = new Set<string>();
 
 /** Once for the same terms: nobody wants to be asked twice. */
 async function consent(client: Client, shop: Shop, offer: Offer, worse: readonly string[]) {
   const name = JSON.stringify(offer.terms);
-  if (asked.has(name)) return;
-  asked.add(name);
+  if (shown.has(name)) return;
+  shown.add(name);
   if (await shop.ask(offer, worse)) await client.accept(offer.terms);
 }
 

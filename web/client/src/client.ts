@@ -8,13 +8,14 @@
  */
 
 import type { Item } from "./catalogue.js";
-import type { SottovoceError } from "./errors.js";
+import { type SottovoceError, TermsError } from "./errors.js";
 import type { PastEdition } from "./fetching.js";
 import type { TouchedItem } from "./history.js";
 import { type Ask, connect, revived } from "./line.js";
-import type { News } from "./looking.js";
+import type { Seen } from "./looking.js";
 import type { OpenOptions } from "./options.js";
 import type { Recommendation } from "./recommending.js";
+import type { Standing } from "./standing.js";
 import type { Terms } from "./terms.js";
 import type {
   HistoryCalls,
@@ -24,6 +25,12 @@ import type {
   NetworkTold,
   WorkerName,
 } from "./workers.js";
+
+/** Where a client stands, and how it last looked for news. */
+export interface News extends Standing, Seen {
+  /** In plain words, everything that would be worse about the terms in `asked`. */
+  readonly worse: readonly string[];
+}
 
 /** What a client is opened with. */
 export interface ClientOptions extends OpenOptions {
@@ -37,10 +44,10 @@ export interface ClientOptions extends OpenOptions {
 
 /** One database of this browser, opened. Every tab may have one of its own. */
 export class Client {
-  #news: News | null = null;
+  #seen: Seen = { synced: null, sentAt: null, error: null };
   /** Why the last batch could not be made, if it could not. */
   #notMade: SottovoceError | null = null;
-  #isOpen = false;
+  #telling: Promise<void> = Promise.resolve();
   readonly #follow = () => this.#tellConditions();
 
   private constructor(
@@ -65,19 +72,15 @@ export class Client {
     try {
       await asks.network("open", named, port1);
       client.#followConditions();
-      await asks.history("open", named, port2);
-      client.#isOpen = true;
-      setTimeout(() => client.#tell());
+      const opening = asks.history("open", named, port2);
+      client.#telling = opening.catch(() => undefined); // nothing is told before
+      await opening;
+      client.#tell();
     } catch (error) {
       client.close();
       throw error;
     }
     return client;
-  }
-
-  /** Where it stands; null before the first word of it, which comes soon after `open`. */
-  get news(): News | null {
-    return this.#news && { ...this.#news, error: this.#news.error ?? this.#notMade };
   }
 
   /**
@@ -152,8 +155,8 @@ export class Client {
     if (told.kind === "past") {
       this.options.pastEdition?.(told.epoch, told.edition);
     } else {
-      const { error, ...news } = told.news;
-      this.#news = { ...news, error: error && revived(error) };
+      const { error, ...seen } = told.seen;
+      this.#seen = { ...seen, error: error && revived(error) };
       this.#tell();
     }
   }
@@ -163,9 +166,17 @@ export class Client {
     this.#tell();
   }
 
+  /** One after the other: the last word is the newest. */
   #tell(): void {
-    const { news } = this;
-    if (this.#isOpen && news !== null) this.options.news?.(news);
+    this.#telling = this.#telling.then(async () => this.options.news?.(await this.#news()));
+  }
+
+  /** What stands in the database is worked out by the worker that may take its time. */
+  async #news(): Promise<News> {
+    const seen = { ...this.#seen, error: this.#seen.error ?? this.#notMade };
+    const worse = seen.error instanceof TermsError ? seen.error : null;
+    const standing = await this.history("standing", worse?.asked ?? null);
+    return { ...standing, ...seen, worse: worse?.worse ?? [] };
   }
 
   #followConditions(): void {

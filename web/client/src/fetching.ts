@@ -30,6 +30,8 @@ export interface PastEdition {
 export class Fetching {
   /** The files that were decoded last, and the shape that they had to have. */
   #decoded = "";
+  /** The last manifest that was believed. */
+  newest: Manifest | null = null;
 
   constructor(
     private readonly store: Store,
@@ -55,6 +57,7 @@ export class Fetching {
     if (fresh.size > 0 || !isKnown || settings.trusted !== toHex(signed.key)) {
       await this.store.keepEdition(signed, fresh, check);
     }
+    this.newest = manifest;
     return signed;
   }
 

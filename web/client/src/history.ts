@@ -1,6 +1,6 @@
 /**
- * What the owner touched, and all that is computed from it. It runs in a worker of its own that asks
- * nobody for anything (`sottovoce-worker`): however long it takes, no request waits for it.
+ * What the owner touched, and all that is computed from it or takes time. It runs in a worker of its own
+ * that asks nobody for anything (`workers`): however long it takes, no request waits for it.
  */
 
 import { equal, fromHex } from "./bytes.js";
@@ -15,8 +15,10 @@ import { Reading } from "./reading.js";
 import { popular, type Recommendation, recommendations } from "./recommending.js";
 import { makeBatch } from "./reporting.js";
 import { openManifest } from "./signed.js";
+import { type Standing, Standings } from "./standing.js";
 import { Store } from "./store.js";
 import type { Job } from "./syncing.js";
+import type { Terms } from "./terms.js";
 import { type Entropy, systemEntropy, systemWords, type Words } from "./words.js";
 
 /** What a history is opened with. */
@@ -33,6 +35,7 @@ export class History {
   readonly #store: Store;
   readonly #outbox: Outbox;
   readonly #reading = new Reading();
+  readonly #standings: Standings;
 
   private constructor(
     private readonly database: Database,
@@ -40,6 +43,7 @@ export class History {
   ) {
     this.#store = new Store(database);
     this.#outbox = new Outbox(database);
+    this.#standings = new Standings(this.#store, this.#outbox);
   }
 
   static async open(options: HistoryOptions): Promise<History> {
@@ -78,6 +82,11 @@ export class History {
   /** The n items that most people touch, as the model knows it. */
   async popular(n: number): Promise<Item[]> {
     return popular(await this.#held(), counted(n));
+  }
+
+  /** Where the client stands, and what worse terms would mean that somebody asks for. */
+  standing(asked: Terms | null): Promise<Standing> {
+    return this.#standings.now(asked);
   }
 
   /** Everything that there is, in the order of the model's rows. */

@@ -2,7 +2,7 @@
 
 export { type Amount, type Charge, epochsWithin, limitFor, type Price, spent } from "./amount.js";
 export type { Item } from "./catalogue.js";
-export { Client, type ClientOptions } from "./client.js";
+export { Client, type ClientOptions, type News } from "./client.js";
 export {
   ClosedError,
   LedgerError,
@@ -18,11 +18,9 @@ export {
 } from "./errors.js";
 export type { PastEdition } from "./fetching.js";
 export type { TouchedItem } from "./history.js";
-export type { News } from "./looking.js";
 export type { Manifest } from "./manifest.js";
 export type { Odds } from "./mechanism/base.js";
 export type { Explanation, Told } from "./mechanism/index.js";
-export type { Question } from "./network.js";
 export type { Offer } from "./offer.js";
 export type { LeftDevice } from "./outbox.js";
 export type { Outcome } from "./outcome.js";

@@ -1,4 +1,4 @@
-/** What the network's worker does by itself: it looks for news, takes part, and tells where it stands. */
+/** What the network's worker does by itself: it looks for news, takes part, and tells how that went. */
 
 import {
   PostponedError,
@@ -9,26 +9,24 @@ import {
 } from "./errors.js";
 import type { Known, PastEdition } from "./fetching.js";
 import type { Manifest } from "./manifest.js";
-import type { Network, Question, Standing } from "./network.js";
+import type { Network } from "./network.js";
 import type { Timer } from "./options.js";
 import { appointed, type Conditions, type Looked, Schedule } from "./schedule.js";
 import type { Early, Synced } from "./syncing.js";
 
-/** Where things stand, and how the last look went. */
-export interface News extends Standing {
-  /** What the last look came to; null before the first, and while a moment is waited for. */
+/** How the last look went. */
+export interface Seen {
+  /** What it came to; null before the first, and while a moment is waited for. */
   readonly synced: Synced | null;
   /** When a batch left since this page was opened; Unix seconds. */
   readonly sentAt: { readonly epoch: number; readonly time: number } | null;
-  /** What the last look failed with; null if it went well. */
+  /** What it failed with; null if it went well. */
   readonly error: SottovoceError | null;
-  /** Terms that wait for a yes, if it is that. */
-  readonly question: Question | null;
 }
 
 /** Who hears of it. */
 export interface Listener {
-  news(news: News): void;
+  seen(seen: Seen): void;
   /** The model of an epoch; null where it is missing or cannot be believed. */
   past(epoch: number, edition: PastEdition | null): void;
 }
@@ -51,9 +49,8 @@ export class Looking {
   #isBusy = false;
   #isFetchingPast = false;
   #synced: Synced | null = null;
-  #sentAt: News["sentAt"] = null;
+  #sentAt: Seen["sentAt"] = null;
   #error: SottovoceError | null = null;
-  #telling: Promise<void> = Promise.resolve();
 
   constructor(
     private readonly network: Network,
@@ -76,7 +73,7 @@ export class Looking {
     this.#error = null;
     this.#cancel();
     this.#schedule.wake();
-    void this.tell();
+    this.tell();
   }
 
   stop(): void {
@@ -84,10 +81,9 @@ export class Looking {
     this.#cancel();
   }
 
-  /** Says where things stand, one snapshot after the other; nothing here waits for it. */
-  tell(): Promise<void> {
-    this.#telling = this.#telling.then(() => this.#tellNow());
-    return this.#telling;
+  /** How the last look went. */
+  tell(): void {
+    this.listener.seen({ synced: this.#synced, sentAt: this.#sentAt, error: this.#error });
   }
 
   /** While a batch is on its way, its own requests say all that there is. */
@@ -109,7 +105,9 @@ export class Looking {
     } finally {
       this.#isBusy = false;
     }
-    void this.tell();
+    this.tell();
+    const { newest } = this.network;
+    if (newest !== null && this.options.past > 0) void this.#fetchPast(newest);
     return this.#error;
   }
 
@@ -137,20 +135,6 @@ export class Looking {
   #cancel(): void {
     if (this.#appointment !== null) this.#timer.stop(this.#appointment);
     this.#appointment = null;
-  }
-
-  async #tellNow(): Promise<void> {
-    try {
-      const standing = await this.network.standing();
-      const error = this.#error;
-      const question = error && (await this.network.question(error));
-      const [synced, sentAt] = [this.#synced, this.#sentAt];
-      this.listener.news({ ...standing, synced, sentAt, error, question });
-      if (standing.manifest !== null && this.options.past > 0)
-        void this.#fetchPast(standing.manifest);
-    } catch {
-      // The database is closed or fails: the next look meets it as well, and says so.
-    }
   }
 
   /** One after the other, the newest first; what fails now is tried at the next news. */

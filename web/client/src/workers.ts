@@ -8,7 +8,7 @@
 import type { PastEdition } from "./fetching.js";
 import { History } from "./history.js";
 import { type Line, serve, type Told, told } from "./line.js";
-import { Looking, type News } from "./looking.js";
+import { Looking, type Seen } from "./looking.js";
 import { Network } from "./network.js";
 import { checkedPace, type OpenOptions, systemTimer } from "./options.js";
 import type { Conditions } from "./schedule.js";
@@ -27,7 +27,7 @@ export type HistoryCalls = ReturnType<typeof historyCalls>;
 
 /** What the worker `network` tells unasked. */
 export type NetworkTold =
-  | { kind: "news"; news: Omit<News, "error"> & { error: Told | null } }
+  | { kind: "seen"; seen: Omit<Seen, "error"> & { error: Told | null } }
   | { kind: "past"; epoch: number; edition: PastEdition | null };
 /** What the worker `history` tells unasked: whether the last batch could be made. */
 export type HistoryTold = { kind: "made"; error: Told | null };
@@ -60,7 +60,6 @@ function networkCalls(tell: (told: NetworkTold) => void) {
       const opened = await Network.open({ ...options, make });
       const begun = new Looking(opened, listenerOf(tell), used);
       [network, looking] = [() => opened, () => begun];
-      void begun.tell();
     },
     meet: (conditions: Conditions) => looking().meet(conditions),
     accept: (terms: Terms) => chosen((network) => network.accept(terms)),
@@ -72,8 +71,8 @@ function networkCalls(tell: (told: NetworkTold) => void) {
 
 function listenerOf(tell: (told: NetworkTold) => void) {
   return {
-    news: ({ error, ...news }: News) =>
-      tell({ kind: "news", news: { ...news, error: error && told(error) } }),
+    seen: ({ error, ...seen }: Seen) =>
+      tell({ kind: "seen", seen: { ...seen, error: error && told(error) } }),
     past: (epoch: number, edition: PastEdition | null) => tell({ kind: "past", epoch, edition }),
   };
 }
@@ -98,6 +97,7 @@ function historyCalls(tell: (told: HistoryTold) => void) {
     recommend: (n: number) => history().recommend(n),
     popular: (n: number) => history().popular(n),
     catalogue: () => history().catalogue(),
+    standing: (asked: Terms | null) => history().standing(asked),
   };
 }
 

@@ -79,7 +79,7 @@ export class Device {
   }
 
   async status() {
-    const standing = await (await this.#network(0)).standing();
+    const standing = await this.history.standing(null);
     const touched = await this.history.touched();
     const unknown = touched.filter(({ isKnown }) => !isKnown).map(({ id }) => id);
     return {

@@ -7,12 +7,15 @@
  */
 
 import { IDBFactory } from "fake-indexeddb";
+import type { News } from "../src/client.js";
+import { TermsError } from "../src/errors.js";
 import type { PastEdition } from "../src/fetching.js";
 import { History } from "../src/history.js";
-import { Looking, type News } from "../src/looking.js";
+import { Looking, type Seen } from "../src/looking.js";
 import { Network } from "../src/network.js";
 import type { OpenOptions, Timer } from "../src/options.js";
 import { Store } from "../src/store.js";
+import type { Job } from "../src/syncing.js";
 import type { Terms } from "../src/terms.js";
 import type { Entropy } from "../src/words.js";
 import { seeded } from "./vectors.js";
@@ -138,7 +141,7 @@ export class Browser {
       ...{ proxy: world.url, key: world.key, limit: 1e6, name, indexedDB, entropy, timer: virtual },
       ...options,
       locks: this.locks as unknown as LockManager,
-      make: (job) => void virtual.run(() => tab.history.make(job)),
+      make: (job) => void virtual.run(() => tab.make(job)),
       fetch: (input, init) => {
         const { pathname } = new URL(String(input));
         this.requests.push([virtual.time, `${init?.method ?? "GET"} ${pathname}`]);
@@ -167,11 +170,12 @@ export class Browser {
 
 /** As `Client`, with both of its workers on threads of this virtual time. */
 export class Tab {
-  news: News | null = null;
   /** What an application does when there is news. */
   hear: (news: News) => void = () => {};
   hearPast: (epoch: number, edition: PastEdition | null) => void = () => {};
   readonly looking: Looking;
+  #seen: Seen = { synced: null, sentAt: null, error: null };
+  #telling: Promise<void> = Promise.resolve();
 
   constructor(
     readonly browser: Browser,
@@ -180,13 +184,26 @@ export class Tab {
     { pace = 5, past = 0 }: Partial<OpenOptions>,
   ) {
     const listener = {
-      news: (news: News) => {
-        this.news = news;
-        this.hear(news);
-      },
+      seen: (seen: Seen) => void this.tell(seen),
       past: (epoch: number, edition: PastEdition | null) => this.hearPast(epoch, edition),
     };
     this.looking = new Looking(network, listener, { pace, past, timer: browser.virtual });
+  }
+
+  /** As `Client` does. */
+  tell(seen = this.#seen): Promise<void> {
+    this.#seen = seen;
+    this.#telling = this.#telling.then(async () => {
+      const worse = this.#seen.error instanceof TermsError ? this.#seen.error : null;
+      const standing = await this.history.standing(worse?.asked ?? null);
+      this.hear({ ...standing, ...this.#seen, worse: worse?.worse ?? [] });
+    });
+    return this.#telling;
+  }
+
+  async make(job: Job): Promise<void> {
+    await this.history.make(job);
+    void this.tell();
   }
 
   show(visible = true, online = true): void {

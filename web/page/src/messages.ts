@@ -56,6 +56,8 @@ export interface State {
   films: readonly Film[];
   advice: readonly Advice[];
   suggestions: readonly Film[];
+  /** Whether there are films to search. */
+  searchable: boolean;
   /** What becomes of this epoch's reports, in a sentence. */
   line: string;
   trouble: Trouble | null;

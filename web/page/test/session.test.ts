@@ -42,7 +42,7 @@ async function begin(context: TestContext, { panel = null as unknown, jitter = 0
   /** Until all that follows from it is told. */
   const pass = async (seconds: number) => {
     await virtual.pass(seconds);
-    await client.looking.tell();
+    await client.tell();
     await heard;
   };
   const look = () => pass(PACE);

@@ -56,12 +56,12 @@ export type Used = Pick<
   | "forget"
 >;
 
-type Shelf = Pick<State, "films" | "advice" | "suggestions">;
+type Shelf = Pick<State, "films" | "advice" | "suggestions" | "searchable">;
 
 /** Everything that happens between the page and its workers. */
 export class Session {
   #news: News | null = null;
-  #shelf: Shelf = { films: [], advice: [], suggestions: [] };
+  #shelf: Shelf = { films: [], advice: [], suggestions: [], searchable: false };
   /** Chosen once for a catalogue, so that they do not change under a finger. */
   #popular: { catalogue: string; films: readonly Film[] } = { catalogue: "", films: [] };
   #shownModel = "";
@@ -162,12 +162,12 @@ export class Session {
   async #filled(): Promise<Shelf> {
     const films = (await this.client.touched()).map(toFilm);
     const { manifest } = this.#news ?? { manifest: null };
-    if (manifest === null) return { films, advice: [], suggestions: [] };
+    if (manifest === null) return { films, advice: [], suggestions: [], searchable: false };
     const popular = await this.#popularOf(hex(manifest.catalogue));
     const seen = new Set(films.map(({ id }) => id));
     const suggestions = popular.filter(({ id }) => films.length < ENOUGH && !seen.has(id));
     const advice = films.length === 0 ? [] : await this.client.recommend(ADVICE);
-    return { films, advice: advice.map(adviceOf), suggestions };
+    return { films, advice: advice.map(adviceOf), suggestions, searchable: true };
   }
 
   /** And whoever searches has the new catalogue. */
@@ -196,8 +196,7 @@ export class Session {
     const failed = news.error && troubleOf(news.error);
     const { epochs, spent, limit } = news;
     const budget = { epochs, spent, limit, gone: exactly(news.charges) };
-    const asked = news.question?.offer ?? null;
-    const state = { ...standing, offer, asked, ...budget, line, ...this.#shelf };
+    const state = { ...standing, offer, asked: news.asked, ...budget, line, ...this.#shelf };
     this.tell({ kind: "state", state: { ...state, trouble: trouble ?? failed } });
   }
 }
