@@ -39,7 +39,7 @@ SLOWLY = b"""{
   crypto.getRandomValues = (into) => (into.byteLength === 8 ? into.fill(0) : draw(into));
 }
 """
-"""Nothing hurried, and the earliest moment of sending: two seconds after the batch is begun."""
+"""Nothing hurried, and the earliest moment of sending: five seconds after the batch is begun."""
 HALF_AN_HOUR = b"""{
   const draw = crypto.getRandomValues.bind(crypto);
   const half = (into) => into.set([0, 0, 0, 0, 0, 0, 0, 128]);

@@ -187,9 +187,9 @@ def test_what_a_page_stores_before_a_yes(visitor: Visitor, system: System) -> No
     visitor.open()
     visitor.choose("fargo")
     stored = visitor.stored()
-    assert [row["id"] for row in stored["items"]] == [FARGO]
+    assert [item["id"] for item in stored["history"][0]["items"]] == [FARGO]
     assert stored["batches"] == stored["charges"] == stored["shown"] == []
     (settings,) = stored["settings"]
     assert (settings["paused"], settings["limit"]) == (True, 0)
-    others = {name: rows for name, rows in stored.items() if name not in ("items", "files")}
+    others = {name: rows for name, rows in stored.items() if name not in ("history", "files")}
     assert "Fargo" not in json.dumps(others)
