@@ -1,4 +1,4 @@
-"""The tables of a client's database, and every change to them since the first version."""
+"""The tables of a client's two databases, and every change to them since the first version."""
 
 from __future__ import annotations
 
@@ -6,22 +6,20 @@ PRAGMAS = ("temp_store = MEMORY",)  # nothing private in a folder for temporary 
 
 MIGRATIONS = (
     (
-        # `terms`: what the owner accepted, as JSON; NULL before.
+        # `terms`: what the owner accepted, as JSON; NULL before. `asked`: the name of worse ones
+        # that were asked for since: a question waits. `generation`: new after a `forget`.
         """CREATE TABLE about (
             only INTEGER PRIMARY KEY CHECK (only = 1),
             proxy_url TEXT NOT NULL,
             verification_key BLOB NOT NULL,
             paused INTEGER NOT NULL DEFAULT 0,
             terms TEXT,
+            asked TEXT,
+            generation BLOB NOT NULL,
             head TEXT NOT NULL,
             epoch INTEGER,
             manifest_hash BLOB
         ) STRICT""",
-        # The items and their order, which weighs them when recommending, and no time.
-        """CREATE TABLE interactions (
-            item TEXT PRIMARY KEY,
-            moment INTEGER NOT NULL
-        ) STRICT, WITHOUT ROWID""",
         """CREATE TABLE manifest (
             only INTEGER PRIMARY KEY CHECK (only = 1),
             signed BLOB NOT NULL
@@ -63,6 +61,14 @@ MIGRATIONS = (
             CHECK ((batch IS NULL) = (state IN ('sent', 'dropped')))
         ) STRICT""",
     ),
-    # The name of terms that were asked for and are worse than the accepted ones: a question waits.
-    ("ALTER TABLE about ADD COLUMN asked TEXT",),
+)
+
+HISTORY_MIGRATIONS = (
+    (
+        # The items and their order, which weighs them when recommending, and no time.
+        """CREATE TABLE interactions (
+            item TEXT PRIMARY KEY,
+            moment INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID""",
+    ),
 )
