@@ -202,6 +202,16 @@ def a_large_record_is_under_way(life: Life) -> None:
     life.once_recorded = begin
 
 
+def lived_by(
+    person: Person, scenario: Callable[[Life], None], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> list[tuple[Any, ...]]:
+    with monkeypatch.context() as patch, ExitStack() as opened:
+        life = Life(folder, person, opened)
+        life.slow_down(patch)
+        scenario(life)
+        return life.lived()
+
+
 @pytest.mark.parametrize(
     ("scenario", "told"),
     [
@@ -222,17 +232,27 @@ def test_nothing_that_a_history_takes_shows_in_the_time_of_a_request(
     scenario: Callable[[Life], None],
     told: object,
 ) -> None:
-    lives = []
-    for number, person in enumerate(PEOPLE):
-        with monkeypatch.context() as patch, ExitStack() as opened:
-            life = Life(tmp_path / str(number), person, opened)
-            life.slow_down(patch)
-            scenario(life)
-            lives.append(life.lived())
+    lives = [
+        lived_by(person, scenario, tmp_path / str(number), monkeypatch)
+        for number, person in enumerate(PEOPLE)
+    ]
     for person, lived in zip(PEOPLE, lives, strict=True):
         assert lived == lives[0], person
     assert told in [entry[0] for entry in lives[0]]
     assert len({entry[0] for entry in lives[0] if entry[1:] == ("send",)}) >= 3
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [set_back_during_the_long_pause, *map(set_back_while_computing, (100, HOUR))],
+    ids=["during the long pause", "a little while computing", "while computing"],
+)
+def test_a_clock_that_is_set_back_during_a_sync_moves_no_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: Callable[[Life], None]
+) -> None:
+    """Else a wait ends too early or too late, and what ends it may be the end of computing."""
+    plain = lived_by(PEOPLE[0], nothing_happens, tmp_path / "plain", monkeypatch)
+    assert lived_by(PEOPLE[-1], scenario, tmp_path / "set", monkeypatch) == plain
 
 
 def only_sync(life: Life) -> float:
