@@ -177,6 +177,41 @@ def test_requests_that_are_begun_together_are_no_more_than_others(tmp_path: Path
     world.store.close()
 
 
+def test_requests_that_are_held_open_across_the_end_of_an_epoch_are_no_more_than_others(
+    tmp_path: Path,
+) -> None:
+    """A place counts for the epoch of the batch, not for the one in which its request began."""
+    world = World(tmp_path, rate=Rate(batches_per_minute=0, per_epoch=20))
+    world.proxy.tick()
+
+    async def work(app: Starlette) -> None:
+        next_epoch = asyncio.Event()
+
+        def batch() -> bytes:
+            return world.people.batch(world.now).encode()
+
+        async def begin_now() -> Answer:
+            later = (batch() for _ in range(1))
+            return await ask(app, "POST", "/v2/batches", later, held=next_epoch)
+
+        requests = [asyncio.create_task(begin_now()) for _ in range(20)]
+        await asyncio.sleep(0)
+        for _ in range(3):  # the first epoch needs a crowd, from other addresses
+            assert (await post(app, batch(), client=("192.0.2.77", 1))).status == 202
+        world.end_epoch()
+        world.server.go_on(signed(2))
+        world.proxy.tick()
+        statuses = [(await post(app, batch())).status for _ in range(20)]
+        next_epoch.set()
+        statuses += [answer.status for answer in await asyncio.gather(*requests)]
+        statuses += [(await post(app, batch())).status for _ in range(20)]
+        assert sorted(statuses) == [202] * 20 + [429] * 40
+
+    within(world, work)
+    assert stored(world) == 20
+    world.store.close()
+
+
 def test_batches_are_taken_until_the_crowd_is_mixed(world: World) -> None:
     """Beyond the epoch's time, while it waits; not after the flush."""
     world.clock.now = ENDS - 1
