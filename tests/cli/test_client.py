@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -288,15 +289,53 @@ def test_terms_that_changed_since_they_were_shown_are_not_accepted(device: Devic
     assert isinstance(device.sync().exception, TermsError)
 
 
-def test_what_is_promised_follows_from_the_terms(device: Device, tmp_path: Path) -> None:
+def test_after_another_training_the_promise_counts_both(device: Device, tmp_path: Path) -> None:
+    """And so does what the limit allows: of 30, 20 are spent."""
+
+    def asked(epoch: int, training: int) -> None:
+        changes = {"training": bytes([training]) * 16, "epochs": 2, **device.open_now}
+        device.proxy.publish(device.world.signed(epoch, **changes))
+
+    def told(command: str) -> tuple[str, dict[str, Any]]:
+        out = tmp_path / "out.json"
+        said = device(command, "--json", str(out)).stdout.replace("\n", " ")
+        return said, json.loads(out.read_text())
+
+    asked(1, training=1)
     device.begin()
+    device("limit", "30")
+    device.sync()
+    asked(2, training=1)
+    device.sync()
+    said, found = told("status")
+    assert "at most e^20 times" in said
+    assert "one device, not for one person" in said
+    assert found["promise"]["clients"] == 100
+    assert (found["spent"], found["promise"]["local"], found["turns_left"]) == (20.0, 20.0, 0)
+    asked(3, training=2)
+    terms = device.proxy.signed.manifest.terms
+    said, found = told("terms")
+    assert "at most e^40 times" in said
+    assert "limit of 30.0, of which 10.0 is left, allows 1 of the 2 epochs left" in said
+    assert (found["promise"]["local"], found["within_limit"]) == (40.0, 1)
+    assert found["promise"]["central"] > terms.promise().central
+    device("accept", terms.name)
+    device.sync()
+    said, found = told("status")
+    assert "at most e^40 times" in said
+    assert (found["spent"], found["promise"]["local"], found["within_limit"]) == (30.0, 40.0, 0)
+
+
+def test_a_damaged_ledger_promises_nothing(device: Device, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
-    told = device("status", "--json", str(out)).stdout.replace("\n", " ")
-    promised = json.loads(out.read_text())["promise"]
-    assert promised["local"] == 20 * COST
-    assert promised["clients"] == 100
-    assert 0 < promised["central"] <= 20 * COST
-    assert "one device, not for one person" in told
+    device.begin()
+    device.sync()
+    with closing(sqlite3.connect(device.folder / "client.db")) as db, db:
+        db.execute("UPDATE ledger SET clients = 1000000 WHERE record = 2")
+    for command in ("terms", "status"):
+        said = device(command, "--json", str(out)).stdout
+        assert ("damaged" in said, "times as likely" in said) == (True, False)
+        assert json.loads(out.read_text())["promise"] is None
 
 
 def test_it_says_until_when_it_waits(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ def table(folder: Path) -> list[Any]:
 
 
 def waiting(epoch: int, epsilon: float = EPSILON, content: bytes = b"a batch") -> Waiting:
-    charge = Charge(bytes(16), epoch, DAY, sha(content), "loudest", epsilon, 1)
+    charge = Charge(bytes(16), epoch, DAY, sha(content), "loudest", epsilon, 1, 0.1, 9)
     return Waiting(charge, 0.0, 9 * DAY, batch=content)
 
 
@@ -172,8 +172,10 @@ DAMAGES = {
     "another kind": "UPDATE ledger SET purpose = NULL WHERE record = 2",
     "the order": "UPDATE ledger SET record = 9 WHERE record = 2",
     "the numbers": "UPDATE ledger SET record = record + 10",
-    "one more record": "INSERT INTO ledger SELECT 4, 99, NULL, NULL, NULL, NULL, NULL, NULL, hash"
-    " FROM ledger WHERE record = 3",
+    "one more record": "INSERT INTO ledger (record, epsilon, hash)"
+    " SELECT 4, 99, hash FROM ledger WHERE record = 3",
+    "a crowd": "UPDATE ledger SET clients = 1000000 WHERE record = 2",
+    "a share": "UPDATE ledger SET loud_fraction = 0.01 WHERE record = 2",
     "the pinned end": "UPDATE about SET head = (SELECT hash FROM ledger WHERE record = 2)",
 }
 
@@ -213,7 +215,9 @@ def test_records_that_break_the_rules_are_refused_though_their_hashes_hold(
     with world.create(folder, limit=5) as client:
         other = Ledger(5)
         other.set_limit(50)
-        entry = other.charge(Charge(bytes(16), 1, 0, bytes(32), "loudest", EPSILON, REPORTS))
+        entry = other.charge(
+            Charge(bytes(16), 1, 0, bytes(32), "loudest", EPSILON, REPORTS, 0.1, 9)
+        )
         store = client._store
         store._db.rows("DELETE FROM ledger")
         for each in (Ledger(5).entries[0], entry):
@@ -288,6 +292,8 @@ def test_what_was_rolled_back_was_never_spent(world: World, folder: Path) -> Non
             st.binary(min_size=32, max_size=32),
             st.sampled_from(["loudest", "m" * 32]),
             st.floats(0, 1e200, exclude_min=True),
+            st.integers(1, 2**53 - 1),
+            st.floats(0, 0.5, exclude_min=True),
             st.integers(1, 2**53 - 1),
         ),
         max_size=6,

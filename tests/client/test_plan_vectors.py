@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from sottovoce.client.terms import is_lifetime_over, is_too_soon
+from sottovoce.client.terms import is_too_soon
 from sottovoce.client.timing import chance, drawn_plan, is_time, lead, not_before
 from sottovoce.mechanism import MECHANISMS
 from sottovoce.privacy import Charge
@@ -128,15 +128,14 @@ def leads() -> list[dict[str, Any]]:
 def counts() -> list[dict[str, Any]]:
     """When a training was charged; whether its lifetime is over, and whether it is too soon."""
     limits = {"epochs": 3, "window_epochs": 2, "window_seconds": 1_000, "interval": 100}
-    cases = []
+    cases, one = [], terms(**limits)
     for at in ([], [500], [500, 900], [500, 900, 1_500], [100, 200, 300, 400], [2_000]):
         for now in (500, 599, 600, 601, 1_499, 1_500, 1_501, 1_900, 5_000):
             charges = [
-                Charge(bytes(16), epoch, each, bytes([epoch]) * 32, "loudest", 1.0, 1)
+                Charge(one.training, epoch, each, bytes([epoch]) * 32, "loudest", 1.0, 1, 0.1, 9)
                 for epoch, each in enumerate(at)
             ]
-            one = terms(**limits)
-            over, soon = is_lifetime_over(one, charges), is_too_soon(one, charges, now)
+            over, soon = not one.turns_left(charges), is_too_soon(one, charges, now)
             cases.append({**limits, "at": at, "now": now, "over": over, "too_soon": soon})
     return cases
 

@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from sottovoce.client.terms import turns_left
 from sottovoce.client.timing import chance, drawn_plan
 from sottovoce.privacy import Charge
 from tests.client.world import COST, DAY, FakeProxy, World
@@ -47,8 +46,13 @@ def test_the_chance_is_what_is_left_and_without_an_end_the_share(
 
 
 def test_turns_are_those_that_were_not_charged() -> None:
-    charges = [Charge(bytes(16), epoch, 0, bytes(32), "loudest", 1.0, 1) for epoch in range(3)]
-    assert [turns_left(terms(epochs=2), charges[:n]) for n in range(4)] == [2, 1, 0, -1]
+    two = terms(epochs=2)
+    own, other = (
+        Charge(training, 1, 0, bytes(32), "loudest", 1.0, 1, 0.1, 9)
+        for training in (two.training, bytes(16))
+    )
+    charged = [[other] * 5 + [own] * turns for turns in range(4)]
+    assert [two.turns_left(charges) for charges in charged] == [2, 1, 0, 0]
 
 
 @pytest.mark.parametrize(("share", "epochs_left"), [(2**-32, 0), (2**-32, 1), (1.0, 0), (0.5, 3)])

@@ -182,6 +182,8 @@ class Device:
             mechanism=terms["mechanism"],
             epsilon=terms["epsilon"],
             reports=terms["reports"],
+            loud_fraction=terms["loud_fraction"],
+            clients=terms["least_clients"],
         )
         decision = ledger.decide(self.state.limit, self.state.charges, charge)
         need(decision == "charged", "the limit is reached")

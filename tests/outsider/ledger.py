@@ -9,7 +9,7 @@ from fractions import Fraction
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-CHAIN = "sottovoce-ledger-2"
+CHAIN = "sottovoce-ledger-3"
 """What stands before the first record."""
 
 
@@ -21,6 +21,8 @@ class Charge(NamedTuple):
     mechanism: str
     epsilon: float
     reports: int
+    loud_fraction: float
+    clients: int
 
     @property
     def amount(self) -> Fraction:

@@ -136,7 +136,9 @@ def unread() -> list[str]:
 
 
 def charged(at: int, **changes: Any) -> Charge:
-    return Charge(MANIFEST.terms["training"], 1, at, "", "loudest", 2.5, 4)._replace(**changes)
+    return Charge(MANIFEST.terms["training"], 1, at, "", "loudest", 2.5, 4, 0.1, 9)._replace(
+        **changes
+    )
 
 
 SMALL = charged(0, epsilon=1e-6)

@@ -82,6 +82,12 @@ def composed(rounds: list[Pair], times: int) -> list[Pair]:
 
 
 @precisely
+def both(one: list[Pair], other: list[Pair]) -> list[Pair]:
+    """Every outcome of the one, then of the other."""
+    return [(p * r, q * s) for (p, q), (r, s) in product(one, other)]
+
+
+@precisely
 def delta_of(pairs: list[Pair], epsilon: float) -> Decimal:
     grown = Decimal(epsilon).exp()
     return sum((max(Decimal(0), p - grown * q) for p, q in pairs), Decimal(0))

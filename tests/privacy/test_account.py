@@ -29,7 +29,7 @@ def test_the_papers_setting_is_called_weak_in_so_many_words() -> None:
     crowded = account(Reporting(2.5, 100, 20), Crowd(50_000))
     assert not crowded.weak
     assert "50,000 honest people" in crowded.statement()
-    assert "any other history of the person" in crowded.statement()
+    assert "any conclusion from what the server sees is at most e^" in crowded.statement()
     assert "to hide that a person takes part" in crowded.statement()
 
 

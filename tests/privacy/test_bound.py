@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from itertools import product
+from functools import reduce
+from itertools import combinations, product
 from math import expm1, sqrt
 from time import process_time
 
@@ -13,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sottovoce.errors import SettingsError
-from sottovoce.privacy import SIGN, Crowd, Reporting, bound, central_bound, central_epsilon
+from sottovoce.privacy import SIGN, Crowd, Group, Reporting, bound, central_bound, central_epsilon
 from sottovoce.privacy.shuffle import hockey_stick
-from tests.privacy.exact import composed, delta_of, one_round
+from tests.privacy.exact import both, composed, delta_of, one_round
 
 DELTA = 1e-6
 KINDS = [(0.1, SIGN), (0.5, 0.03), (1.0, 0.345), (2.5, 0.165), (2.5, SIGN), (5.0, 0.032)]
@@ -23,15 +24,19 @@ KINDS += [(8.0, 0.01), (8.0, SIGN)]
 SPANS = [(1, 1), (10, 1), (100, 20)]
 
 
-def finer(event: Reporting, clients: int, delta: float) -> float:
+def finer(groups: list[Group], delta: float) -> float:
     """The accountant's figure where its grid, an eighth of epsilon for small crowds, is coarse."""
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
-    step = event.epsilon / 512
-    edges, deltas = hockey_stick(event, clients, step)
-    pmf = pld_pmf.create_pmf_pessimistic_connect_dots(step, edges, deltas)
-    one = privacy_loss_distribution.PrivacyLossDistribution(pmf)
-    return float(one.self_compose(event.total).get_epsilon_for_delta(delta))
+    step = min(event.epsilon for event, _ in groups) / 512
+    parts = []
+    for event, clients in groups:
+        edges, deltas = hockey_stick(event, clients, step)
+        pmf = pld_pmf.create_pmf_pessimistic_connect_dots(step, edges, deltas)
+        one = privacy_loss_distribution.PrivacyLossDistribution(pmf)
+        parts.append(one.self_compose(event.total))
+    whole = reduce(lambda one, other: one.compose(other), parts)
+    return float(whole.get_epsilon_for_delta(delta))
 
 
 @pytest.mark.slow
@@ -42,12 +47,12 @@ def test_it_is_above_the_accountants_figure_and_near(clients: int) -> None:
     kinds = KINDS if clients < 100_000 else [kind for kind in KINDS if kind[0] >= 5 or SIGN in kind]
     for (epsilon, rho), (reports, epochs) in product(kinds, SPANS):
         event = Reporting(epsilon, reports, epochs, rho)
-        found = central_bound(event, clients, DELTA)
+        found = central_bound([Group(event, clients)], DELTA)
         central = central_epsilon(event, Crowd(clients), DELTA)
         assert found <= event.pure
         if found < central:
             assert central <= 1.003 * found
-            assert found >= (1 - 1e-4) * finer(event, clients, DELTA)
+            assert found >= (1 - 1e-4) * finer([Group(event, clients)], DELTA)
         if 0.05 <= central <= 10:
             ratios.append(found / central)
     assert max(ratios) < 1.17
@@ -61,9 +66,69 @@ def test_it_is_above_the_exact_one(epsilon: float, clients: int, reports: int, r
     event = Reporting(epsilon, reports, 1, rho)
     outcomes = composed(one_round(event, clients), reports)
     for delta in (1e-6, 1e-3, 1e-2, 0.1):
-        found = central_bound(event, clients, delta)
+        found = central_bound([Group(event, clients)], delta)
         assert 0 <= found <= event.pure
         assert delta_of(outcomes, found) <= Decimal(delta)
+
+
+# Several trainings, each with a crowd of its own.
+
+FIRST = Group(Reporting(5.0, 1, 2, 0.0318), 1_000)
+SECOND = Group(Reporting(2.5, 10, 2, 0.165), 5_000)
+THIRD = Group(Reporting(1.0, 30, 1, SIGN), 300)
+
+
+@pytest.mark.parametrize(
+    "groups", [[FIRST, SECOND], [FIRST, THIRD], [SECOND, THIRD], [FIRST, SECOND, THIRD]]
+)
+def test_groups_together_are_above_the_accountants_figure_and_near(groups: list[Group]) -> None:
+    found, central = central_bound(groups, DELTA), finer(groups, DELTA)
+    assert central <= found <= 1.17 * central
+    alone = [central_bound([each], DELTA / len(groups)) for each in groups]
+    assert max(central_bound([each], DELTA) for each in groups) <= found <= sum(alone) * 1.001
+    assert central_bound(groups[::-1], DELTA) == pytest.approx(found, rel=1e-12)
+
+
+SMALL = [
+    Group(Reporting(0.4, 2, 1, SIGN), 2),
+    Group(Reporting(1.5, 1, 1, 0.25), 3),
+    Group(Reporting(5.0, 1, 1, 0.02), 4),
+    Group(Reporting(3.0, 2, 1, 0.02), 1),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), [*combinations(SMALL, 2)])
+def test_groups_together_are_above_the_exact_figure(one: Group, other: Group) -> None:
+    outcomes = both(*(composed(one_round(*each), each.event.total) for each in (one, other)))
+    for delta in (1e-6, 1e-3, 0.1):
+        found = central_bound([one, other], delta)
+        assert found <= one.event.pure + other.event.pure
+        assert delta_of(outcomes, found) <= Decimal(delta)
+
+
+def test_a_group_of_two_halves_is_the_whole() -> None:
+    """But for the half of delta that each may spend."""
+    half = Group(Reporting(2.5, 10, 1, 0.165), 5_000)
+    whole = Group(Reporting(2.5, 10, 2, 0.165), 5_000)
+    together = central_bound([half, half], DELTA)
+    assert together == pytest.approx(central_bound([whole], DELTA), rel=1e-3)
+
+
+def test_whoever_has_nobody_to_hide_among_counts_in_full() -> None:
+    alone = FIRST._replace(clients=1)
+    assert central_bound([SECOND, alone], DELTA) == central_bound([SECOND], DELTA) + 10
+    assert central_bound([alone, alone], DELTA) == 20
+
+
+def test_beyond_so_many_groups_the_cheapest_count_in_full() -> None:
+    kinds = [
+        Group(Reporting(1.0 + number / 8, 4, 1, 0.1), 100_000)
+        for number in range(bound.MOST_GROUPS + 3)
+    ]
+    cheap, dear = kinds[:3], kinds[3:]
+    rest = sum(event.pure for event, _ in cheap)
+    assert central_bound(kinds, DELTA) == rest + central_bound(dear, DELTA)
+    assert central_bound(dear, DELTA) < central_bound([*cheap, *dear], DELTA) < bound._pure(kinds)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])
@@ -90,9 +155,9 @@ def test_grouped_sizes_are_just_above_single_ones(
     rho: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     event = Reporting(1.0, 20, 2, rho)
-    grouped = central_bound(event, 900, DELTA)
+    grouped = central_bound([Group(event, 900)], DELTA)
     monkeypatch.setattr(bound, "COARSENESS", 0.0)
-    alone = central_bound(event, 900, DELTA)
+    alone = central_bound([Group(event, 900)], DELTA)
     assert alone * (1 + 1e-6) < grouped < 1.01 * alone
 
 
@@ -100,9 +165,9 @@ def test_grouped_counts_are_just_above_single_ones(monkeypatch: pytest.MonkeyPat
     """One size of the blanket, so that nothing but s is grouped."""
     event = Reporting(1.0, 20, 2, 0.3)
     monkeypatch.setattr(bound, "_blankets", lambda *_: (np.array([900]), np.ones(1)))
-    grouped = central_bound(event, 900, DELTA)
+    grouped = central_bound([Group(event, 900)], DELTA)
     monkeypatch.setattr(bound, "COARSENESS", 0.0)
-    alone = central_bound(event, 900, DELTA)
+    alone = central_bound([Group(event, 900)], DELTA)
     assert alone * (1 + 1e-6) < grouped < 1.01 * alone
 
 
@@ -134,18 +199,20 @@ def test_a_binomial_is_cut_no_more_than_said(n: int, p: float, spread: float) ->
 def test_nobody_to_hide_among() -> None:
     event = Reporting(2.0, 3, 4, 0.2)
     for clients in (0, 1):
-        assert central_bound(event, clients, DELTA) == event.pure == 24
+        assert central_bound([Group(event, clients)], DELTA) == event.pure == 24
 
 
 def test_it_grows_and_falls_as_it_must() -> None:
     def at(epsilon: float = 2.0, total: int = 20, rho: float = 0.2, n: int = 500) -> float:
-        return central_bound(Reporting(epsilon, total, 1, rho), n, DELTA)
+        return central_bound([Group(Reporting(epsilon, total, 1, rho), n)], DELTA)
 
     assert at(n=2) > at(n=50) > at() > at(n=5_000) > at(n=10**6) > 0
     assert at() < at(total=40) < at(total=1_000)
     assert at(0.5) < at(1.0) < at() < at(4.0)
     event = Reporting(2.0, 20, 1, 0.2)
-    assert central_bound(event, 500, 1e-12) > at() > central_bound(event, 500, 1e-2)
+    assert (
+        central_bound([Group(event, 500)], 1e-12) > at() > central_bound([Group(event, 500)], 1e-2)
+    )
 
 
 def test_many_people_tend_to_the_gaussian() -> None:
@@ -165,7 +232,7 @@ def test_many_people_tend_to_the_gaussian() -> None:
 def test_extremes_give_a_number(epsilon: float, rho: float) -> None:
     event = Reporting(epsilon, 10_000, 1_000, rho)
     for clients, delta in [(2, 1e-6), (10**7, 1e-6), (20, 1e-300), (1_000, 0.999)]:
-        assert 0 <= central_bound(event, clients, delta) <= event.pure
+        assert 0 <= central_bound([Group(event, clients)], delta) <= event.pure
 
 
 @pytest.mark.parametrize(("clients", "seconds"), [(100, 0.2), (1_000_000, 1.0)])
@@ -175,7 +242,7 @@ def test_it_is_fast(clients: int, seconds: float) -> None:
     taken = []
     for _ in range(5):
         begun = process_time()
-        central_bound(event, clients, DELTA)
+        central_bound([Group(event, clients)], DELTA)
         taken.append(process_time() - begun)
     assert min(taken) < seconds
 
@@ -183,4 +250,4 @@ def test_it_is_fast(clients: int, seconds: float) -> None:
 @pytest.mark.parametrize("delta", [0.0, 1.0, float("nan")])
 def test_impossible_deltas_are_refused(delta: float) -> None:
     with pytest.raises(SettingsError, match="delta"):
-        central_bound(Reporting(1.0, 1, 1), 10, delta)
+        central_bound([Group(Reporting(1.0, 1, 1), 10)], delta)

@@ -21,7 +21,7 @@ def purpose(name: object) -> bytes:
 
 
 def batch(name: object, epsilon: float = 2.5, reports: int = 4) -> Charge:
-    return Charge(bytes(16), 7, 8, purpose(name), "loudest", epsilon, reports)
+    return Charge(bytes(16), 7, 8, purpose(name), "loudest", epsilon, reports, 0.1, 9)
 
 
 @pytest.fixture
@@ -37,14 +37,15 @@ def ledger() -> Ledger:
 
 def test_the_hashed_bytes_are_those_of_the_docstring() -> None:
     ledger = Ledger(50)
-    ledger.charge(Charge(bytes(16), 7, 8, bytes(range(32)), "loudest", 2.5, 4))
-    first = b'{"record":1,"limit":50.0,"previous":"sottovoce-ledger-2"'
+    ledger.charge(Charge(bytes(16), 7, 8, bytes(range(32)), "loudest", 2.5, 4, 0.1, 9))
+    first = b'{"record":1,"limit":50.0,"previous":"sottovoce-ledger-3"'
     one = hashlib.sha256(first).hexdigest()
     second = (
         b'{"record":2,"charge":{"training":"00000000000000000000000000000000","epoch":7,"at":8,'
         b'"purpose":'
         b'"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",'
-        b'"mechanism":"loudest","epsilon":2.5,"reports":4},"previous":"' + one.encode() + b'"'
+        b'"mechanism":"loudest","epsilon":2.5,"reports":4,"loud_fraction":0.1,"clients":9},'
+        b'"previous":"' + one.encode() + b'"'
     )
     assert [entry.hashed for entry in ledger.entries] == [first, second]
     assert ledger.head == hashlib.sha256(second).hexdigest()
@@ -59,11 +60,13 @@ def test_every_part_of_a_record_is_in_its_hash() -> None:
         {"mechanism": "coordinate"},
         {"epsilon": math.nextafter(2.5, 3)},
         {"reports": 5},
+        {"loud_fraction": 0.2},
+        {"clients": 10},
     ]
     others = [replace(entry, what=replace(charge, **change)) for change in changes]  # type: ignore[arg-type]
     others += [replace(entry, record=3), replace(entry, previous="1" * 64)]
     others += [replace(entry, what=Limit(2.5))]
-    assert len({entry.hash, *(other.hash for other in others)}) == 9
+    assert len({entry.hash, *(other.hash for other in others)}) == 11
 
 
 def test_what_the_records_add_up_to(ledger: Ledger) -> None:
@@ -83,7 +86,7 @@ def test_a_retry_costs_nothing_and_adds_nothing(ledger: Ledger) -> None:
     for other in (
         batch(1, reports=5),
         batch(1, 2.0),
-        Charge(bytes(16), 8, 8, purpose(1), "loudest", 2.5, 4),
+        Charge(bytes(16), 8, 8, purpose(1), "loudest", 2.5, 4, 0.1, 9),
     ):
         with pytest.raises(LedgerError, match="randomised anew"):
             ledger.charge(other)
@@ -161,11 +164,16 @@ def test_more_than_a_float_is_infinite() -> None:
         lambda: batch(1, 2**60 + 1),
         lambda: batch(1, reports=0),
         lambda: batch(1, reports=2**53),
-        lambda: Charge(bytes(16), -1, 8, purpose(1), "loudest", 1.0, 1),
-        lambda: Charge(bytes(16), 1, -1, purpose(1), "loudest", 1.0, 1),
-        lambda: Charge(bytes(15), 1, 8, purpose(1), "loudest", 1.0, 1),
-        lambda: Charge(bytes(16), 1, 8, b"short", "loudest", 1.0, 1),
-        lambda: Charge(bytes(16), 1, 8, purpose(1), "Loudest\n", 1.0, 1),
+        lambda: Charge(bytes(16), -1, 8, purpose(1), "loudest", 1.0, 1, 0.1, 9),
+        lambda: Charge(bytes(16), 1, -1, purpose(1), "loudest", 1.0, 1, 0.1, 9),
+        lambda: Charge(bytes(15), 1, 8, purpose(1), "loudest", 1.0, 1, 0.1, 9),
+        lambda: Charge(bytes(16), 1, 8, b"short", "loudest", 1.0, 1, 0.1, 9),
+        lambda: Charge(bytes(16), 1, 8, purpose(1), "Loudest\n", 1.0, 1, 0.1, 9),
+        *(
+            lambda rho=rho: Charge(bytes(16), 1, 8, purpose(1), "loudest", 1.0, 1, rho, 9)
+            for rho in (0.0, -0.1, 0.51, math.nan)
+        ),
+        lambda: Charge(bytes(16), 1, 8, purpose(1), "loudest", 1.0, 1, 0.1, 0),
         lambda: Limit(math.inf),
         lambda: Limit(-1),
     ],
@@ -176,7 +184,10 @@ def test_what_cannot_be_a_charge_is_refused(make: Callable[[], object]) -> None:
 
 
 def test_whole_numbers_and_floats_of_any_make_are_recorded_as_ours() -> None:
-    charge = Charge(bytearray(16), True, True, bytearray(32), "loudest", 5, True)  # type: ignore[arg-type]
+    charge = Charge(bytearray(16), True, True, bytearray(32), "loudest", 5, True, 0.5, True)  # type: ignore[arg-type]
     assert b'"epoch":1,' in Entry(2, charge, "0" * 64).hashed
-    assert b'"epsilon":5.0,"reports":1}' in Entry(2, charge, "0" * 64).hashed
+    assert (
+        b'"epsilon":5.0,"reports":1,"loud_fraction":0.5,"clients":1}'
+        in Entry(2, charge, "0" * 64).hashed
+    )
     assert b'"limit":0.0,' in Entry(2, Limit(-0.0), "0" * 64).hashed

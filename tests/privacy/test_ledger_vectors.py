@@ -35,7 +35,8 @@ def charge(name: object, epsilon: float, reports: int = 1, **changes: Any) -> St
     purpose = sha256(repr(name).encode()).hexdigest()
     when = {"training": "0f" * 16, "epoch": 1, "at": 1_800_000_000}
     fields = {"purpose": purpose, "mechanism": "loudest", "epsilon": epsilon}
-    return {"charge": {**when, **fields, "reports": reports, **changes}}
+    hidden = {"reports": reports, "loud_fraction": 0.1, "clients": 100}
+    return {"charge": {**when, **fields, **hidden, **changes}}
 
 
 def numbered(count: int, epsilon: float, reports: int = 1) -> list[Step]:
@@ -66,6 +67,8 @@ SEQUENCES: dict[str, list[Step]] = {
         charge(0, 2.5, 4, mechanism="coordinate"),
         charge(0, 2.5, 4, training="f0" * 16),
         charge(0, 2.5, 4, at=1_800_000_001),
+        charge(0, 2.5, 4, loud_fraction=0.05),
+        charge(0, 2.5, 4, clients=99),
         charge(0, 2.5, 4),
     ],
     "refused, then again": [limit(1.0), charge(0, 2.5), charge(0, 2.5), limit(3.0), charge(0, 2.5)],

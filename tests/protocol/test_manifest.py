@@ -130,6 +130,15 @@ def test_an_unknown_field_is_refused() -> None:
         Manifest.decode(changed(RAW, rotate=True))
 
 
+@pytest.mark.parametrize("above", [1.01, 1.0001, 1 + 1e-9, 1 + 2**-52])
+def test_no_louder_mechanism_than_the_terms_promise_is_accepted(above: float) -> None:
+    """The central promise is for the share in the terms: none above it is near enough."""
+    share = manifest().build().loud_fraction
+    Manifest.decode(changed(RAW, loud_fraction=share))
+    with pytest.raises(ProtocolError):
+        Manifest.decode(changed(RAW, loud_fraction=share / above))
+
+
 def test_the_json_has_the_fields_of_the_class_in_their_order() -> None:
     of_class = [field.name for field in fields(Manifest)]
     assert ["version", "suite", *of_class, "token_key"] == KEYS

@@ -219,7 +219,7 @@ def test_a_lifetime_beyond_the_epochs_is_paid_for() -> None:
     """Epochs that come to nothing are held again, and devices agree to all of them."""
     found = planned(20_000, 2_000, budget=Budget(local=10), lifetime=60, epochs=20)
     assert found.event(2_000).pure <= 10
-    assert Terms.of(bytes(16), found, Participation(), 2_000).promise.local <= 10
+    assert Terms.of(bytes(16), found, Participation(), 2_000).promise().local <= 10
 
 
 def test_the_largest_catalogue_can_be_planned() -> None:

@@ -128,7 +128,7 @@ def test_words_of_the_trade_are_explained_where_they_stand(
     picture = visitor.at("#together figure svg")
     assert picture.get_attribute("role") == "img"
     visitor.says("#epsilon-description", "epsilon 2.5 (one report): 93 in 100")
-    visitor.says("#epsilon-description", "epsilon 50,000 (all 1,000 epochs, linked): certain")
+    visitor.says("#epsilon-description", "epsilon 50,000 (everything, linked): certain")
 
 
 def test_search_finds_what_people_type(visitor: Visitor, system: System) -> None:

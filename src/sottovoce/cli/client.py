@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, replace
-from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any
 
 import httpx
@@ -25,7 +24,7 @@ from sottovoce.protocol.strict import hexadecimal
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sottovoce.client import Reason, Recommendation, Status, Terms
+    from sottovoce.client import Outlook, Reason, Recommendation, Status, Terms
 
 app = group(
     "client",
@@ -86,16 +85,19 @@ def terms(*, folder: Folder = None, json: JsonFile = None) -> None:
     with Client.open(folder_of(folder)) as client, httpx.Client() as http:
         asked = client.asked(HttpProxy(http, client.proxy_url))
         known = client.status()
-    accepted, client_limit = known.terms, known.limit
+        outlook = None if known.problem else client.outlook(asked)
+    accepted = known.terms
     output.results.print(_table(asked.in_words()))
-    typer.echo(asked.promise.sentence())
-    typer.echo(_affordable(asked, client_limit))
+    if outlook is not None:
+        typer.echo(outlook.promise.sentence())
+    typer.echo(_affordable(asked, known, outlook))
     if accepted is not None and not accepted.broken_by(asked):
         typer.echo("You have accepted these terms, or ones that allow more.")
     else:
         typer.echo(f"To accept exactly these terms: {typed(f'accept {asked.name}', folder)}")
     if json is not None:
-        output.write_json(json, {"name": asked.name, **asked.as_dict()})
+        content = {"name": asked.name, **asked.as_dict(), **_as_fields(outlook)}
+        output.write_json(json, content, private=True)
 
 
 @app.command()
@@ -195,16 +197,15 @@ def status(*, folder: Folder = None, json: JsonFile = None) -> None:
     """
     with Client.open(folder_of(folder)) as client:
         found = client.status()
-    output.results.print(_table(_lines(found, typed("terms", folder))))
-    if found.terms is not None:
-        typer.echo(found.terms.promise.sentence())
-    if json is not None:
         accepted = found.terms
-        content = {
-            "terms": None if accepted is None else accepted.as_dict(),
-            "promise": None if accepted is None else asdict(accepted.promise),
-        }
-        output.write_json(json, {**asdict(replace(found, terms=None)), **content}, private=True)
+        outlook = None if accepted is None or found.problem else client.outlook(accepted)
+    output.results.print(_table(_lines(found, typed("terms", folder))))
+    if outlook is not None:
+        typer.echo(outlook.promise.sentence())
+    if json is not None:
+        terms = {"terms": None if accepted is None else accepted.as_dict()}
+        content = {**asdict(replace(found, terms=None)), **terms, **_as_fields(outlook)}
+        output.write_json(json, content, private=True)
 
 
 @app.command()
@@ -284,13 +285,20 @@ def _sleep(seconds: float) -> None:
     time.sleep(seconds)
 
 
-def _affordable(asked: Terms, limit: float | None) -> str:
-    """What the owner's own limit leaves of these terms, by the ledger's exact amounts."""
+def _affordable(asked: Terms, known: Status, outlook: Outlook | None) -> str:
+    """What is left of the owner's own limit, in turns that are left under these terms."""
     price = f"An epoch costs epsilon {shown(float(asked.cost), 6)}."
-    if limit is None:
+    if outlook is None:
         return f"{price} The ledger is damaged, so nothing may be reported."
-    epochs = min(asked.epochs, int(Fraction(limit) / asked.cost))
-    return f"{price} Your limit of {limit} allows {epochs} of these {asked.epochs} epochs."
+    return (
+        f"{price} Your limit of {known.limit}, of which {known.remaining} is left, allows "
+        f"{outlook.within_limit} of the {outlook.turns_left} epochs left under these terms."
+    )
+
+
+def _as_fields(outlook: Outlook | None) -> dict[str, Any]:
+    names = ("promise", "turns_left", "within_limit")
+    return dict.fromkeys(names) if outlook is None else asdict(outlook)
 
 
 def _table(lines: list[tuple[str, str]]) -> Table:

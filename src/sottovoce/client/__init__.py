@@ -44,7 +44,7 @@ backups, or restore it only onto a device that has lost its own.
 """
 
 from sottovoce.client.api import ProxyApi
-from sottovoce.client.client import Client, Status
+from sottovoce.client.client import Client, Outlook, Status
 from sottovoce.client.http import HttpProxy
 from sottovoce.client.recommending import Reason, Recommendation
 from sottovoce.client.syncing import Outcome, Synced
@@ -55,6 +55,7 @@ __all__ = [
     "Client",
     "HttpProxy",
     "Outcome",
+    "Outlook",
     "ProxyApi",
     "Reason",
     "Recommendation",

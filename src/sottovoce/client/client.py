@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sottovoce.client.recommending import Recommendation
     from sottovoce.client.reporting import Words
     from sottovoce.client.timing import Entropy
+    from sottovoce.privacy import Promise
     from sottovoce.protocol import Edition, Item, Terms
 
 _OURS = "client."
@@ -71,6 +72,17 @@ class Status:
     def is_young(self) -> bool:
         """Whether too little is behind its model for lists to be more than a first guess."""
         return self.reports_behind < self.items
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What terms come to for a device, after all that its ledger has charged."""
+
+    promise: Promise
+    turns_left: int
+    """In how many epochs it may still take part under them."""
+    within_limit: int
+    """In how many of these the lifetime limit lets it."""
 
 
 class Client:
@@ -254,6 +266,14 @@ class Client:
             interactions=len(items),
             known=len(items) - len(unknown),
             unknown=unknown,
+        )
+
+    def outlook(self, terms: Terms) -> Outlook:
+        """What these terms promise this device and how far its limit goes; asks nobody."""
+        ledger = self._store.ledger()
+        charges = ledger.charges
+        return Outlook(
+            terms.promise(charges), terms.turns_left(charges), terms.turns_within(ledger)
         )
 
     def forget(self) -> None:

@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 # In one statement: another process may append while we read.
 _RECORDS = (
     "SELECT (SELECT head FROM about), record, hash,"
-    " epsilon, training, epoch, at, purpose, mechanism, reports FROM ledger ORDER BY record"
+    " epsilon, training, epoch, at, purpose, mechanism, reports, loud_fraction, clients"
+    " FROM ledger ORDER BY record"
 )
 _APPEND = (
     "INSERT INTO ledger"
-    " (record, hash, epsilon, training, epoch, at, purpose, mechanism, reports)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " (record, hash, epsilon, training, epoch, at, purpose, mechanism, reports, loud_fraction,"
+    " clients) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 
 
@@ -85,13 +86,13 @@ def _begun(rows: list[Any]) -> Ledger:
 
 def _columns(what: Charge | Limit) -> tuple[object, ...]:
     if isinstance(what, Limit):
-        return what.epsilon, None, None, None, None, None, None
-    charged = what.training, what.epoch, what.at, what.purpose, what.mechanism, what.reports
-    return what.epsilon, *charged
+        return what.epsilon, *[None] * 8
+    named = what.training, what.epoch, what.at, what.purpose, what.mechanism
+    return what.epsilon, *named, what.reports, what.loud_fraction, what.clients
 
 
 def _what(epsilon: float, *charged: Any) -> Charge | Limit:
-    training, epoch, at, purpose, mechanism, reports = charged
+    training, epoch, at, purpose, mechanism, *hidden = charged
     if training is None:
         return Limit(epsilon)
-    return Charge(training, epoch, at, purpose, mechanism, epsilon, reports)
+    return Charge(training, epoch, at, purpose, mechanism, epsilon, *hidden)

@@ -48,6 +48,8 @@ def make_batch(
         mechanism=terms.mechanism,
         epsilon=terms.epsilon,
         reports=terms.reports,
+        loud_fraction=terms.loud_fraction,
+        clients=terms.least_clients,
     )
     return Waiting(charge, send_at, manifest.ends, batch=batch)
 

@@ -42,12 +42,16 @@ MIGRATIONS = (
             purpose BLOB UNIQUE,
             mechanism TEXT,
             reports INTEGER,
+            loud_fraction REAL,
+            clients INTEGER,
             hash TEXT NOT NULL,
             CHECK ((epoch IS NULL) = (training IS NULL)),
             CHECK ((epoch IS NULL) = (at IS NULL)),
             CHECK ((epoch IS NULL) = (purpose IS NULL)),
             CHECK ((epoch IS NULL) = (mechanism IS NULL)),
-            CHECK ((epoch IS NULL) = (reports IS NULL))
+            CHECK ((epoch IS NULL) = (reports IS NULL)),
+            CHECK ((epoch IS NULL) = (loud_fraction IS NULL)),
+            CHECK ((epoch IS NULL) = (clients IS NULL))
         ) STRICT""",
         # 'charged' waits to be sent; 'sent' arrived; 'dropped' came too late. `not_before`: the
         # proxy asked for it.

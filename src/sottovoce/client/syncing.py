@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sottovoce.client.fetching import refresh
 from sottovoce.client.reporting import make_batch
-from sottovoce.client.terms import is_lifetime_over, is_too_soon, turns_left
+from sottovoce.client.terms import is_too_soon
 from sottovoce.client.timing import MOST_LEAD, PACE, READY, drawn_plan, is_time, lead, not_before
 from sottovoce.errors import ClosedError, LedgerError, RefusedError, UnavailableError
 from sottovoce.privacy import rounded_down, rounded_up
@@ -197,7 +197,7 @@ class Syncing:
         if not ledger.allows(terms.cost):
             return "limit reached"
         charges = ledger.charges_of(terms.training)
-        if is_lifetime_over(terms, charges):
+        if not terms.turns_left(charges):
             return "lifetime over"
         return "too soon" if is_too_soon(terms, charges, now) else None
 
@@ -206,7 +206,7 @@ class Syncing:
         known = self.store.plan(manifest.epoch)
         if known is not None:
             return known
-        turns = turns_left(manifest.terms, self.store.ledger().charges_of(manifest.terms.training))
+        turns = manifest.terms.turns_left(self.store.ledger().charges)
         plan = drawn_plan(manifest, turns, self.clock(), self.jitter, self.entropy)
         self.store.add_plan(plan)
         return plan

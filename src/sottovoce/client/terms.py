@@ -32,15 +32,6 @@ def check_terms(accepted: Terms | None, asked: Terms) -> None:
         raise TermsError(worse, asked)
 
 
-def turns_left(terms: Terms, charges: list[Charge]) -> int:
-    """Counted by the device: no server makes it spend more, by discarding epochs or otherwise."""
-    return terms.epochs - len(charges)
-
-
-def is_lifetime_over(terms: Terms, charges: list[Charge]) -> bool:
-    return turns_left(terms, charges) <= 0
-
-
 def is_too_soon(terms: Terms, charges: list[Charge], now: float) -> bool:
     """Whether another batch now would be one too many in the window, or too close to the last.
 

@@ -1,7 +1,7 @@
 """Accounting: what is promised, in numbers and in words. Nothing here reads or writes anything."""
 
 from sottovoce.privacy.account import Account, Figures, account
-from sottovoce.privacy.bound import central_bound
+from sottovoce.privacy.bound import Group, central_bound
 from sottovoce.privacy.events import SIGN, Reporting
 from sottovoce.privacy.gaussian import gaussian_delta, gaussian_epsilon, mu_within
 from sottovoce.privacy.ledger import Charge, Entry, Ledger, Limit, rounded_down, rounded_up
@@ -16,6 +16,7 @@ __all__ = [
     "Crowd",
     "Entry",
     "Figures",
+    "Group",
     "Ledger",
     "Limit",
     "Promise",

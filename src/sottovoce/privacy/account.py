@@ -8,8 +8,8 @@ that.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from decimal import ROUND_CEILING, Decimal
-from math import ceil, floor, log10
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from math import exp
 from typing import TYPE_CHECKING
 
 from sottovoce.errors import SettingsError
@@ -104,12 +104,14 @@ class Account:
 
     def _local(self) -> str:
         figures = self.lifetime
-        bound = "" if is_counted(self._whole()) else "; an upper bound: too many to count out"
+        bound = "" if is_counted(self._whole()) else TOO_MANY
         text = (
-            "Promised in every case, even if every report can be traced to its sender: the reports "
-            f"of a person are at most e^{shown(figures.pure)} times as likely as with any other "
-            f"history (e^{shown(figures.local)} with probability 1 - {self.delta:g}{bound})."
+            "Promised in every case, even if every report can be traced to its sender: any "
+            f"conclusion from the reports of a person is {at_most(figures.pure, digits=4)}"
         )
+        if shown(figures.local) != shown(figures.pure):
+            text += f"; it is also {at_most(figures.local, self.delta, digits=4)}{bound}"
+        text += "."
         if figures.pure > WEAK_ABOVE:
             text += (
                 f" A local epsilon of {shown(figures.pure)} over a lifetime is weak: by itself it "
@@ -121,12 +123,12 @@ class Account:
         central, crowd = self.lifetime.central, self.crowd
         if central is None or crowd is None:
             return f"There is no central figure, because {self._no_crowd()}."
-        bound = "" if self._is_composed() else " (an upper bound: these are too many to count out)"
+        bound = "" if self._is_composed() else TOO_MANY
         text = (
             f"Promised if the proxy shuffles honestly and {crowd.honest:,} honest people take part "
-            f"in every epoch: what the server sees is at most e^{shown(central)} times as likely "
-            f"as with any other history of the person, with probability 1 - {self.delta:g}{bound}. "
-            "This does not hold if proxy and server work together."
+            "in every epoch: any conclusion from what the server sees is "
+            f"{at_most(central, self.delta, digits=4)}{bound}. This does not hold if proxy and "
+            "server work together."
         )
         if central > WEAK_CENTRAL_ABOVE:
             text += " That is weak too." if self.lifetime.pure > WEAK_ABOVE else " That is weak."
@@ -144,6 +146,7 @@ class Account:
         return _lifetime(self.event, self.trainings)
 
 
+TOO_MANY = " (an upper bound: these are too many to count out)"
 NOT_PROMISED = (
     "Not promised: to hide that a person takes part, to hide what the model says about people in "
     "general, or to hide what a person shows elsewhere."
@@ -186,22 +189,35 @@ def _lifetime(event: Reporting, trainings: int) -> Reporting:
     return replace(event, epochs=event.epochs * trainings)
 
 
-def up(value: float, digits: int) -> float:
-    """To so many digits, never below: a promise is not rounded in our favour."""
-    if value == 0:
-        return 0.0
-    places = digits - 1 - floor(log10(value))
-    return ceil(value * 10.0**places) / 10.0**places
+def at_most(epsilon: float, delta: float = 0.0, digits: int = 3) -> str:
+    """What holds for every set S of observations, `P[S] <= e^epsilon Q[S] + delta`, in words.
+
+    Rounded against us; a number that nobody can picture is left out.
+
+    >>> print(at_most(0.4273, 1e-6))
+    at most e^0.428 (1.54) times as likely as with any other history, plus a chance of one in \
+1,000,000
+    """
+    pictured = f" ({_plain(exp(epsilon), digits)})" if epsilon < WEAK_CENTRAL_ABOVE else ""
+    text = (
+        f"at most e^{_plain(epsilon, digits)}{pictured} times as likely as with any other history"
+    )
+    return f"{text}, plus a chance of one in {_plain(1 / delta, 6, ROUND_FLOOR)}" if delta else text
 
 
 def shown(epsilon: float, digits: int = 4) -> str:
-    """An epsilon as every table and sentence has it: never less than it is.
+    """An epsilon as every table has it: never less than it is."""
+    return f"{float(_rounded(epsilon, digits, ROUND_CEILING)):.{digits}g}"
 
-    What differs in the sixteenth digit is the rounding of a product, no loss of privacy.
-    """
-    exact = Decimal(f"{epsilon:.15g}")
-    step = Decimal(1).scaleb(exact.adjusted() - digits + 1)
-    return f"{float(exact.quantize(step, ROUND_CEILING)):.{digits}g}"
+
+def _plain(value: float, digits: int, rounding: str = ROUND_CEILING) -> str:
+    return f"{_rounded(value, digits, rounding).normalize():,f}"
+
+
+def _rounded(value: float, digits: int, rounding: str) -> Decimal:
+    """What differs in the sixteenth digit is the rounding of a product, no loss of privacy."""
+    exact = Decimal(f"{value:.15g}")
+    return exact.quantize(Decimal(1).scaleb(exact.adjusted() - digits + 1), rounding)
 
 
 def _count(n: int, what: str) -> str:

@@ -27,32 +27,38 @@ is the worst. With E = e^eps, c = E - 1 and gamma = 1 / (1 + rho c), one round i
 
         M = sum of w (2 sinh^2((alpha - 1) loss / 2) + tanh(loss / 2) sinh((alpha - 1) loss)),
 
-    and log(1 + M) / (alpha - 1) is the Renyi divergence of one round, kT times that of all.
+    and log(1 + M) / (alpha - 1) is the Renyi divergence of one round. Divergences of rounds add up,
+    whatever their kinds and their order: R = sum of rounds * log1p(M) over all groups of one kind.
 6.  Conversion (Canonne, Kamath and Steinke 2020, proposition 12): for every alpha
 
-        eps(alpha) = kT log1p(M) / (alpha - 1) + log(1 - 1/alpha) - log(delta' alpha) / (alpha - 1).
+        eps(alpha) = R / (alpha - 1) + log(1 - 1/alpha) - log(delta' alpha) / (alpha - 1).
 
-    The least of them over a fixed list of orders is a bound; so is `T k eps`.
+    The least of them over a fixed list of orders is a bound; so is the sum of all epsilons.
 
 delta' is delta less what was not looked at. Binomials are cut where Bernstein's inequality leaves a
-chance of at most `tail = 2 e^-spread`, three of them in each of kT rounds, together `UNSEEN` of
-delta. And a share of delta may be spent on the largest losses as if these revealed everything:
-small blankets are rare but reveal much. Each of `SPENT` is tried, and the best one counts.
+chance of at most `tail = 2 e^-spread`, three of them in each round, together `UNSEEN` of delta. And
+a share of delta may be spent on the largest losses as if these revealed everything: small blankets
+are rare but reveal much. Each of `SPENT` is tried, in equal parts for all groups, and the best one
+counts.
+
+A group with nobody to hide among, and all beyond the `MOST_GROUPS` dearest, count at their pure
+epsilon: their losses never exceed it, so it is added to the epsilon of the others at the same
+delta.
 """
 
 from __future__ import annotations
 
 from math import ceil, expm1, floor, log, sqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sottovoce.privacy.events import checked_delta
+from sottovoce.privacy.events import Reporting, checked_delta
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Sequence
 
-    from sottovoce.privacy.events import Reporting
+    from numpy.typing import NDArray
 
     Float64 = NDArray[np.float64]
     Int64 = NDArray[np.int64]
@@ -66,31 +72,71 @@ COARSENESS = 0.005
 RATIO, POINTS = 1.025, 800
 """Of the grid of losses: q, and how many points beside 0 and eps."""
 ORDERS = 1 + 0.01 * 1.1 ** np.arange(270.0)
+MOST_GROUPS = 8
+"""So many are composed: a server that changes its terms in every epoch keeps no device busy."""
 
 
-def central_bound(event: Reporting, clients: int, delta: float) -> float:
-    """An epsilon that holds with this delta if so many honest people's reports are shuffled.
+class Group(NamedTuple):
+    """Reports of one kind, each mixed with those of others."""
 
-    >>> from sottovoce.privacy import Reporting
-    >>> round(central_bound(Reporting(5.0, 1, 2, 0.0318), 50_000, 1e-6), 3)
+    event: Reporting
+    clients: int
+    """Honest ones, the device itself included."""
+
+
+def central_bound(groups: Sequence[Group], delta: float) -> float:
+    """An epsilon that holds with this delta for all groups together, if all reports are shuffled.
+
+    >>> strong = Group(Reporting(5.0, 1, 2, 0.0318), clients=50_000)
+    >>> round(central_bound([strong], 1e-6), 3)
     0.427
     """
     checked_delta(delta)
-    if clients < 2:
-        return event.pure
-    spread = log(2 * 3 * event.total / UNSEEN) - log(delta)
-    weights = _histogram(event, clients, spread)
-    points = _points(event.epsilon)
-    # A loss so large, in any of the rounds.
-    above = float(event.total) * np.cumsum(weights[::-1])[::-1]
-    found = event.pure
+    dearest = sorted(groups, key=lambda each: (each.clients > 1, each.event.pure), reverse=True)
+    hidden = [each for each in dearest[:MOST_GROUPS] if each.clients > 1]
+    pure, rest = _pure(dearest), _pure(dearest[len(hidden) :])
+    return min(pure, rest + _composed(hidden, delta)) if hidden else pure
+
+
+def _pure(groups: Sequence[Group]) -> float:
+    return sum(event.pure for event, _ in groups)
+
+
+def _composed(groups: Sequence[Group], delta: float) -> float:
+    """Steps 5 and 6: the best way to spend delta counts."""
+    rounds = sum(event.total for event, _ in groups)
+    spread = log(2 * 3 * rounds / UNSEEN) - log(delta)
+    seen = [_Seen.of(group, spread) for group in groups]
+    found = []
     for share in SPENT:
-        kept = above > share * delta
-        spent = float(above[~kept].max(initial=0.0))
-        left, seen = (1 - UNSEEN) * delta - spent, kept & (weights > 0)
-        epsilon = renyi_epsilon(event.total, points[seen], weights[seen], left, ORDERS)
-        found = min(found, epsilon)
-    return found
+        logs, spent = zip(
+            *(each.but_for(share * delta / len(groups)) for each in seen), strict=True
+        )
+        left = (1 - UNSEEN) * delta - sum(spent)
+        found.append(renyi_epsilon(np.sum(logs, axis=0), left, ORDERS))
+    return min(found)
+
+
+class _Seen(NamedTuple):
+    """One group's losses."""
+
+    rounds: int
+    weights: Float64
+    moments: Float64
+
+    @classmethod
+    def of(cls, group: Group, spread: float) -> _Seen:
+        weights = _histogram(*group, spread)
+        return cls(group.event.total, weights, moments(_points(group.event.epsilon), ORDERS))
+
+    def but_for(self, most: float) -> tuple[Float64, float]:
+        """The logarithms of all its moments, less losses that are no likelier, and how likely."""
+        # A loss so large, in any of the rounds.
+        above = float(self.rounds) * np.cumsum(self.weights[::-1])[::-1]
+        kept = above > most
+        seen = kept & (self.weights > 0)
+        logs = float(self.rounds) * np.log1p(self.moments[:, seen] @ self.weights[seen])
+        return logs, float(above[~kept].max(initial=0.0))
 
 
 def _blankets(event: Reporting, clients: int, spread: float) -> tuple[Int64, Float64]:
@@ -152,16 +198,19 @@ def _split(points: Float64, loss: Float64) -> tuple[Int64, Float64]:
     return lower, rise * np.cosh(high / 2) / np.sinh((high - low) / 2)
 
 
-def renyi_epsilon(
-    rounds: int, loss: Float64, weights: Float64, delta: float, orders: Float64
-) -> float:
-    """Steps 5 and 6: of so many rounds, each with these losses."""
+def moments(loss: Float64, orders: Float64) -> Float64:
+    """What each loss adds to M, for each order; step 5."""
     order = orders[:, None] - 1
     with np.errstate(over="ignore"):  # an infinite moment bounds nothing: other orders do
-        terms = 2 * np.sinh(order * loss / 2) ** 2 + np.tanh(loss / 2) * np.sinh(order * loss)
-        moments = terms @ weights
-    renyi = float(rounds) * np.log1p(moments) / (orders - 1)
-    found = renyi + np.log1p(-1 / orders) - (log(delta) + np.log(orders)) / (orders - 1)
+        added: Float64 = 2 * np.sinh(order * loss / 2) ** 2
+        added += np.tanh(loss / 2) * np.sinh(order * loss)
+    return added
+
+
+def renyi_epsilon(logs: Float64, delta: float, orders: Float64) -> float:
+    """Step 6, of all rounds together."""
+    found = logs / (orders - 1) + np.log1p(-1 / orders)
+    found -= (log(delta) + np.log(orders)) / (orders - 1)
     return max(0.0, float(found.min()))
 
 

@@ -7,9 +7,10 @@ limit is refused. `purpose` names a batch: the same charge again is no second on
 
 Records are chained by hashes. Of each record these bytes are hashed (here broken to fit the page):
 
-    {"record":1,"limit":50.0,"previous":"sottovoce-ledger-2"
+    {"record":1,"limit":50.0,"previous":"sottovoce-ledger-3"
     {"record":2,"charge":{"training":"0f...","epoch":7,"at":1800000000,"purpose":"ab...",
-     "mechanism":"loudest","epsilon":2.5,"reports":4},"previous":"6e..."
+     "mechanism":"loudest","epsilon":2.5,"reports":4,"loud_fraction":0.1,"clients":100},
+     "previous":"6e..."
 
 ASCII JSON without spaces and without the closing brace, keys in exactly this order, floats in the
 shortest form that reads back as the same float, `training`, `purpose` and `previous` in lower-case
@@ -32,8 +33,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from sottovoce.errors import BudgetExceededError, LedgerError, SettingsError
+from sottovoce.privacy.events import SIGN
 
-FORMAT = "sottovoce-ledger-2"
+FORMAT = "sottovoce-ledger-3"
 """Stands where the first record has no previous hash."""
 
 _MOST = 2**53
@@ -44,9 +46,9 @@ _MECHANISM = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """The price of one batch: `reports` of `epsilon` each.
+    """The price of one batch: `reports` of `epsilon` each, and what hides them in a crowd.
 
-    >>> Charge(bytes(16), 7, 1_800_000_000, bytes(32), "loudest", epsilon=2.5, reports=4).cost
+    >>> Charge(bytes(16), 7, 8, bytes(32), "loudest", 2.5, 4, loud_fraction=0.1, clients=100).cost
     Fraction(10, 1)
     """
 
@@ -61,6 +63,10 @@ class Charge:
     mechanism: str
     epsilon: float
     reports: int
+    loud_fraction: float
+    """rho of the terms in force, at most; with `clients` it decides what the server learns."""
+    clients: int
+    """The crowd that these terms enforced."""
 
     def __post_init__(self) -> None:
         _set(self, "training", bytes(memoryview(self.training)))
@@ -68,9 +74,15 @@ class Charge:
         _set(self, "at", _whole("at", self.at, least=0))
         _set(self, "epsilon", _amount("epsilon", self.epsilon))
         _set(self, "reports", _whole("reports", self.reports, least=1))
+        _set(self, "loud_fraction", _amount("loud_fraction", self.loud_fraction))
+        _set(self, "clients", _whole("clients", self.clients, least=1))
         _set(self, "purpose", bytes(memoryview(self.purpose)))
         if self.epsilon == 0:
             raise SettingsError("epsilon is 0; it must be above 0")
+        if not 0 < self.loud_fraction <= SIGN:
+            raise SettingsError(
+                f"loud_fraction is {self.loud_fraction}; it must be above 0 and at most {SIGN}"
+            )
         if len(self.training) != 16:
             raise SettingsError(f"training is {self.training!r}; it must be 16 bytes")
         if len(self.purpose) != 32:
@@ -121,7 +133,7 @@ class Ledger:
     >>> import hashlib
     >>> ledger = Ledger(limit=50)
     >>> purpose = hashlib.sha256(b"sealed").digest()
-    >>> batch = Charge(bytes(16), 1, 1_800_000_000, purpose, "loudest", 2.5, reports=4)
+    >>> batch = Charge(bytes(16), 1, 1_800_000_000, purpose, "loudest", 2.5, 4, 0.1, clients=100)
     >>> once, again = ledger.charge(batch), ledger.charge(batch)
     >>> print(once is again, ledger.spent, ledger.remaining)
     True 10 40
@@ -156,10 +168,14 @@ class Ledger:
         """The hash of the last record: kept apart, it shows that none is missing at the end."""
         return self.entries[-1].hash
 
+    @property
+    def charges(self) -> list[Charge]:
+        """In order, whatever became of the batches."""
+        return [entry.what for entry in self.entries if isinstance(entry.what, Charge)]
+
     def charges_of(self, training: bytes) -> list[Charge]:
-        """What was charged for one training, in order; whatever became of the batches."""
-        charges = (entry.what for entry in self._charges.values())
-        return [each for each in charges if isinstance(each, Charge) and each.training == training]
+        """What was charged for one training."""
+        return [charge for charge in self.charges if charge.training == training]
 
     def allows(self, cost: Fraction) -> bool:
         """Whether the lifetime limit leaves room for this."""
@@ -242,6 +258,8 @@ def _fields(what: Charge | Limit) -> dict[str, object]:
         "mechanism": what.mechanism,
         "epsilon": what.epsilon,
         "reports": what.reports,
+        "loud_fraction": what.loud_fraction,
+        "clients": what.clients,
     }
     return {"charge": charge}
 

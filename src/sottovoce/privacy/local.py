@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sottovoce.errors import SettingsError
-from sottovoce.privacy.bound import renyi_epsilon
+from sottovoce.privacy.bound import moments, renyi_epsilon
 from sottovoce.privacy.events import SIGN, checked_delta
 
 if TYPE_CHECKING:
@@ -83,8 +83,9 @@ def surely_lost(event: Reporting, delta: float) -> float:
 
 def _bound(event: Reporting, delta: float) -> float:
     """Steps 5 and 6 of `bound.py`, where the loss of a round is eps or nothing."""
-    loss, weight = np.array([event.epsilon]), np.array([sum(_chances(event))])
-    return min(renyi_epsilon(event.total, loss, weight, delta, ORDERS), event.pure)
+    weight = np.array([sum(_chances(event))])
+    logs = float(event.total) * np.log1p(moments(np.array([event.epsilon]), ORDERS) @ weight)
+    return min(renyi_epsilon(logs, delta, ORDERS), event.pure)
 
 
 def _chances(event: Reporting) -> tuple[float, float]:

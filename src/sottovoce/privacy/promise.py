@@ -1,20 +1,25 @@
-"""What a device promises to its owner, computed from the terms and from nothing that others say.
+"""What a device promises to its owner, from its ledger and the terms and nothing that others say.
 
-*Local*: `T k eps` of a whole lifetime under the terms; it holds whatever happens. *Central*: the
-bound of `bound.py` at the crowd that the terms enforce, the device itself included.
+Both figures are for everything that was ever charged, in all trainings, and for the turns that are
+left under the terms. *Local*: the sum of all epsilons; it holds whatever happens. *Central*: the
+bound of `bound.py`, each report in the crowd that was enforced for it, the device itself included.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from sottovoce.privacy.account import DELTA, WEAK_ABOVE, WEAK_CENTRAL_ABOVE, up
-from sottovoce.privacy.bound import central_bound
+from sottovoce.privacy.account import DELTA, WEAK_ABOVE, WEAK_CENTRAL_ABOVE, at_most
+from sottovoce.privacy.bound import Group, central_bound
+from sottovoce.privacy.events import Reporting
+from sottovoce.privacy.ledger import rounded_up
 
 if TYPE_CHECKING:
-    from sottovoce.privacy.events import Reporting
+    from collections.abc import Iterable, Sequence
+
+    from sottovoce.privacy.ledger import Charge
 
 A_DEVICE = (
     "The promise is for one device, not for one person: what several devices of a person say adds "
@@ -24,13 +29,14 @@ A_DEVICE = (
 
 @dataclass(frozen=True)
 class Promise:
-    """Both figures of a lifetime, and what the second one rests on."""
+    """Both figures, and what the second one rests on."""
 
     local: float
     """Pure epsilon, whatever happens."""
     central: float
-    """An upper bound of epsilon at `delta`, among so many honest `clients`."""
+    """An upper bound of epsilon at `delta`, in the crowds that were enforced."""
     clients: int
+    """The one that the terms enforce."""
     delta: float
 
     @property
@@ -45,33 +51,52 @@ class Promise:
 
     def _local(self) -> str:
         return (
-            "Whatever happens, even if every report can be traced to this device: all that it ever "
-            f"reports is at most {_times(self.local)} likelier than with any other history."
+            "Whatever happens, even if every report can be traced to this device: any conclusion "
+            "from all that it has reported and may still report under these terms is "
+            f"{at_most(self.local)}."
         )
 
     def _central(self) -> str:
         if self.central >= self.local:
             return "The crowd that is asked for adds nothing to this."
         return (
-            "If the proxy mixes honestly and does not work together with the server, and at least "
-            f"{self.clients:,} honest devices report in every epoch: all that the server sees is "
-            f"at most {_times(self.central)} likelier than with any other history, but for a "
-            f"chance of one in {1 / self.delta:,.0f}."
+            "If the proxy mixes honestly and does not work together with the server, and in every "
+            "epoch at least as many honest devices report as its terms ask for (now "
+            f"{self.clients:,}): any conclusion from all that the server sees of this is "
+            f"{at_most(self.central, self.delta)}."
         )
 
 
-def promise(event: Reporting, clients: int, delta: float = DELTA) -> Promise:
-    """For all that a device ever reports under its terms, in a crowd of at least so many.
+def promise(
+    left: Reporting | None, clients: int, charges: Sequence[Charge] = (), delta: float = DELTA
+) -> Promise:
+    """For all that was charged and for what is `left` under the terms, if anything is.
 
     >>> from sottovoce.privacy import Reporting
     >>> promise(Reporting(5.0, 1, 2, 0.0318), clients=50_000).local
     10.0
     """
-    return Promise(event.pure, central_bound(event, clients, delta), clients, delta)
+    spent = sum((charge.cost for charge in charges), Fraction(0))
+    to_come = Fraction(left.epsilon) * left.total if left else 0
+    local = rounded_up(spent + to_come)
+    groups = _groups([*([Group(left, clients)] if left else []), *map(_group, charges)])
+    return Promise(local, min(local, central_bound(groups, delta)), clients, delta)
 
 
-def _times(epsilon: float) -> str:
-    """`e^0.428 (1.54) times`, both rounded up; a number that nobody can picture is left out."""
-    power = up(epsilon, 3)
-    pictured = f" ({up(exp(epsilon), 3):,.6g})" if epsilon < WEAK_CENTRAL_ABOVE else ""
-    return f"e^{power:g}{pictured} times"
+def _group(charge: Charge) -> Group:
+    return Group(Reporting(charge.epsilon, charge.reports, 1, charge.loud_fraction), charge.clients)
+
+
+def _groups(parts: Iterable[Group]) -> list[Group]:
+    """Reports of equal epsilon and rho together, in the least of their crowds.
+
+    A smaller crowd is never better. Reports without any stay apart: they count in full.
+    """
+    found: dict[tuple[float, float, bool], Group] = {}
+    for event, clients in parts:
+        kind = event.epsilon, event.loud_fraction, clients > 1
+        before = found.get(kind)
+        total = event.total + (before.event.total if before else 0)
+        least = min(clients, before.clients if before else clients)
+        found[kind] = Group(Reporting(event.epsilon, total, 1, event.loud_fraction), least)
+    return list(found.values())

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sottovoce.errors import MissingExtraError, SettingsError
-from sottovoce.privacy.bound import central_bound
+from sottovoce.privacy.bound import Group, central_bound
 from sottovoce.privacy.events import MOST, SIGN, Reporting, checked_delta
 from sottovoce.privacy.local import local_epsilon, surely_lost
 
@@ -127,7 +127,8 @@ def _shuffled(event: Reporting, crowd: Crowd, delta: float) -> float:
         composed = one if event.total == 1 else one.self_compose(event.total)
         found = min(found, float(composed.get_epsilon_for_delta(delta)))
     if not is_composed(event, crowd):
-        found = min(found, central_bound(event, min(crowd.honest, MOST_BOUNDED), delta))
+        hidden = Group(event, min(crowd.honest, MOST_BOUNDED))
+        found = min(found, central_bound([hidden], delta))
     return found
 
 

@@ -6,7 +6,7 @@ each field has one rule, and a single field that is worse refuses the manifest, 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from hashlib import sha256
 from json import dumps
@@ -17,12 +17,14 @@ from sottovoce.mechanism import MECHANISMS
 from sottovoce.mechanism.coin import LEAST_EPSILON, MAX_EPSILON
 from sottovoce.model.bounds import MOST_FACTORS, MOST_ITEMS, MOST_REPORTS
 from sottovoce.privacy import SIGN, Promise, Reporting, promise
+from sottovoce.privacy.account import DELTA
 from sottovoce.protocol import strict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any, Self
 
+    from sottovoce.privacy import Charge, Ledger
     from sottovoce.training import Participation, Settings
 
 MOST_CLIENTS = 10_000_000
@@ -100,10 +102,23 @@ class Terms:
             ("model", f"{self.factors} numbers an item, at most {self.most_items:,} items"),
         ]
 
-    @property
-    def promise(self) -> Promise:
-        """What follows from these terms for a whole lifetime, and from nothing else."""
-        return promise(self.event, self.least_clients)
+    def turns_left(self, charges: Iterable[Charge]) -> int:
+        """Counted by the device: no server makes it spend more, by discarding epochs or otherwise.
+
+        `charges` are all of its ledger's; those of other trainings take no turn.
+        """
+        taken = sum(charge.training == self.training for charge in charges)
+        return max(self.epochs - taken, 0)
+
+    def turns_within(self, ledger: Ledger) -> int:
+        """How many of the turns left the owner's limit allows, by the ledger's exact amounts."""
+        return min(self.turns_left(ledger.charges), ledger.remaining // self.cost)
+
+    def promise(self, charges: Sequence[Charge] = (), delta: float = DELTA) -> Promise:
+        """For all that the device has reported, and may still report under these terms."""
+        turns = self.turns_left(charges)
+        left = replace(self.event, epochs=turns) if turns else None
+        return promise(left, self.least_clients, charges, delta)
 
     @property
     def cost(self) -> Fraction:

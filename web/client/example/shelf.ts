@@ -1,12 +1,6 @@
-/** What a shop's page does with the client: consent, one sync, and a shelf that says why. */
+/** What a shop's page does with the client: consent, and a shelf that says why. */
 
-import {
-  Client,
-  promiseOf,
-  promiseSentences,
-  type Recommendation,
-  TermsError,
-} from "sottovoce-client";
+import { Client, type Offer, type Recommendation } from "sottovoce-client";
 
 /** A title, and what speaks for it. */
 export interface Place {
@@ -14,42 +8,37 @@ export interface Place {
   readonly why: string;
 }
 
-/** Where the client reports to, and how its owner is asked. */
+/** Where the client reports to, how its owner is asked, and where the shelf is. */
 export interface Shop {
   readonly proxy: string;
   readonly key: string;
-  /** Shows these sentences, and says whether the owner agrees. */
-  readonly ask: (sentences: readonly string[]) => Promise<boolean>;
-  /** Seconds within which to send; left out, an hour. 0 is for trials: it shows when the page was opened. */
-  readonly jitter?: number;
+  /** Shows an offer, and what of it would be worse than before; says whether the owner agrees. */
+  readonly ask: (offer: Offer, worse: readonly string[]) => Promise<boolean>;
+  readonly show: (places: readonly Place[], state: string) => void;
 }
 
-/** Records what the owner just looked at, reports if they agreed, and fills the shelf. */
-export async function shelf(shop: Shop, seen: readonly string[]): Promise<Place[]> {
-  const client = await Client.open({ proxy: shop.proxy, key: shop.key, limit: 5000 });
-  try {
-    await client.record(seen);
-    if ((await client.status()).terms === null) await consent(client, shop);
-    await sync(client, shop);
-    return (await client.recommend(5)).map(place);
-  } finally {
-    client.close();
-  }
+/** Remembers what the owner just looked at, and keeps the shelf filled from now on. */
+export async function shelf(shop: Shop, seen: readonly string[]): Promise<Client> {
+  const client: Client = await Client.open({
+    ...{ proxy: shop.proxy, key: shop.key, limit: 5000 },
+    news: async ({ offer, terms, asked, worse, synced, error }) => {
+      if (offer === null) return;
+      if (asked !== null || terms === null) await consent(client, shop, asked ?? offer, worse);
+      shop.show((await client.recommend(5)).map(place), error?.message ?? synced?.sentence ?? "");
+    },
+  });
+  await client.record(seen);
+  return client;
 }
 
-async function consent(client: Client, shop: Shop): Promise<void> {
-  const terms = await client.asked();
-  if (await shop.ask(promiseSentences(promiseOf(terms)))) await client.accept(terms);
-}
+const shown = new Set<string>();
 
-/** Terms that became worse need a new yes; until then nothing is reported, and recommending goes on. */
-async function sync(client: Client, shop: Shop): Promise<void> {
-  try {
-    await client.sync(shop.jitter === undefined ? {} : { jitter: shop.jitter });
-  } catch (error) {
-    if (!(error instanceof TermsError)) throw error;
-    if (await shop.ask(error.worse)) await client.accept(error.asked);
-  }
+/** Once for the same terms: nobody wants to be asked twice. */
+async function consent(client: Client, shop: Shop, offer: Offer, worse: readonly string[]) {
+  const name = JSON.stringify(offer.terms);
+  if (shown.has(name)) return;
+  shown.add(name);
+  if (await shop.ask(offer, worse)) await client.accept(offer.terms);
 }
 
 function place({ title, because }: Recommendation): Place {

@@ -1,26 +1,8 @@
 /** What a device's owner agreed to, at most; a server cannot ask for more by asking again. */
 
 import type { Charge } from "./amount.js";
-import { SettingsError, UntrustedError } from "./errors.js";
+import { SettingsError, TermsError } from "./errors.js";
 import { brokenBy, readTerms, type Terms, writtenTerms } from "./terms.js";
-
-/** The server asks for more than the owner accepted. Nothing is sent unless they accept it. */
-export class TermsError extends UntrustedError {
-  override name = "TermsError";
-  /** In plain words, everything that would be worse. */
-  readonly worse: readonly string[];
-  /** What `accept` must be given if they say yes: these very terms, no later ones. */
-  readonly asked: Terms;
-
-  constructor(worse: readonly string[], asked: Terms) {
-    super(
-      `the server changed its terms: ${worse.join("; ")}. Nothing is sent. ` +
-        "If you agree, accept these terms",
-    );
-    this.worse = worse;
-    this.asked = asked;
-  }
-}
 
 /** Refuse whatever is worse. Whoever has not been asked yet has nothing that could be broken. */
 export function checkTerms(accepted: Terms | null, asked: Terms): void {
@@ -41,11 +23,11 @@ export function checkedTerms(terms: Terms): Terms {
 
 /** Counted by the device: no server makes it spend more, by discarding epochs or otherwise. */
 export function turnsLeft(terms: Terms, charges: readonly Charge[]): number {
-  return terms.epochs - epochsOf(terms, charges);
+  return Math.max(terms.epochs - epochsOf(terms, charges), 0);
 }
 
 export function isLifetimeOver(terms: Terms, charges: readonly Charge[]): boolean {
-  return turnsLeft(terms, charges) <= 0;
+  return turnsLeft(terms, charges) === 0;
 }
 
 /**

@@ -7,11 +7,12 @@
  */
 
 import { LedgerError, SettingsError } from "./errors.js";
+import { SIGN } from "./mechanism/base.js";
 
 /** So many times 2^-1074. */
 export type Amount = bigint;
 
-/** The price of one batch: `reports` of `epsilon` each. */
+/** The price of one batch: `reports` of `epsilon` each, and what hides them in a crowd. */
 export interface Charge {
   /** 32 hexadecimal digits: the epochs of a lifetime are counted by it. */
   readonly training: string;
@@ -23,7 +24,14 @@ export interface Charge {
   readonly mechanism: string;
   readonly epsilon: number;
   readonly reports: number;
+  /** rho of the terms in force, at most; with `clients` it decides what the server learns. */
+  readonly loudFraction: number;
+  /** The crowd that these terms enforced. */
+  readonly clients: number;
 }
+
+/** What one epoch costs. */
+export type Price = Pick<Charge, "epsilon" | "reports">;
 
 /** Charged: it fits. Known: charged before, costs nothing. Refused: beyond the limit. */
 export type Decision = "charged" | "known" | "refused";
@@ -49,17 +57,14 @@ export function decide(limit: number, charges: readonly Charge[], next: Charge):
 }
 
 /** Whether so many reports more would stay within the limit. */
-export function isWithin(
-  limit: number,
-  charges: readonly Charge[],
-  price: Pick<Charge, "epsilon" | "reports">,
-): boolean {
+export function isWithin(limit: number, charges: readonly Charge[], price: Price): boolean {
   return spent(charges) + amount(price.epsilon, price.reports) <= units(limit, "limit");
 }
 
 function sameAs(earlier: Charge, next: Charge): "known" {
   const fields = ["training", "epoch", "at", "mechanism", "epsilon", "reports"] as const;
-  if (fields.some((field) => earlier[field] !== next[field])) {
+  const hidden = ["loudFraction", "clients"] as const;
+  if ([...fields, ...hidden].some((field) => earlier[field] !== next[field])) {
     throw new LedgerError(
       `purpose ${next.purpose} was charged for something else before; a batch that was randomised ` +
         "anew needs a purpose of its own",
@@ -72,6 +77,7 @@ function sameAs(earlier: Charge, next: Charge): "known" {
 export function checkCharge(charge: Charge): void {
   checkWhole(charge.epoch, "epoch", 0);
   checkWhole(charge.at, "at", 0);
+  checkWhole(charge.clients, "clients", 1);
   if (!TRAINING.test(charge.training)) {
     throw new SettingsError("training must be 32 lower-case hexadecimal digits");
   }
@@ -84,6 +90,11 @@ export function checkCharge(charge: Charge): void {
   if (amount(charge.epsilon, charge.reports) === 0n) {
     throw new SettingsError("epsilon is 0; it must be above 0");
   }
+  if (!(charge.loudFraction > 0 && charge.loudFraction <= SIGN)) {
+    throw new SettingsError(
+      `loudFraction is ${charge.loudFraction}; it must be above 0 and at most ${SIGN}`,
+    );
+  }
 }
 
 /** Everything charged so far. */
@@ -95,6 +106,17 @@ export function spent(charges: readonly Charge[]): Amount {
 export function remaining(limit: number, charges: readonly Charge[]): Amount {
   const left = units(limit, "limit") - spent(charges);
   return left > 0n ? left : 0n;
+}
+
+/** How many more epochs fit between what is gone and the limit, of the turns that are left. */
+export function epochsWithin(limit: number, gone: Amount, price: Price, turns: number): number {
+  const left = units(limit, "limit") - gone;
+  return left > 0n ? Math.min(turns, Number(left / amount(price.epsilon, price.reports))) : 0;
+}
+
+/** The least limit that pays for so many more epochs: ten times 0.1 is more than 1. */
+export function limitFor(epochs: number, gone: Amount, price: Price): number {
+  return roundedUp(gone + amount(price.epsilon, price.reports) * BigInt(epochs));
 }
 
 /** `epsilon * reports`, exactly: of the float itself, not of the decimal it was typed as. */

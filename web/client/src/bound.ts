@@ -11,14 +11,15 @@
  * Where the Python code has sinh and cosh of losses, this has t itself: the shares are the same.
  */
 
-/** One device's part under its terms. */
-export interface Reporting {
+/** Reports of one kind, each mixed with those of others. */
+export interface Group {
   readonly epsilon: number;
-  /** In one epoch. */
-  readonly reports: number;
-  readonly epochs: number;
   /** rho. */
   readonly loudFraction: number;
+  /** Reports, in all epochs. */
+  readonly rounds: number;
+  /** Honest devices, this one included. */
+  readonly clients: number;
 }
 
 /** Chances of the whole numbers from `first` on. */
@@ -38,77 +39,95 @@ const RATIO = 1.025;
 const POINTS = 800;
 const ORDERS = Array.from({ length: 270 }, (_, at) => 1 + 0.01 * 1.1 ** at);
 
-/** Reports in the whole training. */
-const totalOf = ({ reports, epochs }: Reporting) => reports * epochs;
+/** So many are composed: a server that changes its terms in every epoch keeps no device busy. */
+const MOST_GROUPS = 8;
 
-/** `T k eps`: holds whatever happens. */
-export function localBound(event: Reporting): number {
-  return event.epsilon * totalOf(event);
+/** An epsilon that holds with this delta for all groups together, if all reports are shuffled. */
+export function centralBound(groups: readonly Group[], delta: number): number {
+  const isHidden = ({ clients }: Group) => (clients > 1 ? 1 : 0);
+  const dearest = [...groups].sort(
+    (one, other) => isHidden(other) - isHidden(one) || pureOf([other]) - pureOf([one]),
+  );
+  const hidden = dearest.slice(0, MOST_GROUPS).filter(isHidden);
+  const pure = pureOf(dearest);
+  if (hidden.length === 0) return pure;
+  return Math.min(pure, pureOf(dearest.slice(hidden.length)) + composed(hidden, delta));
 }
 
-/** An epsilon that holds with this delta if the reports of so many honest devices are shuffled. */
-export function centralBound(event: Reporting, clients: number, delta: number): number {
-  if (clients < 2) return localBound(event);
-  const total = totalOf(event);
-  const spread = Math.log((2 * 3 * total) / (UNSEEN * delta));
-  const weights = histogram(event, clients, spread);
-  const above = weights.slice(); // a loss so large, in any of the rounds
+/** Holds whatever happens. */
+function pureOf(groups: readonly Group[]): number {
+  return groups.reduce((sum, { epsilon, rounds }) => sum + epsilon * rounds, 0);
+}
+
+function composed(groups: readonly Group[], delta: number): number {
+  const rounds = groups.reduce((sum, group) => sum + group.rounds, 0);
+  const spread = Math.log((2 * 3 * rounds) / UNSEEN) - Math.log(delta);
+  const seen = groups.map((group) => ({ group, weights: histogram(group, spread) }));
+  const ways = SPENT.map((share) => {
+    const parts = seen.map(({ group, weights }) =>
+      butFor(group.rounds, weights, (share * delta) / groups.length),
+    );
+    const spent = parts.reduce((sum, part) => sum + part.spent, 0);
+    return { weights: parts.map(({ kept }) => kept), delta: (1 - UNSEEN) * delta - spent };
+  });
+  return leastEpsilon(groups, ways);
+}
+
+/** The weights without losses that, in any of the rounds, are no likelier than `most`; how likely. */
+function butFor(rounds: number, weights: Float64Array, most: number) {
+  const above = weights.slice(); // a loss so large
   for (let at = above.length - 2; at >= 0; at--)
     above[at] = entry(above, at) + entry(above, at + 1);
-  const ways = SPENT.map((share) => {
-    const isKept = Array.from(above, (chance) => total * chance > share * delta);
-    const spent = above.reduce((most, each, at) => (isKept[at] ? most : Math.max(most, each)), 0);
-    const kept = weights.map((weight, at) => (isKept[at] ? weight : 0));
-    return { weights: kept, delta: (1 - UNSEEN) * delta - total * spent };
-  });
-  return Math.min(localBound(event), leastEpsilon(event, ways));
+  const isKept = Array.from(above, (chance) => rounds * chance > most);
+  const spent = above.reduce((so, each, at) => (isKept[at] ? so : Math.max(so, each)), 0);
+  return { kept: weights.map((weight, at) => (isKept[at] ? weight : 0)), spent: rounds * spent };
 }
 
 function entry(values: Float64Array, at: number): number {
   return values[at] as number;
 }
 
-function blanketOf({ epsilon, loudFraction }: Reporting): number {
+function blanketOf({ epsilon, loudFraction }: Group): number {
   return 1 / (1 + loudFraction * (Math.exp(epsilon) - 1));
 }
 
 /** The weights of the grid's points; steps 1 to 4. */
-function histogram(event: Reporting, clients: number, spread: number): Float64Array {
-  const blankets = blanketsOf(event, clients, spread);
+function histogram(group: Group, spread: number): Float64Array {
+  const blankets = blanketsOf(group, spread);
   const largest = blankets.at(-1)?.size ?? 1;
   const starts = groupStarts(0, largest, spread);
   const rows = blankets.map(({ size, chance }) => ({
     ...{ size, chance },
-    counts: countsOf(event, size - 1, starts, spread),
+    counts: countsOf(group, size - 1, starts, spread),
   }));
-  const grid = new Grid(event.epsilon);
-  starts.forEach((start, group) => {
-    const reached = rows.filter(({ counts }) => entry(counts, group) > 0);
+  const grid = new Grid(group.epsilon);
+  starts.forEach((start, place) => {
+    const reached = rows.filter(({ counts }) => entry(counts, place) > 0);
     if (reached.length === 0) return;
-    const most = (starts[group + 1] ?? largest + 1) - 1;
+    const most = (starts[place + 1] ?? largest + 1) - 1;
     const signs = binomial(most, 0.5, spread);
     for (const { size, chance, counts } of reached) {
-      grid.add(event, { size, start, most }, signs, chance * entry(counts, group));
+      grid.add(group, { size, start, most }, signs, chance * entry(counts, place));
     }
   });
   return grid.weights;
 }
 
 /** Sizes m, ascending, and their chances; step 1. Neighbours are taken together at the smallest. */
-function blanketsOf(event: Reporting, clients: number, spread: number) {
-  const { first, of } = binomial(clients - 1, blanketOf(event), spread);
+function blanketsOf(group: Group, spread: number) {
+  const { first, of } = binomial(group.clients - 1, blanketOf(group), spread);
   const starts = groupStarts(first, first + of.length - 1, spread);
-  return starts.map((start, group) => {
-    const stop = starts[group + 1] ?? first + of.length;
+  return starts.map((start, place) => {
+    const stop = starts[place + 1] ?? first + of.length;
     const chance = of.subarray(start - first, stop - first).reduce((sum, each) => sum + each, 0);
     return { size: start + 1, chance };
   });
 }
 
 /** The chance of each group of s among so many others; step 2. */
-function countsOf(event: Reporting, others: number, starts: readonly number[], spread: number) {
-  const { loudFraction: rho } = event;
-  const hit = 1 - blanketOf(event) * (1 - 2 * rho);
+function countsOf(kind: Group, others: number, starts: readonly number[], spread: number) {
+  const { loudFraction: rho } = kind;
+  const hit = 1 - blanketOf(kind) * (1 - 2 * rho);
   const { first, of } = binomial(others, 2 * rho, spread);
   const counts = new Float64Array(starts.length);
   let group = 0;
@@ -136,7 +155,7 @@ class Grid {
 
   /** All differences of `most` signs, for a blanket of `size` and from `start` loud reports on. */
   add(
-    { epsilon }: Reporting,
+    { epsilon }: Group,
     { size, start, most }: { size: number; start: number; most: number },
     signs: Chances,
     weight: number,
@@ -177,27 +196,34 @@ function pointsOf(epsilon: number): Float64Array {
   return Float64Array.of(0, ...points);
 }
 
-/** Weights of the grid, and what is left of delta for them. */
+/** Weights of each group's grid, and what is left of delta for them. */
 interface Way {
-  readonly weights: Float64Array;
+  readonly weights: readonly Float64Array[];
   readonly delta: number;
 }
 
 /** Renyi moments, composed and converted; steps 5 and 6. The best way at the best order counts. */
-function leastEpsilon(event: Reporting, ways: readonly Way[]): number {
-  const losses = pointsOf(event.epsilon);
+function leastEpsilon(groups: readonly Group[], ways: readonly Way[]): number {
+  const losses = groups.map(({ epsilon }) => pointsOf(epsilon));
   const found = ORDERS.flatMap((order) => {
-    const moments = losses.map((loss) => momentOf(loss, order - 1));
+    const moments = losses.map((of) => of.map((loss) => momentOf(loss, order - 1)));
     return ways.map(({ weights, delta }) => {
-      const moment = weights.reduce(
-        (sum, weight, at) => (weight > 0 ? sum + weight * entry(moments, at) : sum),
-        0,
-      );
-      const renyi = (totalOf(event) * Math.log1p(moment)) / (order - 1);
+      const logs = groups.map(({ rounds }, at) => {
+        const [weight, each] = [weights[at] as Float64Array, moments[at] as Float64Array];
+        return rounds * Math.log1p(momentIn(weight, each));
+      });
+      const renyi = logs.reduce((sum, each) => sum + each, 0) / (order - 1);
       return renyi + Math.log1p(-1 / order) - (Math.log(delta) + Math.log(order)) / (order - 1);
     });
   });
   return Math.max(0, Math.min(...found));
+}
+
+function momentIn(weights: Float64Array, moments: Float64Array): number {
+  return weights.reduce(
+    (sum, weight, at) => (weight > 0 ? sum + weight * entry(moments, at) : sum),
+    0,
+  );
 }
 
 /** An infinite one bounds nothing: other orders do. */

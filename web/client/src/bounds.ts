@@ -19,6 +19,8 @@ import { ProtocolError } from "./errors.js";
 
 export const MOST_ITEMS = 2 ** 24;
 export const MOST_FACTORS = 2 ** 8;
+/** Items that a history holds, the latest: `lead` leaves time for reading so many. */
+export const MOST_TOUCHED = 100_000;
 /** M F: a model file of 256 MiB. */
 const MOST_ENTRIES = 2 ** 26;
 /** M F^2: multiplications for the normal equations, some seconds; the memory needed is M F. */

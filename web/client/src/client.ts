@@ -1,199 +1,138 @@
-/** The client itself: what an application in a browser calls. */
+/**
+ * The client itself: what an application in a browser calls.
+ *
+ * It starts two workers (`workers`) and passes on what is asked. One of them looks for news and takes
+ * part by itself, at moments that come from public data, its own coins and a clock; no call makes it
+ * ask the proxy sooner than at its next whole pace. So however an application uses this class, and
+ * whatever it waits for, when the proxy is asked says nothing about what its owner touched.
+ */
 
-import { checkedTerms, epochsOf } from "./agreement.js";
 import type { Item } from "./catalogue.js";
-import { Database } from "./database.js";
-import type { Edition } from "./edition.js";
-import { SettingsError, StoreError } from "./errors.js";
-import { Fetching } from "./fetching.js";
-import { type Budget, budgetOf } from "./ledger.js";
-import { alone } from "./locking.js";
-import type { Manifest } from "./manifest.js";
-import {
-  beginningOf,
-  type ClientOptions,
-  checkCryptography,
-  checkedItems,
-  checkedLimit,
-  now,
-  sleepFor,
-} from "./options.js";
-import { type LeftDevice, Outbox } from "./outbox.js";
-import { HttpProxy } from "./proxy.js";
-import { type Recommendation, recommendations } from "./recommending.js";
-import type { State } from "./rows.js";
-import { Store } from "./store.js";
-import { type Synced, Syncing, type Tools } from "./syncing.js";
+import { type SottovoceError, TermsError } from "./errors.js";
+import type { PastEdition } from "./fetching.js";
+import type { TouchedItem } from "./history.js";
+import { type Ask, connect, revived } from "./line.js";
+import type { Seen } from "./looking.js";
+import type { OpenOptions } from "./options.js";
+import type { Recommendation } from "./recommending.js";
+import type { Standing } from "./standing.js";
 import type { Terms } from "./terms.js";
-import { JITTER, type Plan } from "./timing.js";
-import type { Matrix } from "./user.js";
-import { systemEntropy, systemWords } from "./words.js";
+import type {
+  HistoryCalls,
+  HistoryTold,
+  Named,
+  NetworkCalls,
+  NetworkTold,
+  WorkerName,
+} from "./workers.js";
 
-/** Where a client stands. */
-export interface Status extends Budget {
-  proxy: string;
-  /** Of the last manifest accepted; null before the first. */
-  epoch: number | null;
-  /** What its owner accepted; null before. */
-  terms: Terms | null;
-  /** In how many epochs of their training the device took part; 0 before there are terms. */
-  epochs: number;
-  /** What its coins said of the last epoch in which it could take part; null before. */
-  plan: Plan | null;
-  paused: boolean;
-  /** How many, by what became of them. */
-  batches: Record<State, number>;
-  /** How many items the owner touched. */
-  touched: number;
-  /** How many of them are in the catalogue. */
-  known: number;
-  /** The others: kept, since a later catalogue may know them. */
-  unknown: string[];
-  /** The one that holds; null before the first and after `forget`. */
-  manifest: Manifest | null;
+/** Where a client stands, and how it last looked for news. */
+export interface News extends Standing, Seen {
+  /** In plain words, everything that would be worse about the terms in `asked`. */
+  readonly worse: readonly string[];
 }
 
-/** How a sync waits. */
-export interface SyncOptions {
-  jitter?: number;
-  signal?: AbortSignal;
-  asleep?: () => void;
+/** What a client is opened with. */
+export interface ClientOptions extends OpenOptions {
+  /** Hears where the client stands, once it is open and then whenever that changes. */
+  news?: (news: News) => void;
+  /** Hears of the models that `past` asks for; null where one is missing or cannot be believed. */
+  pastEdition?: (epoch: number, edition: PastEdition | null) => void;
+  /** Starts `sottovoce-worker.js` under this name. Default: the one beside this script. */
+  worker?: (name: WorkerName) => Worker;
 }
 
 /** One database of this browser, opened. Every tab may have one of its own. */
 export class Client {
+  #seen: Seen = { synced: null, sentAt: null, error: null };
+  /** Why the last batch could not be made, if it could not. */
+  #notMade: SottovoceError | null = null;
+  #telling: Promise<void> = Promise.resolve();
+  readonly #follow = () => this.#tellConditions();
+
   private constructor(
-    private readonly database: Database,
-    private readonly tools: Tools,
-    private readonly lock: <Result>(work: () => Promise<Result>) => Promise<Result>,
+    private readonly workers: readonly Worker[],
+    private readonly network: Ask<NetworkCalls>,
+    private readonly history: Ask<HistoryCalls>,
+    private readonly options: ClientOptions,
   ) {}
 
-  /** Begin a client in this browser, or take it up where it was; asks nobody. */
+  /** Begin a client in this browser, or take it up where it was. It looks for news from now on. */
   static async open(options: ClientOptions): Promise<Client> {
-    checkCryptography();
-    const { name = "sottovoce", fetch, clock = now, entropy = systemEntropy } = options;
-    const beginning = beginningOf(options, clock());
-    const database = await Database.open(name, options.indexedDB ?? globalThis.indexedDB);
-    const store = new Store(database);
+    const { news: _, pastEdition: __, worker = started, ...rest } = options;
+    const named: Named = { name: "sottovoce", ...rest };
+    const { port1, port2 } = new MessageChannel();
+    // The network's first: what reads the disk later must not be waited for.
+    const [network, history] = [worker("network"), worker("history")];
+    const asks = {
+      network: connect<NetworkCalls>(network, (told) => client.#hearNetwork(told as NetworkTold)),
+      history: connect<HistoryCalls>(history, (told) => client.#hearHistory(told as HistoryTold)),
+    };
+    const client = new Client([network, history], asks.network, asks.history, options);
     try {
-      await store.enrol(beginning);
+      await asks.network("open", named, port1);
+      client.#followConditions();
+      const opening = asks.history("open", named, port2);
+      client.#telling = opening.catch(() => undefined); // nothing is told before
+      await opening;
+      client.#tell();
     } catch (error) {
-      database.close();
+      client.close();
       throw error;
     }
-    const proxy = new HttpProxy(beginning.proxy, { clock, fetch });
-    const fetching = new Fetching(store, proxy);
-    const { words = systemWords, sleep = sleepFor } = options;
-    const outbox = new Outbox(database);
-    const tools = { store, outbox, fetching, proxy, clock, entropy, words, sleep };
-    return new Client(database, tools, alone(name, options.locks));
+    return client;
   }
 
   /**
    * Remember what the owner touched, all of it or nothing; how many were new. What is recorded in one
    * call was touched together, after all that was recorded before, also where it is recorded again.
+   * The latest 100,000 are kept.
    */
-  async record(ids: readonly string[]): Promise<number> {
-    return this.tools.store.add(checkedItems(ids));
+  record(ids: readonly string[]): Promise<number> {
+    return this.history("record", ids);
   }
 
   /** Forget some of what the owner touched; how many were there. */
-  async remove(ids: readonly string[]): Promise<number> {
-    return this.tools.store.remove(checkedItems(ids));
+  remove(ids: readonly string[]): Promise<number> {
+    return this.history("remove", ids);
   }
 
   /** What the owner touched, in the order of recording. */
-  touched(): Promise<string[]> {
-    return this.tools.store.touched();
+  touched(): Promise<readonly TouchedItem[]> {
+    return this.history("touched");
   }
 
-  /** Fetch what is current, believe it only if everything holds, and keep it; sends nothing. */
-  async refresh(): Promise<Manifest> {
-    return (await this.tools.fetching.refresh()).signed.manifest;
+  /** The n best items that the owner has not touched, each with its reasons. */
+  recommend(n = 10): Promise<Recommendation[]> {
+    return this.history("recommend", n);
   }
 
-  /** The terms that the server asks for now, to show to the owner; changes nothing. */
-  asked(): Promise<Terms> {
-    return this.tools.fetching.asked();
+  /** The n items that are touched most, as the model knows it; the same for everybody. */
+  popular(n = 10): Promise<Item[]> {
+    return this.history("popular", n);
+  }
+
+  /** Everything that there is, in the order of the model's rows. */
+  catalogue(): Promise<readonly Item[]> {
+    return this.history("catalogue");
   }
 
   /**
    * The owner was shown exactly these terms and said yes: nothing worse is reported under, and before
    * the first yes nothing at all.
    */
-  async accept(terms: Terms): Promise<void> {
-    await this.tools.store.choose({ terms: checkedTerms(terms) });
-  }
-
-  /**
-   * Fetch what the server published and take part in the epoch, at most once.
-   *
-   * When it sends is drawn at random, within `jitter` seconds (an hour, if nothing is said); it sleeps
-   * until then. Stopped meanwhile, by `signal` or because the page was closed, it has spent nothing
-   * and goes on at the next sync. 0 sends as soon as the batch is made, which shows when the device
-   * woke up: for tests and demos. After an `UnavailableError` do it again later (not before its
-   * `retryAfter` seconds): a batch that was made is kept and sent again byte for byte. After a
-   * `PostponedError` nothing but that batch has to wait.
-   *
-   * `asleep` is called when the long pause begins, if there is one. Recommend then, or afterwards:
-   * how long that takes depends on the history, and must not show in when this sync asks the proxy.
-   */
-  async sync(options: SyncOptions = {}): Promise<Synced> {
-    const { jitter = JITTER, signal, asleep } = options;
-    if (!(jitter >= 0 && jitter <= JITTER)) {
-      throw new SettingsError(`jitter must be in 0..${JITTER} seconds, not ${jitter}`);
-    }
-    return new Syncing(this.tools, { jitter, signal, asleep, lock: this.lock }).run();
-  }
-
-  /** The n best items that the owner has not touched, each with its reasons; asks nobody. */
-  async recommend(n = 10): Promise<Recommendation[]> {
-    if (!(Number.isSafeInteger(n) && n >= 1)) {
-      throw new SettingsError(`at least one item must be asked for, not ${n}`);
-    }
-    return recommendations(await this.#held(), await this.tools.store.moments(), n);
-  }
-
-  /** Everything that there is, in the order of the model's rows; asks nobody. */
-  async catalogue(): Promise<readonly Item[]> {
-    return (await this.#held()).catalogue.items;
-  }
-
-  /** Where it stands; asks nobody. */
-  async status(): Promise<Status> {
-    const { store, outbox, fetching } = this.tools;
-    const [settings, touched, edition] = [
-      await store.settings(),
-      await store.touched(),
-      await fetching.held(),
-    ];
-    const numbers = edition?.catalogue.numbers;
-    const unknown = touched.filter((id) => !numbers?.has(id));
-    const charges = await outbox.charges();
-    return {
-      ...budgetOf(settings.limit, charges),
-      proxy: settings.proxy,
-      epoch: settings.newest?.epoch ?? null,
-      terms: settings.terms,
-      epochs: settings.terms === null ? 0 : epochsOf(settings.terms, charges),
-      plan: await outbox.lastPlan(),
-      paused: settings.paused,
-      batches: await outbox.counts(),
-      touched: touched.length,
-      known: touched.length - unknown.length,
-      unknown,
-      manifest: edition?.signed.manifest ?? null,
-    };
+  accept(terms: Terms): Promise<void> {
+    return this.network("accept", terms);
   }
 
   /** From now on nothing leaves, not even a batch that waits; `pause(false)` goes on. */
   pause(on: boolean): Promise<void> {
-    return this.tools.store.choose({ paused: on });
+    return this.network("pause", on);
   }
 
   /** Another lifetime limit; what was spent stays spent. */
-  async setLimit(limit: number): Promise<void> {
-    await this.tools.store.choose({ limit: checkedLimit(limit) });
+  setLimit(limit: number): Promise<void> {
+    return this.network("setLimit", limit);
   }
 
   /**
@@ -202,31 +141,63 @@ export class Client {
    * The ledger stays, because what was spent stays spent: reports that left cannot be called back.
    * It holds no item. Who wants that gone too deletes the site's data in the browser.
    */
-  async forget(): Promise<void> {
-    await this.tools.store.forget();
-    this.tools.fetching.forget();
+  forget(): Promise<void> {
+    return this.network("forget");
   }
 
-  /** The last batch that was made, bit for bit, as the owner may see it; null if there is none. */
-  lastBatch(): Promise<LeftDevice | null> {
-    return this.tools.outbox.lastBatch();
-  }
-
-  /** The model of any epoch, as signed; null if the proxy has it no more. It is not stored. */
-  edition(epoch: number): Promise<{ manifest: Manifest; V: Matrix } | null> {
-    return this.tools.fetching.edition(epoch);
-  }
-
-  /** Let go of the database. */
+  /** End both workers. What they were at is taken up by the next `open`. */
   close(): void {
-    this.database.close();
+    for (const worker of this.workers) worker.terminate();
+    for (const [target, event] of conditionsOf()) target.removeEventListener(event, this.#follow);
   }
 
-  async #held(): Promise<Edition> {
-    const edition = await this.tools.fetching.held();
-    if (edition === null) {
-      throw new StoreError("There is no model in this browser yet; sync first.");
+  #hearNetwork(told: NetworkTold): void {
+    if (told.kind === "past") {
+      this.options.pastEdition?.(told.epoch, told.edition);
+    } else {
+      const { error, ...seen } = told.seen;
+      this.#seen = { ...seen, error: error && revived(error) };
+      this.#tell();
     }
-    return edition;
   }
+
+  #hearHistory({ error }: HistoryTold): void {
+    this.#notMade = error && revived(error);
+    this.#tell();
+  }
+
+  /** One after the other: the last word is the newest. */
+  #tell(): void {
+    this.#telling = this.#telling.then(async () => this.options.news?.(await this.#news()));
+  }
+
+  /** What stands in the database is worked out by the worker that may take its time. */
+  async #news(): Promise<News> {
+    const seen = { ...this.#seen, error: this.#seen.error ?? this.#notMade };
+    const worse = seen.error instanceof TermsError ? seen.error : null;
+    const standing = await this.history("standing", worse?.asked ?? null);
+    return { ...standing, ...seen, worse: worse?.worse ?? [] };
+  }
+
+  #followConditions(): void {
+    for (const [target, event] of conditionsOf()) target.addEventListener(event, this.#follow);
+    this.#tellConditions();
+  }
+
+  #tellConditions(): void {
+    const visible = globalThis.document?.visibilityState !== "hidden";
+    const online = navigator.onLine !== false && !this.options.offline;
+    void this.network("meet", { visible, online });
+  }
+}
+
+/** What says that a page came into sight or went out of it, or the network did. */
+function conditionsOf(): [EventTarget, string][] {
+  const { document } = globalThis as { document?: Document };
+  const seen: [EventTarget, string][] = document ? [[document, "visibilitychange"]] : [];
+  return [...seen, [globalThis, "online"], [globalThis, "offline"]];
+}
+
+function started(name: WorkerName): Worker {
+  return new Worker(new URL("./sottovoce-worker.js", import.meta.url), { type: "module", name });
 }

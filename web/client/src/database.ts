@@ -7,7 +7,7 @@ import { SottovoceError, StoreError } from "./errors.js";
 import type { Schema } from "./rows.js";
 
 /** Of the database's layout; the browser keeps it and refuses an older program a newer database. */
-const VERSION = 3;
+const VERSION = 4;
 
 type Table = keyof Schema;
 
@@ -174,7 +174,7 @@ const EARLIER =
 
 function create(database: IDBDatabase): void {
   database.createObjectStore("settings", { keyPath: "only" });
-  database.createObjectStore("items", { keyPath: "place" }).createIndex("id", "id", UNIQUE);
+  database.createObjectStore("history", { keyPath: "only" });
   database.createObjectStore("files", { keyPath: "name" });
   database.createObjectStore("batches", { keyPath: "epoch" }).createIndex("state", "state");
   // The last line of defence: the database itself refuses a second charge for an epoch.

@@ -6,7 +6,7 @@
  *     ├── LedgerError          the record of spent budget contradicts itself
  *     ├── UntrustedError       a signature, a hash, an epoch or the terms do not hold: nothing is sent
  *     │   ├── ProtocolError    bytes are not what the protocol says they must be
- *     │   └── TermsError       the server asks for more than was accepted (in `agreement`)
+ *     │   └── TermsError       the server asks for more than was accepted
  *     ├── UnavailableError     the proxy cannot be reached now, or is busy: the same again later
  *     │   └── PostponedError   one batch alone is wanted later; all else goes on
  *     ├── RefusedError         the proxy understood and said no: the same again is no use
@@ -15,6 +15,8 @@
  *
  * Names are set by hand: a minifier may rename classes, and what a person is told must not change.
  */
+
+import type { Terms } from "./terms.js";
 
 /** The root: catch this to catch everything of ours. */
 export class SottovoceError extends Error {
@@ -39,6 +41,24 @@ export class UntrustedError extends SottovoceError {
 /** Bytes are not what docs/protocol.md says they must be. */
 export class ProtocolError extends UntrustedError {
   override name = "ProtocolError";
+}
+
+/** The server asks for more than the owner accepted. Nothing is sent unless they accept it. */
+export class TermsError extends UntrustedError {
+  override name = "TermsError";
+  /** In plain words, everything that would be worse. */
+  readonly worse: readonly string[];
+  /** What `accept` must be given if they say yes: these very terms, no later ones. */
+  readonly asked: Terms;
+
+  constructor(worse: readonly string[], asked: Terms) {
+    super(
+      `the server changed its terms: ${worse.join("; ")}. Nothing is sent. ` +
+        "If you agree, accept these terms",
+    );
+    this.worse = worse;
+    this.asked = asked;
+  }
 }
 
 /** The proxy cannot be reached now, or is busy: the same again later. */

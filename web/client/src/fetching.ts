@@ -2,120 +2,113 @@
 
 import { checkTerms } from "./agreement.js";
 import { equal, fromHex, sha256, toHex } from "./bytes.js";
-import type { Edition } from "./edition.js";
-import { SettingsError, StoreError, UntrustedError } from "./errors.js";
+import { StoreError, UntrustedError } from "./errors.js";
 import type { Manifest } from "./manifest.js";
-import { modelSize } from "./model.js";
+import { decodeItems, modelSize } from "./model.js";
 import type { HttpProxy } from "./proxy.js";
 import { Reading, type Source } from "./reading.js";
 import type { Settings } from "./rows.js";
 import { checkPublicKey } from "./sealing.js";
 import { openManifest, type SignedManifest } from "./signed.js";
 import type { Store } from "./store.js";
-import type { Terms } from "./terms.js";
 import type { Matrix } from "./user.js";
 
-/** What was published, from the proxy or from the store. */
+/** What is known before the proxy is asked, so that between two requests no disk is waited for. */
+export interface Known {
+  readonly settings: Settings;
+  /** The hashes of the files that are here. */
+  readonly names: readonly string[];
+}
+
+/** The model of an earlier epoch. */
+export interface PastEdition {
+  readonly manifest: Manifest;
+  readonly V: Matrix;
+}
+
+/** What was published, as the proxy gives it. */
 export class Fetching {
-  readonly #reading = new Reading();
+  /** The files that were decoded last, and the shape that they had to have. */
+  #decoded = "";
+  /** The last manifest that was believed. */
+  newest: Manifest | null = null;
 
   constructor(
     private readonly store: Store,
     private readonly proxy: HttpProxy,
   ) {}
 
+  async prepare(): Promise<Known> {
+    return { settings: await this.store.settings(), names: await this.store.fileNames() };
+  }
+
   /** Fetch what is current; an error means that nothing was stored. */
-  async refresh(): Promise<Edition> {
-    const settings = await this.store.settings();
-    const signed = await this.#current(settings);
+  async refresh({ settings, names }: Known): Promise<SignedManifest> {
+    const signed = await openManifest(await this.proxy.manifest(), fromHex(settings.trusted));
+    const { manifest } = signed;
     const check = (known: Settings) => checkAgainst(known, signed, settings.trusted);
     check(settings); // before anything more is fetched, and once more when it is stored
     const fresh = new Map<string, Uint8Array>();
-    const edition = await this.#fetched(signed, fresh);
+    for (const hash of [manifest.model, manifest.catalogue]) {
+      if (!names.includes(toHex(hash))) await this.#fetch(manifest, hash, fresh);
+    }
+    await this.#checkContents(manifest, fresh);
     const isKnown = settings.newest?.hash === toHex(signed.hash);
     if (fresh.size > 0 || !isKnown || settings.trusted !== toHex(signed.key)) {
       await this.store.keepEdition(signed, fresh, check);
     }
-    return edition;
+    this.newest = manifest;
+    return signed;
   }
 
-  /** What the server asks for now, to be shown to the owner; stores nothing. */
-  async asked(): Promise<Terms> {
+  /** The model of any epoch, as signed; null if the proxy has it no more. It is not stored. */
+  async edition(epoch: number): Promise<PastEdition | null> {
     const settings = await this.store.settings();
-    const signed = await this.#current(settings);
-    checkOrder(settings.newest, signed);
-    return signed.manifest.terms;
-  }
-
-  async #current({ trusted }: Settings): Promise<SignedManifest> {
-    return openManifest(await this.proxy.manifest(), fromHex(trusted));
-  }
-
-  /** What was accepted last, without asking anybody; null if there is nothing. */
-  async held(): Promise<Edition | null> {
-    const raw = await this.store.signedManifest();
+    const isHere = settings.newest?.epoch === epoch;
+    const held = isHere ? await this.store.signedManifest() : null;
+    const raw = held ?? (await this.proxy.manifestOf(epoch));
     if (raw === null) {
       return null;
     }
-    const signed = await openManifest(raw, fromHex((await this.store.settings()).trusted));
-    const stored: Source<null> = (hash) => this.store.file(hash);
-    const V = await this.#reading.model(signed.manifest, stored);
-    const catalogue = await this.#reading.catalogue(signed.manifest, stored);
-    return V === null || catalogue === null ? null : this.#reading.edition(signed, V, catalogue);
-  }
-
-  /** The model of any epoch, as signed; null if the proxy has it no more. An old one is not stored. */
-  async edition(epoch: number): Promise<{ manifest: Manifest; V: Matrix } | null> {
-    if (!Number.isSafeInteger(epoch) || epoch < 1) {
-      throw new SettingsError(`an epoch is a whole number from 1, not ${epoch}`);
-    }
-    const held = await this.held();
-    if (held?.signed.manifest.epoch === epoch) {
-      return { manifest: held.signed.manifest, V: held.V };
-    }
-    const raw = await this.proxy.manifestOf(epoch);
-    if (raw === null) {
-      return null;
-    }
-    const settings = await this.store.settings();
     // From the first pinned key on: an old manifest knows nothing of the keys that came after it.
     const signed = await openManifest(raw, fromHex(settings.key));
     checkAsked(epoch, signed, settings.newest);
-    const { manifest } = signed;
+    const { model, items: rows, terms } = signed.manifest;
+    const size = modelSize(rows, terms.factors);
+    const content = (await this.store.file(model)) ?? (await this.proxy.modelOf(model, size));
+    if (content === null) {
+      return null;
+    }
+    const values = decodeItems(await checked(content, model), rows, terms.factors);
+    return { manifest: signed.manifest, V: { values, rows, columns: terms.factors } };
+  }
+
+  async #fetch(
+    manifest: Manifest,
+    hash: Uint8Array,
+    fresh: Map<string, Uint8Array>,
+  ): Promise<Uint8Array> {
+    const isModel = equal(hash, manifest.model);
     const most = modelSize(manifest.items, manifest.terms.factors);
-    // A reading of its own: what is current stays in memory, whatever is looked at beside it.
-    const V = await new Reading().model(manifest, async (hash) => {
-      const content = await this.proxy.modelOf(hash, most);
-      return content === null ? null : checked(content, hash);
-    });
-    return V === null ? null : { manifest, V };
-  }
-
-  /** Nothing of it in memory any more. */
-  forget(): void {
-    this.#reading.keepOnly([]);
-  }
-
-  /** From memory, the store or the proxy; what came from the proxy is put into `fresh`. */
-  async #fetched(signed: SignedManifest, fresh: Map<string, Uint8Array>): Promise<Edition> {
-    const { manifest } = signed;
-    const most = modelSize(manifest.items, manifest.terms.factors);
-    if (manifest.publicKey !== null) await checkPublicKey(manifest.publicKey);
-    // After a `forget` in another tab: what is in memory alone could not be stored again.
-    this.#reading.keepOnly(await this.store.fileNames());
-    const orElse = (fetch: Source<never>): Source<never> => {
-      return async (hash) => (await this.store.file(hash)) ?? this.#keep(fetch, hash, fresh);
-    };
-    const fromProxy = orElse((hash) => this.proxy.model(hash, most));
-    const V = await this.#reading.model(manifest, fromProxy);
-    const names = orElse((hash) => this.proxy.catalogue(hash));
-    return this.#reading.edition(signed, V, await this.#reading.catalogue(manifest, names));
-  }
-
-  async #keep(fetch: Source<never>, hash: Uint8Array, fresh: Map<string, Uint8Array>) {
-    const content = await checked(await fetch(hash), hash);
-    fresh.set(toHex(hash), content);
+    const content = isModel ? this.proxy.model(hash, most) : this.proxy.catalogue(hash);
+    fresh.set(toHex(hash), await checked(await content, hash));
     return content;
+  }
+
+  /** All that can be wrong with them, whoever reads them later: decided here, once for each. */
+  async #checkContents(manifest: Manifest, fresh: Map<string, Uint8Array>): Promise<void> {
+    if (manifest.publicKey !== null) await checkPublicKey(manifest.publicKey);
+    const { model, catalogue, items, terms } = manifest;
+    const name = [toHex(model), toHex(catalogue), items, terms.factors].join(" ");
+    if (name === this.#decoded) return;
+    const source: Source<never> = async (hash) => {
+      const here = fresh.get(toHex(hash)) ?? (await this.store.file(hash));
+      return here ?? this.#fetch(manifest, hash, fresh); // one that the disk has spoilt
+    };
+    const reading = new Reading();
+    await reading.model(manifest, source);
+    await reading.catalogue(manifest, source);
+    this.#decoded = name;
   }
 }
 

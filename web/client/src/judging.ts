@@ -13,7 +13,6 @@ export function judged(
   standing: Standing,
   manifest: Manifest,
   now: number,
-  jitter: number,
 ): Outcome | "make it" | "deliver it" {
   const { settings, batch, charges, waiting } = standing;
   if (batch?.state === "sent") {
@@ -34,7 +33,7 @@ export function judged(
   if (settings.paused || waiting !== undefined) {
     return "paused"; // a batch of another epoch still waits only if its owner said so
   }
-  if (!isTime(manifest, now, jitter)) {
+  if (!isTime(manifest, now)) {
     return "not open";
   }
   if (charges.some((charge) => charge.epoch === manifest.epoch)) {

@@ -1,6 +1,6 @@
 /** One sync at a time in a browser, where the browser can see to it. */
 
-type Alone = <Result>(work: () => Promise<Result>) => Promise<Result>;
+export type Lock = <Result>(work: () => Promise<Result>) => Promise<Result>;
 
 /**
  * Waits until no other tab syncs. It spares the proxy a second copy and the device some work; that a
@@ -9,6 +9,6 @@ type Alone = <Result>(work: () => Promise<Result>) => Promise<Result>;
 export function alone(
   name: string,
   locks: Pick<LockManager, "request"> | null = globalThis.navigator?.locks ?? null,
-): Alone {
+): Lock {
   return (work) => (locks === null ? work() : locks.request(`sottovoce ${name}`, work));
 }

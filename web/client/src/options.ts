@@ -5,13 +5,24 @@ import { toHex } from "./bytes.js";
 import { SettingsError } from "./errors.js";
 import type { Beginning } from "./store.js";
 import { hexadecimal, text } from "./strict.js";
-import type { Entropy, Words } from "./words.js";
+import type { Job } from "./syncing.js";
+import { JITTER } from "./timing.js";
+import type { Entropy } from "./words.js";
 
-/** So many seconds later. */
-export type Sleep = (seconds: number, signal?: AbortSignal) => Promise<void>;
+/** Both clocks, and what happens later. */
+export interface Timer {
+  /** Unix seconds. */
+  clock(): number;
+  /** Seconds that nobody can set back. */
+  now(): number;
+  sleep(seconds: number): Promise<void>;
+  /** Does some work so many seconds later, unless it is told not to. */
+  start(seconds: number, work: () => Promise<void>): number;
+  stop(handle: number): void;
+}
 
-/** What a client is opened with. */
-export interface ClientOptions {
+/** What a client is opened with: all of it can be sent to a worker. */
+export interface OpenOptions {
   /** Where the proxy is: https://HOST, or http on this machine. Pinned at the first open. */
   proxy: string;
   /** The server's verification key, 64 hexadecimal digits. Pinned at the first open. */
@@ -22,38 +33,46 @@ export interface ClientOptions {
   paused?: boolean;
   /** Of the database. Default: "sottovoce". */
   name?: string;
-  /** Unix seconds. */
-  clock?: () => number;
-  words?: Words;
+  /**
+   * Seconds over which the moment of sending is drawn. Default: an hour. 0 sends some seconds after the
+   * page was opened, and shows when that was: for tests and demos.
+   */
+  jitter?: number;
+  /** Seconds between two looks for news while the page is seen, 1..3600. Default: 60. */
+  pace?: number;
+  /** How many models of earlier epochs are fetched, for whoever draws a curve. Default: 0. */
+  past?: number;
+  /** Asks nobody: recommendations go on with what is here. Default: false. */
+  offline?: boolean;
+}
+
+/** What the side that speaks to the proxy is opened with. */
+export interface NetworkOptions extends OpenOptions {
+  name: string;
+  make: (job: Job) => void;
+  timer?: Timer;
   entropy?: Entropy;
   fetch?: typeof fetch;
-  /** So many seconds later; rejects at once when the signal is aborted. */
-  sleep?: Sleep;
   /** Where databases are. Default: the browser's. */
   indexedDB?: IDBFactory;
   /** Keeps two tabs from syncing at once. Default: the browser's; null: none. */
   locks?: Pick<LockManager, "request"> | null;
 }
 
+/** The browser's own. */
+export const systemTimer: Timer = {
+  clock: () => Date.now() / 1000,
+  now: () => performance.now() / 1000,
+  sleep: (seconds) => new Promise((done) => setTimeout(done, Math.ceil(seconds * 1000))),
+  start: (seconds, work) => Number(setTimeout(() => void work(), Math.ceil(seconds * 1000))),
+  stop: (handle) => clearTimeout(handle),
+};
+
 /** As long a name as a catalogue can have. */
 const MAX_TEXT = 512;
 
-/** The browser's clock, in Unix seconds. */
-export const now = () => Date.now() / 1000;
-
-/** The browser's timer, given up when the signal is aborted. */
-export const sleepFor: Sleep = (seconds, signal) =>
-  new Promise((done, fail) => {
-    signal?.throwIfAborted();
-    const timer = setTimeout(done, Math.ceil(seconds * 1000));
-    signal?.addEventListener("abort", () => {
-      clearTimeout(timer);
-      fail(signal.reason);
-    });
-  });
-
 /** What a client begins with, or is compared with if it is there already. */
-export function beginningOf(options: ClientOptions, time: number): Beginning {
+export function beginningOf(options: OpenOptions, time: number): Beginning {
   return {
     proxy: checkedAddress(options.proxy),
     key: toHex(asSetting(() => hexadecimal(options.key, "the server's key"))),
@@ -86,6 +105,23 @@ export function checkedLimit(limit: number): number {
     throw new SettingsError(`limit is ${limit}; it must be a finite number of at least 0`);
   }
   return limit;
+}
+
+/** Seconds, no more than an hour. */
+export function checkedJitter(jitter: number): number {
+  return within("jitter", jitter, 0, JITTER);
+}
+
+/** Seconds; a page that asks all the time helps nobody. */
+export function checkedPace(pace: number): number {
+  return within("pace", pace, 1, 3600);
+}
+
+function within(name: string, value: number, least: number, most: number): number {
+  if (!(value >= least && value <= most)) {
+    throw new SettingsError(`${name} must be in ${least}..${most} seconds, not ${value}`);
+  }
+  return value;
 }
 
 /** What came from the application and not from the proxy is a setting. */

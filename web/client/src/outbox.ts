@@ -8,15 +8,16 @@
 import type { Database, Transaction } from "./database.js";
 import { allows, type Charge } from "./ledger.js";
 import type { BatchRow, Settings, ShownRow, State } from "./rows.js";
-import { settingsIn, touchedIn } from "./store.js";
+import { settingsIn } from "./store.js";
 import type { Plan } from "./timing.js";
 
-/** A batch, its price, what is shown of it, and what it was made of. Nothing of it is kept yet. */
+/** A batch, its price, what is shown of it, and whose history it is of. Nothing of it is kept yet. */
 export interface MadeBatch {
   batch: BatchRow;
   charge: Charge;
   shown: ShownRow;
-  touched: readonly string[];
+  /** That the settings named before the history was read. */
+  generation: string;
 }
 
 /** All that decides whether an epoch may have a batch, as of one moment. */
@@ -61,7 +62,7 @@ export class Outbox {
    * do, and wherever a crash falls, an epoch has both a batch and its charge, or none of them. So
    * there is never a second batch, nor one that was sent and not paid for. `stands` sees what holds
    * inside the transaction: a pause, a charge or a batch that came while this one was being sealed
-   * ends it, and so does a change of what the owner touched (they may have forgotten everything).
+   * ends it, and so does another generation: the owner has forgotten everything meanwhile.
    *
    * Sealing takes other promises than the database's, so it must be done before. A batch that is
    * not kept was sealed for nothing and is thrown away, and that is sound: no byte of it was stored
@@ -69,9 +70,9 @@ export class Outbox {
    * favour some reports over others: what decides knows nothing of what the coins said.
    */
   keep(made: MadeBatch, stands: (standing: Standing) => boolean): Promise<boolean> {
-    return this.database.write([...STANDING, "items", "shown"], async (transaction) => {
+    return this.database.write([...STANDING, "shown"], async (transaction) => {
       const standing = await standingIn(transaction, made.batch.epoch);
-      const isOfNow = sameItems(await touchedIn(transaction), made.touched);
+      const isOfNow = standing.settings.generation === made.generation;
       const isPaid = allows(standing.settings.limit, standing.charges, made.charge);
       if (!stands(standing) || !isOfNow || !isPaid) {
         return false;
@@ -177,8 +178,4 @@ async function standingIn(transaction: Transaction, epoch: number): Promise<Stan
 
 async function waitingIn(transaction: Transaction): Promise<BatchRow | undefined> {
   return (await transaction.rows("batches").where("state", "charged"))[0];
-}
-
-function sameItems(some: readonly string[], others: readonly string[]): boolean {
-  return some.length === others.length && some.every((item, place) => item === others[place]);
 }

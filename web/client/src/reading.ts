@@ -66,19 +66,6 @@ export class Reading {
     this.#edition = edition;
     return edition;
   }
-
-  /** Let go of what is under none of these names. */
-  keepOnly(names: readonly string[]): void {
-    if (!names.includes(this.#model?.name ?? "")) {
-      this.#model = null;
-    }
-    if (!names.includes(this.#catalogue?.name ?? "")) {
-      this.#catalogue = null;
-    }
-    if (this.#model === null || this.#catalogue === null) {
-      this.#edition = null;
-    }
-  }
 }
 
 function ofLength(names: Catalogue, items: number): Catalogue {

@@ -3,6 +3,7 @@
 import type { Catalogue, Item } from "./catalogue.js";
 import { type Edition, rowsOf } from "./edition.js";
 import { recency } from "./recency.js";
+import { descendingOrder } from "./sorting.js";
 import { columnsOf } from "./tags.js";
 import { partsOf, type Solution, scoreOf, solution } from "./wide.js";
 
@@ -53,10 +54,9 @@ export function recommendations(
   const { catalogue } = edition;
   const personal = personalOf(edition, touched);
   const scores = scoresOf(personal);
-  const own = new Set(rowsOf(catalogue, touched.keys()));
-  const unseen = [...scores.keys()].filter((row) => !own.has(row));
-  unseen.sort((a, b) => (scores[b] as number) - (scores[a] as number) || a - b);
-  return unseen.slice(0, n).map((row) => ({
+  const own = rowsOf(catalogue, touched.keys());
+  for (const row of own) scores[row] = Number.NEGATIVE_INFINITY;
+  return best(scores, Math.min(n, scores.length - own.length)).map((row) => ({
     ...itemAt(catalogue, row),
     score: scores[row] as number,
     because: reasons(personal, row),
@@ -86,8 +86,21 @@ export function personalOf(edition: Edition, touched: ReadonlyMap<string, number
 
 /** Of every item. For somebody without a history: how popular it is. */
 export function scoresOf({ edition: { wide }, rows, solved }: Personal): Float64Array {
-  if (rows.length === 0) return wide.popularity;
+  if (rows.length === 0) return wide.popularity.slice();
   return wide.popularity.map((_, row) => scoreOf(wide, solved, row));
+}
+
+/** The n items that are touched most, as the model knows it, whoever asks. */
+export function popular({ catalogue, wide }: Edition, n: number): Item[] {
+  return best(wide.popularity, n).map((row) => itemAt(catalogue, row));
+}
+
+/**
+ * The rows of the n largest. All are put in order, digit by digit: a sort that compares takes longer
+ * for some orders than for others, and a server that chooses the model could choose which.
+ */
+function best(scores: Float64Array, n: number): number[] {
+  return [...descendingOrder(scores).subarray(0, n)];
 }
 
 /** The largest positive parts; of tags those alone that an own item has. */

@@ -10,10 +10,16 @@ import type { MadeBatch } from "./outbox.js";
 import { sealReports } from "./sealing.js";
 import type { Entropy, Words } from "./words.js";
 
-/** When it is made, and when it may leave. */
+/** When it is made, and when it may leave: decided before the history was read. */
 export interface Moments {
   now: number;
   sendAt: number;
+}
+
+/** What the owner touched, and the generation that the settings named before that was read. */
+export interface Own {
+  touched: Iterable<string>;
+  generation: string;
 }
 
 /** All the coins of a batch. */
@@ -29,13 +35,13 @@ export interface Coins {
  */
 export async function makeBatch(
   edition: Reportable,
-  touched: readonly string[],
+  { touched, generation }: Own,
   { now, sendAt }: Moments,
   { words, entropy }: Coins,
 ): Promise<MadeBatch> {
   const { manifest, hash: manifestHash } = edition.signed;
   const { epoch } = manifest;
-  const { training, mechanism, epsilon, reports } = manifest.terms;
+  const { training, mechanism, epsilon, reports, loudFraction, leastClients } = manifest.terms;
   if (manifest.publicKey === null) {
     throw new SettingsError("this manifest asks for no reports");
   }
@@ -46,8 +52,11 @@ export async function makeBatch(
   const purpose = toHex(await sha256(bytes));
   return {
     batch: { epoch, state: "charged", purpose, sendAt, ends: endOf(manifest), notBefore: 0, bytes },
-    charge: { training, epoch, at: Math.floor(now), purpose, mechanism, epsilon, reports },
+    charge: {
+      ...{ training, epoch, at: Math.floor(now), purpose, mechanism, epsilon, reports },
+      ...{ loudFraction, clients: leastClients },
+    },
     shown: { only: 1, epoch, bytes, told: made.told, mechanism, epsilon, purpose },
-    touched,
+    generation,
   };
 }

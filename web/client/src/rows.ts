@@ -24,15 +24,24 @@ export interface Settings {
   terms: Terms | null;
   /** The last manifest accepted; it is public and survives `forget`. */
   newest: { epoch: number; hash: string } | null;
+  /** Random, and another one after every `forget`: a batch of what was forgotten is not kept. */
+  generation: string;
 }
 
-/** One thing that the owner touched: its name and its places in two orders, no time. */
-export interface TouchedRow {
-  /** In the order of recording. */
-  place: number;
+/** One thing that the owner touched, and no time. */
+export interface Touched {
   id: string;
   /** When it was touched last, counted: the same for what was recorded together, a later one larger. */
   moment: number;
+}
+
+/**
+ * What the owner touched, in the order of recording: the one row of `history`. Writing it never takes
+ * long, so that nothing that the network could notice has to wait for it.
+ */
+export interface HistoryRow {
+  only: 1;
+  items: readonly Touched[];
 }
 
 /** The signed manifest (under that name), or a model or catalogue under its hash. */
@@ -74,7 +83,7 @@ export interface ShownRow {
 /** Every object store and what it holds. */
 export interface Schema {
   settings: Settings;
-  items: TouchedRow;
+  history: HistoryRow;
   files: FileRow;
   batches: BatchRow;
   charges: Charge;

@@ -1,13 +1,17 @@
 /** What a client remembers of its owner and of what was published; `outbox` has what leaves. */
 
+import { MOST_TOUCHED } from "./bounds.js";
 import { equal, sha256, toHex } from "./bytes.js";
 import type { Database, Transaction } from "./database.js";
 import { StoreError, UntrustedError } from "./errors.js";
-import type { Settings } from "./rows.js";
+import type { Settings, Touched } from "./rows.js";
 import type { SignedManifest } from "./signed.js";
+import { systemEntropy } from "./words.js";
 
 /** The name of the row with the signed manifest; the other files are named by their hashes. */
 const MANIFEST = "manifest";
+/** Random bytes that name a generation. */
+const GENERATION = 16;
 
 /** What a client begins with. */
 export type Beginning = Pick<Settings, "proxy" | "key" | "since" | "limit" | "paused">;
@@ -23,7 +27,8 @@ export class Store {
     return this.database.write(["settings"], async (transaction) => {
       const known = await transaction.rows("settings").get(1);
       if (known === undefined) {
-        const unknown = { trusted: beginning.key, terms: null, newest: null };
+        const generation = toHex(systemEntropy(GENERATION));
+        const unknown = { trusted: beginning.key, terms: null, newest: null, generation };
         const fresh: Settings = { only: 1, ...beginning, ...unknown };
         await transaction.rows("settings").add(fresh);
       } else {
@@ -47,44 +52,32 @@ export class Store {
 
   /** How many of them are new. All of them move to one moment, later than any before. */
   add(ids: readonly string[]): Promise<number> {
-    return this.database.write(["items"], async (transaction) => {
-      const rows = transaction.rows("items");
-      const known = new Map((await rows.all()).map((row) => [row.id, row]));
+    return this.#change((known) => {
       const before = known.size;
-      // No counters of the database's: those would still tell how many there were after `forget`.
-      let place = 1 + most([...known.values()].map((row) => row.place));
-      const moment = 1 + most([...known.values()].map((row) => row.moment));
-      for (const id of new Set(ids)) {
-        const row = { ...(known.get(id) ?? { place, id }), moment };
-        place += known.has(id) ? 0 : 1;
-        known.set(id, row);
-        await rows.put(row);
-      }
+      const moment = 1 + [...known.values()].reduce((one, other) => Math.max(one, other), 0);
+      for (const id of ids) known.set(id, moment);
       return known.size - before;
     });
   }
 
   /** How many of them were there. */
   remove(ids: readonly string[]): Promise<number> {
-    return this.database.write(["items"], async (transaction) => {
-      const unwanted = new Set(ids);
-      const rows = (await transaction.rows("items").all()).filter((row) => unwanted.has(row.id));
-      for (const row of rows) {
-        await transaction.rows("items").delete(row.place);
-      }
-      return rows.length;
+    return this.#change((known) => [...new Set(ids)].filter((id) => known.delete(id)).length);
+  }
+
+  /** All of them, in the order of recording, each with its moment: a later one is larger. */
+  async touched(): Promise<Map<string, number>> {
+    return byId(await this.database.read(["history"], touchedIn));
+  }
+
+  #change(work: (known: Map<string, number>) => number): Promise<number> {
+    return this.database.write(["history"], async (transaction) => {
+      const known = byId(await touchedIn(transaction));
+      const count = work(known);
+      const items = latest(Array.from(known, ([id, moment]) => ({ id, moment })));
+      await transaction.rows("history").put({ only: 1, items });
+      return count;
     });
-  }
-
-  /** All of them, in the order in which they were recorded. */
-  touched(): Promise<string[]> {
-    return this.database.read(["items"], touchedIn);
-  }
-
-  /** All of them, each with the moment at which it was touched last: a later one is larger. */
-  async moments(): Promise<Map<string, number>> {
-    const rows = await this.database.read(["items"], (open) => open.rows("items").all());
-    return new Map(rows.map((row) => [row.id, row.moment]));
   }
 
   // What the server published.
@@ -145,11 +138,14 @@ export class Store {
    * coins said (else forgetting would be another toss), and the newest epoch.
    */
   forget(): Promise<void> {
-    const tables = ["items", "files", "batches", "shown"] as const;
-    return this.database.write(tables, async (transaction) => {
+    const tables = ["history", "files", "batches", "shown"] as const;
+    return this.database.write([...tables, "settings"], async (transaction) => {
       for (const table of tables) {
         await transaction.rows(table).clear();
       }
+      const generation = toHex(systemEntropy(GENERATION));
+      const settings = await settingsIn(transaction);
+      await transaction.rows("settings").put({ ...settings, generation });
     });
   }
 }
@@ -163,13 +159,24 @@ export async function settingsIn(transaction: Transaction): Promise<Settings> {
   return settings;
 }
 
-/** What they touched, inside a transaction. */
-export async function touchedIn(transaction: Transaction): Promise<string[]> {
-  return (await transaction.rows("items").all()).map((row) => row.id);
+async function touchedIn(transaction: Transaction): Promise<readonly Touched[]> {
+  return (await transaction.rows("history").get(1))?.items ?? [];
 }
 
-function most(numbers: readonly number[]): number {
-  return numbers.reduce((one, other) => Math.max(one, other), 0);
+function byId(items: readonly Touched[]): Map<string, number> {
+  return new Map(items.map(({ id, moment }) => [id, moment]));
+}
+
+/** A history is never longer than `MOST_TOUCHED`: what was touched earliest goes. */
+function latest(items: readonly Touched[]): readonly Touched[] {
+  const order = [...items.keys()];
+  order.sort((a, b) => momentAt(items, b) - momentAt(items, a) || b - a);
+  const kept = new Set(order.slice(0, MOST_TOUCHED));
+  return items.filter((_, place) => kept.has(place));
+}
+
+function momentAt(items: readonly Touched[], place: number): number {
+  return (items[place] as Touched).moment;
 }
 
 function checkPinned(known: Settings, named: Beginning): void {

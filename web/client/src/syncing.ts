@@ -9,15 +9,18 @@
  *    terms that the owner accepted.
  * 3. Model and catalogue are fetched, compared with their hashes, and kept in one transaction.
  * 4. Ledger, terms and the device's own coins decide whether it takes part, and at which moment it
- *    sends; the coins are kept. It sleeps until shortly before, and asks for the manifest once more:
- *    an epoch that is over by then costs nothing.
- * 5. Only now the history is read. The batch is made, and stored together with its charge in one
- *    transaction (`Outbox.keep`), which looks once more whether anything speaks against it.
+ *    sends; the coins are kept. Shortly before that moment the manifest is asked for once more: an
+ *    epoch that is over by then costs nothing.
+ * 5. The other worker is told to make the batch (`History.make`). It alone reads the history, and
+ *    stores the batch together with its charge in one transaction (`Outbox.keep`), which looks once
+ *    more whether anything speaks against it.
  * 6. The stored bytes are sent, at the moment that was drawn.
  * 7. The batch is marked as sent, and its bytes are deleted.
  *
  * So whether a device sends, when, how much and what it asks for before is decided without looking at
- * the history, and nothing that is computed from the history can fail (`bounds`).
+ * the history. Nothing here waits for what is computed from it: at the moment of sending a batch is
+ * there or not, and if not, the next look is whole leads later. And nothing that is computed from the
+ * history can fail (`bounds`).
  *
  * A crash before 5 is complete: nothing was spent, nothing sent. A crash after it: the same bytes
  * are there and are sent again; the proxy knows them by their id. Nothing is randomised again.
@@ -25,21 +28,27 @@
 
 import { turnsLeft } from "./agreement.js";
 import { equal } from "./bytes.js";
-import type { Edition } from "./edition.js";
-import { ClosedError, PostponedError, RefusedError, UnavailableError } from "./errors.js";
-import type { Fetching } from "./fetching.js";
+import {
+  ClosedError,
+  PostponedError,
+  RefusedError,
+  StoreError,
+  UnavailableError,
+} from "./errors.js";
+import type { Fetching, Known } from "./fetching.js";
 import { judged } from "./judging.js";
 import { budgetOf, type Charge } from "./ledger.js";
+import type { Lock } from "./locking.js";
 import type { Manifest } from "./manifest.js";
-import type { Sleep } from "./options.js";
-import type { End, Outbox, Standing, Waiting } from "./outbox.js";
+import type { End, Outbox, Waiting } from "./outbox.js";
 import { type Outcome, sentenceOf } from "./outcome.js";
 import type { HttpProxy } from "./proxy.js";
-import { makeBatch } from "./reporting.js";
+import type { Moments } from "./reporting.js";
 import type { BatchRow } from "./rows.js";
+import type { SignedManifest } from "./signed.js";
 import type { Store } from "./store.js";
-import { drawnPlan, lead, notBefore, type Plan } from "./timing.js";
-import type { Entropy, Words } from "./words.js";
+import { drawnPlan, lead, MOST_LEAD, type Plan } from "./timing.js";
+import type { Entropy } from "./words.js";
 
 /** What a sync came to. */
 export interface Synced {
@@ -57,33 +66,36 @@ export interface Synced {
   sentence: string;
 }
 
-/** Everything that one sync works with. */
+/** A batch to be made by the worker that reads the history. */
+export interface Job extends Moments {
+  /** Of the manifest that it is for. */
+  hash: Uint8Array;
+}
+
+/** Everything that a sync works with. */
 export interface Tools {
   store: Store;
   outbox: Outbox;
   fetching: Fetching;
   proxy: HttpProxy;
+  /** Unix seconds. */
   clock: () => number;
+  /** Seconds that no one can set back. */
+  monotonic: () => number;
+  sleep: (seconds: number) => Promise<void>;
   entropy: Entropy;
-  words: Words;
-  sleep: Sleep;
-}
-
-/** How this sync waits. */
-export interface Waits {
-  /** Seconds over which the moment of sending is drawn; 0 sends as soon as the batch is made. */
+  /** Seconds over which the moment of sending is drawn; 0: a lead after the decision. */
   jitter: number;
-  /** Ends the long pause: nothing is lost, the next sync goes on from the stored plan. */
-  signal: AbortSignal | undefined;
-  /** Told that the long pause begins. */
-  asleep: (() => void) | undefined;
   /** One tab at a time; the long pause is outside of it. */
-  lock: <Result>(work: () => Promise<Result>) => Promise<Result>;
+  lock: Lock;
+  /** Tells the other worker. It never says when it is done. */
+  make: (job: Job) => void;
 }
 
-/** It is not yet time to make the batch of this edition. */
-interface Early {
-  edition: Edition;
+/** It is not yet time to make the batch. */
+export interface Early {
+  /** Of the manifest that it would be for. */
+  hash: Uint8Array;
   lost: number | null;
   /** Unix seconds. */
   until: number;
@@ -91,42 +103,45 @@ interface Early {
 
 /** What a batch becomes when it is finished, said of the sync that finished it. */
 const ENDS: Record<End, Outcome> = { sent: "sent", dropped: "too late" };
+/** Leads after which a batch that is still not there is left to the next look. */
+const MOST_LEADS = 3;
+/** Seconds: a moment that is nearer is now. */
+const ROUNDING = 1e-3;
 
 /** Settle, fetch, take part. */
 export class Syncing {
-  constructor(
-    private readonly tools: Tools,
-    private readonly waits: Waits,
-  ) {}
-
-  async run(): Promise<Synced> {
-    const { clock, sleep } = this.tools;
-    const begun = await this.waits.lock(() => this.#begin());
-    if ("outcome" in begun) {
-      return begun;
-    }
-    const nap = sleep(begun.until - clock(), this.waits.signal);
-    this.waits.asleep?.();
-    await nap;
-    return this.waits.lock(() => this.#goOn(begun));
-  }
+  constructor(private readonly tools: Tools) {}
 
   /** Until it is known when to go on, or that there is nothing more to do. */
-  async #begin(): Promise<Synced | Early> {
+  begin(known: Known): Promise<Synced | Early> {
+    return this.tools.lock(() => this.#begin(known));
+  }
+
+  /** The epoch may be over by now: what is not made yet costs nothing. */
+  goOn({ hash, lost }: Early, known: Known): Promise<Synced> {
+    return this.tools.lock(async () => {
+      const signed = await this.tools.fetching.refresh(known);
+      const isSame = equal(signed.hash, hash);
+      const outcome = isSame ? await this.#decided(signed, () => this.#report(signed)) : "missed";
+      return this.#result(signed.manifest.epoch, outcome, lost);
+    });
+  }
+
+  async #begin(known: Known): Promise<Synced | Early> {
     const { outbox, fetching } = this.tools;
     const leftOver = await outbox.waiting();
     const tried = leftOver && (await this.#tried(leftOver.epoch));
-    const edition = await fetching.refresh();
-    const { epoch } = edition.signed.manifest;
+    const signed = await fetching.refresh(known);
+    const { epoch } = signed.manifest;
     const settled = leftOver && tried && (await this.#settled(leftOver.epoch, tried, epoch));
     if (settled !== undefined && leftOver?.epoch === epoch) {
       return this.#result(epoch, settled, null);
     }
     const lost = leftOver && settled === "too late" ? leftOver.epoch : null;
-    const next = await this.#takePart(edition);
+    const next = await this.#decided(signed, () => this.#takePart(signed));
     return typeof next === "string"
       ? this.#result(epoch, next, lost)
-      : { edition, lost, until: next.until };
+      : { hash: signed.hash, lost, until: next.until };
   }
 
   /** Deliver it, or hear why not: that is said after what is published was fetched. */
@@ -152,97 +167,76 @@ export class Syncing {
     return ENDS[await this.tools.outbox.finish(epoch, "dropped")];
   }
 
-  /** It may be over by now: what is not made yet costs nothing. */
-  async #goOn({ edition, lost }: Early): Promise<Synced> {
-    const now = await this.tools.fetching.refresh();
-    const { epoch } = now.signed.manifest;
-    const isSame = equal(now.signed.hash, edition.signed.hash);
-    const outcome = isSame ? await this.#report(now, await this.#plan(now)) : "missed";
-    return this.#result(epoch, outcome, lost);
-  }
-
-  /** At most one batch in an epoch, ever. Nothing before `#report` knows the history. */
-  async #takePart(edition: Edition): Promise<Outcome | { until: number }> {
-    const { manifest } = edition.signed;
-    const found = this.#judged(await this.#standing(manifest), manifest, this.tools.clock());
+  /** At most one batch in an epoch, ever: `makeIt` where it may have one and has none. */
+  async #decided<Made>(
+    { manifest }: SignedManifest,
+    makeIt: () => Promise<Made>,
+  ): Promise<Outcome | Made> {
+    const found = await this.#judged(manifest, this.tools.clock());
     if (found === "make it") {
-      const plan = await this.#plan(edition);
-      if (!plan.takesPart) {
-        return "sitting out";
-      }
-      const until = plan.sendAt - lead(manifest);
-      if (this.waits.jitter > 0 && until > this.tools.clock()) {
-        return { until };
-      }
-      return this.#report(edition, plan);
+      return makeIt();
     }
     return found === "deliver it" ? this.#deliver(manifest.epoch) : found;
   }
 
-  #judged(standing: Standing, manifest: Manifest, now: number) {
-    return judged(standing, manifest, now, this.waits.jitter);
+  async #judged(manifest: Manifest, now: number) {
+    return judged(await this.tools.outbox.standing(manifest.epoch), manifest, now);
   }
 
-  #standing({ epoch }: Manifest): Promise<Standing> {
-    return this.tools.outbox.standing(epoch);
+  async #takePart(signed: SignedManifest): Promise<Outcome | { until: number }> {
+    const { manifest } = signed;
+    const plan = await this.#plan(manifest);
+    if (!plan.takesPart) {
+      return "sitting out";
+    }
+    const until = plan.sendAt - lead(manifest);
+    return until > this.tools.clock() + ROUNDING ? { until } : this.#report(signed);
   }
 
-  #plan(edition: Edition): Promise<Plan> {
-    const { outbox, clock, entropy } = this.tools;
-    const { manifest } = edition.signed;
-    const draw = (charges: readonly Charge[]) => {
-      const turns = turnsLeft(manifest.terms, charges);
-      return drawnPlan(manifest, turns, clock(), this.waits.jitter, entropy);
-    };
-    return outbox.plan(manifest.epoch, draw);
+  #plan(manifest: Manifest): Promise<Plan> {
+    const { outbox, clock, entropy, jitter } = this.tools;
+    return outbox.plan(manifest.epoch, (charges: readonly Charge[]) =>
+      drawnPlan(manifest, turnsLeft(manifest.terms, charges), clock(), jitter, entropy),
+    );
   }
 
-  /** Read the history, make the batch, charge for it; then send, when it is time. */
-  async #report(edition: Edition, plan: Plan): Promise<Outcome> {
-    const { store, outbox, clock } = this.tools;
-    const { manifest } = edition.signed;
-    const moments = this.#moments(plan, manifest); // before the history is read, and once
-    const verdict = (standing: Standing) => this.#judged(standing, manifest, moments.now);
-    for (;;) {
-      const found = verdict(await this.#standing(manifest));
+  /**
+   * Has the batch made, and sends it when it is time. The moment is fixed before the history is read,
+   * on a clock that nobody sets. What is not there by then is looked for whole leads later: so a
+   * computation that took too long shows in steps of seconds and never in how long it took.
+   */
+  async #report({ manifest, hash }: SignedManifest): Promise<Outcome> {
+    const { clock, monotonic, make } = this.tools;
+    const step = lead(manifest);
+    const [now, begun] = [clock(), monotonic()];
+    make({ hash, now, sendAt: now + step });
+    for (let leads = 1; leads <= MOST_LEADS; leads += 1) {
+      await this.#pause(begun + leads * step - monotonic());
+      const found = await this.#judged(manifest, now);
       if (found !== "make it") {
-        return found === "deliver it" ? this.#deliver(manifest.epoch) : found;
+        return found === "deliver it" ? this.#send(manifest.epoch) : found;
       }
-      const made = await makeBatch(edition, await store.touched(), moments, this.tools);
-      // Not kept: something changed while it was being sealed. The next look says what.
-      if (await outbox.keep(made, (now) => verdict(now) === "make it")) {
-        if (this.waits.jitter > 0) {
-          await this.#waitUntil(notBefore(moments.sendAt, clock(), manifest));
-        }
-        return this.#deliver(manifest.epoch);
-      }
+    }
+    throw new StoreError(
+      `The batch of epoch ${manifest.epoch} was not made in time. Nothing was sent; it is tried again.`,
+    );
+  }
+
+  async #pause(seconds: number): Promise<void> {
+    if (seconds > 0) {
+      await this.tools.sleep(seconds);
     }
   }
 
-  /** When it is made, and when it leaves. */
-  #moments(plan: Plan, manifest: Manifest): { now: number; sendAt: number } {
-    const now = this.tools.clock();
-    const sendAt = this.waits.jitter > 0 ? Math.max(plan.sendAt, now + lead(manifest)) : now;
-    return { now, sendAt };
-  }
-
-  async #waitUntil(moment: number): Promise<void> {
-    const left = moment - this.tools.clock();
-    if (left > 0) {
-      await this.tools.sleep(left);
-    }
-  }
-
-  /** From charged to sent; every step may be repeated, in this sync or a later one. */
+  /** A batch of an earlier sync; every step may be repeated. */
   async #deliver(epoch: number): Promise<Outcome> {
     const batch = await this.#ready(epoch);
     if (typeof batch === "string") {
       return batch;
     }
-    await this.#waitUntil(batch.sendAt);
-    // The owner may have paused or forgotten it, or another tab may have sent it, while we slept.
-    const still = await this.#ready(epoch);
-    return typeof still === "string" ? still : this.#send(still);
+    const left = batch.sendAt - this.tools.clock();
+    await this.#pause(left <= MOST_LEAD ? left : 0);
+    return this.#send(epoch);
   }
 
   /** The batch if it may leave now, or why it does not. */
@@ -266,17 +260,22 @@ export class Syncing {
     return { ...batch, bytes };
   }
 
-  async #send(batch: Waiting): Promise<Outcome> {
+  /** From charged to sent, unless the owner has paused or forgotten it, or another tab has sent it. */
+  async #send(epoch: number): Promise<Outcome> {
     const { proxy, outbox } = this.tools;
+    const batch = await this.#ready(epoch);
+    if (typeof batch === "string") {
+      return batch;
+    }
     try {
       await proxy.send(batch.bytes);
     } catch (error) {
       if (error instanceof ClosedError) {
-        return ENDS[await outbox.finish(batch.epoch, "dropped")];
+        return ENDS[await outbox.finish(epoch, "dropped")];
       }
       throw await this.#postponed(batch, error);
     }
-    return ENDS[await outbox.finish(batch.epoch, "sent")];
+    return ENDS[await outbox.finish(epoch, "sent")];
   }
 
   /** `Retry-After` is kept with the batch, so that a reload or another tab obeys it as well. */

@@ -11,6 +11,8 @@ import type { Entropy } from "./words.js";
 
 /** Seconds over which devices spread what they send, or what is left of the epoch. */
 export const JITTER = 3_600;
+/** Beyond the lead of any shape: a batch that would wait longer was made before a clock was set back. */
+export const MOST_LEAD = 1_200;
 
 /** What the coins said of one epoch. */
 export interface Plan {
@@ -29,7 +31,7 @@ export function drawnPlan(
   entropy: Entropy,
 ): Plan {
   const takesPart = uniform(entropy) < chance(manifest, turnsLeft);
-  const earliest = now + (jitter > 0 ? lead(manifest) : 0);
+  const earliest = now + lead(manifest);
   const until = earliest < manifest.closes ? manifest.closes : endOf(manifest);
   const span = Math.max(Math.min(jitter, until - earliest), 0);
   return { epoch: manifest.epoch, takesPart, sendAt: earliest + span * uniform(entropy) };
@@ -50,27 +52,17 @@ export function chance({ terms, epochsLeft }: Manifest, turnsLeft: number): numb
 }
 
 /**
- * Seconds that making a batch takes at most, on a slow device: of public numbers alone. Each item
- * costs F^2 for the normal equations, and as much as 256 of these for all else: reading it if it was
- * touched, ranking its row. Everything may have been touched.
+ * Seconds that making a batch takes at most, on a slow device: of public numbers alone. Five for a
+ * history of `MOST_TOUCHED` items. Each item of the catalogue costs F^2 for the normal equations, and
+ * as much as 256 of these for all else, such as ranking its row. Everything may have been touched.
  */
 export function lead({ items, terms }: Manifest): number {
-  return 2 + (items * (terms.factors ** 2 + 256)) / 2 ** 23 + terms.reports / 200;
+  return 5 + (items * (terms.factors ** 2 + 256)) / 2 ** 23 + terms.reports / 200;
 }
 
 /** Whether a batch that is begun now can still be sent in time: only then it may be paid for. */
-export function isTime(manifest: Manifest, now: number, jitter: number): boolean {
-  const ready = now + (jitter > 0 ? lead(manifest) : 0);
-  return asksForReports(manifest, now) && asksForReports(manifest, ready);
-}
-
-/**
- * The moment itself, or, where it is over, the next one that is whole `lead`s later. So a computation
- * that took too long shows in steps of seconds and never in how long it took.
- */
-export function notBefore(sendAt: number, now: number, manifest: Manifest): number {
-  const step = lead(manifest);
-  return sendAt + step * Math.max(Math.ceil((now - sendAt) / step), 0);
+export function isTime(manifest: Manifest, now: number): boolean {
+  return asksForReports(manifest, now) && asksForReports(manifest, now + lead(manifest));
 }
 
 /** In [0, 1). */

@@ -22,11 +22,13 @@ const charge: Charge = {
   mechanism: "loudest",
   epsilon: 2.5,
   reports: 4,
+  loudFraction: 0.1,
+  clients: 100,
 };
 
 interface Step {
   limit?: number;
-  charge?: Charge;
+  charge?: Omit<Charge, "loudFraction"> & { loud_fraction: number };
   decision?: string;
   spent: string;
   shown: number[];
@@ -48,9 +50,11 @@ for (const { label, steps } of ledger as { label: string; steps: Step[] }[]) {
     for (const step of steps) {
       limit = step.limit ?? limit;
       if (step.charge !== undefined) {
-        const decision = decided(limit, charges, step.charge);
+        const { loud_fraction: loudFraction, ...rest } = step.charge;
+        const next = { ...rest, loudFraction };
+        const decision = decided(limit, charges, next);
         assert.equal(decision, step.decision);
-        if (decision === "charged") charges.push(step.charge);
+        if (decision === "charged") charges.push(next);
       }
       assert.equal(spent(charges).toString(16), step.spent);
       const shown = [roundedUp(spent(charges)), roundedDown(remaining(limit, charges))];
@@ -70,7 +74,10 @@ test("an amount is exact: of the float, not of its decimals", () => {
 test("the same purpose for anything else contradicts the ledger", () => {
   assert.equal(decide(50, [charge], charge), "known");
   const others = [{ training: "00".repeat(16) }, { epoch: 2 }, { at: 1 }, { epsilon: 1 }];
-  for (const change of [...others, { mechanism: "other" }, { reports: 1 }]) {
+  for (const change of [
+    ...[...others, { mechanism: "other" }, { reports: 1 }],
+    ...[{ loudFraction: 0.2 }, { clients: 99 }],
+  ]) {
     assert.throws(() => decide(50, [charge], { ...charge, ...change }), LedgerError);
   }
 });
@@ -129,6 +136,11 @@ test("what no ledger can hold is refused before it is decided on", () => {
     { epsilon: Infinity },
     { reports: 0 },
     { reports: 2.5 },
+    { loudFraction: 0 },
+    { loudFraction: 0.51 },
+    { loudFraction: NaN },
+    { clients: 0 },
+    { clients: 1.5 },
   ];
   for (const change of wrong) {
     assert.throws(() => decide(50, [], { ...charge, ...change }), SettingsError);

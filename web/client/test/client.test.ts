@@ -50,7 +50,7 @@ test("a page without cryptography is told why", async (t) => {
 test("the catalogue, once there is one", async (t) => {
   const world = await World.begin(t);
   const client = await world.client();
-  await assert.rejects(client.catalogue(), { name: "StoreError", message: /sync first/ });
+  await assert.rejects(client.catalogue(), { name: "StoreError", message: /no model/ });
   await client.refresh();
   const items = await client.catalogue();
   assert.equal(items.length, ITEMS);
@@ -144,10 +144,9 @@ test("nothing private is in any request", async (t) => {
 
 test("every name that is exported is there", () => {
   assert.deepEqual(Object.keys(exported).sort(), [
-    ...["Client", "ClosedError", "JITTER", "LedgerError"],
-    ...["PostponedError", "ProtocolError", "RefusedError", "SettingsError", "SottovoceError"],
-    ...["StoreError", "TermsError", "UnavailableError", "UntrustedError"],
-    ...["explain", "promiseOf", "promiseSentences", "scoreOf", "sleepFor", "solution", "tagsOf"],
-    "wideModel",
+    ...["Client", "ClosedError", "LedgerError", "PostponedError", "ProtocolError"],
+    ...["RefusedError", "SettingsError", "SottovoceError", "StoreError", "TermsError"],
+    ...["UnavailableError", "UntrustedError", "epochsWithin", "limitFor", "scoreOf"],
+    ...["solution", "spent", "tagsOf", "wideModel"],
   ]);
 });

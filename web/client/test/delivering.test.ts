@@ -129,7 +129,7 @@ test("a postponed batch is given up when a later epoch is published, and does no
   await assert.rejects(client.sync(AT_ONCE), { name: "PostponedError" });
   world.answer = () => false;
   world.now += 60;
-  await world.publish(2, { opens: world.now });
+  await world.publish(2, { opens: Math.floor(world.now) });
   const synced = await client.sync(AT_ONCE);
   assert.deepEqual([synced.epoch, synced.outcome, synced.lost], [2, "sent", 1]);
   assert.deepEqual((await client.status()).batches, { charged: 0, sent: 1, dropped: 1 });

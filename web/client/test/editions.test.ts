@@ -3,7 +3,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { MAX_SIGNED_MANIFEST } from "../src/signed.js";
-import { userVector } from "../src/user.js";
 import { encodeModel, FACTORS, ITEMS, itemMatrix } from "./published.js";
 import { dump } from "./stored.js";
 import { newSigningKey, told } from "./world.js";
@@ -16,15 +15,6 @@ test("the model of an earlier epoch, as signed, and nothing of it stored", async
   assert.deepEqual(edition?.V.values, itemMatrix(1));
   assert.deepEqual(world.calls(), ["manifests", "models"]);
   assert.deepEqual(await dump(world.factory), before);
-});
-
-test("what is the same for everybody is worked out when a model is taken in", async (t) => {
-  const [, client] = await told(t);
-  const V = (await client.edition((await client.refresh()).epoch))?.V;
-  assert.ok(V);
-  const expected = userVector({ ...V, values: V.values.slice() }, [3], 1, 1);
-  V.values.fill(9, 4 * FACTORS, 5 * FACTORS);
-  assert.deepEqual(userVector(V, [3], 1, 1), expected, "of the rows none but its own is read");
 });
 
 test("an epoch that the proxy has no more is null", async (t) => {
@@ -59,12 +49,4 @@ test("of the present epoch nothing is asked, but where it was forgotten", async 
   await client.forget();
   world.earlier.set(2, (await world.signed(2, { reports_behind: 1 })).raw);
   await assert.rejects(client.edition(2), /two different manifests of epoch 2/);
-});
-
-test("what is no epoch is not asked for", async (t) => {
-  const [world, client] = await told(t);
-  for (const epoch of [0, -1, 1.5, Number.NaN, "1/../../v2/batches" as unknown as number]) {
-    await assert.rejects(client.edition(epoch), { name: "SettingsError" });
-  }
-  assert.deepEqual(world.requests, []);
 });

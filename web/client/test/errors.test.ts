@@ -1,9 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as errors from "../src/errors.js";
+import { TERMS } from "./world.js";
 
 test("every error is one of ours and carries the name of its class", () => {
-  for (const [name, Kind] of Object.entries(errors)) {
+  const { TermsError, ...others } = errors;
+  assert.equal(new TermsError([], TERMS).name, "TermsError");
+  for (const [name, Kind] of Object.entries(others)) {
     const error = new Kind("what happened");
     assert.ok(error instanceof errors.SottovoceError);
     assert.equal(error.name, name);

@@ -97,6 +97,17 @@ test("an unsigned manifest is not parsed", async () => {
   await assert.rejects(openManifest(unreadable, key), /not signed by the server/);
 });
 
+test("no louder mechanism than the terms promise is accepted, however near it is", () => {
+  const { terms } = decodeManifest(utf8(protocol.manifest.text));
+  const share = `"loud_fraction":${terms.loudFraction}`;
+  assert.ok(protocol.manifest.text.includes(share));
+  for (const above of [1.01, 1.0001, 1 + 1e-9, 1 + Number.EPSILON]) {
+    const said = `"loud_fraction":${terms.loudFraction / above}`;
+    const text = utf8(protocol.manifest.text.replace(share, said));
+    assert.throws(() => decodeManifest(text), ProtocolError, `${above}`);
+  }
+});
+
 test("a written 3.0 reads as 3, as the protocol allows, and numbers keep all of their bits", () => {
   const text = protocol.manifest.text;
   const read = (from: string, to: string) => decodeManifest(utf8(text.replace(from, to)));

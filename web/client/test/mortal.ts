@@ -1,7 +1,7 @@
 /** Power cuts: after so many steps nothing works any more, and what was not committed is gone. */
 
-import type { ClientOptions } from "../src/options.js";
 import { systemEntropy, systemWords } from "../src/words.js";
+import type { DeviceOptions } from "./device.js";
 
 /** No error of the program: its end. */
 export class PowerCut extends Error {}
@@ -23,7 +23,7 @@ export class Life {
 }
 
 /** Everything that a client does passes through its life; its last transaction may be cut in two. */
-export function mortal(life: Life, factory: IDBFactory): Partial<ClientOptions> {
+export function mortal(life: Life, factory: IDBFactory): DeviceOptions {
   return {
     indexedDB: onTransaction(factory, (begin) => {
       life.step();

@@ -2,25 +2,54 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { centralBound, localBound } from "../src/bound.js";
+import { turnsLeft } from "../src/agreement.js";
+import { type Charge, epochsWithin, limitFor, spent } from "../src/amount.js";
+import { centralBound } from "../src/bound.js";
 import { promiseOf, promiseSentences } from "../src/promise.js";
+import { item } from "./published.js";
 import { promises } from "./vectors.js";
-import { TERMS } from "./world.js";
+import { AT_ONCE, COST, DAY, TERMS, World } from "./world.js";
 
-test("both figures are the other implementation's", () => {
-  assert.ok(promises.length > 20);
-  for (const { clients, delta, local, central, loud_fraction, ...event } of promises) {
-    const reporting = { ...event, loudFraction: loud_fraction };
-    assert.equal(localBound(reporting), local);
-    const found = centralBound(reporting, clients, delta);
-    assert.ok(Math.abs(found - central) <= 1e-9 * central, `${found}, not ${central}`);
+const CHARGE: Charge = {
+  ...{ training: "00".repeat(16), epoch: 1, at: 1, purpose: "0a".repeat(32), mechanism: "loudest" },
+  ...{ epsilon: TERMS.epsilon, reports: TERMS.reports },
+  ...{ loudFraction: TERMS.loudFraction, clients: TERMS.leastClients },
+};
+
+type Case = (typeof promises)[number];
+
+function termsIn({ epsilon, loud_fraction, reports, epochs, clients }: Case) {
+  return { ...TERMS, epsilon, loudFraction: loud_fraction, reports, epochs, leastClients: clients };
+}
+
+function chargesIn({ charges }: Case): Charge[] {
+  return charges.flatMap(({ times, training, loud_fraction, ...kind }) => {
+    const name = training === "own" ? TERMS.training : training;
+    return Array(times).fill({ ...CHARGE, ...kind, training: name, loudFraction: loud_fraction });
+  });
+}
+
+test("figures, turns and sentences are the other implementation's", () => {
+  assert.ok(promises.length > 40);
+  for (const one of promises) {
+    const [terms, charges] = [termsIn(one), chargesIn(one)];
+    const found = promiseOf(terms, charges, one.delta);
+    assert.equal(found.local, one.local);
+    const off = Math.abs(found.central - one.central);
+    assert.ok(off <= 1e-9 * one.central, `${found.central}, not ${one.central}`);
+    assert.equal(promiseSentences(found).join(" "), one.sentence);
+    const turns = turnsLeft(terms, charges);
+    const within = epochsWithin(one.limit, spent(charges), terms, turns);
+    assert.deepEqual([turns, within], [one.turns_left, one.within_limit]);
   }
 });
 
 test("a larger crowd never promises less, and no crowd more than everybody's reports in the open", () => {
-  const event = { epsilon: 2.5, reports: 4, epochs: 10, loudFraction: 0.1 };
-  const bounds = [1, 2, 10, 100, 1000, 10_000, 100_000].map((n) => centralBound(event, n, 1e-6));
-  assert.equal(bounds[0], localBound(event));
+  const group = { epsilon: 2.5, rounds: 40, loudFraction: 0.1 };
+  const bounds = [1, 2, 10, 100, 1000, 10_000, 100_000].map((clients) =>
+    centralBound([{ ...group, clients }], 1e-6),
+  );
+  assert.equal(bounds[0], 100);
   bounds.slice(1).forEach((bound, at) => {
     assert.ok(bound <= (bounds[at] as number) * (1 + 1e-9), `${bounds}`);
   });
@@ -31,7 +60,7 @@ test("the extremes of the terms have a promise", () => {
     for (const loudFraction of [2 ** -25, 0.5]) {
       for (const epochs of [1, Number.MAX_SAFE_INTEGER]) {
         const terms = { ...TERMS, epsilon, loudFraction, epochs, reports: 10_000 };
-        const { local, central } = promiseOf(terms);
+        const { local, central } = promiseOf(terms, []);
         assert.ok(Number.isFinite(local) && central >= 0 && central <= local, `${central}`);
       }
     }
@@ -39,22 +68,86 @@ test("the extremes of the terms have a promise", () => {
 });
 
 test("the crowd is the one that the terms enforce", () => {
-  const { local, central, clients, delta } = promiseOf({ ...TERMS, epochs: 10 });
+  const { local, central, clients, delta } = promiseOf({ ...TERMS, epochs: 10 }, []);
   assert.deepEqual([local, clients, delta], [100, TERMS.leastClients, 1e-6]);
   assert.ok(central < local);
 });
 
-test("sentences round up, and say on what they rest", () => {
-  const said = (local: number, central: number) =>
-    promiseSentences({ local, central, clients: 50_000, delta: 1e-6 });
-  assert.deepEqual(said(10, 0.4273), [
-    "Whatever happens, even if every report can be traced to this device: all that it ever reports " +
-      "is at most e^10 times likelier than with any other history.",
-    "If the proxy mixes honestly and does not work together with the server, and at least 50,000 " +
-      "honest devices report in every epoch: all that the server sees is at most e^0.428 (1.54) times " +
-      "likelier than with any other history, but for a chance of one in 1,000,000.",
-    "The promise is for one device, not for one person: what several devices of a person say adds up.",
-  ]);
-  assert.match(said(5000, 237.1).join(" "), /e\^5000 times .* e\^238 times .* Both are weak/u);
-  assert.match(said(10, 10).join(" "), /The crowd that is asked for adds nothing to this/u);
+test("no charge makes a promise smaller", () => {
+  const [epsilons, crowds] = [
+    [0.1, 2.5, 7],
+    [1, 2, 90, 3000],
+  ];
+  const charges: Charge[] = [];
+  let before = promiseOf({ ...TERMS, epochs: 2 }, charges);
+  for (const epsilon of epsilons) {
+    for (const clients of crowds) {
+      charges.push({ ...CHARGE, epsilon, clients });
+      const now = promiseOf({ ...TERMS, epochs: 2 }, charges);
+      assert.ok(now.local > before.local);
+      assert.ok(now.central >= before.central * 0.99, `${now.central} after ${before.central}`);
+      before = now;
+    }
+  }
+});
+
+test("a limit for some epochs pays for these and no more, whatever is gone", () => {
+  for (const epsilon of [0.1, 2.5, 1 / 3]) {
+    const price = { epsilon, reports: 3 };
+    const gone = spent(Array(7).fill({ ...CHARGE, epsilon: 0.7 }));
+    for (const epochs of [1, 2, 10]) {
+      const limit = limitFor(epochs, gone, price);
+      assert.equal(epochsWithin(limit, gone, price, 100), epochs);
+      assert.equal(epochsWithin(limit * (1 - Number.EPSILON), gone, price, 100), epochs - 1);
+      assert.equal(epochsWithin(limit, gone, price, 1), 1);
+    }
+  }
+});
+
+// A device, training after training.
+
+test("after a second and a third training the promise still holds", async (t) => {
+  const world = await World.begin(t, { terms: { epochs: 2 } });
+  const client = await world.open({ limit: 3 * COST });
+  await client.record([item(3)]);
+  let epoch = 0;
+  for (const training of [1, 2, 3]) {
+    const asked = { training: `0${training}`.repeat(16), epochs: 2 };
+    await world.publish(++epoch, { terms: asked });
+    world.now = (epoch + 0.5) * DAY;
+    const terms = { ...TERMS, ...asked };
+    const before = await client.status();
+    assert.deepEqual(before.charges.length, 2 * (training - 1));
+    const promised = promiseOf(terms, before.charges);
+    assert.equal(promised.local, training * 2 * COST);
+    assert.ok(promised.central > promiseOf(terms, []).central || training === 1);
+    const turns = turnsLeft(terms, before.charges);
+    const within = epochsWithin(before.limit, spent(before.charges), terms, turns);
+    assert.deepEqual([turns, within], [2, [2, 1, 0][training - 1]]);
+    await client.setLimit(100 * COST);
+    await client.accept(terms);
+    for (const outcome of ["sent", "sent", "lifetime over"]) {
+      assert.equal((await client.sync(AT_ONCE)).outcome, outcome);
+      const { charges, spent: gone } = await client.status();
+      assert.deepEqual(promiseOf(terms, charges), promised);
+      assert.ok(gone <= promised.local);
+      await world.publish(++epoch, { terms: asked });
+      world.now = (epoch + 0.5) * DAY;
+    }
+    await client.setLimit(3 * COST);
+  }
+});
+
+test("a charge keeps its share and its crowd, also under another key", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client();
+  await client.sync(AT_ONCE);
+  const { charges } = await client.status();
+  const [{ loudFraction, clients } = CHARGE] = charges;
+  assert.deepEqual([loudFraction, clients], [TERMS.loudFraction, TERMS.leastClients]);
+  const promised = promiseOf(TERMS, charges);
+  await world.turnKey();
+  await world.publish(2);
+  await client.refresh();
+  assert.deepEqual(promiseOf(TERMS, (await client.status()).charges), promised);
 });

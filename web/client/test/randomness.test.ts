@@ -38,8 +38,9 @@ test("a finished model makes no batch", async (t) => {
   const signed = { manifest: found.manifest, hash: key, key, raw: new Uint8Array() };
   const catalogue = { numbers: new Map<string, number>() };
   const edition = { signed, V: found.V, catalogue };
+  const own = { touched: [], generation: "" };
   const coins = { words: sameWords, entropy: (size: number) => new Uint8Array(size) };
-  await assert.rejects(makeBatch(edition, [], { now: 0, sendAt: 0 }, coins), SettingsError);
+  await assert.rejects(makeBatch(edition, own, { now: 0, sendAt: 0 }, coins), SettingsError);
 });
 
 test("a client that was closed says so and sends nothing", async (t) => {

@@ -67,7 +67,7 @@ test("what is added and removed changes them at once", async (t) => {
 test("a model must be there, and at least one item be asked for", async (t) => {
   const world = await World.begin(t);
   const client = await world.client();
-  await assert.rejects(client.recommend(), { name: "StoreError", message: /sync first/ });
+  await assert.rejects(client.recommend(), { name: "StoreError", message: /no model/ });
   await client.refresh();
   for (const n of [0, -1, 1.5, Number.NaN]) {
     await assert.rejects(client.recommend(n), { name: "SettingsError", message: /at least one/ });

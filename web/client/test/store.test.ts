@@ -2,25 +2,30 @@
 
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import type { Client } from "../src/client.js";
+import { MOST_TOUCHED } from "../src/bounds.js";
 import { Database } from "../src/database.js";
 import { SettingsError, StoreError } from "../src/errors.js";
-import type { ClientOptions } from "../src/options.js";
 import { Outbox } from "../src/outbox.js";
 import { Store } from "../src/store.js";
+import type { DeviceOptions } from "./device.js";
 import { onTransaction } from "./mortal.js";
 import { item } from "./published.js";
 import { dump, meddle } from "./stored.js";
-import { AT_ONCE, DAY, hashOf, World } from "./world.js";
+import { AT_ONCE, DAY, type Device, hashOf, World } from "./world.js";
 
 const CHARGE = {
   ...{ training: "0f".repeat(16), at: 1, mechanism: "loudest", epsilon: 1, reports: 1 },
+  ...{ loudFraction: 0.1, clients: 9 },
 };
 const MOMENTS = { sendAt: 0, ends: 9 * DAY, notBefore: 0 };
 
-async function begun(t: TestContext): Promise<[World, Client]> {
+async function begun(t: TestContext): Promise<[World, Device]> {
   const world = await World.begin(t);
   return [world, await world.client()];
+}
+
+function opened(world: World): Promise<Database> {
+  return Database.open("sottovoce", world.factory);
 }
 
 test("every write is durable before it is acknowledged", async (t) => {
@@ -43,13 +48,20 @@ test("every write is durable before it is acknowledged", async (t) => {
   }
 });
 
-test("an item is kept, with its places in two orders and nothing else about it", async (t) => {
+test("an item is kept, with its place, its moment and nothing else about it", async (t) => {
   const [world] = await begun(t);
-  assert.deepEqual((await dump(world.factory)).items, [
-    { place: 1, id: item(3), moment: 1 },
-    { place: 2, id: item(7), moment: 1 },
-    { place: 3, id: item(20), moment: 1 },
-  ]);
+  const items = [3, 7, 20].map((n) => ({ id: item(n), moment: 1 }));
+  assert.deepEqual((await dump(world.factory)).history, [{ only: 1, items }]);
+});
+
+test("a history holds so many items that reading it never takes long: the latest", async (t) => {
+  const [, client] = await begun(t);
+  const many = Array.from({ length: MOST_TOUCHED - 1 }, (_, n) => `item-${n}`);
+  assert.equal(await client.record(many), MOST_TOUCHED - 1);
+  assert.deepEqual((await client.touched()).slice(0, 2), [item(20), "item-0"]);
+  await client.record([item(20), "last"]);
+  const touched = await client.touched();
+  assert.deepEqual([touched.length, touched[0], touched[1]], [MOST_TOUCHED, item(20), "item-1"]);
 });
 
 test("recording counts what is new and keeps the order", async (t) => {
@@ -67,9 +79,9 @@ test("what is recorded together is one moment, later than all that is there", as
   await client.record(["a", item(7)]);
   await client.record([]);
   await client.record(["b", "a", "b"]);
-  const store = new Store(await Database.open("sottovoce", world.factory));
+  const store = new Store(await opened(world));
   assert.deepEqual(
-    [...(await store.moments())],
+    [...(await store.touched())],
     [
       [item(3), 1],
       [item(7), 2],
@@ -80,10 +92,10 @@ test("what is recorded together is one moment, later than all that is there", as
   );
   await client.remove(["a", "b"]);
   await client.record(["c"]);
-  assert.equal((await store.moments()).get("c"), 3);
+  assert.equal((await store.touched()).get("c"), 3);
   await client.forget();
   await client.record(["d"]);
-  assert.deepEqual([...(await store.moments())], [["d", 1]]);
+  assert.deepEqual([...(await store.touched())], [["d", 1]]);
 });
 
 test("a database of an earlier layout is refused, and left as it is", async (t) => {
@@ -125,7 +137,7 @@ for (const [what, change] of Object.entries({
   "a limit below nothing": { limit: -1 },
   "a limit that is no number": { limit: Number.NaN },
   "an address that is not encrypted": { proxy: "http://proxy.example" },
-} satisfies Record<string, Partial<ClientOptions>>)) {
+} satisfies Record<string, DeviceOptions>)) {
   test(`${what} is refused at the start, and nothing is made`, async (t) => {
     const world = await World.begin(t);
     await assert.rejects(world.open(change), SettingsError);
@@ -172,7 +184,7 @@ test("a spoilt file is fetched again", async (t) => {
   const spoilt = { name: String(fields.model), content: new Uint8Array(9) };
   await meddle(world.factory, "files", (files) => files.put(spoilt));
   const reloaded = await world.open();
-  await assert.rejects(reloaded.recommend(), /sync first/);
+  await assert.rejects(reloaded.recommend(), /no model/);
   await reloaded.sync(AT_ONCE);
   assert.equal((await reloaded.recommend(4)).length, 4);
 });
@@ -187,7 +199,7 @@ test("the database itself refuses a second batch and a second charge for an epoc
     meddle(world.factory, "charges", (rows) => rows.add(charge)),
     /Constraint/,
   );
-  const outbox = new Outbox(await Database.open("sottovoce", world.factory));
+  const outbox = new Outbox(await opened(world));
   const bytes = new Uint8Array(4);
   const batch = {
     epoch: 1,
@@ -197,10 +209,10 @@ test("the database itself refuses a second batch and a second charge for an epoc
     bytes,
   } as const;
   const shown = { only: 1, epoch: 1, bytes, told: [], mechanism: "", epsilon: 1, purpose } as const;
-  const touched = await client.touched();
+  const { generation } = await new Store(await opened(world)).settings();
   // Whatever a careless caller lets pass, the rows have their keys.
   await assert.rejects(
-    outbox.keep({ batch, charge, shown, touched }, () => true),
+    outbox.keep({ batch, charge, shown, generation }, () => true),
     StoreError,
   );
   assert.deepEqual(await dump(world.factory), before);
@@ -209,10 +221,10 @@ test("the database itself refuses a second batch and a second charge for an epoc
 test("a batch without its charge, or a charge without its batch, is never kept", async (t) => {
   const [world, client] = await begun(t);
   await client.sync(AT_ONCE);
-  const outbox = new Outbox(await Database.open("sottovoce", world.factory));
+  const outbox = new Outbox(await opened(world));
   const before = await dump(world.factory);
   const bytes = new Uint8Array(4);
-  const touched = await client.touched();
+  const { generation } = await new Store(await opened(world)).settings();
   for (const [batchEpoch, chargeEpoch] of [
     [1, 2],
     [2, 1],
@@ -231,7 +243,7 @@ test("a batch without its charge, or a charge without its batch, is never kept",
       purpose,
     } as const;
     await assert.rejects(
-      outbox.keep({ batch, charge, shown, touched }, () => true),
+      outbox.keep({ batch, charge, shown, generation }, () => true),
       StoreError,
     );
     assert.deepEqual(await dump(world.factory), before);

@@ -2,8 +2,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { ClientOptions } from "../src/options.js";
 import { systemWords } from "../src/words.js";
+import type { DeviceOptions } from "./device.js";
 import { item, itemMatrix, numbers, rounds } from "./published.js";
 import { charges } from "./stored.js";
 import { AT_ONCE, COST, DAY, distinct, hashOf, reply, toBatches, World } from "./world.js";
@@ -48,7 +48,7 @@ for (const locked of [false, true]) {
     for (let round = 0; round < all; round += 1) {
       const name = `round-${round}`;
       let sealed = 0;
-      const options: Partial<ClientOptions> = {
+      const options: DeviceOptions = {
         name,
         locks: locked ? newLocks() : null,
         fetch: hesitant(random),

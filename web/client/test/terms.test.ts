@@ -1,14 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import {
-  checkTerms,
-  epochsOf,
-  isLifetimeOver,
-  isTooSoon,
-  TermsError,
-  turnsLeft,
-} from "../src/agreement.js";
-import { ProtocolError } from "../src/errors.js";
+import { checkTerms, epochsOf, isLifetimeOver, isTooSoon, turnsLeft } from "../src/agreement.js";
+import { ProtocolError, TermsError } from "../src/errors.js";
 import { brokenBy, RULES, readTerms, type Terms, writtenTerms } from "../src/terms.js";
 import { protocol } from "./vectors.js";
 import { TERMS } from "./world.js";
@@ -108,6 +101,7 @@ test("terms are read strictly, and written as they were", () => {
 
 const charge = (at: number, epoch = at, training = TERMS.training) => ({
   ...{ training, epoch, at, purpose: "", mechanism: "loudest", epsilon: 1, reports: 1 },
+  ...{ loudFraction: 0.1, clients: 9 },
 });
 
 test("the epochs of a lifetime are counted by the device, for each training", () => {
@@ -117,6 +111,7 @@ test("the epochs of a lifetime are counted by the device, for each training", ()
   assert.ok(isLifetimeOver(two, [charge(1), charge(2), other]));
   assert.equal(epochsOf(two, [charge(1), charge(2), other]), 2);
   assert.equal(turnsLeft(two, [charge(1), other]), 1);
+  assert.equal(turnsLeft(two, [charge(1), charge(2), charge(4), other]), 0);
 });
 
 test("a window and an interval end to the second, and a clock that went back makes it wait", () => {

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { concat, sha256, toHex, utf8 } from "../src/bytes.js";
-import { ascendingOrder } from "../src/mechanism/sorting.js";
 import { hadamardSign, publicBytes, publicSigns, transform } from "../src/mechanism/walsh.js";
+import { ascendingOrder } from "../src/sorting.js";
 import { seeded } from "./vectors.js";
 
 test("the transform is the matrix of signs, and twice it is n times the same", () => {

@@ -5,11 +5,10 @@ import type { AddressInfo } from "node:net";
 import type { TestContext } from "node:test";
 import { IDBFactory } from "fake-indexeddb";
 import { concat, fromHex, sha256, toHex, utf8 } from "../src/bytes.js";
-import { Client } from "../src/client.js";
 import { SUITE } from "../src/manifest.js";
-import type { ClientOptions, Sleep } from "../src/options.js";
 import { INFO, SEALED, suite } from "../src/sealing.js";
 import { type Terms, writtenTerms } from "../src/terms.js";
+import { Device, type DeviceOptions, type Sleep } from "./device.js";
 import {
   encodeCatalogue,
   encodeModel,
@@ -20,6 +19,7 @@ import {
   numbers,
 } from "./published.js";
 
+export type { Device, DeviceOptions, Sleep } from "./device.js";
 export { item } from "./published.js";
 
 export const REPORTS = 4;
@@ -43,6 +43,8 @@ export const TERMS: Terms = {
   factors: FACTORS,
   mostItems: 2 * ITEMS,
 };
+/** Seconds between the decision to make a batch and the moment at which it leaves. */
+export const LEAD = 5 + (ITEMS * (FACTORS ** 2 + 256)) / 2 ** 23 + REPORTS / 200;
 /** For a sync that does not wait for a moment that was drawn. */
 export const AT_ONCE = { jitter: 0 };
 
@@ -123,30 +125,19 @@ export class World {
     return closed;
   }
 
-  open(options: Partial<ClientOptions> = {}): Promise<Client> {
-    return Client.open({
-      proxy: this.url,
-      key: this.key,
-      limit: 100,
-      clock: () => this.now,
-      sleep: async (seconds) => {
-        this.now += seconds;
-      },
-      indexedDB: this.factory,
-      locks: null,
-      ...options,
-    });
+  open(options: DeviceOptions = {}): Promise<Device> {
+    return Device.open(this, options);
   }
 
   /** Opened, and its owner has accepted the usual terms. */
-  async accepted(options: Partial<ClientOptions> = {}): Promise<Client> {
+  async accepted(options: DeviceOptions = {}): Promise<Device> {
     const client = await this.open(options);
     await client.accept(TERMS);
     return client;
   }
 
   /** A client of somebody who has accepted them and touched three items. */
-  async client(options: Partial<ClientOptions> = {}): Promise<Client> {
+  async client(options: DeviceOptions = {}): Promise<Device> {
     const client = await this.accepted(options);
     await client.record([item(3), item(7), item(20)]);
     return client;
@@ -258,19 +249,22 @@ export class World {
   }
 }
 
-/** Time passes while a client sleeps; something happens if a batch of its waits to be sent. */
+/** Time passes while a client sleeps; something happens when the first batch of its waits to be sent. */
 export function whileWaiting(world: World, happens: () => Promise<void>): Sleep {
+  let hasHappened = false;
   return async (seconds) => {
     world.now += seconds;
     const observer = await world.open();
     const { charged } = (await observer.status()).batches;
     observer.close();
-    await (charged > 0 ? happens() : undefined);
+    if (charged === 0 || hasHappened) return;
+    hasHappened = true;
+    await happens();
   };
 }
 
 /** A client that has seen epoch 2 and could report in epoch 3. */
-export async function told(test: TestContext): Promise<[World, Client]> {
+export async function told(test: TestContext): Promise<[World, Device]> {
   const world = await World.begin(test);
   await world.publish(2);
   const client = await world.client();

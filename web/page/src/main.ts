@@ -1,14 +1,22 @@
-/** Begins: looks what this browser can do, starts the worker, and shows the page. */
-import { connect, Failed, type Line } from "./connection.js";
+/** Begins: looks what this browser can do, starts the workers, and shows the page. */
+import { Client } from "sottovoce-client";
+import { connect } from "sottovoce-client/workers";
 import type { Ask } from "./messages.js";
 import { missing } from "./needs.js";
 import { recall, remember } from "./remembered.js";
 import { script } from "./scripts.js";
 import { type Page, showPage, showSentence } from "./view/page.js";
 import { applyTheme } from "./view/theme.js";
+import type { DeskCalls, DeskTold } from "./work/desk.js";
+import { Session } from "./work/session.js";
+import { Failed, troubleOf } from "./work/trouble.js";
 
 const KEY = /^[0-9a-f]{64}$/u;
 const HOUR = 3600;
+/** Seconds between two looks for news. */
+const PACE = 5;
+/** Epochs. */
+const LONGEST_CURVE = 60;
 
 function meta(name: string): string {
   return document.querySelector<HTMLMetaElement>(`meta[name="${name}"]`)?.content.trim() ?? "";
@@ -40,44 +48,53 @@ function jitterOf(named: string): number {
   return seconds >= 0 && seconds <= HOUR ? seconds : HOUR;
 }
 
+/** The workers, the page, and what goes between them. */
 async function begin(named: string, key: string): Promise<void> {
   const jitter = jitterOf(meta("sottovoce-jitter"));
-  const worker: Line = new Worker(script("/page/worker.js"), { type: "module" });
-  const ask = connect(worker, (event) => page.hear(event));
+  const worker = (name: string) => new Worker(script("/page/worker.js"), { type: "module", name });
+  // Where the address names another server than the one that this browser began with, there is
+  // nobody to ask: nothing is fetched and nothing is sent.
+  const offline = named !== key;
+  // A database for each server: what is for one can never be sent to another.
+  const name = `sottovoce-${key.slice(0, 16)}`;
+  const opening = Client.open({
+    ...{ proxy: location.origin, key, name, jitter, offline, limit: 0, paused: true },
+    ...{ pace: PACE, past: LONGEST_CURVE, worker },
+    news: (news) => void session.then((each) => each.hear(news)),
+    pastEdition: (epoch, edition) => void desk("past", epoch, edition),
+  });
+  const desk = connect<DeskCalls>(worker("desk"), (told) => page.hear(told as DeskTold));
+  void fetchPanel().then((panel) => desk("panel", panel));
+  const clock = () => Date.now() / 1000;
+  const session = opening.then(
+    (client) => new Session(client, desk, (event) => page.hear(event), clock),
+  );
+  const ask: Ask = async (request) => (await session).ask(request);
   const page: Page = showPage({
     ask,
     statement: meta("sottovoce-statement"),
     notice: meta("sottovoce-notice"),
     jitter,
-    otherKey: named !== key,
+    otherKey: offline,
     begun: () => void navigator.storage?.persist?.(),
     beginAnew: () => void beginAnew(ask, named),
   });
-  try {
-    // A database for each server: what is for one can never be sent to another.
-    const name = `sottovoce-${key.slice(0, 16)}`;
-    await ask({ kind: "open", proxy: location.origin, key, name, jitter });
-  } catch (error) {
-    return showSentence(error instanceof Failed ? error.trouble.text : String(error));
-  }
-  follow(ask, page, named === key);
-  keepForOffline();
+  follow(page);
+  await session.then(keepForOffline, (error) => showSentence(troubleOf(error).text));
 }
 
-/**
- * Tells worker and page what the world is like. Where the address names another server than the one
- * that this browser began with, there is nobody to ask: nothing is fetched and nothing is sent.
- */
-function follow(ask: Ask, page: Page, sameServer: boolean): void {
-  const tell = () => {
-    page.online(navigator.onLine);
-    const visible = document.visibilityState === "visible";
-    void ask({ kind: "conditions", visible, online: navigator.onLine && sameServer });
-  };
+/** The time, and whether there is a network. */
+function follow(page: Page): void {
+  const tell = () => page.online(navigator.onLine);
   for (const event of ["online", "offline"]) window.addEventListener(event, tell);
-  document.addEventListener("visibilitychange", tell);
   tell();
   setInterval(() => page.tick(Date.now() / 1000), 1000);
+}
+
+/** Public and the same for everybody, asked for before anything is known of whoever came. */
+async function fetchPanel(): Promise<unknown> {
+  const answer = await fetch("/page/panel.json", { credentials: "omit" }).catch(() => null);
+  return answer?.ok ? answer.json().catch(() => null) : null;
 }
 
 async function beginAnew(ask: Ask, named: string): Promise<void> {

@@ -1,8 +1,7 @@
-/**
- * What the page and its worker say to each other. The page asks, the worker answers each question
- * once, and tells of its own accord what has changed.
- */
-import type { Explanation, LeftDevice, Manifest, Terms } from "sottovoce-client";
+/** What the page shows, and what it can ask for. */
+import type { Amount, LeftDevice, Manifest, Offer, Terms } from "sottovoce-client";
+
+export type { Offer } from "sottovoce-client";
 
 /** A film, ready to be shown. */
 export interface Film {
@@ -34,18 +33,7 @@ export interface Trouble {
   /** What happened, in a sentence or two. */
   text: string;
   /** For `terms`: everything that would be worse, and what would be accepted. */
-  terms: { worse: readonly string[]; asked: Offer } | null;
-}
-
-/** Terms, ready to be shown. Worked out in the worker: the page's own thread knows no mechanism. */
-export interface Offer extends Explanation {
-  terms: Terms;
-  /** What they promise, in sentences: computed here from the terms, and not the operator's word. */
-  promise: readonly string[];
-  /** The budget of a whole lifetime under them. */
-  lifetime: number;
-  /** What is left of it where the proxy mixes honestly; null where that adds nothing. */
-  mixed: number | null;
+  terms: { worse: readonly string[]; asked: Terms } | null;
 }
 
 /** All that the page shows, but for the batch and the curve. */
@@ -54,16 +42,22 @@ export interface State {
   manifest: Manifest | null;
   /** What it asks for. */
   offer: Offer | null;
+  /** Worse terms that wait for a yes. */
+  asked: Offer | null;
   /** Whether terms were ever accepted: until then the lifetime limit is 0. */
   agreed: boolean;
   takingPart: boolean;
   /** In how many epochs of this training this device took part. */
   epochs: number;
   spent: number;
+  /** The same, exactly. */
+  gone: Amount;
   limit: number;
   films: readonly Film[];
   advice: readonly Advice[];
   suggestions: readonly Film[];
+  /** Whether there are films to search. */
+  searchable: boolean;
   /** What becomes of this epoch's reports, in a sentence. */
   line: string;
   trouble: Trouble | null;
@@ -89,8 +83,6 @@ export interface Curve {
 
 /** What the page may ask for. */
 export type Request =
-  | { kind: "open"; proxy: string; key: string; name: string; jitter: number }
-  | { kind: "conditions"; visible: boolean; online: boolean }
   | { kind: "search"; text: string }
   | { kind: "add"; id: string }
   | { kind: "remove"; id: string }
@@ -102,8 +94,6 @@ export type Request =
 
 /** What each question is answered with. */
 export interface Answers {
-  open: null;
-  conditions: null;
   search: readonly Found[];
   add: null;
   remove: null;
@@ -117,25 +107,11 @@ export interface Answers {
 /** A question of one kind. */
 export type RequestOf<K extends Request["kind"]> = Extract<Request, { kind: K }>;
 
-/** Asks the worker. */
+/** Asks the session. */
 export type Ask = <K extends Request["kind"]>(request: RequestOf<K>) => Promise<Answers[K]>;
 
-/** A question on its way, with a number to know its answer by. */
-export interface Asked {
-  number: number;
-  request: Request;
-}
-
-/** An answer on its way. */
-export type Answered =
-  | { kind: "answer"; number: number; value: Answers[Request["kind"]] }
-  | { kind: "failed"; number: number; trouble: Trouble };
-
-/** What the worker tells unasked. */
+/** What the page is told unasked. */
 export type Event =
   | { kind: "state"; state: State }
   | { kind: "batch"; batch: LeftDevice | null }
   | { kind: "curve"; curve: Curve };
-
-/** Everything that comes from the worker. */
-export type FromWorker = Answered | Event;

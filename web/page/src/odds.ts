@@ -23,18 +23,19 @@ export function ratioSentence(epsilon: number): string {
   );
 }
 
-/** What is left to hope for when reports can be put side by side; null where one is all, ever. */
-export function togetherSentence(offer: Pick<Offer, "terms" | "lifetime">): string | null {
-  const { reports, epochs } = offer.terms;
-  if (reports * epochs === 1) return null;
-  const when = epochs === 1 ? "in 1 epoch" : `in each of ${epochsText(epochs)}`;
-  const weak = offer.lifetime > 10 ? " By itself that protects nobody." : "";
+/** What is left to hope for when reports can be put side by side; null where one is all there is. */
+export function togetherSentence({ terms, turns, lifetime }: Told): string | null {
+  if (lifetime <= terms.epsilon) return null;
+  const when = turns === 1 ? "in 1 epoch" : `in each of ${epochsText(turns)}`;
+  const next = turns === 0 ? "" : ` and may still report: ${reportsText(terms.reports)} ${when}`;
+  const weak = lifetime > 10 ? " By itself that protects nobody." : "";
   return (
-    "If proxy and server worked together, they could put side by side all that this device ever " +
-    `reports: ${reportsText(reports)} ${when}. Together these have a budget of ` +
-    `${atMostText(offer.lifetime)}.${weak}`
+    "If proxy and server worked together, they could put side by side all that this device has " +
+    `reported${next}. Together these have a budget of ${atMostText(lifetime)}.${weak}`
   );
 }
+
+type Told = Pick<Offer, "terms" | "turns" | "lifetime">;
 
 /** What a budget is, where somebody meets the word first. */
 export const BUDGET_SENTENCE =

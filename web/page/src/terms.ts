@@ -65,7 +65,7 @@ function oftenSentence({ terms }: Offer): string {
       ? ` That is about ${amountText(share * 100)} of 100 epochs; your device draws by itself which ones.`
       : "";
   return (
-    `In at most ${epochsText(epochs)}, ever${window}${apart}. This device counts them itself, also ` +
+    `In at most ${epochsText(epochs)} of this training, ever${window}${apart}. This device counts them itself, also ` +
     `those that came to nothing.${coin}`
   );
 }

@@ -1,10 +1,11 @@
-/** The worker: the whole client lives here, so that sealing a batch never freezes the page. */
-import type { Asked, FromWorker } from "./messages.js";
-import { RequestHandler } from "./work/requests.js";
+/** The script of the page's three workers: both of the client, and the desk. */
+import { type Line, serve, serveAs, type WorkerName } from "sottovoce-client/workers";
+import { deskCalls } from "./work/desk.js";
 
-const tell = (message: FromWorker) => postMessage(message);
-const requests = new RequestHandler(tell);
-
-addEventListener("message", async ({ data }: MessageEvent<Asked>) =>
-  tell(await requests.answer(data)),
-);
+const scope = globalThis as unknown as Line & { name: WorkerName | "desk" };
+if (scope.name === "desk")
+  serve(
+    scope,
+    deskCalls((told) => scope.postMessage(told)),
+  );
+else serveAs(scope.name, scope);

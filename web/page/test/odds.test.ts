@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { explain, type Terms } from "sottovoce-client";
+import type { Terms } from "sottovoce-client";
+import { explain } from "../../client/src/mechanism/index.js";
 import { manifestWith } from "../../client/test/vectors.js";
 import { amountText, atMostText } from "../src/amounts.js";
 import { oddsSentence, ratioSentence, surenessText, togetherSentence } from "../src/odds.js";
@@ -9,7 +10,8 @@ import { described, stepsOf } from "../src/view/epsilon.js";
 /** Only what the steps and the sentences of a lifetime are made from. */
 function offered(changes: Partial<Terms>, mixed: number | null = null) {
   const { terms } = manifestWith({ terms: changes });
-  return { terms, mixed, lifetime: terms.epsilon * terms.reports * terms.epochs };
+  const lifetime = terms.epsilon * terms.reports * terms.epochs;
+  return { terms, mixed, turns: terms.epochs, lifetime };
 }
 
 const SIGN = { mechanism: "coordinate", epsilon: 2.5, loudFraction: 0.5 };
@@ -61,8 +63,10 @@ test("what reports say together is not hidden", () => {
     /: 1 report in each of 20 epochs\. .* budget of 200\. .* nobody\.$/u,
   );
   assert.match(said(2.5, 100, 2), /: 100 reports in each of 2 epochs\. .* budget of 500\. By/u);
-  assert.match(said(0.5, 4, 1), /ever reports: 4 reports in 1 epoch\. .* budget of 2\.$/u);
+  assert.match(said(0.5, 4, 1), /still report: 4 reports in 1 epoch\. .* budget of 2\.$/u);
   assert.match(said(0.5004, 4, 1), /budget of 2\.01\.$/u);
+  const over = { ...offered({ epsilon: 5, reports: 1, epochs: 1 }), turns: 0, lifetime: 15 };
+  assert.match(togetherSentence(over) ?? "", /device has reported\. .* budget of 15\./u);
 });
 
 test("how sure somebody can be is never rounded down", () => {
@@ -82,10 +86,10 @@ test("the picture has one report, an epoch's, all of them, linked and mixed, bes
   assert.deepEqual(
     steps.filter(({ name }) => name !== null),
     [
-      { epsilon: 0.4281, name: "all 2 epochs, mixed among 300" },
+      { epsilon: 0.4281, name: "everything, mixed" },
       { epsilon: 2.5, name: "one report" },
       { epsilon: 10, name: "4 reports of an epoch, linked" },
-      { epsilon: 20, name: "all 2 epochs, linked" },
+      { epsilon: 20, name: "everything, linked" },
     ],
   );
   assert.deepEqual(
@@ -94,7 +98,7 @@ test("the picture has one report, an epoch's, all of them, linked and mixed, bes
   );
   assert.match(
     described(2.5, steps),
-    /at most 12\.2 times likelier .* epsilon 0\.43 \(all 2 epochs/u,
+    /at most 12\.2 times likelier .* epsilon 0\.43 \(everything, mixed/u,
   );
 });
 

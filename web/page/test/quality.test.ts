@@ -3,7 +3,6 @@ import test from "node:test";
 import { tagsOf, wideModel } from "sottovoce-client";
 import vectors from "../../../tests/vectors/panel.json" with { type: "json" };
 import { fromFloatHex } from "../../client/test/vectors.js";
-import { lookBack } from "../src/work/history.js";
 import { fits, hitRatio, popularityModel, readPanel } from "../src/work/quality.js";
 
 for (const vector of vectors) {
@@ -50,10 +49,4 @@ test("counts are in shares of the largest, however many films there are", () => 
   const touched = Array.from({ length: 200_000 }, (_, at) => (at === 7 ? 4 : 1));
   const { V } = popularityModel(touched, tagsOf([]));
   assert.deepEqual([...V.values.slice(6, 9)], [0.25, 1, 0.25]);
-});
-
-test("the history is as long as a phone can bear", () => {
-  assert.equal(lookBack(1000, 8), 60);
-  assert.equal(lookBack(9724, 5), 21);
-  assert.equal(lookBack(2 ** 24, 8), 1);
 });

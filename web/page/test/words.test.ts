@@ -1,15 +1,10 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import {
-  PostponedError,
-  RefusedError,
-  StoreError,
-  UnavailableError,
-  UntrustedError,
-} from "sottovoce-client";
+import { RefusedError, StoreError, UnavailableError, UntrustedError } from "sottovoce-client";
 import { checkTerms } from "../../client/src/agreement.js";
+import { type Amount, amount, type Charge } from "../../client/src/amount.js";
+import { offerOf } from "../../client/src/offer.js";
 import { TERMS } from "../../client/test/world.js";
-import { epochsWithin, limitFor } from "../src/limits.js";
 import {
   countdownText,
   durationText,
@@ -23,8 +18,7 @@ import { meaningText } from "../src/view/limit.js";
 import { sealedAt, sizeText } from "../src/view/reports.js";
 import { placeAfter } from "../src/view/search.js";
 import { closing, statementOf, trend } from "../src/view/together.js";
-import { offerOf } from "../src/work/offer.js";
-import { retryAfterOf, sentence, troubleOf } from "../src/work/trouble.js";
+import { sentence, troubleOf } from "../src/work/trouble.js";
 
 const told = Array.from({ length: 50 }, () => ({
   ...{ index: 1, bit: 1 as const, row: 0, column: 1, coin: "kept" as const },
@@ -68,34 +62,33 @@ test("the state line names the moment that was drawn, while it lies ahead", () =
   assert.equal(line({ plan, synced }), "It sits out.");
 });
 
+const offered = (epsilon: number, reports: number, turns = 1000) => ({
+  ...{ terms: { epsilon, reports }, turns },
+});
+const gone = (spent: number): Amount => (spent === 0 ? 0n : amount(spent, 1));
+
 test("limits are counted in epochs, exactly", () => {
-  const price = { epsilon: 0.1, reports: 10 };
-  assert.equal(epochsWithin(1, 0, price), 0); // the float 0.1 is more than a tenth
-  assert.equal(epochsWithin(limitFor(1, price), 0, price), 1);
-  assert.equal(limitFor(10, { epsilon: 2.5, reports: 100 }), 2500);
-  assert.equal(epochsWithin(2500, 2250, { epsilon: 2.5, reports: 100 }), 1);
-  assert.equal(epochsWithin(2499.9, 2250, { epsilon: 2.5, reports: 100 }), 0);
-  assert.equal(epochsWithin(100, 200, price), 0);
-  assert.match(
-    meaningText(500, 0, { epsilon: 2.5, reports: 20 }),
-    /^Enough for 10 epochs: .* 50\./u,
-  );
-  assert.match(meaningText(500, 450, { epsilon: 2.5, reports: 20 }), /^Enough for 1 more epoch:/u);
-  assert.match(meaningText(10, 0, { epsilon: 2.5, reports: 20 }), /^Not enough for one epoch/u);
-  assert.match(meaningText(Number.NaN, 0, price), /number above 0/u);
-  assert.match(
-    meaningText(500, 0, { epsilon: 2.504, reports: 3 }),
-    /each takes 3 × 2\.504 = 7\.52\./u,
-  );
-  assert.match(budgetText(7.511, 500, price), /^Spent 7\.52 of 500:/u);
-  assert.match(
-    budgetText(450, 500, { epsilon: 2.5, reports: 20 }),
-    /450 of 500: enough for 1 more epoch/u,
-  );
-  assert.match(
-    budgetText(500, 500, { epsilon: 2.5, reports: 20 }),
-    /not enough for another epoch/u,
-  );
+  const meaning = (limit: number, spent: number, offer: ReturnType<typeof offered>) =>
+    meaningText(limit, gone(spent), offer);
+  assert.match(meaning(500, 0, offered(2.5, 20)), /^Enough for 10 epochs: .* 50\./u);
+  assert.match(meaning(500, 450, offered(2.5, 20)), /^Enough for 1 more epoch:/u);
+  assert.match(meaning(10, 0, offered(2.5, 20)), /^Not enough for one epoch/u);
+  assert.match(meaning(1, 0, offered(0.1, 10)), /^Not enough/u); // 0.1 is more than a tenth
+  assert.match(meaning(Number.NaN, 0, offered(0.1, 10)), /number above 0/u);
+  assert.match(meaning(500, 0, offered(2.504, 3)), /each takes 3 × 2\.504 = 7\.52\./u);
+  const budget = (spent: number, limit: number, offer: ReturnType<typeof offered>) =>
+    budgetText({ spent, gone: gone(spent), limit }, offer);
+  assert.match(budget(7.511, 500, offered(0.1, 10)), /^Spent 7\.52 of 500:/u);
+  assert.match(budget(450, 500, offered(2.5, 20)), /450 of 500: enough for 1 more epoch/u);
+  assert.match(budget(500, 500, offered(2.5, 20)), /not enough for another epoch/u);
+});
+
+test("no limit allows more epochs than the terms do", () => {
+  assert.match(meaningText(500, 0n, offered(2.5, 20, 2)), /^Enough for 2 epochs:/u);
+  assert.match(meaningText(500, 0n, offered(2.5, 20, 0)), /allow no more epochs/u);
+  const budget = { spent: 50, gone: gone(50), limit: 500 };
+  assert.match(budgetText(budget, offered(2.5, 20, 1)), /enough for 1 more epoch\.$/u);
+  assert.equal(budgetText(budget, offered(2.5, 20, 0)), "Spent 50 of 500.");
 });
 
 test("each error is told by what it means", () => {
@@ -113,9 +106,6 @@ test("each error is told by what it means", () => {
     troubleOf(new UntrustedError("a; nothing is sent")).text,
     /Nothing was sent/u,
   );
-  assert.equal(retryAfterOf(new UnavailableError("later", 7)), 7);
-  assert.equal(retryAfterOf(new RefusedError("no")), null);
-  assert.equal(retryAfterOf(new PostponedError("later", 7)), null, "it concerns one batch alone");
   const away = new UnavailableError("http://a/b: the proxy cannot be reached (x); try again later");
   assert.match(troubleOf(away).text, /^The proxy cannot be reached\. Recommendations go on/u);
   assert.equal(sentence("http://a/b: the proxy answered 404"), "The proxy answered 404.");
@@ -129,7 +119,7 @@ test("a change of terms is listed, with what would be accepted", () => {
       const trouble = troubleOf(error);
       assert.equal(trouble.kind, "terms");
       assert.equal(trouble.terms?.worse.length, 2);
-      assert.deepEqual(trouble.terms?.asked.terms, worse);
+      assert.deepEqual(trouble.terms?.asked, worse);
       assert.match(trouble.terms?.worse[0] ?? "", /^The budget of one report .* 2\.5 to 5\.$/u);
       return true;
     },
@@ -168,16 +158,36 @@ test("time, sentences, curves", () => {
 
 test("the statement says what protects and what does not, from the terms and the ledger", () => {
   const terms = { ...TERMS, leastClients: 300, reports: 20, epochs: 10 };
-  const statement = statementOf(offerOf(terms), 50, 3600).join(" ");
+  const statement = statementOf(offerOf(terms, []), 0, 3600).join(" ");
   assert.match(statement, /at least 300 devices/u);
   assert.match(
     statement,
     /20 reports in each of 10 epochs\. .* budget of 500\. By itself that protects nobody/u,
   );
-  assert.match(statement, /has spent 50 of the 500 that a lifetime/u);
-  assert.match(statement, /at least 300 honest devices report in every epoch: .* e\^\d/u);
+  assert.match(
+    statement,
+    /has spent 0; with all that these terms may still cost it is 500 at most/u,
+  );
+  assert.match(statement, /as many honest devices .* ask for \(now 300\): .* e\^\d/u);
   assert.match(statement, /several devices of a person say adds up/u);
   assert.match(crowdSentence(1), /^Nobody for certain/u);
+});
+
+test("after an earlier training the statement counts that one too", () => {
+  const { epsilon, loudFraction, leastClients: clients } = TERMS;
+  const terms = { ...TERMS, reports: 1, epochs: 2 };
+  const charge: Charge = {
+    ...{ training: "00".repeat(16), epoch: 1, at: 1, purpose: "aa".repeat(32) },
+    ...{ mechanism: "loudest", epsilon, reports: 1, loudFraction, clients },
+  };
+  const charges = [charge, { ...charge, purpose: "bb".repeat(32) }];
+  const [before, after] = [offerOf(terms, []), offerOf(terms, charges)];
+  assert.deepEqual([before.lifetime, after.lifetime, after.turns], [5, 10, 2]);
+  assert.ok((after.mixed ?? 10) > (before.mixed ?? 5));
+  const said = statementOf(after, 5, 3600).join(" ");
+  assert.match(said, /1 report in each of 2 epochs\. Together these have a budget of 10\./u);
+  assert.match(said, /is at most e\^10 times as likely/u);
+  assert.match(said, /has spent 5; with all that these terms may still cost it is 10 at most/u);
 });
 
 test("every term is told in words", () => {
@@ -185,13 +195,17 @@ test("every term is told in words", () => {
     ...{ ...TERMS, leastClients: 321, hold: 7 * 86_400, share: 0.75, interval: 43_200 },
     ...{ epochs: 20, windowEpochs: 7, windowSeconds: 14 * 86_400, loudFraction: 0.1875 },
   };
-  const said = termsInWords(offerOf(terms), 3600)
+  const said = termsInWords(offerOf(terms, []), 3600)
     .map(({ name, words }) => `${name} ${words}`)
     .join("\n");
   for (const part of [
     ...["4 reports in an epoch", "epsilon 2.5", "By loudest: a report names", "18.75 in 100"],
     ...["directions_seed 3, block 64, loud 10", "3 numbers for each film", "at most 100 films"],
-    ...[terms.training, "at most 20 epochs, ever", "at most 7 of them within 14 days"],
+    ...[
+      terms.training,
+      "at most 20 epochs of this training, ever",
+      "at most 7 of them within 14 days",
+    ],
     ...["at least 12 hours apart", "about 75 of 100 epochs", "at least 321 devices"],
     ...["waits up to 7 days longer", "within 1 hour", "Whatever happens"],
   ]) {

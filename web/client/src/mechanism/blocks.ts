@@ -9,9 +9,9 @@
 
 import type { Manifest } from "../manifest.js";
 import { slices } from "../slices.js";
+import { ascendingOrder } from "../sorting.js";
 import { dot } from "../user.js";
 import type { Person } from "./draws.js";
-import { ascendingOrder } from "./sorting.js";
 import { hadamardSign, publicBytes, publicSigns, transform } from "./walsh.js";
 
 const { fround } = Math;

@@ -1,10 +1,10 @@
 /** What was spent of a lifetime's budget, and the limit, which can be changed. */
+import { type Amount, epochsWithin } from "sottovoce-client";
 import { amountText, atMostText, epochsText } from "../amounts.js";
 import { h, say, show } from "../dom.js";
-import { epochsWithin, type Price } from "../limits.js";
-import type { Ask } from "../messages.js";
+import type { Ask, State } from "../messages.js";
 import { BUDGET_SENTENCE } from "../odds.js";
-import { limitField } from "./limit.js";
+import { type Counted, limitField } from "./limit.js";
 import type { View } from "./view.js";
 
 /** What the part can do beside asking. */
@@ -34,7 +34,7 @@ export function budgetView(options: BudgetOptions): View {
       show(element, agreed);
       if (!agreed || offer === null) return;
       fillMeter(meter, spent, limit);
-      say(text, `${budgetText(spent, limit, offer.terms)} ${lifetimeText(epochs, offer.terms)}`);
+      say(text, `${budgetText(state, offer)} ${lifetimeText(epochs, offer.terms)}`);
       change.update(state);
     },
   };
@@ -50,12 +50,15 @@ function fillMeter(meter: HTMLElement, spent: number, limit: number): void {
 }
 
 /** What was spent, and how long the rest lasts. */
-export function budgetText(spent: number, limit: number, price: Price): string {
-  const left = epochsWithin(limit, spent, price);
+export function budgetText({ spent, gone, limit }: Budget, offer: Counted): string {
+  const said = `Spent ${atMostText(spent)} of ${atMostText(limit)}`;
+  if (offer.turns === 0) return `${said}.`; // whatever is left, the terms allow no more
+  const left = epochsWithin(limit, gone, offer.terms, offer.turns);
   const more = epochsText(left).replace(" ", " more ");
-  const rest = left === 0 ? "not enough for another epoch" : `enough for ${more}`;
-  return `Spent ${atMostText(spent)} of ${atMostText(limit)}: ${rest}.`;
+  return `${said}: ${left === 0 ? "not enough for another epoch" : `enough for ${more}`}.`;
 }
+
+type Budget = Pick<State, "spent" | "gone" | "limit">;
 
 /** The device's own count, against what the terms allow. */
 export function lifetimeText(epochs: number, terms: { epochs: number }): string {
@@ -76,17 +79,18 @@ function limitChange({ ask, announce }: BudgetOptions): View {
   let shown = "";
   return {
     element,
-    update({ limit, spent, offer }) {
-      const now = `${limit} ${spent} ${offer?.terms.epsilon} ${offer?.terms.reports}`;
+    update({ limit, gone, offer }) {
+      const { epsilon, reports } = offer?.terms ?? {};
+      const now = `${limit} ${gone} ${epsilon} ${reports} ${offer?.turns}`;
       if (offer === null || now === shown || element.open) return;
       shown = now;
-      form.replaceChildren(...limitForm({ value: limit, spent, price: offer.terms }, set));
+      form.replaceChildren(...limitForm({ value: limit, gone, offer }, set));
     },
   };
 }
 
 function limitForm(
-  from: { value: number; spent: number; price: Price },
+  from: { value: number; gone: Amount; offer: Counted },
   set: (limit: number) => Promise<void>,
 ): Node[] {
   const field = limitField({ id: "limit", ...from });

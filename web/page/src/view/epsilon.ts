@@ -1,5 +1,5 @@
 /** What epsilon means, in a picture: one report in two worlds, and how sure it can make somebody. */
-import { amountText, atMostText, epochsText, reportsText } from "../amounts.js";
+import { atMostText, reportsText } from "../amounts.js";
 import { h, svg } from "../dom.js";
 import type { Offer } from "../messages.js";
 import { ratio, surenessText } from "../odds.js";
@@ -20,14 +20,12 @@ export interface Step {
 /** The steps of the picture, the most private first. */
 export function stepsOf(offer: Pick<Offer, "terms" | "lifetime" | "mixed">): Step[] {
   const { terms, lifetime, mixed } = offer;
-  const { epsilon, reports, epochs, leastClients } = terms;
+  const { epsilon, reports } = terms;
   const own: Step[] = [{ epsilon, name: "one report" }];
   if (reports > 1)
     own.push({ epsilon: epsilon * reports, name: `${reportsText(reports)} of an epoch, linked` });
-  const all = `${epochs > 1 ? "all " : ""}${epochsText(epochs)}`;
-  if (epochs > 1) own.push({ epsilon: lifetime, name: `${all}, linked` });
-  if (mixed !== null)
-    own.push({ epsilon: mixed, name: `${all}, mixed among ${amountText(leastClients)}` });
+  if (lifetime > epsilon * reports) own.push({ epsilon: lifetime, name: "everything, linked" });
+  if (mixed !== null) own.push({ epsilon: mixed, name: "everything, mixed" });
   const others = YARDSTICKS.filter((each) => own.every((step) => step.epsilon !== each));
   const steps = [...own, ...others.map((each) => ({ epsilon: each, name: null }))];
   return steps.sort((a, b) => a.epsilon - b.epsilon);
@@ -46,15 +44,12 @@ export function epsilonFigure(id: string, offer: Offer): HTMLElement {
       "Epsilon says how much a report can tell. Whether you saw a film or not, any report could come " +
         `from this device; with epsilon ${atMostText(epsilon)} it is at most ${ratio(epsilon)} times ` +
         "likelier in one case than in the other. The smaller epsilon is, the less it tells. Linked means " +
-        `that somebody knows which reports are this device's: then their epsilons add up${ever(offer)}. ` +
-        "Mixed means that nobody knows: then it is the number of other people that counts, and the " +
-        "figure holds but for a chance of one in a million.",
+        "that somebody knows which reports are this device's: then their epsilons add up. Mixed means " +
+        "that nobody knows: then it is the number of other people that counts, and one in a million " +
+        "is added to every chance. Everything is what this device has reported and may still report " +
+        "under these terms.",
     ),
   );
-}
-
-function ever({ terms: { epochs } }: Offer): string {
-  return epochs > 1 ? `, over all ${epochsText(epochs)} that it ever takes part in` : "";
 }
 
 function picture(id: string, epsilon: number, steps: readonly Step[]): SVGSVGElement {

@@ -50,8 +50,8 @@ export function filmsView({ ask, announce }: FilmsOptions): View {
       chosen,
       offer,
     ),
-    update({ films, suggestions, manifest }: State) {
-      search.catalogueIsHere(manifest !== null);
+    update({ films, suggestions, searchable }: State) {
+      search.catalogueIsHere(searchable);
       say(count, countText(films.length));
       show(count, films.length > 0);
       list(chosen, films, (film) => chip(film, chosen, remove));

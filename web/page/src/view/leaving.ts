@@ -56,7 +56,7 @@ function switchView({ ask, begun, jitter }: LeavingOptions): View {
     if (now === null || now.offer === null) return;
     if (now.agreed) return void (await ask({ kind: "takePart", on: !now.takingPart }));
     const shown = now.offer; // another one may come while this is read
-    const limit = await askForConsent(shown, now.spent, jitter);
+    const limit = await askForConsent(shown, now.gone, jitter);
     if (limit === null) return;
     begun();
     await ask({ kind: "agree", terms: shown.terms, limit });

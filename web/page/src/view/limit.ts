@@ -1,15 +1,21 @@
 /** A field for the lifetime limit that says in epochs what its number means. */
+import { type Amount, epochsWithin } from "sottovoce-client";
 import { amountText, atMostText, epochsText } from "../amounts.js";
 import { h, say } from "../dom.js";
-import { epochsWithin, type Price } from "../limits.js";
+import type { Offer } from "../messages.js";
 
 /** Where the field stands and what it counts from. */
 export interface LimitOptions {
   id: string;
   value: number;
-  spent: number;
-  price: Price;
+  gone: Amount;
+  offer: Counted;
 }
+
+/** What epochs are counted by. */
+export type Counted = Pick<Offer, "turns"> & {
+  terms: Pick<Offer["terms"], "epsilon" | "reports">;
+};
 
 /** The field, and its value when that is one. */
 export interface LimitField {
@@ -19,7 +25,7 @@ export interface LimitField {
 }
 
 /** Says at every change what the number means. */
-export function limitField({ id, value, spent, price }: LimitOptions): LimitField {
+export function limitField({ id, value, gone, offer }: LimitOptions): LimitField {
   const meaning = h("p", { id: `${id}-meaning`, class: "note", "aria-live": "polite" });
   const input = h("input", {
     id,
@@ -34,7 +40,7 @@ export function limitField({ id, value, spent, price }: LimitOptions): LimitFiel
   });
   const tell = () => {
     input.removeAttribute("aria-invalid");
-    say(meaning, meaningText(input.valueAsNumber, spent, price));
+    say(meaning, meaningText(input.valueAsNumber, gone, offer));
   };
   tell();
   return {
@@ -57,13 +63,14 @@ function checked(input: HTMLInputElement): number | null {
   return null;
 }
 
-/** What a limit comes to at present terms. */
-export function meaningText(limit: number, spent: number, price: Price): string {
+/** What a limit comes to at these terms, after all that is gone already. */
+export function meaningText(limit: number, gone: Amount, { terms, turns }: Counted): string {
   if (!(Number.isFinite(limit) && limit > 0)) return "Give a number above 0.";
-  const epochs = epochsWithin(limit, spent, price);
-  const more = spent > 0 ? " more" : "";
-  const cost = atMostText(price.epsilon * price.reports);
-  const each = `${amountText(price.reports)} × ${price.epsilon} = ${cost}`;
+  if (turns === 0) return "The terms allow no more epochs, whatever the limit.";
+  const epochs = epochsWithin(limit, gone, terms, turns);
+  const more = gone > 0n ? " more" : "";
+  const cost = atMostText(terms.epsilon * terms.reports);
+  const each = `${amountText(terms.reports)} × ${terms.epsilon} = ${cost}`;
   if (epochs === 0) return `Not enough for one${more} epoch: each takes ${each}.`;
   const epochsMore = epochsText(epochs).replace(" ", `${more} `);
   return `Enough for ${epochsMore}: each takes ${each}. Then reporting stops by itself.`;

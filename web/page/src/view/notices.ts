@@ -18,7 +18,7 @@ export interface NoticesOptions {
 /** What the notices are told. */
 export interface Notices {
   element: HTMLElement;
-  update(state: Pick<State, "trouble">, online: boolean): void;
+  update(trouble: Trouble | null, state: State | null, online: boolean): void;
 }
 
 /** What is said aloud; everything else needs patience only. */
@@ -33,11 +33,13 @@ const OFFLINE = "Offline: recommendations go on, nothing is sent.";
 /** An alert for trust, a status for the rest. */
 export function notices(options: NoticesOptions): Notices {
   let trouble: Trouble | null = null;
+  let now: State | null = null;
   const agree = async () => {
-    const terms = trouble?.terms ?? null; // those that are shown, whatever comes meanwhile
-    if (terms === null) return;
-    if (!(await askForNewTerms(terms.worse, terms.asked, options.jitter))) return;
-    await options.ask({ kind: "acceptTerms", terms: terms.asked.terms });
+    const shown = now?.asked ?? null; // those that are shown, whatever comes meanwhile
+    if (now === null || shown === null) return;
+    const worse = trouble?.terms?.worse ?? [];
+    if (!(await askForNewTerms(worse, shown, now, options.jitter))) return;
+    await options.ask({ kind: "acceptTerms", terms: shown.terms });
   };
   const title = h("strong", {});
   const text = h("span", { id: "alert-text" });
@@ -50,8 +52,9 @@ export function notices(options: NoticesOptions): Notices {
   const status = h("p", { id: "status", class: "notice quiet", role: "status" });
   return {
     element: h("div", { class: "notices" }, options.otherKey && otherKey(options), alert, status),
-    update(state, online) {
-      trouble = online ? state.trouble : null;
+    update(told, state, online) {
+      now = state;
+      trouble = online ? told : null;
       const loud = trouble !== null && isLoud(trouble) ? trouble : null;
       say(title, loud === null ? "" : (TITLES[loud.kind] ?? ""));
       say(text, loud?.text ?? "");

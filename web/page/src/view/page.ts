@@ -1,8 +1,8 @@
 /** The whole page, put together. */
 
-import { Failed } from "../connection.js";
 import { h, say } from "../dom.js";
 import type { Ask, Event, Request, RequestOf, State, Trouble } from "../messages.js";
+import { Failed } from "../work/trouble.js";
 import { adviceView } from "./advice.js";
 import { filmsView } from "./films.js";
 import { leavingView } from "./leaving.js";
@@ -32,10 +32,10 @@ export interface Page {
 
 /** Builds it into the body. */
 export function showPage({ ask: askWorker, ...options }: PageOptions): Page {
-  let state: Pick<State, "trouble"> = { trouble: null };
+  let state: State | null = null;
   let failed: Trouble | null = null;
   let isOnline = true;
-  const refresh = () => news.update({ trouble: failed ?? state.trouble }, isOnline);
+  const refresh = () => news.update(failed ?? state?.trouble ?? null, state, isOnline);
   const ask = withFailures(askWorker, (trouble) => {
     failed = trouble;
     refresh();

@@ -1,25 +1,23 @@
 /** What is accepted before anything leaves: asked once, in plain words. */
+import { type Amount, limitFor } from "sottovoce-client";
 import { h } from "../dom.js";
-import { DEFAULT_EPOCHS, limitFor } from "../limits.js";
-import type { Offer } from "../messages.js";
+import type { Offer, State } from "../messages.js";
 import { termsInWords } from "../terms.js";
 import { asked } from "./dialog.js";
 import { epsilonFigure } from "./epsilon.js";
-import { limitField } from "./limit.js";
+import { limitField, meaningText } from "./limit.js";
+
+/** So many epochs are offered to begin with. */
+const DEFAULT_EPOCHS = 10;
 
 /** The lifetime limit that was chosen with a yes, else null. */
 export async function askForConsent(
   offer: Offer,
-  spent: number,
+  gone: Amount,
   jitter: number,
 ): Promise<number | null> {
-  const { terms } = offer;
-  const field = limitField({
-    id: "terms-limit",
-    value: spent + limitFor(Math.min(DEFAULT_EPOCHS, terms.epochs), terms),
-    spent,
-    price: terms,
-  });
+  const value = limitFor(Math.min(DEFAULT_EPOCHS, offer.turns), gone, offer.terms);
+  const field = limitField({ id: "terms-limit", value, gone, offer });
   const yes = await asked({
     id: "terms-dialog",
     title: "Take part?",
@@ -53,6 +51,7 @@ function explained(id: string, offer: Offer): HTMLElement {
 export function askForNewTerms(
   worse: readonly string[],
   offer: Offer,
+  { limit, gone }: Pick<State, "limit" | "gone">,
   jitter: number,
 ): Promise<boolean> {
   return asked({
@@ -64,6 +63,7 @@ export function askForNewTerms(
       h("p", {}, "All of them:"),
       termsList(offer, jitter),
       explained("new-terms-epsilon", offer),
+      h("p", {}, `Your lifetime limit of ${limit}: ${meaningText(limit, gone, offer)}`),
       h(
         "p",
         {},

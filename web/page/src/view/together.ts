@@ -281,8 +281,8 @@ export function statementOf(offer: Offer, spent: number, jitter: number): string
     crowdSentence(terms.leastClients),
     togetherSentence(offer),
     ...promise,
-    `So far this device has spent ${atMostText(spent)} of the ${atMostText(lifetime)} that a lifetime ` +
-      "under these terms can cost.",
+    `So far this device has spent ${atMostText(spent)}; with all that these terms may still cost it is ` +
+      `${atMostText(lifetime)} at most.`,
     `When reports leave: ${whenSentence(jitter)}`,
     "Not hidden: that you take part.",
   ];

@@ -1,6 +1,5 @@
 /** From what the client threw to what people are told. */
 import {
-  PostponedError,
   RefusedError,
   StoreError,
   TermsError,
@@ -8,7 +7,14 @@ import {
   UntrustedError,
 } from "sottovoce-client";
 import type { Trouble } from "../messages.js";
-import { offerOf } from "./offer.js";
+
+/** A question that could not be answered, with the words for whoever asked. */
+export class Failed extends Error {
+  constructor(readonly trouble: Trouble) {
+    super(trouble.text);
+    this.name = "Failed";
+  }
+}
 
 const ADVICE = "The page looks again by itself; if this stays, tell whoever runs this address.";
 const GOES_ON = "Recommendations go on with the last model that could be trusted.";
@@ -26,15 +32,9 @@ export function troubleOf(error: unknown): Trouble {
   return trouble("storage", `Something went wrong on this device: ${sentence(said)}`);
 }
 
-/** Seconds that the proxy asked to be left alone for; a batch that it wants later stops no look. */
-export function retryAfterOf(error: unknown): number | null {
-  const isAway = error instanceof UnavailableError && !(error instanceof PostponedError);
-  return isAway ? (error.retryAfter ?? null) : null;
-}
-
 function otherTerms({ worse, asked }: TermsError): Trouble {
   const text = `They are not those that you accepted. Nothing was sent. ${GOES_ON}`;
-  return { kind: "terms", text, terms: { worse: worse.map(sentence), asked: offerOf(asked) } };
+  return { kind: "terms", text, terms: { worse: worse.map(sentence), asked } };
 }
 
 function untrusted(said: string): Trouble {

@@ -6,8 +6,29 @@ const MASK = (1 << DIGIT) - 1;
 
 /** Where the keys are, in ascending order of the keys; of equal ones the lower place first. */
 export function ascendingOrder(keys: Uint32Array): Uint32Array {
-  let order = new Uint32Array(keys.length);
+  const order = new Uint32Array(keys.length);
   for (let place = 0; place < order.length; place++) order[place] = place;
+  return reordered(keys, order);
+}
+
+/** Where the numbers are, the largest first; of equal ones the lower place first. */
+export function descendingOrder(numbers: Float64Array): Uint32Array {
+  const [low, high] = [new Uint32Array(numbers.length), new Uint32Array(numbers.length)];
+  const view = new DataView(new ArrayBuffer(8));
+  for (let place = 0; place < numbers.length; place++) {
+    view.setFloat64(0, (numbers[place] as number) + 0); // -0 is 0
+    const [upper, lower] = [view.getUint32(0), view.getUint32(4)];
+    // As a whole number, the bits of a float64 fall as it falls, but rise for negative ones.
+    const flip = upper >>> 31 === 1 ? 0 : 0xffff_ffff;
+    high[place] = upper ^ (flip & 0x7fff_ffff);
+    low[place] = lower ^ flip;
+  }
+  return reordered(high, ascendingOrder(low));
+}
+
+/** By the keys; those in which they are the same stay as they were. */
+function reordered(keys: Uint32Array, before: Uint32Array): Uint32Array {
+  let order = before;
   for (let shift = 0; shift < 32; shift += DIGIT) order = byDigit(keys, order, shift);
   return order;
 }

@@ -1,0 +1,109 @@
+/**
+ * The side of a client that speaks to the proxy. It runs in a worker of its own (`sottovoce-worker`)
+ * and never reads what its owner touched: whatever it does, and when, comes from public data, the
+ * owner's choices, its own coins and a clock.
+ */
+
+import { checkedTerms } from "./agreement.js";
+import { Database } from "./database.js";
+import { Fetching, type Known, type PastEdition } from "./fetching.js";
+import { alone } from "./locking.js";
+import type { Manifest } from "./manifest.js";
+import {
+  beginningOf,
+  checkCryptography,
+  checkedJitter,
+  checkedLimit,
+  type NetworkOptions,
+  systemTimer,
+} from "./options.js";
+import { Outbox } from "./outbox.js";
+import { HttpProxy } from "./proxy.js";
+import { Store } from "./store.js";
+import { type Early, type Synced, Syncing } from "./syncing.js";
+import type { Terms } from "./terms.js";
+import { JITTER } from "./timing.js";
+import { systemEntropy } from "./words.js";
+
+/** One database of this browser, and one proxy. */
+export class Network {
+  private constructor(
+    private readonly database: Database,
+    private readonly store: Store,
+    private readonly fetching: Fetching,
+    private readonly syncing: Syncing,
+  ) {}
+
+  /** Begin a client in this browser, or take it up where it was; asks nobody. */
+  static async open(options: NetworkOptions): Promise<Network> {
+    checkCryptography();
+    const { name, make, timer = systemTimer, entropy = systemEntropy } = options;
+    const { clock, sleep } = timer;
+    const beginning = beginningOf(options, clock());
+    const jitter = checkedJitter(options.jitter ?? JITTER);
+    const database = await Database.open(name, options.indexedDB ?? globalThis.indexedDB);
+    const [store, outbox] = [new Store(database), new Outbox(database)];
+    try {
+      await store.enrol(beginning);
+    } catch (error) {
+      database.close();
+      throw error;
+    }
+    const proxy = new HttpProxy(beginning.proxy, { clock, fetch: options.fetch });
+    const fetching = new Fetching(store, proxy);
+    const lock = alone(name, options.locks);
+    const monotonic = timer.now;
+    const used = { store, outbox, fetching, proxy, clock, monotonic, sleep, entropy };
+    const syncing = new Syncing({ ...used, jitter, lock, make });
+    return new Network(database, store, fetching, syncing);
+  }
+
+  /** All that the next request needs of what is stored. */
+  prepare(): Promise<Known> {
+    return this.fetching.prepare();
+  }
+
+  /** Fetch what was published and take part, or find out when; see `Syncing`. */
+  begin(known: Known): Promise<Synced | Early> {
+    return this.syncing.begin(known);
+  }
+
+  /** At the moment that `begin` found. */
+  goOn(early: Early, known: Known): Promise<Synced> {
+    return this.syncing.goOn(early, known);
+  }
+
+  /** The last manifest that was believed since this was opened. */
+  get newest(): Manifest | null {
+    return this.fetching.newest;
+  }
+
+  /** The model of any epoch, as signed; null if the proxy has it no more. It is not stored. */
+  edition(epoch: number): Promise<PastEdition | null> {
+    return this.fetching.edition(epoch);
+  }
+
+  /** The owner was shown exactly these terms and said yes: nothing worse is reported under. */
+  async accept(terms: Terms): Promise<void> {
+    await this.store.choose({ terms: checkedTerms(terms) });
+  }
+
+  /** Whether nothing is to leave, not even a batch that waits. */
+  pause(on: boolean): Promise<void> {
+    return this.store.choose({ paused: on });
+  }
+
+  /** Another lifetime limit; what was spent stays spent. */
+  async setLimit(limit: number): Promise<void> {
+    await this.store.choose({ limit: checkedLimit(limit) });
+  }
+
+  /** Delete what the owner touched, the batch on its way, what was shown of it, and the model. */
+  forget(): Promise<void> {
+    return this.store.forget();
+  }
+
+  close(): void {
+    this.database.close();
+  }
+}

@@ -1,0 +1,133 @@
+/**
+ * When the proxy is asked.
+ *
+ * Looks happen at whole paces, counted from the first one of a visit, and nowhere else: whatever wakes
+ * the schedule (the owner, the network, a page that comes into sight) moves the next look to the next
+ * whole pace. How many paces it waits depends on the page's conditions and on the proxy's answers.
+ * `Retry-After` counts from the arrival of the answer, and is rounded up to whole paces.
+ *
+ * All that a request needs of what is stored is read before its moment. If a disk takes longer than
+ * that, it shows in whole steps.
+ */
+
+import type { Timer } from "./options.js";
+
+/** What the page says of itself. */
+export interface Conditions {
+  visible: boolean;
+  online: boolean;
+}
+
+/** How a look went. */
+export interface Looked {
+  isWell: boolean;
+  /** Seconds that the proxy asked to be left alone for, from now on. */
+  retryAfter: number;
+}
+
+/** Seconds before a moment, for what is read from the disk. */
+export const STEP = 0.5;
+/** Seconds between two looks of a page that nobody sees, and after many failures, at least. */
+const SELDOM = 60;
+
+/** One look at a time. */
+export class Schedule<Ready> {
+  /** Until the page has said what the world is like, there is nothing to look at. */
+  #conditions: Conditions = { visible: false, online: false };
+  #first: number | null = null;
+  /** The pace, counted from the first look, at which the last one was. */
+  #last = -1;
+  /** The pace before which the proxy wants no other one. */
+  #least = 0;
+  #failures = 0;
+  #handle: number | null = null;
+  #isLooking = false;
+  #isWanted = false;
+
+  constructor(
+    private readonly pace: number,
+    private readonly prepare: () => Promise<Ready>,
+    private readonly look: (ready: Promise<Ready>) => Promise<Looked>,
+    private readonly timer: Timer,
+  ) {}
+
+  /** The page came into sight or went out of it, or the network did. */
+  meet(conditions: Conditions): void {
+    const { visible, online } = this.#conditions;
+    const isBetter = (conditions.online && !online) || (conditions.visible && !visible);
+    this.#conditions = conditions;
+    this.#isWanted ||= isBetter;
+    this.#plan();
+  }
+
+  /** Look at the next whole pace. */
+  wake(): void {
+    this.#isWanted = true;
+    this.#plan();
+  }
+
+  stop(): void {
+    this.meet({ ...this.#conditions, online: false });
+  }
+
+  #plan(): void {
+    if (this.#handle !== null) this.timer.stop(this.#handle);
+    this.#handle = null;
+    if (this.#isLooking || !this.#conditions.online) return;
+    this.#first ??= this.timer.now() + STEP;
+    const next = Math.max(
+      this.#isWanted ? 0 : this.#last + this.#paces(),
+      this.#least,
+      this.#now(),
+    );
+    const moment = this.#first + next * this.pace;
+    const work = (ready: Promise<Ready>) => this.#lookAt(next, ready);
+    this.#handle = appointed(this.timer, moment, () => this.#prepared(), work);
+  }
+
+  /** The next whole pace that there is still time to prepare for. */
+  #now(): number {
+    const since = this.timer.now() + STEP - (this.#first ?? 0);
+    return Math.max(this.#last + 1, Math.ceil((since - 1e-6) / this.pace));
+  }
+
+  /** Paces between two looks: more when hidden, and after failures. */
+  #paces(): number {
+    const seldom = Math.ceil(SELDOM / this.pace);
+    const patient = Math.min(seldom, 2 ** Math.max(0, this.#failures - 1));
+    return Math.max(this.#conditions.visible ? 1 : seldom, patient);
+  }
+
+  #prepared(): Promise<Ready> {
+    this.#handle = null;
+    this.#isLooking = true;
+    this.#isWanted = false;
+    return this.prepare();
+  }
+
+  async #lookAt(at: number, ready: Promise<Ready>): Promise<void> {
+    const { isWell, retryAfter } = await this.look(ready);
+    const since = this.timer.now() + retryAfter - (this.#first ?? 0);
+    this.#least = retryAfter > 0 ? Math.ceil(since / this.pace) : 0;
+    this.#failures = isWell ? 0 : this.#failures + 1;
+    this.#last = at;
+    this.#isLooking = false;
+    this.#plan();
+  }
+}
+
+/** Does some work at a moment; what it needs is read before. */
+export function appointed<Ready>(
+  timer: Timer,
+  moment: number,
+  prepare: () => Promise<Ready>,
+  work: (ready: Promise<Ready>) => Promise<void>,
+): number {
+  return timer.start(Math.max(0, moment - STEP - timer.now()), async () => {
+    const ready = prepare();
+    await ready.catch(() => undefined); // the work meets it again
+    const late = Math.max(0, Math.ceil((timer.now() - moment) / STEP));
+    await timer.sleep(moment + late * STEP - timer.now());
+    await work(ready);
+  });
+}

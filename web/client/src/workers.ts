@@ -1,0 +1,109 @@
+/**
+ * Two workers, told apart by their names: `network` speaks to the proxy and never reads what its owner
+ * touched; `history` computes from that and speaks to nobody. Between them lies one channel, used in
+ * one direction: "make the batch of this epoch". So nothing that can be seen from outside waits for a
+ * computation on a history, shares its thread, or asks when it is done.
+ */
+
+import type { PastEdition } from "./fetching.js";
+import { History } from "./history.js";
+import { type Line, serve, type Told, told } from "./line.js";
+import { Looking, type Seen } from "./looking.js";
+import { Network } from "./network.js";
+import { checkedPace, type OpenOptions, systemTimer } from "./options.js";
+import type { Conditions } from "./schedule.js";
+import type { Job } from "./syncing.js";
+import type { Terms } from "./terms.js";
+
+export { connect, type Line, serve } from "./line.js";
+
+/** Options with every default filled in that both workers need. */
+export type Named = OpenOptions & { name: string };
+
+/** What the worker `network` can be asked. */
+export type NetworkCalls = ReturnType<typeof networkCalls>;
+/** What the worker `history` can be asked. */
+export type HistoryCalls = ReturnType<typeof historyCalls>;
+
+/** What the worker `network` tells unasked. */
+export type NetworkTold =
+  | { kind: "seen"; seen: Omit<Seen, "error"> & { error: Told | null } }
+  | { kind: "past"; epoch: number; edition: PastEdition | null };
+/** What the worker `history` tells unasked: whether the last batch could be made. */
+export type HistoryTold = { kind: "made"; error: Told | null };
+
+/** The names under which `serveAs` is known. */
+export type WorkerName = "network" | "history";
+
+const PACE = 60;
+
+/** Does the work of one of them on this thread. */
+export function serveAs(name: WorkerName, line: Line): void {
+  const calls = name === "network" ? networkCalls : historyCalls;
+  serve(
+    line,
+    calls((told) => line.postMessage(told)),
+  );
+}
+
+function networkCalls(tell: (told: NetworkTold) => void) {
+  let [network, looking] = [unopened<Network>(), unopened<Looking>()];
+  const chosen = async (choose: (network: Network) => Promise<void>) => {
+    await choose(network());
+    looking().chosen();
+  };
+  return {
+    async open(options: Named, history: MessagePort): Promise<void> {
+      const { pace = PACE, past = 0 } = options;
+      const used = { pace: checkedPace(pace), past, timer: systemTimer };
+      const make = (job: Job) => history.postMessage(job);
+      const opened = await Network.open({ ...options, make });
+      const begun = new Looking(opened, listenerOf(tell), used);
+      [network, looking] = [() => opened, () => begun];
+    },
+    meet: (conditions: Conditions) => looking().meet(conditions),
+    accept: (terms: Terms) => chosen((network) => network.accept(terms)),
+    pause: (on: boolean) => chosen((network) => network.pause(on)),
+    setLimit: (limit: number) => chosen((network) => network.setLimit(limit)),
+    forget: () => chosen((network) => network.forget()),
+  };
+}
+
+function listenerOf(tell: (told: NetworkTold) => void) {
+  return {
+    seen: ({ error, ...seen }: Seen) =>
+      tell({ kind: "seen", seen: { ...seen, error: error && told(error) } }),
+    past: (epoch: number, edition: PastEdition | null) => tell({ kind: "past", epoch, edition }),
+  };
+}
+
+function historyCalls(tell: (told: HistoryTold) => void) {
+  let history = unopened<History>();
+  const make = async ({ data }: MessageEvent<Job>) => {
+    const failed = await history()
+      .make(data)
+      .then(() => null, told);
+    tell({ kind: "made", error: failed });
+  };
+  return {
+    async open({ name }: Named, network: MessagePort): Promise<void> {
+      const opened = await History.open({ name });
+      history = () => opened;
+      network.onmessage = (event) => void make(event);
+    },
+    record: (ids: readonly string[]) => history().record(ids),
+    remove: (ids: readonly string[]) => history().remove(ids),
+    touched: () => history().touched(),
+    recommend: (n: number) => history().recommend(n),
+    popular: (n: number) => history().popular(n),
+    catalogue: () => history().catalogue(),
+    standing: (asked: Terms | null) => history().standing(asked),
+  };
+}
+
+/** `Client.open` asks for nothing else before it is open. */
+function unopened<Side>(): () => Side {
+  return () => {
+    throw new Error("it is not open");
+  };
+}

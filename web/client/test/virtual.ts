@@ -1,0 +1,235 @@
+/**
+ * Time that passes when a test says so, for several threads at once.
+ *
+ * Whatever runs is counted; while anything does, time stands still. When all of it sleeps or waits, time
+ * goes on to whoever wakes first. So what a thread does takes no time but what it sleeps, and what two
+ * threads do is the same in every run.
+ */
+
+import { IDBFactory } from "fake-indexeddb";
+import type { News } from "../src/client.js";
+import { TermsError } from "../src/errors.js";
+import type { PastEdition } from "../src/fetching.js";
+import { History } from "../src/history.js";
+import { Looking, type Seen } from "../src/looking.js";
+import { Network } from "../src/network.js";
+import type { OpenOptions, Timer } from "../src/options.js";
+import { Store } from "../src/store.js";
+import type { Job } from "../src/syncing.js";
+import type { Terms } from "../src/terms.js";
+import type { Entropy } from "../src/words.js";
+import { seeded } from "./vectors.js";
+import { DAY, type World } from "./world.js";
+
+interface Alarm {
+  at: number;
+  handle: number;
+  ring: () => void;
+}
+
+export class Virtual implements Timer {
+  time = 1.5 * DAY;
+  /** What somebody has done to the clock that can be set. */
+  skew = 0;
+  #running = 0;
+  #alarms: Alarm[] = [];
+  #handles = 0;
+
+  clock = () => this.time + this.skew;
+  now = () => this.time;
+
+  /** Does some work on a thread of its own. */
+  async run<Result>(work: () => Promise<Result>): Promise<Result> {
+    this.#running += 1;
+    try {
+      return await work();
+    } finally {
+      this.#running -= 1;
+    }
+  }
+
+  /** For a thread that runs: others may go on while it waits. */
+  async waiting<Result>(promise: Promise<Result>): Promise<Result> {
+    this.#running -= 1;
+    try {
+      return await promise;
+    } finally {
+      this.#running += 1;
+    }
+  }
+
+  sleep = (seconds: number) =>
+    this.waiting(new Promise<void>((done) => void this.#set(seconds, done)));
+
+  start = (seconds: number, work: () => Promise<void>) =>
+    this.#set(seconds, () => void this.run(work));
+
+  stop = (handle: number) => {
+    this.#alarms = this.#alarms.filter((each) => each.handle !== handle);
+  };
+
+  async pass(seconds: number): Promise<void> {
+    const end = this.time + seconds;
+    for (;;) {
+      await this.#quiet();
+      this.#alarms.sort((one, other) => one.at - other.at || one.handle - other.handle);
+      const [next] = this.#alarms;
+      if (next === undefined || next.at > end) break;
+      this.#alarms.shift();
+      this.time = Math.max(this.time, next.at);
+      next.ring();
+    }
+    this.time = end;
+  }
+
+  async #quiet(): Promise<void> {
+    for (let turns = 0; turns < 20; turns += 1) {
+      do await new Promise((done) => setImmediate(done));
+      while (this.#running > 0);
+    }
+  }
+
+  #set(seconds: number, ring: () => void): number {
+    this.#handles += 1;
+    this.#alarms.push({ at: this.time + Math.max(seconds, 0), handle: this.#handles, ring });
+    return this.#handles;
+  }
+}
+
+/** As `navigator.locks`, for one name. */
+export class Locks {
+  #last: Promise<unknown> = Promise.resolve();
+
+  constructor(private readonly virtual: Virtual) {}
+
+  async request<Result>(_: string, work: () => Promise<Result>): Promise<Result> {
+    const before = this.#last;
+    let end = () => {};
+    this.#last = new Promise<void>((done) => {
+      end = done;
+    });
+    await this.virtual.waiting(before);
+    try {
+      return await work();
+    } finally {
+      end();
+    }
+  }
+}
+
+/** One browser: what its tabs share. */
+export class Browser {
+  readonly virtual = new Virtual();
+  readonly factory = new IDBFactory();
+  readonly locks = new Locks(this.virtual);
+  /** Every request of every tab: when, and what for. */
+  readonly requests: [number, string][] = [];
+  /** Seconds that everything takes which reads the history. */
+  cost = 0;
+
+  constructor(
+    readonly world: World,
+    readonly seed = 1,
+  ) {}
+
+  async tab(options: Partial<OpenOptions> = {}): Promise<Tab> {
+    const { virtual, factory: indexedDB, world } = this;
+    const name = "sottovoce";
+    const random = seeded(this.seed);
+    const entropy: Entropy = (size) => Uint8Array.from({ length: size }, () => random() * 256);
+    const network = await Network.open({
+      ...{ proxy: world.url, key: world.key, limit: 1e6, name, indexedDB, entropy, timer: virtual },
+      ...options,
+      locks: this.locks as unknown as LockManager,
+      make: (job) => void virtual.run(() => tab.make(job)),
+      fetch: (input, init) => {
+        const { pathname } = new URL(String(input));
+        this.requests.push([virtual.time, `${init?.method ?? "GET"} ${pathname}`]);
+        return fetch(input, init);
+      },
+    });
+    const history = await History.open({ name, indexedDB });
+    const tab: Tab = new Tab(this, network, history, options);
+    return tab;
+  }
+
+  /** All that reads the history takes its time from now on. */
+  slow(): () => void {
+    const { virtual } = this;
+    const touched = Store.prototype.touched;
+    const browser = this;
+    Store.prototype.touched = async function slowly() {
+      await virtual.sleep(browser.cost);
+      return touched.call(this);
+    };
+    return () => {
+      Store.prototype.touched = touched;
+    };
+  }
+}
+
+/** As `Client`, with both of its workers on threads of this virtual time. */
+export class Tab {
+  /** What an application does when there is news. */
+  hear: (news: News) => void = () => {};
+  hearPast: (epoch: number, edition: PastEdition | null) => void = () => {};
+  readonly looking: Looking;
+  #seen: Seen = { synced: null, sentAt: null, error: null };
+  #telling: Promise<void> = Promise.resolve();
+
+  constructor(
+    readonly browser: Browser,
+    readonly network: Network,
+    readonly history: History,
+    { pace = 5, past = 0 }: Partial<OpenOptions>,
+  ) {
+    const listener = {
+      seen: (seen: Seen) => void this.tell(seen),
+      past: (epoch: number, edition: PastEdition | null) => this.hearPast(epoch, edition),
+    };
+    this.looking = new Looking(network, listener, { pace, past, timer: browser.virtual });
+  }
+
+  /** As `Client` does. */
+  tell(seen = this.#seen): Promise<void> {
+    this.#seen = seen;
+    this.#telling = this.#telling.then(async () => {
+      const worse = this.#seen.error instanceof TermsError ? this.#seen.error : null;
+      const standing = await this.history.standing(worse?.asked ?? null);
+      this.hear({ ...standing, ...this.#seen, worse: worse?.worse ?? [] });
+    });
+    return this.#telling;
+  }
+
+  async make(job: Job): Promise<void> {
+    await this.history.make(job);
+    void this.tell();
+  }
+
+  show(visible = true, online = true): void {
+    this.looking.meet({ visible, online });
+  }
+
+  // As an application asks, on the other thread.
+  record = (ids: readonly string[]) => this.#compute(() => this.history.record(ids));
+  remove = (ids: readonly string[]) => this.#compute(() => this.history.remove(ids));
+  touched = () => this.#compute(() => this.history.touched());
+  recommend = (n = 10) => this.#compute(() => this.history.recommend(n));
+  popular = (n = 10) => this.#compute(() => this.history.popular(n));
+  catalogue = () => this.#compute(() => this.history.catalogue());
+
+  // And on the network's.
+  accept = (terms: Terms) => this.#choose((network) => network.accept(terms));
+  pause = (on: boolean) => this.#choose((network) => network.pause(on));
+  setLimit = (limit: number) => this.#choose((network) => network.setLimit(limit));
+  forget = () => this.#choose((network) => network.forget());
+
+  async #choose(choice: (network: Network) => Promise<void>): Promise<void> {
+    await this.browser.virtual.run(() => choice(this.network));
+    this.looking.chosen();
+  }
+
+  #compute<Result>(work: () => Promise<Result>): Promise<Result> {
+    return this.browser.virtual.run(work);
+  }
+}

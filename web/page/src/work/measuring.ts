@@ -1,0 +1,124 @@
+/**
+ * The learning curve: every epoch's model, as it was published and signed, measured on the public
+ * panel. Anybody can work it out; this device does so by itself and trusts nobody's number.
+ */
+import {
+  type Item,
+  type PastEdition,
+  type Tags,
+  tagsOf,
+  type WideModel,
+  wideModel,
+} from "sottovoce-client";
+import { hex } from "../hex.js";
+import type { Curve, Point } from "../messages.js";
+import { fits, hitRatio, type Panel, popularityModel, readPanel, type Tested } from "./quality.js";
+
+/** Test people who are measured in one go. */
+const PORTION = 30;
+
+interface Measured {
+  quality: number | null;
+  reports: number;
+  /** Of the model file: an epoch that counted nothing leaves it as it was. */
+  model: string;
+  reportsBehind: number;
+}
+
+/** The panel, the tags of its catalogue, and what is measured once. */
+interface Measurable extends Panel {
+  tags: Tags;
+  popularity: number | null;
+}
+
+/** Grows by an epoch whenever there is a new one. */
+export class Measuring {
+  readonly #tell: (curve: Curve) => void;
+  readonly #measured = new Map<number, Measured | null>();
+  readonly #waiting: (() => Promise<void>)[] = [];
+  /** What the operator published; undefined as long as that is not known. */
+  #data: unknown;
+  #catalogue: { hash: string; items: readonly Item[] } | null = null;
+  #panel: Measurable | null | undefined;
+  #isBusy = false;
+
+  constructor(tell: (curve: Curve) => void) {
+    this.#tell = tell;
+  }
+
+  setPanel(data: unknown): void {
+    this.#data = data ?? null;
+    void this.#work();
+  }
+
+  setCatalogue(hash: string, items: readonly Item[]): void {
+    this.#catalogue = { hash, items };
+    void this.#work();
+  }
+
+  /** Measures it when the panel and a catalogue are known. */
+  add(epoch: number, edition: PastEdition | null): void {
+    this.#waiting.push(async () => {
+      this.#measured.set(epoch, edition && (await this.#measure(edition)));
+      this.#tell(curveOf(this.#panel ?? null, this.#measured));
+    });
+    void this.#work();
+  }
+
+  async #work(): Promise<void> {
+    if (this.#isBusy || this.#data === undefined || this.#catalogue === null) return;
+    this.#isBusy = true;
+    this.#panel ??= await readable(this.#data, this.#catalogue);
+    for (let next = this.#waiting.shift(); next !== undefined; next = this.#waiting.shift()) {
+      await next();
+    }
+    this.#isBusy = false;
+  }
+
+  async #measure({ manifest, V }: PastEdition): Promise<Measured> {
+    const { model, reportsBehind, terms } = manifest;
+    const panel = this.#panel?.catalogue === hex(manifest.catalogue) ? this.#panel : null;
+    const quality = panel && (await inPortions(wideModel(manifest, V, panel.tags), panel.people));
+    return { quality, reports: terms.reports, model: hex(model), reportsBehind };
+  }
+}
+
+/** The panel, if it is one of this catalogue. */
+async function readable(
+  data: unknown,
+  { hash, items }: { hash: string; items: readonly Item[] },
+): Promise<Measurable | null> {
+  const panel = readPanel(data);
+  if (panel === null || panel.catalogue !== hash || !fits(panel, items.length)) return null;
+  const tags = tagsOf(items.map((item) => item.tags));
+  const known = panel.touched?.some((count) => count > 0) ? panel.touched : null;
+  const popularity = known && (await inPortions(popularityModel(known, tags), panel.people));
+  return { ...panel, tags, popularity };
+}
+
+/** Lets the worker answer questions in between: somebody may be searching. */
+async function inPortions(model: WideModel, people: readonly Tested[]): Promise<number> {
+  let hits = 0;
+  for (let from = 0; from < people.length; from += PORTION) {
+    const portion = people.slice(from, from + PORTION);
+    hits += hitRatio(model, portion) * portion.length;
+    await new Promise((resolve) => setTimeout(resolve));
+  }
+  return hits / people.length;
+}
+
+/** A model that changed tells how many reports the epoch *before* counted. */
+function curveOf(panel: Measurable | null, measured: ReadonlyMap<number, Measured | null>): Curve {
+  const points: Point[] = [];
+  for (const [epoch, own] of [...measured].sort(([a], [b]) => a - b)) {
+    if (own === null) continue;
+    const next = measured.get(epoch + 1) ?? null;
+    points.push({ epoch, quality: own.quality, people: next && peopleBetween(own, next) });
+  }
+  const { people, popularity } = panel ?? {};
+  return { panel: people?.length ?? null, popularity: popularity ?? null, points };
+}
+
+function peopleBetween(own: Measured, next: Measured): number {
+  return next.model === own.model ? 0 : Math.round(next.reportsBehind / own.reports);
+}
