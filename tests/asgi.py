@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -40,13 +41,19 @@ async def ask(
     *,
     client: tuple[str, int] | None = HERE,
     hang_up: bool = False,
+    held: asyncio.Event | None = None,
 ) -> Answer:
-    """One request, its body whole or in pieces; with `hang_up` the line breaks after them."""
+    """One request, its body whole or in pieces; with `hang_up` the line breaks after them.
+
+    With `held` the first piece is asked for, and comes, when that has happened.
+    """
     pieces = iter([body] if isinstance(body, bytes) else body)
     answer, is_over = Answer(), hang_up
 
     async def receive() -> Message:
         nonlocal is_over
+        if held is not None:
+            await held.wait()
         piece = next(pieces, None)
         if piece is None and is_over:
             return {"type": "http.disconnect"}

@@ -54,8 +54,8 @@ class MortalDatabase(Database):
 
 def make_mortal(patch: pytest.MonkeyPatch) -> None:
     """The databases of clients and proxies, from now on."""
-    for part in ("client", "proxy"):
-        patch.setattr(f"sottovoce.{part}.store.Database", MortalDatabase)
+    for module in ("client.store", "client.history", "proxy.store"):
+        patch.setattr(f"sottovoce.{module}.Database", MortalDatabase)
 
 
 def make_server_mortal(store: ServerStore, step: Callable[[object], None]) -> None:

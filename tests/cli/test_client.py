@@ -144,7 +144,7 @@ def test_a_csv_file_with_times_is_recorded_in_their_order(device: Device, tmp_pa
     file = tmp_path / "watched.csv"
     file.write_text(f"item,when\n{item(1)},2021-05-01\n{item(2)},2020-05-01\n{item(3)},1e9\n")
     assert device("record", "--csv", str(file), "--time", "when").stdout == "New items: 3\n"
-    with closing(sqlite3.connect(device.folder / "client.db")) as db:
+    with closing(sqlite3.connect(device.folder / "client.history.db")) as db:
         kept = db.execute("SELECT item FROM interactions ORDER BY moment").fetchall()
     assert kept == [(item(3),), (item(2),), (item(1),)]
     file.write_text(f"item,when\n{item(4)},2021-05-01\n{item(5)},yesterday\n")

@@ -124,7 +124,7 @@ def test_recording_a_file_with_times_keeps_the_order_and_not_the_times(
 ) -> None:
     path = watched(tmp_path, "2021-01-01,c", "2020-01-01,a", "2021-01-01,b", "2022-01-01,a")
     assert client.record_csv(path, time="when") == 3
-    kept = client._store.touched()
+    kept = client._store.history.touched()
     assert {name: kept[name] for name in "abc"} == {"b": 3, "c": 3, "a": 4}
     files = b"".join(file.read_bytes() for file in (tmp_path / "client").iterdir())
     assert item(3).encode() in files
@@ -136,7 +136,7 @@ def test_a_file_is_later_than_all_that_was_recorded_before(client: Client, tmp_p
     client.record(["x"])
     client.record_csv(watched(tmp_path, "1,b", "0,a"), time="when")
     client.record(["y"])
-    kept = client._store.touched()
+    kept = client._store.history.touched()
     assert [kept[name] for name in ("x", "a", "b", "y")] == [2, 3, 4, 5]
 
 

@@ -86,7 +86,7 @@ def test_an_epoch_never_gets_a_second_batch_or_charge(
     before = table(folder)
     for _ in range(2):
         with pytest.raises(StoreError, match="UNIQUE"):
-            client._store.keep(waiting(epoch=1))
+            client._store.keep(waiting(epoch=1), client._store.generation)
         assert table(folder)[:2] == before[:2]
         client.forget()
     assert client.sync(proxy).outcome == "already charged"
@@ -139,12 +139,13 @@ def test_another_limit_lets_it_report_and_is_on_the_record(
 def test_the_limit_is_exact(world: World, folder: Path) -> None:
     """Ten times the float 0.1 is more than 1.0, though a sum of floats would say less."""
     with world.create(folder, limit=1.0) as client:
-        kept = [client._store.keep(waiting(n, 0.1, bytes([n]))) for n in range(10)]
-        assert kept == [True] * 9 + [False]
+        store = client._store
+        kept = [store.keep(waiting(n, 0.1, bytes([n])), store.generation) for n in range(10)]
+        assert kept == ["kept"] * 9 + ["limit reached"]
         status = client.status()
         assert (status.spent, status.remaining) == (0.9000000000000001, 0.09999999999999995)
         client.set_limit(math.nextafter(1.0, 2))
-        assert client._store.keep(waiting(10, 0.1, b"ten"))
+        assert store.keep(waiting(10, 0.1, b"ten"), store.generation) == "kept"
 
 
 # A ledger that is not whole.
@@ -198,7 +199,7 @@ def test_a_damaged_ledger_stops_reporting_and_nothing_else(
         with pytest.raises(LedgerError, match="the ledger is damaged"):
             attempt()
     with pytest.raises(LedgerError, match="the ledger is damaged"):
-        client._store.keep(waiting(3))
+        client._store.keep(waiting(3), client._store.generation)
     assert len(proxy.received) == 1
     assert table(folder) == before
     status = client.status()
@@ -222,7 +223,7 @@ def test_records_that_break_the_rules_are_refused_though_their_hashes_hold(
         for each in (Ledger(5).entries[0], entry):
             append_entry(store._db, each)
         with pytest.raises(LedgerError, match=r"is damaged.*beyond the lifetime limit"):
-            store.keep(waiting(2))
+            store.keep(waiting(2), store.generation)
 
 
 def test_a_reader_sees_one_moment(client: Client, world: World, folder: Path) -> None:
@@ -275,7 +276,7 @@ def test_what_was_rolled_back_was_never_spent(world: World, folder: Path) -> Non
             assert store.ledger().spent > 0
             raise ZeroDivisionError
         assert store.ledger().spent == 0
-        assert store.keep(waiting(1))
+        assert store.keep(waiting(1), store.generation) == "kept"
         assert len(store.ledger().entries) == 2
 
 
@@ -302,9 +303,9 @@ def test_what_was_rolled_back_was_never_spent(world: World, folder: Path) -> Non
 def test_whatever_was_recorded_is_read_back(
     tmp_path_factory: pytest.TempPathFactory, records: list[Charge | Limit]
 ) -> None:
-    path = tmp_path_factory.mktemp("client") / "client.db"
+    folder = tmp_path_factory.mktemp("client")
     about: dict[str, Any] = {"proxy_url": "", "verification_key": bytes(32)}
-    store, ledger = ClientStore.create(path, limit=1.7e308, **about), Ledger(1.7e308)
+    store, ledger = ClientStore.create(folder, limit=1.7e308, **about), Ledger(1.7e308)
     epochs = set()
     for what in records:
         if isinstance(what, Charge) and (what.epoch in epochs or what.cost > ledger.remaining):

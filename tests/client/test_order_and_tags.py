@@ -150,7 +150,7 @@ def test_a_recommendation_asks_nobody(client: Client, proxy: FakeProxy) -> None:
 
 
 def moments_of(client: Client) -> dict[str, int]:
-    return client._store.touched()
+    return client._store.history.touched()
 
 
 def test_each_call_is_a_moment_and_recording_again_moves_an_item_there(client: Client) -> None:
@@ -213,3 +213,21 @@ def test_forgetting_forgets_the_order(tmp_path: Path, name: str) -> None:
             client.sync(proxy)
             lists.append((moments_of(client), client.recommend(5)))
     assert lists[0] == lists[1]
+
+
+# How much is kept.
+
+
+def test_the_earliest_moments_make_way(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one moment, those that come last by name."""
+    client.forget()
+    monkeypatch.setattr("sottovoce.client.history.MOST_TOUCHED", 3)
+    assert client.record(["c", "a"]) == 2
+    assert client.record(["b"]) == 1
+    assert client.record(["d"]) == 1
+    assert client.touched() == ["a", "b", "d"]
+    assert client.record(["a"]) == 0
+    assert client.record(["e"]) == 1
+    assert client.touched() == ["d", "a", "e"]
+    assert client.record(list("zyxw")) == 4
+    assert client.touched() == ["w", "x", "y"]

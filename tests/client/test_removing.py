@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -60,11 +59,11 @@ def test_no_byte_of_it_is_left_in_any_file(client: Client, proxy: FakeProxy, fol
 
 def test_nor_how_much_there_was(client: Client, folder: Path) -> None:
     client.remove([])  # its file is rewritten once
-    before = (folder / "client.db").stat().st_size
+    before = (folder / "client.history.db").stat().st_size
     client.record(PRIVATE)
     client.remove(PRIVATE)
-    assert (folder / "client.db").stat().st_size == before
-    assert (folder / "client.db-wal").stat().st_size == 0
+    assert (folder / "client.history.db").stat().st_size == before
+    assert (folder / "client.history.db-wal").stat().st_size == 0
 
 
 def test_it_is_as_if_it_had_never_been_recorded(world: World, tmp_path: Path) -> None:
@@ -81,7 +80,9 @@ def test_it_is_as_if_it_had_never_been_recorded(world: World, tmp_path: Path) ->
         one.remove([item(5)])
         one.record([item(4)])
         assert (
-            one._store.touched() == other._store.touched() == {item(2): 1, item(4): 2, item(9): 1}
+            one._store.history.touched()
+            == other._store.history.touched()
+            == {item(2): 1, item(4): 2, item(9): 1}
         )
         proxy = FakeProxy(world)
         for each in (one, other):
@@ -107,14 +108,13 @@ def test_no_batch_is_made_of_it_any_more(world: World, proxy: FakeProxy, tmp_pat
 
 
 def seen(folder: Path, removed: list[str]) -> list[Any]:
-    """What others see of three epochs, if some is removed during the long sleep, and at rest."""
+    """What others see of three epochs, if some is removed during every sleep, and at rest."""
     world, coins, told = World(), Random(5), list[Any]()
     proxy = FakeProxy(world)
     proxy.before = lambda call: told.append((call, round(world.now, 6)))
 
     def sleep(seconds: float) -> None:
-        with suppress(StoreError):  # in the short one, when the batch is made, the sync goes on
-            client.remove(removed)
+        client.remove(removed)
         world.now += seconds
 
     with world.create(folder, entropy=coins.randbytes) as client:
@@ -152,10 +152,10 @@ def test_a_batch_that_waits_is_left_as_it_is(client: Client, proxy: FakeProxy) -
 def test_a_reader_that_keeps_traces_is_told_of_and_trying_again_helps(
     client: Client, folder: Path
 ) -> None:
-    other = sqlite3.connect(folder / "client.db", isolation_level=None)
+    other = sqlite3.connect(folder / "client.history.db", isolation_level=None)
     other.execute("BEGIN")
     other.execute("SELECT count(*) FROM interactions").fetchall()
-    client._store._db.rows("PRAGMA busy_timeout = 1")
+    client._store.history._db.rows("PRAGMA busy_timeout = 1")
     with pytest.raises(StoreError, match="try again"):
         client.remove([item(7)])
     other.close()
@@ -163,14 +163,17 @@ def test_a_reader_that_keeps_traces_is_told_of_and_trying_again_helps(
     assert item(7).encode() not in raw(folder)
 
 
-def test_not_while_another_process_syncs(client: Client, proxy: FakeProxy, world: World) -> None:
-    def before(_: str) -> None:
-        with world.open(client._folder) as other, pytest.raises(StoreError, match="is syncing"):
-            other.remove([item(3)])
+def test_also_while_another_process_syncs(client: Client, proxy: FakeProxy, world: World) -> None:
+    """It waits for no sync, and no sync for it: from here on it is in nothing that is made."""
+
+    def before(call: str) -> None:
+        if call == "manifest":
+            with world.open(client._folder) as other:
+                assert other.remove([item(3), item(7)]) == 2
 
     proxy.before = before
     assert client.sync(proxy).outcome == "sent"
-    assert client.remove([item(3)]) == 1
+    assert client.touched() == [item(20)]
 
 
 def test_the_catalogue_asks_nobody(client: Client, proxy: FakeProxy, world: World) -> None:

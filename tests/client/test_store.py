@@ -13,6 +13,8 @@ from sottovoce.client import Client
 from sottovoce.errors import SettingsError, StoreError
 from tests.client.world import COST, FakeProxy, World, charges, item, pause_once_made, sha
 
+ENDS = ("", "-shm", "-wal")
+
 
 def raw(folder: Path) -> bytes:
     return b"".join(file.read_bytes() for file in folder.iterdir())
@@ -25,17 +27,19 @@ def test_everything_is_the_owners_alone(
     client.sync(proxy)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
-    assert set(modes) == {"client.db", "client.db-shm", "client.db-wal", "client.lock"}
+    databases = {f"client.{name}{end}" for name in ("db", "history.db") for end in ENDS}
+    assert set(modes) == databases | {"client.lock", "client.sending.lock"}
     assert set(modes.values()) == {0o600}, modes
 
 
 def test_nothing_private_goes_into_a_temporary_file(client: Client) -> None:
-    assert client._store._db.row("PRAGMA temp_store") == (2,)
+    for database in (client._store._db, client._store.history._db):
+        assert database.row("PRAGMA temp_store") == (2,)
 
 
 def test_an_item_and_its_place_in_the_order_are_kept_and_no_time(client: Client) -> None:
     def kept() -> list[tuple[str, int]]:
-        return client._store._db.rows("SELECT * FROM interactions")
+        return client._store.history._db.rows("SELECT * FROM interactions")
 
     assert kept() == [(item(3), 1), (item(7), 1), (item(20), 1)]
     assert client.record([item(20), item(4)]) == 1
@@ -47,7 +51,7 @@ def test_no_trace_of_earlier_moments_is_left_after_forgetting(client: Client) ->
         client.record([item(9)])
     client.forget()
     client.record([item(2)])
-    assert client._store.touched() == {item(2): 1}
+    assert client._store.history.touched() == {item(2): 1}
 
 
 # Creating and opening.
@@ -148,7 +152,9 @@ def test_a_database_only_for_reading_sends_nothing(
 ) -> None:
     client.sync(proxy)
     proxy.next_epoch()
-    client._store._db.rows("PRAGMA query_only = ON")
+    databases = client._store._db, client._store.history._db
+    for database in databases:
+        database.rows("PRAGMA query_only = ON")
     for attempt in (
         lambda: client.sync(proxy),
         lambda: client.record([item(9)]),
@@ -160,7 +166,8 @@ def test_a_database_only_for_reading_sends_nothing(
     assert len(proxy.received) == 1
     assert len(charges(folder)) == 1
     assert client.recommend(1)
-    client._store._db.rows("PRAGMA query_only = OFF")
+    for database in databases:
+        database.rows("PRAGMA query_only = OFF")
     assert client.sync(proxy).outcome == "sent"
 
 
@@ -195,8 +202,9 @@ def test_forgetting_leaves_no_trace_of_an_item(
     assert not any(trace in raw(folder) for trace in traces)
     with world.create(folder.with_name("new")):
         pass
-    new = (folder.with_name("new") / "client.db").stat().st_size
-    assert (folder / "client.db").stat().st_size == new  # nor of how much there was
+    for name in ("client.db", "client.history.db"):  # nor of how much there was
+        new = (folder.with_name("new") / name).stat().st_size
+        assert (folder / name).stat().st_size == new
 
 
 def test_what_was_spent_stays_spent_and_what_was_agreed_stays_agreed(
@@ -217,12 +225,18 @@ def test_what_was_spent_stays_spent_and_what_was_agreed_stays_agreed(
     assert len(proxy.received) == len(charges(folder)) == 1
 
 
-def test_forgetting_says_when_another_reader_keeps_traces(client: Client, folder: Path) -> None:
-    other = sqlite3.connect(folder / "client.db", isolation_level=None)
+@pytest.mark.parametrize(
+    ("name", "table"), [("client.db", "ledger"), ("client.history.db", "interactions")]
+)
+def test_forgetting_says_when_another_reader_keeps_traces(
+    client: Client, folder: Path, name: str, table: str
+) -> None:
+    other = sqlite3.connect(folder / name, isolation_level=None)
     other.execute("BEGIN")
-    other.execute("SELECT count(*) FROM interactions").fetchall()
-    client._store._db.rows("PRAGMA busy_timeout = 1")
-    with pytest.raises(StoreError, match=r"try again"):
+    other.execute(f"SELECT count(*) FROM {table}").fetchall()
+    for database in (client._store._db, client._store.history._db):
+        database.rows("PRAGMA busy_timeout = 1")
+    with pytest.raises(StoreError):
         client.forget()
     other.close()
     client.forget()

@@ -128,14 +128,15 @@ class World:
             proxy_url="https://proxy.example",
             verification_key=self.verification_key,
             limit=limit,
-            **{"clock": self.clock, **changes},
+            **{"clock": self.clock, "monotonic": self.clock, **changes},
         )
         if accept:
             client.accept(self.manifest(1).terms)
         return client
 
     def open(self, folder: Path, **changes: Any) -> Client:
-        return Prompt.open(folder, **{"clock": self.clock, **changes})
+        clocks = {"clock": self.clock, "monotonic": self.clock}
+        return Prompt.open(folder, **{**clocks, **changes})
 
 
 class FakeProxy:

@@ -382,7 +382,7 @@ class Watched:
 
 def _history(folder: Path) -> list[str]:
     with Client.open(folder) as client:
-        return client._store.items()
+        return client._store.history.items()
 
 
 def _words(rng: Random, n_users: int, reports: int) -> NDArray[np.uint64]:

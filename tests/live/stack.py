@@ -171,6 +171,7 @@ class Stack:
             verification_key=self.world.keys.verification_key,
             limit=1e6,
             clock=self.clock,
+            monotonic=lambda: self.world.now,
         )
         made.record(items)
         made.accept(self.world.signed().manifest.terms)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,6 +77,22 @@ def test_noise_makes_no_crowd(folder: Path, caplog: pytest.LogCaptureFixture) ->
         assert not stack.world.sums(1).any(), "no database has it either"
         assert "20 reports from proxy east are too few for a crowd" in caplog.text
         assert b"sottovoce_server_applied_crowdless 20.0" in stack.world.server.measured()
+
+
+@pytest.mark.parametrize("missing", [0, 1, REPORTS - 1])
+def test_one_valid_report_less_than_a_crowd_has_is_no_crowd(folder: Path, missing: int) -> None:
+    """Rounded up, a person of whom one report is valid would count as a whole one."""
+    with running(folder, training=TRAINING, least_clients=3) as stack:
+        gate, first = stack.gates["east"], stack.world.signed().manifest
+        fill(gate, 2, lambda seed: stack.random_batch(gate, seed))
+        last = stack.random_batch(gate, 2)
+        valid = last.sealed[: SEALED * (REPORTS - missing)]
+        fill(gate, 1, lambda _: replace(last, sealed=valid + os.urandom(SEALED * missing)))
+        stack.turn()
+        assert is_unchanged(stack, first) is bool(missing)
+        applied, reports = stack.world.server.epochs()[0], 3 * REPORTS - missing
+        counted = (reports, 0) if not missing else (0, reports)
+        assert (applied.reports, applied.crowdless) == counted
 
 
 def turned(one: Batch, turn: int) -> Batch:
@@ -157,9 +174,10 @@ def test_an_early_end_costs_nobody_more_than_what_was_sent(folder: Path) -> None
 
         def sleep(seconds: float) -> None:
             """The moment was drawn; the server goes on before it comes."""
+            if not drawn:
+                early_manifest(stack)
+                gate.beat()
             drawn.append(seconds)
-            early_manifest(stack)
-            gate.beat()
             stack.world.now += seconds
 
         assert waiting.sync(gate.api(), sleep=sleep).outcome == "missed"

@@ -154,7 +154,8 @@ def impatient_server(patch: pytest.MonkeyPatch) -> None:
 
 def client_without_memory(patch: pytest.MonkeyPatch) -> None:
     """What it makes it neither keeps nor charges."""
-    patch.setattr(ClientStore, "keep", lambda *_: True)
+    patch.setattr(ClientStore, "keep", lambda *_: "kept")
+    patch.setattr(ClientStore, "state", lambda *_: "charged")
 
 
 STUCK = "the system is stuck"

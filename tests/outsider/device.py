@@ -77,7 +77,7 @@ class Device:
             again = self._refresh()
             need(again.manifest.hash == edition.manifest.hash, "the epoch is over")
             self._check(again.manifest)
-        self._make(edition, plan)
+        self._make(edition)
         return self._send_first(edition.manifest)
 
     def _lead(self, manifest: wire.Manifest) -> float:
@@ -166,10 +166,10 @@ class Device:
 
     # The batch, its charge, its way
 
-    def _make(self, edition: Edition, plan: plans.Plan) -> None:
+    def _make(self, edition: Edition) -> None:
         """Make the batch; store it and its charge in one step."""
         manifest, terms, now = edition.manifest, edition.manifest.terms, self.clock()
-        moment = max(plan.moment, now + self._lead(manifest)) if self.spread else now
+        moment = now + self._lead(manifest)
         reports = self._reports(edition)
         key = wire.recipient(manifest.fields["public_key"])
         sealed = [wire.seal(report, key, manifest.hash) for report in reports]

@@ -21,7 +21,7 @@ class Plan(NamedTuple):
 
 def lead(manifest: Manifest, spread: float = SPREAD) -> float:
     items, terms = manifest.fields["items"], manifest.terms
-    seconds = 2 + items * (terms["factors"] ** 2 + 256) / 2**23 + terms["reports"] / 200
+    seconds = 5 + items * (terms["factors"] ** 2 + 256) / 2**23 + terms["reports"] / 200
     return float(seconds) if spread else 0.0
 
 

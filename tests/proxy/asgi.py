@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -26,3 +27,20 @@ async def post(app: Starlette, data: bytes, **more: Any) -> Answer:
     """A batch, as a client sends it."""
     length = ("content-length", str(len(data)))
     return await ask(app, "POST", "/v2/batches", data, [length], **more)
+
+
+def within(
+    world: World, work: Callable[[Starlette], Coroutine[Any, Any, Any]], clock: Clock | None = None
+) -> Any:
+    """What comes of this work with the application of a world."""
+
+    async def main() -> Any:
+        async with serving(world, clock) as app:
+            return await work(app)
+
+    return asyncio.run(main())
+
+
+def stored(world: World) -> int:
+    with world.store.read() as tables:
+        return tables.count_batches()

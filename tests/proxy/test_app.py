@@ -4,29 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from starlette.applications import Starlette
 
 from sottovoce.proxy import Page, Rate
 from sottovoce.service import build_watch
 from tests.asgi import Answer, ask
-from tests.proxy.asgi import post, serving
+from tests.proxy.asgi import post, stored, within
 from tests.proxy.world import CATALOGUE, ENDS, OPENS, Clock, World, model_of, signed
 
-Work = Callable[[Starlette], Coroutine[Any, Any, Any]]
-
-
-def within(world: World, work: Work, clock: Clock | None = None) -> Any:
-    async def main() -> Any:
-        async with serving(world, clock) as app:
-            return await work(app)
-
-    return asyncio.run(main())
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
 
 
 def get(world: World, path: str, method: str = "GET", **headers: str) -> Answer:
@@ -47,11 +38,6 @@ def send(world: World, data: bytes, **more: Any) -> Answer:
     answer = within(world, lambda app: post(app, data, **more))
     assert isinstance(answer, Answer)
     return answer
-
-
-def stored(world: World) -> int:
-    with world.store.read() as tables:
-        return tables.count_batches()
 
 
 def test_202_is_empty_and_means_stored(world: World) -> None:
@@ -127,29 +113,6 @@ def test_429_says_when_to_come_again(tmp_path: Path) -> None:
     world.store.close()
 
 
-def test_one_address_is_taken_so_often_in_an_epoch(tmp_path: Path) -> None:
-    """What was refused or came before does not use it up; the next epoch begins anew."""
-    world = World(tmp_path, rate=Rate(batches_per_minute=0, per_epoch=2))
-    world.proxy.tick()
-
-    async def work(app: Starlette) -> None:
-        for _ in range(2):
-            assert (await post(app, b"nonsense")).status == 400
-            assert (await post(app, world.people.batch(world.now).encode())).status == 202
-        away = await post(app, world.people.batch(world.now).encode())
-        assert (away.status, away.headers["retry-after"]) == (429, "3600")
-        other = world.people.batch(world.now).encode()
-        assert (await post(app, other, client=("192.0.2.77", 1))).status == 202
-        world.end_epoch()
-        world.server.go_on(signed(2))
-        world.proxy.tick()
-        assert (await post(app, world.people.batch(world.now).encode())).status == 202
-
-    within(world, work)
-    assert len(world.server.reports(1)) == 12
-    world.store.close()
-
-
 def test_two_beats_at_once_end_an_epoch_once(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.proxy.tick()
@@ -159,21 +122,6 @@ def test_two_beats_at_once_end_an_epoch_once(tmp_path: Path) -> None:
         for beat in [pool.submit(world.proxy.tick) for _ in range(40)]:
             beat.result()
     assert len(world.server.reports(1)) == 12
-    world.store.close()
-
-
-def test_requests_that_are_begun_together_are_no_more_than_others(tmp_path: Path) -> None:
-    """Bodies that are held back until many requests were let in do not make one address a crowd."""
-    world = World(tmp_path, rate=Rate(batches_per_minute=0, per_epoch=2))
-    world.proxy.tick()
-
-    async def work(app: Starlette) -> None:
-        batches = [world.people.batch(world.now).encode() for _ in range(10)]
-        answers = await asyncio.gather(*[post(app, data) for data in batches])
-        assert sorted(answer.status for answer in answers) == [202] * 2 + [429] * 8
-
-    within(world, work)
-    assert stored(world) == 2
     world.store.close()
 
 

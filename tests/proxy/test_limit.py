@@ -10,10 +10,13 @@ from tests.proxy.world import Clock
 
 
 class Limit(RateLimit):
-    """In one epoch, if nothing else is said."""
+    """In one epoch, if nothing else is said; what may come comes at once."""
 
     def wait(self, address: str, epoch: int = 1) -> float:
-        return super().wait(address, epoch)
+        pause = super().wait(address, epoch)
+        if not pause:
+            self.end(address, epoch)
+        return pause
 
 
 def limit(
@@ -77,8 +80,8 @@ def test_so_many_in_an_epoch_and_then_no_more(per_minute: float) -> None:
     clock = Clock(0)
     asked = limit(clock, per_minute, per_epoch=2)
     for _ in range(2):
-        assert asked.wait("a") == 0
-        asked.give_back("a", 1)  # it was not stored
+        assert RateLimit.wait(asked, "a", 1) == 0
+        asked.end("a", None)  # it was not stored
         clock.now += 1e6
         assert asked.wait("a") == 0
         clock.now += 1e6
@@ -87,9 +90,20 @@ def test_so_many_in_an_epoch_and_then_no_more(per_minute: float) -> None:
     assert asked.wait("a", 2) == 0, "another epoch"
 
 
-def test_what_is_given_back_after_its_epoch_makes_no_room() -> None:
-    asked = limit(Clock(0), 0, per_epoch=1)
+def test_what_is_under_way_counts_for_every_epoch_and_what_came_for_its_own() -> None:
+    asked = RateLimit(Rate(0, per_epoch=2), Clock(0))
+    assert [asked.wait("a", 1) for _ in range(3)] == [0, 0, LATER]
+    assert asked.wait("a", 2) == LATER
+    asked.end("a", 1)  # too late for the second epoch: it was stored in the first
+    assert [asked.wait("a", 2) for _ in range(2)] == [0, LATER]
+    asked.end("a", 2)  # begun in the first epoch
+    assert asked.wait("a", 2) == LATER
+    asked.end("a", None)
+    assert [asked.wait("a", 2) for _ in range(2)] == [0, LATER]
+
+
+def test_the_first_batch_of_an_epoch_counts_also_if_it_was_begun_before() -> None:
+    asked = RateLimit(Rate(0, per_epoch=1), Clock(0))
     asked.wait("a", 1)
-    asked.wait("a", 2)
-    asked.give_back("a", 1)
+    asked.end("a", 2)
     assert asked.wait("a", 2) == LATER

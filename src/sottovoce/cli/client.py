@@ -131,8 +131,8 @@ def sync(
     jitter: Annotated[
         float,
         typer.Option(
-            help="Longest random delay before sending, in seconds. 0 sends at once, which shows "
-            "when this device woke up: only for tests and demos.",
+            help="Longest random delay before sending, in seconds. 0 leaves all waits out, which "
+            "shows when this device woke up: only for tests and demos.",
             min=0,
             max=JITTER,
         ),

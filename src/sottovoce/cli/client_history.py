@@ -36,7 +36,7 @@ def record(
 
     The items recorded last count most for recommendations; recording an item again moves it to the
     end. All items of one call count as one moment. The order is kept, times are not, and neither is
-    ever sent.
+    ever sent. Beyond 100,000 items the earliest are dropped.
 
     \b
     Examples:

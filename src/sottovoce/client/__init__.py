@@ -1,12 +1,13 @@
 """The paper's component 1, on a person's own device: what is known stays, noise alone leaves.
 
-A client is a folder of its own with one database, `client.db`: what its owner touched, the model as
-last published, the batch on its way, and the ledger of what was spent (`sottovoce.privacy.ledger`).
-It speaks to one proxy and trusts one server, whose verification key is pinned.
+A client is a folder of its own with two databases: `client.history.db`, what its owner touched, and
+`client.db`, the model as last published, the batch on its way, and the ledger of what was spent
+(`sottovoce.privacy.ledger`). It speaks to one proxy and trusts one server, whose verification key
+is pinned.
 
 What a sync does, and why a crash never spends twice
 ----------------------------------------------------
-Every step is on disk before the next one begins:
+It begins at a whole ten seconds of the clock. Every step is on disk before the next one begins:
 
 1. a batch that an earlier sync left behind is brought to its end (steps 6 and 7). If the proxy does
    not take it now, what is published is fetched all the same (2 and 3), and the batch is given up
@@ -18,10 +19,10 @@ Every step is on disk before the next one begins:
 4. ledger, terms and the device's own coins decide whether it takes part, and at which moment it
    sends; the coins are kept. It sleeps until shortly before, and asks for the manifest once more:
    an epoch that is over by then costs nothing;
-5. only now the history is read. The batch is made, and stored together with its charge in one
-   transaction, which reads the ledger and checks the limit. An epoch has one charge, whatever
-   became of its batch;
-6. the stored bytes are sent, at the moment that was drawn;
+5. the moment is fixed on the monotonic clock, and only now the history is read. The batch is made,
+   and stored together with its charge in one transaction, which reads the ledger and checks the
+   limit. An epoch has one charge, whatever became of its batch;
+6. the stored bytes are sent, at that moment;
 7. the batch is marked as sent, and its bytes are deleted.
 
 So whether a device sends, when, how much and what it asks for before is decided without looking at
@@ -32,11 +33,12 @@ the history, and nothing that is computed from the history can fail (`sottovoce.
 - A crash later: the same bytes are there, charged, and are sent again; the proxy knows them by
   their id. Nothing is randomised again.
 - A batch beyond the lifetime limit is neither made nor stored nor charged nor sent.
-- Forgetting deletes the batch, not its charge, so the epoch is not reported in again.
+- Forgetting deletes the batch, not its charge, so the epoch is not reported in again. It waits for
+  no sync: a batch that is just being made of what was forgotten is thrown away unseen.
 - A ledger with a record that was changed or is missing is refused: nothing is reported,
   recommending goes on.
 
-Not seen: the database set back as a whole, as by a restored backup, or deleted and begun anew. Then
+Not seen: `client.db` set back as a whole, as by a restored backup, or deleted and begun anew. Then
 what was spent since is forgotten, and an epoch may be reported in twice. Leave the folder out of
 backups, or restore it only onto a device that has lost its own.
 """

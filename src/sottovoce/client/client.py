@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sottovoce.client.address import checked_url
-from sottovoce.client.fetching import asked_terms, held, refresh
+from sottovoce.client.fetching import asked_terms, held
 from sottovoce.client.importing import checked_items, read_items
 from sottovoce.client.recommending import recommendations
 from sottovoce.client.store import ClientStore
 from sottovoce.client.syncing import Synced, Syncing
-from sottovoce.client.timing import JITTER
+from sottovoce.client.timing import JITTER, READY
 from sottovoce.errors import LedgerError, SettingsError, StoreError, reason
 from sottovoce.mechanism import os_words
 from sottovoce.privacy import rounded_down, rounded_up
@@ -89,12 +89,18 @@ class Client:
     """A folder, opened. Close it, or use it in a `with`."""
 
     def __init__(
-        self, folder: Path, store: ClientStore, clock: Callable[[], float], entropy: Entropy
+        self,
+        folder: Path,
+        store: ClientStore,
+        clock: Callable[[], float],
+        monotonic: Callable[[], float],
+        entropy: Entropy,
     ):
         """For `create` and `open`."""
         self._folder = folder
         self._store = store
         self._clock = clock
+        self._monotonic = monotonic
         self._entropy = entropy
         self._edition: Edition | None = None
 
@@ -107,6 +113,7 @@ class Client:
         verification_key: bytes,
         limit: float,
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
         entropy: Entropy = os.urandom,
     ) -> Self:
         """Begin a client in a folder of its own; `limit` is the epsilon of a lifetime, locally.
@@ -120,12 +127,9 @@ class Client:
         _make_folder(folder)
         with _locked(folder):
             store = ClientStore.create(
-                folder / "client.db",
-                proxy_url=url,
-                verification_key=verification_key,
-                limit=limit,
+                folder, proxy_url=url, verification_key=verification_key, limit=limit
             )
-        return cls(folder, store, clock, entropy)
+        return cls(folder, store, clock, monotonic, entropy)
 
     @classmethod
     def open(
@@ -133,10 +137,11 @@ class Client:
         folder: Path,
         *,
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
         entropy: Entropy = os.urandom,
     ) -> Self:
         """The client in this folder, which `create` made; close it when done."""
-        return cls(folder, ClientStore.open(folder / "client.db"), clock, entropy)
+        return cls(folder, ClientStore.open(folder), clock, monotonic, entropy)
 
     @property
     def proxy_url(self) -> str:
@@ -147,30 +152,30 @@ class Client:
         """Remember what the owner touched, all of it or nothing; how many were new.
 
         Items of one call count as touched at the same moment, later than those of earlier calls.
-        What was recorded last counts most when recommending; no report knows the order.
+        What was recorded last counts most when recommending; no report knows the order. A history
+        has at most `MOST_TOUCHED` (100,000) items: beyond that the earliest are dropped.
         """
-        return self._store.add([checked_items(ids)])
+        return self._store.history.add([checked_items(ids)])
 
     def record_csv(self, path: Path, column: str = "item", time: str | None = None) -> int:
         """Remember one column of a CSV file, all of it or nothing; how many were new.
 
         With the column that says when (numbers or ISO dates), items are put in that order; the
-        times themselves are not kept.
+        times themselves are not kept. Beyond 100,000 items in all the earliest are dropped.
         """
-        return self._store.add(read_items(path, column, time))
+        return self._store.history.add(read_items(path, column, time))
 
     def remove(self, ids: Iterable[str]) -> int:
         """Delete some of what the owner touched, beyond recovery; how many were there.
 
-        No batch is made of it any more. One that waits to be sent was charged and still leaves:
+        No batch is made of it any more. One that is being made or waits to be sent still leaves:
         nobody else can tell that something was removed.
         """
-        with _locked(self._folder):
-            return self._store.remove(checked_items(ids))
+        return self._store.history.remove(checked_items(ids))
 
     def touched(self) -> list[str]:
         """What the owner touched, the latest last; of one moment, in the order of their names."""
-        moments = self._store.touched()
+        moments = self._store.history.touched()
         return sorted(moments, key=lambda item: moments[item])
 
     def catalogue(self) -> tuple[Item, ...]:
@@ -196,35 +201,36 @@ class Client:
     ) -> Synced:
         """Fetch what the server published and take part in the epoch, at most once.
 
-        When it sends is drawn at random, within `jitter` seconds; it sleeps until then. Stopped
-        meanwhile, it goes on at the next sync. 0 sends as soon as the batch is made, which shows
-        when the device woke up: for tests and demos. After an `UnavailableError` do it again later:
-        a batch that was made is kept and sent again byte for byte, when the proxy wants it.
+        It begins at the next whole `PACE` of 10 seconds. When it sends is drawn at random, within
+        `jitter` seconds; it sleeps until then. Stopped meanwhile, it goes on at the next sync. 0
+        does all of it at once, which shows when the device woke up: for tests and demos. After an
+        `UnavailableError` do it again later: a batch that was made is kept and sent again byte for
+        byte, when the proxy wants it.
+
+        Others see when it asks and sends. So call it by the clock, in a process of its own, and
+        never at a moment that depends on the history, such as when a list is ready: see
+        docs/operations.md.
         """
         if not 0 <= jitter <= JITTER:  # a NaN is not
             raise SettingsError(
                 f"jitter must be a number of seconds in 0..{JITTER:g}, not {jitter}"
             )
-        syncing = Syncing(self._store, api, self._clock, self._entropy, words, sleep, jitter)
+        syncing = Syncing(
+            self._store, api, self._clock, self._monotonic, self._entropy, words, sleep, jitter
+        )
         with _locked(self._folder):
-            try:
-                self._store.ledger()
-            except LedgerError:
-                # Reporting alone needs it: what was published may be fetched all the same.
-                refresh(self._store, api)
-                raise
             begun = syncing.begin()
         if isinstance(begun, Synced):
             return begun
-        sleep(begun.seconds)  # without the lock: the owner may forget, or accept other terms
-        with _locked(self._folder):
+        syncing.rest(begun)
+        with _locked(self._folder, wait=READY):
             return syncing.go_on(begun)
 
     def recommend(self, n: int = 10) -> list[Recommendation]:
         """The n best items that the owner has not touched; asks nobody."""
         if n < 1:
             raise SettingsError(f"at least one item must be asked for, not {n}")
-        return recommendations(self._model(), self._store.touched(), n)
+        return recommendations(self._model(), self._store.history.touched(), n)
 
     def pause(self, on: bool = True) -> None:  # noqa: FBT001, FBT002 - its name says what it is
         """From now on nothing leaves, not even a batch that waits; `pause(on=False)` goes on."""
@@ -237,7 +243,7 @@ class Client:
 
     def status(self) -> Status:
         """Where it stands; asks nobody."""
-        store, items = self._store, self._store.items()
+        store, items = self._store, self._store.history.items()
         edition, newest = self._held(), store.newest
         numbers = {} if edition is None else edition.catalogue.numbers
         unknown = tuple(item for item in items if item not in numbers)
@@ -274,10 +280,10 @@ class Client:
         """Delete what the owner touched, the batch on its way, and the model, beyond recovery.
 
         The ledger stays: what was spent and in which epochs, because reports that left cannot be
-        called back. It holds no item. To delete that too, remove the folder.
+        called back. It holds no item. To delete that too, remove the folder. No batch of what was
+        forgotten leaves after this returns; a request that is under way is waited for.
         """
-        with _locked(self._folder):
-            self._store.forget()
+        self._store.forget()
 
     def close(self) -> None:
         """Close the database; the end of a `with` block does it too."""
@@ -317,8 +323,9 @@ class Client:
         return spent, remaining, ledger.limit, epochs, None
 
 
-def _locked(folder: Path) -> AbstractContextManager[None]:
-    return exclusive_lock(folder / "client.lock", "another process is syncing; wait for its end")
+def _locked(folder: Path, *, wait: float = 0.0) -> AbstractContextManager[None]:
+    taken = "another process is syncing; wait for its end"
+    return exclusive_lock(folder / "client.lock", taken, wait=wait)
 
 
 def _make_folder(folder: Path) -> None:

@@ -9,13 +9,16 @@ from sottovoce.protocol import SignedManifest, fetch_edition, fetch_manifest, ve
 
 if TYPE_CHECKING:
     from sottovoce.client.api import ProxyApi
-    from sottovoce.client.store import ClientStore
+    from sottovoce.client.store import ClientStore, Trusted
     from sottovoce.protocol import Edition, Terms
 
 
-def refresh(store: ClientStore, api: ProxyApi) -> Edition:
-    """What is current; an error means that none of it was stored, but for a question of terms."""
-    signed = fetch_manifest(api, store.verification_key, store.newest)
+def refresh(store: ClientStore, api: ProxyApi, trusted: Trusted) -> Edition:
+    """What is current; an error means that none of it was stored, but for a question of terms.
+
+    `trusted` is read by whoever calls: nothing is read here before the first request.
+    """
+    signed = fetch_manifest(api, *trusted)
     try:
         check_terms(store.terms, signed.manifest.terms)
     except TermsError as error:
@@ -28,7 +31,7 @@ def refresh(store: ClientStore, api: ProxyApi) -> Edition:
 
 def asked_terms(store: ClientStore, api: ProxyApi) -> Terms:
     """What the server asks for now, to be shown to the owner; stores nothing."""
-    return fetch_manifest(api, store.verification_key, store.newest).manifest.terms
+    return fetch_manifest(api, *store.trusted).manifest.terms
 
 
 def held(store: ClientStore) -> Edition | None:
@@ -37,7 +40,7 @@ def held(store: ClientStore) -> Edition | None:
         data = store.signed_manifest()
         if data is None:
             return None
-        signed = SignedManifest.open(data, store.verification_key)
+        signed = SignedManifest.open(data, store.trusted.key)
         manifest = signed.manifest
         model, catalogue = store.file(manifest.model), store.file(manifest.catalogue)
     if model is None or catalogue is None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sottovoce.model.ranking import best_rows
 from sottovoce.model.recency import recency
 from sottovoce.model.taste import Taste
 from sottovoce.model.wide import WideModel
@@ -83,8 +84,7 @@ def recommendations(edition: Edition, touched: Mapping[str, int], n: int) -> lis
     with np.errstate(all="ignore"):  # as for a batch, whatever the application has told numpy
         personal = Personal.of(edition, touched)
         scores = personal.scores()
-        order = np.argsort(-scores, kind="stable")
-        best = order[~np.isin(order, edition.rows_of([*touched]))][:n]
+        best = best_rows(scores, edition.rows_of([*touched]), n)
         items = edition.catalogue.items
         return [
             Recommendation(items[i].id, items[i].title, float(scores[i]), personal.reasons(int(i)))

@@ -1,4 +1,4 @@
-"""The tables of a client's database, and every change to them since the first version."""
+"""The tables of a client's two databases, and every change to them since the first version."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ PRAGMAS = ("temp_store = MEMORY",)  # nothing private in a folder for temporary 
 
 MIGRATIONS = (
     (
-        # `terms`: what the owner accepted, as JSON; NULL before. `asked`: the name of worse ones,
-        # which wait for an answer.
+        # `terms`: what the owner accepted, as JSON; NULL before. `asked`: the name of worse ones
+        # that were asked for since: a question waits. `generation`: new after a `forget`.
         """CREATE TABLE about (
             only INTEGER PRIMARY KEY CHECK (only = 1),
             proxy_url TEXT NOT NULL,
@@ -15,15 +15,11 @@ MIGRATIONS = (
             paused INTEGER NOT NULL DEFAULT 0,
             terms TEXT,
             asked TEXT,
+            generation BLOB NOT NULL,
             head TEXT NOT NULL,
             epoch INTEGER,
             manifest_hash BLOB
         ) STRICT""",
-        # The items and their order, which weighs them when recommending, and no time.
-        """CREATE TABLE interactions (
-            item TEXT PRIMARY KEY,
-            moment INTEGER NOT NULL
-        ) STRICT, WITHOUT ROWID""",
         """CREATE TABLE manifest (
             only INTEGER PRIMARY KEY CHECK (only = 1),
             signed BLOB NOT NULL
@@ -68,5 +64,15 @@ MIGRATIONS = (
             batch BLOB,
             CHECK ((batch IS NULL) = (state IN ('sent', 'dropped')))
         ) STRICT""",
+    ),
+)
+
+HISTORY_MIGRATIONS = (
+    (
+        # The items and their order, which weighs them when recommending, and no time.
+        """CREATE TABLE interactions (
+            item TEXT PRIMARY KEY,
+            moment INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID""",
     ),
 )

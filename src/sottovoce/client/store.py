@@ -6,25 +6,28 @@ import hashlib
 import json
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from sottovoce.client.history import History
 from sottovoce.client.ledger import LedgerReader, append_entry
 from sottovoce.client.schema import MIGRATIONS, PRAGMAS
 from sottovoce.client.timing import Plan
 from sottovoce.errors import BudgetExceededError, StoreError
 from sottovoce.privacy import Charge, Ledger
 from sottovoce.protocol import Terms
-from sottovoce.storage import Database
+from sottovoce.storage import Database, exclusive_lock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
     from typing import Any, Self
 
     from sottovoce.protocol import SignedManifest
 
+NAME = "client.db"
 State = Literal["charged", "sent", "dropped"]
+Kept = Literal["kept", "limit reached", "forgotten"]
 
 
 @dataclass(frozen=True)
@@ -50,15 +53,29 @@ class Waiting:
         return hashlib.sha256(self.batch).digest() == self.charge.purpose
 
 
+class Trusted(NamedTuple):
+    key: bytes
+    """Of the one server that is believed."""
+    newest: tuple[int, bytes] | None
+    """Epoch and hash of its last manifest, if there was one."""
+
+
 class ClientStore:
-    def __init__(self, database: Database):
-        self._db = database
-        self._reader = LedgerReader(database)
+    """Two files: the history, which a sync only reads, and all else."""
+
+    def __init__(self, folder: Path):
+        self.history = History(folder / "client.history.db")
+        try:
+            self._db = Database(folder / NAME, MIGRATIONS, PRAGMAS)
+        except BaseException:
+            self.history.close()
+            raise
+        self._reader = LedgerReader(self._db)
 
     @classmethod
     def create(
         cls,
-        path: Path,
+        folder: Path,
         *,
         proxy_url: str,
         verification_key: bytes,
@@ -66,28 +83,30 @@ class ClientStore:
     ) -> Self:
         """Whole or not at all; refuses if there is one."""
         first = Ledger(limit).entries[0]
-        store = cls(Database(path, MIGRATIONS, PRAGMAS))
+        store = cls(folder)
         with store._closed_on_failure():
             if store._db.version:
                 raise StoreError(
-                    f"{path}: there is a client already. To begin another, name another folder, or "
-                    "move this one away: its ledger, which knows what was spent, goes with it"
+                    f"{store._db.path}: there is a client already. To begin another, name another "
+                    "folder, or move this one away: its ledger, which knows what was spent, goes "
+                    "with it"
                 )
             with store._db.transaction():
                 store._db.migrate()
                 store._db.rows(
-                    "INSERT INTO about (only, proxy_url, verification_key, head)"
-                    " VALUES (1, ?, ?, ?)",
+                    "INSERT INTO about (only, proxy_url, verification_key, generation, head)"
+                    " VALUES (1, ?, ?, randomblob(16), ?)",
                     *(proxy_url, verification_key, first.hash),
                 )
                 append_entry(store._db, first)
         return store
 
     @classmethod
-    def open(cls, path: Path) -> Self:
+    def open(cls, folder: Path) -> Self:
+        path = folder / NAME
         if not path.exists():
             raise StoreError(f"{path}: there is no client; begin one first (sottovoce client init)")
-        store = cls(Database(path, MIGRATIONS, PRAGMAS))
+        store = cls(folder)
         with store._closed_on_failure():
             if store._db.version == 0:
                 raise StoreError(
@@ -97,6 +116,7 @@ class ClientStore:
         return store
 
     def close(self) -> None:
+        self.history.close()
         self._db.close()
 
     # The owner's choices and whom they trust.
@@ -104,11 +124,6 @@ class ClientStore:
     @property
     def proxy_url(self) -> str:
         return str(self._about("proxy_url"))
-
-    @property
-    def verification_key(self) -> bytes:
-        """Of the one server that is believed."""
-        return bytes(self._about("verification_key"))
 
     @property
     def paused(self) -> bool:
@@ -141,56 +156,12 @@ class ClientStore:
         with self._db.transaction():
             self._db.rows("UPDATE about SET asked = ?", asked)
 
-    # What they touched.
-
-    def add(self, moments: Iterable[Iterable[str]]) -> int:
-        """Items that were touched, moment after moment; how many of them are new.
-
-        One that is known already moves to its latest moment. Moments are counted on from the last
-        one that is there, so that nothing is left of them after `forget`.
-        """
-        with self._db.transaction():
-            before = self._count("interactions")
-            (last,) = self._db.row("SELECT coalesce(max(moment), 0) FROM interactions")
-            self._db.add_all(
-                "INSERT INTO interactions (item, moment) VALUES (?, ?)"
-                " ON CONFLICT (item) DO UPDATE SET moment = excluded.moment",
-                [
-                    (item, moment)
-                    for moment, items in enumerate(moments, start=last + 1)
-                    for item in items
-                ],
-            )
-            return self._count("interactions") - before
-
-    def remove(self, items: Iterable[str]) -> int:
-        """As if they had never been added; how many were there.
-
-        Moments are counted anew, since a gap would tell that something was there. The batch on its
-        way stays: it was charged, and nothing that others can see may depend on this.
-        """
-        with self._db.transaction():
-            before = self._count("interactions")
-            self._db.add_all("DELETE FROM interactions WHERE item = ?", [(item,) for item in items])
-            self._db.rows(
-                "UPDATE interactions SET moment = place FROM ("
-                " SELECT item AS name, dense_rank() OVER (ORDER BY moment) AS place"
-                " FROM interactions"
-                ") WHERE item = name"
-            )
-            removed = before - self._count("interactions")
-        self._scrub()
-        return removed
-
-    def touched(self) -> dict[str, int]:
-        """All of them in the order of their names, each with its moment: a later one is larger."""
-        return dict(self._db.rows("SELECT item, moment FROM interactions ORDER BY item"))
-
-    def items(self) -> list[str]:
-        """All of them, in the order of their names."""
-        return list(self.touched())
-
     # What the server published.
+
+    @property
+    def trusted(self) -> Trusted:
+        """By what the next manifest is judged."""
+        return Trusted(bytes(self._about("verification_key")), self.newest)
 
     @property
     def newest(self) -> tuple[int, bytes] | None:
@@ -258,24 +229,32 @@ class ClientStore:
             if entry is not None:
                 append_entry(self._db, entry)
 
-    def keep(self, batch: Waiting) -> bool:
-        """Keep a batch and charge for it, or neither; whether it was kept and may be sent.
+    @property
+    def generation(self) -> bytes:
+        """Another one after every `forget`."""
+        return bytes(self._about("generation"))
 
-        One transaction reads the ledger, checks the limit and writes both. Fails if the epoch has
-        had a batch or a charge.
+    def keep(self, batch: Waiting, generation: bytes) -> Kept:
+        """Keep a batch and charge for it, or neither; only one that was kept may be sent.
+
+        `generation` was read before the history that it is made of: see `forget`. One transaction
+        compares it, reads the ledger, checks the limit and writes both. Fails if the epoch has had
+        a batch or a charge.
         """
         with self._db.transaction():
+            if generation != self.generation:
+                return "forgotten"
             try:
                 entry = self.ledger().charge(batch.charge)
             except BudgetExceededError:
-                return False
+                return "limit reached"
             append_entry(self._db, entry)
             self._db.rows(
                 "INSERT INTO outbox (epoch, send_at, ends, state, batch)"
                 " VALUES (?, ?, ?, 'charged', ?)",
                 *(batch.epoch, batch.send_at, batch.ends, batch.batch),
             )
-            return True
+            return "kept"
 
     def waiting(self) -> Waiting | None:
         """The batch that has neither arrived nor been given up; there is one at most."""
@@ -308,29 +287,36 @@ class ClientStore:
     def batches(self) -> dict[str, int]:
         return dict(self._db.rows("SELECT state, count(*) FROM outbox GROUP BY state"))
 
+    def sending(self) -> AbstractContextManager[None]:
+        """Held from before a last look whether the batch is still there until it was sent."""
+        taken = "a batch is being sent; try again when that has ended"
+        return exclusive_lock(self._db.path.with_name("client.sending.lock"), taken, wait=60.0)
+
     def forget(self) -> None:
         """Everything about the owner, and all that could be worked out from it.
 
-        The ledger stays: it has no item, and what left cannot be called back.
+        The ledger stays: it has no item, and what left cannot be called back. It waits for no sync,
+        and no batch of what is forgotten is kept or sent once it returns. The history goes first,
+        then in one step the batch and the generation. A sync reads the generation before the
+        history: if it has seen what goes here, `keep` comes either before this step, which deletes
+        the batch, or after it, and finds another generation. A request that is under way is waited
+        for.
         """
+        self.history.clear()
         with self._db.transaction():
-            for table in ("interactions", "outbox", "manifest", "files"):
+            for table in ("outbox", "manifest", "files"):
                 self._db.rows(f"DELETE FROM {table}")  # noqa: S608 - names of our own
-        self._scrub()
-
-    def _scrub(self) -> None:
-        """Nothing that was deleted is left in any file."""
-        self._db.rows("VACUUM")  # rewrites the file without it
-        self._db.empty_log()
+            self._db.rows("UPDATE about SET generation = randomblob(16)")
+        self.history.scrub()
+        self._db.scrub()
+        with self.sending():
+            pass
 
     def _about(self, column: str) -> Any:
         row = self._db.row(f"SELECT {column} FROM about")  # noqa: S608 - a name of our own
         if row is None:
             raise StoreError(f"{self._db.path}: the file is damaged: restore it")
         return row[0]
-
-    def _count(self, table: str) -> int:
-        return int(self._db.row(f"SELECT count(*) FROM {table}")[0])  # noqa: S608 - our own
 
     @contextmanager
     def _closed_on_failure(self) -> Iterator[None]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from sottovoce.client.fetching import refresh
 from sottovoce.client.reporting import make_batch
 from sottovoce.client.terms import is_too_soon
-from sottovoce.client.timing import MOST_LEAD, drawn_plan, is_time, lead, not_before
+from sottovoce.client.timing import MOST_LEAD, PACE, READY, drawn_plan, is_time, lead, not_before
 from sottovoce.errors import ClosedError, LedgerError, RefusedError, UnavailableError
 from sottovoce.privacy import rounded_down, rounded_up
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from sottovoce.client.api import ProxyApi
     from sottovoce.client.reporting import Words
-    from sottovoce.client.store import ClientStore, Waiting
+    from sottovoce.client.store import ClientStore, Kept, Waiting
     from sottovoce.client.timing import Entropy, Plan
     from sottovoce.protocol import Edition, Manifest
 
@@ -89,7 +89,8 @@ class Synced:
 class Early:
     """It is not yet time to make a batch."""
 
-    seconds: float
+    ask_at: float
+    """When to ask for the manifest once more, by the monotonic clock."""
     manifest_hash: bytes
     """Of the epoch that it would be for."""
     lost: int | None
@@ -99,12 +100,16 @@ class Early:
 class Syncing:
     """Everything that one sync works with.
 
-    The caller holds the folder's lock, but for the pause between `begin` and `go_on`.
+    The caller holds the folder's lock, but for the pause between `begin` and `go_on`. The clock
+    says what may be done. The monotonic one measures how long to wait, from a moment that is fixed
+    before the history is read: if the clock is set meanwhile, nothing shows how long computing
+    took.
     """
 
     store: ClientStore
     api: ProxyApi
     clock: Callable[[], float]
+    monotonic: Callable[[], float]
     entropy: Entropy
     words: Words
     sleep: Callable[[float], None]
@@ -112,9 +117,14 @@ class Syncing:
 
     def begin(self) -> Synced | Early:
         """Settle, fetch, and take part at once or find out when."""
-        left_over = self.store.waiting()
+        damage, left_over, trusted = self._damage(), self.store.waiting(), self.store.trusted
+        if self.jitter:
+            self._sleep_until(self.monotonic() + -self.clock() % PACE)
+        if damage is not None:
+            refresh(self.store, self.api, trusted)
+            raise damage
         tried = None if left_over is None else self._tried(left_over)
-        edition = refresh(self.store, self.api)
+        edition = refresh(self.store, self.api, trusted)
         epoch = edition.manifest.epoch
         lost = None
         if left_over is not None and tried is not None:
@@ -127,18 +137,31 @@ class Syncing:
             return Early(taken, edition.signed.hash, lost)
         return self._result(epoch, taken, lost)
 
+    def rest(self, early: Early) -> None:
+        """The long pause, without the lock: the owner may accept other terms or set a limit."""
+        self._sleep_until(early.ask_at - READY)
+
     def go_on(self, early: Early) -> Synced:
         """After the pause. The epoch may be over by now: what is not made yet costs nothing."""
-        edition = refresh(self.store, self.api)
+        trusted = self.store.trusted
+        self._sleep_until(early.ask_at)
+        edition = refresh(self.store, self.api, trusted)
         manifest = edition.manifest
         if edition.signed.hash != early.manifest_hash:
             return self._result(manifest.epoch, "missed", early.lost)
-        refused = self._refusal(manifest)
-        outcome = refused or self._report(edition, self._plan(manifest))
+        outcome = self._refusal(manifest) or self._report(edition)
         return self._result(manifest.epoch, outcome, early.lost)
 
+    def _damage(self) -> LedgerError | None:
+        """Of the ledger. Reporting alone needs it: what was published is fetched all the same."""
+        try:
+            self.store.ledger()
+        except LedgerError as error:
+            return error
+        return None
+
     def _take_part(self, edition: Edition) -> Outcome | float:
-        """At most one batch in an epoch, ever; or the seconds to wait before it is made.
+        """At most one batch in an epoch, ever; or the moment to go on, by the monotonic clock.
 
         Nothing before `_report` knows the history.
         """
@@ -150,7 +173,7 @@ class Syncing:
         if not plan.takes_part:
             return "sitting out"
         early = plan.send_at - lead(manifest) - self.clock()
-        return early if self.jitter and early > 0 else self._report(edition, plan)
+        return self.monotonic() + early if self.jitter and early > 0 else self._report(edition)
 
     def _refusal(self, manifest: Manifest) -> Outcome | None:
         """Why this epoch gets no batch; None: it may have one. From public data and the ledger."""
@@ -188,20 +211,31 @@ class Syncing:
         self.store.add_plan(plan)
         return plan
 
-    def _report(self, edition: Edition, plan: Plan) -> Outcome:
-        """Read the history, make the batch, charge for it; then send, when it is time."""
-        now = self.clock()
-        send_at = max(plan.send_at, now + lead(edition.manifest)) if self.jitter else now
-        rows = edition.rows_of(self.store.items())
-        batch = make_batch(edition, rows, now, send_at, self.words, self.entropy)
-        if not self.store.keep(batch):
-            return "limit reached"
+    def _report(self, edition: Edition) -> Outcome:
+        """Read the history, make the batch, charge for it; then send, one `lead` after this began.
+
+        After the long pause that is the moment that was drawn. A sync after a restart knows it by
+        `send_at`.
+        """
+        manifest, now, begun = edition.manifest, self.clock(), self.monotonic()
+        ahead = lead(manifest) if self.jitter else 0.0
+        kept: Kept = "forgotten"
+        while kept == "forgotten":
+            generation = self.store.generation
+            rows = edition.rows_of(self.store.history.items())
+            batch = make_batch(edition, rows, now, now + ahead, self.words, self.entropy)
+            kept = self.store.keep(batch, generation)
+        if kept == "limit reached":
+            return kept
         if self.jitter:
-            self._sleep_until(not_before(send_at, self.clock(), edition.manifest))
+            self._sleep_until(not_before(begun + ahead, self.monotonic(), manifest))
         return self._deliver(batch)
 
     def _tried(self, batch: Waiting) -> Outcome | UnavailableError | RefusedError:
         """Deliver it, or hear why not: that is said after what is published was fetched."""
+        left = batch.send_at - self.clock()
+        if 0 < left <= MOST_LEAD and self.clock() < batch.ends and not self.store.paused:
+            self.sleep(left)
         try:
             return self._deliver(batch)
         except (UnavailableError, RefusedError) as error:
@@ -220,8 +254,6 @@ class Syncing:
 
     def _deliver(self, batch: Waiting) -> Outcome:
         """From charged to sent; every step may be repeated, in this sync or a later one."""
-        if self.clock() < batch.ends and not self.store.paused:
-            self._sleep_until(batch.send_at)
         if self.clock() >= batch.ends:
             self.store.done(batch.epoch, "dropped")
             return "too late"
@@ -231,16 +263,17 @@ class Syncing:
             raise LedgerError(
                 f"the batch of epoch {batch.epoch} is not the one that was charged; it is not sent"
             )
-        self._check_patience(batch)
-        return self._send(batch)
-
-    def _check_patience(self, batch: Waiting) -> None:
         if self.clock() < batch.not_before:
             raise _postponed(batch, batch.not_before - self.clock())
+        with self.store.sending():
+            if self.store.state(batch.epoch) is None:
+                return "already charged"  # its owner has forgotten it meanwhile
+            return self._send(batch)
 
     def _sleep_until(self, moment: float) -> None:
-        left = moment - self.clock()
-        if 0 < left <= MOST_LEAD:
+        """By the monotonic clock."""
+        left = moment - self.monotonic()
+        if left > 0:
             self.sleep(left)
 
     def _send(self, batch: Waiting) -> Outcome:

@@ -22,8 +22,14 @@ if TYPE_CHECKING:
 JITTER = 3_600.0
 """Seconds over which devices spread what they send, or what is left of the epoch."""
 MOST_LEAD = 1_200.0
-"""Beyond the lead of any shape: a batch that would wait longer was made before the clock was set
-back."""
+"""Beyond the lead of any shape. A batch that an earlier process left behind and that would have to
+wait longer was made before the clock was set back: it waits no more."""
+PACE = 10.0
+"""A sync begins at a multiple of so many seconds of the clock: its first request must not show how
+long the application took for what it did before, such as recommending."""
+READY = 5.0
+"""Seconds before a moment at which a sync takes its lock and reads what it needs: nothing but the
+network lies between the moment and the request."""
 _UNIT = 2.0**-53
 
 
@@ -64,11 +70,12 @@ def chance(manifest: Manifest, turns_left: int) -> float:
 def lead(manifest: Manifest) -> float:
     """Seconds that making a batch takes at most, on a slow device: of public numbers alone.
 
-    Each item costs F^2 for the normal equations, and as much as 256 of these for all else: reading
-    it if it was touched, ranking its row. Everything may have been touched.
+    Reading a history of `MOST_TOUCHED` items is in the first 5, whatever the catalogue has of them.
+    Each item of the catalogue costs F^2 for the normal equations, and as much as 256 of these for
+    all else, such as ranking its row. Everything may have been touched.
     """
     factors, reports = manifest.terms.factors, manifest.terms.reports
-    return 2.0 + manifest.items * (factors**2 + 256) / 2**23 + reports / 200
+    return 5.0 + manifest.items * (factors**2 + 256) / 2**23 + reports / 200
 
 
 def is_time(manifest: Manifest, now: float, jitter: float) -> bool:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 MOST_ITEMS = 2**24
 MOST_FACTORS = 2**8
+MOST_TOUCHED = 100_000
+"""Items of one history, the latest: reading them has its part in the time that a device leaves for
+making a batch (`sottovoce.client.timing.lead`), which must not depend on the history."""
 MOST_REPORTS = 10_000
 """Of one device in one epoch."""
 MOST_ENTRIES = 2**26

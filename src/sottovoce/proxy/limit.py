@@ -30,14 +30,22 @@ class Known:
     """When they were counted."""
     epoch: int = 0
     taken: int = 0
-    """Batches in that epoch, those under way included."""
+    """Batches of that epoch that are on disk."""
+    under_way: int = 0
+    """Requests that may still bring a batch, of whichever epoch it is."""
+
+    def reach(self, epoch: int) -> None:
+        """A later epoch begins with nothing taken."""
+        if epoch > self.epoch:
+            self.epoch, self.taken = epoch, 0
 
 
 class RateLimit:
     """A bucket of tokens for each address: a batch takes one, time brings them back.
 
-    And so many batches in one epoch. A place is taken before the body is read: whoever begins many
-    requests and ends them at once has no more. What was refused gives it back.
+    And so many batches in one epoch. A request has its place before its body is read, and while it
+    is under way it counts for every epoch: whoever begins many and ends them at once, or in the
+    next epoch, has no more. What was refused gives it back.
     """
 
     def __init__(
@@ -55,21 +63,22 @@ class RateLimit:
         if self._is_off:
             return 0.0
         known = self._known(address)
-        if known.epoch != epoch:
-            known.epoch, known.taken = epoch, 0
-        if self._per_epoch and known.taken >= self._per_epoch:
+        known.reach(epoch)
+        if self._per_epoch and known.taken + known.under_way >= self._per_epoch:
             return LATER
         pause = self._take_token(known) if self._per_second else 0.0
-        known.taken += not pause
+        known.under_way += not pause
         return pause
 
-    def give_back(self, address: str, epoch: int) -> None:
-        """A batch from there that might come did not reach the disk."""
+    def end(self, address: str, epoch: int | None) -> None:
+        """Of a request that might come: the epoch of the batch that it brought, or None."""
         if self._is_off:
             return
         known = self._known(address)
-        if known.epoch == epoch:
-            known.taken = max(known.taken - 1, 0)
+        known.under_way = max(known.under_way - 1, 0)
+        if epoch is not None:
+            known.reach(epoch)
+            known.taken += known.epoch == epoch
 
     def _take_token(self, known: Known) -> float:
         """0, or the seconds until there is one."""

@@ -6,7 +6,6 @@ routes: its layers for routes, requests and errors would cost a third of the tim
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from http import HTTPStatus
 from math import ceil
 from typing import TYPE_CHECKING
@@ -20,7 +19,7 @@ from sottovoce.proxy.origins import check_sender
 from sottovoce.service import problem_of, read_body
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -66,24 +65,22 @@ class Taking:
         if scope["method"] != "POST":
             raise HTTPException(HTTPStatus.METHOD_NOT_ALLOWED, headers={"Allow": "POST"})
         check_sender(scope, self._origins)
-        client = scope["client"]
-        with self._place_of(client[0] if client else ""):
+        address, epoch = scope["client"][0] if scope["client"] else "", None
+        self._take_place(address)
+        try:
             data = await read_body(scope, receive, self._proxy.intake.batch_size())
-            await self._writer.write(self._proxy.intake.check(data))
+            batch = self._proxy.intake.check(data)
+            await self._writer.write(batch)
+            epoch = batch.epoch
+        finally:
+            self._limit.end(address, epoch)
 
-    @contextmanager
-    def _place_of(self, address: str) -> Iterator[None]:
-        """One of the batches that this address may send; taken for good when the block succeeds."""
-        epoch = self._proxy.epoch
-        wait = self._limit.wait(address, epoch)
+    def _take_place(self, address: str) -> None:
+        """For one of the batches that this address may send."""
+        wait = self._limit.wait(address, self._proxy.epoch)
         if wait:
             raise HTTPException(
                 HTTPStatus.TOO_MANY_REQUESTS,
                 "too many batches from one address",
                 {"Retry-After": str(ceil(wait))},
             )
-        try:
-            yield
-        except BaseException:
-            self._limit.give_back(address, epoch)
-            raise

@@ -111,6 +111,11 @@ class Database:
                 self.rows(statement)
         self.rows(f"PRAGMA user_version = {len(self._migrations)}")
 
+    def scrub(self) -> None:
+        """Nothing that was deleted is left in any file."""
+        self.rows("VACUUM")  # rewrites the file without it
+        self.empty_log()
+
     def empty_log(self) -> None:
         """What was deleted is gone from the log as well; fails while somebody reads."""
         with store_errors(self.path):

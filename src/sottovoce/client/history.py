@@ -1,0 +1,96 @@
+"""What the owner touched, in a file of its own: whoever writes it keeps no sync waiting.
+
+A large import holds the write lock of its file for as long as it takes, which depends on the
+history. So a sync only ever reads this one, which waits for no writer, and writes another.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sottovoce.client.schema import HISTORY_MIGRATIONS, PRAGMAS
+from sottovoce.model.bounds import MOST_TOUCHED
+from sottovoce.storage import Database
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+
+class History:
+    def __init__(self, path: Path):
+        """Made if it is not there."""
+        self._db = Database(path, HISTORY_MIGRATIONS, PRAGMAS)
+        try:
+            self._db.upgrade()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self._db.close()
+
+    def add(self, moments: Iterable[Iterable[str]]) -> int:
+        """Items that were touched, moment after moment; how many of them are new.
+
+        One that is known already moves to its latest moment. Moments are counted on from the last
+        one that is there, so that nothing is left of them after `clear`. Beyond `MOST_TOUCHED` the
+        earliest are dropped, and of one moment the last by name.
+        """
+        with self._db.transaction():
+            before = self._count()
+            (last,) = self._db.row("SELECT coalesce(max(moment), 0) FROM interactions")
+            self._db.add_all(
+                "INSERT INTO interactions (item, moment) VALUES (?, ?)"
+                " ON CONFLICT (item) DO UPDATE SET moment = excluded.moment",
+                [
+                    (item, moment)
+                    for moment, items in enumerate(moments, start=last + 1)
+                    for item in items
+                ],
+            )
+            new = self._count() - before
+            self._db.rows(
+                "DELETE FROM interactions WHERE item IN ("
+                " SELECT item FROM interactions ORDER BY moment DESC, item LIMIT -1 OFFSET ?"
+                ")",
+                MOST_TOUCHED,
+            )
+            return new
+
+    def remove(self, items: Iterable[str]) -> int:
+        """As if they had never been added; how many were there.
+
+        Moments are counted anew, since a gap would tell that something was there.
+        """
+        with self._db.transaction():
+            before = self._count()
+            self._db.add_all("DELETE FROM interactions WHERE item = ?", [(item,) for item in items])
+            self._db.rows(
+                "UPDATE interactions SET moment = place FROM ("
+                " SELECT item AS name, dense_rank() OVER (ORDER BY moment) AS place"
+                " FROM interactions"
+                ") WHERE item = name"
+            )
+            removed = before - self._count()
+        self.scrub()
+        return removed
+
+    def clear(self) -> None:
+        """Without traces only after `scrub`."""
+        with self._db.transaction():
+            self._db.rows("DELETE FROM interactions")
+
+    def scrub(self) -> None:
+        self._db.scrub()
+
+    def touched(self) -> dict[str, int]:
+        """All of them in the order of their names, each with its moment: a later one is larger."""
+        return dict(self._db.rows("SELECT item, moment FROM interactions ORDER BY item"))
+
+    def items(self) -> list[str]:
+        """All of them, in the order of their names."""
+        return list(self.touched())
+
+    def _count(self) -> int:
+        return int(self._db.row("SELECT count(*) FROM interactions")[0])

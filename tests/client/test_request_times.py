@@ -1,0 +1,296 @@
+"""Every request of a device has its time from public data, coins and a clock, never the history.
+
+A device lives three epochs. An application recommends and then syncs, in one thread, by a timer;
+what depends on the history takes its time on the device's clocks. For the same coins everybody else
+must see the same requests, of the same size, at the same times, and the same errors.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sottovoce.client.history import History
+from sottovoce.client.timing import PACE, lead
+from sottovoce.errors import SottovoceError, UnavailableError
+from sottovoce.model.bounds import MOST_TOUCHED
+from sottovoce.storage import exclusive_lock
+from tests.client.world import DAY, FakeProxy, World, item, words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from sottovoce.client import Client
+
+HOUR = 3_600
+
+
+class Clocks:
+    """The device's two: one that can be set, and one that only goes on."""
+
+    def __init__(self) -> None:
+        self.passed = 1.25
+        self.ahead = 1.0 * DAY
+
+    def wall(self) -> float:
+        return self.passed + self.ahead
+
+    def monotonic(self) -> float:
+        return self.passed
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds >= 0
+        self.passed += seconds
+
+
+@dataclass(frozen=True)
+class Person:
+    """How long their history is, and how long the device takes for what it does with it."""
+
+    items: int = 0
+    reading: float = 0.0
+    computing: float = 0.0
+    recommending: float = 0.0
+
+    def history(self) -> list[str]:
+        return [item(number) for number in range(self.items)]
+
+
+PEOPLE = [
+    Person(),
+    Person(items=1),
+    Person(items=MOST_TOUCHED),
+    Person(reading=3.0),
+    Person(items=1, computing=1.9, recommending=7.4),
+    Person(items=1, reading=3.0, computing=1.9, recommending=3.0),
+]
+
+
+class Life:
+    """One device, its proxy, and all that others see of it."""
+
+    def __init__(self, folder: Path, person: Person, opened: ExitStack):
+        self.folder, self.person, self.opened = folder, person, opened
+        self.clocks, self.world = Clocks(), World()
+        self.proxy = FakeProxy(self.world)
+        self.seen: list[tuple[Any, ...]] = []
+        self.proxy.before = self.watch
+        self.during_request: Callable[[str], None] = lambda call: None
+        self.during_sleep: Callable[[Client, float], None] = lambda client, seconds: None
+        self.while_computing: Callable[[], None] = lambda: None
+        self.once_recorded: Callable[[], None] = lambda: None
+
+    def slow_down(self, patch: pytest.MonkeyPatch) -> None:
+        """Whoever reads a history waits for it."""
+        items = History.items
+
+        def slow(history: History) -> list[str]:
+            self.clocks.sleep(self.person.reading)
+            return items(history)
+
+        patch.setattr(History, "items", slow)
+
+    def open(self) -> Client:
+        clock, monotonic = self.clocks.wall, self.clocks.monotonic
+        coins = Random(3).randbytes
+        return self.world.create(self.folder, clock=clock, monotonic=monotonic, entropy=coins)
+
+    def watch(self, call: str) -> None:
+        self.seen.append((round(self.clocks.passed, 6), call))
+        self.during_request(call)
+
+    def words(self, users: int, reports: int) -> NDArray[np.uint64]:
+        self.clocks.sleep(self.person.computing)
+        self.while_computing()
+        return words(users, reports)
+
+    def lived(self) -> list[tuple[Any, ...]]:
+        """Three epochs, in each of which the timer goes off three times."""
+        with self.open() as client:
+            client.record(self.person.history())
+            self.once_recorded()
+            for epoch in (1, 2, 3):
+                self.proxy.publish(self.world.signed(epoch))
+                for hour in (6, 8, 10):
+                    self.clocks.passed = (epoch - 1) * DAY + hour * HOUR + 1.25
+                    self.recommend_and_sync(client)
+        return self.seen + [(len(batch),) for batch in self.proxy.received]
+
+    def recommend_and_sync(self, client: Client) -> None:
+        if client.status().epoch is not None:
+            client.recommend(3)
+        self.clocks.sleep(self.person.recommending)
+
+        def sleep(seconds: float) -> None:
+            self.during_sleep(client, seconds)
+            self.clocks.sleep(seconds)
+
+        try:
+            synced = client.sync(self.proxy, words=self.words, sleep=sleep, jitter=3_600)
+            self.seen.append((synced.outcome, synced.sentence))
+        except SottovoceError as error:
+            self.seen.append((type(error), str(error)))
+
+
+def nothing_happens(_: Life) -> None:
+    pass
+
+
+def busy_for(call: str, number: int) -> Callable[[Life], None]:
+    """The proxy refuses one request, and says for how long."""
+
+    def scenario(life: Life) -> None:
+        asked: list[str] = []
+
+        def refuse(found: str) -> None:
+            asked.append(found)
+            if found == call and asked.count(call) == number:
+                raise UnavailableError("503", 120.0)
+
+        life.during_request = refuse
+
+    return scenario
+
+
+def paused_while_the_batch_waits(life: Life) -> None:
+    """Until the timer goes off again."""
+
+    def pause(client: Client, _: float) -> None:
+        client.pause(on=client._store.waiting() is not None and not client._store.paused)
+
+    life.during_sleep = pause
+
+
+def set_back_during_the_long_pause(life: Life) -> None:
+    def set_back(_: Client, seconds: float) -> None:
+        if seconds > 60:
+            life.clocks.ahead = DAY - HOUR
+
+    life.during_sleep = set_back
+
+
+def set_back_while_computing(seconds: float) -> Callable[[Life], None]:
+    def scenario(life: Life) -> None:
+        def set_back() -> None:
+            life.clocks.ahead = DAY - seconds
+
+        life.while_computing = set_back
+
+    return scenario
+
+
+def a_large_record_is_under_way(life: Life) -> None:
+    """All the time, in another connection."""
+
+    def begin() -> None:
+        path = life.folder / "client.history.db"
+        other = life.opened.enter_context(closing(sqlite3.connect(path, isolation_level=None)))
+        other.execute("BEGIN IMMEDIATE")
+        rows = ((f"new {number}",) for number in range(life.person.items))
+        other.executemany("INSERT INTO interactions VALUES (?, 9)", rows)
+
+    life.once_recorded = begin
+
+
+def lived_by(
+    person: Person, scenario: Callable[[Life], None], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> list[tuple[Any, ...]]:
+    with monkeypatch.context() as patch, ExitStack() as opened:
+        life = Life(folder, person, opened)
+        life.slow_down(patch)
+        scenario(life)
+        return life.lived()
+
+
+@pytest.mark.parametrize(
+    ("scenario", "told"),
+    [
+        pytest.param(nothing_happens, "sent", id="nothing"),
+        pytest.param(busy_for("manifest", 1), UnavailableError, id="busy for the first request"),
+        pytest.param(busy_for("manifest", 2), UnavailableError, id="busy after the long pause"),
+        pytest.param(busy_for("send", 2), UnavailableError, id="busy for a batch"),
+        pytest.param(paused_while_the_batch_waits, "paused", id="pause and resume"),
+        pytest.param(set_back_during_the_long_pause, "sent", id="set back during the long pause"),
+        pytest.param(set_back_while_computing(HOUR), "sent", id="set back while computing"),
+        pytest.param(set_back_while_computing(100), "sent", id="set back a little"),
+        pytest.param(a_large_record_is_under_way, "sent", id="a large record"),
+    ],
+)
+def test_nothing_that_a_history_takes_shows_in_the_time_of_a_request(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    scenario: Callable[[Life], None],
+    told: object,
+) -> None:
+    lives = [
+        lived_by(person, scenario, tmp_path / str(number), monkeypatch)
+        for number, person in enumerate(PEOPLE)
+    ]
+    for person, lived in zip(PEOPLE, lives, strict=True):
+        assert lived == lives[0], person
+    assert told in [entry[0] for entry in lives[0]]
+    assert len({entry[0] for entry in lives[0] if entry[1:] == ("send",)}) >= 3
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [set_back_during_the_long_pause, *map(set_back_while_computing, (100, HOUR))],
+    ids=["during the long pause", "a little while computing", "while computing"],
+)
+def test_a_clock_that_is_set_back_during_a_sync_moves_no_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: Callable[[Life], None]
+) -> None:
+    """Else a wait ends too early or too late, and what ends it may be the end of computing."""
+    plain = lived_by(PEOPLE[0], nothing_happens, tmp_path / "plain", monkeypatch)
+    assert lived_by(PEOPLE[-1], scenario, tmp_path / "set", monkeypatch) == plain
+
+
+def only_sync(life: Life) -> float:
+    """The moment at which its batch leaves, in seconds since it began."""
+    with life.open() as client:
+        client.record(life.person.history())
+        life.recommend_and_sync(client)
+    (sent,) = [at for at, *what in life.seen if what == ["send"]]
+    return float(sent)
+
+
+def test_the_moment_of_sending_is_fixed_before_the_history_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the batch leaves later by as much as reading took, and that shows its length."""
+    with ExitStack() as opened:
+        quick = only_sync(Life(tmp_path / "quick", Person(), opened))
+        life = Life(tmp_path / "slow", Person(reading=3.0), opened)
+        life.slow_down(monkeypatch)
+        assert only_sync(life) == quick
+
+
+def test_the_request_after_the_long_pause_waits_for_no_lock(tmp_path: Path) -> None:
+    """The folder's lock is taken before the moment: whoever holds it briefly does not show."""
+    with ExitStack() as opened:
+        alone = Life(tmp_path / "alone", Person(), opened)
+        only_sync(alone)
+        life = Life(tmp_path / "busy", Person(), opened)
+
+        def hold(_: Client, seconds: float) -> None:
+            if seconds > 60:
+                held = ExitStack()
+                held.enter_context(exclusive_lock(life.folder / "client.lock", "taken"))
+                threading.Timer(0.3, held.close).start()
+
+        life.during_sleep = hold
+        only_sync(life)
+    assert life.seen == alone.seen
+    first, *_, second, sent, _ = [at for at, *_ in life.seen]
+    assert first % PACE == 0
+    assert sent - second == pytest.approx(lead(life.proxy.signed.manifest))
