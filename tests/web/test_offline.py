@@ -49,8 +49,8 @@ def test_offline_the_page_recommends_and_sends_nothing(visitor: Visitor, system:
     sees("1", "608")
     visitor.reload()
     visitor.says("#status", "recommendations go on, nothing is sent")
-    assert visitor.films() == ["1", "608"]
     sees("1", "608")
+    assert visitor.films() == ["1", "608"]
     visitor.choose("inception")
     sees("1", "608", "79132")
     visitor.at("#films > li[data-id='608'] button").click()

@@ -231,6 +231,8 @@ CHARGES = st.fixed_dictionaries(
         "mechanism": st.sampled_from(["loudest", "coordinate"]),
         "epsilon": AMOUNTS,
         "reports": st.integers(1, 10) | st.integers(1, 2**53 - 1),
+        "loud_fraction": st.sampled_from([0.1, 0.5]),
+        "clients": st.sampled_from([1, 100]),
     }
 )
 LIMITS = st.fixed_dictionaries({"limit": st.sampled_from([0.0, 1.0]) | AMOUNTS})

@@ -3,7 +3,7 @@
  *
  * It starts two workers (`workers`) and passes on what is asked. One of them looks for news and takes
  * part by itself, at moments that come from public data, its own coins and a clock; no call makes it
- * ask the proxy sooner than at its next whole pace. So however an application uses this class, and
+ * ask the proxy before its next tick. So however an application uses this class, and
  * whatever it waits for, when the proxy is asked says nothing about what its owner touched.
  */
 

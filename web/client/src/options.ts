@@ -38,7 +38,7 @@ export interface OpenOptions {
    * page was opened, and shows when that was: for tests and demos.
    */
   jitter?: number;
-  /** Seconds between two looks for news while the page is seen, 1..3600. Default: 60. */
+  /** Seconds between two looks for news while the page is seen, 5..3600. Default: 60. */
   pace?: number;
   /** How many models of earlier epochs are fetched, for whoever draws a curve. Default: 0. */
   past?: number;
@@ -114,7 +114,7 @@ export function checkedJitter(jitter: number): number {
 
 /** Seconds; a page that asks all the time helps nobody. */
 export function checkedPace(pace: number): number {
-  return within("pace", pace, 1, 3600);
+  return within("pace", pace, 5, 3600);
 }
 
 function within(name: string, value: number, least: number, most: number): number {

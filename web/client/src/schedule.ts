@@ -1,10 +1,10 @@
 /**
  * When the proxy is asked.
  *
- * Looks happen at whole paces, counted from the first one of a visit, and nowhere else: whatever wakes
+ * Looks happen at whole ticks, counted from the first one of a visit, and nowhere else: whatever wakes
  * the schedule (the owner, the network, a page that comes into sight) moves the next look to the next
- * whole pace. How many paces it waits depends on the page's conditions and on the proxy's answers.
- * `Retry-After` counts from the arrival of the answer, and is rounded up to whole paces.
+ * tick. How many ticks it waits otherwise depends on the page's conditions and on the proxy's answers.
+ * `Retry-After` counts from the arrival of the answer, and is rounded up to whole ticks.
  *
  * All that a request needs of what is stored is read before its moment. If a disk takes longer than
  * that, it shows in whole steps.
@@ -25,31 +25,38 @@ export interface Looked {
   retryAfter: number;
 }
 
+/** Seconds between two moments at which there can be a look. */
+export const TICK = 5;
 /** Seconds before a moment, for what is read from the disk. */
 export const STEP = 0.5;
-/** Seconds between two looks of a page that nobody sees, and after many failures, at least. */
-const SELDOM = 60;
+/** Ticks between two looks of a page that nobody sees, and after many failures, at least. */
+const SELDOM = 60 / TICK;
 
 /** One look at a time. */
 export class Schedule<Ready> {
   /** Until the page has said what the world is like, there is nothing to look at. */
   #conditions: Conditions = { visible: false, online: false };
   #first: number | null = null;
-  /** The pace, counted from the first look, at which the last one was. */
+  /** The tick, counted from the first look, at which the last one was. */
   #last = -1;
-  /** The pace before which the proxy wants no other one. */
+  /** The tick before which the proxy wants no other one. */
   #least = 0;
   #failures = 0;
   #handle: number | null = null;
   #isLooking = false;
   #isWanted = false;
 
+  /** Ticks between two looks while the page is seen. */
+  readonly #usual: number;
+
   constructor(
-    private readonly pace: number,
+    pace: number,
     private readonly prepare: () => Promise<Ready>,
     private readonly look: (ready: Promise<Ready>) => Promise<Looked>,
     private readonly timer: Timer,
-  ) {}
+  ) {
+    this.#usual = Math.ceil(pace / TICK);
+  }
 
   /** The page came into sight or went out of it, or the network did. */
   meet(conditions: Conditions): void {
@@ -60,7 +67,7 @@ export class Schedule<Ready> {
     this.#plan();
   }
 
-  /** Look at the next whole pace. */
+  /** Look at the next tick. */
   wake(): void {
     this.#isWanted = true;
     this.#plan();
@@ -76,26 +83,26 @@ export class Schedule<Ready> {
     if (this.#isLooking || !this.#conditions.online) return;
     this.#first ??= this.timer.now() + STEP;
     const next = Math.max(
-      this.#isWanted ? 0 : this.#last + this.#paces(),
+      this.#isWanted ? 0 : this.#last + this.#ticks(),
       this.#least,
       this.#now(),
     );
-    const moment = this.#first + next * this.pace;
+    const moment = this.#first + next * TICK;
     const work = (ready: Promise<Ready>) => this.#lookAt(next, ready);
     this.#handle = appointed(this.timer, moment, () => this.#prepared(), work);
   }
 
-  /** The next whole pace that there is still time to prepare for. */
+  /** The next tick that there is still time to prepare for. */
   #now(): number {
     const since = this.timer.now() + STEP - (this.#first ?? 0);
-    return Math.max(this.#last + 1, Math.ceil((since - 1e-6) / this.pace));
+    return Math.max(this.#last + 1, Math.ceil((since - 1e-6) / TICK));
   }
 
-  /** Paces between two looks: more when hidden, and after failures. */
-  #paces(): number {
-    const seldom = Math.ceil(SELDOM / this.pace);
-    const patient = Math.min(seldom, 2 ** Math.max(0, this.#failures - 1));
-    return Math.max(this.#conditions.visible ? 1 : seldom, patient);
+  /** Between two looks: more when hidden, and after failures. */
+  #ticks(): number {
+    const seldom = Math.max(SELDOM, this.#usual);
+    const patient = this.#usual * 2 ** Math.max(0, this.#failures - 1);
+    return Math.min(seldom, this.#conditions.visible ? patient : seldom);
   }
 
   #prepared(): Promise<Ready> {
@@ -108,7 +115,7 @@ export class Schedule<Ready> {
   async #lookAt(at: number, ready: Promise<Ready>): Promise<void> {
     const { isWell, retryAfter } = await this.look(ready);
     const since = this.timer.now() + retryAfter - (this.#first ?? 0);
-    this.#least = retryAfter > 0 ? Math.ceil(since / this.pace) : 0;
+    this.#least = retryAfter > 0 ? Math.ceil(since / TICK) : 0;
     this.#failures = isWell ? 0 : this.#failures + 1;
     this.#last = at;
     this.#isLooking = false;

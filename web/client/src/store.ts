@@ -167,16 +167,12 @@ function byId(items: readonly Touched[]): Map<string, number> {
   return new Map(items.map(({ id, moment }) => [id, moment]));
 }
 
-/** A history is never longer than `MOST_TOUCHED`: what was touched earliest goes. */
+/** A history is never longer than `MOST_TOUCHED`: what was touched earliest goes, of one moment the last names. */
 function latest(items: readonly Touched[]): readonly Touched[] {
-  const order = [...items.keys()];
-  order.sort((a, b) => momentAt(items, b) - momentAt(items, a) || b - a);
+  if (items.length <= MOST_TOUCHED) return items;
+  const order = [...items].sort((a, b) => b.moment - a.moment || (a.id < b.id ? -1 : 1));
   const kept = new Set(order.slice(0, MOST_TOUCHED));
-  return items.filter((_, place) => kept.has(place));
-}
-
-function momentAt(items: readonly Touched[], place: number): number {
-  return (items[place] as Touched).moment;
+  return items.filter((item) => kept.has(item));
 }
 
 function checkPinned(known: Settings, named: Beginning): void {

@@ -22,11 +22,11 @@ import { brokenBy, readTerms, writtenTerms } from "../src/terms.js";
 import { ascending, userVector } from "../src/user.js";
 import { partsOf, scoreOf, solution, wideModel } from "../src/wide.js";
 import { openSealed } from "./opening.js";
-import { fromWords } from "./vectors.js";
+import { fromWords, readCharge, type WrittenCharge } from "./vectors.js";
 
 interface Step {
   limit?: number;
-  charge?: Charge;
+  charge?: WrittenCharge;
 }
 
 /** Bytes travel as hexadecimal, words as hexadecimal without a prefix, floats as JSON numbers. */
@@ -132,8 +132,9 @@ function played(steps: readonly Step[]): object[] {
   const charges: Charge[] = [];
   return steps.map((step) => {
     limit = step.limit ?? limit;
-    const decision = step.charge === undefined ? null : decided(limit, charges, step.charge);
-    if (decision === "charged" && step.charge !== undefined) charges.push(step.charge);
+    const next = step.charge && readCharge(step.charge);
+    const decision = next === undefined ? null : decided(limit, charges, next);
+    if (decision === "charged" && next !== undefined) charges.push(next);
     const shown = [roundedUp(spent(charges)), roundedDown(remaining(limit, charges))];
     return { decision, spent: spent(charges).toString(16), shown };
   });

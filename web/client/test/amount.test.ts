@@ -12,7 +12,7 @@ import {
   spent,
 } from "../src/amount.js";
 import { LedgerError, SettingsError } from "../src/errors.js";
-import { ledger, seeded } from "./vectors.js";
+import { ledger, readCharge, seeded, type WrittenCharge } from "./vectors.js";
 
 const charge: Charge = {
   training: "0f".repeat(16),
@@ -28,7 +28,7 @@ const charge: Charge = {
 
 interface Step {
   limit?: number;
-  charge?: Omit<Charge, "loudFraction"> & { loud_fraction: number };
+  charge?: WrittenCharge;
   decision?: string;
   spent: string;
   shown: number[];
@@ -50,8 +50,7 @@ for (const { label, steps } of ledger as { label: string; steps: Step[] }[]) {
     for (const step of steps) {
       limit = step.limit ?? limit;
       if (step.charge !== undefined) {
-        const { loud_fraction: loudFraction, ...rest } = step.charge;
-        const next = { ...rest, loudFraction };
+        const next = readCharge(step.charge);
         const decision = decided(limit, charges, next);
         assert.equal(decision, step.decision);
         if (decision === "charged") charges.push(next);

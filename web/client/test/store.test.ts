@@ -58,10 +58,11 @@ test("a history holds so many items that reading it never takes long: the latest
   const [, client] = await begun(t);
   const many = Array.from({ length: MOST_TOUCHED - 1 }, (_, n) => `item-${n}`);
   assert.equal(await client.record(many), MOST_TOUCHED - 1);
-  assert.deepEqual((await client.touched()).slice(0, 2), [item(20), "item-0"]);
+  assert.deepEqual((await client.touched()).slice(0, 2), [item(3), "item-0"]);
   await client.record([item(20), "last"]);
   const touched = await client.touched();
-  assert.deepEqual([touched.length, touched[0], touched[1]], [MOST_TOUCHED, item(20), "item-1"]);
+  assert.deepEqual([touched.length, touched[0]], [MOST_TOUCHED, "item-0"]);
+  assert.deepEqual(touched.slice(-2), [item(20), "last"]);
 });
 
 test("recording counts what is new and keeps the order", async (t) => {

@@ -7,10 +7,18 @@ import promises from "../../../tests/vectors/promises.json" with { type: "json" 
 import protocol from "../../../tests/vectors/protocol.json" with { type: "json" };
 import recommending from "../../../tests/vectors/recommending.json" with { type: "json" };
 import thresholds from "../../../tests/vectors/thresholds.json" with { type: "json" };
+import type { Charge } from "../src/amount.js";
 import { decodeManifest, type Manifest } from "../src/manifest.js";
 import type { Terms } from "../src/terms.js";
 
 export { ledger, mechanisms, plans, promises, protocol, recommending, thresholds };
+
+/** A charge as the vectors write it. */
+export type WrittenCharge = Omit<Charge, "loudFraction"> & { loud_fraction: number };
+
+export function readCharge({ loud_fraction: loudFraction, ...rest }: WrittenCharge): Charge {
+  return { ...rest, loudFraction };
+}
 
 const FLOAT = /^(-?)0x([01])\.([0-9a-f]+)p([+-]\d+)$/;
 

@@ -64,7 +64,8 @@ export class Session {
   #shelf: Shelf = { films: [], advice: [], suggestions: [], searchable: false };
   /** Chosen once for a catalogue, so that they do not change under a finger. */
   #popular: { catalogue: string; films: readonly Film[] } = { catalogue: "", films: [] };
-  #shownModel = "";
+  /** The model that the shelf is of; null as long as nothing is on it. */
+  #shownModel: string | null = null;
   #shownBatch = "";
   #filling: Promise<void> = Promise.resolve();
 
@@ -88,12 +89,12 @@ export class Session {
   /** The network's worker says where things stand. */
   async hear(news: News): Promise<void> {
     this.#news = news;
-    this.#publish();
-    this.#tellBatch(news.lastBatch);
     const model = news.manifest === null ? "" : `${news.epoch} ${hex(news.manifest.catalogue)}`;
-    if (model === this.#shownModel) return;
+    const before = this.#shownModel;
     this.#shownModel = model;
-    await this.#fill();
+    if (before !== null) this.#publish(); // an empty shelf is shown to nobody
+    this.#tellBatch(news.lastBatch);
+    if (model !== before) await this.#fill();
   }
 
   async #answer(request: Request): Promise<Answers[Request["kind"]]> {

@@ -1,0 +1,72 @@
+/** What goes between a page and its workers: answers to whoever asked, and errors as what they were. */
+
+import assert from "node:assert/strict";
+import { type TestContext, test } from "node:test";
+import * as errors from "../src/errors.js";
+import { connect, type Line, serve } from "../src/line.js";
+import { TERMS } from "./world.js";
+
+type Calls = { [name: string]: (...given: never[]) => unknown };
+
+function connected<Known extends Calls>(t: TestContext, calls: Known, hear = (_: unknown) => {}) {
+  const { port1, port2 } = new MessageChannel();
+  for (const port of [port1, port2]) {
+    port.start();
+    t.after(() => port.close());
+  }
+  serve(port2 as Line, calls);
+  return { ask: connect<Known>(port1 as Line, hear), far: port2 };
+}
+
+test("answers come to whoever asked, in any order", async (t) => {
+  const waits: (() => void)[] = [];
+  const slow = (word: string) =>
+    new Promise<string>((done) => void waits.push(() => done(`${word}!`)));
+  const { ask } = connected(t, { slow });
+  const [one, two] = [ask("slow", "one"), ask("slow", "two")];
+  while (waits.length < 2) await new Promise((done) => setTimeout(done, 1));
+  for (const answer of waits.reverse()) answer();
+  assert.deepEqual(await Promise.all([one, two]), ["one!", "two!"]);
+});
+
+test("what is told unasked is heard", async (t) => {
+  let hear = (_: unknown) => {};
+  const heard = new Promise((done) => {
+    hear = done;
+  });
+  const { far } = connected(t, {}, (told) => hear(told));
+  far.postMessage({ kind: "news" });
+  assert.deepEqual(await heard, { kind: "news" });
+});
+
+test("an error arrives as what it was, with all that it says", async (t) => {
+  const { TermsError, ...plain } = errors;
+  for (const Kind of Object.values(plain)) {
+    const fail = () => {
+      throw new Kind("why");
+    };
+    const error = await connected(t, { fail })
+      .ask("fail")
+      .catch((caught) => caught);
+    assert.deepEqual([error.constructor, error.message], [Kind, "why"]);
+  }
+  const busy = () => {
+    throw new errors.PostponedError("later", 17);
+  };
+  await assert.rejects(connected(t, { busy }).ask("busy"), { retryAfter: 17 });
+  const worse = () => {
+    throw new TermsError(["more"], TERMS);
+  };
+  const asked = await connected(t, { worse })
+    .ask("worse")
+    .catch((caught) => caught);
+  assert.ok(asked instanceof TermsError);
+  assert.deepEqual([asked.worse, asked.asked], [["more"], TERMS]);
+});
+
+test("what is none of ours is told too", async (t) => {
+  const fail = () => {
+    throw new TypeError("odd");
+  };
+  await assert.rejects(connected(t, { fail }).ask("fail"), errors.StoreError);
+});
