@@ -1,0 +1,134 @@
+"""When the page asks again says nothing about what was seen: real gaps, of a real browser.
+
+A server that lies chooses a model for which a list takes much longer to sort if one film was seen:
+factor 0 falls from row to row, and factor 1 is random, but weighs nothing for whoever has not seen
+the one film X that has it. Every manifest is a question. `SOTTOVOCE_QUESTIONS` asks more of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from scipy.stats import mannwhitneyu
+
+from sottovoce.protocol import Catalogue, Item, encode_items
+from tests.web.front import AS_SHIPPED, Answer, Front, Heard, instead, served
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+    from tests.web.conftest import Visit
+    from tests.web.system import System
+    from tests.web.visitor import Visitor
+
+ITEMS = 100_000
+QUESTIONS = int(os.environ.get("SOTTOVOCE_QUESTIONS", "6"))
+FALSE_ALARM = 1e-6
+LIKED, ANOTHER, X = 10, 11, 12
+"""Rows: the first two have nothing of factor 1."""
+
+
+def model() -> np.ndarray:
+    V = np.zeros((ITEMS, 2))
+    V[:, 0] = np.linspace(1, 0.5, ITEMS)
+    pairs = np.random.default_rng(1).uniform(0.1, 0.5, ITEMS // 2)
+    # The two rows of a pair cancel in the Gram matrix.
+    V[::2, 1], V[1::2, 1] = pairs, -pairs * V[::2, 0] / V[1::2, 0]
+    V[[LIKED, ANOTHER], 1] = 0
+    return V.astype(np.float32)
+
+
+def title(row: int) -> str:
+    return f"Film number {row:06} (1990)"
+
+
+class Lying:
+    """A server with one visitor: its questions, and when each was asked."""
+
+    def __init__(self, system: System, catalogue: Catalogue, content: bytes):
+        self._system = system
+        self._of = {"catalogue": catalogue.hash, "model": sha256(content).digest(), "items": ITEMS}
+        self._epoch = system.signed().manifest.epoch
+        self._is_busy = False
+        self._last: float | None = None
+        self.gaps: dict[bool, list[float]] = {False: [], True: []}
+        """Seconds from a question to the next, after another epoch and after an error."""
+        self.front = Front(self._page)
+        self.front.prelude = AS_SHIPPED
+        self.front.lies = {
+            "/v2/manifest": self._manifest,
+            "/v2/manifests/": lambda *_: Answer(404),
+            "/v2/models/": instead(content),
+            "/v2/catalogues/": instead(catalogue.raw),
+        }
+
+    async def _page(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The files of the page, as the real proxy has them; it was started before."""
+        if scope["type"] != "http":
+            raise NotImplementedError
+        await self._system.front(scope, receive, send)
+
+    def begin(self) -> None:
+        """What was asked before counts for nothing."""
+        self.gaps = {False: [], True: []}
+        self._last = None
+
+    def _manifest(self, heard: Heard, _: object) -> Answer:
+        """Another epoch, then an error that asks for patience, in turns."""
+        if self._last is not None:
+            self.gaps[self._is_busy].append(heard.at - self._last)
+        self._last, self._is_busy = heard.at, not self._is_busy
+        if self._is_busy:
+            return Answer(503, b"", {"retry-after": "5"})
+        self._epoch += 1
+        terms = {"factors": 2, "most_items": ITEMS, "loud_fraction": 0.5}
+        changes = {**self._of, **terms, "epoch": self._epoch}
+        return Answer(200, self._system.signed_with(**changes))
+
+
+@pytest.fixture
+def liars(system: System) -> Iterator[list[Lying]]:
+    system.front.prelude = AS_SHIPPED
+    catalogue = Catalogue.of([Item(f"{row}", title(row)) for row in range(ITEMS)])
+    content = encode_items(model())
+    made = [Lying(system, catalogue, content) for _ in range(2)]
+    with served(made[0].front) as one, served(made[1].front) as other:
+        made[0].front.url, made[1].front.url = one, other
+        yield made
+
+
+def has_seen(visitor: Visitor, *rows: int) -> None:
+    visitor.open()
+    visitor.choose(*(title(row)[:-7] for row in rows))
+    visitor.expect("#recommendations > li").to_have_count(10)
+
+
+def test_whoever_touched_an_item_asks_again_when_everybody_does(
+    visit: Visit, liars: list[Lying]
+) -> None:
+    touched, untouched = (visit() for _ in liars)
+    for visitor, liar, rows in (
+        (touched, liars[0], (LIKED, X)),
+        (untouched, liars[1], (LIKED, ANOTHER)),
+    ):
+        visitor.front = liar.front
+        has_seen(visitor, *rows)
+    for liar in liars:
+        liar.begin()
+    everything = [gaps for liar in liars for gaps in liar.gaps.values()]
+    for _ in range(4 * 60 * QUESTIONS):
+        if min(map(len, everything)) >= QUESTIONS:
+            break
+        touched.page.wait_for_timeout(250)
+    for is_busy in (False, True):
+        one, other = (liar.gaps[is_busy][:QUESTIONS] for liar in liars)
+        assert len(one) == len(other) == QUESTIONS
+        found = mannwhitneyu(one, other).pvalue
+        print(f"after {'an error' if is_busy else 'another epoch'}, p = {found:.2g}; seconds:")
+        print(np.round(one, 3).tolist(), np.round(other, 3).tolist(), sep="\n")
+        assert found > FALSE_ALARM
