@@ -10,6 +10,7 @@ import {
   DAY,
   distinct,
   epochOf,
+  LEAD,
   REPORTS,
   sameWords,
   toBatches,
@@ -56,6 +57,17 @@ test("a pause while the batch waits keeps it here", async (t) => {
   const resumed = await client.sync(AT_ONCE);
   assert.deepEqual([resumed.outcome, resumed.spent], ["sent", COST]);
   assert.deepEqual(world.received, [waiting?.bytes]);
+});
+
+test("a batch that a visit left behind stays here if its owner pauses while the next one waits to send it", async (t) => {
+  const world = await World.begin(t);
+  const closed = whileWaiting(world, () => Promise.reject(new Error("the page was closed")));
+  await assert.rejects((await world.client({ sleep: closed })).sync({ jitter: 60 }), /closed/);
+  world.now -= LEAD / 2; // its moment still lies ahead
+  const next = await world.open({ sleep: whileWaiting(world, () => next.pause(true)) });
+  assert.equal((await next.sync({ jitter: 60 })).outcome, "paused");
+  assert.deepEqual(world.received, []);
+  assert.equal((await next.lastBatch())?.state, "charged");
 });
 
 test("a paused batch of an earlier epoch is given up", async (t) => {

@@ -6,9 +6,10 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { MOST_TOUCHED } from "../src/bounds.js";
+import { STEP } from "../src/schedule.js";
 import { item } from "./published.js";
 import { Browser, type Tab } from "./virtual.js";
-import { DAY, REPORTS, reply, TERMS, World } from "./world.js";
+import { DAY, LEAD, REPORTS, reply, TERMS, World } from "./world.js";
 
 /** Seconds that everything takes which reads a history. */
 const SLOW = 3;
@@ -155,3 +156,31 @@ for (const [name, told] of Object.entries(SCENES)) {
     for (const batch of world.received) assert.equal(batch.length, 56 + 52 * REPORTS);
   });
 }
+
+test("the moment of sending is fixed before the batch is made, by a clock that nobody sets", async (t) => {
+  for (const [skew, cost, leads] of [
+    [0, 0, 1],
+    [-1800, 0, 1],
+    [1800, SLOW, 1],
+    [-1800, 1.5 * LEAD, 2], // what takes too long shows in whole leads
+  ] as const) {
+    const world = await World.begin(t);
+    const browser = new Browser(world);
+    const { virtual } = browser;
+    const tab = await browser.tab({ jitter: 0 });
+    await tab.accept(TERMS);
+    browser.cost = cost;
+    const mend = browser.slow();
+    t.after(mend);
+    const decided = virtual.time + STEP;
+    tab.show();
+    await virtual.pass(2);
+    virtual.skew = skew; // while it is made
+    await virtual.pass(20);
+    mend();
+    const sent = browser.requests.filter(([, what]) => what.startsWith("POST"));
+    const [[moment = 0] = []] = sent;
+    assert.equal(sent.length, 1);
+    assert.ok(Math.abs(moment - (decided + leads * LEAD)) < 1e-6, `${skew}, ${cost}: ${moment}`);
+  }
+});

@@ -219,6 +219,24 @@ test("the database itself refuses a second batch and a second charge for an epoc
   assert.deepEqual(await dump(world.factory), before);
 });
 
+test("the transaction that keeps a batch refuses one beyond the limit, whatever was judged before", async (t) => {
+  const [world, client] = await begun(t);
+  await client.setLimit(1);
+  const database = await opened(world);
+  const { generation } = await new Store(database).settings();
+  const bytes = new Uint8Array(4);
+  const purpose = await hashOf(bytes);
+  const batch = { epoch: 1, purpose, state: "charged" as const, ...MOMENTS, bytes };
+  const shown = { only: 1, epoch: 1, bytes, told: [], mechanism: "", epsilon: 1, purpose } as const;
+  const keep = (reports: number) => {
+    const charge = { ...CHARGE, epoch: 1, purpose, reports };
+    return new Outbox(database).keep({ batch, charge, shown, generation }, () => true);
+  };
+  assert.equal(await keep(2), false);
+  assert.deepEqual((await dump(world.factory)).batches, []);
+  assert.equal(await keep(1), true);
+});
+
 test("a batch without its charge, or a charge without its batch, is never kept", async (t) => {
   const [world, client] = await begun(t);
   await client.sync(AT_ONCE);
