@@ -157,7 +157,7 @@ def test_a_delta_is_added_and_no_probability_that_all_else_holds() -> None:
     for text in (statement, said):
         assert "with probability" not in text
         assert "but for a chance" not in text
-        assert ", plus a chance of one in 1,000,000" in text
+        assert ", plus at most one in 1,000,000" in text
         assert at_most(10.0) in text
     central = account(STRONG, 50_000).lifetime.central
     assert central is not None

@@ -120,7 +120,7 @@ def test_words_of_the_trade_are_explained_where_they_stand(
 ) -> None:
     visitor.taking_part(system.signed().manifest.epoch, "toy story")
     visitor.says("#learning", "hidden among 99 others", "call this HR@10")
-    visitor.says("#mechanism", "called loudest", "speak for your films most are your loudest")
+    visitor.says("#mechanism", "called loudest", "speak for what you touched most are your loudest")
     visitor.says("#leaving", "The budget is the most that this device may give away")
     visitor.says(
         "#together figure", "Epsilon says how much a report can tell", "12.2 times likelier"

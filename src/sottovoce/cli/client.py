@@ -200,8 +200,9 @@ def status(*, folder: Folder = None, json: JsonFile = None) -> None:
         accepted = found.terms
         outlook = None if accepted is None or found.problem else client.outlook(accepted)
     output.results.print(_table(_lines(found, typed("terms", folder))))
-    if outlook is not None:
+    if accepted is not None and outlook is not None:
         typer.echo(outlook.promise.sentence())
+        typer.echo(_affordable(accepted, found, outlook))
     if json is not None:
         terms = {"terms": None if accepted is None else accepted.as_dict()}
         content = {**asdict(replace(found, terms=None)), **terms, **_as_fields(outlook)}
@@ -290,14 +291,17 @@ def _affordable(asked: Terms, known: Status, outlook: Outlook | None) -> str:
     price = f"An epoch costs epsilon {shown(float(asked.cost), 6)}."
     if outlook is None:
         return f"{price} The ledger is damaged, so nothing may be reported."
-    return (
+    text = (
         f"{price} Your limit of {known.limit}, of which {known.remaining} is left, allows "
         f"{outlook.within_limit} of the {outlook.turns_left} epochs left under these terms."
     )
+    if outlook.within_limit == outlook.turns_left:
+        return text
+    return f"{text} It stops them there, at epsilon {shown(outlook.at_limit, 6)} in all."
 
 
 def _as_fields(outlook: Outlook | None) -> dict[str, Any]:
-    names = ("promise", "turns_left", "within_limit")
+    names = ("promise", "turns_left", "within_limit", "at_limit")
     return dict.fromkeys(names) if outlook is None else asdict(outlook)
 
 

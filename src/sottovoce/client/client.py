@@ -83,6 +83,8 @@ class Outlook:
     """In how many epochs it may still take part under them."""
     within_limit: int
     """In how many of these the lifetime limit lets it."""
+    at_limit: float
+    """What is spent then, whatever happens; rounded up."""
 
 
 class Client:
@@ -271,10 +273,9 @@ class Client:
     def outlook(self, terms: Terms) -> Outlook:
         """What these terms promise this device and how far its limit goes; asks nobody."""
         ledger = self._store.ledger()
-        charges = ledger.charges
-        return Outlook(
-            terms.promise(charges), terms.turns_left(charges), terms.turns_within(ledger)
-        )
+        charges, within = ledger.charges, terms.turns_within(ledger)
+        at_limit = rounded_up(ledger.spent + within * terms.cost)
+        return Outlook(terms.promise(charges), terms.turns_left(charges), within, at_limit)
 
     def forget(self) -> None:
         """Delete what the owner touched, the batch on its way, and the model, beyond recovery.

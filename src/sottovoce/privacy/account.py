@@ -195,14 +195,14 @@ def at_most(epsilon: float, delta: float = 0.0, digits: int = 3) -> str:
     Rounded against us; a number that nobody can picture is left out.
 
     >>> print(at_most(0.4273, 1e-6))
-    at most e^0.428 (1.54) times as likely as with any other history, plus a chance of one in \
+    at most e^0.428 (1.54) times as likely as with any other history, plus at most one in \
 1,000,000
     """
     pictured = f" ({_plain(exp(epsilon), digits)})" if epsilon < WEAK_CENTRAL_ABOVE else ""
     text = (
         f"at most e^{_plain(epsilon, digits)}{pictured} times as likely as with any other history"
     )
-    return f"{text}, plus a chance of one in {_plain(1 / delta, 6, ROUND_FLOOR)}" if delta else text
+    return f"{text}, plus at most one in {_plain(1 / delta, 6, ROUND_FLOOR)}" if delta else text
 
 
 def shown(epsilon: float, digits: int = 4) -> str:

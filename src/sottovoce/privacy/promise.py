@@ -46,7 +46,9 @@ class Promise:
 
     def sentence(self) -> str:
         """For a person: what is promised, and on what it rests."""
-        weak = ["Both are weak: they protect nobody."] if self.weak else []
+        is_crowd = self.central < self.local
+        said = "Both are weak: they protect" if is_crowd else "This is weak: it protects"
+        weak = [f"{said} nobody."] if self.weak else []
         return " ".join([self._local(), self._central(), *weak, A_DEVICE])
 
     def _local(self) -> str:

@@ -12,6 +12,8 @@ export function checkTerms(accepted: Terms | null, asked: Terms): void {
 
 /** Terms as an application hands them in: all fields, in range, and nothing else. */
 export function checkedTerms(terms: Terms): Terms {
+  if (terms?.training === undefined)
+    throw new SettingsError("hand in terms, such as `offer.terms`");
   try {
     return readTerms(writtenTerms(terms));
   } catch (error) {

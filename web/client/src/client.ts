@@ -8,7 +8,7 @@
  */
 
 import type { Item } from "./catalogue.js";
-import { type SottovoceError, TermsError } from "./errors.js";
+import { SettingsError, type SottovoceError, TermsError } from "./errors.js";
 import type { PastEdition } from "./fetching.js";
 import type { TouchedItem } from "./history.js";
 import { type Ask, connect, revived } from "./line.js";
@@ -34,8 +34,8 @@ export interface News extends Standing, Seen {
 
 /** What a client is opened with. */
 export interface ClientOptions extends OpenOptions {
-  /** Hears where the client stands, once it is open and then whenever that changes. */
-  news?: (news: News) => void;
+  /** Hears where the client stands: once it is open, and after every look and every choice of the owner. */
+  news?: (news: News) => unknown;
   /** Hears of the models that `past` asks for; null where one is missing or cannot be believed. */
   pastEdition?: (epoch: number, edition: PastEdition | null) => void;
   /** Starts `sottovoce-worker.js` under this name. Default: the one beside this script. */
@@ -54,6 +54,7 @@ export class Client {
     private readonly workers: readonly Worker[],
     private readonly network: Ask<NetworkCalls>,
     private readonly history: Ask<HistoryCalls>,
+    private readonly end: AbortController,
     private readonly options: ClientOptions,
   ) {}
 
@@ -61,14 +62,24 @@ export class Client {
   static async open(options: ClientOptions): Promise<Client> {
     const { news: _, pastEdition: __, worker = started, ...rest } = options;
     const named: Named = { name: "sottovoce", ...rest };
+    checkNews(options.news);
+    const end = new AbortController();
     const { port1, port2 } = new MessageChannel();
     // The network's first: what reads the disk later must not be waited for.
     const [network, history] = [worker("network"), worker("history")];
     const asks = {
-      network: connect<NetworkCalls>(network, (told) => client.#hearNetwork(told as NetworkTold)),
-      history: connect<HistoryCalls>(history, (told) => client.#hearHistory(told as HistoryTold)),
+      network: connect<NetworkCalls>(
+        network,
+        (told) => client.#hearNetwork(told as NetworkTold),
+        end.signal,
+      ),
+      history: connect<HistoryCalls>(
+        history,
+        (told) => client.#hearHistory(told as HistoryTold),
+        end.signal,
+      ),
     };
-    const client = new Client([network, history], asks.network, asks.history, options);
+    const client = new Client([network, history], asks.network, asks.history, end, options);
     try {
       await asks.network("open", named, port1);
       client.#followConditions();
@@ -126,7 +137,7 @@ export class Client {
   }
 
   /** From now on nothing leaves, not even a batch that waits; `pause(false)` goes on. */
-  pause(on: boolean): Promise<void> {
+  pause(on = true): Promise<void> {
     return this.network("pause", on);
   }
 
@@ -145,8 +156,9 @@ export class Client {
     return this.network("forget");
   }
 
-  /** End both workers. What they were at is taken up by the next `open`. */
+  /** End both workers. What they were at is taken up by the next `open`; every call fails from now on. */
   close(): void {
+    this.end.abort();
     for (const worker of this.workers) worker.terminate();
     for (const [target, event] of conditionsOf()) target.removeEventListener(event, this.#follow);
   }
@@ -166,9 +178,17 @@ export class Client {
     this.#tell();
   }
 
-  /** One after the other: the last word is the newest. */
+  /** One after the other: the last word is the newest. What `news` does with it is not waited for. */
   #tell(): void {
-    this.#telling = this.#telling.then(async () => this.options.news?.(await this.#news()));
+    this.#telling = this.#telling.then(async () => {
+      if (this.end.signal.aborted) return;
+      try {
+        const news = await this.#news();
+        void Promise.resolve(this.options.news?.(news)).catch(reportError);
+      } catch (error) {
+        reportError(error); // the next news are told all the same
+      }
+    });
   }
 
   /** What stands in the database is worked out by the worker that may take its time. */
@@ -196,6 +216,12 @@ function conditionsOf(): [EventTarget, string][] {
   const { document } = globalThis as { document?: Document };
   const seen: [EventTarget, string][] = document ? [[document, "visibilitychange"]] : [];
   return [...seen, [globalThis, "online"], [globalThis, "offline"]];
+}
+
+function checkNews(news: unknown): void {
+  if (news !== undefined && typeof news !== "function") {
+    throw new SettingsError("news must be a function");
+  }
 }
 
 function started(name: WorkerName): Worker {

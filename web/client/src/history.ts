@@ -148,7 +148,7 @@ export interface TouchedItem extends Item {
 
 function counted(n: number): number {
   if (!(Number.isSafeInteger(n) && n >= 1)) {
-    throw new SettingsError(`at least one item must be asked for, not ${n}`);
+    throw new SettingsError(`n must be a whole number of at least 1, not ${n}`);
   }
   return n;
 }

@@ -38,13 +38,22 @@ export type Ask<Known extends Calls> = <Name extends keyof Known & string>(
   ...given: Parameters<Known[Name]>
 ) => Promise<Awaited<ReturnType<Known[Name]>>>;
 
-/** Numbers the questions, and brings each answer to whoever asked; what is told unasked goes to `hear`. */
+/**
+ * Numbers the questions, and brings each answer to whoever asked; what is told unasked goes to `hear`.
+ * Once it was ended, every question fails, also those that wait.
+ */
 export function connect<Known extends Calls>(
   line: Line,
   hear: (told: unknown) => void = () => {},
+  ended: AbortSignal = new AbortController().signal,
 ): Ask<Known> {
   const pending = new Map<number, (answer: Answered) => void>();
   let asked = 0;
+  const closed = (number: number) => ({ number, failed: told(new errors.SettingsError(CLOSED)) });
+  ended.addEventListener("abort", () => {
+    for (const [number, answer] of pending) answer(closed(number));
+    pending.clear();
+  });
   line.addEventListener("message", ({ data }: MessageEvent<Answered>) => {
     const waiting = pending.get(data.number);
     pending.delete(data.number);
@@ -58,6 +67,7 @@ export function connect<Known extends Calls>(
         if ("failed" in answer) reject(revived(answer.failed));
         else resolve(answer.value as Awaited<ReturnType<Known[typeof name]>>);
       });
+      if (ended.aborted) return pending.get(asked)?.(closed(asked));
       const ports = given.filter((each) => each instanceof MessagePort);
       line.postMessage({ number: asked, name, given } satisfies Asked, ports);
     });
@@ -95,6 +105,8 @@ export function revived({ name, message, retryAfter, terms }: Told): errors.Sott
   const Kind = KINDS.find((each) => new each("").name === name) ?? errors.StoreError;
   return new Kind(message);
 }
+
+const CLOSED = "this client is closed";
 
 const KINDS = [
   ...[errors.ClosedError, errors.LedgerError, errors.ProtocolError, errors.RefusedError],

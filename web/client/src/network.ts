@@ -6,6 +6,7 @@
 
 import { checkedTerms } from "./agreement.js";
 import { Database } from "./database.js";
+import { SettingsError } from "./errors.js";
 import { Fetching, type Known, type PastEdition } from "./fetching.js";
 import { alone } from "./locking.js";
 import type { Manifest } from "./manifest.js";
@@ -89,8 +90,9 @@ export class Network {
   }
 
   /** Whether nothing is to leave, not even a batch that waits. */
-  pause(on: boolean): Promise<void> {
-    return this.store.choose({ paused: on });
+  async pause(on: boolean): Promise<void> {
+    if (typeof on !== "boolean") throw new SettingsError(`pause takes true or false, not ${on}`);
+    await this.store.choose({ paused: on });
   }
 
   /** Another lifetime limit; what was spent stays spent. */

@@ -94,7 +94,7 @@ export function checkCryptography(): void {
 /** Names as a catalogue could have them. */
 export function checkedItems(ids: readonly string[]): string[] {
   if (!Array.isArray(ids)) {
-    throw new SettingsError("items are given as a list, not as one string");
+    throw new SettingsError("items are given as a list of strings");
   }
   return asSetting(() => ids.map((id) => text(id, MAX_TEXT, "item")));
 }

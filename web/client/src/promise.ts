@@ -60,7 +60,9 @@ function grouped(parts: readonly Group[]): Group[] {
 /** For a person: what is promised, and on what it rests. */
 export function promiseSentences(promised: Promised): string[] {
   const isWeak = promised.local > WEAK_ABOVE && promised.central > WEAK_CENTRAL_ABOVE;
-  const weak = isWeak ? ["Both are weak: they protect nobody."] : [];
+  const isCrowd = promised.central < promised.local;
+  const said = isCrowd ? "Both are weak: they protect" : "This is weak: it protects";
+  const weak = isWeak ? [`${said} nobody.`] : [];
   return [localSentence(promised), centralSentence(promised), ...weak, A_DEVICE];
 }
 
@@ -87,7 +89,7 @@ function centralSentence({ local, central, clients, delta }: Promised): string {
 function atMost(epsilon: number, delta = 0): string {
   const pictured = epsilon < WEAK_CENTRAL_ABOVE ? ` (${plain(Math.exp(epsilon))})` : "";
   const text = `at most e^${plain(epsilon)}${pictured} times as likely as with any other history`;
-  return delta > 0 ? `${text}, plus a chance of one in ${plain(1 / delta, 6, 0)}` : text;
+  return delta > 0 ? `${text}, plus at most one in ${plain(1 / delta, 6, 0)}` : text;
 }
 
 /**

@@ -81,11 +81,12 @@ export class Schedule<Ready> {
     if (this.#handle !== null) this.timer.stop(this.#handle);
     this.#handle = null;
     if (this.#isLooking || !this.#conditions.online) return;
-    this.#first ??= this.timer.now() + STEP;
+    const now = this.timer.now(); // once: a later one would be a tick too late
+    this.#first ??= now + STEP;
     const next = Math.max(
       this.#isWanted ? 0 : this.#last + this.#ticks(),
       this.#least,
-      this.#now(),
+      this.#soonest(now),
     );
     const moment = this.#first + next * TICK;
     const work = (ready: Promise<Ready>) => this.#lookAt(next, ready);
@@ -93,8 +94,8 @@ export class Schedule<Ready> {
   }
 
   /** The next tick that there is still time to prepare for. */
-  #now(): number {
-    const since = this.timer.now() + STEP - (this.#first ?? 0);
+  #soonest(now: number): number {
+    const since = now + STEP - (this.#first ?? 0);
     return Math.max(this.#last + 1, Math.ceil((since - 1e-6) / TICK));
   }
 

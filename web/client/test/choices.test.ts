@@ -30,6 +30,14 @@ test("a pause holds and ends", async (t) => {
   assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
 });
 
+test("a pause is a yes or a no: nothing else ends one by mistake", async (t) => {
+  const client = await (await World.begin(t)).client({ paused: true });
+  for (const odd of [undefined, null, 0, "yes"]) {
+    await assert.rejects(client.pause(odd as unknown as boolean), { name: "SettingsError" });
+  }
+  assert.equal((await client.status()).paused, true);
+});
+
 test("a pause while the batch is being sealed throws it away, unpaid", async (t) => {
   const world = await World.begin(t);
   let pausing: Promise<void> = Promise.resolve();

@@ -70,3 +70,18 @@ test("what is none of ours is told too", async (t) => {
   };
   await assert.rejects(connected(t, { fail }).ask("fail"), errors.StoreError);
 });
+
+test("once it is closed every question fails, also those that wait", async (t) => {
+  const { port1, port2 } = new MessageChannel();
+  for (const port of [port1, port2]) {
+    port.start();
+    t.after(() => port.close());
+  }
+  serve(port2 as Line, { never: () => new Promise(() => {}) });
+  const end = new AbortController();
+  const ask = connect<{ never: () => Promise<void> }>(port1 as Line, () => {}, end.signal);
+  const waiting = ask("never");
+  end.abort();
+  await assert.rejects(waiting, errors.SettingsError);
+  await assert.rejects(ask("never"), errors.SettingsError);
+});

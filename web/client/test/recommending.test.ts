@@ -70,7 +70,7 @@ test("a model must be there, and at least one item be asked for", async (t) => {
   await assert.rejects(client.recommend(), { name: "StoreError", message: /no model/ });
   await client.refresh();
   for (const n of [0, -1, 1.5, Number.NaN]) {
-    await assert.rejects(client.recommend(n), { name: "SettingsError", message: /at least one/ });
+    await assert.rejects(client.recommend(n), { name: "SettingsError" });
   }
 });
 

@@ -35,6 +35,17 @@ test("nothing happens before the page has spoken; then soon, then at every pace"
   assert.deepEqual(ticks, [later, later + 2, later + 4]);
 });
 
+test("a clock that moves between two readings does not cost the first look a tick", async () => {
+  const { timer, ticks, schedule } = scheduled();
+  const { now } = timer;
+  let read = 0;
+  timer.now = () => now() + 1e-4 * read++;
+  schedule.meet(SEEN);
+  timer.now = now;
+  await timer.pass(1);
+  assert.equal(ticks.length, 1);
+});
+
 test("a look that takes long shows in whole ticks", async () => {
   const { timer, ticks, schedule } = scheduled([], { durations: [1.3, 0.2, 1.4 * TICK, 0] });
   schedule.meet(SEEN);

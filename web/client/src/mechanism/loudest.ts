@@ -19,7 +19,7 @@ export const loudest: Mechanism = {
   name: "loudest",
   about:
     "a report names one of many public directions in which the model could be moved. The few that " +
-    "speak for your films most are your loudest. A report names one of these or one drawn at random, " +
+    "speak for what you touched most are your loudest. A report names one of these or one drawn at random, " +
     "and only this device knows which it was.",
   parameters: {
     directions_seed: { least: 0, most: () => Number.MAX_SAFE_INTEGER, isFree: true },
