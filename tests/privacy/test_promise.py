@@ -128,7 +128,7 @@ def test_the_sentence_says_both_and_what_they_rest_on() -> None:
         "at most e^10 times as likely as with any other history.",
         "If the proxy mixes honestly and does not work together with the server",
         "at least as many honest devices report as its terms ask for (now 50,000)",
-        "at most e^0.428 (1.54) times as likely as with any other history, plus a chance of one",
+        "at most e^0.428 (1.54) times as likely as with any other history, plus at most one",
         "for one device, not for one person: what several devices of a person say adds up",
     ):
         assert part in said

@@ -1,7 +1,7 @@
 /**
  * The client itself: what an application in a browser calls.
  *
- * It starts two workers (`workers`) and passes on what is asked. One of them looks for news and takes
+ * It starts three workers (`workers`) and passes on what is asked. One of them looks for news and takes
  * part by itself, at moments that come from public data, its own coins and a clock; no call makes it
  * ask the proxy before its next tick. So however an application uses this class, and
  * whatever it waits for, when the proxy is asked says nothing about what its owner touched.
@@ -18,8 +18,9 @@ import type { Recommendation } from "./recommending.js";
 import type { Standing } from "./standing.js";
 import type { Terms } from "./terms.js";
 import type {
+  BatchesCalls,
+  BatchesTold,
   HistoryCalls,
-  HistoryTold,
   Named,
   NetworkCalls,
   NetworkTold,
@@ -66,24 +67,25 @@ export class Client {
     const end = new AbortController();
     const { port1, port2 } = new MessageChannel();
     // The network's first: what reads the disk later must not be waited for.
-    const [network, history] = [worker("network"), worker("history")];
-    const asks = {
-      network: connect<NetworkCalls>(
-        network,
-        (told) => client.#hearNetwork(told as NetworkTold),
-        end.signal,
-      ),
-      history: connect<HistoryCalls>(
-        history,
-        (told) => client.#hearHistory(told as HistoryTold),
-        end.signal,
-      ),
+    const [network, history, batches] = WORKERS.map((each) => worker(each)) as Started;
+    const hear = {
+      network: (told: unknown) => client.#hearNetwork(told as NetworkTold),
+      batches: (told: unknown) => client.#hearBatches(told as BatchesTold),
     };
-    const client = new Client([network, history], asks.network, asks.history, end, options);
+    const asks = {
+      network: connect<NetworkCalls>(network, hear.network, end.signal),
+      history: connect<HistoryCalls>(history, () => {}, end.signal),
+      batches: connect<BatchesCalls>(batches, hear.batches, end.signal),
+    };
+    const workers = [network, history, batches];
+    const client = new Client(workers, asks.network, asks.history, end, options);
     try {
       await asks.network("open", named, port1);
       client.#followConditions();
-      const opening = asks.history("open", named, port2);
+      const opening = Promise.all([
+        asks.history("open", named),
+        asks.batches("open", named, port2),
+      ]).then(() => undefined);
       client.#telling = opening.catch(() => undefined); // nothing is told before
       await opening;
       client.#tell();
@@ -156,7 +158,7 @@ export class Client {
     return this.network("forget");
   }
 
-  /** End both workers. What they were at is taken up by the next `open`; every call fails from now on. */
+  /** End the workers. What they were at is taken up by the next `open`; every call fails from now on. */
   close(): void {
     this.end.abort();
     for (const worker of this.workers) worker.terminate();
@@ -173,7 +175,7 @@ export class Client {
     }
   }
 
-  #hearHistory({ error }: HistoryTold): void {
+  #hearBatches({ error }: BatchesTold): void {
     this.#notMade = error && revived(error);
     this.#tell();
   }
@@ -210,6 +212,10 @@ export class Client {
     void this.network("meet", { visible, online });
   }
 }
+
+/** In the order in which they are started. */
+const WORKERS: readonly WorkerName[] = ["network", "history", "batches"];
+type Started = [Worker, Worker, Worker];
 
 /** What says that a page came into sight or went out of it, or the network did. */
 function conditionsOf(): [EventTarget, string][] {

@@ -57,6 +57,11 @@ export class Transaction {
   rows<Name extends Table>(name: Name): Rows<Schema[Name]> {
     return new Rows(this.transaction.objectStore(name));
   }
+
+  /** There are no more requests. */
+  commit(): void {
+    this.transaction.commit();
+  }
 }
 
 /**
@@ -80,9 +85,16 @@ export class Database {
     }
   }
 
-  /** A view of one moment. */
+  /**
+   * A view of one moment. All of its requests must be made at once: it is closed then, and nobody who
+   * writes has to wait until this thread, which may be computing, has looked at the answers.
+   */
   read<Result>(tables: readonly Table[], work: Work<Result>): Promise<Result> {
-    return this.run(tables, "readonly", work);
+    return this.run(tables, "readonly", (transaction) => {
+      const result = work(transaction);
+      transaction.commit();
+      return result;
+    });
   }
 
   /** All of it or nothing; on disk when it is over, and no other writer in between. */

@@ -7,7 +7,7 @@ import type { Manifest } from "./manifest.js";
 import { decodeItems, modelSize } from "./model.js";
 import type { HttpProxy } from "./proxy.js";
 import { Reading, type Source } from "./reading.js";
-import type { Settings } from "./rows.js";
+import type { BatchRow, Settings } from "./rows.js";
 import { checkPublicKey } from "./sealing.js";
 import { openManifest, type SignedManifest } from "./signed.js";
 import type { Store } from "./store.js";
@@ -18,6 +18,22 @@ export interface Known {
   readonly settings: Settings;
   /** The hashes of the files that are here. */
   readonly names: readonly string[];
+  /** A batch of any epoch that has neither arrived nor been given up. */
+  readonly waiting: BatchRow | undefined;
+}
+
+/** A manifest that was believed, and when the last answer to do with it arrived, by both clocks. */
+export interface Fetched {
+  readonly signed: SignedManifest;
+  readonly at: Instant;
+}
+
+/** One moment. */
+export interface Instant {
+  /** Unix seconds. */
+  readonly clock: number;
+  /** By the clock that nobody sets. */
+  readonly now: number;
 }
 
 /** The model of an earlier epoch. */
@@ -36,14 +52,11 @@ export class Fetching {
   constructor(
     private readonly store: Store,
     private readonly proxy: HttpProxy,
+    private readonly instant: () => Instant,
   ) {}
 
-  async prepare(): Promise<Known> {
-    return { settings: await this.store.settings(), names: await this.store.fileNames() };
-  }
-
   /** Fetch what is current; an error means that nothing was stored. */
-  async refresh({ settings, names }: Known): Promise<SignedManifest> {
+  async refresh({ settings, names }: Known): Promise<Fetched> {
     const signed = await openManifest(await this.proxy.manifest(), fromHex(settings.trusted));
     const { manifest } = signed;
     const check = (known: Settings) => checkAgainst(known, signed, settings.trusted);
@@ -52,21 +65,30 @@ export class Fetching {
     for (const hash of [manifest.model, manifest.catalogue]) {
       if (!names.includes(toHex(hash))) await this.#fetch(manifest, hash, fresh);
     }
+    const at = this.instant(); // before any work that a disk or another thread could hold up
     await this.#checkContents(manifest, fresh);
     const isKnown = settings.newest?.hash === toHex(signed.hash);
     if (fresh.size > 0 || !isKnown || settings.trusted !== toHex(signed.key)) {
       await this.store.keepEdition(signed, fresh, check);
     }
     this.newest = manifest;
-    return signed;
+    return { signed, at };
   }
 
-  /** The model of any epoch, as signed; null if the proxy has it no more. It is not stored. */
-  async edition(epoch: number): Promise<PastEdition | null> {
-    const settings = await this.store.settings();
-    const isHere = settings.newest?.epoch === epoch;
-    const held = isHere ? await this.store.signedManifest() : null;
-    const raw = held ?? (await this.proxy.manifestOf(epoch));
+  /** The model of the present epoch, from the disk alone; null if it is not there. */
+  async present(settings: Settings): Promise<PastEdition | null> {
+    const raw = await this.store.signedManifest();
+    const signed = raw && (await openManifest(raw, fromHex(settings.trusted)));
+    const content = signed && (await this.store.file(signed.manifest.model));
+    return signed && content && decoded(signed.manifest, content);
+  }
+
+  /**
+   * The model of an earlier epoch, as signed; null if the proxy has it no more. It is not stored.
+   * `settings` were read before: between two requests no disk is waited for.
+   */
+  async edition(epoch: number, settings: Settings): Promise<PastEdition | null> {
+    const raw = await this.proxy.manifestOf(epoch);
     if (raw === null) {
       return null;
     }
@@ -74,13 +96,11 @@ export class Fetching {
     const signed = await openManifest(raw, fromHex(settings.key));
     checkAsked(epoch, signed, settings.newest);
     const { model, items: rows, terms } = signed.manifest;
-    const size = modelSize(rows, terms.factors);
-    const content = (await this.store.file(model)) ?? (await this.proxy.modelOf(model, size));
+    const content = await this.proxy.modelOf(model, modelSize(rows, terms.factors));
     if (content === null) {
       return null;
     }
-    const values = decodeItems(await checked(content, model), rows, terms.factors);
-    return { manifest: signed.manifest, V: { values, rows, columns: terms.factors } };
+    return decoded(signed.manifest, await checked(content, model));
   }
 
   async #fetch(
@@ -151,6 +171,11 @@ function checkAsked(epoch: number, signed: SignedManifest, newest: Settings["new
     );
   }
   checkOnly(newest, signed);
+}
+
+function decoded(manifest: Manifest, content: Uint8Array): PastEdition {
+  const [rows, columns] = [manifest.items, manifest.terms.factors];
+  return { manifest, V: { values: decodeItems(content, rows, columns), rows, columns } };
 }
 
 async function checked(content: Uint8Array, hash: Uint8Array): Promise<Uint8Array> {

@@ -3,19 +3,20 @@
  * that asks nobody for anything (`workers`): however long it takes, no request waits for it.
  */
 
-import { equal, fromHex } from "./bytes.js";
+import { equal, fromHex, toHex } from "./bytes.js";
 import type { Item } from "./catalogue.js";
 import { Database } from "./database.js";
 import type { Edition } from "./edition.js";
 import { SettingsError, StoreError } from "./errors.js";
 import { judged } from "./judging.js";
-import { checkedItems } from "./options.js";
-import { Outbox } from "./outbox.js";
+import { asksForReports } from "./manifest.js";
+import { checkedItems, systemTimer } from "./options.js";
+import { Outbox, type Standing } from "./outbox.js";
 import { Reading } from "./reading.js";
 import { popular, type Recommendation, recommendations } from "./recommending.js";
 import { makeBatch } from "./reporting.js";
 import { openManifest } from "./signed.js";
-import { type Standing, Standings } from "./standing.js";
+import { type Standing as Stand, Standings } from "./standing.js";
 import { Store } from "./store.js";
 import type { Job } from "./syncing.js";
 import type { Terms } from "./terms.js";
@@ -27,6 +28,8 @@ export interface HistoryOptions {
   name: string;
   words?: Words;
   entropy?: Entropy;
+  /** Unix seconds. */
+  clock?: () => number;
   indexedDB?: IDBFactory;
 }
 
@@ -40,6 +43,7 @@ export class History {
   private constructor(
     private readonly database: Database,
     private readonly coins: { words: Words; entropy: Entropy },
+    private readonly clock: () => number,
   ) {
     this.#store = new Store(database);
     this.#outbox = new Outbox(database);
@@ -49,7 +53,7 @@ export class History {
   static async open(options: HistoryOptions): Promise<History> {
     const { words = systemWords, entropy = systemEntropy } = options;
     const database = await Database.open(options.name, options.indexedDB ?? globalThis.indexedDB);
-    return new History(database, { words, entropy });
+    return new History(database, { words, entropy }, options.clock ?? systemTimer.clock);
   }
 
   /** Remember these, all of them or nothing; how many were new. */
@@ -85,7 +89,7 @@ export class History {
   }
 
   /** Where the client stands, and what worse terms would mean that somebody asks for. */
-  standing(asked: Terms | null): Promise<Standing> {
+  standing(asked: Terms | null): Promise<Stand> {
     return this.#standings.now(asked);
   }
 
@@ -102,8 +106,11 @@ export class History {
     const edition = await this.#edition();
     if (edition === null || !equal(edition.signed.hash, hash)) return;
     const { manifest } = edition.signed;
-    const stands = (standing: Parameters<typeof judged>[0]) =>
-      judged(standing, manifest, now) === "make it";
+    // As it was decided, and not too late by now: else it would be paid for and not counted.
+    const stands = (standing: Standing) =>
+      judged(standing, manifest, now) === "make it" &&
+      standing.settings.newest?.hash === toHex(hash) &&
+      asksForReports(manifest, this.clock());
     for (;;) {
       const standing = await this.#outbox.standing(manifest.epoch);
       if (!stands(standing)) return;
@@ -146,9 +153,12 @@ export interface TouchedItem extends Item {
   readonly isKnown: boolean;
 }
 
+/** Each has its reasons, which take time. */
+const MOST_LISTED = 1000;
+
 function counted(n: number): number {
-  if (!(Number.isSafeInteger(n) && n >= 1)) {
-    throw new SettingsError(`n must be a whole number of at least 1, not ${n}`);
+  if (!(Number.isSafeInteger(n) && n >= 1 && n <= MOST_LISTED)) {
+    throw new SettingsError(`n must be a whole number in 1..${MOST_LISTED}, not ${n}`);
   }
   return n;
 }

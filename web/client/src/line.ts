@@ -73,11 +73,12 @@ export function connect<Known extends Calls>(
     });
 }
 
-/** Answers what is asked. */
+/** Answers what is asked, one question after the other: none keeps another's transaction open. */
 export function serve(line: Line, calls: Calls): void {
-  line.addEventListener("message", async ({ data }: MessageEvent<Asked>) =>
-    line.postMessage(await answer(calls, data)),
-  );
+  let before: Promise<void> = Promise.resolve();
+  line.addEventListener("message", ({ data }: MessageEvent<Asked>) => {
+    before = before.then(async () => line.postMessage(await answer(calls, data)));
+  });
 }
 
 async function answer(calls: Calls, { number, name, given }: Asked): Promise<Answered> {

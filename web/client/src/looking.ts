@@ -7,11 +7,11 @@ import {
   UnavailableError,
   UntrustedError,
 } from "./errors.js";
-import type { Known, PastEdition } from "./fetching.js";
+import type { PastEdition } from "./fetching.js";
 import type { Manifest } from "./manifest.js";
 import type { Network } from "./network.js";
 import type { Timer } from "./options.js";
-import { appointed, type Conditions, type Looked, Schedule } from "./schedule.js";
+import { type Conditions, type Looked, Schedule, STEP } from "./schedule.js";
 import type { Early, Synced } from "./syncing.js";
 
 /** How the last look went. */
@@ -41,7 +41,7 @@ export interface LookingOptions {
 
 /** Begins with the first conditions that it is told. */
 export class Looking {
-  readonly #schedule: Schedule<Known>;
+  readonly #schedule: Schedule;
   readonly #timer: Timer;
   /** Epochs whose models were fetched. */
   readonly #past = new Set<number>();
@@ -58,9 +58,7 @@ export class Looking {
     private readonly options: LookingOptions,
   ) {
     this.#timer = options.timer;
-    const prepare = () => network.prepare();
-    const look = (known: Promise<Known>) => this.#look(known);
-    this.#schedule = new Schedule(options.pace, prepare, look, options.timer);
+    this.#schedule = new Schedule(options.pace, () => this.#look(), options.timer);
   }
 
   meet(conditions: Conditions): void {
@@ -87,9 +85,9 @@ export class Looking {
   }
 
   /** While a batch is on its way, its own requests say all that there is. */
-  async #look(known: Promise<Known>): Promise<Looked> {
+  async #look(): Promise<Looked> {
     if (this.#isBusy) return { isWell: true, retryAfter: 0 };
-    const found = await this.#tried(async () => this.network.begin(await known));
+    const found = await this.#tried(() => this.network.begin());
     return { isWell: found === null, retryAfter: waitOf(found) };
   }
 
@@ -124,12 +122,13 @@ export class Looking {
 
   /** A look before then finds the same moment again, or that it is over. */
   #appoint(early: Early, moment: number): void {
-    const goOn = async (known: Promise<Known>) => {
+    const goOn = async () => {
       this.#appointment = null;
       // A look that is under way finds that it is time by itself.
-      if (!this.#isBusy) await this.#tried(async () => this.network.goOn(early, await known));
+      if (!this.#isBusy) await this.#tried(() => this.network.goOn(early));
     };
-    this.#appointment = appointed(this.#timer, moment, () => this.network.prepare(), goOn);
+    const wait = moment - STEP - this.#timer.now();
+    this.#appointment = this.#timer.start(Math.max(0, wait), goOn);
   }
 
   #cancel(): void {
@@ -144,9 +143,13 @@ export class Looking {
     const { epoch: newest } = manifest;
     const first = Math.max(1, newest - Math.min(this.options.past, lookBack(manifest)) + 1);
     try {
+      const settings = await this.network.settings();
+      const present = await this.network.present(settings);
       for (let epoch = newest; epoch >= first; epoch -= 1) {
         if (this.#past.has(epoch)) continue;
-        this.listener.past(epoch, await this.network.edition(epoch).catch(unbelievable));
+        const isHere = present?.manifest.epoch === epoch;
+        const fetch = () => this.network.edition(epoch, settings).catch(unbelievable);
+        this.listener.past(epoch, isHere ? present : await fetch());
         this.#past.add(epoch);
       }
     } catch {

@@ -7,7 +7,7 @@
 import { checkedTerms } from "./agreement.js";
 import { Database } from "./database.js";
 import { SettingsError } from "./errors.js";
-import { Fetching, type Known, type PastEdition } from "./fetching.js";
+import { Fetching, type PastEdition } from "./fetching.js";
 import { alone } from "./locking.js";
 import type { Manifest } from "./manifest.js";
 import {
@@ -20,6 +20,7 @@ import {
 } from "./options.js";
 import { Outbox } from "./outbox.js";
 import { HttpProxy } from "./proxy.js";
+import type { Settings } from "./rows.js";
 import { Store } from "./store.js";
 import { type Early, type Synced, Syncing } from "./syncing.js";
 import type { Terms } from "./terms.js";
@@ -51,7 +52,8 @@ export class Network {
       throw error;
     }
     const proxy = new HttpProxy(beginning.proxy, { clock, fetch: options.fetch });
-    const fetching = new Fetching(store, proxy);
+    const instant = () => ({ clock: clock(), now: timer.now() });
+    const fetching = new Fetching(store, proxy, instant);
     const lock = alone(name, options.locks);
     const monotonic = timer.now;
     const used = { store, outbox, fetching, proxy, clock, monotonic, sleep, entropy };
@@ -59,19 +61,14 @@ export class Network {
     return new Network(database, store, fetching, syncing);
   }
 
-  /** All that the next request needs of what is stored. */
-  prepare(): Promise<Known> {
-    return this.fetching.prepare();
-  }
-
   /** Fetch what was published and take part, or find out when; see `Syncing`. */
-  begin(known: Known): Promise<Synced | Early> {
-    return this.syncing.begin(known);
+  begin(): Promise<Synced | Early> {
+    return this.syncing.begin();
   }
 
-  /** At the moment that `begin` found. */
-  goOn(early: Early, known: Known): Promise<Synced> {
-    return this.syncing.goOn(early, known);
+  /** A `STEP` before the moment that `begin` found. */
+  goOn(early: Early): Promise<Synced> {
+    return this.syncing.goOn(early);
   }
 
   /** The last manifest that was believed since this was opened. */
@@ -79,9 +76,18 @@ export class Network {
     return this.fetching.newest;
   }
 
-  /** The model of any epoch, as signed; null if the proxy has it no more. It is not stored. */
-  edition(epoch: number): Promise<PastEdition | null> {
-    return this.fetching.edition(epoch);
+  settings(): Promise<Settings> {
+    return this.store.settings();
+  }
+
+  /** The model of the present epoch; asks nobody. */
+  present(settings: Settings): Promise<PastEdition | null> {
+    return this.fetching.present(settings);
+  }
+
+  /** The model of an earlier epoch, as signed; null if the proxy has it no more. It is not stored. */
+  edition(epoch: number, settings: Settings): Promise<PastEdition | null> {
+    return this.fetching.edition(epoch, settings);
   }
 
   /** The owner was shown exactly these terms and said yes: nothing worse is reported under. */
@@ -92,6 +98,7 @@ export class Network {
   /** Whether nothing is to leave, not even a batch that waits. */
   async pause(on: boolean): Promise<void> {
     if (typeof on !== "boolean") throw new SettingsError(`pause takes true or false, not ${on}`);
+    this.syncing.stop();
     await this.store.choose({ paused: on });
   }
 
@@ -102,6 +109,7 @@ export class Network {
 
   /** Delete what the owner touched, the batch on its way, what was shown of it, and the model. */
   forget(): Promise<void> {
+    this.syncing.stop();
     return this.store.forget();
   }
 

@@ -59,12 +59,21 @@ export interface NetworkOptions extends OpenOptions {
   locks?: Pick<LockManager, "request"> | null;
 }
 
+/** Milliseconds: a longer time-out would be over at once. */
+const LONGEST = 2 ** 31 - 1;
+
 /** The browser's own. */
 export const systemTimer: Timer = {
   clock: () => Date.now() / 1000,
   now: () => performance.now() / 1000,
-  sleep: (seconds) => new Promise((done) => setTimeout(done, Math.ceil(seconds * 1000))),
-  start: (seconds, work) => Number(setTimeout(() => void work(), Math.ceil(seconds * 1000))),
+  sleep: async (seconds) => {
+    for (let left = Math.ceil(seconds * 1000); left > 0; left -= LONGEST) {
+      await new Promise((done) => setTimeout(done, Math.min(left, LONGEST)));
+    }
+  },
+  // Whoever starts something so far ahead sleeps for the rest of it.
+  start: (seconds, work) =>
+    Number(setTimeout(() => void work(), Math.min(Math.ceil(seconds * 1000), LONGEST))),
   stop: (handle) => clearTimeout(handle),
 };
 

@@ -156,8 +156,9 @@ export class Outbox {
   /** The last batch in readable form. */
   lastBatch(): Promise<LeftDevice | null> {
     return this.database.read(["batches", "shown"], async (transaction) => {
-      const shown = await transaction.rows("shown").get(1);
-      const batch = shown && (await transaction.rows("batches").get(shown.epoch));
+      const found = [transaction.rows("shown").get(1), transaction.rows("batches").all()] as const;
+      const [shown, batches] = await Promise.all(found);
+      const batch = batches.find(({ epoch }) => epoch === shown?.epoch);
       if (shown === undefined || batch === undefined) {
         return null;
       }
@@ -168,12 +169,13 @@ export class Outbox {
 }
 
 async function standingIn(transaction: Transaction, epoch: number): Promise<Standing> {
-  return {
-    settings: await settingsIn(transaction),
-    batch: await transaction.rows("batches").get(epoch),
-    charges: await transaction.rows("charges").all(),
-    waiting: await waitingIn(transaction),
-  };
+  const [settings, batch, charges, waiting] = await Promise.all([
+    settingsIn(transaction),
+    transaction.rows("batches").get(epoch),
+    transaction.rows("charges").all(),
+    waitingIn(transaction),
+  ]);
+  return { settings, batch, charges, waiting };
 }
 
 async function waitingIn(transaction: Transaction): Promise<BatchRow | undefined> {

@@ -6,8 +6,8 @@
  * tick. How many ticks it waits otherwise depends on the page's conditions and on the proxy's answers.
  * `Retry-After` counts from the arrival of the answer, and is rounded up to whole ticks.
  *
- * All that a request needs of what is stored is read before its moment. If a disk takes longer than
- * that, it shows in whole steps.
+ * A look begins with what is read from the disk; its first request leaves a whole `STEP` later, so that
+ * a disk that another thread keeps busy does not show (`Syncing`).
  */
 
 import type { Timer } from "./options.js";
@@ -27,13 +27,15 @@ export interface Looked {
 
 /** Seconds between two moments at which there can be a look. */
 export const TICK = 5;
-/** Seconds before a moment, for what is read from the disk. */
+/** Seconds: no proxy keeps a device away for longer. */
+const MOST_PATIENCE = 86_400;
+/** Seconds for what is read from the disk before a request; if it takes longer, two of them, and so on. */
 export const STEP = 0.5;
 /** Ticks between two looks of a page that nobody sees, and after many failures, at least. */
 const SELDOM = 60 / TICK;
 
 /** One look at a time. */
-export class Schedule<Ready> {
+export class Schedule {
   /** Until the page has said what the world is like, there is nothing to look at. */
   #conditions: Conditions = { visible: false, online: false };
   #first: number | null = null;
@@ -51,8 +53,7 @@ export class Schedule<Ready> {
 
   constructor(
     pace: number,
-    private readonly prepare: () => Promise<Ready>,
-    private readonly look: (ready: Promise<Ready>) => Promise<Looked>,
+    private readonly look: () => Promise<Looked>,
     private readonly timer: Timer,
   ) {
     this.#usual = Math.ceil(pace / TICK);
@@ -82,21 +83,11 @@ export class Schedule<Ready> {
     this.#handle = null;
     if (this.#isLooking || !this.#conditions.online) return;
     const now = this.timer.now(); // once: a later one would be a tick too late
-    this.#first ??= now + STEP;
-    const next = Math.max(
-      this.#isWanted ? 0 : this.#last + this.#ticks(),
-      this.#least,
-      this.#soonest(now),
-    );
-    const moment = this.#first + next * TICK;
-    const work = (ready: Promise<Ready>) => this.#lookAt(next, ready);
-    this.#handle = appointed(this.timer, moment, () => this.#prepared(), work);
-  }
-
-  /** The next tick that there is still time to prepare for. */
-  #soonest(now: number): number {
-    const since = now + STEP - (this.#first ?? 0);
-    return Math.max(this.#last + 1, Math.ceil((since - 1e-6) / TICK));
+    this.#first ??= now;
+    const soonest = Math.max(this.#last + 1, Math.ceil((now - this.#first - ROUNDING) / TICK));
+    const next = Math.max(this.#isWanted ? 0 : this.#last + this.#ticks(), this.#least, soonest);
+    const wait = this.#first + next * TICK - now;
+    this.#handle = this.timer.start(Math.max(0, wait), () => this.#lookAt(next));
   }
 
   /** Between two looks: more when hidden, and after failures. */
@@ -106,17 +97,14 @@ export class Schedule<Ready> {
     return Math.min(seldom, this.#conditions.visible ? patient : seldom);
   }
 
-  #prepared(): Promise<Ready> {
+  async #lookAt(at: number): Promise<void> {
     this.#handle = null;
     this.#isLooking = true;
     this.#isWanted = false;
-    return this.prepare();
-  }
-
-  async #lookAt(at: number, ready: Promise<Ready>): Promise<void> {
-    const { isWell, retryAfter } = await this.look(ready);
+    const { isWell, retryAfter: asked } = await this.look();
+    const retryAfter = Math.min(asked, MOST_PATIENCE);
     const since = this.timer.now() + retryAfter - (this.#first ?? 0);
-    this.#least = retryAfter > 0 ? Math.ceil(since / TICK) : 0;
+    this.#least = retryAfter > 0 ? Math.ceil((since - ROUNDING) / TICK) : 0;
     this.#failures = isWell ? 0 : this.#failures + 1;
     this.#last = at;
     this.#isLooking = false;
@@ -124,18 +112,5 @@ export class Schedule<Ready> {
   }
 }
 
-/** Does some work at a moment; what it needs is read before. */
-export function appointed<Ready>(
-  timer: Timer,
-  moment: number,
-  prepare: () => Promise<Ready>,
-  work: (ready: Promise<Ready>) => Promise<void>,
-): number {
-  return timer.start(Math.max(0, moment - STEP - timer.now()), async () => {
-    const ready = prepare();
-    await ready.catch(() => undefined); // the work meets it again
-    const late = Math.max(0, Math.ceil((timer.now() - moment) / STEP));
-    await timer.sleep(moment + late * STEP - timer.now());
-    await work(ready);
-  });
-}
+/** Seconds: a moment that is nearer is the same. */
+const ROUNDING = 1e-6;

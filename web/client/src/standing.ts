@@ -17,7 +17,7 @@ export interface Standing extends Budget {
   readonly proxy: string;
   /** The one that holds; null before the first and after `forget`. */
   readonly manifest: Manifest | null;
-  /** What it asks for; null where there is none. */
+  /** What the owner accepted, or is asked to accept; null before there is a model. */
   readonly offer: Offer | null;
   /** The worse terms that were asked about, and wait for a yes; null where there are none. */
   readonly asked: Offer | null;
@@ -59,7 +59,7 @@ export class Standings {
       ...budgetOf(settings.limit, charges),
       proxy: settings.proxy,
       manifest,
-      offer: manifest && this.#offer(manifest.terms, charges),
+      offer: manifest && this.#offer(settings.terms ?? manifest.terms, charges),
       asked: asked && this.#offer(asked, charges),
       epoch: settings.newest?.epoch ?? null,
       terms: settings.terms,

@@ -35,7 +35,7 @@ import {
   StoreError,
   UnavailableError,
 } from "./errors.js";
-import type { Fetching, Known } from "./fetching.js";
+import type { Fetched, Fetching, Known } from "./fetching.js";
 import { judged } from "./judging.js";
 import { budgetOf, type Charge } from "./ledger.js";
 import type { Lock } from "./locking.js";
@@ -45,7 +45,7 @@ import { type Outcome, sentenceOf } from "./outcome.js";
 import type { HttpProxy } from "./proxy.js";
 import type { Moments } from "./reporting.js";
 import type { BatchRow } from "./rows.js";
-import type { SignedManifest } from "./signed.js";
+import { STEP } from "./schedule.js";
 import type { Store } from "./store.js";
 import { drawnPlan, lead, MOST_LEAD, type Plan } from "./timing.js";
 import type { Entropy } from "./words.js";
@@ -110,42 +110,65 @@ const ROUNDING = 1e-3;
 
 /** Settle, fetch, take part. */
 export class Syncing {
+  /** How often the owner has said here that nothing may leave. */
+  #stops = 0;
+
   constructor(private readonly tools: Tools) {}
 
+  /** Nothing leaves from now on that was looked up before. */
+  stop(): void {
+    this.#stops += 1;
+  }
+
   /** Until it is known when to go on, or that there is nothing more to do. */
-  begin(known: Known): Promise<Synced | Early> {
-    return this.tools.lock(() => this.#begin(known));
+  begin(): Promise<Synced | Early> {
+    return this.tools.lock(async () => this.#begin(await this.#prepared()));
   }
 
   /** The epoch may be over by now: what is not made yet costs nothing. */
-  goOn({ hash, lost }: Early, known: Known): Promise<Synced> {
+  goOn({ hash, lost }: Early): Promise<Synced> {
     return this.tools.lock(async () => {
-      const signed = await this.tools.fetching.refresh(known);
+      const fetched = await this.tools.fetching.refresh(await this.#prepared());
+      const { signed } = fetched;
       const isSame = equal(signed.hash, hash);
-      const outcome = isSame ? await this.#decided(signed, () => this.#report(signed)) : "missed";
+      const outcome = isSame ? await this.#decided(fetched, () => this.#report(fetched)) : "missed";
       return this.#result(signed.manifest.epoch, outcome, lost);
     });
   }
 
+  /** All that the next requests need of what is stored. A whole step later the first one leaves. */
+  async #prepared(): Promise<Known> {
+    const { store, outbox, monotonic } = this.tools;
+    const begun = monotonic();
+    const known = {
+      settings: await store.settings(),
+      names: await store.fileNames(),
+      waiting: await outbox.waiting(),
+    };
+    await this.#wholeStep(begun);
+    return known;
+  }
+
   async #begin(known: Known): Promise<Synced | Early> {
-    const { outbox, fetching } = this.tools;
-    const leftOver = await outbox.waiting();
+    const leftOver = known.waiting;
     const tried = leftOver && (await this.#tried(leftOver.epoch));
-    const signed = await fetching.refresh(known);
-    const { epoch } = signed.manifest;
+    const fetched = await this.tools.fetching.refresh(known);
+    const { hash, manifest } = fetched.signed;
+    const { epoch } = manifest;
     const settled = leftOver && tried && (await this.#settled(leftOver.epoch, tried, epoch));
     if (settled !== undefined && leftOver?.epoch === epoch) {
       return this.#result(epoch, settled, null);
     }
     const lost = leftOver && settled === "too late" ? leftOver.epoch : null;
-    const next = await this.#decided(signed, () => this.#takePart(signed));
+    const next = await this.#decided(fetched, () => this.#takePart(fetched));
     return typeof next === "string"
       ? this.#result(epoch, next, lost)
-      : { hash: signed.hash, lost, until: next.until };
+      : { hash, lost, until: next.until };
   }
 
   /** Deliver it, or hear why not: that is said after what is published was fetched. */
   async #tried(epoch: number): Promise<Outcome | Error> {
+    const begun = this.tools.monotonic();
     try {
       return await this.#deliver(epoch);
     } catch (error) {
@@ -153,6 +176,8 @@ export class Syncing {
         return error;
       }
       throw error;
+    } finally {
+      await this.#wholeStep(begun); // what became of it was written down
     }
   }
 
@@ -169,10 +194,10 @@ export class Syncing {
 
   /** At most one batch in an epoch, ever: `makeIt` where it may have one and has none. */
   async #decided<Made>(
-    { manifest }: SignedManifest,
+    { signed: { manifest }, at }: Fetched,
     makeIt: () => Promise<Made>,
   ): Promise<Outcome | Made> {
-    const found = await this.#judged(manifest, this.tools.clock());
+    const found = await this.#judged(manifest, at.clock);
     if (found === "make it") {
       return makeIt();
     }
@@ -183,38 +208,39 @@ export class Syncing {
     return judged(await this.tools.outbox.standing(manifest.epoch), manifest, now);
   }
 
-  async #takePart(signed: SignedManifest): Promise<Outcome | { until: number }> {
-    const { manifest } = signed;
-    const plan = await this.#plan(manifest);
+  async #takePart(fetched: Fetched): Promise<Outcome | { until: number }> {
+    const { manifest } = fetched.signed;
+    const plan = await this.#plan(manifest, fetched.at.clock);
     if (!plan.takesPart) {
       return "sitting out";
     }
     const until = plan.sendAt - lead(manifest);
-    return until > this.tools.clock() + ROUNDING ? { until } : this.#report(signed);
+    return until > fetched.at.clock + ROUNDING ? { until } : this.#report(fetched);
   }
 
-  #plan(manifest: Manifest): Promise<Plan> {
-    const { outbox, clock, entropy, jitter } = this.tools;
+  #plan(manifest: Manifest, now: number): Promise<Plan> {
+    const { outbox, entropy, jitter } = this.tools;
     return outbox.plan(manifest.epoch, (charges: readonly Charge[]) =>
-      drawnPlan(manifest, turnsLeft(manifest.terms, charges), clock(), jitter, entropy),
+      drawnPlan(manifest, turnsLeft(manifest.terms, charges), now, jitter, entropy),
     );
   }
 
   /**
-   * Has the batch made, and sends it when it is time. The moment is fixed before the history is read,
-   * on a clock that nobody sets. What is not there by then is looked for whole leads later: so a
+   * Has the batch made, and sends it when it is time: a lead after the last answer of the proxy, by a
+   * clock that nobody sets. That moment was fixed before the history is read, and before any disk that
+   * another thread may hold up. What is not there by then is looked for whole leads later: so a
    * computation that took too long shows in steps of seconds and never in how long it took.
    */
-  async #report({ manifest, hash }: SignedManifest): Promise<Outcome> {
-    const { clock, monotonic, make } = this.tools;
+  async #report({ signed: { manifest, hash }, at }: Fetched): Promise<Outcome> {
+    const { clock, make } = this.tools;
     const step = lead(manifest);
-    const [now, begun] = [clock(), monotonic()];
-    make({ hash, now, sendAt: now + step });
+    make({ hash, now: at.clock, sendAt: at.clock + step });
     for (let leads = 1; leads <= MOST_LEADS; leads += 1) {
-      await this.#pause(begun + leads * step - monotonic());
-      const found = await this.#judged(manifest, now);
+      const moment = at.now + leads * step;
+      await this.#sleepUntil(moment - STEP); // time to look
+      const found = await this.#judged(manifest, leads === 1 ? at.clock : clock());
       if (found !== "make it") {
-        return found === "deliver it" ? this.#send(manifest.epoch) : found;
+        return found === "deliver it" ? this.#send(manifest.epoch, moment) : found;
       }
     }
     throw new StoreError(
@@ -222,21 +248,30 @@ export class Syncing {
     );
   }
 
-  async #pause(seconds: number): Promise<void> {
+  async #sleepUntil(moment: number): Promise<void> {
+    const seconds = moment - this.tools.monotonic();
     if (seconds > 0) {
       await this.tools.sleep(seconds);
     }
   }
 
+  /** At the next whole step from a moment: what a disk took before that does not show. */
+  #wholeStep(from: number): Promise<void> {
+    const late = Math.ceil((this.tools.monotonic() - from) / STEP);
+    return this.#sleepUntil(from + Math.max(late, 1) * STEP);
+  }
+
   /** A batch of an earlier sync; every step may be repeated. */
   async #deliver(epoch: number): Promise<Outcome> {
+    const begun = this.tools.monotonic();
     const batch = await this.#ready(epoch);
     if (typeof batch === "string") {
       return batch;
     }
     const left = batch.sendAt - this.tools.clock();
-    await this.#pause(left <= MOST_LEAD ? left : 0);
-    return this.#send(epoch);
+    const wait = left > 0 && left <= MOST_LEAD ? left : 0;
+    await this.#sleepUntil(begun + wait);
+    return this.#send(epoch, begun + wait + STEP);
   }
 
   /** The batch if it may leave now, or why it does not. */
@@ -260,12 +295,22 @@ export class Syncing {
     return { ...batch, bytes };
   }
 
-  /** From charged to sent, unless the owner has paused or forgotten it, or another tab has sent it. */
-  async #send(epoch: number): Promise<Outcome> {
-    const { proxy, outbox } = this.tools;
+  /**
+   * From charged to sent, at a moment, or whole steps later if it took so long to look it up. Unless
+   * the owner has paused or forgotten it, or another tab has sent it; what another tab says in the last
+   * half second comes too late.
+   */
+  async #send(epoch: number, moment: number): Promise<Outcome> {
+    const { proxy, outbox, monotonic } = this.tools;
+    const stops = this.#stops;
     const batch = await this.#ready(epoch);
     if (typeof batch === "string") {
       return batch;
+    }
+    await (monotonic() > moment ? this.#wholeStep(moment) : this.#sleepUntil(moment));
+    if (this.#stops !== stops) {
+      const still = await this.#ready(epoch);
+      if (typeof still === "string") return still;
     }
     try {
       await proxy.send(batch.bytes);

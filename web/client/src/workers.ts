@@ -1,8 +1,9 @@
 /**
- * Two workers, told apart by their names: `network` speaks to the proxy and never reads what its owner
- * touched; `history` computes from that and speaks to nobody. Between them lies one channel, used in
- * one direction: "make the batch of this epoch". So nothing that can be seen from outside waits for a
- * computation on a history, shares its thread, or asks when it is done.
+ * Three workers, told apart by their names: `network` speaks to the proxy and never reads what its owner
+ * touched; `history` records and recommends, and `batches` makes batches, and both speak to nobody. From
+ * the first to the last lies one channel, used in one direction: "make the batch of this epoch". So
+ * nothing that can be seen from outside waits for a computation on a history, shares its thread, or asks
+ * when it is done. And whatever an application asks of `history`, a batch does not queue behind it.
  */
 
 import type { PastEdition } from "./fetching.js";
@@ -24,16 +25,18 @@ export type Named = OpenOptions & { name: string };
 export type NetworkCalls = ReturnType<typeof networkCalls>;
 /** What the worker `history` can be asked. */
 export type HistoryCalls = ReturnType<typeof historyCalls>;
+/** What the worker `batches` can be asked. */
+export type BatchesCalls = ReturnType<typeof batchesCalls>;
 
 /** What the worker `network` tells unasked. */
 export type NetworkTold =
   | { kind: "seen"; seen: Omit<Seen, "error"> & { error: Told | null } }
   | { kind: "past"; epoch: number; edition: PastEdition | null };
-/** What the worker `history` tells unasked: whether the last batch could be made. */
-export type HistoryTold = { kind: "made"; error: Told | null };
+/** What the worker `batches` tells unasked: whether the last one could be made. */
+export type BatchesTold = { kind: "made"; error: Told | null };
 
 /** The names under which `serveAs` is known. */
-export type WorkerName = "network" | "history";
+export type WorkerName = "network" | "history" | "batches";
 
 const PACE = 60;
 
@@ -53,10 +56,10 @@ function networkCalls(tell: (told: NetworkTold) => void) {
     looking().chosen();
   };
   return {
-    async open(options: Named, history: MessagePort): Promise<void> {
+    async open(options: Named, batches: MessagePort): Promise<void> {
       const { pace = PACE, past = 0 } = options;
       const used = { pace: checkedPace(pace), past, timer: systemTimer };
-      const make = (job: Job) => history.postMessage(job);
+      const make = (job: Job) => batches.postMessage(job);
       const opened = await Network.open({ ...options, make });
       const begun = new Looking(opened, listenerOf(tell), used);
       [network, looking] = [() => opened, () => begun];
@@ -77,19 +80,12 @@ function listenerOf(tell: (told: NetworkTold) => void) {
   };
 }
 
-function historyCalls(tell: (told: HistoryTold) => void) {
+function historyCalls() {
   let history = unopened<History>();
-  const make = async ({ data }: MessageEvent<Job>) => {
-    const failed = await history()
-      .make(data)
-      .then(() => null, told);
-    tell({ kind: "made", error: failed });
-  };
   return {
-    async open({ name }: Named, network: MessagePort): Promise<void> {
+    async open({ name }: Named): Promise<void> {
       const opened = await History.open({ name });
       history = () => opened;
-      network.onmessage = (event) => void make(event);
     },
     record: (ids: readonly string[]) => history().record(ids),
     remove: (ids: readonly string[]) => history().remove(ids),
@@ -98,6 +94,17 @@ function historyCalls(tell: (told: HistoryTold) => void) {
     popular: (n: number) => history().popular(n),
     catalogue: () => history().catalogue(),
     standing: (asked: Terms | null) => history().standing(asked),
+  };
+}
+
+function batchesCalls(tell: (told: BatchesTold) => void) {
+  return {
+    async open({ name }: Named, network: MessagePort): Promise<void> {
+      const history = await History.open({ name });
+      network.onmessage = async ({ data }: MessageEvent<Job>) => {
+        tell({ kind: "made", error: await history.make(data).then(() => null, told) });
+      };
+    },
   };
 }
 

@@ -113,7 +113,7 @@ test("the proxy is not sent a batch before the time that it named, not after a r
   });
   world.requests.length = 0;
   world.answer = () => false;
-  world.now += 89;
+  world.now += 88.5;
   const reloaded = await world.open();
   await assert.rejects(reloaded.sync(AT_ONCE), { name: "PostponedError", retryAfter: 1 });
   const methods = world.requests.map((request) => request.method);
@@ -142,7 +142,7 @@ test("a proxy that asks for more patience than an epoch has is asked in the next
   world.answer = toBatches(503, "", { "retry-after": "999999999" });
   await assert.rejects(client.sync(AT_ONCE), UnavailableError);
   world.answer = () => false;
-  await assert.rejects(client.sync(AT_ONCE), { retryAfter: 999999999 });
+  await assert.rejects(client.sync(AT_ONCE), { name: "PostponedError" });
   world.now += DAY;
   await world.publish(2);
   const synced = await client.sync(AT_ONCE);

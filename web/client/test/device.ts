@@ -8,6 +8,7 @@ import type { Manifest } from "../src/manifest.js";
 import { Network } from "../src/network.js";
 import type { NetworkOptions } from "../src/options.js";
 import { HttpProxy } from "../src/proxy.js";
+import { STEP } from "../src/schedule.js";
 import { Store } from "../src/store.js";
 import type { Job, Synced } from "../src/syncing.js";
 import { JITTER } from "../src/timing.js";
@@ -49,17 +50,17 @@ export class Device {
     const options = { name: "sottovoce", indexedDB: world.factory, ...given };
     const device = new Device(world, options);
     await device.#network(0);
-    device.history = await History.open(options);
+    device.history = await History.open({ ...options, clock: () => world.now });
     return device;
   }
 
   async sync({ jitter = JITTER } = {}): Promise<Synced> {
     const network = await this.#network(jitter);
-    const begun = await network.begin(await network.prepare());
+    const begun = await network.begin();
     if ("outcome" in begun) return begun;
-    await this.#sleep(begun.until - this.world.now);
+    await this.#sleep(begun.until - STEP - this.world.now);
     try {
-      return await network.goOn(begun, await network.prepare());
+      return await network.goOn(begun);
     } finally {
       await this.#making.done;
     }
@@ -71,8 +72,11 @@ export class Device {
     try {
       const { fetch } = this.options;
       const proxy = new HttpProxy(this.world.url, { clock: () => this.world.now, fetch });
-      const fetching = new Fetching(new Store(database), proxy);
-      return (await fetching.refresh(await fetching.prepare())).manifest;
+      const instant = () => ({ clock: this.world.now, now: this.world.now });
+      const store = new Store(database);
+      const [settings, names] = [await store.settings(), await store.fileNames()];
+      const known = { settings, names, waiting: undefined };
+      return (await new Fetching(store, proxy, instant).refresh(known)).signed.manifest;
     } finally {
       database.close();
     }
@@ -101,7 +105,12 @@ export class Device {
   pause = async (on: boolean) => (await this.#network(0)).pause(on);
   setLimit = async (limit: number) => (await this.#network(0)).setLimit(limit);
   forget = async () => (await this.#network(0)).forget();
-  edition = async (epoch: number) => (await this.#network(0)).edition(epoch);
+  edition = async (epoch: number) => {
+    const network = await this.#network(0);
+    const settings = await network.settings();
+    const present = await network.present(settings);
+    return present?.manifest.epoch === epoch ? present : network.edition(epoch, settings);
+  };
   lastBatch = async () => (await this.status()).lastBatch;
 
   close(): void {

@@ -18,15 +18,18 @@ function connected<Known extends Calls>(t: TestContext, calls: Known, hear = (_:
   return { ask: connect<Known>(port1 as Line, hear), far: port2 };
 }
 
-test("answers come to whoever asked, in any order", async (t) => {
-  const waits: (() => void)[] = [];
-  const slow = (word: string) =>
-    new Promise<string>((done) => void waits.push(() => done(`${word}!`)));
+test("answers come to whoever asked, one question after the other", async (t) => {
+  let atWork = 0;
+  const slow = async (word: string) => {
+    atWork += 1;
+    assert.equal(atWork, 1);
+    await new Promise((done) => setTimeout(done, 5));
+    atWork -= 1;
+    return `${word}!`;
+  };
   const { ask } = connected(t, { slow });
-  const [one, two] = [ask("slow", "one"), ask("slow", "two")];
-  while (waits.length < 2) await new Promise((done) => setTimeout(done, 1));
-  for (const answer of waits.reverse()) answer();
-  assert.deepEqual(await Promise.all([one, two]), ["one!", "two!"]);
+  const answers = await Promise.all([ask("slow", "one"), ask("slow", "two"), ask("slow", "three")]);
+  assert.deepEqual(answers, ["one!", "two!", "three!"]);
 });
 
 test("what is told unasked is heard", async (t) => {

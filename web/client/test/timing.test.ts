@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { STEP } from "../src/schedule.js";
 import { drawnPlan, JITTER, lead } from "../src/timing.js";
 import type { DeviceOptions } from "./device.js";
 import { charges, dump } from "./stored.js";
@@ -65,7 +66,7 @@ async function watched(world: World, options: DeviceOptions = {}) {
       return fetch(input, init);
     },
     sleep: async (seconds) => {
-      seen.push(["sleep", world.now]);
+      if (seconds > STEP) seen.push(["sleep", world.now]);
       world.now += seconds;
     },
     words: (reports) => {
@@ -77,18 +78,27 @@ async function watched(world: World, options: DeviceOptions = {}) {
   return { client, seen };
 }
 
+/** A page that is closed in its long pause. */
+function closedIn(world: World) {
+  return async (seconds: number) => {
+    if (seconds > STEP) throw new Error("the page was closed");
+    world.now += seconds;
+  };
+}
+
 test("it sleeps until a lead before the moment, asks again, makes the batch, and sends in time", async (t) => {
   const world = await World.begin(t);
   const start = world.now;
   const { client, seen } = await watched(world, { entropy: coins(0, 0.5) });
   assert.equal((await client.sync()).outcome, "sent");
-  const moment = start + LEAD + 1800;
+  const asked = start + STEP; // what is stored was read before
+  const moment = asked + LEAD + 1800;
   assert.deepEqual(
     seen.map(([what]) => what),
     ["manifest", "models", "catalogues", "sleep", "manifest", "history", "sleep", "batches"],
   );
   const times = seen.map(([, time]) => time);
-  assert.ok(times.slice(0, 4).every((time) => time === start));
+  assert.ok(times.slice(0, 4).every((time) => time === asked));
   assert.ok(times.slice(4, 7).every((time) => Math.abs(time - (moment - LEAD)) < 1e-6));
   assert.ok(Math.abs((times[7] ?? 0) - moment) < 1e-6);
   assert.equal((await charges(world))[0]?.at, Math.floor(moment - LEAD));
@@ -103,12 +113,12 @@ test("without jitter it sends a lead after the decision", async (t) => {
     seen.map(([what]) => what),
     ["manifest", "models", "catalogues", "history", "sleep", "batches"],
   );
-  assert.ok(Math.abs((seen.at(-1)?.[1] ?? 0) - (start + LEAD)) < 1e-6);
+  assert.ok(Math.abs((seen.at(-1)?.[1] ?? 0) - (start + STEP + LEAD)) < 1e-6);
 });
 
 test("a page that is closed while it waits has spent nothing, and goes on from its plan", async (t) => {
   const world = await World.begin(t);
-  const giveUp = () => Promise.reject(new Error("the page was closed"));
+  const giveUp = closedIn(world);
   const { client } = await watched(world, { entropy: coins(0, 0.5), sleep: giveUp });
   await assert.rejects(client.sync(), /the page was closed/);
   const { plan, spent, batches } = await client.status();
@@ -124,14 +134,14 @@ test("a page that is closed while it waits has spent nothing, and goes on from i
 
 test("a moment that is over by the next visit: as soon as the batch is made", async (t) => {
   const world = await World.begin(t);
-  const giveUp = () => Promise.reject(new Error("the page was closed"));
+  const giveUp = closedIn(world);
   const { client } = await watched(world, { entropy: coins(0, 0.5), sleep: giveUp });
   await assert.rejects(client.sync());
   world.now += 7200;
   const start = world.now;
   const { client: again, seen } = await watched(world);
   assert.equal((await again.sync()).outcome, "sent");
-  assert.ok(Math.abs((seen.at(-1)?.[1] ?? 0) - (start + LEAD)) < 1e-6);
+  assert.ok(Math.abs((seen.at(-1)?.[1] ?? 0) - (start + STEP + LEAD)) < 1e-6);
 });
 
 test("another epoch while it sleeps: this one is missed, and cost nothing", async (t) => {
@@ -139,7 +149,7 @@ test("another epoch while it sleeps: this one is missed, and cost nothing", asyn
   const { client } = await watched(world, {
     sleep: async (seconds) => {
       world.now += seconds;
-      await world.publish(2, { opens: DAY, closes: 3 * DAY });
+      if (seconds > STEP) await world.publish(2, { opens: DAY, closes: 3 * DAY });
     },
   });
   const synced = await client.sync();
@@ -151,8 +161,8 @@ test("another epoch while it sleeps: this one is missed, and cost nothing", asyn
 test("whoever sleeps past the end makes nothing", async (t) => {
   const world = await World.begin(t);
   const { client } = await watched(world, {
-    sleep: async () => {
-      world.now += DAY;
+    sleep: async (seconds) => {
+      world.now += seconds > STEP ? DAY : seconds;
     },
   });
   assert.equal((await client.sync()).outcome, "not open");

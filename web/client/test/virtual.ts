@@ -148,7 +148,7 @@ export class Browser {
         return fetch(input, init);
       },
     });
-    const history = await History.open({ name, indexedDB });
+    const history = await History.open({ name, indexedDB, clock: virtual.clock });
     const tab: Tab = new Tab(this, network, history, options);
     return tab;
   }
