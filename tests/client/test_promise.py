@@ -85,7 +85,7 @@ def test_another_limit_changes_what_it_allows_and_not_the_promise(lived: Lived) 
     found = lived.client.outlook(terms)
     assert (found.promise.local, found.within_limit) == (4 * COST, 1)
     lived.client.set_limit(4 * COST)
-    assert lived.client.outlook(terms) == Outlook(found.promise, 2, 2)
+    assert lived.client.outlook(terms) == Outlook(found.promise, 2, 2, 4 * COST)
     lived.client.set_limit(COST)
     assert lived.client.outlook(terms).within_limit == 0
 

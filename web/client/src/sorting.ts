@@ -1,4 +1,4 @@
-/** Sorting in a time that depends on how many there are, and on nothing else. */
+/** Sorting by counting: the same steps are done whatever the order of the numbers. */
 
 /** Bits by which numbers are put in order at once: three passes for all 32. */
 const DIGIT = 11;

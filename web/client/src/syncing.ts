@@ -112,6 +112,8 @@ const ROUNDING = 1e-3;
 export class Syncing {
   /** How often the owner has said here that nothing may leave. */
   #stops = 0;
+  /** When the proxy answered last to a batch, by the clock that nobody sets. */
+  #answered = 0;
 
   constructor(private readonly tools: Tools) {}
 
@@ -168,16 +170,16 @@ export class Syncing {
 
   /** Deliver it, or hear why not: that is said after what is published was fetched. */
   async #tried(epoch: number): Promise<Outcome | Error> {
-    const begun = this.tools.monotonic();
+    this.#answered = this.tools.monotonic();
     try {
-      return await this.#deliver(epoch);
+      return await this.#deliver(epoch, this.#answered);
     } catch (error) {
       if (error instanceof UnavailableError || error instanceof RefusedError) {
         return error;
       }
       throw error;
     } finally {
-      await this.#wholeStep(begun); // what became of it was written down
+      await this.#wholeStep(this.#answered); // what became of it was written down
     }
   }
 
@@ -201,7 +203,7 @@ export class Syncing {
     if (found === "make it") {
       return makeIt();
     }
-    return found === "deliver it" ? this.#deliver(manifest.epoch) : found;
+    return found === "deliver it" ? this.#deliver(manifest.epoch, at.now) : found;
   }
 
   async #judged(manifest: Manifest, now: number) {
@@ -261,9 +263,8 @@ export class Syncing {
     return this.#sleepUntil(from + Math.max(late, 1) * STEP);
   }
 
-  /** A batch of an earlier sync; every step may be repeated. */
-  async #deliver(epoch: number): Promise<Outcome> {
-    const begun = this.tools.monotonic();
+  /** A batch of an earlier sync, not before its moment, and whole steps after `begun`. */
+  async #deliver(epoch: number, begun: number): Promise<Outcome> {
     const batch = await this.#ready(epoch);
     if (typeof batch === "string") {
       return batch;
@@ -313,7 +314,9 @@ export class Syncing {
       if (typeof still === "string") return still;
     }
     try {
-      await proxy.send(batch.bytes);
+      await proxy.send(batch.bytes).finally(() => {
+        this.#answered = monotonic();
+      });
     } catch (error) {
       if (error instanceof ClosedError) {
         return ENDS[await outbox.finish(epoch, "dropped")];

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { lookBack } from "../src/looking.js";
+import { systemTimer } from "../src/options.js";
 import { type Looked, Schedule, TICK } from "../src/schedule.js";
 import { manifestWith } from "./vectors.js";
 import { Virtual } from "./virtual.js";
@@ -110,6 +111,18 @@ test("a wish during a look is fulfilled after it, not beside it", async () => {
   schedule.wake();
   await timer.pass(2 * TICK);
   assert.deepEqual(ticks, [0, 2]);
+});
+
+test("a time that no browser's timer can count is not over at once, and no proxy asks for years", async () => {
+  let fired = 0;
+  const handle = systemTimer.start(1e9, async () => void (fired += 1));
+  await systemTimer.sleep(0.05);
+  systemTimer.stop(handle);
+  assert.equal(fired, 0);
+  const { timer, ticks, schedule } = scheduled([{ isWell: false, retryAfter: 1e9 }]);
+  schedule.meet(SEEN);
+  await timer.pass(86_400 + TICK);
+  assert.deepEqual(ticks.slice(0, 2), [0, 86_400 / TICK]);
 });
 
 test("to look back is as long as a phone can bear", () => {
