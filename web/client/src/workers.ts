@@ -42,11 +42,9 @@ const PACE = 60;
 
 /** Does the work of one of them on this thread. */
 export function serveAs(name: WorkerName, line: Line): void {
-  const calls = name === "network" ? networkCalls : historyCalls;
-  serve(
-    line,
-    calls((told) => line.postMessage(told)),
-  );
+  const tell = (told: NetworkTold | BatchesTold) => line.postMessage(told);
+  const calls = { network: networkCalls, history: historyCalls, batches: batchesCalls };
+  serve(line, calls[name](tell));
 }
 
 function networkCalls(tell: (told: NetworkTold) => void) {
