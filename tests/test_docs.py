@@ -152,9 +152,9 @@ def test_numbers_of_the_version_agree() -> None:
         "pyproject.toml": tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
             "version"
         ],
-        "CHANGELOG.md": re.findall("^## (\\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[
-            0
-        ],
+        "CHANGELOG.md": re.findall(
+            "^## (\\d\\S*)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE
+        )[0],
         "CITATION.cff": re.findall(
             "^version: (.*)", (ROOT / "CITATION.cff").read_text(), re.MULTILINE
         )[0],

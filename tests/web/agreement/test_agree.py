@@ -235,6 +235,7 @@ CHARGES = st.fixed_dictionaries(
         "clients": st.sampled_from([1, 100]),
     }
 )
+SAID = ("decision", "spent", "shown")
 LIMITS = st.fixed_dictionaries({"limit": st.sampled_from([0.0, 1.0]) | AMOUNTS})
 STEPS = st.lists(LIMITS | st.fixed_dictionaries({"charge": CHARGES}), max_size=15)
 
@@ -244,8 +245,7 @@ STEPS = st.lists(LIMITS | st.fixed_dictionaries({"charge": CHARGES}), max_size=1
 def test_both_ledgers_decide_alike(
     browser: Browser, first: dict[str, float], steps: list[dict[str, Any]]
 ) -> None:
-    keys = ("decision", "spent", "shown")
-    wanted = [{key: step.get(key) for key in keys} for step in played([first, *steps])]
+    wanted = [{key: step.get(key) for key in SAID} for step in played([first, *steps])]
     assert browser.ask("ledger", steps=[first, *steps])["answers"] == wanted
 
 
