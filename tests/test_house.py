@@ -1,4 +1,4 @@
-"""How the sources are laid out: every folder of code is a package, every vector file is explained."""
+"""How the sources are laid out: folders of code are packages, vector files are explained."""
 
 from __future__ import annotations
 
