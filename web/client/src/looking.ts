@@ -74,11 +74,6 @@ export class Looking {
     this.tell();
   }
 
-  stop(): void {
-    this.#schedule.stop();
-    this.#cancel();
-  }
-
   /** How the last look went. */
   tell(): void {
     this.listener.seen({ synced: this.#synced, sentAt: this.#sentAt, error: this.#error });

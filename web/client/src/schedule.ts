@@ -74,10 +74,6 @@ export class Schedule {
     this.#plan();
   }
 
-  stop(): void {
-    this.meet({ ...this.#conditions, online: false });
-  }
-
   #plan(): void {
     if (this.#handle !== null) this.timer.stop(this.#handle);
     this.#handle = null;
