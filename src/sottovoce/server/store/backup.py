@@ -14,8 +14,7 @@ from pathlib import Path
 from sqlalchemy import make_url
 
 from sottovoce.errors import SettingsError
-from sottovoce.storage import store_errors
-from sottovoce.storage.lock import make_private
+from sottovoce.storage import make_private, store_errors
 
 UNFINISHED = ".unfinished"
 
