@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sottovoce.experiments.live.bench.bench_server import BenchServer
     from sottovoce.protocol import Chunk
     from sottovoce.protocol.crowd import Crowd
-    from sottovoce.proxy.tables import Tables
+    from sottovoce.proxy.store import Tables
 
     SharedCount = Synchronized[int]
     """A number that two processes see."""
