@@ -10,7 +10,6 @@ import typer
 from sottovoce.cli import output
 from sottovoce.cli.bench_engines import engines
 from sottovoce.cli.bench_live import live
-from sottovoce.cli.bench_peers import peers
 from sottovoce.cli.bench_people import (
     QUICK_ROUNDS,
     QUICK_SAMPLE,
@@ -115,7 +114,6 @@ app.command("engines")(engines)
 app.command("scaling")(scaling)
 app.command("roofline")(roofline)
 app.command("live")(live)
-app.command("peers")(peers)
 
 
 def show(result: BenchResult, console: Console) -> None:
