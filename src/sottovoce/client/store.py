@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
@@ -86,7 +86,8 @@ _MIGRATIONS = (
         ) STRICT""",
     ),
 )
-_CHARGE = "training, epoch, at, purpose, mechanism, epsilon, reports, loud_fraction, clients"
+_FIELDS = [each.name for each in fields(Charge)]
+_CHARGE = ", ".join(_FIELDS)
 """The columns of a charge, in the order of its fields."""
 
 
@@ -312,7 +313,10 @@ class ClientStore:
             f"SELECT {_CHARGE}, send_at, ends, not_before, batch"  # noqa: S608 - names of our own
             " FROM outbox JOIN ledger USING (epoch) WHERE state = 'charged' ORDER BY epoch"
         )
-        return None if row is None else Waiting(Charge(*row[:9]), *row[9:12], batch=row[12])
+        if row is None:
+            return None
+        *charged, send_at, ends, not_before, batch = row
+        return Waiting(Charge(*charged), send_at, ends, not_before, batch=batch)
 
     def state(self, epoch: int) -> State | None:
         """What became of an epoch's batch, as far as it was not forgotten."""
@@ -424,15 +428,15 @@ class LedgerReader:
 
 def append_entry(db: Database, entry: Entry) -> None:
     """In a transaction of the caller's."""
-    what = entry.what
-    columns = (*[None] * 5, what.epsilon, *[None] * 3) if isinstance(what, Limit) else astuple(what)
+    columns = [getattr(entry.what, name, None) for name in _FIELDS]  # a limit has its epsilon alone
+    places = ", ".join("?" * (2 + len(columns)))
     db.rows(
-        f"INSERT INTO ledger (record, hash, {_CHARGE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - names of our own
+        f"INSERT INTO ledger (record, hash, {_CHARGE}) VALUES ({places})",  # noqa: S608 - names of our own
         *(entry.record, entry.hash, *columns),
     )
     db.rows("UPDATE about SET head = ?", entry.hash)
 
 
 def _what(columns: tuple[Any, ...]) -> Charge | Limit:
-    """A limit has no training, and its epsilon at the same place."""
-    return Limit(columns[5]) if columns[0] is None else Charge(*columns)
+    named = dict(zip(_FIELDS, columns, strict=True))
+    return Limit(named["epsilon"]) if named["training"] is None else Charge(**named)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from multiprocessing.sharedctypes import Synchronized
 
     from sottovoce.experiments.live.bench.bench_server import BenchServer
-    from sottovoce.proxy.tables import Tables
+    from sottovoce.proxy.store import Tables
 
     SharedCount = Synchronized[int]
     """A number that two processes see."""
