@@ -11,7 +11,7 @@ from numba import config, get_thread_id, njit, prange
 from sottovoce.evaluation import rank_factors
 from sottovoce.evaluation.threads import on_threads
 from sottovoce.simulation.cpu.cache import drop_stale
-from sottovoce.simulation.cpu.epoch import TOGETHER, fill_reports, loop_for, new_scratch
+from sottovoce.simulation.cpu.epoch import TOGETHER, fill_reports, new_scratch
 from sottovoce.simulation.cpu.solve import USERS_PER_BLOCK
 from sottovoce.simulation.cpu.work import Work, ranking_work, reporting_work, solving_work
 from sottovoce.simulation.preparation import prepare
@@ -78,13 +78,12 @@ def sums_alone(
     size = (int(config.NUMBA_NUM_THREADS), engine.mechanism.n_directions)
     sums = np.zeros(size, np.int32)
     with on_threads(threads):
-        loop_for(own, report_all, report_all_uncached)(
-            engine.histories.indptr, engine.histories.indices, X, constants, own, sums
-        )
+        report_all(engine.histories.indptr, engine.histories.indices, X, constants, own, sums)
     return sums.sum(axis=0, dtype=np.int64)
 
 
-def _report_all(
+@njit(parallel=True, cache=True, error_model="numpy")
+def report_all(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
     X: Float32,
@@ -113,6 +112,4 @@ def _report_all(
                 own_sums[report >> np.uint32(1)] += sign
 
 
-report_all = njit(parallel=True, cache=True, error_model="numpy")(_report_all)
-report_all_uncached = njit(parallel=True, error_model="numpy")(_report_all)
 drop_stale(report_all)

@@ -20,7 +20,6 @@ class Kernel(Protocol):
 
 
 def kernel_of(mechanism: Mechanism) -> Kernel:
-    """The mechanism's kernel, plugged in; a name with a dot in it is a module elsewhere."""
-    name = mechanism.kernel if "." in mechanism.kernel else f"{__name__}.{mechanism.kernel}"
-    found: Kernel = kernel_module(name, "cpu", mechanism)
+    """The mechanism's kernel, plugged in."""
+    found: Kernel = kernel_module(__name__, mechanism.name)
     return found
