@@ -286,7 +286,7 @@ def test_an_item_matrix_in_another_layout_gives_the_same_bits(engine: str) -> No
 
 def test_engines_and_options_that_are_not_there_say_so() -> None:
     h = random_people(3, 5)
-    with pytest.raises(SettingsError, match="no engine 'tpu'; there are cpu, cuda, ray, reference"):
+    with pytest.raises(SettingsError, match="no engine 'tpu'"):
         build_engine("tpu", h, Settings())
     with pytest.raises(SettingsError, match="threads"):
         build_engine("cpu", h, Settings(), threads=10_000)
