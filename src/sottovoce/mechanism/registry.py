@@ -28,8 +28,9 @@ def register(kind: Kind) -> Kind:
 
     It runs on the reference engine. That it is eps-LDP is for its author to prove.
     """
-    if not (isinstance(kind, type) and issubclass(kind, Mechanism)):
-        raise SettingsError(f"a mechanism is a class that extends Mechanism, got {kind!r:.80}")
+    given: object = kind  # whatever it is declared to be
+    if not (isinstance(given, type) and issubclass(given, Mechanism)):
+        raise SettingsError(f"a mechanism is a class that extends Mechanism, got {given!r:.80}")
     missing = sorted(getattr(kind, "__abstractmethods__", ()))
     if missing:
         raise SettingsError(f"the mechanism {kind.__name__} lacks {', '.join(missing)}")
