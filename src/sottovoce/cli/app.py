@@ -16,7 +16,6 @@ from typer.exceptions import TyperException
 from sottovoce import __version__
 from sottovoce.cli.plain import PlainGroup, plainly, usage_error
 from sottovoce.errors import MissingExtraError, SettingsError
-from sottovoce.mechanism import register_installed
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,6 @@ class LazyCommand:
 
     def load(self, name: str) -> Any:
         """The command; if a package is missing, one that says how to install it."""
-        register_installed()  # their settings are options of the commands
         try:
             module = import_module(f"sottovoce.cli.{self.module}")
             found = getattr(module, "app", None) or getattr(module, name)

@@ -22,7 +22,9 @@ function example(mechanism: Mechanism, items: number, factors: number, seed: num
   const random = seeded(seed);
   const values = Float32Array.from({ length: items * factors }, () => random() - 0.5);
   const V: Matrix = { values, rows: items, columns: factors };
-  const parameters = { directions_seed: 7, block: 8, loud: Math.max(1, Math.floor(items / 4)) };
+  const parameters = Object.fromEntries(
+    Object.entries(mechanism.parameters).map(([name, { least }]) => [name, least]),
+  );
   const terms = { mechanism: mechanism.name, parameters, factors, reports: 50 };
   const words = BigUint64Array.from({ length: 51 * 4 }, () => wordFrom(random));
   return { manifest: manifestWith({ items, terms }), V, words };

@@ -46,10 +46,11 @@ test("a mechanism's name stands in its own file and in the registry, and nowhere
   );
 });
 
-test("the shared vectors know the same mechanisms", () => {
+test("each has a name of its own, under which the shared vectors know it", () => {
   const registered = new Set(MECHANISMS.map(({ name }) => name));
   assert.equal(registered.size, MECHANISMS.length);
-  assert.deepEqual(registered, new Set(mechanisms.map(({ mechanism }) => mechanism)));
+  const known = new Set<string>(mechanisms.map(({ mechanism }) => mechanism));
+  assert.ok([...registered].every((name) => known.has(name)));
 });
 
 /** The vectors' manifest, its terms changed, and read again. */

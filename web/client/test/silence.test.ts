@@ -67,7 +67,10 @@ function askedTerms(random: Random, items: number, factors: number) {
     loud: one(random, [1, items, items * factors]),
   };
   const parameters = Object.fromEntries(
-    Object.keys(mechanism.parameters).map((name) => [name, own[name as keyof typeof own]]),
+    Object.entries(mechanism.parameters).map(([name, { least }]) => [
+      name,
+      own[name as keyof typeof own] ?? least,
+    ]),
   );
   return {
     ...writtenTerms(TERMS),
@@ -185,7 +188,10 @@ test("the largest values within the bounds stay finite", async () => {
   for (const { name, parameters } of MECHANISMS) {
     const most = { directions_seed: 1, block: 1024, loud: 1 };
     const own = Object.fromEntries(
-      Object.keys(parameters).map((each) => [each, most[each as keyof typeof most]]),
+      Object.entries(parameters).map(([each, { least }]) => [
+        each,
+        most[each as keyof typeof most] ?? least,
+      ]),
     );
     const terms = { ...TERMS, mechanism: name, parameters: own, factors, reports: 2 };
     const manifest = manifestWith({ items, alpha: 1024, terms });
