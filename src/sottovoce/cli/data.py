@@ -13,10 +13,9 @@ from rich.table import Table
 from sottovoce.cli import output
 from sottovoce.cli.options import HistoryColumns, JsonFile, MinInteractions, group, optional
 from sottovoce.data import CATALOGUE, load, parse_columns
-from sottovoce.data.catalogue import BASE_URL, DataSet, archive_path, entry
-from sottovoce.data.fetch import Fetched
-from sottovoce.data.fetch import fetch as fetch_archive
-from sottovoce.data.sharding import ROWS, shard
+from sottovoce.data.fetching import BASE_URL, DataSet, Fetched, archive_path, entry
+from sottovoce.data.fetching import fetch as fetch_archive
+from sottovoce.data.loading import ROWS, shard
 from sottovoce.simulation.people import resampled_parts
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def fetch(
     ] = None,
     mirror: Annotated[str, typer.Option(help="URL of the folder with the archives.")] = BASE_URL,
 ) -> None:
-    """Download a data set. After an interruption, run it again to resume.
+    """Download a data set. After an interruption, run it again: it starts from the beginning.
 
     \b
     Example:
