@@ -25,7 +25,6 @@ from sottovoce.cli.bench_people import (
 )
 from sottovoce.cli.bench_roofline import roofline
 from sottovoce.cli.bench_scaling import scaling
-from sottovoce.cli.derived import training_options
 from sottovoce.cli.options import (
     DataSource,
     HistoryColumns,
@@ -34,6 +33,7 @@ from sottovoce.cli.options import (
     MinInteractions,
     Threads,
     picture_option,
+    training_options,
 )
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.bench import BenchPlan, BenchResult, run_bench

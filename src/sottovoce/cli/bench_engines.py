@@ -19,13 +19,13 @@ from sottovoce.cli.bench_people import (
     read_people,
     rounds,
 )
-from sottovoce.cli.derived import training_options
-from sottovoce.cli.options import (  # noqa: TC001 - typer reads the annotations
+from sottovoce.cli.options import (
     DataSource,
     HistoryColumns,
     JsonFile,
     Mechanisms,
     MinInteractions,
+    training_options,
 )
 from sottovoce.experiments.bench.engines import EnginesPlan, EnginesResult, run_engines
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sottovoce.cli import output
-from sottovoce.cli.derived import training_options
-from sottovoce.cli.options import (  # noqa: TC001 - typer reads the annotations
+from sottovoce.cli.options import (
     DataSource,
     HistoryColumns,
     JsonFile,
     MinInteractions,
     Threads,
+    training_options,
 )
 from sottovoce.data import load, parse_columns
 from sottovoce.experiments.bench.peers import PeersPlan, PeersResult, run_peers

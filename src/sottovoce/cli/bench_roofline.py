@@ -15,7 +15,6 @@ from sottovoce.cli.bench_people import (
     read_people,
     rounds,
 )
-from sottovoce.cli.derived import training_options
 from sottovoce.cli.options import (
     DataSource,
     HistoryColumns,
@@ -24,6 +23,7 @@ from sottovoce.cli.options import (
     MinInteractions,
     Threads,
     picture_option,
+    training_options,
 )
 from sottovoce.experiments.bench.picture import draw_roofline
 from sottovoce.experiments.bench.roofline import RooflinePlan, RooflineResult, run_roofline

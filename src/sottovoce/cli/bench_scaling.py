@@ -16,7 +16,6 @@ from sottovoce.cli.bench_people import (
     read_people,
     rounds,
 )
-from sottovoce.cli.derived import training_options
 from sottovoce.cli.options import (
     DataSource,
     HistoryColumns,
@@ -25,6 +24,7 @@ from sottovoce.cli.options import (
     MinInteractions,
     Threads,
     picture_option,
+    training_options,
 )
 from sottovoce.experiments.bench.picture import draw_scaling
 from sottovoce.experiments.bench.scaling import ScalingPlan, ScalingResult, run_scaling
