@@ -16,10 +16,9 @@ from sqlalchemy import MetaData
 
 from sottovoce.errors import StoreError
 from sottovoce.server import Keys, ServerStore
-from sottovoce.server.administration import change_catalogue
-from sottovoce.server.catalogues import with_titles
 from sottovoce.server.status import ServerStatus
 from sottovoce.server.store.schema import MIGRATIONS, TOO_OLD
+from tests.server.changes import change_catalogue, with_titles
 from tests.server.test_catalogues import catalogue, model
 from tests.server.world import World, make_settings
 
