@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 
-HELP = ("--help", "--help-all")
-
-
 class Commands(SphinxDirective):
     """A section for each command, those of groups included."""
 
@@ -68,7 +65,7 @@ def _help(text: str) -> Iterator[str]:
 def _parameters(command: Any, context: Any) -> Iterator[str]:
     kinds = ("argument", "option")
     found = [row for kind in kinds for row in rows(command, context, kind, with_hidden=True)]
-    listed = [(f"`{names}`", text) for names, text in found if names not in HELP]
+    listed = [(f"`{names}`", text) for names, text in found if names != "--help"]
     if listed:
         yield from _table(("argument or option", "what"), listed)
 

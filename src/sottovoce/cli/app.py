@@ -61,6 +61,7 @@ WRONG_VALUES = (
     ("Option ", "option "),
 )
 """Usage errors: what typer says, and what we say."""
+HELP_ALL = "--help-all"
 
 
 class PlainHelp:
@@ -68,7 +69,10 @@ class PlainHelp:
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         for title, kind in (("Arguments", "argument"), ("Options", "option")):
-            if found := list(rows(self, ctx, kind)):
+            found = list(rows(self, ctx, kind))
+            if kind == "option" and any(each.hidden for each in vars(self)["params"]):
+                found.append((HELP_ALL, "Show all options and exit."))
+            if found:
                 with formatter.section(title):
                     formatter.write_dl(found)
         if isinstance(self, PlainGroup):
@@ -77,9 +81,14 @@ class PlainHelp:
 
 
 class PlainCommand(PlainHelp, TyperCommand):
-    """A command that refuses an empty text as a value."""
+    """A command that refuses an empty text as a value, and shows hidden options if asked."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if HELP_ALL in args:
+            for each in self.params:
+                vars(each)["hidden"] = False
+            typer.echo(ctx.get_help())
+            ctx.exit()
         given, *_ = self.make_parser(ctx).parse_args(args=list(args))
         for each in self.get_params(ctx):
             values = given.get(each.name)
@@ -130,66 +139,35 @@ def rows(
             yield name.split(" ")[0] if kind == "argument" else name, text
 
 
-def _show_all(ctx: typer.Context, value: bool) -> None:  # noqa: FBT001 - typer's signature
-    if value:
-        for each in ctx.command.params:
-            vars(each)["hidden"] = False
-        typer.echo(ctx.get_help())
-        raise typer.Exit
-
-
-HELP_ALL = inspect.Parameter(
-    "help_all",
-    inspect.Parameter.KEYWORD_ONLY,
-    default=False,
-    annotation=Annotated[
-        bool,
-        typer.Option(
-            "--help-all",
-            callback=_show_all,
-            is_eager=True,
-            expose_value=False,
-            help="Show all options and exit.",
-        ),
-    ],
-)
-"""Given to every command that has hidden options."""
-
-
 def plainly(app: typer.Typer) -> typer.Typer:
     """The same commands, all the way down, with plain help."""
     app.rich_markup_mode = None
     app.info.cls = PlainGroup
     if app.registered_callback is not None and app.registered_callback.callback is not None:
-        _complete_options(app.registered_callback.callback)
+        _name_values(app.registered_callback.callback)
     for command in app.registered_commands:
         command.cls = PlainCommand
         if command.callback is not None:
-            _complete_options(command.callback)
+            _name_values(command.callback)
     for below in app.registered_groups:
         if below.typer_instance is not None:
             plainly(below.typer_instance)
     return app
 
 
-def _complete_options(command: Callable[..., Any]) -> None:
-    """Name the value of each option, and add `--help-all` if some options are hidden."""
+def _name_values(command: Callable[..., Any]) -> None:
+    """Name the value of each option."""
     signature = inspect.signature(command, eval_str=True)
-    parameters = list(signature.parameters.values())
-    hidden = False
-    for each in parameters:
+    for each in signature.parameters.values():
         if get_origin(each.annotation) is Annotated:
             kind, declared = get_args(each.annotation)[:2]
-            hidden |= declared.hidden
             if declared.metavar is None:
                 is_argument = isinstance(declared, ArgumentInfo)
                 declared.metavar = each.name.upper() if is_argument else _metavar(each.name, kind)
-    if hidden and HELP_ALL.name not in signature.parameters:
-        parameters.append(HELP_ALL)
     # Postponed annotations would be evaluated again, to other declarations than these.
     function: Any = command
-    function.__signature__ = signature.replace(parameters=parameters)
-    function.__annotations__ = {each.name: each.annotation for each in parameters}
+    function.__signature__ = signature
+    function.__annotations__ = {n: each.annotation for n, each in signature.parameters.items()}
 
 
 def _metavar(name: str, kind: Any) -> str | None:
