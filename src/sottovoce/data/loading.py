@@ -63,7 +63,7 @@ def _found(source: str | Path, columns: Mapping[str, str] | None) -> Interaction
     if not path.exists():
         raise DataError(
             "there is no such file or folder, and no data set of this name. Names: sottovoce data "
-            "list. Files: sottovoce data info --help",
+            "info. Files: sottovoce data info --help",
             path=source,
         )
     return formats.read(path, columns)
