@@ -25,7 +25,7 @@ from sottovoce.protocol.strict import hexadecimal
 
 app = group(
     "client",
-    "Take part from this device; recommendations are computed on it.",
+    "Take part from this device, which computes its own lists.",
     "client status --json status.json",
 )
 
@@ -228,9 +228,8 @@ def sync(
     nothing is lost: the next `sync` goes on.
 
     \b
-    Examples:
+    Example:
       sottovoce client sync
-      sottovoce client sync --json synced.json
     """
     with Client.open(folder_of(folder)) as client, httpx.Client() as http:
         synced = client.sync(HttpProxy(http, client.proxy_url), jitter=jitter, sleep=_sleep)

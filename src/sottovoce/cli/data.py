@@ -129,14 +129,12 @@ def shard_(
 
     `sottovoce simulate --data FOLDER` reads one shard after the other, so that any number of people
     can be simulated; `--engine ray` spreads them over a cluster. The results are the same as from
-    memory. Parquet files are read in blocks, and only the ids of people and items are kept in
-    memory. Other formats, and any data for --resample, are loaded whole: convert a CSV file that is
-    too large to Parquet first. With --resample the people written here are also those tested.
+    memory. Parquet files are read in blocks. Other formats, and any data for --resample, are loaded
+    whole. With --resample the people written here are also those tested.
 
     \b
     Examples:
       sottovoce data shard ratings/ ratings.shards --columns user=who,item=what
-      sottovoce data shard ml-latest-small small.shards --min-interactions 20 --rows 20000
       sottovoce data shard ml-latest-small many.shards --resample 1000000
     """
     made = None if resample is None else partial(resampled_parts, people=resample, seed=seed)

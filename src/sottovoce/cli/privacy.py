@@ -74,32 +74,23 @@ def privacy(
             hidden=True,
         ),
     ] = 0,
-    bundled: Annotated[
-        bool,
-        typer.Option(
-            "--bundled",
-            help="The reports of a person arrive together, so the crowd hides nobody.",
-            hidden=True,
-        ),
-    ] = False,
 ) -> None:
-    """Say what reporting costs in epsilon, locally and after the shuffle, in numbers and words.
+    """Say what reporting costs in epsilon, in numbers and words.
 
-    With --budget or --central-budget: which epsilons and numbers of reports fit it and, with
-    --clients, which settings the planner chooses and what they cost. The defaults shown are those
-    of `loudest`; `--preset` and `--mechanism` bring their own.
+    Locally, and with --clients also after the shuffle. With a budget: which epsilons and numbers of
+    reports fit it and, with --clients, which settings the planner chooses and what they cost. The
+    defaults shown are those of `loudest`; `--preset` and `--mechanism` bring their own.
 
     \b
     Examples:
       sottovoce privacy --preset paper --clients 50000
       sottovoce privacy --mechanism loudest --epsilon 5 --reports 1 --epochs 2 --clients 75040
       sottovoce privacy --central-budget 1 --clients 50000 --plot frontier.png
-      sottovoce privacy --budget 10 --clients 50000
     """
     mechanism = training.pop("mechanism", None)
     if budget is not None or central_budget is not None:
         beside = {"preset": preset, "trainings": trainings > 1, "colluding": colluding}
-        beside |= {"seeded-directions": seeded_directions, "bundled": bundled}
+        beside["seeded-directions"] = seeded_directions
         if refused := [f"--{name}" for name, value in beside.items() if value]:
             raise SettingsError(
                 f"a budget is planned for one training of honest people: leave out {refused[0]}"
@@ -107,7 +98,7 @@ def privacy(
         target = _Target.of(budget, central_budget, clients, delta, items)
         _plan(target, mechanism, training, history, json, plot)
         return
-    if clients is None and (colluding or seeded_directions or bundled):
+    if clients is None and (colluding or seeded_directions):
         raise SettingsError("these options need a crowd: give --clients PEOPLE")
     if preset in PLANNED and clients is None:
         raise SettingsError(
@@ -131,7 +122,7 @@ def privacy(
                 f"{clients} people who each take part in {settings.turns} of {settings.epochs} "
                 "epochs are too few: an epoch may have a single person; raise --clients"
             )
-        crowd = Crowd(in_an_epoch, colluding, seeded_directions, bundled)
+        crowd = Crowd(in_an_epoch, colluding, seeded_directions)
     found = account(event, crowd, delta, trainings)
     _print(name, found)
     content = {"mechanism": name, **found.as_dict(), "statement": found.statement()}

@@ -21,7 +21,7 @@ from sottovoce.settings import stated
 
 app = group(
     "proxy",
-    "Take sealed reports, hold them, shuffle them and forward them.",
+    "Take sealed reports, hold them, shuffle them, forward them.",
     "proxy run --config my-proxy/proxy.toml",
 )
 

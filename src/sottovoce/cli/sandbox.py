@@ -106,10 +106,10 @@ def up(
     preset: PresetOption = DEFAULT,
     training: dict[str, Any],
 ) -> None:
-    """Run a server and a proxy on this machine until Ctrl-C. The first start makes their settings.
+    """Run a server and a proxy on this machine until Ctrl-C.
 
-    All options are for the first start. Later the settings count, which you may edit:
-    FOLDER/server/server.toml and FOLDER/proxy/proxy.toml.
+    The first start makes their settings, and all options are for it. Later the settings count,
+    which you may edit: FOLDER/server/server.toml and FOLDER/proxy/proxy.toml.
 
     \b
     Examples:
@@ -228,11 +228,11 @@ def demo(
         ),
     ] = True,
 ) -> None:
-    """Run the whole system on this machine, with a web page to take part in, until Ctrl-C.
+    """Run a whole system here, with a page to take part in.
 
-    Starts a server, a proxy and thousands of invented people who report to it. The page recommends
-    films on your own device and shows everything that leaves it. An epoch ends when all of these
-    people have reported, so a slow machine takes longer and learns the same.
+    Starts a server, a proxy and thousands of invented people who report to it, until Ctrl-C. The
+    page recommends films on your own device and shows everything that leaves it. An epoch ends when
+    all of these people have reported, so a slow machine takes longer and learns the same.
 
     \b
     Examples:

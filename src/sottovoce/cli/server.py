@@ -55,7 +55,7 @@ from sottovoce.training import DEFAULT, Budget, Participation, planned, planned_
 
 app = group(
     "server",
-    "Open the reports of proxies, update the model and publish the next epoch.",
+    "Open reports, update the model, publish the next epoch.",
     "server run --config my-server/server.toml",
 )
 catalogue_app = group(

@@ -113,13 +113,12 @@ def simulate(
         ),
     ] = None,
 ) -> None:
-    """Train on a data set as its people's devices would; print quality (HR@10) and privacy cost.
+    """Train on a data set as the devices of its people would.
 
-    HR@10 is the share of people whose left-out item is among the ten best of those it is ranked
-    against. Devices also use tags and the order of a history, which costs no report; the model
-    alone is shown beside. With a budget the planner chooses all settings that you do not give. The
-    defaults shown are those of `loudest` without a budget; `--mechanism coordinate` has the
-    paper's.
+    Prints quality and privacy cost. HR@10 is the share of people whose left-out item is among the
+    ten best of those it is ranked against. Devices also use tags and the order of a history, which
+    costs no report; the model alone is shown beside. With a budget the planner chooses all settings
+    that you do not give. The defaults shown are those of `loudest` without a budget.
 
     \b
     Examples:

@@ -86,7 +86,7 @@ def swarm(
         optional("New folder to keep the clients' folders in.", "a temporary folder", hidden=True),
     ] = None,
 ) -> None:
-    """Drive many real clients against a proxy, epoch by epoch, and test what the server learns.
+    """Drive many real clients, and test what the server learns.
 
     Each client has a database and a ledger of its own, draws its noise from the operating system,
     and seals each report. Clients of one process share a connection and the public files. One item
@@ -99,8 +99,7 @@ def swarm(
 
     \b
     Examples:
-      sottovoce swarm --up here --clients 100
-      sottovoce swarm --up here --clients 2000 --epochs 3 --compare-seeds 50 --json swarm.json
+      sottovoce swarm --up here --clients 2000 --epochs 3 --json swarm.json
       sottovoce swarm --proxy http://127.0.0.1:8080 --key 3b6a27bc...29 --clients 600 \\
         --data ml-latest-small --no-compare
     """
