@@ -87,7 +87,7 @@ def _found(source: str | Path, columns: Columns) -> Interactions:
     if not Path(source).exists():
         raise DataError(
             "there is no such file or folder, and no data set of this name. Names: sottovoce data "
-            "list. Files: sottovoce data info --help",
+            "info. Files: sottovoce data info --help",
             path=source,
         )
     return _read(Path(source), columns)

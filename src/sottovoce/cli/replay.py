@@ -1,33 +1,47 @@
-"""`sottovoce simulate --replay`: what is printed, written and drawn of a replay."""
-
-from __future__ import annotations
+"""`sottovoce replay`: a training without end, over a data set in the order of its days."""
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
+import typer
 from rich.table import Table
 
 from sottovoce.cli import output
-from sottovoce.errors import SettingsError
+from sottovoce.cli.options import (
+    BudgetOption,
+    CentralBudgetOption,
+    DataSource,
+    HistoryColumns,
+    ItemsFile,
+    JsonFile,
+    MinInteractions,
+    PresetOption,
+    SampleItems,
+    SampleUsers,
+    Seed,
+    Seeds,
+    TagsOption,
+    engine_choice,
+    history_option,
+    optional,
+    picture_option,
+    settings_options,
+    training_options,
+)
+from sottovoce.data import Interactions, load, parse_columns
 from sottovoce.evaluation import Interval
-from sottovoce.experiments.figures import draw_interval
+from sottovoce.experiments.figures import draw_interval, save_figure
+from sottovoce.privacy import Account
+from sottovoce.settings import stated
 from sottovoce.simulation.cases import YOUNG
-from sottovoce.simulation.findings import by_age, by_touched, overall, recovery
-from sottovoce.simulation.replay import Replay, ReplayPlan
+from sottovoce.simulation.findings import Recovery, Row, by_age, by_touched, overall, recovery
+from sottovoce.simulation.replay import Period, Replay, ReplayPlan
 from sottovoce.simulation.replay import replay as run_replay
 from sottovoce.simulation.rivals import ALONE, FROZEN, LATELY, MODEL, POPULAR, RECENT
 from sottovoce.simulation.timeline import Timeline
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from matplotlib.figure import Figure
-
-    from sottovoce.data import Interactions
-    from sottovoce.privacy import Account
-    from sottovoce.simulation.findings import Recovery, Row
-    from sottovoce.simulation.replay import Period
+from sottovoce.training import DEFAULT, Budget, planned, planned_without_end
 
 WON = (0.5, 0.9)
 """Shares of what was lost by a switch, for which the epochs are counted."""
@@ -65,12 +79,81 @@ class Replayed:
         return min(self.runs, key=lambda run: run.crowd).account
 
 
-def refuse_what_does_not_fit(replay: int | None, switch_at: int | None, given: list[str]) -> None:
-    """`given`: options that a replay has no use for."""
-    if replay is None and switch_at is not None:
-        raise SettingsError("--switch-at needs --replay")
-    if replay is not None and given:
-        raise SettingsError(f"--replay cannot be combined with {', '.join(given)}")
+@training_options(
+    without=["seed"],
+    planned=["factors", "alpha", "ridge"],
+    often=["mechanism", "epsilon", "reports", "epochs", "half_life"],
+)
+@engine_choice
+@settings_options("plan", stated(ReplayPlan), often=[])
+def replay(
+    *,
+    data: DataSource,
+    periods: Annotated[
+        int, typer.Option(min=1, help="Number of periods, with equal numbers of interactions.")
+    ],
+    switch_at: Annotated[
+        int | None,
+        optional(
+            "Tastes change at this period (items of equal popularity change places), to see how "
+            "fast the model follows.",
+            "never",
+            min=1,
+        ),
+    ] = None,
+    min_interactions: MinInteractions = 0,
+    budget: BudgetOption = None,
+    central_budget: CentralBudgetOption = None,
+    training: dict[str, Any],
+    seeds: Seeds = 1,
+    engine: dict[str, Any],
+    json: JsonFile = None,
+    plot: Annotated[Path | None, picture_option("HR@10 by epoch")] = None,
+    preset: PresetOption = DEFAULT,
+    history: Annotated[
+        float | None, history_option("the median of the data, to two digits")
+    ] = None,
+    columns: HistoryColumns = None,
+    items: ItemsFile = None,
+    tags: TagsOption = True,
+    time: Annotated[
+        bool,
+        typer.Option("--time/--no-time", help="Recommend by the order of a history.", hidden=True),
+    ] = True,
+    sample_users: SampleUsers = None,
+    sample_items: SampleItems = None,
+    plan: dict[str, Any],
+    seed: Seed = 0,
+) -> None:
+    """Replay a data set in the order of its days, as a service that learns without end.
+
+    People and items arrive, an epoch ends each period, and each model is tested on the next one.
+
+    \b
+    Examples:
+      sottovoce replay --data ml-latest-small --min-interactions 20 --periods 5
+      sottovoce replay --data ratings.parquet --budget 50 --periods 40 --half-life 7 --switch-at 20
+    """
+    with output.messages.status(f"reading {output.plain(data)}"):
+        people = load(data, parse_columns(columns), items).filter(min_interactions)
+        if (sample_users, sample_items) != (None, None):
+            people = people.subset(users=sample_users, items=sample_items, seed=seed)
+    settings = (planned if "half_life" in training else planned_without_end)(
+        people.n_users,
+        people.n_items,
+        history=history or people.typical_length,
+        preset=preset,
+        budget=Budget.of(budget, central_budget),
+        **training,
+        seed=seed,
+    )
+    name = engine.pop("engine", "cpu")
+    wanted = ReplayPlan(settings, **plan, tags=tags, time=time, engine=name, engine_options=engine)
+    found = replay_seeds(people, periods, switch_at, wanted, seeds)
+    print_replay(found)
+    output.write_json(json, as_json(found))
+    if plot is not None:
+        save_figure(plot, lambda figure: draw_replay(figure, found))
 
 
 def replay_seeds(
@@ -106,20 +189,18 @@ def _shown(
 def print_replay(found: Replayed) -> None:
     plan, timeline = found.plan, found.runs[0].timeline
     settings, histories = plan.settings, found.data.histories
-    output.results.print(
-        f"{output.plain(found.data.name)}: {histories.n_users:,} users x "
+    output.say(
+        f"{found.data.name}: {histories.n_users:,} users x "
         f"{histories.n_items:,} items, {histories.n_interactions:,} interactions in "
         f"{timeline.n_periods} periods of like numbers of them, "
         f"{_day(timeline.span[0][0])} to {_day(timeline.span[-1][1])}; the next "
-        f"item of {plan.people:,} people against {plan.negatives} negatives",
-        soft_wrap=True,
+        f"item of {plan.people:,} people against {plan.negatives} negatives"
     )
-    output.results.print(output.settings_in_words(settings), soft_wrap=True)
-    output.results.print(
+    output.say(output.settings_in_words(settings))
+    output.say(
         f"Learning without end: each person takes part in an epoch with a chance of "
         f"{settings.share:.3g}, {settings.most_turns} times at most; what was learnt weighs half "
-        f"after {output.counted(settings.half_life, 'epoch')}.",
-        soft_wrap=True,
+        f"after {output.counted(settings.half_life, 'epoch')}."
     )
     output.results.print(_periods(found))
     output.results.print(_overall(found))
@@ -130,8 +211,8 @@ def print_replay(found: Replayed) -> None:
         if rows:
             output.results.print(_new_items(rows, what))
     for name, each in found.recoveries().items():
-        output.results.print(_followed(name, each), soft_wrap=True)
-    output.results.print(found.account().statement(), soft_wrap=True)
+        output.say(_followed(name, each))
+    output.say(found.account().statement())
 
 
 def _with(found: Replayed) -> str:
@@ -208,15 +289,14 @@ def _curve(runs: list[Replay], name: str) -> dict[int, Interval]:
     }
 
 
-def draw_replay(figure: Figure, found: Replayed) -> None:
+def draw_replay(figure: Any, found: Replayed) -> None:
     """HR@10 by epoch, beside what learns nothing; dashed: tastes that moved."""
     axes = figure.subplots()
     for name, colour in COLOURS.items():
         draw_interval(axes, list(_curve(found.runs, name).items()), 0.2, label=name, color=colour)
     if found.switched:
         points = list(_curve(found.switched, MODEL).items())
-        line: Mapping[str, Any] = {"label": "model, switched", "linestyle": "--"}
-        draw_interval(axes, points, 0.2, color="#55a868", **line)
+        draw_interval(axes, points, 0.2, color="#55a868", label="model, switched", linestyle="--")
     half_life = output.counted(found.plan.settings.half_life, "epoch")
     axes.set(
         xlabel="epoch",
