@@ -11,13 +11,12 @@ from typing import Annotated, Any
 import typer
 
 from sottovoce.experiments.figures import figure_class
-from sottovoce.mechanism import MECHANISMS, register_installed
+from sottovoce.mechanism import MECHANISMS
 from sottovoce.settings import Setting
 from sottovoce.training import all_presets, all_settings
 
 Command = Callable[..., None]
 
-register_installed()  # their settings are options, their names stand in help
 PICTURES = (".png", ".svg")
 
 

@@ -76,13 +76,13 @@ def pairs(lines: Iterable[tuple[str, str]], title: str | None = None) -> Table:
 
 def settings_in_words(training: Settings) -> str:
     """What is trained, given or planned."""
-    own = "".join(f", {name} {value}" for name, value in training.own.items() if value)
+    options = "".join(f", {name} {value}" for name, value in training.options.items() if value)
     every = training.turns == training.epochs
     epochs = f"{training.epochs}" if every else f"{training.turns} of {training.epochs}"
     return (
         f"{training.mechanism}: epsilon {shown(training.epsilon)}, reports {training.reports} in "
         f"each of {epochs} epochs, factors {training.factors}, alpha {training.alpha:.3g}, ridge "
-        f"{training.ridge:.3g}{own}"
+        f"{training.ridge:.3g}{options}"
     )
 
 
