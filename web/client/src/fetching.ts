@@ -37,7 +37,7 @@ export interface Instant {
 }
 
 /** The model of an earlier epoch. */
-export interface PastEdition {
+export interface PastRelease {
   readonly manifest: Manifest;
   readonly V: Matrix;
 }
@@ -69,14 +69,14 @@ export class Fetching {
     await this.#checkContents(manifest, fresh);
     const isKnown = settings.newest?.hash === toHex(signed.hash);
     if (fresh.size > 0 || !isKnown || settings.trusted !== toHex(signed.key)) {
-      await this.store.keepEdition(signed, fresh, check);
+      await this.store.keepRelease(signed, fresh, check);
     }
     this.newest = manifest;
     return { signed, at };
   }
 
   /** The model of the present epoch, from the disk alone; null if it is not there. */
-  async present(settings: Settings): Promise<PastEdition | null> {
+  async present(settings: Settings): Promise<PastRelease | null> {
     const raw = await this.store.signedManifest();
     const signed = raw && (await openManifest(raw, fromHex(settings.trusted)));
     const content = signed && (await this.store.file(signed.manifest.model));
@@ -87,7 +87,7 @@ export class Fetching {
    * The model of an earlier epoch, as signed; null if the proxy has it no more. It is not stored.
    * `settings` were read before: between two requests no disk is waited for.
    */
-  async edition(epoch: number, settings: Settings): Promise<PastEdition | null> {
+  async release(epoch: number, settings: Settings): Promise<PastRelease | null> {
     const raw = await this.proxy.manifestOf(epoch);
     if (raw === null) {
       return null;
@@ -173,7 +173,7 @@ function checkAsked(epoch: number, signed: SignedManifest, newest: Settings["new
   checkOnly(newest, signed);
 }
 
-function decoded(manifest: Manifest, content: Uint8Array): PastEdition {
+function decoded(manifest: Manifest, content: Uint8Array): PastRelease {
   const [rows, columns] = [manifest.items, manifest.terms.factors];
   return { manifest, V: { values: decodeItems(content, rows, columns), rows, columns } };
 }

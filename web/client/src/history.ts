@@ -6,7 +6,6 @@
 import { equal, fromHex, toHex } from "./bytes.js";
 import type { Item } from "./catalogue.js";
 import { Database } from "./database.js";
-import type { Edition } from "./edition.js";
 import { SettingsError, StoreError } from "./errors.js";
 import { judged } from "./judging.js";
 import { asksForReports } from "./manifest.js";
@@ -14,6 +13,7 @@ import { checkedItems, systemTimer } from "./options.js";
 import { Outbox, type Standing } from "./outbox.js";
 import { Reading } from "./reading.js";
 import { popular, type Recommendation, recommendations } from "./recommending.js";
+import type { Release } from "./release.js";
 import { makeBatch } from "./reporting.js";
 import { openManifest } from "./signed.js";
 import { type Standing as Stand, Standings } from "./standing.js";
@@ -68,7 +68,7 @@ export class History {
 
   /** All of them, in the order of recording; one that no catalogue knows has its id as its title. */
   async touched(): Promise<readonly TouchedItem[]> {
-    const catalogue = (await this.#edition())?.catalogue;
+    const catalogue = (await this.#release())?.catalogue;
     return [...(await this.#store.touched()).keys()].map((id) => {
       const row = catalogue?.numbers.get(id);
       const item = row === undefined ? undefined : catalogue?.items[row];
@@ -103,9 +103,9 @@ export class History {
    * made of is read after the generation: if that is another one by then, it is made anew.
    */
   async make({ hash, now, sendAt }: Job): Promise<void> {
-    const edition = await this.#edition();
-    if (edition === null || !equal(edition.signed.hash, hash)) return;
-    const { manifest } = edition.signed;
+    const release = await this.#release();
+    if (release === null || !equal(release.signed.hash, hash)) return;
+    const { manifest } = release.signed;
     // As it was decided, and not too late by now: else it would be paid for and not counted.
     const stands = (standing: Standing) =>
       judged(standing, manifest, now) === "make it" &&
@@ -116,7 +116,7 @@ export class History {
       if (!stands(standing)) return;
       const touched = (await this.#store.touched()).keys();
       const own = { touched, generation: standing.settings.generation };
-      const made = await makeBatch(edition, own, { now, sendAt }, this.coins);
+      const made = await makeBatch(release, own, { now, sendAt }, this.coins);
       if (await this.#outbox.keep(made, stands)) return;
     }
   }
@@ -125,16 +125,16 @@ export class History {
     this.database.close();
   }
 
-  async #held(): Promise<Edition> {
-    const edition = await this.#edition();
-    if (edition === null) {
+  async #held(): Promise<Release> {
+    const release = await this.#release();
+    if (release === null) {
       throw new StoreError("There is no model in this browser yet.");
     }
-    return edition;
+    return release;
   }
 
   /** What was accepted last; null if there is nothing. Another tab may have changed it. */
-  async #edition(): Promise<Edition | null> {
+  async #release(): Promise<Release | null> {
     const raw = await this.#store.signedManifest();
     if (raw === null) {
       return null;
@@ -143,7 +143,7 @@ export class History {
     const stored = (hash: Uint8Array) => this.#store.file(hash);
     const V = await this.#reading.model(signed.manifest, stored);
     const catalogue = await this.#reading.catalogue(signed.manifest, stored);
-    return V === null || catalogue === null ? null : this.#reading.edition(signed, V, catalogue);
+    return V === null || catalogue === null ? null : this.#reading.release(signed, V, catalogue);
   }
 }
 

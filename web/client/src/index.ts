@@ -16,7 +16,7 @@ export {
   UnavailableError,
   UntrustedError,
 } from "./errors.js";
-export type { PastEdition } from "./fetching.js";
+export type { PastRelease } from "./fetching.js";
 export type { TouchedItem } from "./history.js";
 export type { Manifest } from "./manifest.js";
 export type { Odds } from "./mechanism/base.js";

@@ -7,7 +7,7 @@ import {
   UnavailableError,
   UntrustedError,
 } from "./errors.js";
-import type { PastEdition } from "./fetching.js";
+import type { PastRelease } from "./fetching.js";
 import type { Manifest } from "./manifest.js";
 import type { Network } from "./network.js";
 import type { Timer } from "./options.js";
@@ -28,7 +28,7 @@ export interface Seen {
 export interface Listener {
   seen(seen: Seen): void;
   /** The model of an epoch; null where it is missing or cannot be believed. */
-  past(epoch: number, edition: PastEdition | null): void;
+  past(epoch: number, release: PastRelease | null): void;
 }
 
 /** How it looks. */
@@ -143,7 +143,7 @@ export class Looking {
       for (let epoch = newest; epoch >= first; epoch -= 1) {
         if (this.#past.has(epoch)) continue;
         const isHere = present?.manifest.epoch === epoch;
-        const fetch = () => this.network.edition(epoch, settings).catch(unbelievable);
+        const fetch = () => this.network.release(epoch, settings).catch(unbelievable);
         this.listener.past(epoch, isHere ? present : await fetch());
         this.#past.add(epoch);
       }

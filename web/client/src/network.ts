@@ -7,7 +7,7 @@
 import { checkedTerms } from "./agreement.js";
 import { Database } from "./database.js";
 import { SettingsError } from "./errors.js";
-import { Fetching, type PastEdition } from "./fetching.js";
+import { Fetching, type PastRelease } from "./fetching.js";
 import { alone } from "./locking.js";
 import type { Manifest } from "./manifest.js";
 import {
@@ -81,13 +81,13 @@ export class Network {
   }
 
   /** The model of the present epoch; asks nobody. */
-  present(settings: Settings): Promise<PastEdition | null> {
+  present(settings: Settings): Promise<PastRelease | null> {
     return this.fetching.present(settings);
   }
 
   /** The model of an earlier epoch, as signed; null if the proxy has it no more. It is not stored. */
-  edition(epoch: number, settings: Settings): Promise<PastEdition | null> {
-    return this.fetching.edition(epoch, settings);
+  release(epoch: number, settings: Settings): Promise<PastRelease | null> {
+    return this.fetching.release(epoch, settings);
   }
 
   /** The owner was shown exactly these terms and said yes: nothing worse is reported under. */

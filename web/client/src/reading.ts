@@ -2,10 +2,10 @@
 
 import { equal, toHex } from "./bytes.js";
 import { type Catalogue, decodeCatalogue } from "./catalogue.js";
-import { type Edition, takenIn } from "./edition.js";
 import { ProtocolError } from "./errors.js";
 import type { Manifest } from "./manifest.js";
 import { decodeItems } from "./model.js";
+import { type Release, takenIn } from "./release.js";
 import type { SignedManifest } from "./signed.js";
 import type { Matrix } from "./user.js";
 
@@ -16,7 +16,7 @@ export type Source<Missing extends null> = (hash: Uint8Array) => Promise<Uint8Ar
 export class Reading {
   #model: { name: string; V: Matrix } | null = null;
   #catalogue: { name: string; names: Catalogue } | null = null;
-  #edition: Edition | null = null;
+  #release: Release | null = null;
 
   /** The item matrix of a manifest; `source` is asked only if it is not in memory. */
   async model<Missing extends null>(
@@ -56,15 +56,15 @@ export class Reading {
   }
 
   /** Both together, ready for use. */
-  edition(signed: SignedManifest, V: Matrix, catalogue: Catalogue): Edition {
-    const known = this.#edition;
+  release(signed: SignedManifest, V: Matrix, catalogue: Catalogue): Release {
+    const known = this.#release;
     const isSame = known?.V === V && known.catalogue === catalogue;
-    const edition =
+    const release =
       isSame && equal(known.signed.hash, signed.hash)
         ? { ...known, signed }
         : takenIn(signed, V, catalogue);
-    this.#edition = edition;
-    return edition;
+    this.#release = release;
+    return release;
   }
 }
 

@@ -2,11 +2,11 @@
 
 import { BATCH_ID, encodeBatch } from "./batch.js";
 import { sha256, toHex } from "./bytes.js";
-import { type Reportable, rowsOf } from "./edition.js";
 import { SettingsError } from "./errors.js";
 import { endOf } from "./manifest.js";
 import { makeReports } from "./mechanism/index.js";
 import type { MadeBatch } from "./outbox.js";
+import { type Reportable, rowsOf } from "./release.js";
 import { sealReports } from "./sealing.js";
 import type { Entropy, Words } from "./words.js";
 
@@ -34,19 +34,19 @@ export interface Coins {
  * was touched: see `bounds`.
  */
 export async function makeBatch(
-  edition: Reportable,
+  release: Reportable,
   { touched, generation }: Own,
   { now, sendAt }: Moments,
   { words, entropy }: Coins,
 ): Promise<MadeBatch> {
-  const { manifest, hash: manifestHash } = edition.signed;
+  const { manifest, hash: manifestHash } = release.signed;
   const { epoch } = manifest;
   const { training, mechanism, epsilon, reports, loudFraction, leastClients } = manifest.terms;
   if (manifest.publicKey === null) {
     throw new SettingsError("this manifest asks for no reports");
   }
-  const own = rowsOf(edition.catalogue, touched);
-  const made = await makeReports(manifest, edition.V, own, words(reports));
+  const own = rowsOf(release.catalogue, touched);
+  const made = await makeReports(manifest, release.V, own, words(reports));
   const sealed = await sealReports(made.reports, manifest.publicKey, manifestHash);
   const bytes = encodeBatch({ epoch, manifestHash, id: entropy(BATCH_ID), sealed });
   const purpose = toHex(await sha256(bytes));

@@ -12,7 +12,7 @@ export interface Settings {
   proxy: string;
   /** The server's verification key, in hexadecimal: pinned at the first open. */
   key: string;
-  /** That key, or the last one that it has led to: moves forward with an edition, and never back. */
+  /** That key, or the last one that it has led to: moves forward with a release, and never back. */
   trusted: string;
   /** The day of that first open, as YYYY-MM-DD. */
   since: string;

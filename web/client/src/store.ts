@@ -107,7 +107,7 @@ export class Store {
    * transaction, because another tab may have gone further in the meantime, or the owner may have
    * accepted other terms. The key that signed it is the trusted one from now on.
    */
-  keepEdition(
+  keepRelease(
     signed: SignedManifest,
     fresh: ReadonlyMap<string, Uint8Array>,
     check: (settings: Settings) => void,

@@ -6,7 +6,7 @@
  * when it is done. And whatever an application asks of `history`, a batch does not queue behind it.
  */
 
-import type { PastEdition } from "./fetching.js";
+import type { PastRelease } from "./fetching.js";
 import { History } from "./history.js";
 import { type Line, serve, type Told, told } from "./line.js";
 import { Looking, type Seen } from "./looking.js";
@@ -31,7 +31,7 @@ export type BatchesCalls = ReturnType<typeof batchesCalls>;
 /** What the worker `network` tells unasked. */
 export type NetworkTold =
   | { kind: "seen"; seen: Omit<Seen, "error"> & { error: Told | null } }
-  | { kind: "past"; epoch: number; edition: PastEdition | null };
+  | { kind: "past"; epoch: number; release: PastRelease | null };
 /** What the worker `batches` tells unasked: whether the last one could be made. */
 export type BatchesTold = { kind: "made"; error: Told | null };
 
@@ -74,7 +74,7 @@ function listenerOf(tell: (told: NetworkTold) => void) {
   return {
     seen: ({ error, ...seen }: Seen) =>
       tell({ kind: "seen", seen: { ...seen, error: error && told(error) } }),
-    past: (epoch: number, edition: PastEdition | null) => tell({ kind: "past", epoch, edition }),
+    past: (epoch: number, release: PastRelease | null) => tell({ kind: "past", epoch, release }),
   };
 }
 

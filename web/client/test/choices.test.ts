@@ -164,9 +164,9 @@ test("what is changed while the batch is sealed goes into it", async (t) => {
   });
   assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
   assert.equal(sealed, 2);
-  const edition = await client.edition(1);
-  assert.ok(edition);
-  const made = await makeReports(edition.manifest, edition.V, [], sameWords(REPORTS));
+  const release = await client.release(1);
+  assert.ok(release);
+  const made = await makeReports(release.manifest, release.V, [], sameWords(REPORTS));
   assert.deepEqual(await world.opened(world.received[0] as Uint8Array), [...made.reports]);
   assert.equal((await charges(world)).length, 1);
 });

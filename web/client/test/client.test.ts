@@ -73,14 +73,14 @@ test("files that are the same are not fetched again, nor decoded again", async (
   const world = await World.begin(t);
   const client = await world.client();
   await client.refresh();
-  const [before, V] = [await client.catalogue(), (await client.edition(1))?.V];
+  const [before, V] = [await client.catalogue(), (await client.release(1))?.V];
   await client.refresh();
   await (await world.open()).refresh();
   assert.equal(await client.catalogue(), before); // the very same object
   await world.publish(2);
   await client.refresh();
   assert.equal(await client.catalogue(), before);
-  assert.notDeepEqual((await client.edition(2))?.V, V);
+  assert.notDeepEqual((await client.release(2))?.V, V);
   const calls = world.requests.filter(({ path }) => path.startsWith("/v2/catalogues/"));
   assert.equal(calls.length, 1);
   const models = world.calls().filter((call) => call === "models");
@@ -131,7 +131,7 @@ test("nothing private is in any request", async (t) => {
   await client.recommend(10);
   await world.publish(2);
   await client.refresh();
-  await client.edition(1);
+  await client.release(1);
   assert.ok(world.requests.length > 6);
   for (const { method, path, headers, body } of world.requests) {
     assert.doesNotMatch(

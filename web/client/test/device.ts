@@ -105,11 +105,11 @@ export class Device {
   pause = async (on: boolean) => (await this.#network(0)).pause(on);
   setLimit = async (limit: number) => (await this.#network(0)).setLimit(limit);
   forget = async () => (await this.#network(0)).forget();
-  edition = async (epoch: number) => {
+  release = async (epoch: number) => {
     const network = await this.#network(0);
     const settings = await network.settings();
     const present = await network.present(settings);
-    return present?.manifest.epoch === epoch ? present : network.edition(epoch, settings);
+    return present?.manifest.epoch === epoch ? present : network.release(epoch, settings);
   };
   lastBatch = async () => (await this.status()).lastBatch;
 

@@ -26,7 +26,7 @@ test("a key that the trusted one names is trusted from then on, and nobody leads
   const [now] = (await dump(world.factory)).settings as { trusted: string }[];
   assert.equal(now?.trusted, later);
   assert.equal((await client.recommend(3)).length, 3); // what is stored is still believed
-  assert.equal((await client.edition(1))?.manifest.epoch, 1); // of before any other key
+  assert.equal((await client.release(1))?.manifest.epoch, 1); // of before any other key
   (await world.open()).close(); // the application still names the first key
 });
 

@@ -32,15 +32,15 @@ test("a finished model makes no batch", async (t) => {
   const world = await World.begin(t, { public_key: null });
   const client = await world.client();
   await client.refresh();
-  const found = await client.edition(1);
+  const found = await client.release(1);
   assert.ok(found);
   const key = new Uint8Array(32);
   const signed = { manifest: found.manifest, hash: key, key, raw: new Uint8Array() };
   const catalogue = { numbers: new Map<string, number>() };
-  const edition = { signed, V: found.V, catalogue };
+  const release = { signed, V: found.V, catalogue };
   const own = { touched: [], generation: "" };
   const coins = { words: sameWords, entropy: (size: number) => new Uint8Array(size) };
-  await assert.rejects(makeBatch(edition, own, { now: 0, sendAt: 0 }, coins), SettingsError);
+  await assert.rejects(makeBatch(release, own, { now: 0, sendAt: 0 }, coins), SettingsError);
 });
 
 test("a client that was closed says so and sends nothing", async (t) => {

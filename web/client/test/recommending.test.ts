@@ -4,8 +4,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fromHex } from "../src/bytes.js";
 import { catalogueOf } from "../src/catalogue.js";
-import { type Edition, takenIn } from "../src/edition.js";
 import { personalOf, type Reason, recommendations } from "../src/recommending.js";
+import { type Release, takenIn } from "../src/release.js";
 import { openManifest } from "../src/signed.js";
 import type { Traits } from "../src/tags.js";
 import type { Matrix } from "../src/user.js";
@@ -15,7 +15,7 @@ import { AT_ONCE, World } from "./world.js";
 
 const UNTAGGED = (): Traits => ({});
 
-async function editionOf(world: World, V?: Matrix, traits = traitsOf): Promise<Edition> {
+async function releaseOf(world: World, V?: Matrix, traits = traitsOf): Promise<Release> {
   const signed = await openManifest(world.manifest, fromHex(world.key));
   const items = Array.from({ length: ITEMS }, (_, n) => {
     return { id: item(n), title: `Title ${n}`, tags: traits(n) };
@@ -83,14 +83,14 @@ test("who touched everything is recommended nothing", async (t) => {
 });
 
 test("reasons are the largest positive parts, as shares of all positive ones", async (t) => {
-  const edition = await editionOf(await World.begin(t));
+  const release = await releaseOf(await World.begin(t));
   const random = numbers(11);
   const lengths = new Set<number>();
   for (let round = 0; round < 30; round += 1) {
     const own = [...Array(ITEMS).keys()].filter(() => random() < 0.05 + round / 60);
     const touched = inOrder(own.map(item));
-    for (const each of recommendations(edition, touched, 5)) {
-      const all = speakingFor(edition, touched, Number(each.id.slice(-4)));
+    for (const each of recommendations(release, touched, 5)) {
+      const all = speakingFor(release, touched, Number(each.id.slice(-4)));
       assert.deepEqual(each.because, all.slice(0, 3));
       assert.ok(all.every(({ share }) => share > 0 && share <= 1));
       lengths.add(each.because.length);
@@ -100,10 +100,10 @@ test("reasons are the largest positive parts, as shares of all positive ones", a
 });
 
 /** Everything that speaks for an item, the largest first, from the parts of its score. */
-function speakingFor(edition: Edition, touched: Map<string, number>, row: number): Reason[] {
-  const { tags } = edition.catalogue;
-  const { solved, rows, columns } = personalOf(edition, touched);
-  const parts = partsOf(edition.wide, solved, row);
+function speakingFor(release: Release, touched: Map<string, number>, row: number): Reason[] {
+  const { tags } = release.catalogue;
+  const { solved, rows, columns } = personalOf(release, touched);
+  const parts = partsOf(release.wide, solved, row);
   const own = rows.map((number, at) => {
     const reason = { kind: "item", id: item(number), title: `Title ${number}` } as const;
     return { ...reason, share: parts.own[at] ?? 0 };
@@ -122,8 +122,8 @@ function speakingFor(edition: Edition, touched: Map<string, number>, row: number
 
 test("a tag is a reason only for who has touched an item that has it", async (t) => {
   const onlyOdd = (n: number): Traits => (n % 2 === 0 ? { genre: ["even"] } : { genre: ["odd"] });
-  const edition = await editionOf(await World.begin(t), undefined, onlyOdd);
-  const found = recommendations(edition, inOrder([1, 3, 5].map(item)), ITEMS);
+  const release = await releaseOf(await World.begin(t), undefined, onlyOdd);
+  const found = recommendations(release, inOrder([1, 3, 5].map(item)), ITEMS);
   const named = found.flatMap(({ because }) => because).filter(({ kind }) => kind === "tag");
   assert.ok(named.length > 0);
   assert.ok(named.every((reason) => reason.kind === "tag" && reason.name === "odd"));
@@ -138,8 +138,8 @@ test("what was touched last counts most, and recording it again moves it there",
     await client.record([id]);
     orders.push((await client.recommend(ITEMS)).map((each) => each.id));
   }
-  const edition = await editionOf(world);
-  const wanted = recommendations(edition, inOrder([item(7), item(20), item(3)]), ITEMS);
+  const release = await releaseOf(world);
+  const wanted = recommendations(release, inOrder([item(7), item(20), item(3)]), ITEMS);
   assert.deepEqual(
     orders[3],
     wanted.map(({ id }) => id),
@@ -150,10 +150,10 @@ test("what was touched last counts most, and recording it again moves it there",
 test("before the first reports tags alone speak, and without tags nothing does", async (t) => {
   const world = await World.begin(t, { reports_behind: 0 });
   const touched = inOrder([item(3), item(9)]);
-  const found = recommendations(await editionOf(world), touched, 5);
+  const found = recommendations(await releaseOf(world), touched, 5);
   const reasons = found.flatMap(({ because }) => because);
   assert.ok(reasons.length > 0 && reasons.every(({ kind }) => kind === "tag"));
-  const untagged = recommendations(await editionOf(world, undefined, UNTAGGED), touched, 3);
+  const untagged = recommendations(await releaseOf(world, undefined, UNTAGGED), touched, 3);
   assert.deepEqual(
     untagged.map(({ id, because }) => [id, because]),
     [0, 1, 2].map((n) => [item(n), []]),
@@ -173,8 +173,8 @@ test("without a history popular items come first in any basis, and need no reaso
     const values = Float32Array.from(
       plain.flatMap(([a, b]) => [a * cosine - b * sine, a * sine + b * cosine]),
     );
-    const edition = await editionOf(world, { values, rows: ITEMS, columns: 2 });
-    const found = recommendations(edition, new Map([["not known", 1]]), 5);
+    const release = await releaseOf(world, { values, rows: ITEMS, columns: 2 });
+    const found = recommendations(release, new Map([["not known", 1]]), 5);
     assert.deepEqual(
       found.map(({ id }) => id),
       [0, 1, 2, 3, 4].map(item),
@@ -189,7 +189,7 @@ test("without a history popular items come first in any basis, and need no reaso
 test("among equals the catalogue's order holds", async (t) => {
   const world = await World.begin(t);
   const values = new Float32Array(ITEMS * FACTORS).fill(0.25);
-  const edition = await editionOf(world, { values, rows: ITEMS, columns: FACTORS }, UNTAGGED);
-  const found = recommendations(edition, inOrder([item(1)]), 4).map(({ id }) => id);
+  const release = await releaseOf(world, { values, rows: ITEMS, columns: FACTORS }, UNTAGGED);
+  const found = recommendations(release, inOrder([item(1)]), 4).map(({ id }) => id);
   assert.deepEqual(found, [0, 2, 3, 4].map(item));
 });

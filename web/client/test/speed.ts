@@ -1,8 +1,8 @@
 /** How long recommending takes, in whatever runs this: the best of some tries, in milliseconds. */
 
 import { catalogueOf } from "../src/catalogue.js";
-import { type Edition, takenIn } from "../src/edition.js";
 import { recommendations } from "../src/recommending.js";
+import { type Release, takenIn } from "../src/release.js";
 import type { SignedManifest } from "../src/signed.js";
 import { numbers } from "./published.js";
 
@@ -32,16 +32,16 @@ export function speed(): Speed {
   const signed = { manifest } as unknown as SignedManifest;
   const [catalogue, reading] = timed(() => catalogueOf(items));
   const V = { values, rows: ITEMS, columns: FACTORS };
-  const [edition, taking] = timed(() => takenIn(signed, V, catalogue));
-  const tries = Array.from({ length: TRIES }, () => timed(() => tenOf(edition))[1]);
+  const [release, taking] = timed(() => takenIn(signed, V, catalogue));
+  const tries = Array.from({ length: TRIES }, () => timed(() => tenOf(release))[1]);
   const [first = Number.NaN] = tries;
   const times = { catalogue: reading, takenIn: taking, first, best: Math.min(...tries) };
   return { tags: catalogue.tags.names.length, ...times };
 }
 
-function tenOf(edition: Edition): void {
+function tenOf(release: Release): void {
   const touched = new Map(Array.from({ length: OWN }, (_, n) => [`${17 * n}`, n]));
-  recommendations(edition, touched, 10);
+  recommendations(release, touched, 10);
 }
 
 function timed<Result>(work: () => Result): [Result, number] {

@@ -44,9 +44,9 @@ test("a batch opens to exactly the reports of its words", async (t) => {
   const client = await world.client({ words: sameWords });
   const { epoch } = await client.sync(AT_ONCE);
   const sent = world.received[0] as Uint8Array;
-  const edition = await client.edition(epoch);
-  assert.ok(edition);
-  const made = await makeReports(edition.manifest, edition.V, [3, 7, 20], sameWords(REPORTS));
+  const release = await client.release(epoch);
+  assert.ok(release);
+  const made = await makeReports(release.manifest, release.V, [3, 7, 20], sameWords(REPORTS));
   assert.deepEqual(await world.opened(sent), [...made.reports]);
   assert.equal(sent.length, 56 + 52 * REPORTS);
   assert.ok(!Buffer.from(sent).includes("secret-item"));

@@ -197,7 +197,7 @@ test("forgetting in one tab holds in the other", async (t) => {
   assert.deepEqual(await other.touched(), []);
   await other.refresh();
   assert.equal((await one.recommend(1)).length, 1);
-  assert.equal((await one.edition(1))?.V.values[0], itemMatrix(1)[0]);
+  assert.equal((await one.release(1))?.V.values[0], itemMatrix(1)[0]);
 });
 
 test("a pause in one tab stops the other", async (t) => {

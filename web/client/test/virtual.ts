@@ -9,7 +9,7 @@
 import { IDBFactory } from "fake-indexeddb";
 import type { News } from "../src/client.js";
 import { TermsError } from "../src/errors.js";
-import type { PastEdition } from "../src/fetching.js";
+import type { PastRelease } from "../src/fetching.js";
 import { History } from "../src/history.js";
 import { Looking, type Seen } from "../src/looking.js";
 import { Network } from "../src/network.js";
@@ -172,7 +172,7 @@ export class Browser {
 export class Tab {
   /** What an application does when there is news. */
   hear: (news: News) => void = () => {};
-  hearPast: (epoch: number, edition: PastEdition | null) => void = () => {};
+  hearPast: (epoch: number, release: PastRelease | null) => void = () => {};
   readonly looking: Looking;
   #seen: Seen = { synced: null, sentAt: null, error: null };
   #telling: Promise<void> = Promise.resolve();
@@ -185,7 +185,7 @@ export class Tab {
   ) {
     const listener = {
       seen: (seen: Seen) => void this.tell(seen),
-      past: (epoch: number, edition: PastEdition | null) => this.hearPast(epoch, edition),
+      past: (epoch: number, release: PastRelease | null) => this.hearPast(epoch, release),
     };
     this.looking = new Looking(network, listener, { pace, past, timer: browser.virtual });
   }

@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type Catalogue, catalogueOf } from "../src/catalogue.js";
-import { type Edition, takenIn } from "../src/edition.js";
 import { recency } from "../src/recency.js";
 import { personalOf, recommendations, scoresOf } from "../src/recommending.js";
+import { type Release, takenIn } from "../src/release.js";
 import type { SignedManifest } from "../src/signed.js";
 import { type Traits, tagsOf } from "../src/tags.js";
 import type { Matrix } from "../src/user.js";
@@ -28,7 +28,7 @@ function matrixOf(rows: readonly (readonly number[])[]): Matrix {
 }
 
 /** The parts of a manifest that recommending looks at. */
-function editionOf(V: Matrix, catalogue: Catalogue, reportsBehind: number): Edition {
+function releaseOf(V: Matrix, catalogue: Catalogue, reportsBehind: number): Release {
   const manifest = manifestWith({ ...SOLVING, reportsBehind });
   const signed = { manifest, raw: new Uint8Array(), hash: new Uint8Array() };
   return takenIn({ ...signed, key: new Uint8Array() } as SignedManifest, V, catalogue);
@@ -39,17 +39,17 @@ for (const question of recommending) {
     const { answer } = question;
     const catalogue = catalogueOf(question.items as { id: string; title: string; tags: Traits }[]);
     const behind = "reports_behind" in question ? question.reports_behind : 1000;
-    const edition = editionOf(matrixOf(question.V), catalogue, behind);
+    const release = releaseOf(matrixOf(question.V), catalogue, behind);
     const touched = new Map(Object.entries(question.touched as Record<string, number>));
     assert.deepEqual(
       catalogue.tags.names.map(({ kind, name }) => [kind, name]),
       answer.tags,
     );
-    near(edition.wide.popularity, answer.popularity);
+    near(release.wide.popularity, answer.popularity);
     const known = [...touched].filter(([id]) => catalogue.numbers.has(id));
     near(recency(known.map(([, at]) => at)), Object.values(answer.weights), 1e-12);
-    near(scoresOf(personalOf(edition, touched)), answer.scores);
-    const found = recommendations(edition, touched, 5);
+    near(scoresOf(personalOf(release, touched)), answer.scores);
+    const found = recommendations(release, touched, 5);
     const best = answer.best as [string, [string | string[], number][]][];
     assert.deepEqual(
       found.map(({ id, because }) => [id, because.map(nameOf)]),

@@ -61,7 +61,7 @@ async function begin(named: string, key: string): Promise<void> {
     ...{ proxy: location.origin, key, name, jitter, offline, limit: 0, paused: true },
     ...{ pace: PACE, past: LONGEST_CURVE, worker },
     news: (news) => void session.then((each) => each.hear(news)),
-    pastEdition: (epoch, edition) => void desk("past", epoch, edition),
+    pastRelease: (epoch, release) => void desk("past", epoch, release),
   });
   const desk = connect<DeskCalls>(worker("desk"), (told) => page.hear(told as DeskTold));
   void fetchPanel().then((panel) => desk("panel", panel));

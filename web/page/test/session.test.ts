@@ -29,7 +29,7 @@ async function begin(context: TestContext, { panel = null as unknown, jitter = 0
   client.hear = (news) => {
     heard = Promise.all([heard, session.hear(news)]);
   };
-  client.hearPast = (epoch, edition) => calls.past(epoch, edition);
+  client.hearPast = (epoch, release) => calls.past(epoch, release);
   const state = (): State => {
     const last = [...events].reverse().find((event) => event.kind === "state");
     assert.ok(last?.kind === "state");

@@ -2,7 +2,7 @@
  * A worker for what takes time and has nothing to do with what was seen: titles are searched, and
  * models measured, so that the page's own thread stays free. It asks nobody for anything.
  */
-import type { Item, PastEdition } from "sottovoce-client";
+import type { Item, PastRelease } from "sottovoce-client";
 import { TitleIndex } from "../finding.js";
 import type { Curve, Film } from "../messages.js";
 import { toFilm } from "../titles.js";
@@ -29,7 +29,7 @@ export function deskCalls(tell: (told: DeskTold) => void) {
     },
     /** What the operator publishes, if anything. */
     panel: (data: unknown) => measuring.setPanel(data),
-    past: (epoch: number, edition: PastEdition | null) => measuring.add(epoch, edition),
+    past: (epoch: number, release: PastRelease | null) => measuring.add(epoch, release),
     search: (text: string, most: number): Film[] => index.search(text, most),
   };
 }

@@ -4,7 +4,7 @@
  */
 import {
   type Item,
-  type PastEdition,
+  type PastRelease,
   type Tags,
   tagsOf,
   type WideModel,
@@ -57,9 +57,9 @@ export class Measuring {
   }
 
   /** Measures it when the panel and a catalogue are known. */
-  add(epoch: number, edition: PastEdition | null): void {
+  add(epoch: number, release: PastRelease | null): void {
     this.#waiting.push(async () => {
-      this.#measured.set(epoch, edition && (await this.#measure(edition)));
+      this.#measured.set(epoch, release && (await this.#measure(release)));
       this.#tell(curveOf(this.#panel ?? null, this.#measured));
     });
     void this.#work();
@@ -75,7 +75,7 @@ export class Measuring {
     this.#isBusy = false;
   }
 
-  async #measure({ manifest, V }: PastEdition): Promise<Measured> {
+  async #measure({ manifest, V }: PastRelease): Promise<Measured> {
     const { model, reportsBehind, terms } = manifest;
     const panel = this.#panel?.catalogue === hex(manifest.catalogue) ? this.#panel : null;
     const quality = panel && (await inPortions(wideModel(manifest, V, panel.tags), panel.people));

@@ -6,7 +6,7 @@ import { type Matrix, sumOfAllSquares } from "./user.js";
 import { type WideModel, wideModel } from "./wide.js";
 
 /** The manifest, the item matrix, the names and tags of its rows. */
-export interface Edition {
+export interface Release {
   readonly signed: SignedManifest;
   readonly V: Matrix;
   readonly catalogue: Catalogue;
@@ -15,15 +15,15 @@ export interface Edition {
 }
 
 /** What reports are made from: of the catalogue nothing but the numbers, and so no tag. */
-export type Reportable = Pick<Edition, "signed" | "V"> & { readonly catalogue: Numbered };
+export type Reportable = Pick<Release, "signed" | "V"> & { readonly catalogue: Numbered };
 
 type Numbered = Pick<Catalogue, "numbers">;
 
 /**
- * All work on an edition that is the same for everybody, done when it is taken in: it can take
+ * All work on a release that is the same for everybody, done when it is taken in: it can take
  * seconds, and done at the first question about a history it would show who has one.
  */
-export function takenIn(signed: SignedManifest, V: Matrix, catalogue: Catalogue): Edition {
+export function takenIn(signed: SignedManifest, V: Matrix, catalogue: Catalogue): Release {
   sumOfAllSquares(V); // for reports
   return { signed, V, catalogue, wide: wideModel(signed.manifest, V, catalogue.tags) };
 }
