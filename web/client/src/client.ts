@@ -9,22 +9,23 @@
 
 import type { Item } from "./catalogue.js";
 import { SettingsError, type SottovoceError, TermsError } from "./errors.js";
-import type { PastRelease } from "./fetching.js";
-import type { TouchedItem } from "./history.js";
-import { type Ask, connect, revived } from "./line.js";
-import type { Seen } from "./looking.js";
+import type { Standing, TouchedItem } from "./history.js";
+import type { Seen } from "./network.js";
 import type { OpenOptions } from "./options.js";
 import type { Recommendation } from "./recommending.js";
-import type { Standing } from "./standing.js";
+import type { PastRelease } from "./release.js";
 import type { Terms } from "./terms.js";
-import type {
-  BatchesCalls,
-  BatchesTold,
-  HistoryCalls,
-  Named,
-  NetworkCalls,
-  NetworkTold,
-  WorkerName,
+import {
+  type Ask,
+  type BatchesCalls,
+  type BatchesTold,
+  connect,
+  type HistoryCalls,
+  type Named,
+  type NetworkCalls,
+  type NetworkTold,
+  revived,
+  type WorkerName,
 } from "./workers.js";
 
 /** Where a client stands, and how it last looked for news. */

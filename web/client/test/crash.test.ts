@@ -3,12 +3,22 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { IDBFactory } from "fake-indexeddb";
-import { fromHex } from "../src/bytes.js";
+import { fromHex } from "../src/encoding.js";
 import { SottovoceError, StoreError } from "../src/errors.js";
 import { ended, Life, mortal, onTransaction, PowerCut } from "./mortal.js";
-import { item, numbers, rounds } from "./published.js";
-import { charges } from "./stored.js";
-import { AT_ONCE, DAY, distinct, epochOf, hashOf, toBatches, World } from "./world.js";
+import {
+  AT_ONCE,
+  charges,
+  DAY,
+  distinct,
+  epochOf,
+  hashOf,
+  item,
+  numbers,
+  rounds,
+  toBatches,
+  World,
+} from "./world.js";
 
 const FOREVER = 1e9;
 

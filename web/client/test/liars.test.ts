@@ -1,14 +1,31 @@
-/** Servers and proxies that lie: nothing is sent, nothing spent, nothing stored. */
+/**
+ * Servers and proxies that lie: nothing is sent, nothing spent, nothing stored.
+ */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { utf8 } from "../src/bytes.js";
-import { TermsError, UntrustedError } from "../src/errors.js";
-import { MAX_SIGNED_MANIFEST } from "../src/signed.js";
-import { systemWords } from "../src/words.js";
-import { encodeCatalogue, encodeModel, FACTORS, ITEMS, itemMatrix } from "./published.js";
-import { dump } from "./stored.js";
-import { AT_ONCE, DAY, hashOf, newSigningKey, reply, TERMS, told, World } from "./world.js";
+import { systemWords } from "../src/coin.js";
+import { toHex, utf8 } from "../src/encoding.js";
+import { ProtocolError, TermsError, UntrustedError } from "../src/errors.js";
+import { MAX_SIGNED_MANIFEST } from "../src/manifest.js";
+import {
+  AT_ONCE,
+  charges,
+  DAY,
+  dump,
+  encodeCatalogue,
+  encodeModel,
+  FACTORS,
+  hashOf,
+  ITEMS,
+  item,
+  itemMatrix,
+  newSigningKey,
+  reply,
+  TERMS,
+  told,
+  World,
+} from "./world.js";
 
 type Lie = (world: World) => Promise<unknown>;
 
@@ -347,4 +364,117 @@ test("a hotel that answers everything is not believed", async (t) => {
   world.answer = (response, call) => call === "batches" && reply(response, 200, "Welcome");
   await assert.rejects(client.sync(AT_ONCE), { name: "RefusedError" });
   assert.equal((await client.lastBatch())?.state, "charged");
+});
+
+// Keys that follow each other.
+
+test("a key that the trusted one names is trusted from then on, and nobody leads back", async (t) => {
+  const [world, client] = await told(t);
+  const old = await world.signed(4);
+  const next = await world.turnKey();
+  await world.publish(3);
+  assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
+  const [settings] = (await dump(world.factory)).settings as { key: string; trusted: string }[];
+  assert.deepEqual([settings?.key, settings?.trusted], [world.key, next]);
+  world.manifest = new Uint8Array(old.raw); // the thief of the first key
+  await assert.rejects(client.refresh(), /not signed by the server/);
+  const later = await world.turnKey();
+  await world.publish(5);
+  await client.refresh();
+  const [now] = (await dump(world.factory)).settings as { trusted: string }[];
+  assert.equal(now?.trusted, later);
+  assert.equal((await client.recommend(3)).length, 3); // what is stored is still believed
+  assert.equal((await client.release(1))?.manifest.epoch, 1); // of before any other key
+  (await world.open()).close(); // the application still names the first key
+});
+
+test("a key that another one names is not trusted", async (t) => {
+  const [world, client] = await told(t);
+  const stranger = await World.begin(t);
+  await stranger.turnKey();
+  world.manifest = new Uint8Array((await stranger.signed(3)).raw);
+  await assert.rejects(client.refresh(), /a key statement is not signed/);
+  const [settings] = (await dump(world.factory)).settings as { trusted: string }[];
+  assert.equal(settings?.trusted, world.key);
+});
+
+for (const first of [0, 1]) {
+  test(`nothing is sealed to the point ${first} of small order`, async (t) => {
+    const [world, client] = await told(t);
+    const key = new Uint8Array(32);
+    key[0] = first;
+    await world.publish(3, { public_key: toHex(key) });
+    for (const _ of [1, 2]) {
+      await assert.rejects(client.sync(AT_ONCE), ProtocolError);
+    }
+    assert.deepEqual([world.received, await charges(world)], [[], []]);
+    assert.deepEqual((await client.status()).batches, { charged: 0, sent: 0, dropped: 0 });
+    assert.equal((await client.recommend(3)).length, 3);
+  });
+}
+
+// The pinned key.
+
+test("another key or another proxy is refused in plain words, and nobody is asked", async (t) => {
+  const world = await World.begin(t);
+  (await world.client()).close();
+  const before = await dump(world.factory);
+  await assert.rejects(world.open({ key: "00".repeat(32) }), (error) => {
+    assert.ok(error instanceof UntrustedError);
+    const trusted = "than the one this browser has trusted since 1970-01-02";
+    assert.match(error.message, new RegExp(`^This address now names another key ${trusted}`));
+    return true;
+  });
+  await assert.rejects(world.open({ proxy: "https://other.example" }), (error) => {
+    assert.ok(error instanceof UntrustedError);
+    assert.match(error.message, /https:\/\/other\.example is named/);
+    return true;
+  });
+  assert.deepEqual(world.requests, []);
+  assert.deepEqual(await dump(world.factory), before);
+  assert.deepEqual(await (await world.open()).touched(), [item(3), item(7), item(20)]);
+});
+
+test("the model of an earlier epoch, as signed, and nothing of it stored", async (t) => {
+  const [world, client] = await told(t);
+  const before = await dump(world.factory);
+  const release = await client.release(1);
+  assert.equal(release?.manifest.epoch, 1);
+  assert.deepEqual(release?.V.values, itemMatrix(1));
+  assert.deepEqual(world.calls(), ["manifests", "models"]);
+  assert.deepEqual(await dump(world.factory), before);
+});
+
+test("an epoch that the proxy has no more is null", async (t) => {
+  const [world, client] = await told(t);
+  assert.equal(await client.release(7), null);
+  const { model } = (await world.signed(1)).fields;
+  world.files.delete(String(model));
+  assert.equal(await client.release(1), null);
+});
+
+test("an earlier epoch is believed no more than the present one", async (t) => {
+  const [world, client] = await told(t);
+  const other = await world.signed(1, {}, await newSigningKey());
+  world.earlier.set(1, other.raw);
+  await assert.rejects(client.release(1), /not signed by the server/);
+  world.earlier.set(1, (await world.signed(2)).raw);
+  await assert.rejects(client.release(1), /epoch 1 was asked for, and that of epoch 2 came/);
+  const { raw, fields } = await world.signed(1);
+  world.earlier.set(1, raw);
+  world.files.set(String(fields.model), encodeModel(itemMatrix(5), ITEMS, FACTORS));
+  await assert.rejects(client.release(1), /other bytes/);
+  world.files.set(String(fields.model), new Uint8Array(5000));
+  await assert.rejects(client.release(1), /longer than 4704 bytes/);
+  world.earlier.set(1, new Uint8Array(MAX_SIGNED_MANIFEST + 1));
+  await assert.rejects(client.release(1), /longer than 19525 bytes/);
+});
+
+test("of the present epoch nothing is asked, but where it was forgotten", async (t) => {
+  const [world, client] = await told(t);
+  assert.deepEqual((await client.release(2))?.V.values, itemMatrix(2));
+  assert.deepEqual(world.requests, []);
+  await client.forget();
+  world.earlier.set(2, (await world.signed(2, { reports_behind: 1 })).raw);
+  await assert.rejects(client.release(2), /two different manifests of epoch 2/);
 });

@@ -1,10 +1,10 @@
 /** How long recommending takes, in whatever runs this: the best of some tries, in milliseconds. */
 
 import { catalogueOf } from "../src/catalogue.js";
+import type { SignedManifest } from "../src/manifest.js";
 import { recommendations } from "../src/recommending.js";
 import { type Release, takenIn } from "../src/release.js";
-import type { SignedManifest } from "../src/signed.js";
-import { numbers } from "./published.js";
+import { numbers } from "./world.js";
 
 const [ITEMS, FACTORS, LABELS, OWN, TRIES] = [10_000, 32, 50, 500, 12];
 

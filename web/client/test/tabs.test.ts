@@ -2,11 +2,23 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { systemWords } from "../src/words.js";
-import type { DeviceOptions } from "./device.js";
-import { item, itemMatrix, numbers, rounds } from "./published.js";
-import { charges } from "./stored.js";
-import { AT_ONCE, COST, DAY, distinct, hashOf, reply, toBatches, World } from "./world.js";
+import { systemWords } from "../src/coin.js";
+import {
+  AT_ONCE,
+  COST,
+  charges,
+  DAY,
+  type DeviceOptions,
+  distinct,
+  hashOf,
+  item,
+  itemMatrix,
+  numbers,
+  reply,
+  rounds,
+  toBatches,
+  World,
+} from "./world.js";
 
 /** As `navigator.locks`, for one name after the other. */
 class Locks {

@@ -8,16 +8,15 @@
 
 import { IDBFactory } from "fake-indexeddb";
 import type { News } from "../src/client.js";
+import type { Entropy } from "../src/coin.js";
 import { TermsError } from "../src/errors.js";
-import type { PastRelease } from "../src/fetching.js";
 import { History } from "../src/history.js";
-import { Looking, type Seen } from "../src/looking.js";
-import { Network } from "../src/network.js";
+import { Looking, Network, type Seen } from "../src/network.js";
 import type { OpenOptions, Timer } from "../src/options.js";
+import type { PastRelease } from "../src/release.js";
 import { Store } from "../src/store.js";
 import type { Job } from "../src/syncing.js";
 import type { Terms } from "../src/terms.js";
-import type { Entropy } from "../src/words.js";
 import { seeded } from "./vectors.js";
 import { DAY, type World } from "./world.js";
 

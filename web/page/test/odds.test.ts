@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import type { Terms } from "sottovoce-client";
-import { explain } from "../../client/src/mechanism/index.js";
+import { explain } from "../../client/src/mechanism/registry.js";
 import { manifestWith } from "../../client/test/vectors.js";
 import { amountText, atMostText } from "../src/amounts.js";
 import { oddsSentence, ratioSentence, surenessText, togetherSentence } from "../src/odds.js";

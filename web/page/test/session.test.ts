@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
-import test, { type TestContext } from "node:test";
+import type { TestContext } from "node:test";
+import test from "node:test";
 import type { Terms } from "../../client/src/terms.js";
-import { item } from "../../client/test/published.js";
 import { Browser } from "../../client/test/virtual.js";
-import { COST, DAY, TERMS, World } from "../../client/test/world.js";
+import { COST, DAY, item, TERMS, World } from "../../client/test/world.js";
 import type { Curve, Event, State } from "../src/messages.js";
 import { meaningText } from "../src/view/limit.js";
 import { type DeskCalls, deskCalls } from "../src/work/desk.js";

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { RefusedError, StoreError, UnavailableError, UntrustedError } from "sottovoce-client";
 import { checkTerms } from "../../client/src/agreement.js";
-import { type Amount, amount, type Charge } from "../../client/src/amount.js";
-import { offerOf } from "../../client/src/offer.js";
+import { type Amount, amount, type Charge } from "../../client/src/ledger.js";
+import { offerOf } from "../../client/src/promise.js";
 import { TERMS } from "../../client/test/world.js";
 import {
   countdownText,
