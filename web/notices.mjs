@@ -1,4 +1,4 @@
-/** The MIT and ISC licences ask for their text wherever the code goes. */
+/** The MIT licence asks for its text wherever the code goes. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 const here = fileURLToPath(new URL(".", import.meta.url));
 
 /** Every package whose code is in a bundle, beside our own. */
-const packages = ["@hpke/core", "@hpke/common", "idb"];
+const packages = ["@hpke/core", "@hpke/common"];
 
 /** What must be said of each of them in the file `bundle`, or beside it. */
 export function notices(bundle) {

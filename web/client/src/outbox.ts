@@ -7,6 +7,7 @@
 
 import { allows, type Charge } from "./ledger.js";
 import {
+  answer,
   type BatchRow,
   type Database,
   type Settings,
@@ -83,9 +84,9 @@ export class Outbox {
       if (!stands(standing) || !isOfNow || !isPaid) {
         return false;
       }
-      await transaction.objectStore("charges").add(made.charge);
-      await transaction.objectStore("batches").add(made.batch);
-      await transaction.objectStore("shown").put(made.shown);
+      transaction.objectStore("charges").add(made.charge);
+      transaction.objectStore("batches").add(made.batch);
+      transaction.objectStore("shown").put(made.shown);
       return true;
     });
   }
@@ -97,22 +98,22 @@ export class Outbox {
   plan(epoch: number, draw: (charges: readonly Charge[]) => Plan): Promise<Plan> {
     return this.database.write(["plans", "charges"], async (transaction) => {
       const rows = transaction.objectStore("plans");
-      const known = await rows.get(epoch);
+      const known = await answer(rows.get(epoch));
       if (known !== undefined) {
         return known;
       }
-      const plan = draw(await transaction.objectStore("charges").getAll());
-      for (const { epoch: old } of await rows.getAll()) {
-        if (old < epoch) await rows.delete(old);
+      const plan = draw(await answer(transaction.objectStore("charges").getAll()));
+      for (const { epoch: old } of await answer(rows.getAll())) {
+        if (old < epoch) rows.delete(old);
       }
-      await rows.add(plan);
+      rows.add(plan);
       return plan;
     });
   }
 
   /** The last one that was drawn. */
   async lastPlan(): Promise<Plan | null> {
-    const plans = await this.database.read(["plans"], (open) => open.objectStore("plans").getAll());
+    const plans = await this.database.all("plans");
     return plans.at(-1) ?? null;
   }
 
@@ -124,12 +125,12 @@ export class Outbox {
   /** It arrived or was given up: its bytes are of no use any more. What became of it in the end. */
   finish(epoch: number, state: End): Promise<End> {
     return this.database.write(["batches"], async (transaction) => {
-      const row = await transaction.objectStore("batches").get(epoch);
+      const row = await answer(transaction.objectStore("batches").get(epoch));
       if (row === undefined) {
         return state; // its owner has forgotten it in the meantime
       }
       const end = row.state === "sent" ? "sent" : state; // another tab may have had the better luck
-      await transaction.objectStore("batches").put({ ...row, state: end, bytes: null });
+      transaction.objectStore("batches").put({ ...row, state: end, bytes: null });
       return end;
     });
   }
@@ -137,18 +138,16 @@ export class Outbox {
   /** Not to be sent before that moment: the proxy asked for it. */
   postpone(epoch: number, notBefore: number): Promise<void> {
     return this.database.write(["batches"], async (transaction) => {
-      const row = await transaction.objectStore("batches").get(epoch);
+      const row = await answer(transaction.objectStore("batches").get(epoch));
       if (row !== undefined) {
-        await transaction.objectStore("batches").put({ ...row, notBefore });
+        transaction.objectStore("batches").put({ ...row, notBefore });
       }
     });
   }
 
   /** How many batches there are in each state. */
   async counts(): Promise<Record<State, number>> {
-    const rows = await this.database.read(["batches"], (open) =>
-      open.objectStore("batches").getAll(),
-    );
+    const rows = await this.database.all("batches");
     const counts = { charged: 0, sent: 0, dropped: 0 };
     for (const row of rows) {
       counts[row.state] += 1;
@@ -158,15 +157,15 @@ export class Outbox {
 
   /** Everything that was ever charged. */
   charges(): Promise<Charge[]> {
-    return this.database.read(["charges"], (open) => open.objectStore("charges").getAll());
+    return this.database.all("charges");
   }
 
   /** The last batch in readable form. */
   lastBatch(): Promise<LeftDevice | null> {
     return this.database.read(["batches", "shown"], async (transaction) => {
       const found = [
-        transaction.objectStore("shown").get(1),
-        transaction.objectStore("batches").getAll(),
+        answer(transaction.objectStore("shown").get(1)),
+        answer(transaction.objectStore("batches").getAll()),
       ] as const;
       const [shown, batches] = await Promise.all(found);
       const batch = batches.find(({ epoch }) => epoch === shown?.epoch);
@@ -182,13 +181,13 @@ export class Outbox {
 async function standingIn(transaction: Transaction, epoch: number): Promise<EpochState> {
   const [settings, batch, charges, waiting] = await Promise.all([
     settingsIn(transaction),
-    transaction.objectStore("batches").get(epoch),
-    transaction.objectStore("charges").getAll(),
+    answer(transaction.objectStore("batches").get(epoch)),
+    answer(transaction.objectStore("charges").getAll()),
     waitingIn(transaction),
   ]);
   return { settings, batch, charges, waiting };
 }
 
 function waitingIn(transaction: Transaction): Promise<BatchRow | undefined> {
-  return transaction.objectStore("batches").index("state").get("charged");
+  return answer(transaction.objectStore("batches").index("state").get("charged"));
 }

@@ -4,7 +4,6 @@
  * leaves.
  */
 
-import { type DBSchema, type IDBPDatabase, type IDBPTransaction, type StoreNames, wrap } from "idb";
 import { systemEntropy } from "./coin.js";
 import { equal, fromHex, sha256, toHex } from "./encoding.js";
 import { SottovoceError, StoreError, UntrustedError } from "./errors.js";
@@ -97,21 +96,37 @@ export interface ShownRow {
   purpose: string;
 }
 
-/** Every object store, its key and what it holds. */
-interface Schema extends DBSchema {
-  settings: { key: 1; value: Settings };
-  history: { key: 1; value: HistoryRow };
-  files: { key: string; value: FileRow };
-  batches: { key: number; value: BatchRow; indexes: { state: State } };
-  charges: { key: string; value: Charge; indexes: { epoch: number } };
+/** Every object store and what it holds. */
+interface Schema {
+  settings: Settings;
+  history: HistoryRow;
+  files: FileRow;
+  batches: BatchRow;
+  charges: Charge;
   /** What the device's own coins said of an epoch, before any history was read. */
-  plans: { key: number; value: Plan };
-  shown: { key: 1; value: ShownRow };
+  plans: Plan;
+  shown: ShownRow;
 }
 
-type Table = StoreNames<Schema>;
-/** What a piece of work may touch. */
-export type Transaction = IDBPTransaction<Schema, Table[], "readwrite">;
+type Table = keyof Schema;
+
+/** An object store, with the type of its rows. */
+interface Rows<Row> {
+  get(key: IDBValidKey): IDBRequest<Row | undefined>;
+  getAll(): IDBRequest<Row[]>;
+  getAllKeys(): IDBRequest<string[]>;
+  index(name: string): Pick<Rows<Row>, "get">;
+  /** A new row; one that is there already under its key or a unique index ends the transaction. */
+  add(row: Row): void;
+  put(row: Row): void;
+  delete(key: IDBValidKey): void;
+  clear(): void;
+}
+
+/** What a piece of work may touch. What it writes need not be awaited: the transaction's end is. */
+export interface Transaction extends Omit<IDBTransaction, "objectStore"> {
+  objectStore<Name extends Table>(name: Name): Rows<Schema[Name]>;
+}
 
 /**
  * Inside a transaction. It must await nothing but requests of that transaction: while anything else
@@ -121,7 +136,7 @@ export type Work<Result> = (transaction: Transaction) => Promise<Result>;
 
 /** One connection. Every failure of the browser's storage becomes a `StoreError`. */
 export class Database {
-  private constructor(private readonly connection: IDBPDatabase<Schema>) {
+  private constructor(private readonly connection: IDBDatabase) {
     // Another tab with a newer program, or the owner who deletes the data, must not wait for us.
     connection.onversionchange = () => connection.close();
   }
@@ -146,6 +161,11 @@ export class Database {
     });
   }
 
+  /** All rows of one store. */
+  all<Name extends Table>(name: Name): Promise<Schema[Name][]> {
+    return this.read([name], (transaction) => answer(transaction.objectStore(name).getAll()));
+  }
+
   /** All of it or nothing; on disk when it is over, and no other writer in between. */
   write<Result>(tables: Table[], work: Work<Result>): Promise<Result> {
     return this.#run(tables, "readwrite", work);
@@ -158,7 +178,7 @@ export class Database {
   async #run<Result>(tables: Table[], mode: IDBTransactionMode, work: Work<Result>) {
     try {
       const begun = this.connection.transaction(tables, mode, { durability: "strict" });
-      return await finished(begun as Transaction, work);
+      return await finished(begun as unknown as Transaction, work);
     } catch (error) {
       throw storeError(error);
     }
@@ -167,7 +187,10 @@ export class Database {
 
 /** The result of the work, but not before the browser says that the transaction is complete. */
 async function finished<Result>(transaction: Transaction, work: Work<Result>): Promise<Result> {
-  const end = transaction.done.then(() => undefined);
+  const end = new Promise<void>((resolve, reject) => {
+    transaction.oncomplete = () => resolve();
+    transaction.onabort = () => reject(transaction.error ?? new Error("it was given up"));
+  });
   const cause = end.catch((reason: unknown) => reason);
   try {
     const result = await work(transaction);
@@ -185,11 +208,19 @@ async function finished<Result>(transaction: Transaction, work: Work<Result>): P
   }
 }
 
+/** What a request is answered with. */
+export function answer<Result>(request: IDBRequest<Result>): Promise<Result> {
+  return new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
+}
+
 /**
  * One of an earlier layout is refused and left as it is: it holds what was spent, which must not be
  * forgotten without its owner knowing.
  */
-async function opened(factory: IDBFactory, name: string): Promise<IDBPDatabase<Schema>> {
+async function opened(factory: IDBFactory, name: string): Promise<IDBDatabase> {
   const request = factory.open(name, VERSION);
   let earlier = false;
   request.onupgradeneeded = ({ oldVersion }) => {
@@ -198,7 +229,7 @@ async function opened(factory: IDBFactory, name: string): Promise<IDBPDatabase<S
     else create(request.result);
   };
   try {
-    return (await wrap(request)) as unknown as IDBPDatabase<Schema>;
+    return await answer(request);
   } catch (error) {
     throw earlier ? new StoreError(EARLIER) : error;
   }
@@ -252,12 +283,12 @@ export class Store {
   /** Begin, or take up where it was; another key or proxy than the pinned one is refused. */
   enrol(beginning: Beginning): Promise<void> {
     return this.database.write(["settings"], async (transaction) => {
-      const known = await transaction.objectStore("settings").get(1);
+      const known = await answer(transaction.objectStore("settings").get(1));
       if (known === undefined) {
         const generation = toHex(systemEntropy(GENERATION));
         const unknown = { trusted: beginning.key, terms: null, newest: null, generation };
         const fresh: Settings = { only: 1, ...beginning, ...unknown };
-        await transaction.objectStore("settings").add(fresh);
+        transaction.objectStore("settings").add(fresh);
       } else {
         checkPinned(known, beginning);
       }
@@ -304,7 +335,7 @@ export class Store {
       const known = byId(await touchedIn(transaction));
       const count = work(known);
       const items = latest(Array.from(known, ([id, moment]) => ({ id, moment })));
-      await transaction.objectStore("history").put({ only: 1, items });
+      transaction.objectStore("history").put({ only: 1, items });
       return count;
     });
   }
@@ -314,20 +345,25 @@ export class Store {
   /** The last manifest accepted, its signature checked once more; null if there is none. */
   async signed(): Promise<SignedManifest | null> {
     const [settings, row] = await this.database.read(["settings", "files"], (transaction) =>
-      Promise.all([settingsIn(transaction), transaction.objectStore("files").get(MANIFEST)]),
+      Promise.all([
+        settingsIn(transaction),
+        answer(transaction.objectStore("files").get(MANIFEST)),
+      ]),
     );
     return row === undefined ? null : openManifest(row.content, fromHex(settings.trusted));
   }
 
   /** The hashes of the files that are here. */
   fileNames(): Promise<string[]> {
-    return this.database.read(["files"], (open) => open.objectStore("files").getAllKeys());
+    return this.database.read(["files"], (open) => answer(open.objectStore("files").getAllKeys()));
   }
 
   /** A model or catalogue; one that the disk has spoilt is as good as none. */
   async file(hash: Uint8Array): Promise<Uint8Array | null> {
     const name = toHex(hash);
-    const row = await this.database.read(["files"], (open) => open.objectStore("files").get(name));
+    const row = await this.database.read(["files"], (open) =>
+      answer(open.objectStore("files").get(name)),
+    );
     return row !== undefined && equal(await sha256(row.content), hash) ? row.content : null;
   }
 
@@ -352,14 +388,14 @@ export class Store {
         .objectStore("settings")
         .put({ ...known, newest, trusted: toHex(signed.key) });
       for (const [name, content] of [...fresh, [MANIFEST, signed.raw] as const]) {
-        await rows.put({ name, content });
+        rows.put({ name, content });
       }
-      const names = await rows.getAllKeys();
+      const names = await answer(rows.getAllKeys());
       if (!wanted.every((name) => names.includes(name))) {
         throw new StoreError("What was fetched was forgotten in the meantime; fetch it again.");
       }
       for (const name of names) {
-        if (!wanted.includes(name)) await rows.delete(name);
+        if (!wanted.includes(name)) rows.delete(name);
       }
     });
   }
@@ -373,18 +409,18 @@ export class Store {
     const tables = ["history", "files", "batches", "shown"] as const;
     return this.database.write([...tables, "settings"], async (transaction) => {
       for (const table of tables) {
-        await transaction.objectStore(table).clear();
+        transaction.objectStore(table).clear();
       }
       const generation = toHex(systemEntropy(GENERATION));
       const settings = await settingsIn(transaction);
-      await transaction.objectStore("settings").put({ ...settings, generation });
+      transaction.objectStore("settings").put({ ...settings, generation });
     });
   }
 }
 
 /** The settings, inside a transaction. */
 export async function settingsIn(transaction: Transaction): Promise<Settings> {
-  const settings = await transaction.objectStore("settings").get(1);
+  const settings = await answer(transaction.objectStore("settings").get(1));
   if (settings === undefined) {
     throw new StoreError("This browser's data was deleted while it was in use. Reload the page.");
   }
@@ -392,7 +428,7 @@ export async function settingsIn(transaction: Transaction): Promise<Settings> {
 }
 
 async function touchedIn(transaction: Transaction): Promise<readonly Touched[]> {
-  return (await transaction.objectStore("history").get(1))?.items ?? [];
+  return (await answer(transaction.objectStore("history").get(1)))?.items ?? [];
 }
 
 function byId(items: readonly Touched[]): Map<string, number> {

@@ -1,5 +1,5 @@
 /**
- * Recommending: the other implementation's numbers, offline, without the own items, with reasons that add up.
+ * Recommending: the other implementation's offline, without the own items, with reasons that add up.
  */
 
 import assert from "node:assert/strict";
@@ -19,7 +19,7 @@ import { type Release, takenIn } from "../src/release.js";
 import { partsOf, scoreOf, solution, wideModel } from "../src/wide.js";
 import { speed } from "./speed.js";
 import { manifestWith, recommending, seeded } from "./vectors.js";
-import { AT_ONCE, FACTORS, ITEMS, item, itemMatrix, numbers, traitsOf, World } from "./world.js";
+import { AT_ONCE, FACTORS, ITEMS, item, itemMatrix, traitsOf, World } from "./world.js";
 
 const UNTAGGED = (): Traits => ({});
 
@@ -92,7 +92,7 @@ test("who touched everything is recommended nothing", async (t) => {
 
 test("reasons are the largest positive parts, as shares of all positive ones", async (t) => {
   const release = await releaseOf(await World.begin(t));
-  const random = numbers(11);
+  const random = seeded(11);
   const lengths = new Set<number>();
   for (let round = 0; round < 30; round += 1) {
     const own = [...Array(ITEMS).keys()].filter(() => random() < 0.05 + round / 60);
@@ -171,7 +171,7 @@ test("before the first reports tags alone speak, and without tags nothing does",
 test("without a history popular items come first in any basis, and need no reason", async (t) => {
   // A model of people whose taste is popularity alone, turned by an angle.
   const world = await World.begin(t);
-  const noise = numbers(5);
+  const noise = seeded(5);
   const plain = Array.from(
     { length: ITEMS },
     (_, n) => [1 - n / 60, 0.01 * (noise() - 0.5)] as const,

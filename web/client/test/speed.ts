@@ -4,7 +4,7 @@ import { catalogueOf } from "../src/catalogue.js";
 import type { SignedManifest } from "../src/manifest.js";
 import { recommendations } from "../src/recommending.js";
 import { type Release, takenIn } from "../src/release.js";
-import { numbers } from "./world.js";
+import { seeded } from "./vectors.js";
 
 const [ITEMS, FACTORS, LABELS, OWN, TRIES] = [10_000, 32, 50, 500, 12];
 
@@ -21,7 +21,7 @@ export interface Speed {
 }
 
 export function speed(): Speed {
-  const random = numbers(1);
+  const random = seeded(1);
   const items = Array.from({ length: ITEMS }, (_, number) => {
     const genre = [0, 1, 2].map((one) => `${Math.floor((random() * LABELS) / 3) * 3 + one}`);
     const tags = { genre, year: 1920 + Math.floor(random() * 100) };

@@ -6,7 +6,6 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { TestContext } from "node:test";
-import "fake-indexeddb/auto";
 import { IDBFactory } from "fake-indexeddb";
 import { INFO, SEALED, suite } from "../src/batch.js";
 import type { Traits } from "../src/catalogue.js";
@@ -23,6 +22,7 @@ import { Database, Store } from "../src/store.js";
 import type { Job, Synced } from "../src/syncing.js";
 import { type Terms, writtenTerms } from "../src/terms.js";
 import { JITTER, STEP } from "../src/timing.js";
+import { seeded } from "./vectors.js";
 
 export const ITEMS = 50;
 export const FACTORS = 3;
@@ -36,19 +36,8 @@ export function rounds(few: number): number {
   return few * Number(process.env.SOTTOVOCE_ROUNDS ?? 1);
 }
 
-/** Numbers in [0, 1), the same for the same seed (mulberry32). */
-export function numbers(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
 export function itemMatrix(epoch: number): Float32Array {
-  const random = numbers(epoch);
+  const random = seeded(epoch);
   return Float32Array.from({ length: ITEMS * FACTORS }, (_, place) => {
     return (random() - 0.5) * 0.4 + (place % FACTORS === 0 ? 0.2 : 0);
   });
@@ -319,7 +308,7 @@ const ITSELF: Answer = () => false;
 
 /** The same words every time: tests can make the same reports once more. */
 export function sameWords(reports: number): BigUint64Array {
-  const random = numbers(7);
+  const random = seeded(7);
   return BigUint64Array.from(
     { length: (reports + 1) * 4 },
     () =>
