@@ -4,11 +4,16 @@ import test from "node:test";
 import type { Terms } from "../../client/src/terms.js";
 import { Browser } from "../../client/test/virtual.js";
 import { COST, DAY, item, TERMS, World } from "../../client/test/world.js";
-import type { Curve, Event, State } from "../src/messages.js";
-import { meaningText } from "../src/view/limit.js";
-import { type DeskCalls, deskCalls } from "../src/work/desk.js";
-import { type AskDesk, Session } from "../src/work/session.js";
-import { Failed } from "../src/work/trouble.js";
+import { type DeskCalls, deskCalls } from "../src/desk.js";
+import {
+  type AskDesk,
+  type Curve,
+  type Event,
+  Failed,
+  Session,
+  type State,
+} from "../src/session.js";
+import { meaningText } from "../src/view/consent.js";
 
 const PACE = 5;
 
