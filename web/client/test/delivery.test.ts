@@ -6,7 +6,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { IDBFactory } from "fake-indexeddb";
-import { makeBatch } from "../src/batch.js";
 import { toHex } from "../src/encoding.js";
 import { RefusedError, SettingsError, StoreError, UnavailableError } from "../src/errors.js";
 import { makeReports } from "../src/mechanism/registry.js";
@@ -82,18 +81,6 @@ test("who has no history takes part like everybody", async (t) => {
     Array(4).fill(56 + 52 * REPORTS),
   );
   assert.equal(new Set(world.received.map((batch) => toHex(batch.subarray(40, 56)))).size, 4);
-});
-
-test("once sent an epoch is over for this device", async (t) => {
-  const world = await World.begin(t);
-  const client = await world.client();
-  await client.sync(AT_ONCE);
-  await client.record([item(30)]);
-  const again = await client.sync(AT_ONCE);
-  assert.deepEqual([again.outcome, again.spent], ["already sent", COST]);
-  assert.equal(again.sentence, "The batch of epoch 1 had been sent before; nothing more was.");
-  assert.deepEqual(world.calls().slice(4), ["manifest"]);
-  assert.equal((await charges(world)).length, 1);
 });
 
 test("every epoch has its own batch and keeps only its own files", async (t) => {
@@ -304,19 +291,6 @@ test("a postponed batch is given up when a later epoch is published, and does no
   assert.deepEqual(distinct(world.received).map(epochOf), [2]);
 });
 
-test("a proxy that asks for more patience than an epoch has is asked in the next one", async (t) => {
-  const world = await World.begin(t);
-  const client = await world.client();
-  world.answer = toBatches(503, "", { "retry-after": "999999999" });
-  await assert.rejects(client.sync(AT_ONCE), UnavailableError);
-  world.answer = () => false;
-  await assert.rejects(client.sync(AT_ONCE), { name: "PostponedError" });
-  world.now += DAY;
-  await world.publish(2);
-  const synced = await client.sync(AT_ONCE);
-  assert.deepEqual([synced.outcome, synced.lost], ["sent", 1]);
-});
-
 // Forgetting on the way.
 
 test("what is forgotten while it waits is not sent", async (t) => {
@@ -326,23 +300,6 @@ test("what is forgotten while it waits is not sent", async (t) => {
   assert.deepEqual(world.received, []);
   assert.equal((await charges(world)).length, 1);
   assert.equal((await client.sync(AT_ONCE)).outcome, "already charged");
-});
-
-test("after forgetting, an epoch that was paid for is not paid for again", async (t) => {
-  const world = await World.begin(t);
-  const client = await world.client();
-  await client.sync(AT_ONCE);
-  await client.forget();
-  const synced = await client.sync(AT_ONCE);
-  assert.deepEqual([synced.outcome, synced.spent], ["already charged", COST]);
-  assert.match(synced.sentence, /forgotten since; nothing is reported in this epoch again/);
-  world.now += DAY;
-  await world.publish(2);
-  assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
-  assert.deepEqual(
-    (await charges(world)).map((charge) => charge.epoch),
-    [1, 2],
-  );
 });
 
 test("a pause holds and ends", async (t) => {
@@ -558,27 +515,6 @@ test("what was spent stays spent and what was agreed stays agreed", async (t) =>
   assert.deepEqual([distinct(world.received).length, (await charges(world)).length], [1, 1]);
 });
 
-test("two databases are two clients", async (t) => {
-  const world = await World.begin(t);
-  await (await world.client({ name: "one" })).sync(AT_ONCE);
-  assert.equal((await (await world.open({ name: "two" })).status()).spent, 0);
-  world.factory = new IDBFactory();
-  assert.equal((await (await world.open({ name: "one" })).status()).spent, 0);
-});
-
-test("two devices with the same history say different things", async (t) => {
-  // 20 reports of 3 bits or more each agree by chance with probability below 2^-60.
-  const world = await World.begin(t, { terms: { reports: 20 } });
-  for (const name of ["a", "b"]) {
-    const client = await world.open({ name });
-    await client.accept({ ...TERMS, reports: 20 });
-    assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
-  }
-  const [one, other] = world.received as [Uint8Array, Uint8Array];
-  assert.notDeepEqual(await world.opened(one), await world.opened(other));
-  assert.notDeepEqual(one.subarray(40, 56), other.subarray(40, 56));
-});
-
 test("a pause without sense is refused", async (t) => {
   const world = await World.begin(t);
   const client = await world.client();
@@ -586,21 +522,6 @@ test("a pause without sense is refused", async (t) => {
     await assert.rejects(client.sync({ jitter }), SettingsError);
   }
   assert.deepEqual(world.requests, []);
-});
-
-test("a finished model makes no batch", async (t) => {
-  const world = await World.begin(t, { public_key: null });
-  const client = await world.client();
-  await client.refresh();
-  const found = await client.release(1);
-  assert.ok(found);
-  const key = new Uint8Array(32);
-  const signed = { manifest: found.manifest, hash: key, key, raw: new Uint8Array() };
-  const catalogue = { numbers: new Map<string, number>() };
-  const release = { signed, V: found.V, catalogue };
-  const own = { touched: [], generation: "" };
-  const coins = { words: sameWords, entropy: (size: number) => new Uint8Array(size) };
-  await assert.rejects(makeBatch(release, own, { now: 0, sendAt: 0 }, coins), SettingsError);
 });
 
 test("a client that was closed says so and sends nothing", async (t) => {

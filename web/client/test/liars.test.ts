@@ -29,17 +29,39 @@ import {
 
 type Lie = (world: World) => Promise<unknown>;
 
-/** The words of the refusal, the requests that it takes to see it, and the lie. */
-const LIES: Record<string, [RegExp, string[], Lie]> = {
+const other = async (epoch: number, values: Float32Array, columns: number, world: World) =>
+  world.publish(epoch, { model: await world.add(encodeModel(values, ITEMS, columns)) });
+
+/** What of the next terms would be worse. */
+const WORSE: Record<string, Record<string, unknown>> = {
+  "another training": { training: "00".repeat(16) },
+  "another mechanism": { mechanism: "coordinate", parameters: {}, loud_fraction: 0.5 },
+  "blocks of another size": { parameters: { ...TERMS.parameters, block: 32 } },
+  "blocks that are none": { parameters: { ...TERMS.parameters, block: 48 } },
+  "a raised epsilon": { epsilon: 2.500001 },
+  "more that is loud": { parameters: { ...TERMS.parameters, loud: 64 }, loud_fraction: 0.5 },
+  "more reports": { reports: 5 },
+  "a longer lifetime": { epochs: 1001 },
+  "more in a window": { window_epochs: 1001 },
+  "a shorter window": { window_seconds: 1 },
+  "a smaller crowd": { least_clients: 99 },
+  "a crowd that never comes": { least_clients: 1001 },
+  "a longer hold": { hold: 1 },
+  "more items": { most_items: 101 },
+  "one field worse and all others better": {
+    ...{ reports: 5, epsilon: 0.1, epochs: 1, share: 0.01, interval: DAY, least_clients: 900 },
+  },
+};
+
+/** The requests that it takes to see a lie, and the lie. */
+const LIES: Record<string, [string[], Lie]> = {
   "another key": [
-    /not signed by the server/,
     ["manifest"],
     async (world) => {
       world.manifest = new Uint8Array((await world.signed(3, {}, await newSigningKey())).raw);
     },
   ],
   "a flipped bit": [
-    /not signed by the server/,
     ["manifest"],
     async (world) => {
       const { raw } = await world.publish(3);
@@ -47,27 +69,20 @@ const LIES: Record<string, [RegExp, string[], Lie]> = {
     },
   ],
   "no manifest at all": [
-    /signed/,
     ["manifest"],
     async (world) => {
       world.manifest = utf8("<html>Welcome to the hotel</html>".repeat(10));
     },
   ],
   "an endless manifest": [
-    /longer than 19525 bytes/,
     ["manifest"],
     async (world) => {
       world.manifest = new Uint8Array(MAX_SIGNED_MANIFEST + 1);
     },
   ],
-  "an older epoch": [/epoch 2 was seen already/, ["manifest"], (world) => world.publish(1)],
-  "two manifests of one epoch": [
-    /two different manifests of epoch 2/,
-    ["manifest"],
-    (world) => world.publish(2, { reports_behind: 1 }),
-  ],
+  "an older epoch": [["manifest"], (world) => world.publish(1)],
+  "two manifests of one epoch": [["manifest"], (world) => world.publish(2, { reports_behind: 1 })],
   "another model": [
-    /other bytes/,
     ["manifest", "models"],
     async (world) => {
       const { model } = (await world.publish(3)).fields;
@@ -75,7 +90,6 @@ const LIES: Record<string, [RegExp, string[], Lie]> = {
     },
   ],
   "another catalogue": [
-    /other bytes/,
     ["manifest", "models", "catalogues"],
     async (world) => {
       const wanted = await hashOf(utf8("catalogue of nobody"));
@@ -84,30 +98,22 @@ const LIES: Record<string, [RegExp, string[], Lie]> = {
     },
   ],
   "a catalogue of another length": [
-    /49 items/,
     ["manifest", "models", "catalogues"],
     async (world) => world.publish(3, { catalogue: await world.add(encodeCatalogue(ITEMS - 1)) }),
   ],
   "no catalogue": [
-    /catalogue/,
     ["manifest", "models", "catalogues"],
     async (world) => world.publish(3, { catalogue: await world.add(utf8("[]")) }),
   ],
   "an endless model": [
-    /longer than 4704 bytes/,
     ["manifest", "models"],
     async (world) => world.publish(3, { model: await world.add(new Uint8Array(4705)) }),
   ],
   "a model of another shape": [
-    /model file/,
     ["manifest", "models"],
-    async (world) => {
-      const values = new Float32Array(ITEMS * (FACTORS + 1));
-      await world.publish(3, { model: await world.add(encodeModel(values, ITEMS, FACTORS + 1)) });
-    },
+    (world) => other(3, new Float32Array(ITEMS * (FACTORS + 1)), FACTORS + 1, world),
   ],
   "another shape of the same model": [
-    /model file/,
     ["manifest"],
     async (world) => {
       const model = await world.add(encodeModel(itemMatrix(2), ITEMS, FACTORS));
@@ -115,107 +121,21 @@ const LIES: Record<string, [RegExp, string[], Lie]> = {
     },
   ],
   "a number that is none": [
-    /neither 0 nor of a size/,
     ["manifest", "models"],
-    async (world) => {
+    (world) => {
       const values = itemMatrix(3).map((value, at) => (at === 13 ? Number.NaN : value));
-      await world.publish(3, { model: await world.add(encodeModel(values, ITEMS, FACTORS)) });
+      return other(3, values, FACTORS, world);
     },
   ],
-  "another training": [
-    /to another training/,
-    ["manifest"],
-    (world) => world.publish(3, { terms: { training: "00".repeat(16) } }),
-  ],
-  "another mechanism": [
-    /made by coordinate, not by loudest/,
-    ["manifest"],
-    (world) =>
-      world.publish(3, {
-        terms: { mechanism: "coordinate", parameters: {}, loud_fraction: 0.5 },
-      }),
-  ],
-  "blocks of another size": [
-    /would be block 32, directions_seed 3, loud 10, not block 64, directions_seed 3, loud 10/,
-    ["manifest"],
-    (world) => world.publish(3, { terms: { parameters: { ...TERMS.parameters, block: 32 } } }),
-  ],
-  "blocks that are none": [
-    /block: a power of two, not 48/,
-    ["manifest"],
-    (world) => world.publish(3, { terms: { parameters: { ...TERMS.parameters, block: 48 } } }),
-  ],
-  "a raised epsilon": [
-    /from epsilon 2.5 to 2.500001/,
-    ["manifest"],
-    (world) => world.publish(3, { terms: { epsilon: 2.500001 } }),
-  ],
-  "more that is loud": [
-    /loud directions would rise from 0.1 to 0.5/,
-    ["manifest"],
-    (world) =>
-      world.publish(3, {
-        terms: { parameters: { ...TERMS.parameters, loud: 64 }, loud_fraction: 0.5 },
-      }),
-  ],
-  "more reports": [
-    /an epoch would take 5 reports, not 4/,
-    ["manifest"],
-    (world) => world.publish(3, { terms: { reports: 5 } }),
-  ],
-  "a longer lifetime": [
-    /1001 epochs, not 1000/,
-    ["manifest"],
-    (world) => world.publish(3, { terms: { epochs: 1001 } }),
-  ],
-  "more in a window": [
-    /1001 epochs in a window of time, not 1000/,
-    ["manifest"],
-    (world) => world.publish(3, { terms: { window_epochs: 1001 } }),
-  ],
-  "a shorter window": [
-    /window of time would be 1 seconds/,
-    ["manifest"],
-    (world) => world.publish(3, { terms: { window_seconds: 1 } }),
-  ],
-  "a smaller crowd": [
-    /at least 99 people, not 100/,
-    ["manifest"],
-    (world) => world.publish(3, { terms: { least_clients: 99 } }),
-  ],
-  "a crowd that never comes": [
-    /at least 1001 people, not 100/,
-    ["manifest"],
-    (world) => world.publish(3, { terms: { least_clients: 1001 } }),
-  ],
-  "a longer hold": [
-    /for 1 seconds, not 0/,
-    ["manifest"],
-    (world) => world.publish(3, { terms: { hold: 1 } }),
-  ],
-  "more items": [
-    /could have 101 items, not 100/,
-    ["manifest"],
-    (world) => world.publish(3, { terms: { most_items: 101 } }),
-  ],
-  "one field worse and all others better": [
-    /terms: an epoch would take 5 reports, not 4\. Nothing/,
-    ["manifest"],
-    (world) =>
-      world.publish(3, {
-        terms: {
-          reports: 5,
-          epsilon: 0.1,
-          epochs: 1,
-          share: 0.01,
-          interval: DAY,
-          least_clients: 900,
-        },
-      }),
-  ],
+  ...Object.fromEntries(
+    Object.entries(WORSE).map(([name, terms]): [string, [string[], Lie]] => [
+      name,
+      [["manifest"], (world) => world.publish(3, { terms })],
+    ]),
+  ),
 };
 
-for (const [name, [words, calls, lie]] of Object.entries(LIES)) {
+for (const [name, [calls, lie]] of Object.entries(LIES)) {
   test(`${name}: refused, and nothing changes`, async (t) => {
     const [world, client] = await told(t);
     const [before, recommended] = [await dump(world.factory), await client.recommend(5)];
@@ -226,11 +146,7 @@ for (const [name, [words, calls, lie]] of Object.entries(LIES)) {
       () => client.sync(AT_ONCE),
     ]) {
       world.requests.length = 0;
-      await assert.rejects(attempt(), (error) => {
-        assert.ok(error instanceof UntrustedError);
-        assert.match(error.message, words);
-        return true;
-      });
+      await assert.rejects(attempt(), UntrustedError);
       assert.deepEqual(world.calls(), calls);
     }
     assert.deepEqual(world.received, []);
@@ -245,7 +161,7 @@ test("an older epoch is refused also after forgetting", async (t) => {
   const [world, client] = await told(t);
   await client.forget();
   for (const name of ["an older epoch", "two manifests of one epoch"]) {
-    await LIES[name]?.[2](world);
+    await LIES[name]?.[1](world);
     await assert.rejects(client.sync(AT_ONCE), UntrustedError);
   }
   await world.publish(2);

@@ -133,11 +133,6 @@ for (const bad of ["", "x".repeat(513), "\ud800", 7, null]) {
   });
 }
 
-test("one string is not a list", async (t) => {
-  const [, client] = await begun(t);
-  await assert.rejects(client.record("abc" as unknown as string[]), SettingsError);
-});
-
 for (const [what, change] of Object.entries({
   "a short key": { key: "abcd" },
   "a key in capitals": { key: "AB".repeat(32) },

@@ -6,7 +6,7 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import type { Entropy } from "../src/coin.js";
-import { chance, drawnPlan, JITTER, lead, STEP } from "../src/timing.js";
+import { drawnPlan, STEP } from "../src/timing.js";
 import { manifestWith, seeded } from "./vectors.js";
 import {
   AT_ONCE,
@@ -29,45 +29,6 @@ function coins(...shares: number[]): (size: number) => Uint8Array<ArrayBuffer> {
     return bytes;
   };
 }
-
-const manifest = manifestWith({
-  ...{ items: 2 ** 17, opens: 0, closes: 10_000, epochsLeft: 0 },
-  terms: { factors: 8, reports: 200, share: 0.5, hold: 5_000 },
-});
-const LARGE = 5 + 5 + 1;
-
-test("the lead is of public numbers, and the moment lies behind it", () => {
-  assert.equal(lead(manifest), LARGE);
-  for (const share of [0, 0.25, 0.5, 0.75]) {
-    const plan = drawnPlan(manifest, 1, 100, JITTER, coins(0, share));
-    assert.deepEqual(plan, { epoch: 3, takesPart: true, sendAt: 100 + LARGE + share * 3600 });
-  }
-});
-
-test("without an end the share of the terms is the chance to take part", () => {
-  for (const [u, takesPart] of [
-    [0, true],
-    [127 / 256, true],
-    [0.5, false],
-    [255 / 256, false],
-  ] as const) {
-    assert.equal(drawnPlan(manifest, 1, 100, JITTER, coins(u, 0)).takesPart, takesPart);
-  }
-  const certain = { ...manifest, terms: { ...manifest.terms, share: 1 } };
-  const highest = (size: number) => new Uint8Array(size).fill(255);
-  assert.ok(drawnPlan(certain, 1, 100, JITTER, highest).takesPart);
-});
-
-test("the moment lies before the end of the epoch, or of the time that it is held open", () => {
-  const moment = (now: number, share: number) =>
-    drawnPlan(manifest, 1, now, JITTER, coins(0, share)).sendAt;
-  assert.equal(moment(9_000, 0.5), 9_000 + LARGE + 0.5 * (1_000 - LARGE));
-  assert.equal(moment(10_000, 0.5), 10_000 + LARGE + 0.5 * 3_600);
-  assert.equal(moment(14_500, 0.5), 14_500 + LARGE + 0.5 * (500 - LARGE));
-  assert.equal(moment(9_999, 0.5), 9_999 + LARGE + 0.5 * 3_600); // while the crowd is waited for
-  assert.equal(moment(14_999, 0.5), 14_999 + LARGE); // there is no time left to choose from
-  assert.equal(drawnPlan(manifest, 1, 100, 0, coins(0, 0.5)).sendAt, 100 + LARGE);
-});
 
 /** A client whose every request, pause and charge is noted with its time. */
 async function watched(world: World, options: DeviceOptions = {}) {
@@ -249,19 +210,6 @@ function bytesFrom(random: () => number): Entropy {
 const never: Entropy = (size) => new Uint8Array(size).fill(255);
 const always: Entropy = (size) => new Uint8Array(size);
 
-test("the chance is what is left; without an end, the share", () => {
-  for (const [share, turns, epochsLeft, expected] of [
-    [0.75, 20, 0, 0.75],
-    [0.05, 1, 19, 1 / 19],
-    [0.25, 5, 20, 0.25],
-    [0.3, 5, 20, 0.25],
-    [0.05, 5, 5, 1],
-    [0.05, 5, 2, 2.5],
-  ] as const) {
-    assert.equal(chance(announced(share, epochsLeft), turns), expected);
-  }
-});
-
 test("two coins are tossed, whatever the chance", () => {
   for (const [share, epochsLeft] of [
     [2 ** -32, 0],
@@ -298,22 +246,6 @@ test("every turn is taken, whatever the coins", () => {
       }
     }
   }
-});
-
-const [EPOCHS, PEOPLE] = [20, 2_000];
-/** A chi-square with 19 degrees of freedom is larger with a chance of 1e-7. */
-const MOST = 69.8;
-
-test("who has one turn has it in every epoch alike", () => {
-  const [entropy, usual] = [bytesFrom(seeded(5)), PEOPLE / EPOCHS];
-  const taken = Array.from({ length: PEOPLE }, () => life(1, EPOCHS, 1 / EPOCHS, entropy)).flat();
-  assert.equal(taken.length, PEOPLE);
-  let distance = 0;
-  for (let epoch = 0; epoch < EPOCHS; epoch++) {
-    const crowd = taken.filter((each) => each === epoch).length;
-    distance += (crowd - usual) ** 2 / usual;
-  }
-  assert.ok(distance < MOST, `${distance}`);
 });
 
 /** What becomes of epochs whose manifests say that so many are left. */

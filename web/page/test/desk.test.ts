@@ -8,7 +8,7 @@ import { tagsOf, wideModel } from "sottovoce-client";
 import vectors from "../../../tests/vectors/panel.json" with { type: "json" };
 import { fromFloatHex } from "../../client/test/vectors.js";
 import { fits, hitRatio, popularityModel, readPanel } from "../src/desk.js";
-import { layout, newestAt, roundStep } from "../src/view/pictures.js";
+import { layout, newestAt } from "../src/view/pictures.js";
 
 for (const vector of vectors) {
   test(`HR@10 is the Python side's: ${vector.kind}`, () => {
@@ -95,10 +95,6 @@ test("a long history has few epochs on its axis", () => {
     rows.map(({ value }) => value),
     [0, 1000, 2000, 3000, 4000],
   );
-});
-
-test("steps are round", () => {
-  assert.deepEqual([0.1, 0.155, 1, 3, 7, 1000].map(roundStep), [0.1, 0.2, 1, 5, 10, 1000]);
 });
 
 test("the newest value stands clear of the line, on the paper", () => {

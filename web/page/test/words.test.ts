@@ -26,7 +26,6 @@ import { budgetText, lifetimeText, sealedAt, sizeText } from "../src/view/leavin
 import { described, stepsOf } from "../src/view/pictures.js";
 import { closing, statementOf, trend } from "../src/view/together.js";
 import {
-  amountText,
   atMostText,
   becauseWords,
   countdownText,
@@ -372,10 +371,6 @@ test("the largest step of the picture is never below what a lifetime can cost", 
       assert.equal(own.length, 1 + Number(reports > 1) + Number(epochs > 1));
     }
   }
-});
-
-test("amounts", () => {
-  assert.equal(amountText(12345.678), "12,345.68");
 });
 
 function seen(title: string): Because {
