@@ -1,9 +1,20 @@
+/**
+ * What a device decides before it reads its history: terms that are worse, coins, counts of epochs.
+ */
+
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { checkTerms, epochsOf, isLifetimeOver, isTooSoon, turnsLeft } from "../src/agreement.js";
+import { decodeCatalogue } from "../src/catalogue.js";
+import type { Entropy } from "../src/coin.js";
+import { fromHex, toHex } from "../src/encoding.js";
 import { ProtocolError, TermsError } from "../src/errors.js";
+import type { Charge } from "../src/ledger.js";
+import { decodeManifest, openManifest } from "../src/manifest.js";
+import { decodeItems } from "../src/model.js";
 import { brokenBy, RULES, readTerms, type Terms, writtenTerms } from "../src/terms.js";
-import { protocol } from "./vectors.js";
+import { chance, drawnPlan, isTime, lead } from "../src/timing.js";
+import { manifestWith, plans, protocol } from "./vectors.js";
 import { TERMS } from "./world.js";
 
 /** What is worse in each field, and how that is said. */
@@ -126,4 +137,92 @@ test("a window and an interval end to the second, and a clock that went back mak
     [true, false],
   );
   assert.ok(!isTooSoon(terms, [charge(1059, 1, "00".repeat(16))], 1060));
+});
+
+const pinned = readTerms(plans.accepted);
+const { opens, closes, epochs_left: epochsLeft, items, hold } = plans.manifest;
+
+test("the same terms are worse", () => {
+  for (const { asked, worse } of plans.comparisons) {
+    const terms = readTerms(asked);
+    const found = Object.entries(RULES)
+      .filter(([, rule]) => rule.isWorse(pinned, terms))
+      .map(([field]) => Object.keys(writtenTerms(terms))[Object.keys(terms).indexOf(field)]);
+    assert.deepEqual(found.sort(), [...worse].sort());
+  }
+});
+
+/** Bytes that are these words, one after the other, then zeros. */
+function entropyOf(words: readonly string[]): Entropy {
+  const drawn = words.map((word) => fromHex(word).reverse());
+  return (size) => drawn.shift() ?? new Uint8Array(size);
+}
+
+test("the same words give the same plans", () => {
+  // Without jitter the Python client sends at once; this one never does.
+  for (const { share, now, jitter, words, ...expected } of plans.coins.filter(
+    (each) => each.jitter,
+  )) {
+    const terms = { ...pinned, share, hold };
+    const manifest = manifestWith({ opens, closes, epochsLeft, items, terms });
+    const plan = drawnPlan(manifest, terms.epochs, now, jitter, entropyOf(words));
+    assert.equal(plan.takesPart, expected.takes_part);
+    assert.equal(plan.sendAt, expected.send_at);
+    assert.equal(isTime(manifest, now), expected.in_time);
+  }
+});
+
+test("the same turns and epochs that are left give the same chance, to the last bit", () => {
+  for (const { share, epochs, charged, epochs_left, tosses, ...expected } of plans.chances) {
+    const manifest = manifestWith({
+      epochsLeft: epochs_left,
+      terms: { ...pinned, share, epochs },
+    });
+    const turns = turnsLeft(manifest.terms, charges(Array(charged).fill(0)));
+    assert.equal(chance(manifest, turns), expected.chance);
+    for (const [word, takesPart] of tosses) {
+      const plan = drawnPlan(manifest, turns, opens, 3600, entropyOf([String(word)]));
+      assert.equal(plan.takesPart, takesPart);
+    }
+  }
+});
+
+test("leads are the same", () => {
+  for (const { items, factors, reports, ...expected } of plans.leads) {
+    const manifest = manifestWith({ items, terms: { ...pinned, factors, reports } });
+    assert.equal(lead(manifest), expected.lead);
+  }
+});
+
+/** What the pinned training was charged at these moments. */
+function charges(at: readonly number[]): Charge[] {
+  return at.map((each, epoch) => ({
+    ...{ training: pinned.training, epoch, at: each, purpose: `${epoch}`.padStart(64, "0") },
+    ...{ mechanism: "loudest", epsilon: 1, reports: 1, loudFraction: 0.1, clients: 9 },
+  }));
+}
+
+test("lifetimes, windows and intervals are counted alike", () => {
+  for (const { at, now, over, too_soon, ...limits } of plans.counts) {
+    const terms = readTerms({ ...plans.accepted, ...limits });
+    assert.equal(isLifetimeOver(terms, charges(at)), over);
+    assert.equal(isTooSoon(terms, charges(at), now), too_soon);
+  }
+});
+
+test("everything that must be taken is taken", async () => {
+  const { accepted: taken } = protocol;
+  for (const { label, bytes } of taken.manifest) {
+    assert.ok(decodeManifest(fromHex(bytes)), label);
+  }
+  for (const { label, bytes } of taken.catalogue) {
+    assert.equal(decodeCatalogue(fromHex(bytes)).items.length, 1, label);
+  }
+  for (const { label, bytes } of taken.model) {
+    assert.equal(decodeItems(fromHex(bytes), 5, 2).rows, 5, label);
+  }
+  for (const { label, bytes, trusted, then } of taken.signed_manifest) {
+    const opened = await openManifest(fromHex(bytes), fromHex(trusted));
+    assert.equal(toHex(opened.key), then, label);
+  }
 });
