@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from types import ModuleType
 
 from sottovoce.errors import SettingsError
 
@@ -16,7 +16,7 @@ def has_kernel(folder: str, mechanism: str) -> bool:
     return find_spec(f"{folder}.{mechanism}") is not None
 
 
-def kernel_module(folder: str, mechanism: str) -> Any:
+def kernel_module(folder: str, mechanism: str) -> ModuleType:
     """The engine's module for the mechanism; a `SettingsError` if it has none."""
     if not has_kernel(folder, mechanism):
         engine = folder.split(".")[-2]
