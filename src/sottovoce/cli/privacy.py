@@ -181,6 +181,7 @@ def _plan(
     json: Path | None,
     plot: Path | None,
 ) -> None:
+    budget = Budget(**{target.view: target.epsilon}, delta=target.delta)
     comparable = [name for name, kind in MECHANISMS.items() if not kind.gain_is_bound]
     names = [mechanism] if mechanism else comparable
     found = [option for name in names for option in target.options(name)]
@@ -197,7 +198,6 @@ def _plan(
         "plan": None,
     }
     if target.clients is not None:
-        budget = Budget(**{target.view: target.epsilon}, delta=target.delta)
         plan = planned(
             target.clients,
             target.items,
