@@ -69,7 +69,6 @@ const DEEPEST = 64;
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const COLON = 0x3a;
-const HEXADECIMAL_DIGITS = /^[0-9a-f]*$/;
 const HALF_OF_A_PAIR = /\p{Surrogate}/u;
 /** Line separators and bidirectional controls are among them. */
 const CONTROL = /[\p{Cc}\u2028-\u202e\u2066-\u2069]/gu;
@@ -186,7 +185,7 @@ export function text(value: unknown, most: number, what: string): string {
 
 /** So many bytes in lower-case hexadecimal; 32, if nothing is said. */
 export function hexadecimal(value: unknown, what: string, size = 32): Bytes {
-  if (typeof value !== "string" || value.length !== 2 * size || !HEXADECIMAL_DIGITS.test(value)) {
+  if (typeof value !== "string" || value.length !== 2 * size || !HEXADECIMAL.test(value)) {
     throw new ProtocolError(
       `${what}: ${2 * size} lower-case hexadecimal digits, not ${shown(value)}`,
     );

@@ -4,7 +4,7 @@
  */
 
 import { MAX_CATALOGUE } from "./catalogue.js";
-import { concat, toHex } from "./encoding.js";
+import { concat, isObject, toHex } from "./encoding.js";
 import {
   ClosedError,
   ProtocolError,
@@ -225,10 +225,6 @@ export async function problemType(arriving: Arriving): Promise<unknown> {
     }
     throw error;
   }
-}
-
-function isObject(value: unknown): value is { type?: unknown } {
-  return typeof value === "object" && value !== null;
 }
 
 /** Seconds from now; a number of seconds or a date (RFC 9110, 10.2.3), else nothing. */

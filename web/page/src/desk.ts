@@ -17,8 +17,9 @@ import {
   type WideModel,
   wideModel,
 } from "sottovoce-client";
+import { TitleIndex } from "./finding.js";
 import type { Curve, Film, Point } from "./session.js";
-import { TitleIndex, toFilm } from "./titles.js";
+import { toFilm } from "./titles.js";
 import { hex } from "./words.js";
 
 /** What the desk can be asked. */

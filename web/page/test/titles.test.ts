@@ -5,7 +5,8 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
-import { label, normalised, splitTitle, TitleIndex, toFilm } from "../src/titles.js";
+import { normalised, TitleIndex } from "../src/finding.js";
+import { label, splitTitle, toFilm } from "../src/titles.js";
 
 const film = (title: string) => toFilm({ id: "a", title, tags: {} });
 

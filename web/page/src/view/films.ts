@@ -79,30 +79,27 @@ export function filmsView({ ask, announce }: FilmsOptions): View {
 type Handler = (film: Film, at: number) => Promise<void>;
 
 function chip(film: Film, parent: HTMLElement, remove: Handler): HTMLElement {
-  const button = h(
-    "button",
-    { type: "button", "aria-label": `Remove ${label(film)}` },
-    h("span", { "aria-hidden": "true" }, "×"),
-  );
-  const item = h("li", {}, h("span", {}, label(film)), button);
-  button.addEventListener("click", () => void remove(film, placeIn(parent, item)));
-  return item;
+  const mark = h("span", { "aria-hidden": "true" }, "×");
+  const button = h("button", { type: "button", "aria-label": `Remove ${label(film)}` }, mark);
+  return heeding(button, film, parent, remove, h("span", {}, label(film)));
 }
 
 function suggestion(film: Film, parent: HTMLElement, choose: Handler): HTMLElement {
-  const button = h(
-    "button",
-    { type: "button" },
-    h("span", { "aria-hidden": "true" }, "+ "),
-    label(film),
-  );
-  const item = h("li", {}, button);
-  button.addEventListener("click", () => void choose(film, placeIn(parent, item)));
-  return item;
+  const mark = h("span", { "aria-hidden": "true" }, "+ ");
+  return heeding(h("button", { type: "button" }, mark, label(film)), film, parent, choose);
 }
 
-function placeIn(parent: HTMLElement, item: HTMLElement): number {
-  return [...parent.children].indexOf(item);
+/** An item of a list whose button does something with its film. */
+function heeding<F extends Film>(
+  button: HTMLElement,
+  film: F,
+  parent: HTMLElement,
+  act: (film: F, at: number) => Promise<void>,
+  ...before: Node[]
+): HTMLElement {
+  const item = h("li", {}, ...before, button);
+  button.addEventListener("click", () => void act(film, [...parent.children].indexOf(item)));
+  return item;
 }
 
 function countText(count: number): string {
@@ -176,9 +173,7 @@ function advised(film: Advice, parent: HTMLElement, seen: AdviceHandler): HTMLEl
     "Seen",
   );
   const details = h("div", { class: "details" }, otherName(film), genres(film), reason(film));
-  const element = h("li", {}, titleOf(film), details, button);
-  button.addEventListener("click", () => void seen(film, [...parent.children].indexOf(element)));
-  return element;
+  return heeding(button, film, parent, seen, titleOf(film), details);
 }
 
 function reason({ because }: Advice): HTMLElement | null {
