@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 # In one statement: another process may append while we read.
 _RECORDS = (
     "SELECT (SELECT head FROM about), record, hash,"
-    " epsilon, training, epoch, at, purpose, mechanism, reports, loud_fraction, clients"
+    " epsilon, training, epoch, purpose, mechanism, reports, loud_fraction, clients"
     " FROM ledger ORDER BY record"
 )
 _APPEND = (
     "INSERT INTO ledger"
-    " (record, hash, epsilon, training, epoch, at, purpose, mechanism, reports, loud_fraction,"
-    " clients) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " (record, hash, epsilon, training, epoch, purpose, mechanism, reports, loud_fraction, clients)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 
 
@@ -86,13 +86,13 @@ def _begun(rows: list[Any]) -> Ledger:
 
 def _columns(what: Charge | Limit) -> tuple[object, ...]:
     if isinstance(what, Limit):
-        return what.epsilon, *[None] * 8
-    named = what.training, what.epoch, what.at, what.purpose, what.mechanism
+        return what.epsilon, *[None] * 7
+    named = what.training, what.epoch, what.purpose, what.mechanism
     return what.epsilon, *named, what.reports, what.loud_fraction, what.clients
 
 
 def _what(epsilon: float, *charged: Any) -> Charge | Limit:
-    training, epoch, at, purpose, mechanism, *hidden = charged
+    training, epoch, purpose, mechanism, *hidden = charged
     if training is None:
         return Limit(epsilon)
-    return Charge(training, epoch, at, purpose, mechanism, epsilon, *hidden)
+    return Charge(training, epoch, purpose, mechanism, epsilon, *hidden)

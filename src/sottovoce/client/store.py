@@ -259,11 +259,11 @@ class ClientStore:
     def waiting(self) -> Waiting | None:
         """The batch that has neither arrived nor been given up; there is one at most."""
         row = self._db.row(
-            "SELECT training, epoch, at, purpose, mechanism, epsilon, reports, loud_fraction,"
+            "SELECT training, epoch, purpose, mechanism, epsilon, reports, loud_fraction,"
             " clients, send_at, ends, not_before, batch"
             " FROM outbox JOIN ledger USING (epoch) WHERE state = 'charged' ORDER BY epoch"
         )
-        return None if row is None else Waiting(Charge(*row[:9]), *row[9:12], batch=row[12])
+        return None if row is None else Waiting(Charge(*row[:8]), *row[8:11], batch=row[11])
 
     def state(self, epoch: int) -> State | None:
         """What became of an epoch's batch, as far as it was not forgotten."""

@@ -28,26 +28,7 @@ export function turnsLeft(terms: Terms, charges: readonly Charge[]): number {
   return Math.max(terms.epochs - epochsOf(terms, charges), 0);
 }
 
-export function isLifetimeOver(terms: Terms, charges: readonly Charge[]): boolean {
-  return turnsLeft(terms, charges) === 0;
-}
-
-/**
- * Whether another batch now would be one too many in the window, or too close to the last. A clock
- * that was set back makes a device wait, never hurry.
- */
-export function isTooSoon(terms: Terms, charges: readonly Charge[], now: number): boolean {
-  const since = (seconds: number) => own(terms, charges).filter(({ at }) => at > now - seconds);
-  return (
-    since(terms.windowSeconds).length >= terms.windowEpochs || since(terms.interval).length > 0
-  );
-}
-
 /** In how many epochs of the terms' training the device took part, whatever became of the batches. */
-export function epochsOf(terms: Terms, charges: readonly Charge[]): number {
-  return own(terms, charges).length;
-}
-
-function own({ training }: Terms, charges: readonly Charge[]): readonly Charge[] {
-  return charges.filter((charge) => charge.training === training);
+export function epochsOf({ training }: Terms, charges: readonly Charge[]): number {
+  return charges.filter((charge) => charge.training === training).length;
 }

@@ -1,11 +1,11 @@
 /** Whether an epoch may have a batch: the one rule, from public data, the ledger and the owner's choices. */
 
-import { isLifetimeOver, isTooSoon } from "./agreement.js";
-import { type Charge, isWithin } from "./ledger.js";
+import { turnsLeft } from "./agreement.js";
+import { isWithin } from "./ledger.js";
 import type { Manifest } from "./manifest.js";
 import type { Standing } from "./outbox.js";
 import type { Outcome } from "./outcome.js";
-import { brokenBy, type Terms } from "./terms.js";
+import { brokenBy } from "./terms.js";
 import { isTime } from "./timing.js";
 
 /** Asked before it is made and when it is kept; the history is not in it. */
@@ -39,21 +39,8 @@ export function judged(
   if (charges.some((charge) => charge.epoch === manifest.epoch)) {
     return "already charged";
   }
-  return overspent(settings.limit, charges, manifest.terms, now) ?? "make it";
-}
-
-/** What a lifetime and the owner's limit allow: counted by the device, from its own ledger. */
-function overspent(
-  limit: number,
-  charges: readonly Charge[],
-  terms: Terms,
-  now: number,
-): Outcome | null {
-  if (!isWithin(limit, charges, terms)) {
+  if (!isWithin(settings.limit, charges, manifest.terms)) {
     return "limit reached";
   }
-  if (isLifetimeOver(terms, charges)) {
-    return "lifetime over";
-  }
-  return isTooSoon(terms, charges, now) ? "too soon" : null;
+  return turnsLeft(manifest.terms, charges) > 0 ? "make it" : "lifetime over";
 }

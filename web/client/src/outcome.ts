@@ -16,7 +16,6 @@ const SENTENCES = {
   "lifetime over":
     "This device has taken part in as many epochs as its terms allow; nothing was sent, " +
     "recommending goes on.",
-  "too soon": "The terms do not allow another batch yet; nothing was sent.",
   "too late":
     "The batch of epoch {epoch} came too late: as far as this device knows it was not counted; " +
     "what was charged for it stays spent.",

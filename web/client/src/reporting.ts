@@ -10,12 +10,6 @@ import type { MadeBatch } from "./outbox.js";
 import { sealReports } from "./sealing.js";
 import type { Entropy, Words } from "./words.js";
 
-/** When it is made, and when it may leave: decided before the history was read. */
-export interface Moments {
-  now: number;
-  sendAt: number;
-}
-
 /** What the owner touched, and the generation that the settings named before that was read. */
 export interface Own {
   touched: Iterable<string>;
@@ -36,7 +30,7 @@ export interface Coins {
 export async function makeBatch(
   edition: Reportable,
   { touched, generation }: Own,
-  { now, sendAt }: Moments,
+  sendAt: number,
   { words, entropy }: Coins,
 ): Promise<MadeBatch> {
   const { manifest, hash: manifestHash } = edition.signed;
@@ -53,7 +47,7 @@ export async function makeBatch(
   return {
     batch: { epoch, state: "charged", purpose, sendAt, ends: endOf(manifest), notBefore: 0, bytes },
     charge: {
-      ...{ training, epoch, at: Math.floor(now), purpose, mechanism, epsilon, reports },
+      ...{ training, epoch, purpose, mechanism, epsilon, reports },
       ...{ loudFraction, clients: leastClients },
     },
     shown: { only: 1, epoch, bytes, told: made.told, mechanism, epsilon, purpose },

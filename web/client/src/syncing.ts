@@ -43,7 +43,6 @@ import type { Manifest } from "./manifest.js";
 import type { End, Outbox, Waiting } from "./outbox.js";
 import { type Outcome, sentenceOf } from "./outcome.js";
 import type { HttpProxy } from "./proxy.js";
-import type { Moments } from "./reporting.js";
 import type { BatchRow } from "./rows.js";
 import { STEP } from "./schedule.js";
 import type { Store } from "./store.js";
@@ -67,9 +66,13 @@ export interface Synced {
 }
 
 /** A batch to be made by the worker that reads the history. */
-export interface Job extends Moments {
+export interface Job {
   /** Of the manifest that it is for. */
   hash: Uint8Array;
+  /** When it was decided. */
+  now: number;
+  /** When it may leave: fixed before the history is read. */
+  sendAt: number;
 }
 
 /** Everything that a sync works with. */

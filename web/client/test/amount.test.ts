@@ -17,7 +17,6 @@ import { ledger, readCharge, seeded, type WrittenCharge } from "./vectors.js";
 const charge: Charge = {
   training: "0f".repeat(16),
   epoch: 1,
-  at: 1_800_000_000,
   purpose: "0a".repeat(32),
   mechanism: "loudest",
   epsilon: 2.5,
@@ -72,7 +71,7 @@ test("an amount is exact: of the float, not of its decimals", () => {
 
 test("the same purpose for anything else contradicts the ledger", () => {
   assert.equal(decide(50, [charge], charge), "known");
-  const others = [{ training: "00".repeat(16) }, { epoch: 2 }, { at: 1 }, { epsilon: 1 }];
+  const others = [{ training: "00".repeat(16) }, { epoch: 2 }, { epsilon: 1 }];
   for (const change of [
     ...[...others, { mechanism: "other" }, { reports: 1 }],
     ...[{ loudFraction: 0.2 }, { clients: 99 }],
@@ -121,8 +120,6 @@ test("what no ledger can hold is refused before it is decided on", () => {
     { epoch: -1 },
     { epoch: 1.5 },
     { epoch: 2 ** 53 },
-    { at: -1 },
-    { at: 1.5 },
     { training: "0F".repeat(16) },
     { training: "0f".repeat(15) },
     { purpose: "0A".repeat(32) },

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isLifetimeOver, isTooSoon, turnsLeft } from "../src/agreement.js";
+import { turnsLeft } from "../src/agreement.js";
 import type { Charge } from "../src/amount.js";
 import { fromHex, toHex } from "../src/bytes.js";
 import { decodeCatalogue } from "../src/catalogue.js";
@@ -47,13 +47,21 @@ test("the same words give the same plans", () => {
   }
 });
 
+/** What the accepted training was charged, so often. */
+function charges(length: number): Charge[] {
+  return Array.from({ length }, (_, epoch) => ({
+    ...{ training: accepted.training, epoch, purpose: `${epoch}`.padStart(64, "0") },
+    ...{ mechanism: "loudest", epsilon: 1, reports: 1, loudFraction: 0.1, clients: 9 },
+  }));
+}
+
 test("the same turns and epochs that are left give the same chance, to the last bit", () => {
   for (const { share, epochs, charged, epochs_left, tosses, ...expected } of plans.chances) {
     const manifest = manifestWith({
       epochsLeft: epochs_left,
       terms: { ...accepted, share, epochs },
     });
-    const turns = turnsLeft(manifest.terms, charges(Array(charged).fill(0)));
+    const turns = turnsLeft(manifest.terms, charges(charged));
     assert.equal(chance(manifest, turns), expected.chance);
     for (const [word, takesPart] of tosses) {
       const plan = drawnPlan(manifest, turns, opens, 3600, entropyOf([String(word)]));
@@ -69,19 +77,9 @@ test("leads are the same", () => {
   }
 });
 
-/** What the accepted training was charged at these moments. */
-function charges(at: readonly number[]): Charge[] {
-  return at.map((each, epoch) => ({
-    ...{ training: accepted.training, epoch, at: each, purpose: `${epoch}`.padStart(64, "0") },
-    ...{ mechanism: "loudest", epsilon: 1, reports: 1, loudFraction: 0.1, clients: 9 },
-  }));
-}
-
-test("lifetimes, windows and intervals are counted alike", () => {
-  for (const { at, now, over, too_soon, ...limits } of plans.counts) {
-    const terms = readTerms({ ...plans.accepted, ...limits });
-    assert.equal(isLifetimeOver(terms, charges(at)), over);
-    assert.equal(isTooSoon(terms, charges(at), now), too_soon);
+test("the turns that are left are counted alike", () => {
+  for (const { epochs, charged, left } of plans.turns) {
+    assert.equal(turnsLeft({ ...accepted, epochs }, charges(charged)), left);
   }
 });
 

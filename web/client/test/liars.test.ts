@@ -151,16 +151,6 @@ const LIES: Record<string, [RegExp, string[], Lie]> = {
     ["manifest"],
     (world) => world.publish(3, { terms: { epochs: 1001 } }),
   ],
-  "more in a window": [
-    /1001 epochs in a window of time, not 1000/,
-    ["manifest"],
-    (world) => world.publish(3, { terms: { window_epochs: 1001 } }),
-  ],
-  "a shorter window": [
-    /window of time would be 1 seconds/,
-    ["manifest"],
-    (world) => world.publish(3, { terms: { window_seconds: 1 } }),
-  ],
   "a smaller crowd": [
     /at least 99 people, not 100/,
     ["manifest"],
@@ -191,7 +181,6 @@ const LIES: Record<string, [RegExp, string[], Lie]> = {
           epsilon: 0.1,
           epochs: 1,
           share: 0.01,
-          interval: DAY,
           least_clients: 900,
         },
       }),

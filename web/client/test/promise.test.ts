@@ -11,7 +11,7 @@ import { promises } from "./vectors.js";
 import { AT_ONCE, COST, DAY, TERMS, World } from "./world.js";
 
 const CHARGE: Charge = {
-  ...{ training: "00".repeat(16), epoch: 1, at: 1, purpose: "0a".repeat(32), mechanism: "loudest" },
+  ...{ training: "00".repeat(16), epoch: 1, purpose: "0a".repeat(32), mechanism: "loudest" },
   ...{ epsilon: TERMS.epsilon, reports: TERMS.reports },
   ...{ loudFraction: TERMS.loudFraction, clients: TERMS.leastClients },
 };

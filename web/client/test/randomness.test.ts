@@ -40,7 +40,7 @@ test("a finished model makes no batch", async (t) => {
   const edition = { signed, V: found.V, catalogue };
   const own = { touched: [], generation: "" };
   const coins = { words: sameWords, entropy: (size: number) => new Uint8Array(size) };
-  await assert.rejects(makeBatch(edition, own, { now: 0, sendAt: 0 }, coins), SettingsError);
+  await assert.rejects(makeBatch(edition, own, 0, coins), SettingsError);
 });
 
 test("a client that was closed says so and sends nothing", async (t) => {

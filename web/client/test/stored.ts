@@ -32,7 +32,6 @@ export async function meddle(
 interface ChargeRow {
   training: string;
   epoch: number;
-  at: number;
   purpose: string;
   epsilon: number;
   reports: number;

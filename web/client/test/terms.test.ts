@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { checkTerms, epochsOf, isLifetimeOver, isTooSoon, turnsLeft } from "../src/agreement.js";
+import { checkTerms, epochsOf, turnsLeft } from "../src/agreement.js";
 import { ProtocolError, TermsError } from "../src/errors.js";
 import { brokenBy, RULES, readTerms, type Terms, writtenTerms } from "../src/terms.js";
 import { protocol } from "./vectors.js";
@@ -14,9 +14,6 @@ const WORSE: Readonly<Record<Exclude<keyof Terms, "parameters">, readonly [unkno
   loudFraction: [0.5, "the share of loud directions would rise from 0.1 to 0.5"],
   reports: [5, "an epoch would take 5 reports, not 4"],
   epochs: [1001, "a lifetime would have 1001 epochs, not 1000"],
-  windowEpochs: [1001, "there would be 1001 epochs in a window of time, not 1000"],
-  windowSeconds: [0, "the window of time would be 0 seconds, not 2592000"],
-  interval: [5, "two batches could be 5 seconds apart, not 10"],
   share: [1, "the part of the epochs with this device would rise from 0.5 to 1"],
   leastClients: [
     99,
@@ -26,7 +23,7 @@ const WORSE: Readonly<Record<Exclude<keyof Terms, "parameters">, readonly [unkno
   factors: [4, "the model would have 4 factors, not 3"],
   mostItems: [101, "the model could have 101 items, not 100"],
 };
-const accepted: Terms = { ...TERMS, interval: 10, share: 0.5, hold: 60 };
+const accepted: Terms = { ...TERMS, share: 0.5, hold: 60 };
 
 test("every field has a rule, and what is worse is said in words", () => {
   assert.deepEqual(Object.keys(RULES).sort(), [...Object.keys(WORSE), "parameters"].sort());
@@ -38,9 +35,8 @@ test("every field has a rule, and what is worse is said in words", () => {
 
 test("one field that is worse is refused whatever else got better", () => {
   const better: Partial<Terms> = {
-    ...{ epsilon: 0.1, loudFraction: 0.01, reports: 1, epochs: 1, windowEpochs: 1 },
-    ...{ windowSeconds: 1e9, interval: 1e6, share: 0.1, leastClients: 1000, hold: 0 },
-    ...{ factors: 1, mostItems: 50 },
+    ...{ epsilon: 0.1, loudFraction: 0.01, reports: 1, epochs: 1, share: 0.1 },
+    ...{ leastClients: 1000, hold: 0, factors: 1, mostItems: 50 },
   };
   assert.deepEqual(brokenBy(accepted, { ...accepted, ...better }), []);
   for (const [field, [value]] of Object.entries(WORSE)) {
@@ -99,31 +95,15 @@ test("terms are read strictly, and written as they were", () => {
   assert.throws(() => readTerms({ ...terms, more: 1 }), ProtocolError);
 });
 
-const charge = (at: number, epoch = at, training = TERMS.training) => ({
-  ...{ training, epoch, at, purpose: "", mechanism: "loudest", epsilon: 1, reports: 1 },
+const charge = (epoch: number, training = TERMS.training) => ({
+  ...{ training, epoch, purpose: "", mechanism: "loudest", epsilon: 1, reports: 1 },
   ...{ loudFraction: 0.1, clients: 9 },
 });
 
 test("the epochs of a lifetime are counted by the device, for each training", () => {
   const two = { ...TERMS, epochs: 2 };
-  const other = charge(3, 3, "00".repeat(16));
-  assert.ok(!isLifetimeOver(two, [charge(1), other]));
-  assert.ok(isLifetimeOver(two, [charge(1), charge(2), other]));
+  const other = charge(3, "00".repeat(16));
   assert.equal(epochsOf(two, [charge(1), charge(2), other]), 2);
   assert.equal(turnsLeft(two, [charge(1), other]), 1);
   assert.equal(turnsLeft(two, [charge(1), charge(2), charge(4), other]), 0);
-});
-
-test("a window and an interval end to the second, and a clock that went back makes it wait", () => {
-  const terms = { ...TERMS, windowEpochs: 2, windowSeconds: 100, interval: 10 };
-  const charges = [charge(1000), charge(1050)];
-  const soon = (now: number) => isTooSoon(terms, charges, now);
-  assert.deepEqual([1059, 1060, 1099.9, 1100, 1101].map(soon), [true, true, true, false, false]);
-  assert.deepEqual([500, 999].map(soon), [true, true]);
-  const one = { ...terms, windowEpochs: 3 };
-  assert.deepEqual(
-    [1059.9, 1060].map((now) => isTooSoon(one, charges, now)),
-    [true, false],
-  );
-  assert.ok(!isTooSoon(terms, [charge(1059, 1, "00".repeat(16))], 1060));
 });
