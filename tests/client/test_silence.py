@@ -105,7 +105,7 @@ def seen_of(
             status = client.status()
             seen.append((status.batches, status.spent, status.epochs))
         seen.extend(
-            (one.training, one.epoch, one.at, one.mechanism, one.epsilon, one.reports)
+            (one.training, one.epoch, one.mechanism, one.epsilon, one.reports)
             for one in charges(Path(folder))
         )
     seen.append(tuple(len(batch) for batch in proxy.received))

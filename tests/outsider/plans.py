@@ -32,8 +32,8 @@ def is_time(manifest: Manifest, now: float, spread: float = SPREAD) -> bool:
 
 def turns(terms: Terms, charged: Sequence[Charge]) -> int:
     """Epochs in which this training may still ask the device to take part."""
-    own = sum(charge.training == terms["training"] for charge in charged)
-    return max(int(terms["epochs"]) - own, 0)
+    own = [charge for charge in charged if charge.training == terms["training"]]
+    return max(int(terms["epochs"]) - len(own), 0)
 
 
 def chance(manifest: Manifest, charged: Sequence[Charge]) -> float:
