@@ -1,22 +1,27 @@
-"""`sottovoce bench engines`, `scaling` and `roofline`: tables, files, and what is refused."""
+"""`sottovoce bench` and what is below it: tables, JSON, and what is refused."""
 
 from __future__ import annotations
 
+import io
 import json
+import re
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.console import Console
 
 from sottovoce.cli.app import app
-from sottovoce.errors import MissingExtraError, SettingsError
+from sottovoce.cli.bench import PEOPLE, show_costs
+from sottovoce.errors import SettingsError
+from sottovoce.experiments.live.bench.live_bench import UnitCosts
+from sottovoce.mechanism import MECHANISMS
 from tests.processes import calling
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SMALL = ("--data", "synthetic:N=80,M=40,seed=0", "--reports", "4", "--repeats", "1")
 COORDINATE = (*SMALL, "--mechanism", "coordinate")
+REFERENCE = ("--reference-users", "3")
 
 bench = calling(app, "bench")
 
@@ -28,64 +33,78 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
 
 
+def written(path: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(path.read_text())
+    return content
+
+
+def test_an_epoch_beside_als_and_the_reference(tmp_path: Path) -> None:
+    json_file = tmp_path / "bench.json"
+    shown = bench(*SMALL, *REFERENCE, "--threads", "1", "--json", json_file)
+    for words in (
+        "epoch / ALS iteration", "reference / epoch", "3 users drawn", "Growth", "Peak memory",
+    ):  # fmt: skip
+        assert words in shown
+    content = written(json_file)
+    assert [each["mechanism"] for each in content["comparisons"]] == list(MECHANISMS)
+    assert {path.name for path in tmp_path.iterdir()} == {"bench.json"}
+
+
+def test_one_mechanism_filtered_without_growth(tmp_path: Path) -> None:
+    json_file = tmp_path / "bench.json"
+    few = ("--mechanism", "loudest", "--no-growth", "--min-interactions", "3")
+    assert "Growth" not in bench(*SMALL, *REFERENCE, *few, "--json", json_file)
+    content = written(json_file)
+    assert content["plan"]["mechanisms"] == ["loudest"]
+    assert content["growth"] == []
+
+
+@pytest.mark.parametrize("command", [("--no-growth",), ("engines",)])
+def test_quick_is_small(command: tuple[str, ...], tmp_path: Path) -> None:
+    json_file = tmp_path / "bench.json"
+    many = ("--data", "synthetic:N=1100,M=40,seed=0", "--repeats", "9")
+    bench(*command, *COORDINATE, *many, "--quick", "--json", json_file)
+    content = written(json_file)
+    assert content["data"]["users"] == 1000
+    assert (content["plan"]["repeats"], content["plan"]["reference_users"]) == (2, 20)
+
+
 def test_engines_side_by_side(tmp_path: Path) -> None:
     json_file = tmp_path / "engines.json"
-    few = ("--reference-users", "3", "--parts", "2", "--json", json_file)
+    few = (*REFERENCE, "--parts", "2", "--json", json_file)
     shown = bench("engines", *COORDINATE, *few)
-    for words in ("cpu, 1 thread", "streamed, 2 parts", "streamed, 2 shards", "reference"):
+    for words in (
+        "cpu, 1 thread", "streamed, 2 parts", "streamed, 2 shards", "reference",
+        "All give the same sums", "Left out: ray", "Left out: cuda", "3 users drawn at random",
+    ):  # fmt: skip
         assert words in shown
-    assert "All give the same sums" in shown
-    assert "Left out: ray: the ray engine needs Ray" in shown
-    assert "Left out: cuda: the cuda engine needs CuPy" in shown
-    assert "3 users drawn at random" in shown
-    (found,) = json.loads(json_file.read_text())["mechanisms"]
+    (found,) = written(json_file)["mechanisms"]
     assert found["mechanism"] == "coordinate"
     assert set(found["left_out"]) == {"ray", "cuda"}
 
 
-def test_quick_engines_are_few_people(tmp_path: Path) -> None:
-    json_file = tmp_path / "engines.json"
-    data = ("--data", "synthetic:N=1100,M=40,seed=0", "--repeats", "9", "--quick")
-    bench("engines", *COORDINATE, *data, "--json", json_file)
-    content = json.loads(json_file.read_text())
-    assert content["data"]["users"] == 1000
-    assert content["plan"]["repeats"] == 2
-    assert content["plan"]["reference_users"] == 20
-
-
-@pytest.mark.slow  # matplotlib may have to look for fonts first
-def test_scaling_table_json_and_picture(tmp_path: Path) -> None:
-    json_file, picture = tmp_path / "scaling.json", tmp_path / "scaling.png"
-    shown = bench("scaling", *COORDINATE, "--json", json_file, "--plot", picture)
+def test_scaling_table_and_json(tmp_path: Path) -> None:
+    json_file = tmp_path / "scaling.json"
+    shown = bench("scaling", *COORDINATE, "--json", json_file)
     for words in ("strong", "weak", "1 thread ", "efficiency", "Left out: ray workers"):
         assert words in shown
-    kinds = [each["kind"] for each in json.loads(json_file.read_text())["scalings"]]
-    assert kinds == ["strong", "weak"]
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert [each["kind"] for each in written(json_file)["scalings"]] == ["strong", "weak"]
 
 
-@pytest.mark.slow
-def test_roofline_table_json_and_picture(tmp_path: Path) -> None:
-    json_file, picture = tmp_path / "roofline.json", tmp_path / "roofline.png"
-    few = ("--threads", "1", "--json", json_file, "--plot", picture)
-    shown = bench("roofline", *COORDINATE, *few)
-    for words in ("solving", "ranking", "coordinate", "This machine, 1 thread", "bound by"):
-        assert words in shown
-    content = json.loads(json_file.read_text())
-    assert [each["kernel"] for each in content["kernels"]] == ["solving", "ranking", "coordinate"]
-    assert picture.read_bytes().startswith(b"\x89PNG")
+@pytest.mark.parametrize("command", [(), ("engines",), ("scaling",)])
+def test_an_unknown_mechanism_is_refused(command: tuple[str, ...]) -> None:
+    with pytest.raises(SettingsError):
+        bench(*command, *SMALL, "--mechanism", "louder")
 
 
-@pytest.mark.parametrize("command", ["scaling", "roofline"])
-def test_a_picture_needs_matplotlib(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(MissingExtraError, match=r"sottovoce\[plot\]"):
-        bench(command, *SMALL, "--plot", tmp_path / "bench.png")
-
-
-@pytest.mark.parametrize("command", ["engines", "scaling", "roofline"])
-def test_an_unknown_mechanism_is_refused(command: str) -> None:
-    with pytest.raises(SettingsError, match="louder"):
-        bench(command, *SMALL, "--mechanism", "louder")
+def test_costs_are_readable_in_80_columns() -> None:
+    units = UnitCosts(
+        reports=100, items=1000, opening=9e-5, intake=2e-4, mixing=1e-4, up=5256, down=21_000,
+        catalogue=50_000,
+    )  # fmt: skip
+    console = Console(width=80, record=True, file=io.StringIO())
+    show_costs(units, [units.of(number) for number in PEOPLE], console)
+    shown = console.export_text()
+    assert "90 us" in shown
+    for whole in ("10,000,000", "1,000,000,000", "server's disk", "210 GB", "25 h", "52.6 GB"):
+        assert re.search(rf"[ │┃]{re.escape(whole)} *[│┃]", shown), whole

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sottovoce.client.ledger import append_entry
-from sottovoce.client.store import ClientStore, Waiting
+from sottovoce.client.store import ClientStore, Waiting, append_entry
 from sottovoce.errors import LedgerError, StoreError
 from sottovoce.privacy import Charge, Entry, Ledger, Limit
 from tests.client.world import (

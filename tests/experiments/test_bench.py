@@ -1,89 +1,67 @@
-"""The benchmark and its command: it measures what it says, and on whom."""
+"""Benchmarks of an epoch: they measure what they say, and only what gives equal results."""
 
 from __future__ import annotations
 
-import json
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from sottovoce.cli.app import app
-from sottovoce.data import synthetic_people
-from sottovoce.errors import MissingExtraError, SettingsError
-from sottovoce.experiments.bench import BenchPlan, Spread, run_bench
-from sottovoce.experiments.bench.als import als_solver, one_blas_thread
+from sottovoce.data import Interactions, synthetic_people
+from sottovoce.errors import MissingExtraError, SettingsError, SottovoceError
+from sottovoce.evaluation.threads import checked_threads
+from sottovoce.experiments.bench import Spread
+from sottovoce.experiments.bench.comparison import (
+    BenchPlan,
+    BenchResult,
+    als_solver,
+    one_blas_thread,
+    run_bench,
+)
+from sottovoce.experiments.bench.engines import (
+    RULE,
+    EnginesPlan,
+    EnginesResult,
+    ScalingPlan,
+    ScalingResult,
+    check_equal,
+    let_ray_compete,
+    run_engines,
+    run_scaling,
+    stored_parts,
+)
 from sottovoce.experiments.bench.epoch import ReferenceEpoch, TimedEpoch
-from sottovoce.experiments.bench.timing import Contender, peak_memory, ratio, slope, take_turns
+from sottovoce.experiments.bench.timing import Contender, peak_memory, ratio, take_turns
 from sottovoce.mechanism import MECHANISMS
-from sottovoce.model import Histories
-from sottovoce.simulation.cpu.work import work_of
+from sottovoce.simulation import LocalEngine
+from sottovoce.simulation.engines import build_engine
+from sottovoce.simulation.interface import Collected
+from sottovoce.simulation.parted import PartedEngine
+from sottovoce.simulation.parts import Whole
+from sottovoce.simulation.reference.engine import ReferenceEngine
 from sottovoce.training import Settings
-from tests.processes import calling
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from sottovoce.data import Interactions
-    from sottovoce.experiments.bench import BenchResult
-    from sottovoce.simulation import LocalEngine
-
+PEOPLE = 120
 PLAN = BenchPlan(repeats=2, reference_users=5, reports=8, threads=1)
 
 
 @pytest.fixture(scope="module")
 def people() -> Interactions:
-    return synthetic_people(n_users=120, n_items=60, seed=0)
+    return synthetic_people(n_users=PEOPLE, n_items=60, seed=0)
 
 
-@pytest.fixture(scope="module")
-def result(people: Interactions) -> BenchResult:
-    return run_bench(people, PLAN)
-
-
-def test_every_mechanism_has_positive_ratios(result: BenchResult) -> None:
-    assert [each.mechanism for each in result.comparisons] == list(MECHANISMS)
-    for each in result.comparisons:
-        assert len(each.seconds) == PLAN.repeats
-        for spread in (
-            each.epoch_over_als,
-            each.reference_over_epoch,
-            each.client_epochs_per_second,
-        ):
-            assert 0 < spread.low <= spread.median <= spread.high < np.inf
-        assert each.operations_per_second > 0
-        assert each.reading_share > 0
-
-
-def test_every_mechanism_grows_along_every_axis(result: BenchResult, people: Interactions) -> None:
-    found = {(growth.mechanism, growth.axis) for growth in result.growth}
-    assert found == {(m, axis) for m in MECHANISMS for axis in ("users", "items", "reports")}
-    for growth in result.growth:
-        last = growth.points[-1]
-        assert last.interactions == people.histories.n_interactions
-        assert (growth.slope_of_interactions is None) == (growth.axis == "reports")
-        assert last.nanoseconds_per_interaction > 0
-    sizes = {g.axis: [p.size for p in g.points] for g in result.growth}
-    assert sizes == {"users": [15, 30, 60, 120], "items": [7, 15, 30, 60], "reports": [2, 4, 8, 16]}
-
-
-def test_result_round_trips_through_json(result: BenchResult) -> None:
-    content = result.as_dict()
-    assert json.loads(json.dumps(content)) == content
-    assert content["data"]["users"] == 120
-    assert content["als_solver"].startswith("conjugate gradient")
-
-
-def test_memory_is_a_peak(result: BenchResult) -> None:
-    memory = result.memory
-    if peak_memory() is None:
-        pytest.skip("nobody counts memory here")
-    assert memory.loaded is not None
-    assert memory.epochs is not None
-    assert memory.all is not None
-    assert 0 < memory.loaded <= memory.epochs <= memory.all
+@contextmanager
+def alone() -> Iterator[None]:
+    """A machine without Ray and without a card: both take long to start."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "ray", None)
+        patch.setitem(sys.modules, "cupy", None)
+        yield
 
 
 def test_contenders_take_turns_in_a_rotating_order() -> None:
@@ -108,13 +86,6 @@ def test_ratios_are_taken_within_a_round() -> None:
     assert ratio(seconds, "theirs", "ours") == Spread(4.0, 4.0, 4.0)
 
 
-@pytest.mark.parametrize("exponent", [-1.0, 0.0, 0.5, 1.0, 2.0])
-def test_slope_recovers_an_exponent(exponent: float) -> None:
-    sizes = [1000, 2000, 4000, 8000]
-    seconds = [3e-5 * size**exponent for size in sizes]
-    assert slope(sizes, seconds) == pytest.approx(exponent, abs=1e-12)
-
-
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_the_reference_is_timed_on_a_sample_and_extrapolated(
     people: Interactions, mechanism: str, monkeypatch: pytest.MonkeyPatch
@@ -127,24 +98,10 @@ def test_the_reference_is_timed_on_a_sample_and_extrapolated(
         return 3.0, 0.5
 
     monkeypatch.setattr(TimedEpoch, "parts", parts)
-    assert ReferenceEpoch(epoch, np.arange(30)).run() == 3.0 * 120 / 30 + 0.5
+    reference = ReferenceEpoch.drawn(epoch, 30, seed=0)
+    assert len({*reference.users}) == 30
+    assert reference.run() == 3.0 * PEOPLE / 30 + 0.5
     assert (seen[0].name, seen[0].histories.n_users) == ("reference", 30)
-
-
-def test_work_is_counted() -> None:
-    histories = Histories.from_lists([[0, 2], [1, 2, 299]], n_items=300)
-    settings = Settings.preset("loudest", factors=2, reports=10, epsilon=1.0)
-    work = work_of(histories, settings)
-    assert work.index_bytes == 5 * 4
-    assert work.butterflies == 2 * 512 // 2  # two users, blocks of 256 in parts of 128: one level
-    assert work.dense == 2 * 512 * 2
-    assert work.words == 2 * 11 * 4
-    coordinate = work_of(histories, settings.changed(mechanism="coordinate"))
-    assert (coordinate.butterflies, coordinate.table_rows) == (0, 5 + 2 * 10)
-    normal_equations, predictions = 5 * (3 + 2), 5 * (2 - 1)
-    assert work.additions == normal_equations + predictions + 5 * (128 + 1)
-    assert work.vector_bytes == 0  # in an epoch they go from one loop to the next
-    assert work.table_bytes == 300 * 2 * 4 + 512 * 2 * 4 + 300 * 2 * 4
 
 
 @pytest.mark.parametrize(
@@ -152,66 +109,192 @@ def test_work_is_counted() -> None:
     [{"mechanisms": ("louder",)}, {"mechanisms": ()}, {"repeats": 0}, {"reference_users": 0}],
 )
 def test_a_plan_that_cannot_work_is_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(SettingsError, match=next(iter(wrong))):
+    with pytest.raises(SettingsError):
         replace(PLAN, **wrong)  # type: ignore[arg-type]
 
 
+# Beside ALS and the reference.
+
+
+@pytest.fixture(scope="module")
+def result(people: Interactions) -> BenchResult:
+    return run_bench(people, PLAN)
+
+
+def test_every_mechanism_has_positive_ratios(result: BenchResult) -> None:
+    assert [each.mechanism for each in result.comparisons] == list(MECHANISMS)
+    for each in result.comparisons:
+        assert len(each.seconds) == PLAN.repeats
+        for spread in (
+            each.epoch_over_als,
+            each.reference_over_epoch,
+            each.client_epochs_per_second,
+        ):
+            assert 0 < spread.low <= spread.median <= spread.high < np.inf
+
+
+def test_every_mechanism_grows_along_every_axis(result: BenchResult, people: Interactions) -> None:
+    found = {(growth.mechanism, growth.axis) for growth in result.growth}
+    assert found == {(m, axis) for m in MECHANISMS for axis in ("users", "items", "reports")}
+    for growth in result.growth:
+        last = growth.points[-1]
+        assert last.interactions == people.histories.n_interactions
+        assert (growth.slope_of_interactions is None) == (growth.axis == "reports")
+        assert last.nanoseconds_per_interaction > 0
+    sizes = {g.axis: [p.size for p in g.points] for g in result.growth}
+    assert sizes == {"users": [15, 30, 60, 120], "items": [7, 15, 30, 60], "reports": [2, 4, 8, 16]}
+
+
+@pytest.mark.skipif(peak_memory() is None, reason="nobody counts memory here")
+def test_memory_is_a_peak(result: BenchResult) -> None:
+    memory = result.memory
+    assert memory.loaded is not None
+    assert memory.epochs is not None
+    assert memory.all is not None
+    assert 0 < memory.loaded <= memory.epochs <= memory.all
+
+
 @pytest.mark.parametrize("module", ["implicit.cpu.als", "threadpoolctl"])
-def test_a_missing_library_names_the_extra(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_said(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    package = module.partition(".")[0]
-    with (
-        pytest.raises(MissingExtraError, match=rf"{package}.*sottovoce\[bench\]"),
-        one_blas_thread(),
-    ):
+    with pytest.raises(MissingExtraError), one_blas_thread():
         als_solver()
 
 
-SMALL = (
-    "--data", "synthetic:N=80,M=40,seed=0", "--reports", "4", "--repeats", "1",
-    "--reference-users", "3", "--threads", "1",
-)  # fmt: skip
+# Engines side by side.
 
 
-run_command = calling(app, "bench", *SMALL)
+@pytest.fixture(scope="module")
+def found(people: Interactions) -> EnginesResult:
+    with alone():
+        return run_engines(people, EnginesPlan(reports=5, repeats=2, reference_users=6, parts=3))
 
 
-@pytest.mark.slow  # matplotlib may have to look for fonts first
-def test_tables_json_and_picture(tmp_path: Path) -> None:
-    json_file, picture = tmp_path / "bench.json", tmp_path / "bench.png"
-    shown = run_command("--json", json_file, "--plot", picture)
-    for words in ("epoch / ALS iteration", "reference / epoch", "3 users drawn", "Peak memory"):
-        assert words in shown
-    content = json.loads(json_file.read_text())
-    assert [each["mechanism"] for each in content["comparisons"]] == list(MECHANISMS)
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    assert {path.name for path in tmp_path.iterdir()} == {"bench.json", "bench.png"}
+def test_every_engine_is_timed_or_left_out_with_the_reason(found: EnginesResult) -> None:
+    threads = checked_threads(None)
+    names = {"cpu, 1 thread", "streamed, 3 parts", "streamed, 3 shards", "reference"}
+    names.add("cpu, 1 thread" if threads == 1 else f"cpu, {threads} threads")
+    assert [each.mechanism for each in found.mechanisms] == list(found.plan.mechanisms)
+    for each in found.mechanisms:
+        assert {way.name for way in each.ways} == names
+        assert set(each.left_out) == {"ray", "cuda"}
 
 
-def test_one_mechanism_filtered_without_growth(tmp_path: Path) -> None:
-    json_file = tmp_path / "bench.json"
-    few = ("--mechanism", "loudest", "--no-growth", "--min-interactions", "3")
-    assert "Growth" not in run_command(*few, "--json", json_file)
-    content = json.loads(json_file.read_text())
-    assert content["plan"]["mechanisms"] == ["loudest"]
-    assert content["growth"] == []
+def test_ratios_rates_and_a_million_people_agree(found: EnginesResult) -> None:
+    cpu = f"cpu, {found.threads} thread{'' if found.threads == 1 else 's'}"
+    for each in found.mechanisms:
+        ways = {way.name: way for way in each.ways}
+        assert (ways[cpu].over_cpu.low, ways[cpu].over_cpu.high) == (1.0, 1.0)
+        for way in each.ways:
+            assert len(way.seconds) == 2
+            ratios = np.divide(way.seconds, ways[cpu].seconds)
+            assert way.over_cpu.low == pytest.approx(ratios.min())
+            assert way.over_cpu.high == pytest.approx(ratios.max())
+            assert way.seconds_per_million.low == pytest.approx(
+                1e6 / way.client_epochs_per_second.high
+            )
+            assert way.client_epochs_per_second.high == pytest.approx(PEOPLE / min(way.seconds))
 
 
-def test_quick_is_small(tmp_path: Path) -> None:
-    json_file = tmp_path / "bench.json"
-    few = ("--quick", "--mechanism", "coordinate", "--no-growth", "--repeats", "9")
-    run_command(*few, "--data", "synthetic:N=1100,M=40,seed=0", "--json", str(json_file))
-    content = json.loads(json_file.read_text())
-    assert content["data"]["users"] == 1000
-    assert len(content["als_seconds"]) == 2
+@pytest.mark.parametrize(
+    ("engine", "named"), [(PartedEngine, "streamed, 3 parts"), (ReferenceEngine, "reference")]
+)
+def test_an_engine_with_other_sums_is_not_timed(
+    people: Interactions, engine: type[PartedEngine], named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = engine._collect
+
+    def wrong(self: PartedEngine, V: np.ndarray, epoch: int) -> Collected:
+        collected = right(self, V, epoch)
+        collected.sums[0] += 2
+        return collected
+
+    monkeypatch.setattr(engine, "_collect", wrong)
+    plan = EnginesPlan(("coordinate",), reports=5, repeats=1, reference_users=6, parts=3)
+    with alone(), pytest.raises(SottovoceError, match=named):
+        run_engines(people, plan)
 
 
-def test_picture_needs_growth(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="no-growth"):
-        run_command("--no-growth", "--plot", str(tmp_path / "bench.png"))
+def test_sums_and_numbers_of_reports_are_compared() -> None:
+    one = Collected(np.array([1, -1]), 2)
+    check_equal("same", Collected(np.array([1, -1]), 2), one)
+    for other in (Collected(np.array([1, 1]), 2), Collected(np.array([1, -1]), 4)):
+        with pytest.raises(SottovoceError):
+            check_equal("other", other, one)
 
 
-def test_picture_needs_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(MissingExtraError, match=r"sottovoce\[plot\]"):
-        run_command("--plot", str(tmp_path / "bench.png"))
+def test_shards_on_disk_hold_everybody(people: Interactions, tmp_path: Path) -> None:
+    bare = replace(people, titles=None, tags=None)
+    stored, whole = stored_parts(bare, tmp_path / "shards", 3), Whole.of(bare, RULE)
+    assert len(stored) == 3
+    lengths = [len(part.people) for part in stored]
+    assert sum(lengths) == PEOPLE
+    assert max(lengths) - min(lengths) <= 1
+    joined = np.concatenate([part.histories.indices for part in stored])
+    assert np.array_equal(joined, whole[0].histories.indices)
+
+
+# On more threads and processes.
+
+
+@pytest.fixture(scope="module")
+def scaled(people: Interactions) -> ScalingResult:
+    with alone():
+        return run_scaling(people, ScalingPlan(("coordinate",), reports=5, repeats=2))
+
+
+def test_efficiency_is_that_of_one_alone_over_that_of_each(scaled: ScalingResult) -> None:
+    most = checked_threads(None)
+    assert {(each.over, each.kind) for each in scaled.scalings} == {
+        ("threads", "strong"),
+        ("threads", "weak"),
+    }
+    assert set(scaled.left_out) == {"ray workers"}
+    for scaling in scaled.scalings:
+        first, last = scaling.points[0], scaling.points[-1]
+        assert (first.count, last.count, last.people) == (1, most, PEOPLE)
+        assert first.people == (PEOPLE if scaling.kind == "strong" else PEOPLE // most)
+        assert (first.efficiency.low, first.efficiency.high) == (1.0, 1.0)
+        each = np.divide(first.seconds, last.seconds)
+        each = each / most if scaling.kind == "strong" else each
+        assert last.efficiency.high == pytest.approx(each.max())
+        assert last.speedup == pytest.approx(float(np.median(each)) * most)
+
+
+def test_the_largest_run_is_shared_by_both_kinds(scaled: ScalingResult) -> None:
+    strong, weak = scaled.scalings
+    assert strong.points[-1].seconds == weak.points[-1].seconds
+
+
+# With real processes of Ray, which take seconds to start.
+
+
+@pytest.mark.slow
+def test_ray_takes_part_where_it_is_installed(people: Interactions) -> None:
+    pytest.importorskip("ray")
+    plan = EnginesPlan(
+        ("coordinate",), reports=5, repeats=1, reference_users=6, parts=2, ray_workers=1
+    )
+    (each,) = run_engines(people, plan).mechanisms
+    assert "ray, 1 worker" in [way.name for way in each.ways]
+    assert "ray" not in each.left_out
+
+
+@pytest.mark.slow
+def test_processes_of_ray_do_not_step_back(people: Interactions) -> None:
+    pytest.importorskip("ray")
+    let_ray_compete()
+    settings = Settings.preset("coordinate", reports=5)
+    with build_engine("ray", people.histories, settings, ray_workers=1) as engine:
+        assert list(engine.each(lambda _: os.nice(0))) == [os.nice(0)]
+
+
+@pytest.mark.slow
+def test_scaling_over_processes(people: Interactions) -> None:
+    pytest.importorskip("ray")
+    plan = ScalingPlan(("coordinate",), reports=5, repeats=1, threads=1, ray_workers=2)
+    result = run_scaling(people, plan)
+    counts = {(each.over, each.kind): [p.count for p in each.points] for each in result.scalings}
+    assert counts["ray workers", "strong"] == counts["ray workers", "weak"] == [1, 2]
+    assert counts["threads", "strong"] == [1]
+    assert result.left_out == {}

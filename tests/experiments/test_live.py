@@ -1,11 +1,7 @@
-"""The swarm's parts and the benchmark of the live system, small and real."""
+"""The swarm's parts, small and real."""
 
 from __future__ import annotations
 
-import io
-import json
-import os
-import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -13,35 +9,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
-from sottovoce.cli import output
-from sottovoce.cli.bench_live import PEOPLE, show, show_costs
 from sottovoce.data import Interactions, synthetic_people
 from sottovoce.errors import DataError, SettingsError, UnavailableError
-from sottovoce.experiments.live.bench.bench_server import PROXY, BenchServer
-from sottovoce.experiments.live.bench.costs import UnitCosts
-from sottovoce.experiments.live.bench.counting import OpensNothing, measure_counting
-from sottovoce.experiments.live.bench.live_bench import (
-    LiveBenchPlan,
-    LiveBenchResult,
-    run_live_bench,
-)
-from sottovoce.experiments.live.bench.opening import DECRYPT, PARSED, RAW, SERVER
-from sottovoce.experiments.live.bench.process import cpu_seconds, most_resident, resident
+from sottovoce.experiments.live.bench.bench_server import BenchServer
 from sottovoce.experiments.live.devices import SharedDownloads, sync_one
 from sottovoce.experiments.live.people import choose_people, on_catalogue
 from sottovoce.experiments.live.reader import PublicReader
 from sottovoce.experiments.live.simulated import Noise, simulate_from, training_of
 from sottovoce.experiments.live.swarm import SwarmPlan
 from sottovoce.protocol import Catalogue, Item
-from sottovoce.server import InProcess
 from sottovoce.simulation import SimulationPlan, simulate
 from sottovoce.training import Settings, first_items
 from tests.client.world import FakeProxy, World, item
 from tests.experiments.test_demo_parts import Time
-
-PROC = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc, as on Linux")
 
 
 def catalogue_of(*ids: str) -> Catalogue:
@@ -186,131 +167,3 @@ def test_the_next_epoch_is_waited_for() -> None:
     assert reader.after(1, 10.0).manifest.epoch == 2
     with pytest.raises(UnavailableError, match="epoch 2 was not applied within 7 seconds"):
         reader.after(2, 7.0)
-
-
-TINY = LiveBenchPlan(repeats=2, processes=2, chunk=300, batches=40, reports=10, items=20)
-
-
-@pytest.fixture(scope="module")
-def measured() -> LiveBenchResult:
-    return run_live_bench(TINY)
-
-
-@PROC
-@pytest.mark.slow
-def test_everything_is_measured(measured: LiveBenchResult) -> None:
-    found = {(rate.what, rate.processes) for rate in measured.opening}
-    assert found == {(what, p) for what in (RAW, PARSED, DECRYPT, SERVER) for p in (1, 2)}
-    for rate in measured.opening:
-        assert len(rate.seconds) == TINY.repeats
-        assert 0 < rate.per_second.low <= rate.per_second.high
-        assert rate.of_raw.median == 1.0 or rate.what != RAW
-    intake = measured.intake
-    assert (intake.batches, intake.reports_each) == (40, 10)
-    assert 0 < intake.per_second.median < 1e6
-    assert 1 <= intake.per_sync.median <= 40
-    for memory in (*intake.memory, measured.counting.memory):
-        assert 1e6 < memory.start <= memory.most < 1e9
-    assert (measured.counting.reports, measured.counting.opened_for_real) == (600, False)
-    units = measured.units
-    assert (units.reports, units.items) == (10, 20)
-    assert units.up == 56 + 52 * 10
-    assert units.opening == 1 / measured.core.per_second.median
-    assert 0 < measured.core.of_raw.median < 1.5
-    assert 0 < units.intake < 1
-    assert 0 < units.mixing < 1
-
-
-def test_what_an_epoch_costs(capsys: pytest.CaptureFixture[str]) -> None:
-    units = UnitCosts(
-        reports=100,
-        items=1000,
-        opening=9e-5,
-        intake=2e-4,
-        mixing=1e-4,
-        up=5256,
-        down=21_000,
-        catalogue=50_000,
-    )
-    found = units.of(1_000_000)
-    assert found.reports == 100_000_000
-    assert found.server_core_hours == pytest.approx(2.5)
-    assert found.proxy_core_hours == pytest.approx(1 / 12)
-    assert (found.up, found.down) == (5_256_000_000, 21_000_000_000)
-    assert (found.proxy_disk, found.server_disk) == (15_768_000_000, 800_000_000)
-    show_costs(units, [found], output.results)
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "90 us" in shown
-    assert "5.26 GB" in shown
-
-
-def test_costs_are_readable_in_80_columns() -> None:
-    units = UnitCosts(
-        reports=100, items=1000, opening=9e-5, intake=2e-4, mixing=1e-4, up=5256, down=21_000,
-        catalogue=50_000,
-    )  # fmt: skip
-    console = Console(width=80, record=True, file=io.StringIO())
-    show_costs(units, [units.of(number) for number in PEOPLE], console)
-    shown = console.export_text()
-    for whole in ("10,000,000", "1,000,000,000", "server's disk", "210 GB", "25 h", "52.6 GB"):
-        assert re.search(rf"[ │┃]{re.escape(whole)} *[│┃]", shown), whole
-
-
-@PROC
-@pytest.mark.slow
-def test_measurements_are_shown_and_written(
-    measured: LiveBenchResult, capsys: pytest.CaptureFixture[str]
-) -> None:
-    show(measured, output.results)
-    shown = capsys.readouterr().out
-    assert "opening stubbed" in shown
-    assert "Suite.decrypt" in shown
-    content = measured.as_dict()
-    assert json.loads(json.dumps(content)) == content
-
-
-@PROC
-@pytest.mark.slow
-def test_a_full_epoch_is_sealed_and_opened(tmp_path: Path) -> None:
-    bench = BenchServer.make(tmp_path / "bench", items=20, reports=10)
-    found = measure_counting(
-        bench,
-        tmp_path,
-        reports=250,
-        chunk_reports=100,
-        processes=1,
-        for_real=True,
-        watch=lambda _: None,
-    )
-    assert (found.reports, found.opened_for_real) == (300, True)
-    assert found.opener is not None
-    assert found.opener > 1e6
-
-
-@pytest.mark.parametrize("for_real", [True, False])
-def test_what_is_counted_is_what_was_made(tmp_path: Path, for_real: bool) -> None:
-    bench = BenchServer.make(tmp_path / "bench", items=20, reports=10)
-    chunk = bench.chunk(os.urandom(52 * 30))
-    if for_real:
-        (chunk,) = bench.sealed_chunks(1, 30, 1)
-    opener = InProcess() if for_real else OpensNothing()
-    for name in ("first", "second"):
-        with bench.fresh_server(tmp_path / name, opener) as server:
-            assert server.take_chunk(PROXY, chunk.epoch, chunk.name, chunk.encode())
-            (epoch,) = server.epochs()
-            assert (epoch.reports, epoch.undecodable) == (30, 0)
-
-
-@PROC
-def test_a_process_is_read_from_proc() -> None:
-    me = os.getpid()
-    assert abs(cpu_seconds(me) - time.process_time()) < 1.0
-    assert 1e6 < resident(me) <= most_resident(me)
-    with pytest.raises(SettingsError, match="/proc"):
-        cpu_seconds(2**30)
-
-
-@pytest.mark.parametrize("changes", [{"repeats": 0}, {"batches": 0}, {"chunk": 20_001}])
-def test_a_plan_that_measures_nothing_is_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(SettingsError):
-        LiveBenchPlan(**changes)

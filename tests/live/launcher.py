@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import sottovoce.cli.proxy
 import sottovoce.cli.server
-from sottovoce.proxy.tables import Tables
+from sottovoce.proxy.store import Tables
 from sottovoce.server import InProcess
 from sottovoce.server.store import Transaction
 from sottovoce.server.store import store as server_store

@@ -19,7 +19,7 @@ from sottovoce.client.store import ClientStore
 from sottovoce.protocol import Batch, Manifest
 from sottovoce.proxy import Proxy
 from sottovoce.proxy.intake import Intake
-from sottovoce.proxy.tables import Tables
+from sottovoce.proxy.store import Tables
 from sottovoce.server import Server
 from sottovoce.server.counting import Seen
 from sottovoce.server.store import Transaction

@@ -16,7 +16,7 @@ from sottovoce.mechanism import sums_of
 from sottovoce.proxy.status import ProxyStatus
 from sottovoce.proxy.upstream import HttpUpstream
 from sottovoce.server.administration import go_beyond
-from sottovoce.server.store.backup import back_up
+from sottovoce.server.store import back_up
 from sottovoce.training import Settings
 from tests.live.killable import charged_epochs
 from tests.live.stack import SERVER_URL, Gate, Stack, running

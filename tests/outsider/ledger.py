@@ -9,7 +9,7 @@ from fractions import Fraction
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-CHAIN = "sottovoce-ledger-3"
+CHAIN = "sottovoce-ledger-1"
 """What stands before the first record."""
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from sottovoce.data import synthetic_people
 from sottovoce.experiments.audit import Client, examine, judge, live_client
-from sottovoce.experiments.bench import BenchPlan, run_bench
+from sottovoce.experiments.bench.comparison import BenchPlan, run_bench
 from sottovoce.mechanism import MECHANISMS
 from sottovoce.privacy import Crowd, account
 from sottovoce.protocol import Manifest
@@ -108,4 +108,3 @@ def test_the_benchmark_times_it() -> None:
     plan = BenchPlan(("whisper",), reports=5, repeats=1, reference_users=5, growth=False)
     (found,) = run_bench(people, plan).comparisons
     assert found.mechanism == "whisper"
-    assert found.work.operations > 0

@@ -10,14 +10,11 @@ from numba import njit
 from sottovoce.evaluation.kernels import score
 from sottovoce.simulation.cpu.epoch import plug_in
 from sottovoce.simulation.cpu.philox import multiply_high, report_words
-from sottovoce.simulation.cpu.work import Work, drawing_work, scored_work
 from tests.plugins.whisper import WhisperConstants
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sottovoce.mechanism import Mechanism
-    from sottovoce.model import Histories
     from sottovoce.simulation.preparation import EpochConstants
 
 _ONE, _ZERO = np.float32(1), np.float32(0)
@@ -52,12 +49,6 @@ def fill_reports(
         out[j] = np.uint32(index << np.uint64(1)) | np.uint32(plus != (coin < m.threshold))
     for i in items:
         touched[i] = 0
-
-
-def work(histories: Histories, mechanism: Mechanism, reports: int) -> Work:
-    said = histories.n_users * reports
-    scored = scored_work(said, histories.n_items, mechanism.shape.factors)
-    return drawing_work(histories, mechanism, reports) + scored
 
 
 plug_in(WhisperConstants, new_scratch, fill_reports)

@@ -38,7 +38,7 @@ def ledger() -> Ledger:
 def test_the_hashed_bytes_are_those_of_the_docstring() -> None:
     ledger = Ledger(50)
     ledger.charge(Charge(bytes(16), 7, bytes(range(32)), "loudest", 2.5, 4, 0.1, 9))
-    first = b'{"record":1,"limit":50.0,"previous":"sottovoce-ledger-3"'
+    first = b'{"record":1,"limit":50.0,"previous":"sottovoce-ledger-1"'
     one = hashlib.sha256(first).hexdigest()
     second = (
         b'{"record":2,"charge":{"training":"00000000000000000000000000000000","epoch":7,'

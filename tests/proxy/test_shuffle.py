@@ -14,7 +14,7 @@ from scipy.stats import chi2
 import sottovoce.proxy.shuffle
 from sottovoce.protocol import SEALED
 from sottovoce.proxy.shuffle import cut, permutation, shuffled, uniform
-from sottovoce.proxy.tables import Tables
+from sottovoce.proxy.store import Tables
 from tests.proxy.world import Randomness, reports_of
 
 ALARM = 1e-7

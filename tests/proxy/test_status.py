@@ -133,6 +133,13 @@ def test_a_folder_without_a_database(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_database_of_another_version(world: World, version: int) -> None:
+    world.store._writer.rows(f"PRAGMA user_version = {version}")
+    with pytest.raises(StoreError), looking(world.folder):
+        pass
+
+
 def test_before_the_first_epoch(tmp_path: Path) -> None:
     world = World(tmp_path)
     assert "No epoch yet" in look(world)[0]

@@ -15,8 +15,7 @@ import pytest
 
 from sottovoce.errors import SettingsError, StoreError, UnavailableError
 from sottovoce.proxy import ProxyStore
-from sottovoce.proxy.store import NAME
-from sottovoce.proxy.tables import place_of
+from sottovoce.proxy.store import NAME, place_of
 
 if TYPE_CHECKING:
     from tests.proxy.world import World

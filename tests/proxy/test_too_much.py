@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sqlite3
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +11,8 @@ from typing import Any
 import pytest
 
 from sottovoce.errors import FullError, RefusedError
-from sottovoce.protocol import Batch, batch_size
+from sottovoce.protocol import batch_size
 from sottovoce.proxy import ProxyStore, build_app
-from sottovoce.proxy.schema import MIGRATIONS
 from tests.asgi import Answer, ask
 from tests.proxy.world import World, raw_bytes, signed
 
@@ -54,20 +51,6 @@ def test_nothing_of_it_is_kept_longer_than_the_batch(world: World) -> None:
     assert not [batch for batch in batches if batch.sealed[:32] in left]
     again = replace(batches[0], epoch=2, manifest_hash=world.now.hash)
     world.proxy.accept(again.encode())
-
-
-def test_a_database_with_copies_is_upgraded(tmp_path: Path) -> None:
-    with closing(sqlite3.connect(tmp_path / "proxy.sqlite3")) as db:
-        for statement in MIGRATIONS[0]:
-            db.execute(statement)
-        db.execute("PRAGMA user_version = 1")
-        rows = [(b"a" * 16, b"one" * 40), (b"b" * 16, b"one" * 40), (b"c" * 16, b"two" * 40)]
-        db.executemany("INSERT INTO batches VALUES (?, ?)", rows)
-        db.commit()
-    with ProxyStore.open(tmp_path) as store:
-        assert sorted(stored(store)) == [b"one" * 40, b"two" * 40]
-        with store.write() as tables:  # whoever did not hear the answer sends it once more
-            assert not tables.add_batch(Batch(1, bytes(32), *rows[2]))
 
 
 @pytest.mark.parametrize("cap", [{"most_batches": 3}, {"most_bytes": 4 * batch_size(4) - 1}])

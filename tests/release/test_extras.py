@@ -19,7 +19,7 @@ EXTRAS: dict[str, list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_text
     "optional-dependencies"
 ]
 ELSEWHERE = {"cuda", "ray"}
-"""Too large for here: a card's compiler, Flower, Ray. `make release` asks pip whether they fit."""
+"""Too large for here: a card's compiler, Ray. `make release` asks pip whether they fit."""
 SMALL = ("--engine", "reference", "--sample-users", "30", "--sample-items", "50")
 CATALOGUE = """{"version": 2, "items": [
     {"id": "a", "title": "Alpha", "tags": {"kind": ["x"]}},

@@ -12,7 +12,7 @@ from sqlalchemy import make_url
 
 from sottovoce.errors import SettingsError
 from sottovoce.server import ServerStore
-from sottovoce.server.store.backup import back_up
+from sottovoce.server.store import back_up
 from tests.lacking import leave_out
 from tests.server import postgres
 

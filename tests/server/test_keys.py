@@ -103,7 +103,7 @@ def test_nothing_of_an_applied_epochs_key_or_chunks_is_left_in_the_files(
 def test_a_reader_in_the_way_only_delays_the_scrubbing(
     make_world: MakeWorld, sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sottovoce.server.store.engine.BUSY_SECONDS", 0)
+    monkeypatch.setattr("sottovoce.server.store.store.BUSY_SECONDS", 0)
     world = make_world(sqlite_url)
     signed = world.closed()
     with world.store.read() as transaction:

@@ -34,7 +34,7 @@ from sottovoce.server.administration import go_beyond
 from sottovoce.server.keys import write_secret
 from sottovoce.server.settings import check_proxy_name
 from sottovoce.server.status import DROPPED
-from sottovoce.server.store.backup import back_up
+from sottovoce.server.store import back_up
 from sottovoce.server.template import server_toml
 from sottovoce.service import build_watch
 from sottovoce.service import run as serve

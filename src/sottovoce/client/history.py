@@ -6,26 +6,30 @@ history. So a sync only ever reads this one, which waits for no writer, and writ
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from pathlib import Path
 
-from sottovoce.client.schema import HISTORY_MIGRATIONS, PRAGMAS
 from sottovoce.model.bounds import MOST_TOUCHED
 from sottovoce.storage import Database
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
+PRAGMAS = ("temp_store = MEMORY",)
+"""Of both databases of a client: nothing private in a folder for temporary files."""
+
+_MIGRATIONS = (
+    (
+        # The items and their order, which weighs them when recommending, and no time.
+        """CREATE TABLE interactions (
+            item TEXT PRIMARY KEY,
+            moment INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID""",
+    ),
+)
 
 
 class History:
     def __init__(self, path: Path):
         """Made if it is not there."""
-        self._db = Database(path, HISTORY_MIGRATIONS, PRAGMAS)
-        try:
-            self._db.upgrade()
-        except BaseException:
-            self.close()
-            raise
+        self._db = Database(path, _MIGRATIONS, PRAGMAS)
 
     def close(self) -> None:
         self._db.close()
@@ -78,8 +82,7 @@ class History:
 
     def clear(self) -> None:
         """Without traces only after `scrub`."""
-        with self._db.transaction():
-            self._db.rows("DELETE FROM interactions")
+        self._db.write("DELETE FROM interactions")
 
     def scrub(self) -> None:
         self._db.scrub()

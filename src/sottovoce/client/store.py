@@ -1,33 +1,92 @@
-"""What a client remembers, in words; the SQL of the client is here, in `ledger` and in `schema`."""
+"""`client.db`: all that a client remembers but the history, its tables and every statement on them.
+
+The ledger has a table of its own. Each row has the hash of its record (`sottovoce.privacy.ledger`),
+and the table `about` that of the last one: a row that was changed, or is missing anywhere, is
+noticed, and then nothing is reported.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self
 
-from sottovoce.client.history import History
-from sottovoce.client.ledger import LedgerReader, append_entry
-from sottovoce.client.schema import MIGRATIONS, PRAGMAS
+from sottovoce.client.history import PRAGMAS, History
 from sottovoce.client.timing import Plan
-from sottovoce.errors import BudgetExceededError, StoreError
-from sottovoce.privacy import Charge, Ledger
-from sottovoce.protocol import Terms
+from sottovoce.errors import BudgetExceededError, LedgerError, SettingsError, StoreError
+from sottovoce.privacy import Charge, Entry, Ledger, Limit
+from sottovoce.protocol import SignedManifest, Terms
 from sottovoce.storage import Database, exclusive_lock
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from contextlib import AbstractContextManager
-    from pathlib import Path
-    from typing import Any, Self
-
-    from sottovoce.protocol import SignedManifest
 
 NAME = "client.db"
 State = Literal["charged", "sent", "dropped"]
 Kept = Literal["kept", "limit reached", "forgotten"]
+
+_MIGRATIONS = (
+    (
+        # `terms`: what the owner accepted, as JSON; NULL before. `asked`: the name of worse ones
+        # that were asked for since: a question waits. `generation`: new after a `forget`.
+        """CREATE TABLE about (
+            only INTEGER PRIMARY KEY CHECK (only = 1),
+            proxy_url TEXT NOT NULL,
+            verification_key BLOB NOT NULL,
+            paused INTEGER NOT NULL DEFAULT 0,
+            terms TEXT,
+            asked TEXT,
+            generation BLOB NOT NULL,
+            head TEXT NOT NULL,
+            epoch INTEGER,
+            manifest_hash BLOB
+        ) STRICT""",
+        """CREATE TABLE manifest (
+            only INTEGER PRIMARY KEY CHECK (only = 1),
+            signed BLOB NOT NULL
+        ) STRICT""",
+        "CREATE TABLE files (sha256 BLOB PRIMARY KEY, content BLOB NOT NULL) STRICT",
+        # What the device's own coins said of an epoch, before any history was read.
+        """CREATE TABLE plans (
+            epoch INTEGER PRIMARY KEY,
+            takes_part INTEGER NOT NULL,
+            send_at REAL NOT NULL
+        ) STRICT""",
+        # A charge, or a limit: that has its epsilon alone. The last line of defence: the table
+        # itself refuses a second charge for an epoch or for a batch.
+        """CREATE TABLE ledger (
+            record INTEGER PRIMARY KEY,
+            hash TEXT NOT NULL,
+            training BLOB,
+            epoch INTEGER UNIQUE,
+            purpose BLOB UNIQUE,
+            mechanism TEXT,
+            epsilon REAL NOT NULL,
+            reports INTEGER,
+            loud_fraction REAL,
+            clients INTEGER,
+            CHECK (
+                (training IS NULL) + (epoch IS NULL) + (purpose IS NULL) + (mechanism IS NULL)
+                + (reports IS NULL) + (loud_fraction IS NULL) + (clients IS NULL) IN (0, 7)
+            )
+        ) STRICT""",
+        # 'charged' waits to be sent; 'sent' arrived; 'dropped' came too late. `not_before`: the
+        # proxy asked for it.
+        """CREATE TABLE outbox (
+            epoch INTEGER PRIMARY KEY,
+            send_at REAL NOT NULL,
+            not_before REAL NOT NULL DEFAULT 0,
+            ends INTEGER NOT NULL,
+            state TEXT NOT NULL CHECK (state IN ('charged', 'sent', 'dropped')),
+            batch BLOB,
+            CHECK ((batch IS NULL) = (state IN ('sent', 'dropped')))
+        ) STRICT""",
+    ),
+)
+_FIELDS = [each.name for each in fields(Charge)]
+_CHARGE = ", ".join(_FIELDS)
+"""The columns of a charge, in the order of its fields."""
 
 
 @dataclass(frozen=True)
@@ -66,21 +125,14 @@ class ClientStore:
     def __init__(self, folder: Path):
         self.history = History(folder / "client.history.db")
         try:
-            self._db = Database(folder / NAME, MIGRATIONS, PRAGMAS)
+            self._db = Database(folder / NAME, _MIGRATIONS, PRAGMAS, upgrade=False)
         except BaseException:
             self.history.close()
             raise
         self._reader = LedgerReader(self._db)
 
     @classmethod
-    def create(
-        cls,
-        folder: Path,
-        *,
-        proxy_url: str,
-        verification_key: bytes,
-        limit: float,
-    ) -> Self:
+    def create(cls, folder: Path, *, proxy_url: str, verification_key: bytes, limit: float) -> Self:
         """Whole or not at all; refuses if there is one."""
         first = Ledger(limit).entries[0]
         store = cls(folder)
@@ -131,8 +183,7 @@ class ClientStore:
 
     def pause(self, *, on: bool) -> None:
         """Stop reporting, or go on."""
-        with self._db.transaction():
-            self._db.rows("UPDATE about SET paused = ?", int(on))
+        self._db.write("UPDATE about SET paused = ?", int(on))
 
     @property
     def terms(self) -> Terms | None:
@@ -142,19 +193,17 @@ class ClientStore:
 
     def accept(self, terms: Terms) -> None:
         """The owner has seen these terms and said yes."""
-        with self._db.transaction():
-            self._db.rows("UPDATE about SET terms = ?, asked = NULL", json.dumps(terms.as_dict()))
+        self._db.write("UPDATE about SET terms = ?, asked = NULL", json.dumps(terms.as_dict()))
 
     @property
     def asked(self) -> str | None:
         """The name of worse terms that the server asks for; None: no question waits."""
-        asked = self._about("asked")
-        return None if asked is None else str(asked)
+        asked: str | None = self._about("asked")
+        return asked
 
     def ask(self, asked: str) -> None:
         """The owner's answer is wanted."""
-        with self._db.transaction():
-            self._db.rows("UPDATE about SET asked = ?", asked)
+        self._db.write("UPDATE about SET asked = ?", asked)
 
     # What the server published.
 
@@ -259,11 +308,13 @@ class ClientStore:
     def waiting(self) -> Waiting | None:
         """The batch that has neither arrived nor been given up; there is one at most."""
         row = self._db.row(
-            "SELECT training, epoch, purpose, mechanism, epsilon, reports, loud_fraction,"
-            " clients, send_at, ends, not_before, batch"
+            f"SELECT {_CHARGE}, send_at, ends, not_before, batch"  # noqa: S608 - names of our own
             " FROM outbox JOIN ledger USING (epoch) WHERE state = 'charged' ORDER BY epoch"
         )
-        return None if row is None else Waiting(Charge(*row[:8]), *row[8:11], batch=row[11])
+        if row is None:
+            return None
+        *charged, send_at, ends, not_before, batch = row
+        return Waiting(Charge(*charged), send_at, ends, not_before, batch=batch)
 
     def state(self, epoch: int) -> State | None:
         """What became of an epoch's batch, as far as it was not forgotten."""
@@ -276,13 +327,11 @@ class ClientStore:
 
     def done(self, epoch: int, state: Literal["sent", "dropped"]) -> None:
         """It arrived or was given up: its bytes are of no use any more."""
-        with self._db.transaction():
-            self._db.rows("UPDATE outbox SET state = ?, batch = NULL WHERE epoch = ?", state, epoch)
+        self._db.write("UPDATE outbox SET state = ?, batch = NULL WHERE epoch = ?", state, epoch)
 
     def postpone(self, epoch: int, not_before: float) -> None:
         """Not to be sent before that moment; a restart does not forget it."""
-        with self._db.transaction():
-            self._db.rows("UPDATE outbox SET not_before = ? WHERE epoch = ?", not_before, epoch)
+        self._db.write("UPDATE outbox SET not_before = ? WHERE epoch = ?", not_before, epoch)
 
     def batches(self) -> dict[str, int]:
         return dict(self._db.rows("SELECT state, count(*) FROM outbox GROUP BY state"))
@@ -325,3 +374,67 @@ class ClientStore:
         except BaseException:
             self.close()
             raise
+
+
+# In one statement: another process may append while we read.
+_RECORDS = f"SELECT (SELECT head FROM about), record, hash, {_CHARGE} FROM ledger ORDER BY record"  # noqa: S608 - names of our own
+
+
+class LedgerReader:
+    """Reads the ledger's table: always all rows, but each record is proved once.
+
+    A device asks several times in a sync, for years: chaining every record again would cost more
+    than anything else it does.
+    """
+
+    def __init__(self, db: Database):
+        self._db = db
+        self._rows: list[Any] = []
+        self._proved: Ledger | None = None
+
+    def read(self) -> Ledger:
+        """All that was ever recorded; a `LedgerError` if it is not whole."""
+        try:
+            return self._proved_from(self._db.rows(_RECORDS))
+        except (LedgerError, SettingsError, TypeError, ValueError) as error:  # no longer our types
+            # Not a `BudgetExceededError`, whatever was found: that would be the limit's plain end.
+            raise LedgerError(
+                f"{self._db.path}: the ledger is damaged: {error}; what was spent is not known, so "
+                "nothing may be reported until it is restored"
+            ) from error
+
+    def _proved_from(self, found: list[Any]) -> Ledger:
+        head, rows = found[-1][0] if found else None, [row[1:] for row in found]
+        known = len(self._rows)
+        if self._proved is not None and rows[:known] == self._rows:
+            ledger = self._proved.copy()
+        else:
+            first = _what(rows[0][2:]) if rows else None
+            if not isinstance(first, Limit):
+                raise LedgerError("it does not begin with a limit")
+            known, ledger = 1, Ledger(first.epsilon)
+        for row in rows[known:]:
+            ledger.add(_what(row[2:]))
+        for entry, row in zip(ledger.entries, rows, strict=True):
+            if (entry.record, entry.hash) != row[:2]:
+                raise LedgerError(f"record {entry.record} is not the one that was written")
+        if ledger.head != head:
+            raise LedgerError("its last record is not the one that was written last")
+        self._rows, self._proved = rows, ledger.copy()
+        return ledger
+
+
+def append_entry(db: Database, entry: Entry) -> None:
+    """In a transaction of the caller's."""
+    columns = [getattr(entry.what, name, None) for name in _FIELDS]  # a limit has its epsilon alone
+    places = ", ".join("?" * (2 + len(columns)))
+    db.rows(
+        f"INSERT INTO ledger (record, hash, {_CHARGE}) VALUES ({places})",  # noqa: S608 - names of our own
+        *(entry.record, entry.hash, *columns),
+    )
+    db.rows("UPDATE about SET head = ?", entry.hash)
+
+
+def _what(columns: tuple[Any, ...]) -> Charge | Limit:
+    named = dict(zip(_FIELDS, columns, strict=True))
+    return Limit(named["epsilon"]) if named["training"] is None else Charge(**named)

@@ -7,7 +7,7 @@ limit is refused. `purpose` names a batch: the same charge again is no second on
 
 Records are chained by hashes. Of each record these bytes are hashed (here broken to fit the page):
 
-    {"record":1,"limit":50.0,"previous":"sottovoce-ledger-3"
+    {"record":1,"limit":50.0,"previous":"sottovoce-ledger-1"
     {"record":2,"charge":{"training":"0f...","epoch":7,"purpose":"ab...","mechanism":"loudest",
      "epsilon":2.5,"reports":4,"loud_fraction":0.1,"clients":100},
      "previous":"6e..."
@@ -19,7 +19,7 @@ hexadecimal.
 keeps the hash of the last record sees a record that was changed, left out or cut off. The hashes
 are not keyed: they guard against accidents, not against the owner of the device.
 
-Nothing is read or written here: `sottovoce.client.ledger` keeps the records in a table.
+Nothing is read or written here: `sottovoce.client.store` keeps the records in a table.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from fractions import Fraction
 from sottovoce.errors import BudgetExceededError, LedgerError, SettingsError
 from sottovoce.privacy.events import SIGN
 
-FORMAT = "sottovoce-ledger-3"
+FORMAT = "sottovoce-ledger-1"
 """Stands where the first record has no previous hash."""
 
 _MOST = 2**53

@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from sottovoce.proxy.shuffle import cut, shuffled
-from sottovoce.proxy.tables import Flush
+from sottovoce.proxy.store import Flush
 
 if TYPE_CHECKING:
     from sottovoce.protocol import SignedManifest

@@ -13,8 +13,7 @@ from sottovoce.errors import ClosedError, RefusedError
 from sottovoce.protocol import Chunk
 
 if TYPE_CHECKING:
-    from sottovoce.proxy.store import ProxyStore
-    from sottovoce.proxy.tables import Flush
+    from sottovoce.proxy.store import Flush, ProxyStore
     from sottovoce.proxy.upstream import Upstream
 
 log = logging.getLogger("sottovoce")

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
     from sottovoce.errors import SottovoceError
     from sottovoce.protocol import SignedManifest
-    from sottovoce.proxy.store import ProxyStore
-    from sottovoce.proxy.tables import Tables
+    from sottovoce.proxy.store import ProxyStore, Tables
 
 log = logging.getLogger("sottovoce")
 

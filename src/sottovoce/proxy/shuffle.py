@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sottovoce.proxy.tables import Tables
+    from sottovoce.proxy.store import Tables
 
 Entropy = Callable[[int], bytes]
 """So many random bytes."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from sottovoce.proxy.settings import Page, ProxySettings
-    from sottovoce.proxy.tables import Flush
+    from sottovoce.proxy.store import Flush
     from sottovoce.proxy.upstream import Upstream
 
 PATIENCE = 60.0

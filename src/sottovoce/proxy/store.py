@@ -1,4 +1,8 @@
-"""The proxy's memory: one SQLite file, one writer, nothing acknowledged that could be lost."""
+"""The proxy's memory: one SQLite file, one writer, nothing acknowledged that could be lost.
+
+What has no column is never written: no time, no address, no agent. A batch lies at a place that its
+random id gives it, so that the table does not know in which order they came.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +10,223 @@ import logging
 import shutil
 import sqlite3
 import threading
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from typing import TYPE_CHECKING, Self
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Self
 
-from sottovoce.errors import StoreError, reason
-from sottovoce.proxy.schema import MIGRATIONS, PRAGMAS
-from sottovoce.proxy.tables import Tables
-from sottovoce.storage import Database, exclusive_lock, store_errors
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+from sottovoce.errors import RefusedError, StoreError, reason
+from sottovoce.protocol import Batch, SignedManifest
+from sottovoce.storage import Database, exclusive_lock, pending, store_errors
 
 log = logging.getLogger("sottovoce")
 
 NAME = "proxy.sqlite3"
 LOCK = "proxy.lock"
+
+_PRAGMAS = (
+    "auto_vacuum = INCREMENTAL",  # free pages can be given back; chosen before the first table
+    "temp_store = FILE",  # an epoch's shuffle does not fit into memory
+)
+_MIGRATIONS = (
+    (
+        # By a number, since SQLite handles long rows of other tables badly: half the work.
+        """CREATE TABLE batches (
+            place INTEGER PRIMARY KEY,
+            id BLOB NOT NULL,
+            sealed BLOB NOT NULL
+        )""",
+        # A copy under another id is known by its first encapsulated key, which is a fresh one.
+        "CREATE UNIQUE INDEX copies ON batches (substr(sealed, 1, 32))",
+        """CREATE TABLE manifests (
+            epoch INTEGER PRIMARY KEY,
+            hash BLOB NOT NULL,
+            signed BLOB NOT NULL,
+            model BLOB NOT NULL,
+            catalogue BLOB NOT NULL
+        )""",
+        """CREATE TABLE files (
+            sha256 BLOB PRIMARY KEY,
+            content BLOB NOT NULL
+        )""",
+        """CREATE TABLE flushes (
+            epoch INTEGER PRIMARY KEY,
+            manifest_hash BLOB NOT NULL,
+            chunks INTEGER NOT NULL,
+            reports INTEGER NOT NULL,
+            delivered INTEGER NOT NULL,
+            settled INTEGER NOT NULL
+        )""",
+        """CREATE TABLE chunks (
+            epoch INTEGER NOT NULL,
+            position INTEGER NOT NULL,
+            sealed BLOB NOT NULL,
+            PRIMARY KEY (epoch, position)
+        ) WITHOUT ROWID""",
+    ),
+)
+_PIECES = """
+    CREATE TEMP TABLE pieces (
+        bucket INTEGER NOT NULL,
+        part INTEGER NOT NULL,
+        sealed BLOB NOT NULL,
+        PRIMARY KEY (bucket, part)
+    ) WITHOUT ROWID
+"""
+"""Reports on their way through the shuffle: in a file without a name, gone with the transaction."""
+
+
+@dataclass(frozen=True)
+class Flush:
+    """What one epoch became: how much of it there is, and how much the server has."""
+
+    epoch: int
+    manifest_hash: bytes
+    chunks: int
+    reports: int
+    delivered: int = 0
+    """Chunks are sent in their order: those before this one have arrived."""
+
+
+def place_of(batch: Batch) -> int:
+    """Where it lies among the others: by its id, hashed in case that is not random."""
+    return int.from_bytes(blake2b(batch.id, digest_size=8).digest(), "big", signed=True)
+
+
+class Tables:
+    """The tables, within a transaction that `ProxyStore` begins and ends."""
+
+    def __init__(self, db: sqlite3.Connection):
+        self._db = db
+
+    def touch(self) -> None:
+        """Write something harmless: the number of the schema once more."""
+        self._db.execute(f"PRAGMA user_version = {len(_MIGRATIONS)}")
+
+    def add_batch(self, batch: Batch) -> bool:
+        """Whether it is new; a `RefusedError` if half of it is: the id, or the reports."""
+        insert = "INSERT INTO batches VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+        if self._db.execute(insert, (place_of(batch), batch.id, batch.sealed)).rowcount:
+            return True
+        return not self.has_batch(batch)
+
+    def has_batch(self, batch: Batch) -> bool:
+        """Whether it is here; half of it, the id or the reports, is a `RefusedError`."""
+        rows = self._db.execute(
+            "SELECT id, sealed FROM batches WHERE place = ? OR substr(sealed, 1, 32) = ?",
+            (place_of(batch), batch.sealed[:32]),
+        ).fetchall()
+        if not rows or (batch.id, batch.sealed) in rows:
+            return bool(rows)
+        if batch.id in [known for known, _ in rows]:
+            raise RefusedError("a batch with this id and other reports is here already")
+        raise RefusedError("these reports are here already, under another id")
+
+    def count_batches(self) -> int:
+        """How many people wait."""
+        (count,) = self._db.execute("SELECT count(*) FROM batches").fetchone()
+        return int(count)
+
+    def batches(self) -> Iterator[bytes]:
+        """The sealed reports of each, in the order of their random ids."""
+        for (sealed,) in self._db.execute("SELECT sealed FROM batches"):
+            yield sealed
+
+    def delete_batches(self) -> None:
+        """All: with them goes the knowledge which reports came together."""
+        self._db.execute("DELETE FROM batches")
+
+    def add_manifest(self, signed: SignedManifest) -> None:
+        manifest = signed.manifest
+        row = (manifest.epoch, signed.hash, signed.encode(), manifest.model, manifest.catalogue)
+        self._db.execute("INSERT INTO manifests VALUES (?, ?, ?, ?, ?)", row)
+
+    def latest_manifest(self) -> bytes | None:
+        return self._one("SELECT signed FROM manifests ORDER BY epoch DESC LIMIT 1")
+
+    def manifest_of(self, epoch: int) -> bytes | None:
+        return self._one("SELECT signed FROM manifests WHERE epoch = ?", epoch)
+
+    def add_file(self, sha256: bytes, content: bytes) -> None:
+        self._db.execute("REPLACE INTO files VALUES (?, ?)", (sha256, content))
+
+    def model(self, sha256: bytes) -> bytes | None:
+        """The file, if some manifest calls it a model."""
+        called = "SELECT content FROM files JOIN manifests ON model = sha256 WHERE sha256 = ?"
+        return self._one(called, sha256)
+
+    def catalogue(self, sha256: bytes) -> bytes | None:
+        """The file, if some manifest calls it a catalogue."""
+        called = "SELECT content FROM files JOIN manifests ON catalogue = sha256 WHERE sha256 = ?"
+        return self._one(called, sha256)
+
+    def prune_files(self, keep: int) -> None:
+        """Drop the files that none of the last so many epochs names."""
+        self._db.execute(
+            """
+            WITH recent AS (SELECT model, catalogue FROM manifests ORDER BY epoch DESC LIMIT ?)
+            DELETE FROM files
+            WHERE sha256 NOT IN (SELECT model FROM recent UNION SELECT catalogue FROM recent)
+            """,
+            (keep,),
+        )
+
+    def add_flush(self, flush: Flush) -> None:
+        """From here on nothing more belongs to its epoch."""
+        row = (flush.epoch, flush.manifest_hash, flush.chunks, flush.reports)
+        self._db.execute("INSERT INTO flushes VALUES (?, ?, ?, ?, 0, 0)", row)
+
+    def is_flushed(self, epoch: int) -> bool:
+        return self._one("SELECT 1 FROM flushes WHERE epoch = ?", epoch) is not None
+
+    def unsettled(self) -> list[Flush]:
+        """What the server has not yet confirmed, oldest first."""
+        rows = self._db.execute(
+            "SELECT epoch, manifest_hash, chunks, reports, delivered FROM flushes "
+            "WHERE NOT settled ORDER BY epoch"
+        )
+        return [Flush(*row) for row in rows]
+
+    def set_delivered(self, epoch: int, chunks: int) -> None:
+        self._db.execute("UPDATE flushes SET delivered = ? WHERE epoch = ?", (chunks, epoch))
+
+    def settle(self, epoch: int) -> None:
+        """The server has it all, or will never take it: either way it is not kept."""
+        self._db.execute("DELETE FROM chunks WHERE epoch = ?", (epoch,))
+        self._db.execute("UPDATE flushes SET settled = 1 WHERE epoch = ?", (epoch,))
+
+    def add_chunk(self, epoch: int, position: int, sealed: bytes) -> None:
+        """The next run of shuffled reports."""
+        self._db.execute("INSERT INTO chunks VALUES (?, ?, ?)", (epoch, position, sealed))
+
+    def chunk(self, epoch: int, position: int) -> bytes:
+        sealed = self._one(
+            "SELECT sealed FROM chunks WHERE epoch = ? AND position = ?", epoch, position
+        )
+        assert sealed is not None, "an unsettled flush has all its chunks"
+        return sealed
+
+    def begin_pieces(self) -> None:
+        """A place for the shuffle's pieces, in a temporary file."""
+        self._db.execute(_PIECES)
+
+    def add_piece(self, bucket: int, part: int, sealed: bytes) -> None:
+        """Reports that fell into this bucket."""
+        self._db.execute("INSERT INTO pieces VALUES (?, ?, ?)", (bucket, part, sealed))
+
+    def bucket(self, bucket: int) -> bytes:
+        """All reports that fell into it."""
+        rows = self._db.execute("SELECT sealed FROM pieces WHERE bucket = ?", (bucket,))
+        return b"".join(sealed for (sealed,) in rows)
+
+    def end_pieces(self) -> None:
+        self._db.execute("DROP TABLE pieces")
+
+    def _one(self, statement: str, *values: object) -> bytes | None:
+        row = self._db.execute(statement, values).fetchone()
+        return None if row is None else row[0]
 
 
 class ProxyStore:
@@ -49,10 +254,13 @@ class ProxyStore:
         with ExitStack() as opened:
             taken = "another process uses it; a folder has one proxy"
             opened.enter_context(exclusive_lock(folder / LOCK, taken, wait=1.0))
+            # Shared between threads, behind the locks of the store.
             writer, reader = (
-                opened.enter_context(closing(_opened(folder / NAME))) for _ in range(2)
+                opened.enter_context(
+                    closing(Database(folder / NAME, _MIGRATIONS, _PRAGMAS, wait=1.0, shared=True))
+                )
+                for _ in range(2)
             )
-            writer.upgrade()
             reader.rows("PRAGMA query_only = ON")
             store = cls(writer, reader)
             store.scrub()  # a crash may have come between a flush and its scrubbing
@@ -80,9 +288,9 @@ class ProxyStore:
                 self._writer.empty_log()
 
     def probe(self) -> None:
-        """Write something harmless, to learn whether that works again."""
+        """Learn whether writing works again."""
         with self.write() as tables:
-            tables.touch(len(MIGRATIONS))
+            tables.touch()
 
     def free_bytes(self) -> int:
         """On the disk."""
@@ -130,11 +338,6 @@ def looking(folder: Path) -> Iterator[Tables]:
         db.isolation_level = None
         db.execute("BEGIN")
         (version,) = db.execute("PRAGMA user_version").fetchone()
-        if version != len(MIGRATIONS):
-            raise StoreError(f"{path}: version {version}, this program knows {len(MIGRATIONS)}")
+        if pending(version, _MIGRATIONS, path):
+            raise StoreError(f"{path}: not up to date; `sottovoce proxy run` brings it up to date")
         yield Tables(db)
-
-
-def _opened(path: Path) -> Database:
-    """Shared between threads, behind the store's locks."""
-    return Database(path, MIGRATIONS, PRAGMAS, wait=1.0, shared=True)

@@ -11,7 +11,7 @@ from pathlib import Path  # noqa: TC003 - read_settings reads the annotations
 from typing import TYPE_CHECKING
 
 from sottovoce.errors import SettingsError
-from sottovoce.server.store.url import database_url
+from sottovoce.server.store import database_url
 from sottovoce.service import Listen, Watch, read_settings
 from sottovoce.training import DEFAULT, Participation, Settings
 

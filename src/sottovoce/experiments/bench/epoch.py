@@ -1,24 +1,62 @@
-"""One federated epoch as a contender: everybody's reports, the estimate and the update."""
+"""One federated epoch to be timed: with which settings, on which engine, in how many rounds."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce.data import Interactions
+from sottovoce.errors import SettingsError
 from sottovoce.experiments.bench.timing import Contender
+from sottovoce.mechanism import MECHANISMS
+from sottovoce.model import Histories
+from sottovoce.settings import check, setting
 from sottovoce.simulation.engines import build_engine
+from sottovoce.simulation.interface import Engine
 from sottovoce.simulation.loop import begin
-from sottovoce.training import next_items
+from sottovoce.training import Settings, next_items
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
-    from sottovoce.mechanism import Mechanism
-    from sottovoce.model import Histories
-    from sottovoce.simulation.interface import Engine
-    from sottovoce.training import Settings
+@dataclass(frozen=True)
+class EpochPlan:
+    """What every benchmark of an epoch is told."""
+
+    mechanisms: tuple[str, ...] = tuple(MECHANISMS)
+    factors: int = 5
+    epsilon: float = 2.5
+    reports: int = 100
+    repeats: int = setting(5, "rounds", least=1)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check(self)
+        unknown = set(self.mechanisms) - set(MECHANISMS)
+        if unknown or not self.mechanisms:
+            raise SettingsError(
+                f"mechanisms must be some of {', '.join(MECHANISMS)}; got {list(self.mechanisms)}"
+            )
+
+    def settings(self) -> list[Settings]:
+        """One for each mechanism, in order and without repeats."""
+        return [
+            Settings.preset(
+                name,
+                factors=self.factors,
+                epsilon=self.epsilon,
+                reports=self.reports,
+                seed=self.seed,
+            )
+            for name in dict.fromkeys(self.mechanisms)
+        ]
+
+
+def about(data: Interactions) -> dict[str, Any]:
+    """What a result says of the data that it was measured on."""
+    return {key: data.summary()[key] for key in ("name", "users", "items", "interactions")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,20 +65,17 @@ class TimedEpoch:
 
     histories: Histories
     engine: Engine
-    mechanism: Mechanism
-    settings: Settings
     V: NDArray[np.float32]
 
     @classmethod
     def warmed_up(cls, histories: Histories, settings: Settings, threads: int) -> TimedEpoch:
         """Compiled, and with the V of one trained epoch."""
-        engine = build_engine("cpu", histories, settings, threads=threads)
-        return cls.of(histories, engine)
+        return cls.of(histories, build_engine("cpu", histories, settings, threads=threads))
 
     @classmethod
     def of(cls, histories: Histories, engine: Engine) -> TimedEpoch:
         """On an engine over these people."""
-        return cls(histories, engine, engine.mechanism, engine.settings, after_one_epoch(engine))
+        return cls(histories, engine, after_one_epoch(engine))
 
     def run(self) -> float:
         """Seconds of one epoch, without evaluation."""
@@ -49,9 +84,9 @@ class TimedEpoch:
     def parts(self, engine: Engine) -> tuple[float, float]:
         """Seconds for the devices and for the server, with the devices of this engine."""
         began = time.perf_counter()
-        collected = engine.collect(self.V, 1)
+        found = engine.collect(self.V, 1)
         reported = time.perf_counter()
-        next_items(self.V, collected.sums, collected.n_reports, 2, self.settings, self.mechanism)
+        next_items(self.V, found.sums, found.n_reports, 2, engine.settings, engine.mechanism)
         return reported - began, time.perf_counter() - reported
 
 
@@ -60,14 +95,20 @@ class ReferenceEpoch:
     """The same epoch by the numpy reference: of a few users, extrapolated to all."""
 
     epoch: TimedEpoch
-    """What it is compared with: the same V, mechanism and settings."""
+    """What it is compared with: the same V and settings."""
     users: NDArray[np.int64]
     """The sample."""
+
+    @classmethod
+    def drawn(cls, epoch: TimedEpoch, most: int, seed: int) -> ReferenceEpoch:
+        """With so many users at most, drawn at random."""
+        order = np.random.default_rng(seed).permutation(epoch.histories.n_users)
+        return cls(epoch, np.sort(order[:most]))
 
     def run(self) -> float:
         """Seconds of everybody's epoch: the devices' part grows with users, the server's not."""
         everybody = self.epoch.histories
-        some, settings = everybody.take(self.users), self.epoch.settings
+        some, settings = everybody.take(self.users), self.epoch.engine.settings
         with build_engine("reference", some, settings, numbers=self.users) as engine:
             devices, server = self.epoch.parts(engine)
         return devices * everybody.n_users / len(self.users) + server

@@ -1,4 +1,4 @@
-"""Timing on a machine that others use too: what counts is a ratio within one round.
+"""Time and memory on a machine that others use too: what counts is a ratio within one round.
 
 A background job slows whatever runs beside it, so contenders take turns: every round runs each of
 them once, in an order that rotates, and only times of the same round are divided by each other.
@@ -7,20 +7,19 @@ them once, in an order that rotates, and only times of the same round are divide
 from __future__ import annotations
 
 import os
+import re
 import sys
-import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+from sottovoce.errors import SettingsError
 
-    from numpy.typing import NDArray
-
-    Watch = Callable[[str], None]
+Watch = Callable[[str], None]
+"""Is told what is being done."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +46,6 @@ class Spread:
         Spread(median=2.0, low=1.0, high=3.0)
         """
         return cls(float(np.median(values)), float(np.min(values)), float(np.max(values)))
-
-
-def let_ray_compete() -> None:
-    """Ray's processes step back for all others on the machine (niceness 15); a contender may not.
-
-    Before Ray starts; what somebody has set stays.
-    """
-    os.environ.setdefault("RAY_worker_niceness", "0")
 
 
 def rotated(names: Sequence[str], turn: int) -> list[str]:
@@ -106,20 +97,41 @@ def peak_memory() -> int | None:
     return int(peak) if sys.platform == "darwin" else int(peak) * 1024
 
 
-def copy_bandwidth(megabytes: int = 256, threads: int = 1) -> float:
-    """Bytes that so many threads move in a second (read and written), copying a large array.
+@dataclass(frozen=True)
+class ResidentMemory:
+    """Resident bytes of a process."""
 
-    By processor time: others on the machine do not count.
-    """
-    source = np.ones(megabytes << 17, np.float64)
-    target = np.empty_like(source)
-    pieces = list(
-        zip(np.array_split(target, threads), np.array_split(source, threads), strict=True)
-    )
-    best = float("inf")
-    with ThreadPoolExecutor(threads) as pool:
-        for _ in range(4):  # the first touches the pages
-            began = time.process_time()
-            list(pool.map(lambda piece: np.copyto(*piece), pieces))
-            best = min(best, (time.process_time() - began) / threads)
-    return 2 * source.nbytes / best
+    start: int
+    """When it was ready."""
+    most: int
+    """At its largest, ever since it began."""
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of all its threads so far."""
+    # The second field is the program's name, which may hold anything, a bracket too.
+    fields = _read(pid, "stat").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident(pid: int) -> int:
+    """Resident bytes now."""
+    return _status(pid, "VmRSS")
+
+
+def most_resident(pid: int) -> int:
+    """Resident bytes at the most."""
+    return _status(pid, "VmHWM")
+
+
+def _status(pid: int, name: str) -> int:
+    found = re.search(rf"^{name}:\s+(\d+) kB$", _read(pid, "status"), re.MULTILINE)
+    assert found is not None, "every process has these lines"
+    return 1024 * int(found[1])
+
+
+def _read(pid: int, name: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_text(encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(f"this needs /proc, as on Linux: {error}") from error

@@ -1,16 +1,15 @@
 """Where a server keeps its epochs, sums and files: SQLite or PostgreSQL, one schema."""
 
-from sottovoce.server.store.chosen import Service
-from sottovoce.server.store.store import ServerStore
+from sottovoce.server.store.store import ServerStore, back_up, database_url
 from sottovoce.server.store.transaction import (
     APPLIED,
     CLOSED,
     OPEN,
     Epoch,
+    Service,
     State,
     Transaction,
 )
-from sottovoce.server.store.url import database_url
 
 __all__ = [
     "APPLIED",
@@ -21,5 +20,6 @@ __all__ = [
     "Service",
     "State",
     "Transaction",
+    "back_up",
     "database_url",
 ]

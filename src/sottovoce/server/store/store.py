@@ -1,21 +1,83 @@
-"""The store: short transactions over one schema, on SQLite and PostgreSQL alike."""
+"""A database, opened the way that the server relies on: SQLite or PostgreSQL, and a copy of it."""
 
 from __future__ import annotations
 
 import sqlite3
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, cast
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any, cast
 
-from sottovoce.errors import StoreError
-from sottovoce.server.store.engine import open_engine, store_errors
-from sottovoce.server.store.schema import MIGRATIONS, migrate, schema_version
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+
+from sottovoce.errors import SettingsError, StoreError
+from sottovoce.server.store.schema import MIGRATIONS, Migration, migrate, schema_version
 from sottovoce.server.store.transaction import Transaction
-from sottovoce.storage import empty_log
+from sottovoce.storage import empty_log, make_private, prepare, store_errors
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+BUSY_SECONDS = 30
+"""How long a writer waits for another one, on SQLite."""
+CONNECT_SECONDS = 10
+MOST_CONNECTIONS = 40
+"""More than there are threads that ask: none waits for a connection."""
 
-    from sottovoce.server.store.schema import Migration
+_PRAGMAS = (
+    "foreign_keys = ON",
+    "temp_store = MEMORY",  # nothing spills into a file that nobody scrubs
+)
+
+
+def database_url(given: str, base: Path) -> str:
+    """In full: the driver named, the path of an SQLite file relative to `base`."""
+    try:
+        url = make_url(given)
+    except (ArgumentError, ValueError) as error:
+        # Not the URL itself: a password may stand in it.
+        raise SettingsError(
+            "database is not a URL such as sqlite:///server.sqlite or postgresql://user@host/name"
+        ) from error
+    if url.drivername in ("postgresql", "postgresql+psycopg"):
+        return url.set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
+    if url.drivername != "sqlite":
+        raise SettingsError(f"database must be sqlite or postgresql, not {url.drivername!r:.80}")
+    if not url.database or url.database == ":memory:":
+        raise SettingsError("database: an SQLite database needs a file: sqlite:///server.sqlite")
+    return url.set(database=str(base / url.database)).render_as_string()
+
+
+def open_engine(url: str) -> Engine:
+    """Nothing is connected to before it is used."""
+    common = {"hide_parameters": True, "max_overflow": MOST_CONNECTIONS}
+    if not url.startswith("sqlite"):
+        return create_engine(
+            url,
+            pool_pre_ping=True,
+            isolation_level="READ COMMITTED",
+            connect_args={"connect_timeout": CONNECT_SECONDS},
+            **common,
+        )
+    engine = create_engine(url, connect_args={"timeout": BUSY_SECONDS}, **common)
+    event.listen(engine, "do_connect", _make_private)
+    event.listen(engine, "connect", _prepare)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _make_private(_: object, __: object, arguments: list[Any], ___: object) -> None:
+    """SQLite would make a file that others can read; what a URI names is there already."""
+    if arguments[0] != ":memory:" and not arguments[0].startswith("file:"):
+        make_private(Path(arguments[0]))
+
+
+def _prepare(connection: Any, _: object) -> None:
+    prepare(connection, *_PRAGMAS, wait=BUSY_SECONDS)
+
+
+def _begin(connection: Connection) -> None:
+    """A writer takes the lock at once: one that first reads could not be sure to get it later."""
+    writes = connection.get_execution_options().get("writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
 class ServerStore:
@@ -26,23 +88,26 @@ class ServerStore:
 
     def migrate(self, migrations: Sequence[Migration] = MIGRATIONS) -> None:
         """Bring the schema up to date; workers that start at once do it one after the other."""
-        with store_errors(), self._engine.connect() as connection:
-            connection = connection.execution_options(writes=True)
-            with connection.begin():
-                migrate(connection, migrations)
+        with self._begun(writes=True) as connection:
+            migrate(connection, migrations)
 
     @contextmanager
     def read(self) -> Iterator[Transaction]:
-        with store_errors(), self._engine.connect() as connection, connection.begin():
+        with self._begun(writes=False) as connection:
             yield Transaction(connection)
 
     @contextmanager
     def write(self) -> Iterator[Transaction]:
         """All of it is durable when the block has ended, or nothing of it happened."""
-        with store_errors(), self._engine.connect() as connection:
-            connection = connection.execution_options(writes=True)
+        with self._begun(writes=True) as connection:
+            yield Transaction(connection)
+
+    @contextmanager
+    def _begun(self, *, writes: bool) -> Iterator[Connection]:
+        with _database_errors(), self._engine.connect() as connection:
+            connection.execution_options(writes=writes)
             with connection.begin():
-                yield Transaction(connection)
+                yield connection
 
     def scrub(self) -> bool:
         """Overwrite what deleted keys left behind; False if a reader is in the way: try again.
@@ -51,34 +116,100 @@ class ServerStore:
         PostgreSQL rewrites the table of keys. Its own write-ahead log and archives of that keep the
         wrapped key for as long as they are kept: without the keys file it opens nothing.
         """
-        with store_errors():
+        with _database_errors():
             if self._engine.dialect.name == "postgresql":
                 autocommit = self._engine.execution_options(isolation_level="AUTOCOMMIT")
                 with autocommit.connect() as connection:
                     connection.exec_driver_sql("VACUUM FULL epoch_keys")
                 return True
-            return self._empty_log()
-
-    def _empty_log(self) -> bool:
-        """Beside SQLAlchemy, which would begin a transaction first."""
-        pooled = self._engine.raw_connection()
-        try:
-            return empty_log(cast("sqlite3.Connection", pooled.driver_connection))
-        except sqlite3.Error as error:
-            raise StoreError(f"the write-ahead log cannot be emptied: {error}") from error
-        finally:
-            pooled.close()
+            # Not through SQLAlchemy, which would begin a transaction first.
+            with closing(self._engine.raw_connection()) as pooled:
+                return empty_log(cast("sqlite3.Connection", pooled.driver_connection))
 
     def check(self) -> None:
         """Whether it can be written to now: something harmless is, or no full disk would show."""
-        with store_errors(), self._engine.connect() as connection:
-            connection = connection.execution_options(writes=True)
-            with connection.begin():
-                if self._engine.dialect.name == "sqlite":
-                    # Writes its page in any case; a row that stays as it is would not be written.
-                    connection.exec_driver_sql("PRAGMA user_version = 0")
-                same = {"version": schema_version.c.version}
-                connection.execute(schema_version.update().values(same))
+        with self._begun(writes=True) as connection:
+            if self._engine.dialect.name == "sqlite":
+                # Writes its page in any case; a row that stays as it is would not be written.
+                connection.exec_driver_sql("PRAGMA user_version = 0")
+            same = {"version": schema_version.c.version}
+            connection.execute(schema_version.update().values(same))
 
     def close(self) -> None:
         self._engine.dispose()
+
+
+def back_up(database: str, target: Path, *, with_key: bool = False) -> None:
+    """Copy a server's SQLite database while the server runs: a private file, whole or not there.
+
+    A plain copy of the file would miss what is still in the write-ahead log; SQLite's own backup
+    does not, and the workers go on meanwhile. An epoch's key is destroyed when it is applied, which
+    a backup would undo: so the copy has no keys, unless that is asked for.
+    """
+    url = make_url(database)
+    if url.drivername != "sqlite":
+        raise SettingsError(
+            "this is for SQLite. For PostgreSQL: pg_dump --format=custom "
+            "--exclude-table-data=epoch_keys --file=FILE DATABASE"
+        )
+    source = Path(url.database or "")
+    if not source.exists():
+        raise SettingsError(f"{source}: there is no such database")
+    if target.exists():
+        raise SettingsError(f"{target}: exists already; nothing is overwritten")
+    unfinished = target.with_name(target.name + ".unfinished")
+    with ExitStack() as undo, store_errors(unfinished):
+        unfinished.unlink(missing_ok=True)
+        make_private(unfinished)
+        undo.callback(unfinished.unlink, missing_ok=True)
+        _copy(source, unfinished, with_key=with_key)
+        unfinished.rename(target)
+
+
+def _copy(source: Path, target: Path, *, with_key: bool) -> None:
+    with (
+        closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as ours,
+        closing(sqlite3.connect(target, isolation_level=None)) as copy,
+    ):
+        ours.backup(copy)
+        copy.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
+        copy.execute("PRAGMA secure_delete = ON")
+        if not with_key:
+            copy.execute("DELETE FROM epoch_keys")
+        copy.execute("VACUUM")
+
+
+@contextmanager
+def _database_errors() -> Iterator[None]:
+    """Whatever the database says becomes a `StoreError` that says what to do; nothing leaks."""
+    try:
+        yield
+    except DBAPIError as error:
+        raise StoreError(_explained(str(error.orig))) from error
+    except SQLAlchemyError as error:
+        raise StoreError(f"the database cannot be used: {type(error).__name__}") from error
+    except sqlite3.Error as error:
+        raise StoreError(_explained(str(error))) from error
+
+
+_CAUSES = {
+    "disk is full": "the disk is full: make room",
+    "no space left": "the disk is full: make room",
+    "readonly": "the database is read-only: mend the permissions, or write to the primary",
+    "read-only": "the database is read-only: mend the permissions, or write to the primary",
+    "locked": f"another writer held the database for {BUSY_SECONDS} seconds",
+    "unable to open": "the database file cannot be opened: check the folder and its permissions",
+    "not a database": "this file is not a database, or is damaged: restore a backup",
+    "malformed": "the database is damaged: restore a backup",
+    "connection": "the database cannot be reached",
+    "column": "the database is of another version: `sottovoce server run` brings it up to date",
+    "no such table": "the database is not set up: `sottovoce server run` does it",
+    "does not exist": "the database is not set up, or its name is wrong",
+    "already exists": "the database has tables of another program: name an empty one",
+}
+
+
+def _explained(message: str) -> str:
+    lowered = message.lower()
+    cause = next((text for sign, text in _CAUSES.items() if sign in lowered), "the database failed")
+    return f"{cause} ({message.splitlines()[0] if message else 'no more is known'})"

@@ -3,36 +3,53 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 import numpy as np
-from sqlalchemy import func, select
+from numpy.typing import NDArray
+from sqlalchemy import Connection, Select, Table, func, select, union
 
-from sottovoce.server.store.chosen import ChosenTables
 from sottovoce.server.store.schema import (
+    catalogues,
     chunks,
     commits,
     counts,
     epoch_keys,
     epochs,
+    files,
     one_at_a_time,
+    service,
     sums,
+    trainings,
     waiting,
 )
+from sottovoce.server.training import Training
 
-if TYPE_CHECKING:
-    from typing import Any
-
-    from numpy.typing import NDArray
-    from sqlalchemy import Select
-
+FileKind = Literal["model", "catalogue"]
 State = Literal["open", "closed", "applied"]
 OPEN: State = "open"
 CLOSED: State = "closed"
 APPLIED: State = "applied"
 
 MOST = 2**32 - 1
-"""What a count stops at: far beyond what honest people make of one report (`training.capping`)."""
+"""A count stays here: far beyond the cap, to which counts are cut later (`training.counts`)."""
+
+
+@dataclass(frozen=True)
+class Service:
+    """The row of `service`."""
+
+    verification_key: bytes
+    """Of the key that signed last."""
+    newest_key: bytes
+    """Of the key that was made last and signs next."""
+    next_epoch: int
+
+
+@dataclass(frozen=True)
+class CatalogueVersion:
+    version: int
+    sha256: bytes
 
 
 @dataclass(frozen=True)
@@ -41,11 +58,15 @@ class Epoch:
 
     epoch: int
     state: State
+    training: int
+    """The training's number."""
     manifest: bytes
     """Signed, as served."""
     hash: bytes
     model: bytes
     """SHA-256 of the model that this epoch's devices report on."""
+    catalogue: bytes
+    """SHA-256 of its catalogue."""
     epochs_done: int
     """Epochs of its training with reports behind that model."""
     opens: int
@@ -63,21 +84,80 @@ class Epoch:
     """Dropped when it was applied: those of proxies from which too few came."""
     capped: int = 0
     """Dropped when it was applied: more of one kind than honest people send."""
-    training: int = 1
-    """The training's number."""
-    catalogue: bytes = b""
-    """SHA-256 of its catalogue."""
 
 
-class Transaction(ChosenTables):
+class Transaction:
     """One transaction; locks are held to its end."""
+
+    def __init__(self, connection: Connection):
+        self._connection = connection
 
     def one_at_a_time(self) -> None:
         """No other worker passes here until this transaction ends."""
         one_at_a_time(self._connection)
 
+    # What the operator chose: key, trainings, catalogues
+
+    def service(self, *, lock: bool = False) -> Service | None:
+        """None before it is set up. While it is locked nobody else moves on or chooses."""
+        columns = service.c.verification_key, service.c.newest_key, service.c.next_epoch
+        row = self._row(select(*columns), lock=lock)
+        return None if row is None else Service(*row)
+
+    def begin_service(self, verification_key: bytes) -> None:
+        row = {"verification_key": verification_key, "newest_key": verification_key}
+        self._add(service, id=1, next_epoch=1, **row)
+
+    def set_service(self, verification_key: bytes, next_epoch: int) -> None:
+        """The key that signs from now on, and the least number of the next epoch."""
+        row = {"verification_key": verification_key, "next_epoch": next_epoch}
+        self._connection.execute(service.update().values(**row))
+
+    def set_newest_key(self, verification_key: bytes) -> None:
+        """The key that is to sign next; the service must be locked."""
+        self._connection.execute(service.update().values(newest_key=verification_key))
+
+    def training(self, number: int | None = None) -> Training | None:
+        """The one of this number; without a number the newest, which is that of the next epoch."""
+        query = select(trainings).order_by(trainings.c.number.desc()).limit(1)
+        if number is not None:
+            query = query.where(trainings.c.number == number)
+        row = self._row(query)
+        return None if row is None else Training.from_row(*row)
+
+    def set_training(self, training: Training) -> None:
+        """A new one, or the same as its operator has it now."""
+        self.drop_training(training.number)
+        self._add(trainings, **training.as_row())
+
+    def drop_training(self, number: int) -> None:
+        """One that nobody has seen."""
+        self._connection.execute(trainings.delete().where(trainings.c.number == number))
+
+    def catalogue(self) -> CatalogueVersion | None:
+        """The newest, which is that of the next epoch."""
+        row = self._row(select(catalogues).order_by(catalogues.c.version.desc()).limit(1))
+        return None if row is None else CatalogueVersion(*row)
+
+    def set_catalogue(self, version: int, sha256: bytes, content: bytes) -> None:
+        """A new version, or another one of the same number."""
+        self._connection.execute(catalogues.delete().where(catalogues.c.version == version))
+        self._add(catalogues, version=version, sha256=sha256)
+        self.add_file(sha256, "catalogue", content)
+
+    def file(self, sha256: bytes, kind: FileKind) -> bytes | None:
+        query = select(files.c.content).where(files.c.sha256 == sha256, files.c.kind == kind)
+        return self._connection.scalar(query)
+
+    def add_file(self, sha256: bytes, kind: FileKind, content: bytes) -> None:
+        """Does nothing if the file is there already."""
+        if self.file(sha256, kind) is None:
+            self._add(files, sha256=sha256, kind=kind, content=content)
+
+    # Epochs
+
     def epoch(self, number: int, *, lock: bool = False) -> Epoch | None:
-        """The epoch of that number. Locked, nobody else counts in it."""
+        """The epoch of that number. While it is locked nobody else counts in it."""
         return self._epoch(select(epochs).where(epochs.c.epoch == number), lock=lock)
 
     def latest(self, *, lock: bool = False) -> Epoch | None:
@@ -94,36 +174,26 @@ class Transaction(ChosenTables):
         return [Epoch(*row) for row in rows]
 
     def first_and_last(self, training: int) -> list[Epoch]:
-        """Of one training; nothing if it has not begun."""
+        """Epochs of one training; an empty list if it has not begun."""
         query = select(epochs).where(epochs.c.training == training)
-        found = [
-            self._epoch(query.order_by(order).limit(1))
-            for order in (epochs.c.epoch, epochs.c.epoch.desc())
-        ]
+        orders = epochs.c.epoch, epochs.c.epoch.desc()
+        found = [self._epoch(query.order_by(order).limit(1)) for order in orders]
         return [epoch for epoch in found if epoch is not None]
-
-    def _epoch(self, query: Select[*tuple[Any, ...]], *, lock: bool = False) -> Epoch | None:
-        row = self._connection.execute(query.with_for_update() if lock else query).one_or_none()
-        return None if row is None else Epoch(*row)
 
     def add_epoch(self, epoch: Epoch, wrapped: bytes | None) -> None:
         """Publish: from here on it is the latest. Without a key it asks for no reports."""
-        self._connection.execute(epochs.insert().values(**asdict(epoch)))
+        self._add(epochs, **asdict(epoch))
         if wrapped is not None:
-            row = {"epoch": epoch.epoch, "wrapped": wrapped}
-            self._connection.execute(epoch_keys.insert().values(**row))
+            self._add(epoch_keys, epoch=epoch.epoch, wrapped=wrapped)
 
     def close(self, epoch: int, now: float) -> None:
-        """No more reports are taken by proxies."""
-        changes = epochs.update().where(epochs.c.epoch == epoch)
-        self._connection.execute(changes.values(state=CLOSED, closed_at=now))
+        """Proxies take no more reports for it."""
+        self._change_epoch(epoch, state=CLOSED, closed_at=now)
 
     def apply(self, epoch: int, *, reports: int, crowdless: int, capped: int) -> None:
-        """Only the sums stay: the key, what came from whom and what waited are forgotten."""
+        """Only the sums stay: the key, what came from which proxy and what waited are deleted."""
         found = {"reports": reports, "crowdless": crowdless, "capped": capped}
-        self._connection.execute(
-            epochs.update().where(epochs.c.epoch == epoch).values(state=APPLIED, **found)
-        )
+        self._change_epoch(epoch, state=APPLIED, **found)
         for table in (epoch_keys, chunks, counts, waiting):
             self._connection.execute(table.delete().where(table.c.epoch == epoch))
 
@@ -131,6 +201,18 @@ class Transaction(ChosenTables):
         """None when it is destroyed."""
         query = select(epoch_keys.c.wrapped).where(epoch_keys.c.epoch == epoch)
         return self._connection.scalar(query)
+
+    def forget_before(self, epoch: int) -> None:
+        """Drop what only epochs before this one needed: their sums, models and catalogues."""
+        self._connection.execute(sums.delete().where(sums.c.epoch < epoch))
+        later = epochs.c.epoch >= epoch
+        needed = union(select(epochs.c.model).where(later), select(epochs.c.catalogue).where(later))
+        newest = self.catalogue()
+        wanted = b"" if newest is None else newest.sha256  # by the next epoch
+        unused = files.c.sha256.not_in(needed) & (files.c.sha256 != wanted)
+        self._connection.execute(files.delete().where(unused))
+
+    # Counts, chunks and commits of an epoch
 
     def counts(self, epoch: int) -> dict[str, NDArray[np.int64]]:
         """How often each report came so far, by proxy; nothing once the epoch is applied."""
@@ -145,12 +227,12 @@ class Transaction(ChosenTables):
         content = np.minimum(total, MOST).astype("<u4").tobytes()
         found = {"counts": content, "counted_at": now}
         if before is None:
-            self._connection.execute(counts.insert().values(epoch=epoch, proxy=proxy, **found))
+            self._add(counts, epoch=epoch, proxy=proxy, **found)
         else:
             self._connection.execute(counts.update().where(same).values(**found))
 
     def last_counted(self, epoch: int) -> dict[str, float]:
-        """When the last chunk was counted of each proxy of which there is one."""
+        """When the last chunk of each proxy was counted; without proxies that sent none."""
         query = select(counts.c.proxy, counts.c.counted_at).where(counts.c.epoch == epoch)
         return {row.proxy: row.counted_at for row in self._connection.execute(query)}
 
@@ -161,12 +243,10 @@ class Transaction(ChosenTables):
 
     def add_sums(self, epoch: int, values: NDArray[np.int64]) -> None:
         """For good."""
-        content = values.astype("<i8").tobytes()
-        self._connection.execute(sums.insert().values(epoch=epoch, sums=content))
+        self._add(sums, epoch=epoch, sums=values.astype("<i8").tobytes())
 
     def has_chunk(self, epoch: int, name: str) -> bool:
-        query = select(chunks.c.name).where(chunks.c.epoch == epoch, chunks.c.name == name)
-        return self._connection.scalar(query) is not None
+        return self.sender_of(epoch, name) is not None
 
     def sender_of(self, epoch: int, name: str) -> str | None:
         """The proxy that handed it in first."""
@@ -185,23 +265,16 @@ class Transaction(ChosenTables):
         self, epoch: int, name: str, proxy: str, reports: int, keys: NDArray[np.uint64]
     ) -> None:
         content = keys.astype("<u8").tobytes()
-        self._connection.execute(
-            chunks.insert().values(
-                epoch=epoch, name=name, proxy=proxy, reports=reports, prefixes=content
-            )
-        )
+        self._add(chunks, epoch=epoch, name=name, proxy=proxy, reports=reports, prefixes=content)
 
     def count(self, epoch: int, *, reports: int, duplicates: int, undecodable: int) -> None:
-        """One more chunk with so many of each."""
-        self._connection.execute(
-            epochs.update()
-            .where(epochs.c.epoch == epoch)
-            .values(
-                chunks=epochs.c.chunks + 1,
-                reports=epochs.c.reports + reports,
-                duplicates=epochs.c.duplicates + duplicates,
-                undecodable=epochs.c.undecodable + undecodable,
-            )
+        """One more chunk, with this many of each."""
+        self._change_epoch(
+            epoch,
+            chunks=epochs.c.chunks + 1,
+            reports=epochs.c.reports + reports,
+            duplicates=epochs.c.duplicates + duplicates,
+            undecodable=epochs.c.undecodable + undecodable,
         )
 
     def received(self, epoch: int, proxy: str) -> tuple[int, int]:
@@ -213,16 +286,13 @@ class Transaction(ChosenTables):
         return int(number), int(reports)
 
     def commit_of(self, epoch: int, proxy: str) -> tuple[int, int] | None:
-        """What the proxy said was all, if it has."""
-        query = select(commits.c.chunks, commits.c.reports).where(
-            commits.c.epoch == epoch, commits.c.proxy == proxy
-        )
-        row = self._connection.execute(query).one_or_none()
-        return None if row is None else (int(row[0]), int(row[1]))
+        """Chunks and reports that were all, as the proxy said; None before."""
+        same = (commits.c.epoch == epoch) & (commits.c.proxy == proxy)
+        row = self._row(select(commits.c.chunks, commits.c.reports).where(same))
+        return None if row is None else (row[0], row[1])
 
     def add_commit(self, epoch: int, proxy: str, chunks: int, reports: int) -> None:
-        row = {"epoch": epoch, "proxy": proxy, "chunks": chunks, "reports": reports}
-        self._connection.execute(commits.insert().values(**row))
+        self._add(commits, epoch=epoch, proxy=proxy, chunks=chunks, reports=reports)
 
     def committed(self, epoch: int) -> set[str]:
         """The proxies that have handed in all that they had."""
@@ -232,13 +302,26 @@ class Transaction(ChosenTables):
     def set_crowd(self, epoch: int, proxy: str, crowd: str) -> None:
         same = (waiting.c.epoch == epoch) & (waiting.c.proxy == proxy)
         self._connection.execute(waiting.delete().where(same))
-        row = {"epoch": epoch, "proxy": proxy, "crowd": crowd}
-        self._connection.execute(waiting.insert().values(**row))
+        self._add(waiting, epoch=epoch, proxy=proxy, crowd=crowd)
 
     def crowds(self, epoch: int) -> dict[str, str]:
-        """What each proxy said last that has said something."""
+        """What each proxy said last about its crowd; without proxies that have said nothing."""
         query = select(waiting.c.proxy, waiting.c.crowd).where(waiting.c.epoch == epoch)
         return {row.proxy: row.crowd for row in self._connection.execute(query)}
+
+    def _row(self, query: Select[Any], *, lock: bool = False) -> Any:
+        """The one row that there is, or None."""
+        return self._connection.execute(query.with_for_update() if lock else query).one_or_none()
+
+    def _epoch(self, query: Select[Any], *, lock: bool = False) -> Epoch | None:
+        row = self._row(query, lock=lock)
+        return None if row is None else Epoch(*row)
+
+    def _add(self, table: Table, **row: object) -> None:
+        self._connection.execute(table.insert().values(**row))
+
+    def _change_epoch(self, epoch: int, **changes: object) -> None:
+        self._connection.execute(epochs.update().where(epochs.c.epoch == epoch).values(**changes))
 
 
 def _counts(content: bytes) -> NDArray[np.int64]:

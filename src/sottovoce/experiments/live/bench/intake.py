@@ -3,44 +3,61 @@
 The proxy is the real one, with its real application, web server and store; only the server behind
 it is a stand-in, which closes the epoch when all batches have come and throws the chunks
 away. So an epoch runs from the first batch through shuffling to the last chunk handed over.
+
+The proxy's process imports this module. So nothing of a server or a simulator is imported here:
+its memory is measured.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import os
 import socket
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sottovoce.errors import UnavailableError
-from sottovoce.experiments.bench.timing import Spread
-from sottovoce.experiments.live.bench.load import Load, send
-from sottovoce.experiments.live.bench.measured_proxy import StandInServer, serve_proxy
-from sottovoce.experiments.live.bench.process import (
+from sottovoce.experiments.bench.timing import (
     ResidentMemory,
+    Spread,
+    Watch,
     cpu_seconds,
     most_resident,
     resident,
 )
 from sottovoce.experiments.live.children import is_ready
+from sottovoce.protocol import SEALED, Batch, Chunk, routes
+from sottovoce.protocol.crowd import ENOUGH, Crowd
+from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, Rate, build_app
+from sottovoce.service import Listen, build_watch, run
+from sottovoce.service import Watch as WatchSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from multiprocessing.context import SpawnProcess
-    from pathlib import Path
+    from multiprocessing.sharedctypes import Synchronized
 
-    from sottovoce.experiments.bench.timing import Watch
     from sottovoce.experiments.live.bench.bench_server import BenchServer
-    from sottovoce.experiments.live.bench.measured_proxy import SharedCount
+    from sottovoce.proxy.store import Tables
+
+    SharedCount = Synchronized[int]
+    """A number that two processes see."""
 
 CONNECTIONS = 64
 CLOCK_TICK = 0.01
 """Seconds: finer than this no CPU time is told."""
 PATIENCE = 120.0
 """Seconds for a proxy to be ready, or to hand its epoch over."""
+HEAD = (
+    f"POST {routes.BATCHES} HTTP/1.1\r\nHost: proxy\r\n"
+    "Content-Type: application/octet-stream\r\nContent-Length: {}\r\n\r\n"
+)
 
 
 @dataclass(frozen=True)
@@ -150,3 +167,125 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+class StandInServer:
+    """An `Upstream` whose one epoch is over by the clock, and closed when its crowd is there."""
+
+    def __init__(self, bench: BenchServer, handed_over: SharedCount):
+        self.key = bench.keys.verification_key
+        self._signed = bench.signed.encode()
+        self._catalogue = bench.catalogue.raw
+        self._model = bench.model
+        self._handed_over = handed_over
+
+    def manifest(self) -> bytes:
+        return self._signed
+
+    def model(self, sha256: bytes, most: int) -> bytes:  # noqa: ARG002 - there is one
+        return self._model
+
+    def catalogue(self, sha256: bytes) -> bytes:  # noqa: ARG002 - there is one
+        return self._catalogue
+
+    def check_secret(self) -> None:
+        """Any will do."""
+
+    def waiting(self, epoch: int, crowd: Crowd) -> str:  # noqa: ARG002 - there is one
+        return "closed" if crowd == ENOUGH else "open"
+
+    def put_chunk(self, chunk: Chunk) -> None:
+        """Drop the chunk."""
+
+    def commit(self, epoch: int, manifest_hash: bytes, chunks: int, reports: int) -> None:  # noqa: ARG002 - only counted
+        """The epoch is over."""
+        self._handed_over.value = reports
+
+
+class CountingStore(ProxyStore):
+    """Counts its transactions: each is one sync of the disk."""
+
+    commits: SharedCount
+
+    @contextmanager
+    def write(self) -> Iterator[Tables]:
+        """One more, once it is on disk."""
+        with super().write() as tables:
+            yield tables
+        self.commits.value += 1
+
+
+def serve_proxy(
+    folder: Path, ports: tuple[int, int], batches: int, shown: StandInServer, commits: SharedCount
+) -> None:
+    """In a process of its own: as `sottovoce proxy run` does it, but quietly.
+
+    All batches come from one address, so there is no limit for one.
+    """
+    logging.disable(logging.WARNING)
+    settings = ProxySettings(
+        folder=folder,
+        server="http://127.0.0.1",
+        secret_file=folder / "none",
+        verification_key=shown.key.hex(),
+        least_clients=batches,
+        poll_seconds=0.1,
+        rate=Rate(batches_per_minute=0, per_epoch=0),
+        listen=Listen(port=ports[0], connections_per_address=0),
+        watch=WatchSettings(port=ports[1]),
+    )
+    with CountingStore.open(folder) as store:
+        store.commits = commits
+        proxy = Proxy(store, shown, settings)
+        watch = build_watch(proxy.check, proxy.metrics.text)
+        run(build_app(proxy, settings), settings.listen, watch, settings.watch)
+
+
+@dataclass(frozen=True)
+class Load:
+    port: int
+    batches: int
+    connections: int
+    epoch: int
+    manifest_hash: bytes
+    reports: int
+    """In a batch."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    seconds: float
+    cpu_seconds: float
+    """Of whoever sent: far below `seconds`, or the sender was what was measured."""
+    accepted: int
+
+
+def send(load: Load) -> Sent:
+    """Send all of it. Reports are random bytes: a proxy cannot open them anyway."""
+    began, cpu = time.perf_counter(), time.process_time()
+    accepted = asyncio.run(_send(load))
+    return Sent(time.perf_counter() - began, time.process_time() - cpu, accepted)
+
+
+async def _send(load: Load) -> int:
+    left = iter(range(load.batches))
+    connections = (_connection(load, left) for _ in range(load.connections))
+    return sum(await asyncio.gather(*connections))
+
+
+async def _connection(load: Load, left: Iterator[int]) -> int:
+    reader, writer = await asyncio.open_connection("127.0.0.1", load.port)
+    accepted = 0
+    for _ in left:
+        writer.write(_request(load))
+        status = await reader.readuntil(b"\r\n\r\n")
+        accepted += b" 202 " in status.split(b"\r\n", 1)[0]
+    writer.close()
+    await writer.wait_closed()
+    return accepted
+
+
+def _request(load: Load) -> bytes:
+    sealed = os.urandom(SEALED * load.reports)
+    body = Batch(load.epoch, load.manifest_hash, os.urandom(16), sealed).encode()
+    return HEAD.format(len(body)).encode() + body

@@ -1,16 +1,14 @@
-"""The whole benchmark of the live system: opening, intake, memory."""
+"""The whole benchmark of the live system: opening, intake, memory; what an epoch costs."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from sottovoce.experiments.live.bench.bench_server import BenchServer
-from sottovoce.experiments.live.bench.costs import UnitCosts
-from sottovoce.experiments.live.bench.counting import Counting, measure_counting
+from sottovoce.experiments.bench.timing import Watch
+from sottovoce.experiments.live.bench.bench_server import BenchServer, Counting, measure_counting
 from sottovoce.experiments.live.bench.intake import Intake, measure_intake
 from sottovoce.experiments.live.bench.opening import (
     CoreRate,
@@ -18,11 +16,12 @@ from sottovoce.experiments.live.bench.opening import (
     measure_core,
     measure_opening,
 )
-from sottovoce.protocol import MAX_CHUNK_REPORTS
+from sottovoce.protocol import MAX_CHUNK_REPORTS, SEALED, Batch
+from sottovoce.proxy.status import AT_THE_END
 from sottovoce.settings import check, setting
 
-if TYPE_CHECKING:
-    from sottovoce.experiments.bench.timing import Watch
+PREFIX = 8
+"""Bytes that the server keeps of each report until its epoch is applied."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +52,6 @@ class LiveBenchResult:
     counting: Counting
     units: UnitCosts
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def run_live_bench(plan: LiveBenchPlan, watch: Watch = lambda _what: None) -> LiveBenchResult:
     """Measure; databases lie in a temporary folder on a real disk (see TMPDIR)."""
@@ -82,3 +78,71 @@ def run_live_bench(plan: LiveBenchPlan, watch: Watch = lambda _what: None) -> Li
         )
         units = UnitCosts.measured(bench, core, intake)
     return LiveBenchResult(plan, cores, opening, core, intake, counting, units)
+
+
+@dataclass(frozen=True)
+class UnitCosts:
+    """Seconds are CPU time of one core of this machine; bytes are exact."""
+
+    reports: int
+    """k: in a batch."""
+    items: int
+    """In the catalogue."""
+    opening: float
+    """Seconds of a report at the server: opened, checked, counted, synced."""
+    intake: float
+    """Seconds of a batch at the proxy: taken, synced, acknowledged."""
+    mixing: float
+    """Seconds of a batch at the proxy: mixed and handed in."""
+    up: int
+    """Bytes that a device sends in an epoch, without HTTP and TLS."""
+    down: int
+    """Bytes that it fetches in an epoch: manifest and model, not compressed."""
+    catalogue: int
+    """Bytes that it fetches once for each version of the catalogue."""
+
+    @classmethod
+    def measured(cls, bench: BenchServer, core: CoreRate, intake: Intake) -> UnitCosts:
+        signed, reports = bench.signed, bench.signed.manifest.terms.reports
+        batch = Batch(signed.manifest.epoch, signed.hash, bytes(16), bytes(SEALED * reports))
+        return cls(
+            reports=reports,
+            items=len(bench.catalogue.items),
+            opening=1 / core.per_second.median,
+            intake=1 / intake.per_cpu_second.median,
+            mixing=1 / intake.mixed_per_cpu_second.median,
+            up=len(batch.encode()),
+            down=len(signed.encode()) + len(bench.model),
+            catalogue=len(bench.catalogue.raw),
+        )
+
+    def of(self, people: int) -> EpochCosts:
+        """For so many who report in an epoch."""
+        reports = people * self.reports
+        return EpochCosts(
+            people=people,
+            reports=reports,
+            server_core_hours=reports * self.opening / 3600,
+            proxy_core_hours=people * (self.intake + self.mixing) / 3600,
+            up=people * self.up,
+            down=people * self.down,
+            proxy_disk=AT_THE_END * people * self.up,
+            server_disk=PREFIX * reports,
+        )
+
+
+@dataclass(frozen=True)
+class EpochCosts:
+    """Of one epoch; bytes are those of all devices together."""
+
+    people: int
+    reports: int
+    server_core_hours: float
+    proxy_core_hours: float
+    up: int
+    """Devices to proxies, and, without 56 bytes a batch, proxies to server."""
+    down: int
+    proxy_disk: int
+    """At the most, over all proxies."""
+    server_disk: int
+    """Until the epoch is applied."""

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle, pairwise
-from typing import TYPE_CHECKING
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Self
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-from sottovoce.experiments.bench.timing import Contender, Spread, ratio, take_turns
-from sottovoce.experiments.live.bench.bench_server import PROXY
-from sottovoce.experiments.live.bench.workers import Workers, decrypt, exchange, exchange_from_bytes
-from sottovoce.protocol import SEALED
+from sottovoce.experiments.bench.timing import Contender, Spread, Watch, ratio, take_turns
+from sottovoce.experiments.live.bench.bench_server import PROXY, BenchServer
+from sottovoce.protocol import SEALED, Chunk
+from sottovoce.protocol.sealing import INFO, SUITE
 from sottovoce.server import InProcess, Pool
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from sottovoce.experiments.bench.timing import Watch
-    from sottovoce.experiments.live.bench.bench_server import BenchServer
-    from sottovoce.protocol import Chunk
+Job = Callable[..., Callable[[], None]]
+"""Makes ready, untimed, and gives what is to be timed."""
 
 RAW = "X25519"
 PARSED = "X25519 from bytes"
@@ -31,6 +31,8 @@ DECRYPT = "Suite.decrypt"
 SERVER = "server, all of it"
 WARM_UP = 512
 """Reports that start the server's processes."""
+PEERS = 256
+"""Public keys that exchanges go through, round and round."""
 
 
 @dataclass(frozen=True)
@@ -159,3 +161,92 @@ def _split(sealed: bytes, parts: int) -> Iterator[bytes]:
     edges = np.linspace(0, len(sealed) // SEALED, parts + 1).astype(int) * SEALED
     for begin, end in pairwise(edges):
         yield sealed[begin:end]
+
+
+class Workers:
+    """Processes that do the same work at the same time, kept from one job to the next.
+
+    Use it in a `with`.
+    """
+
+    def __init__(self, processes: int):
+        context = get_context("spawn")
+        self._pipes: list[Connection] = []
+        self._processes = []
+        for _ in range(processes):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_work, args=(theirs,), daemon=True)
+            process.start()
+            self._pipes.append(ours)
+            self._processes.append(process)
+
+    def time(self, job: Job, arguments: Sequence[tuple[object, ...]]) -> float:
+        """Seconds until the last has done the job; each has its own arguments."""
+        for pipe, given in zip(self._pipes, arguments, strict=True):
+            pipe.send((job, given))
+        for pipe in self._pipes:
+            pipe.recv()
+        began = time.perf_counter()
+        for pipe in self._pipes:
+            pipe.send(None)
+        for pipe in self._pipes:
+            pipe.recv()
+        return time.perf_counter() - began
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for pipe in self._pipes:
+            pipe.close()
+        for process in self._processes:
+            process.join()
+
+
+def _work(pipe: Connection) -> None:
+    while True:
+        try:
+            job, arguments = pipe.recv()
+            run = job(*arguments)
+            pipe.send("ready")
+            pipe.recv()
+            run()
+            pipe.send("done")
+        except (EOFError, KeyboardInterrupt):
+            return
+
+
+def exchange(number: int) -> Callable[[], None]:
+    """X25519 with keys that are ready: what a core can do at most."""
+    private = X25519PrivateKey.generate()
+    peers = [X25519PrivateKey.generate().public_key() for _ in range(PEERS)]
+
+    def run() -> None:
+        for at in range(number):
+            private.exchange(peers[at % PEERS])
+
+    return run
+
+
+def exchange_from_bytes(number: int) -> Callable[[], None]:
+    """X25519 with keys as they come over a network."""
+    private = X25519PrivateKey.generate()
+    peers = [X25519PrivateKey.generate().public_key().public_bytes_raw() for _ in range(PEERS)]
+
+    def run() -> None:
+        for at in range(number):
+            private.exchange(X25519PublicKey.from_public_bytes(peers[at % PEERS]))
+
+    return run
+
+
+def decrypt(sealed: bytes, private_key: bytes, manifest_hash: bytes) -> Callable[[], None]:
+    """HPKE alone: every report opened, nothing counted."""
+    private, info = X25519PrivateKey.from_private_bytes(private_key), INFO + manifest_hash
+    reports = [sealed[at : at + SEALED] for at in range(0, len(sealed), SEALED)]
+
+    def run() -> None:
+        for report in reports:
+            SUITE.decrypt(report, private, info=info)
+
+    return run

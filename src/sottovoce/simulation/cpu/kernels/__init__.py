@@ -1,26 +1,13 @@
 """Compiled reports, a module for each mechanism; see `sottovoce.simulation.cpu.epoch.plug_in`."""
 
-from __future__ import annotations
+from types import ModuleType
 
-from typing import TYPE_CHECKING, Protocol
-
+from sottovoce.mechanism import Mechanism
 from sottovoce.simulation.kernels import kernel_module
 
-if TYPE_CHECKING:
-    from sottovoce.mechanism import Mechanism
-    from sottovoce.model import Histories
-    from sottovoce.simulation.cpu.work import Work
 
-
-class Kernel(Protocol):
-    """What a kernel's module has, beside what it plugs in when it is imported."""
-
-    def work(self, histories: Histories, mechanism: Mechanism, reports: int) -> Work:
-        """Its operations in one epoch, counted from the algorithm."""
-
-
-def kernel_of(mechanism: Mechanism) -> Kernel:
+def kernel_of(mechanism: Mechanism) -> ModuleType:
     """The mechanism's kernel, plugged in; a name with a dot in it is a module elsewhere."""
     name = mechanism.kernel if "." in mechanism.kernel else f"{__name__}.{mechanism.kernel}"
-    found: Kernel = kernel_module(name, "cpu", mechanism)
+    found: ModuleType = kernel_module(name, "cpu", mechanism)
     return found

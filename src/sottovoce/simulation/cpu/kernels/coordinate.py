@@ -11,13 +11,10 @@ from sottovoce.evaluation.kernels import score
 from sottovoce.mechanism.coordinate import CoordinateConstants
 from sottovoce.simulation.cpu.epoch import plug_in
 from sottovoce.simulation.cpu.philox import begin_draws, fill_words, multiply_high
-from sottovoce.simulation.cpu.work import Work, drawing_work, scored_work
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sottovoce.mechanism import Mechanism
-    from sottovoce.model import Histories
     from sottovoce.simulation.preparation import EpochConstants
 
     Scratch = tuple[NDArray[np.uint8], NDArray[np.uint64], NDArray[np.uint64]]
@@ -69,19 +66,6 @@ def fill_reports(
         out[j] = np.uint32(index << np.uint64(1)) | np.uint32(plus != flip)
     for i in items:
         touched[i] = 0
-
-
-STEPS, FLOATS = 4, 10
-"""Of one report beside the prediction: item and factor of the direction, two comparisons; from the
-prediction to the probability of a plus."""
-
-
-def work(histories: Histories, mechanism: Mechanism, reports: int) -> Work:
-    said = histories.n_users * reports
-    drawn = drawing_work(histories, mechanism, reports)
-    scored = scored_work(said, histories.n_items, mechanism.shape.factors)
-    own = Work(additions=said * FLOATS, steps=2 * histories.n_interactions + said * STEPS)
-    return drawn + scored + own
 
 
 plug_in(CoordinateConstants, new_scratch, fill_reports)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numba import njit
 
-from sottovoce.mechanism.blocks import ONE_BY_ONE
 from sottovoce.mechanism.loudest import LoudestConstants
 from sottovoce.simulation.cpu.cache import drop_stale
 from sottovoce.simulation.cpu.epoch import TOGETHER, plug_in_groups
@@ -21,7 +20,6 @@ from sottovoce.simulation.cpu.kernels.select import (
     nth_loud,
 )
 from sottovoce.simulation.cpu.philox import multiply_high, report_words
-from sottovoce.simulation.cpu.work import FLOAT, Work, drawing_work, scored_work
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -144,31 +142,6 @@ def _fill_loud(rows: Float32, X: Float32, loud: int, value: np.float32, out: Flo
                 out[u, nth_loud(a, x, least, rank, ranks)] = value
             else:
                 out[u, tied[rank - above]] = value
-
-
-STEPS_PER_ROW = 10
-"""Of finding the loud ones: magnitude and largest (2), bin and lowest (5), counted (1), looked up
-and added to its group (2). The search among bins and the few rows compared exactly are not counted:
-they depend on the data."""
-
-
-def work(histories: Histories, mechanism: Mechanism, reports: int) -> Work:
-    blocks, factors = cast("Loudest", mechanism).blocks, mechanism.shape.factors
-    entries, users = histories.n_interactions, histories.n_users
-    rows, inner = blocks.rows, min(blocks.size, ONE_BY_ONE)
-    levels = (blocks.size // inner - 1).bit_length()
-    table = rows * factors * FLOAT
-    own = Work(
-        table_bytes=table,
-        looked_up_bytes=table * -(-users // TOGETHER),
-        additions=entries * (inner + 1),
-        products=entries * (inner + 2),
-        butterflies=users * levels * rows // 2,
-        dense=users * rows * factors,
-        steps=users * rows * STEPS_PER_ROW,
-    )
-    drawn = drawing_work(histories, mechanism, reports, draws=reports + 1)
-    return drawn + scored_work(entries, histories.n_items, factors) + own
 
 
 plug_in_groups(LoudestConstants, new_scratch, fill_reports, any_loud)
