@@ -1,19 +1,44 @@
-"""Compile every kernel, so that no test has to wait for it: `python -m tests.kernels`."""
+"""Which engines compute which mechanisms; `python -m tests.kernels` compiles every kernel, so that
+no test has to wait for it.
+"""
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import numpy as np
+import pytest
 
 from sottovoce.mechanism import MECHANISMS
 from sottovoce.model import initial_items
-from sottovoce.simulation import build_engine
+from sottovoce.simulation import ENGINES, build_engine
+from sottovoce.simulation.kernels import has_kernel
 from sottovoce.training import Settings
 from tests.mechanism.compiled_loud import listed
 from tests.people import random_people
 
 
+def computes(engine: str, mechanism: str) -> bool:
+    """Whether it has a kernel for it; one without any asks the mechanism itself."""
+    folder = f"{ENGINES[engine]}.kernels"
+    return find_spec(folder) is None or has_kernel(folder, mechanism)
+
+
+def computed(engine: str, mechanism: str, *, by: str = "") -> object:
+    """A case of a test of all engines and mechanisms; skipped, and named, where there is no kernel.
+
+    `by` is the engine whose kernels count, if it is another one.
+    """
+    missing = not computes(by or engine, mechanism)
+    reason = f"the {by or engine} engine has no kernel for {mechanism}"
+    return pytest.param(engine, mechanism, marks=pytest.mark.skipif(missing, reason=reason))
+
+
+COMPILED = [name for name in MECHANISMS if computes("cpu", name)]
+
+
 def main() -> None:
-    for mechanism in MECHANISMS:
+    for mechanism in COMPILED:
         engine = build_engine("cpu", random_people(3, 5), Settings(mechanism=mechanism, factors=2))
         engine.user_vectors(initial_items(5, 2, 0.1, 0))
         engine.reports(initial_items(5, 2, 0.1, 0), 0)

@@ -13,6 +13,7 @@ from sottovoce.simulation import build_engine
 from sottovoce.simulation.loop import begin, train
 from sottovoce.simulation.words import report_words
 from sottovoce.training import Settings
+from tests.kernels import COMPILED
 from tests.live.stack import Stack, running
 from tests.people import random_people
 from tests.server.world import ITEMS
@@ -61,7 +62,7 @@ def test_live_and_simulated_are_the_same_bits(
     plan = Settings.preset(mechanism, reports=5, epochs=epochs, factors=2, seed=SEED)
     people = random_people(n_users, ITEMS, seed=3)
     assert any(not len(people[user]) for user in range(n_users)), "somebody has no history"
-    engine = build_engine("cpu", people, plan)
+    engine = build_engine("cpu" if mechanism in COMPILED else "reference", people, plan)
     V = begin(plan, ITEMS).V
     with running(folder / "stack", *proxies, training=plan, least_clients=20) as stack:
         clients = join(stack, people)

@@ -9,15 +9,25 @@ from hypothesis import strategies as st
 
 from sottovoce.errors import SettingsError
 from sottovoce.mechanism import MECHANISMS, Coordinate, Mechanism, Shape, sum_signs
+from sottovoce.mechanism.coin import LEAST_EPSILON, MAX_EPSILON
 from sottovoce.model import Histories, bounds, initial_items, user_vectors
 from sottovoce.training import Settings
 from tests.people import histories, random_people
 
 
 def build(
-    name: str, n_items: int, factors: int = 3, epsilon: float = 1.0, alpha: float = 1.0
+    name: str,
+    n_items: int,
+    factors: int = 3,
+    epsilon: float = 1.0,
+    alpha: float = 1.0,
+    *,
+    example: bool = False,
 ) -> Mechanism:
-    return Settings.preset(name, factors=factors, epsilon=epsilon, alpha=alpha).build(n_items)
+    """With the options that it chooses itself, or with those of its example."""
+    options = MECHANISMS[name].example if example else {}
+    plan = Settings.preset(name, factors=factors, epsilon=epsilon, alpha=alpha, **options)
+    return plan.build(n_items)
 
 
 def os_words(n_users: int, reports: int, seed: int = 0) -> np.ndarray:
@@ -30,13 +40,40 @@ def vectors(V: np.ndarray, h: Histories) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-@given(h=histories(), factors=st.integers(1, 5), k=st.integers(1, 4), seed=st.integers(0, 2**32))
+@given(
+    items=st.integers(1, 5000),
+    factors=st.integers(1, 9),
+    epsilon=st.floats(LEAST_EPSILON, MAX_EPSILON),
+    example=st.booleans(),
+)
+def test_a_manifest_says_everything(
+    name: str, items: int, factors: int, epsilon: float, example: bool
+) -> None:
+    """In whole numbers; and it stays at the epsilon that people agree to."""
+    made = build(name, items, factors, epsilon, example=example)
+    public = made.published()
+    assert all(type(value) is int and value >= 0 for value in public.values())
+    read = MECHANISMS[name].from_manifest(made.shape, epsilon, public)
+    assert read == made
+    assert read.epsilon == made.event(1, 1).epsilon == epsilon
+    assert made.gain > 0
+    assert made.for_items(2 * items).loud_fraction <= made.loud_fraction
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+@given(
+    h=histories(),
+    factors=st.integers(1, 5),
+    k=st.integers(1, 4),
+    seed=st.integers(0, 2**32),
+    example=st.booleans(),
+)
 @settings(max_examples=40)
 def test_any_history_gives_k_reports_within_range(
-    name: str, h: Histories, factors: int, k: int, seed: int
+    name: str, h: Histories, factors: int, k: int, seed: int, example: bool
 ) -> None:
     """Empty histories, full ones, M that is no power of two, F = 1."""
-    mechanism = build(name, h.n_items, factors)
+    mechanism = build(name, h.n_items, factors, example=example)
     V = initial_items(h.n_items, factors, 0.3, seed)
     reports = mechanism.reports(V, vectors(V, h), h, os_words(h.n_users, k, seed))
     assert reports.shape == (h.n_users, k)
@@ -97,13 +134,18 @@ def test_the_estimate_is_linear_in_the_sums_and_zero_without_reports(name: str) 
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-@given(h=histories(max_items=12), epsilon=st.floats(0.1, 8), seed=st.integers(0, 2**32))
+@given(
+    h=histories(max_items=12),
+    epsilon=st.floats(0.1, 8),
+    seed=st.integers(0, 2**32),
+    example=st.booleans(),
+)
 @settings(max_examples=25)
 def test_densities_keep_what_the_accountant_is_told(
-    name: str, h: Histories, epsilon: float, seed: int
+    name: str, h: Histories, epsilon: float, seed: int, example: bool
 ) -> None:
     """Between gamma and gamma e^eps, and 1 in the mean: all that the proofs ask of a report."""
-    mechanism = build(name, h.n_items, 2, epsilon)
+    mechanism = build(name, h.n_items, 2, epsilon, example=example)
     V = initial_items(h.n_items, 2, 0.3, seed)
     density = mechanism.densities(V, vectors(V, h), h).astype(np.float64)
     gamma = mechanism.event(1, 1).blanket

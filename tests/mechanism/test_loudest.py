@@ -121,11 +121,11 @@ def test_rules_go_one_way_as_epsilon_grows(items: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "own", [{"loud": -1}, {"loud": 17}, {"block": 3}, {"block": 2048}, {"block": -2}]
+    "options", [{"loud": -1}, {"loud": 17}, {"block": 3}, {"block": 2048}, {"block": -2}]
 )
-def test_impossible_numbers_are_refused(own: dict[str, int]) -> None:
-    with pytest.raises(SettingsError, match=next(iter(own))):
-        Loudest(Shape(8, 2, 1.0), 6.0, **own)
+def test_impossible_numbers_are_refused(options: dict[str, int]) -> None:
+    with pytest.raises(SettingsError, match=next(iter(options))):
+        Loudest(Shape(8, 2, 1.0), 6.0, **options)
 
 
 @pytest.mark.parametrize("public", [{"block": 0, "loud": 3}, {"block": 2, "loud": 0}])

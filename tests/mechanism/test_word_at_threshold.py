@@ -1,4 +1,4 @@
-"""On which side of its coin a word falls: the last word below the threshold, the first one at it.
+"""Ours: on which side of its coin a word falls, the last one below the threshold, the first at it.
 
 The thresholds are the integers of `tests/vectors/thresholds.json`, not those of the mechanism.
 """
@@ -6,13 +6,14 @@ The thresholds are the integers of `tests/vectors/thresholds.json`, not those of
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from sottovoce.mechanism import MECHANISMS, Loudest, Mechanism, Shape
-from sottovoce.mechanism.base import COIN, DIRECTION, WORDS_PER_DRAW, SignMechanism
+from sottovoce.mechanism import Coordinate, Loudest, Shape
+from sottovoce.mechanism.base import COIN, DIRECTION, WORDS_PER_DRAW
 from sottovoce.mechanism.coin import WORD
 from sottovoce.model import Histories
 
@@ -25,14 +26,17 @@ X = np.array([[2]], np.float32)
 """Every entry of the gradient is beyond the clip, so that `coordinate` has nothing to round."""
 
 
-def build(name: str, epsilon: float) -> Mechanism:
-    own = {"block": 1, "loud": LOUD} if "loud" in MECHANISMS[name].settings() else {}
-    return MECHANISMS[name].build(Shape(ITEMS, 1, 1.0), epsilon, 5, own)
+Ours = Coordinate | Loudest
+SHAPE = Shape(ITEMS, 1, 1.0)
+MAKE: dict[str, Callable[[float], Ours]] = {
+    "coordinate": lambda epsilon: Coordinate(SHAPE, epsilon),
+    "loudest": lambda epsilon: Loudest(SHAPE, epsilon, 5, block=1, loud=LOUD),
+}
 
 
-def stored_threshold(mechanism: Mechanism) -> int:
+def stored_threshold(mechanism: Ours) -> int:
     [case] = [c for c in json.loads(FILE.read_text()) if c["epsilon"] == mechanism.epsilon]
-    if isinstance(mechanism, SignMechanism):
+    if isinstance(mechanism, Coordinate):
         return int(case["flip"], 16)
     [uniform] = [word for loud, n, word in case["uniform"] if (loud, n) == (LOUD, ITEMS)]
     return int(uniform, 16)
@@ -47,15 +51,14 @@ def draws(coin: int) -> np.ndarray:
     return words
 
 
-def sides(mechanism: Mechanism) -> tuple[list[int], list[int]]:
+def sides(mechanism: Ours) -> tuple[list[int], list[int]]:
     """The reports of words below the threshold, and of all others, from the definition."""
     words = [[int(word) for word in draw] for draw in draws(0)[0, :-1]]
     density = mechanism.densities(V, X, HISTORY)[0]
-    if isinstance(mechanism, SignMechanism):
+    if isinstance(mechanism, Coordinate):
         index = [word[DIRECTION] * mechanism.n_directions >> 64 for word in words]
         true = [i << 1 | int(density[i << 1 | 1] > density[i << 1]) for i in index]
         return [report ^ 1 for report in true], true
-    assert isinstance(mechanism, Loudest), "say here what the coin of this mechanism decides"
     loud = np.flatnonzero(density > 1).tolist()
     assert len(loud) == LOUD
     uniform = [word[DIRECTION] * 2 * ITEMS >> 64 for word in words]
@@ -69,14 +72,14 @@ def sides(mechanism: Mechanism) -> tuple[list[int], list[int]]:
     return uniform, named
 
 
-def said(mechanism: Mechanism, coin: int) -> list[int]:
+def said(mechanism: Ours, coin: int) -> list[int]:
     return [int(report) for report in mechanism.reports(V, X, HISTORY, draws(coin))[0]]
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("name", MAKE)
 def test_words_at_the_threshold_fall_on_their_side(name: str, epsilon: float) -> None:
-    mechanism = build(name, epsilon)
+    mechanism = MAKE[name](epsilon)
     threshold = stored_threshold(mechanism)
     assert 1 < threshold < WORD - 2
     below, beyond = sides(mechanism)
@@ -87,10 +90,10 @@ def test_words_at_the_threshold_fall_on_their_side(name: str, epsilon: float) ->
         assert said(mechanism, coin) == beyond
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("name", MAKE)
 def test_it_would_notice_a_threshold_that_is_off_by_one(name: str) -> None:
-    mechanism = build(name, 2.5)
-    kept = "flip_below" if isinstance(mechanism, SignMechanism) else "blanket_below"
+    mechanism = MAKE[name](2.5)
+    kept = "flip_below" if isinstance(mechanism, Coordinate) else "blanket_below"
     threshold = stored_threshold(mechanism)
     below, beyond = sides(mechanism)
     mechanism.__dict__[kept] = threshold - 1  # where `cached_property` keeps it

@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.outsider import ledger, plans, wire
-from tests.outsider.mechanisms import Task, make_reports
+from tests.outsider.mechanisms import make_reports
 from tests.outsider.state import Batch, State
 from tests.outsider.strict import Refused, need
 
@@ -191,17 +191,9 @@ class Device:
 
     def _reports(self, edition: Edition) -> list[int]:
         fields, terms, rows = edition.manifest.fields, edition.manifest.terms, edition.rows
-        task = Task(
-            mechanism=terms["mechanism"],
-            parameters=terms["parameters"],
-            epsilon=terms["epsilon"],
-            model=edition.model,
-            alpha=fields["alpha"],
-            regularization=fields["regularization"],
-        )
         touched = [rows[name] for name in self.history() if name in rows]
         words = [self._word() for _ in range((terms["reports"] + 1) * 4)]
-        return make_reports(task, touched, words)
+        return make_reports(terms, fields, edition.model, touched, words)
 
     def _send_first(self, manifest: wire.Manifest) -> Outcome:
         """At its moment; where making it took longer than lead, whole leads later."""

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from tests.outsider.ledger import Charge
-    from tests.outsider.wire import Manifest, Terms
+    from tests.outsider.mechanisms import Terms
+    from tests.outsider.wire import Manifest
 
 SPREAD = 3600.0
 """Seconds over which batches are spread, at most; 0: the pause is left out, and lead is 0."""

@@ -12,7 +12,7 @@ from tests.outsider.ledger import Charge
 from tests.outsider.plans import Plan
 
 if TYPE_CHECKING:
-    from tests.outsider.wire import Terms
+    from tests.outsider.mechanisms import Terms
 
 
 @dataclass

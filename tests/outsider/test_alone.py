@@ -13,6 +13,8 @@ STANDARD = {
     "__future__", "collections", "dataclasses", "datetime", "decimal", "email", "fractions",
     "hashlib", "json", "math", "os", "pathlib", "re", "typing",
 }  # fmt: skip
+SHARED = ("errors", "mechanism", "model")
+"""What `mechanisms.py` has from the package: the vectors test mechanisms."""
 
 
 def imports(path: Path) -> Iterator[str]:
@@ -29,7 +31,7 @@ def is_its_own(module: str) -> bool:
     return module == OWN or module.startswith(OWN + ".")
 
 
-def test_it_shares_no_code_with_the_package() -> None:
+def test_it_shares_nothing_but_mechanisms_with_the_package() -> None:
     files = [path for path in sorted(FOLDER.glob("*.py")) if not path.name.startswith("test_")]
     assert {"device.py", "mechanisms.py", "wire.py"} <= {path.name for path in files}
     foreign = {
@@ -38,7 +40,7 @@ def test_it_shares_no_code_with_the_package() -> None:
         for module in imports(path)
         if not is_its_own(module) and module.partition(".")[0] not in KNOWN | STANDARD
     }
-    assert foreign == set()
+    assert foreign == {("mechanisms.py", f"sottovoce.{name}") for name in SHARED}
     for path in files:
         assert "importlib" not in path.read_text()
         assert "__import__" not in path.read_text()

@@ -26,16 +26,6 @@ def test_terms_that_are_worse(case: Any) -> None:
     assert worse(case["asked"], TERMS) == set(case["worse"])
 
 
-def test_parameters_that_are_worse() -> None:
-    accepted = {**TERMS, "parameters": {"directions_seed": 7, "block": 4, "loud": 3}}
-    free = {**TERMS, "parameters": {"directions_seed": 8, "block": 4, "loud": 2}}
-    pinned = {**TERMS, "parameters": {"directions_seed": 7, "block": 2, "loud": 3}}
-    other = {**TERMS, "mechanism": "coordinate", "parameters": {}}
-    assert worse(free, accepted) == set()
-    assert worse(pinned, accepted) == {"parameters"}
-    assert worse(other, accepted) == {"mechanism"}
-
-
 def test_coins_and_moments() -> None:
     assert PLANS["manifest"]["hold"] == TERMS["hold"]
     for case in PLANS["coins"]:

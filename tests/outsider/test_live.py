@@ -24,10 +24,11 @@ from sottovoce.training import Participation, Settings
 from tests.live.conftest import quick_folder
 from tests.live.stack import HOLD, PROXY_URL, Stack, running
 from tests.outsider.device import Device
+from tests.outsider.mechanisms import Terms
 from tests.outsider.plans import SPREAD
 from tests.outsider.state import State
 from tests.outsider.web import Answer, Web
-from tests.outsider.wire import MANIFEST_CAP, SIGNED_CAP, Terms
+from tests.outsider.wire import MANIFEST_CAP, SIGNED_CAP
 from tests.people import random_people
 from tests.server.world import ITEMS
 

@@ -14,7 +14,6 @@ from tests.outsider.strict import Refused
 from tests.outsider.vectors import CATALOGUE, KEY, MANIFEST, MODEL, PROTOCOL, SIGNED, cases, matrix
 from tests.outsider.wire import (
     HPKE,
-    check_terms,
     encode_batch,
     open_manifest,
     parse_catalogue,
@@ -64,34 +63,6 @@ def test_statements_lead_from_a_trusted_key_to_the_last(case: dict[str, str]) ->
 def test_the_manifest_is_read() -> None:
     assert open_manifest(SIGNED, KEY) == MANIFEST
     assert open_manifest(SIGNED, MANIFEST.key) == MANIFEST
-
-
-def loudest(loud_fraction: float = 0.5, **changes: object) -> dict[str, object]:
-    parameters = {"directions_seed": 7, "block": 4, "loud": 16, **changes}
-    return {**MANIFEST.terms, "parameters": parameters, "loud_fraction": loud_fraction}
-
-
-def test_parameters_in_their_ranges_are_taken() -> None:
-    assert (ITEMS, FACTORS) == (5, 2), "8 rows and 16 directions in blocks of 4"
-    check_terms(loudest(), ITEMS)
-    check_terms(loudest(block=1, loud=10), ITEMS)
-    check_terms(loudest(block=1024, loud=2048), ITEMS)
-    check_terms(loudest(3 / 20, block=1, loud=3), ITEMS)  # less than three twentieths, as a float
-
-
-@pytest.mark.parametrize(
-    "terms",
-    [
-        *(loudest(block=block) for block in (0, 3, 2048, True, 4.0, "4", None)),
-        *(loudest(loud=loud) for loud in (0, 17)),
-        loudest(block=1, loud=11),
-        loudest(0.49),
-        loudest(np.nextafter(3 / 20, 0).item(), block=1, loud=3),
-    ],
-)
-def test_parameters_beyond_their_ranges_are_refused(terms: dict[str, object]) -> None:
-    with pytest.raises(Refused):
-        check_terms(terms, ITEMS)
 
 
 def test_a_finished_training_asks_for_nothing() -> None:

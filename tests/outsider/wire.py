@@ -14,12 +14,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
+from tests.outsider.mechanisms import Terms, build, pinned
 from tests.outsider.strict import LAST, Refused, hexadecimal, keyed, need, ranged, strict_json, text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Terms = dict[str, Any]
 SUITE = "DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM"
 HPKE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 CATALOGUE_CAP, HEADER_CAP, MANIFEST_CAP = 64 * 2**20, 4096, 16384
@@ -37,11 +37,6 @@ TERMS: dict[str, tuple[type, float, float, str]] = {
     "most_items": (int, 1, 2**24, "more"),
 }
 """Fields of the terms that are numbers: kind, least, most, and what is worse."""
-PARAMETERS: dict[str, dict[str, bool]] = {
-    "coordinate": {},
-    "loudest": {"directions_seed": True, "block": False, "loud": True},
-}
-"""Of each mechanism, and whether they are free."""
 MANIFEST: dict[str, tuple[type, float, float]] = {
     "version": (int, 2, 2),
     "epoch": (int, 1, 2**32 - 1),
@@ -119,36 +114,16 @@ def check_terms(value: Any, items: int) -> None:
         ranged(terms[name], kind, low, high)
     hexadecimal(terms["training"], 32)
     factors = terms["factors"]
-    need(terms["loud_fraction"] >= _loudness(terms, items), "louder than loud_fraction says")
+    loud = build(terms, items).loud_fraction
+    need(terms["loud_fraction"] >= loud, "louder than loud_fraction says")
     need(items <= terms["most_items"], "more items than the terms allow")
     need(items * factors <= 2**26 and items * factors**2 <= 2**32, "a model that is too large")
-
-
-def _loudness(terms: Terms, items: int) -> float:
-    """The `loud_fraction` of this mechanism, whose parameters are checked."""
-    mechanism = terms["mechanism"]
-    need(isinstance(mechanism, str) and mechanism in PARAMETERS, "an unknown mechanism")
-    parameters = keyed(terms["parameters"], PARAMETERS[mechanism])
-    if mechanism == "coordinate":
-        return 0.5
-    block, loud = parameters["block"], parameters["loud"]
-    ranged(parameters["directions_seed"], int, 0, LAST)
-    ranged(block, int, 1, 1024)
-    need(block.bit_count() == 1, "a block that is no power of two")
-    directions = row_count(items, block) * int(terms["factors"])
-    ranged(loud, int, 1, directions)
-    return float(loud / (2 * directions))
-
-
-def row_count(items: int, block: int) -> int:
-    """R: the least multiple of the block that is not below the number of items."""
-    return -(-items // block) * block
 
 
 def worse(terms: Terms, accepted: Terms) -> set[str]:
     """Fields that are worse than what was accepted."""
     names = {name for name in ("training", "mechanism") if terms[name] != accepted[name]}
-    if "mechanism" not in names and _pinned(terms) != _pinned(accepted):
+    if "mechanism" not in names and pinned(terms) != pinned(accepted):
         names.add("parameters")
     for name, (*_, direction) in TERMS.items():
         new, old = terms[name], accepted[name]
@@ -157,12 +132,6 @@ def worse(terms: Terms, accepted: Terms) -> set[str]:
     if terms["least_clients"] > 10 * accepted["least_clients"]:
         names.add("least_clients")
     return names
-
-
-def _pinned(terms: Terms) -> dict[str, Any]:
-    """The parameters that are not free."""
-    free = PARAMETERS[terms["mechanism"]]
-    return {name: value for name, value in terms["parameters"].items() if not free[name]}
 
 
 def parse_model(data: bytes, items: int, factors: int) -> NDArray[np.float32]:

@@ -12,7 +12,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import strategies as st
 
 from sottovoce.errors import ProtocolError
-from sottovoce.mechanism import MECHANISMS
+from sottovoce.mechanism import MECHANISMS, Shape
+from sottovoce.mechanism.coin import LEAST_EPSILON, MAX_EPSILON
 from sottovoce.protocol import Catalogue, Item, Manifest, Terms, public_key_of, strict
 
 SIGNING_SEED = bytes(range(32))
@@ -167,12 +168,8 @@ json_values = st.recursive(
 
 @st.composite
 def parameters(draw: st.DrawFn, mechanism: str, items: int, factors: int) -> dict[str, int]:
-    """Those that the terms carry for a mechanism."""
-    block = 1 << draw(st.integers(0, 10))
-    rows = -(-items // block) * block
-    any_value = {
-        "directions_seed": st.integers(0, strict.MOST),
-        "block": st.just(block),
-        "loud": st.integers(1, rows * factors),
-    }
-    return {name: draw(any_value[name]) for name in MECHANISMS[mechanism].public_names()}
+    """Those that the terms carry for a mechanism: chosen at some epsilon, or its example."""
+    kind, shape = MECHANISMS[mechanism], Shape(items, factors, 1.0)
+    options = {} if draw(st.booleans()) else kind.example
+    epsilon, seed = draw(st.floats(LEAST_EPSILON, MAX_EPSILON)), draw(st.integers(0, strict.MOST))
+    return kind.build(shape, epsilon, seed, options).published()

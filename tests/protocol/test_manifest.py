@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sottovoce.errors import ProtocolError
-from sottovoce.mechanism import MECHANISMS
-from sottovoce.model import bounds
+from sottovoce.mechanism import MECHANISMS, Shape
+from sottovoce.model import Histories, bounds
 from sottovoce.protocol import Manifest, Terms
 from sottovoce.protocol.strict import MOST
 from sottovoce.training import Participation, Settings
@@ -177,15 +177,15 @@ def test_a_number_that_is_infinite_only_as_a_float_is_refused() -> None:
 @pytest.mark.parametrize("epsilon", [1e-6, 40.0])
 def test_the_ends_of_epsilon_make_coins_of_64_bits(epsilon: float) -> None:
     for mechanism, kind in MECHANISMS.items():
-        one = manifest(
-            mechanism=mechanism,
-            epsilon=epsilon,
-            parameters=dict.fromkeys(kind.public_names(), 2),
-            loud_fraction=0.5,
-        )
-        built: Any = Manifest.decode(one.encode()).build()
+        shape = Shape(5, 2, 1.0)
+        parameters = kind.build(shape, epsilon, 2, kind.example).published()
+        changes = {"mechanism": mechanism, "parameters": parameters, "loud_fraction": 0.5}
+        one = manifest(epsilon=epsilon, **changes)
+        built = Manifest.decode(one.encode()).build()
         V = np.ones((one.items, one.terms.factors), np.float32)
-        assert 0 < built.constants(V).threshold < 2**64
+        nobody = Histories.from_lists([[]], one.items)
+        words = np.full((1, 9, 4), 2**64 - 1, np.uint64)
+        built.reports(V, np.ones((1, one.terms.factors), np.float32), nobody, words)
 
 
 def test_reports_are_asked_for_until_the_wait_for_the_crowd_is_over() -> None:

@@ -1,8 +1,9 @@
 """What every engine must do: the reference's reports, bit for bit, however it shares out the work.
 
 All arithmetic has one order (see `sottovoce.model.factorization`), so equality here is exact: user
-vectors, reports, sums and the next item matrix. Every engine of the registry is here; each test is
-given `make`, which refuses an engine that is not the one of its name.
+vectors, reports, sums and the next item matrix. Every engine of the registry is here, with every
+registered mechanism that it has a kernel for; the others are skipped, with the reason. `make`
+refuses an engine that is not the one of its name.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 from sottovoce.data import Interactions
 from sottovoce.errors import DivergedError, SettingsError
 from sottovoce.evaluation import rank_factors
-from sottovoce.mechanism import MECHANISMS, sum_signs
+from sottovoce.mechanism import MECHANISMS, Coordinate, sum_signs
 from sottovoce.model import Histories, initial_items, user_vectors
 from sottovoce.simulation import ENGINES, Engine, build_engine
 from sottovoce.simulation.cuda import card
@@ -29,7 +30,8 @@ from sottovoce.simulation.parted import StreamedEngine
 from sottovoce.simulation.parts import LeaveOut, Part, Parts, Whole
 from sottovoce.simulation.people import People
 from sottovoce.simulation.words import report_words
-from sottovoce.training import Settings, first_items
+from sottovoce.training import DEFAULT, Settings, first_items
+from tests.kernels import COMPILED, computed, computes
 from tests.people import histories, random_people
 from tests.simulation.cuda.emulated import EmulatedCard, has_card
 
@@ -41,7 +43,14 @@ STREAMED = "streamed"
 QUICK = [*(name for name in ENGINES if name != "ray"), STREAMED]
 """A process of Ray takes a second to start: its contract is in tests/simulation/ray."""
 engines = pytest.mark.parametrize("engine", QUICK)
-mechanisms = pytest.mark.parametrize("mechanism", MECHANISMS)
+engines_and_mechanisms = pytest.mark.parametrize(
+    ("engine", "mechanism"),
+    [
+        computed(engine, mechanism, by="cpu" if engine == STREAMED else "")
+        for mechanism in MECHANISMS
+        for engine in QUICK
+    ],
+)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -86,8 +95,7 @@ def reference(h: Histories, V: np.ndarray, plan: Settings, epoch: int) -> np.nda
     return plan.build(h.n_items).reports(V, X, h, words)
 
 
-@engines
-@mechanisms
+@engines_and_mechanisms
 @pytest.mark.parametrize(
     ("n_items", "factors", "reports"),
     [(1, 1, 3), (3, 2, 5), (64, 1, 1), (127, 5, 20), (128, 8, 7), (129, 4, 1), (700, 3, 40)],
@@ -109,8 +117,7 @@ def test_reports_are_the_references(
     assert np.array_equal(collected.sums, sum_signs(expected, n_directions))
 
 
-@engines
-@mechanisms
+@engines_and_mechanisms
 @given(h=histories(max_items=40), epsilon=st.floats(0.1, 10), seed=st.integers(0, 2**53 - 1))
 @settings(max_examples=25)
 def test_any_population_agrees(
@@ -122,8 +129,7 @@ def test_any_population_agrees(
     assert np.array_equal(simulated, reference(h, V, plan, 0))
 
 
-@engines
-@mechanisms
+@engines_and_mechanisms
 @pytest.mark.parametrize("equal", [0.0, 0.25])
 def test_ties_are_settled_as_the_reference_does(engine: str, mechanism: str, equal: float) -> None:
     """All items alike: rotated rows tie in great numbers, at zero and elsewhere."""
@@ -145,8 +151,7 @@ def test_user_vectors_are_the_references(engine: str, factors: int, ridge: float
     assert np.array_equal(make(engine, h, plan).user_vectors(V), expected)
 
 
-@engines
-@mechanisms
+@engines_and_mechanisms
 def test_shards_add_up_to_the_whole(engine: str, mechanism: str) -> None:
     h = random_people(300, 50, seed=9)
     plan = Settings.preset(mechanism, factors=3, reports=9)
@@ -161,21 +166,17 @@ def test_shards_add_up_to_the_whole(engine: str, mechanism: str) -> None:
         shard.close()
 
 
-@mechanisms
-@pytest.mark.parametrize(("engine", "option"), [("cpu", "threads")])
-def test_options_change_no_report(engine: str, option: str, mechanism: str) -> None:
-    """Those that say how work is shared out; all are numbers from 1 on."""
-    values = range(1, min(2, numba.config.NUMBA_NUM_THREADS) + 1)
+@pytest.mark.parametrize("mechanism", COMPILED)
+def test_threads_change_no_report(mechanism: str) -> None:
     h = random_people(100, 50, seed=9)
     plan = Settings.preset(mechanism, factors=3, reports=9)
     V = initial_items(50, 3, 0.2, 5)
-    sums = make(engine, h, plan).collect(V, 2).sums
-    for value in values:
-        assert np.array_equal(make(engine, h, plan, **{option: value}).collect(V, 2).sums, sums)
+    sums = make("cpu", h, plan).collect(V, 2).sums
+    for threads in range(1, min(2, numba.config.NUMBA_NUM_THREADS) + 1):
+        assert np.array_equal(make("cpu", h, plan, threads=threads).collect(V, 2).sums, sums)
 
 
-@engines
-@mechanisms
+@engines_and_mechanisms
 @pytest.mark.parametrize("resample", [None, 150])
 @pytest.mark.parametrize("rotate", [False, True])
 def test_epochs_in_which_people_take_turns_are_the_references(
@@ -235,8 +236,7 @@ def test_an_engine_is_closed_by_its_block(engine: str) -> None:
     opened.close()
 
 
-@engines
-@mechanisms
+@engines_and_mechanisms
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 2e6, 1e-40])
 def test_an_item_matrix_that_no_device_accepts_is_refused(
     engine: str, mechanism: str, bad: float
@@ -252,8 +252,7 @@ def test_an_item_matrix_that_no_device_accepts_is_refused(
         simulated.user_vectors(V)
 
 
-@engines
-@mechanisms
+@engines_and_mechanisms
 @pytest.mark.parametrize("entry", [2.0**20, 2.0**-60])
 def test_equations_without_a_solution_give_the_same_reports_as_the_reference(
     engine: str, mechanism: str, entry: float
@@ -287,7 +286,7 @@ def test_an_item_matrix_in_another_layout_gives_the_same_bits(engine: str) -> No
 
 def test_engines_and_options_that_are_not_there_say_so() -> None:
     h = random_people(3, 5)
-    with pytest.raises(SettingsError, match="no engine 'tpu'; there are cpu, cuda, ray, reference"):
+    with pytest.raises(SettingsError, match="no engine 'tpu'"):
         build_engine("tpu", h, Settings())
     with pytest.raises(SettingsError, match="threads"):
         build_engine("cpu", h, Settings(), threads=10_000)
@@ -296,6 +295,25 @@ def test_engines_and_options_that_are_not_there_say_so() -> None:
     with pytest.raises(SettingsError, match="the reference engine has no option threads"):
         build_engine("reference", h, Settings(), threads=1)
     assert set(engine_options()) == set(ENGINES)
+
+
+@pytest.mark.parametrize("mechanism", ["paper", DEFAULT])
+def test_every_engine_has_kernels_for_our_presets(mechanism: str) -> None:
+    for engine in ENGINES:
+        assert computes(engine, Settings.preset(mechanism).mechanism)
+
+
+def test_a_mechanism_without_a_kernel_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unheard(Coordinate):
+        name = "unheard"
+
+    monkeypatch.setitem(MECHANISMS, Unheard.name, Unheard)
+    plan = Settings(mechanism="unheard", factors=2)
+    for engine in ("cpu", "cuda"):
+        assert not computes(engine, "unheard")
+        with pytest.raises(SettingsError, match="no kernel for 'unheard': use the reference"):
+            build_engine(engine, random_people(3, 5), plan)
+    assert build_engine("reference", random_people(3, 5), plan).name == "reference"
 
 
 def test_a_name_that_falls_back_to_another_engine_fails_this_suite(

@@ -212,7 +212,7 @@ def test_save_and_load(model: FederatedMF, matrix: sparse.csr_matrix, tmp_path: 
 
 def test_a_loaded_model_keeps_engine_and_tags(matrix: sparse.csr_matrix, tmp_path: Path) -> None:
     films = [{"genre": ["Horror"], "year": 1979 + row} for row in range(120)]
-    model = FederatedMF(2, 1, reports=np.int64(9), threads=1, own={})  # type: ignore[arg-type]
+    model = FederatedMF(2, 1, reports=np.int64(9), threads=1, options={})  # type: ignore[arg-type]
     model.fit(matrix, item_features=films)
     model.save(tmp_path / "model.safetensors")
     loaded = FederatedMF.load(tmp_path / "model.safetensors")

@@ -12,8 +12,9 @@ import pytest
 
 from sottovoce import FederatedMF
 from sottovoce.errors import SettingsError
+from sottovoce.settings import stated
 from sottovoce.simulation.trainable import NOT_OF_TRAINING
-from sottovoce.training import all_presets, all_settings
+from sottovoce.training import Settings, all_presets
 from tests.people import random_people
 
 PEOPLE = random_people(60, 20, seed=2)
@@ -31,9 +32,9 @@ GIVEN: dict[str, Any] = {
 
 def test_every_setting_of_a_training_is_an_argument_of_its_type() -> None:
     arguments = signature(FederatedMF).parameters
-    stated = all_settings()
-    assert set(arguments) - set(NOT_OF_TRAINING) == set(stated)
-    for name, each in stated.items():
+    known = stated(Settings)
+    assert set(arguments) - set(NOT_OF_TRAINING) == set(known)
+    for name, each in known.items():
         kind = each.kind.__name__
         assert arguments[name].annotation == (kind if name == "seed" else f"{kind} | None"), name
         assert arguments[name].default == (0 if name == "seed" else None), name
@@ -68,8 +69,8 @@ def test_small_numbers_of_numpy_do_not_overflow_in_a_plan() -> None:
 
 def test_a_model_is_written_as_it_is_made() -> None:
     assert repr(FederatedMF()) == "FederatedMF()"
-    model = FederatedMF(np.int64(3), budget=np.float64(2.5), preset="crowd", own={})  # type: ignore[arg-type]
-    assert repr(model) == "FederatedMF(factors=3, preset='crowd', budget=2.5, own={})"
+    model = FederatedMF(np.int64(3), budget=np.float64(2.5), preset="crowd", options={})  # type: ignore[arg-type]
+    assert repr(model) == "FederatedMF(factors=3, preset='crowd', budget=2.5, options={})"
     assert repr(eval(repr(model))) == repr(model)
 
 
@@ -94,17 +95,18 @@ def test_parameters_can_be_changed() -> None:
         ({"budget": "ten"}, "budget must be a finite number"),
         ({"history": np.inf}, "history must be a finite number"),
         ({"epochs": 2.5}, "epochs must be a whole number"),
-        ({"own": {"gamma": 1}}, "no such setting: gamma"),
+        ({"options": {"gamma": 1}}, "no such setting: gamma"),
+        ({"options": {"block": 2048}}, "block must be"),
+        ({"mechanism": "coordinate", "options": {"block": 4}}, "block is no option of"),
         ({"engine": "gpu"}, "no engine 'gpu'"),
         ({"engine_options": {"card": 0}}, "the cpu engine has no option card"),
         ({"engine": "cuda", "threads": 2}, "the cuda engine has no option threads"),
         ({"engine": "cuda", "engine_options": {"card": -1}}, "card must be"),
         ({"threads": 0}, "threads must be"),
-        ({"epsilon": 1.0, "own": {"epsilon": 9.0}}, "own is for .* give epsilon as an argument"),
-        ({"own": {"block": 4}}, "give block as an argument"),
-        ({"own": {"budget": 4}}, "give budget as an argument"),
-        ({"own": 3}, "own must be a mapping by name, as {'softness': 3}; got 3"),
-        ({"own": {3: 4}}, "own must be a mapping by name"),
+        ({"epsilon": 1.0, "options": {"epsilon": 9.0}}, "give epsilon as an argument"),
+        ({"options": {"budget": 4}}, "give budget as an argument"),
+        ({"options": 3}, "options must be a mapping by name, as {'block': 8}; got 3"),
+        ({"options": {3: 4}}, "options must be a mapping by name"),
         ({"threads": 2, "engine_options": {"threads": 1}}, "threads is given twice"),
         ({"engine_options": 3}, "engine_options must be a mapping by name"),
         ({"engine": []}, r"no engine \[\]"),

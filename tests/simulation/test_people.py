@@ -9,16 +9,17 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from sottovoce.errors import SettingsError
-from sottovoce.mechanism import MECHANISMS, sum_signs
+from sottovoce.mechanism import sum_signs
 from sottovoce.model import Histories
 from sottovoce.simulation import build_engine
 from sottovoce.simulation.people import DROPPED, People
 from sottovoce.simulation.words import take_part
 from sottovoce.training import Settings, first_items
+from tests.kernels import COMPILED
 from tests.people import random_people
 
 ALARM = 1e-7
-mechanisms = pytest.mark.parametrize("mechanism", MECHANISMS)
+mechanisms = pytest.mark.parametrize("mechanism", COMPILED)
 
 
 @settings(max_examples=30)

@@ -13,11 +13,11 @@ from sottovoce.baselines import Popularity, Random
 from sottovoce.data import Interactions, Split, leave_one_out, synthetic_people
 from sottovoce.errors import CheckpointError, SettingsError
 from sottovoce.evaluation import hit_ratio, rank_factors, rank_scores, sample_candidates
-from sottovoce.mechanism import MECHANISMS
 from sottovoce.model import Histories
 from sottovoce.simulation import FederatedMF, SimulationPlan, build_engine, simulate
 from sottovoce.simulation.loop import begin, train
 from sottovoce.training import Settings
+from tests.kernels import COMPILED
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def stop_after(epoch: int) -> Any:
     return watch
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("mechanism", COMPILED)
 def test_an_interrupted_run_ends_as_if_it_had_not_been(
     people: Interactions, tmp_path: Path, mechanism: str
 ) -> None:
@@ -144,7 +144,7 @@ def test_no_model_finds_an_item_that_means_nothing(people: Interactions) -> None
         "random": hit_ratio(rank_scores(Random(split.train.n_items), candidates), 10),
         "nothing": hit_ratio(rank_scores(Constant(split.train.n_items), candidates), 10),
     }
-    for mechanism in MECHANISMS:
+    for mechanism in COMPILED:
         plan = short_plan(mechanism, seed=3).settings
         engine = build_engine("cpu", split.train, plan)
         *_, last = train(plan, engine, begin(plan, split.train.n_items))

@@ -99,15 +99,15 @@ def test_short_histories_want_fewer_loud_directions_and_factors() -> None:
     for epsilon in (4.0, 6.0, 20.0):
         long, short = (planned(50_000, 1_000, history=h, epsilon=epsilon) for h in (200, 10))
         assert short.factors == 4 < long.factors
-        louder = [s.own["loud"] / s.factors for s in (long, short)]
+        louder = [s.options["loud"] / s.factors for s in (long, short)]
         assert louder[1] < louder[0]
-    assert planned(50_000, 1_000, history=10, epsilon=20.0).own["loud"] == 20
+    assert planned(50_000, 1_000, history=10, epsilon=20.0).options["loud"] == 20
     with pytest.raises(SettingsError, match="typical history"):
         planned(10, 10, history=0.5)
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "own"),
+    ("epsilon", "options"),
     [
         (0.5, {"block": 1024, "loud": 819}),
         (2.5, {"block": 1024, "loud": 409}),
@@ -115,10 +115,10 @@ def test_short_histories_want_fewer_loud_directions_and_factors() -> None:
     ],
 )
 def test_one_factor_is_popularity_of_which_all_blocks_can_tell(
-    epsilon: float, own: dict[str, int]
+    epsilon: float, options: dict[str, int]
 ) -> None:
     found = planned(1_000, 1_000, factors=1, epsilon=epsilon, reports=1)
-    assert found.own == own
+    assert found.options == options
 
 
 def test_few_people_do_not_take_turns() -> None:
@@ -197,10 +197,10 @@ def test_to_name_what_is_planned_anyway_changes_nothing(given: dict[str, Any]) -
 
 def test_one_setting_of_the_mechanism_alone_is_planned_around() -> None:
     free = planned(75_040, 9_781, history=50, epsilon=6.0)
-    assert planned(75_040, 9_781, history=50, epsilon=6.0, block=free.own["block"]) == free
-    assert planned(75_040, 9_781, history=50, epsilon=6.0, loud=free.own["loud"]) == free
+    assert planned(75_040, 9_781, history=50, epsilon=6.0, block=free.options["block"]) == free
+    assert planned(75_040, 9_781, history=50, epsilon=6.0, loud=free.options["loud"]) == free
     wider = planned(75_040, 9_781, history=50, epsilon=6.0, block=16)
-    assert wider.own["loud"] > free.own["loud"]
+    assert wider.options["loud"] > free.options["loud"]
 
 
 @pytest.mark.parametrize(

@@ -56,14 +56,14 @@ def test_build(name: str) -> None:
         {"learning_rate": 0.0},
         {"initial_scale": -1.0},
         {"seed": -1},
-        {"own": {"loud": 5}, "mechanism": "coordinate"},
-        {"own": {"loud": -1}},
-        {"own": {"gamma": 1}},
+        {"options": {"loud": 5}, "mechanism": "coordinate"},
+        {"options": {"loud": -1}},
+        {"options": {"gamma": 1}},
         {"steps": 0},
     ],
 )
 def test_a_setting_that_cannot_work_is_refused_by_name(change: dict[str, Any]) -> None:
-    name = next(iter(change.get("own", change)))
+    name = next(iter(change.get("options", change)))
     with pytest.raises(SettingsError, match=name):
         Settings(**change)
 
@@ -103,13 +103,14 @@ def test_a_mechanisms_own_settings_stand_beside_the_others() -> None:
     settings = Settings.preset("loudest", loud=3)
     assert settings.build(8).published()["loud"] == 3
     assert settings.as_dict()["loud"] == 3
-    with pytest.raises(SettingsError, match=r"loud is not a setting of 'coordinate'.*'loudest'"):
+    with pytest.raises(SettingsError, match=r"loud is no option of 'coordinate'.*'loudest'"):
         Settings.preset("coordinate", loud=3)
 
 
 def test_another_mechanism_forgets_the_own_settings_of_the_first() -> None:
-    assert Settings.preset("loudest", loud=3).changed(mechanism="coordinate").own == {}
-    assert Settings.preset("loudest", loud=3).changed(epsilon=1.0).own == {"block": 0, "loud": 3}
+    assert Settings.preset("loudest", loud=3).changed(mechanism="coordinate").options == {}
+    kept = Settings.preset("loudest", loud=3).changed(epsilon=1.0)
+    assert kept.options == {"block": 0, "loud": 3}
 
 
 def test_every_setting_is_stated_with_its_help_text() -> None:

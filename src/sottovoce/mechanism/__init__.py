@@ -4,7 +4,6 @@ from sottovoce.mechanism.base import (
     WORDS_PER_DRAW,
     Mechanism,
     Shape,
-    agreed,
     count_reports,
     sum_signs,
     sums_of,
@@ -12,12 +11,7 @@ from sottovoce.mechanism.base import (
 from sottovoce.mechanism.coordinate import Coordinate
 from sottovoce.mechanism.entropy import os_words
 from sottovoce.mechanism.loudest import Loudest
-from sottovoce.mechanism.registry import (
-    MECHANISMS,
-    mechanism_named,
-    register,
-    register_installed,
-)
+from sottovoce.mechanism.registry import MECHANISMS, mechanism_named, register
 
 __all__ = [
     "MECHANISMS",
@@ -26,12 +20,10 @@ __all__ = [
     "Loudest",
     "Mechanism",
     "Shape",
-    "agreed",
     "count_reports",
     "mechanism_named",
     "os_words",
     "register",
-    "register_installed",
     "sum_signs",
     "sums_of",
 ]

@@ -3,9 +3,9 @@
 A report names a public direction in the space of gradients and a sign: `index << 1 | bit`, bit 1
 for plus. A mechanism is eps-LDP for each report, by itself, whatever the history behind it.
 
-Everything that differs by mechanism hangs on its class, in one file: what the operator may set,
-what the manifest carries, the directions, the reports, the estimate, the privacy event, the gain
-and the constants that an engine's kernel needs. All other code asks the class and never its name.
+Everything that differs by mechanism hangs on its class, in one file: its options, what the manifest
+carries, the directions, the reports, the estimate, the privacy event, the gain and the constants
+that an engine's kernel needs. All other code asks the class and never its name.
 
 Randomness is an input. A client hands in `k + 1` draws of four 64-bit words: draw `j` makes report
 `j` (word 0 the direction, word 1 the rounding, word 2 the coin, word 3 unused), the last draw
@@ -16,29 +16,23 @@ the arithmetic is the same.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, TypeVar, final
+from typing import Any, ClassVar, NamedTuple, Self, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sottovoce.errors import SettingsError
 from sottovoce.mechanism import coin
+from sottovoce.model import Histories
 from sottovoce.model.bounds import MOST_ALPHA, check_shape
 from sottovoce.privacy import SIGN, Reporting
 from sottovoce.settings import Setting, stated
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any, NamedTuple, Self
-
-    from numpy.typing import NDArray
-
-    from sottovoce.model import Histories
-
-    Float32 = NDArray[np.float32]
-    UInt32 = NDArray[np.uint32]
-
+Float32 = NDArray[np.float32]
+UInt32 = NDArray[np.uint32]
 
 WORDS_PER_DRAW = 4
 DIRECTION, ROUNDING, COIN = 0, 1, 2
@@ -67,7 +61,8 @@ class Mechanism(ABC):
     """One way to report. Implementations are frozen and hold no data of anybody's.
 
     A field that a subclass adds is a public parameter: it stands in the manifest. One made by
-    `setting` may be set by the operator; `directions_seed` is always the training's seed.
+    `setting` is an option, which the operator may set; `directions_seed` is always the training's
+    seed.
     """
 
     shape: Shape
@@ -75,15 +70,14 @@ class Mechanism(ABC):
     """The budget of one report."""
 
     name: ClassVar[str]
-    """As on the command line and in the manifest."""
-    kernel: ClassVar[str] = ""
-    """The module, in an engine's folder `kernels`, that computes its reports fast; "": none."""
+    """As on the command line and in the manifest. An engine's kernel for it is the module of this
+    name in the engine's folder `kernels`."""
     gain_is_bound: ClassVar[bool] = False
     """Whether `gain` is only an upper bound, not to be compared with that of other mechanisms."""
     unpinned: ClassVar[tuple[str, ...]] = ("directions_seed",)
     """Public parameters that may change under agreed terms, because no promise depends on them."""
-    countable: ClassVar[Mapping[str, Any]] = {}
-    """Settings of its own for a few items, under which an audit can count every report."""
+    example: ClassVar[Mapping[str, Any]] = {}
+    """Options that fit any catalogue: for tests, and for an audit that counts every report."""
     usual: ClassVar[Mapping[str, Any]] = {}
     """Where the preset of this name differs from the defaults of `sottovoce.training.Settings`."""
     is_planned: ClassVar[bool] = True
@@ -94,8 +88,8 @@ class Mechanism(ABC):
         check_directions(self.n_directions)
 
     @classmethod
-    def settings(cls) -> dict[str, Setting]:
-        """What the operator may set, beside what every training has."""
+    def options(cls) -> dict[str, Setting]:
+        """What the operator may set, beside the settings that every training has."""
         return stated(cls)
 
     @classmethod
@@ -104,10 +98,10 @@ class Mechanism(ABC):
         return tuple(each.name for each in fields(cls) if each.name not in ("shape", "epsilon"))
 
     @classmethod
-    def build(cls, shape: Shape, epsilon: float, seed: int, own: Mapping[str, Any]) -> Self:
-        """From a training's settings: its seed, and those of `settings()`."""
+    def build(cls, shape: Shape, epsilon: float, seed: int, options: Mapping[str, Any]) -> Self:
+        """From a training's settings."""
         seeded = {"directions_seed": seed} if "directions_seed" in cls.public_names() else {}
-        return cls(shape, epsilon, **seeded, **own)
+        return cls(shape, epsilon, **seeded, **options)
 
     @classmethod
     def from_manifest(cls, shape: Shape, epsilon: float, public: Mapping[str, Any]) -> Self:
@@ -129,11 +123,11 @@ class Mechanism(ABC):
 
     @classmethod
     def crowd_fraction(cls, epsilon: float, n_items: int, history: float) -> float:  # noqa: ARG003
-        """The loud fraction, at most, under `planned_settings` for a crowd."""
+        """The loud fraction, at most, under `planned_options` for a crowd."""
         return SIGN
 
     @classmethod
-    def planned_settings(
+    def planned_options(
         cls,
         shape: Shape,  # noqa: ARG003
         epsilon: float,  # noqa: ARG003
@@ -142,9 +136,9 @@ class Mechanism(ABC):
         *,
         for_crowd: bool,  # noqa: ARG003
     ) -> dict[str, Any]:
-        """Its own settings that serve best where a typical person touched so many items.
+        """The options that serve best where a typical person touched so many items.
 
-        What is given, of these or of others, stays as it is.
+        What is given stays as it is.
         """
         return {}
 
@@ -189,12 +183,9 @@ class Mechanism(ABC):
         For audits and attacks. Ties are broken in a fixed order here, where a device draws one.
         """
 
-    @abstractmethod
     def constants(self, V: Float32) -> NamedTuple:
-        """What a kernel needs of an epoch, computed once; the type names the kernel's input."""
-
-
-Built = TypeVar("Built", bound=Mechanism)
+        """What its kernel needs of an epoch, computed once; the type names the kernel's input."""
+        raise NotImplementedError(f"{self.name} has no kernel")
 
 
 @dataclass(frozen=True)
@@ -214,16 +205,6 @@ class SignMechanism(Mechanism):
     def flip_below(self) -> int:
         """Words below this flip the sign."""
         return coin.flip_threshold(self.epsilon)
-
-
-def agreed(mechanism: Built, epsilon: float) -> Built:
-    """The mechanism itself, if its reports have the epsilon that people agree to."""
-    if mechanism.epsilon != epsilon:
-        raise SettingsError(
-            f"the mechanism {mechanism.name!r} has an epsilon of {mechanism.epsilon}, where "
-            f"{epsilon} is set"
-        )
-    return mechanism
 
 
 def check_directions(n_directions: int) -> None:

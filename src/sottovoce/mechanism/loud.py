@@ -1,8 +1,11 @@
 """Which directions one person's gradient makes loud: exactly L of 2n, whatever the gradient.
 
-A signed direction is `index << 1 | bit`, bit 1 for plus. The gradient `-2 e x^T` agrees with the
-direction (r, f) by `|a_r| |x_f|`, with the sign of `-a_r x_f`. Two float32 multiplied in float64
-have no rounding, so everybody finds the same order in every language.
+There are n directions (`sottovoce.mechanism.blocks`). A *signed* direction is one of them with a
+sign, as a report names it: `index << 1 | bit`, bit 1 for plus. There are 2n. Of the two signs of
+(r, f) the one of `-a_r x_f` agrees with the gradient, by `|a_r| |x_f|` (the factor 2 changes no
+order); the other agrees by minus that. The L signed directions that agree most are loud.
+
+Everybody must find the same ones, in every language: a product of two float32 is exact in float64.
 """
 
 from __future__ import annotations
@@ -10,47 +13,44 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Float32 = NDArray[np.float32]
-    Float64 = NDArray[np.float64]
-    Int64 = NDArray[np.int64]
-
+Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+Int64 = NDArray[np.int64]
 
 PIECE = 1 << 20
-"""Directions that are looked at at once."""
+"""Directions that are looked at together."""
 
 
 @dataclass(frozen=True)
 class Loud:
-    """The `count` signed directions that agree most, in an order that `at` counts in.
+    """The `count` signed directions that agree most, numbered from 0.
 
-    First those above the least agreement that is loud, in the order of their index. Then those
-    with exactly the least agreement, in the order of `(signed + offset) mod 2n`, until there are
-    `count`. The offset is random, so ties favour nobody, and there are `count` also if everything
-    is zero.
+    Let *least* be the agreement of the last one that is loud. Numbered first are all that agree
+    by more than least, by index. Then come those that agree by exactly least, by `(signed +
+    offset) mod 2n`, until there are `count`. The offset is random, so that ties favour no
+    direction. There are always `count`, even where everything is zero.
     """
 
     a: Float32
-    """R."""
+    """By row, R numbers."""
     x: Float32
-    """F."""
+    """The user vector, F numbers."""
     count: int
     """L, at most n = R F."""
     offset: int
+    """From 0 to 2n - 1."""
 
     @property
     def is_silent(self) -> bool:
-        """Whether everything ties at zero: then the offset alone says what is loud."""
+        """Whether every agreement is 0: then the offset alone decides what is loud."""
         return not (self.a.any() and self.x.any())
 
     def at(self, ranks: Int64) -> Int64:
-        """The loud directions at these places, from 0 to `count - 1`."""
+        """The loud directions with these numbers, from 0 to `count - 1`."""
         ends = np.cumsum(self._loud_by_row)
         louder = ranks < ends[-1]
         row = np.searchsorted(ends, ranks[louder], "right")
@@ -67,12 +67,12 @@ class Loud:
         return np.abs(self.x).astype(np.float64)
 
     def _agreement(self, f: int) -> Float64:
-        """Of every row with one factor."""
+        """Of every row, with factor f."""
         return np.asarray(self._sizes[f] * np.abs(self.a).astype(np.float64))
 
     @cached_property
     def _loud_by_row(self) -> Int64:
-        """How many factors of each row lie above the least agreement; never more than R numbers."""
+        """With how many factors each row agrees by more than least."""
         found = np.zeros(self.a.size, np.int64)
         for f in range(self.x.size):
             found += self._agreement(f) > self._least
@@ -80,10 +80,10 @@ class Loud:
 
     @cached_property
     def _least(self) -> float:
-        """The least agreement that is loud.
+        """The agreement of the last loud direction: the `count`-th largest.
 
-        Where there are too many to look at at once, it is found in the bits of a float64, which
-        order alike.
+        Where there are too many to sort, by bisection over the bits of a float64: read as integers,
+        they have the order of the (positive) floats.
         """
         if self.a.size * self.x.size <= PIECE:
             agreement = np.outer(self._sizes, np.abs(self.a).astype(np.float64)).ravel()
@@ -97,18 +97,18 @@ class Loud:
 
     @cached_property
     def _magnitudes(self) -> Float64:
-        """Of the rows, ascending."""
+        """|a|, ascending."""
         return np.sort(np.abs(self.a)).astype(np.float64)
 
     def _reaching(self, value: float) -> int:
-        """How many directions agree by at least so much."""
+        """How many directions agree by at least this value."""
         rows, n = self._magnitudes, self.a.size
         return sum(n - bisect_left(rows, value, key=f.__mul__) for f in self._sizes.tolist())
 
     def _tied_at(self, ranks: Int64) -> Int64:
-        """Of those with exactly the least agreement (of zeros both signs) the ones at these ranks.
+        """Of those that agree by exactly least, the ones with these numbers.
 
-        They are looked for in their order, and not listed: of zeros alone there are 2n.
+        They are searched piece by piece, in their order: of zeros there may be 2n.
         """
         found, seen, n_signed = np.empty(ranks.shape, np.int64), 0, 2 * self.a.size * self.x.size
         for start in range(0, n_signed if ranks.size else 0, PIECE):
@@ -120,13 +120,14 @@ class Loud:
         return found
 
     def _ties(self, signed: Int64) -> NDArray[np.bool_]:
+        """Whether each agrees by exactly least; at zero both signs of a direction do."""
         row, factor = np.divmod(signed >> 1, self.x.size)
         agreement = self._sizes[factor] * np.abs(self.a[row]).astype(np.float64)
         fits = (self._least == 0) | (self._signed(signed >> 1) == signed)
         return np.asarray((agreement == self._least) & fits)
 
     def _signed(self, index: Int64) -> Int64:
-        """With the sign of `-a_r x_f`: down the loss."""
+        """The signed direction that agrees: with the sign of `-a_r x_f`, down the loss."""
         row, factor = np.divmod(index, self.x.size)
         return np.asarray(index << 1 | ((self.a[row] > 0) != (self.x[factor] > 0)))
 

@@ -1,61 +1,59 @@
-"""`loudest`: name a direction at random, or one of those that agree with the gradient most.
+"""`loudest`: a report names a uniform direction, or one of those that agree most with the gradient.
 
-A person's gradient makes exactly L of the 2n signed directions loud: those that agree with it most
-(`sottovoce.mechanism.loud`). A report is, with probability gamma, a uniform one of all 2n, else a
-uniform one of the L. So for everybody each direction has one of two probabilities:
+There are n public directions (`sottovoce.mechanism.blocks`), 2n with their signs. A person's
+gradient makes exactly L of the 2n loud: those that agree with it most (`sottovoce.mechanism.loud`);
+the others are quiet. With probability gamma a report is a uniform one of all 2n, else a uniform one
+of the L loud ones. So whatever the history, a report has one of two probabilities:
 
     quiet:  gamma / 2n          loud:  gamma / 2n + (1 - gamma) / L
 
-and gamma is set so that their ratio is e^eps: any two histories differ, for any report, by at most
-that factor. That is the whole proof.
+gamma makes their ratio e^eps, so the probabilities of a report under any two histories differ by at
+most that factor. That is the whole proof.
+
+b, the size of a block, and L are its two options. The functions below say which are best; they were
+fitted on sets of histories and on splits that no result is reported for (docs/mechanisms.md).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import localcontext
 from functools import cached_property
 from math import ceil, exp, floor, log, log2, sinh, sqrt
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sottovoce.errors import SettingsError
 from sottovoce.mechanism import coin
-from sottovoce.mechanism.base import COIN, DIRECTION, Mechanism
-from sottovoce.mechanism.blocks import MOST_BLOCK, ONE_BY_ONE, Blocks
+from sottovoce.mechanism.base import COIN, DIRECTION, Mechanism, Shape
+from sottovoce.mechanism.blocks import MOST_BLOCK, Blocks
 from sottovoce.mechanism.loud import Loud
-from sottovoce.mechanism.walsh import hadamard_signs
+from sottovoce.model import Histories
 from sottovoce.privacy import SIGN
 from sottovoce.settings import setting
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any, Self
+Float32 = NDArray[np.float32]
+Int64 = NDArray[np.int64]
 
-    from numpy.typing import NDArray
-
-    from sottovoce.mechanism.base import Shape
-    from sottovoce.model import Histories
-
-    Float32 = NDArray[np.float32]
-    Int64 = NDArray[np.int64]
+QUIET = 3.2
+"""Up to this epsilon the size of a block hardly changes what a report says."""
 
 
 def usual_history(n_items: int) -> float:
     """How many items a typical person has touched, where nobody says: 2% of them, within 10..200.
 
-    It is the one public number about people that the rules here depend on. They were fitted, as
-    the others, on sets of histories and on splits that no result is reported for:
-    docs/mechanisms.md.
+    It is the only number about people that the rules here depend on, and it is public.
     """
     return min(max(0.02 * n_items, 10.0), 200.0)
 
 
 def usual_block(epsilon: float, n_items: int, history: float) -> int:
-    """The number of items in a block that serves best.
+    """The best b.
 
-    Where reports say little, blocks must be so large that most hold something of everybody's.
+    Where a report says little, blocks must be large enough that most hold an item of everybody's.
 
     >>> [usual_block(epsilon, 9781, 200) for epsilon in (0.5, 1, 2.5, 4, 5, 10)]
     [512, 256, 64, 8, 2, 1]
@@ -66,11 +64,11 @@ def usual_block(epsilon: float, n_items: int, history: float) -> int:
 
 
 def usual_fraction(epsilon: float, n_items: int, history: float, block: int) -> float:
-    """The rho that serves best: neither too few loud directions nor too many.
+    """The best rho = L / 2n: neither too few loud directions nor too many.
 
-    With fewer than 20 F, people with long histories would say nothing but their least predictable
-    items, and quality would fall while epsilon rises. With more than somebody's items can make
-    loud, what is chosen beyond them is noise: up to half of a typical history in blocks of 1.
+    With fewer than 20 F, people with long histories would report only their least predictable
+    items, and quality would fall while epsilon rises (the term `10 / n_items`). Loud directions
+    beyond those that somebody's items point to are noise (`most`).
 
     >>> [round(usual_fraction(e, 9781, 200, b), 4) for e, b in ((1, 256), (2.5, 64), (5, 2))]
     [0.2614, 0.0578, 0.0075]
@@ -81,7 +79,7 @@ def usual_fraction(epsilon: float, n_items: int, history: float, block: int) -> 
 
 
 def usual_gain(epsilon: float, n_items: int) -> float:
-    """How much of a unit gradient a report carries at the usual block and fraction.
+    """How much of a unit gradient a report carries at the best b and rho.
 
     >>> [round(usual_gain(epsilon, 9781), 2) for epsilon in (1, 2.5, 5, 10)]
     [0.31, 0.96, 3.52, 14.43]
@@ -90,17 +88,15 @@ def usual_gain(epsilon: float, n_items: int) -> float:
 
 
 def _share_of(rho: float, n_signed: int) -> int:
-    """So many of all signed directions: at least one, at most every other."""
+    """L of 2n for this rho, rounded: at least one, at most half of them."""
     return min(max(floor(n_signed * rho + 0.5), 1), n_signed // 2)
 
 
-QUIET = 3.2
-"""Up to this epsilon the size of a block hardly changes what a report says."""
-
-
 class LoudestConstants(NamedTuple):
+    """What a kernel needs: see `Loudest` and `Blocks`."""
+
     threshold: np.uint64
-    """Words below this name a uniform direction."""
+    """`blanket_below`."""
     n_signed: np.uint64
     loud: int
     signs: Float32
@@ -113,7 +109,7 @@ class LoudestConstants(NamedTuple):
 
 @dataclass(frozen=True)
 class Loudest(Mechanism):
-    """Our default. `block` is b, `loud` is L; 0 becomes the best number for this epsilon."""
+    """Our default. `block` is b and `loud` is L; where one is 0, the best is chosen."""
 
     directions_seed: int = 0
     block: int = setting(
@@ -129,8 +125,7 @@ class Loudest(Mechanism):
     name: ClassVar[str] = "loudest"
     # What counts is the share of loud directions, and the terms have it as a field of its own.
     unpinned: ClassVar[tuple[str, ...]] = ("directions_seed", "loud")
-    kernel: ClassVar[str] = "loudest"
-    countable: ClassVar[Mapping[str, Any]] = {"block": 2, "loud": 1}
+    example: ClassVar[Mapping[str, Any]] = {"block": 2, "loud": 1}
 
     def __post_init__(self) -> None:
         if self.block == 0:
@@ -164,7 +159,7 @@ class Loudest(Mechanism):
         return usual_fraction(epsilon, n_items, history, block) / 3
 
     @classmethod
-    def planned_settings(
+    def planned_options(
         cls,
         shape: Shape,
         epsilon: float,
@@ -173,9 +168,10 @@ class Loudest(Mechanism):
         *,
         for_crowd: bool,
     ) -> dict[str, Any]:
-        """For a crowd, fewer loud directions in smaller blocks, where they agree more each.
+        """For a crowd, fewer loud directions in smaller blocks, where each agrees more.
 
-        For one factor more in larger ones: it is popularity, of which everything touched can tell.
+        With one factor, more of them in larger blocks: one factor is popularity, and every touched
+        item tells something about it.
         """
         is_one, is_quiet = shape.factors == 1, epsilon <= QUIET
         usual = usual_block(epsilon, shape.n_items, history)
@@ -187,7 +183,7 @@ class Loudest(Mechanism):
             rho = usual_fraction(epsilon, shape.n_items, history, block)
             if is_one:
                 rho = min(max(1.5 * rho, 0.2 if is_quiet else 0.0), 0.4)
-        # Never more than rho says, which is what a budget was counted with.
+        # Rounded down: a budget was counted with rho.
         signed = cls(shape, epsilon, block=block, loud=1).n_signed
         return {"block": block, "loud": given.get("loud") or max(int(signed * rho), 1)}
 
@@ -198,7 +194,7 @@ class Loudest(Mechanism):
         return super().from_manifest(shape, epsilon, public)
 
     def for_items(self, n_items: int) -> Self:
-        """The same block, and of all directions no larger share of loud ones."""
+        """The same b, and no larger rho."""
         shape = replace(self.shape, n_items=n_items)
         signed = replace(self, shape=shape, loud=1).n_signed
         return replace(self, shape=shape, loud=max(self.loud * signed // self.n_signed, 1))
@@ -209,30 +205,31 @@ class Loudest(Mechanism):
 
     @property
     def n_directions(self) -> int:
-        """N = R F."""
+        """Without their signs: n."""
         return self.blocks.n_directions
 
     @property
     def n_signed(self) -> int:
-        """2n."""
+        """2n: each direction with plus and with minus."""
         return 2 * self.n_directions
 
     @property
     def loud_fraction(self) -> float:
-        """Rho = L / 2n."""
+        """L / 2n, called rho."""
         return self.loud / self.n_signed
 
     @property
     def gain(self) -> float:
-        """As measured at the usual block and fraction; elsewhere no more than an order of size."""
+        """As measured at the best b and rho; for others it is only roughly right."""
         return usual_gain(self.epsilon, self.shape.n_items)
 
     @cached_property
     def blanket_below(self) -> int:
-        """Words below this name a uniform direction: gamma * 2^64.
+        """A coin below this names a uniform direction: gamma * 2^64.
 
-        A word cannot be shared out among L or 2n to the last unit, so it is rounded up with the
-        likeliest loud place and the least likely uniform one in mind: no ratio exceeds e^eps.
+        2^64 words cannot be divided evenly among L or 2n directions: some get one word more. So
+        gamma is computed for the likeliest of the L and the least likely of the 2n, and rounded up:
+        no ratio exceeds e^eps.
         """
         likeliest, least = -(-coin.WORD // self.loud), coin.WORD // self.n_signed
         with localcontext() as context:
@@ -242,7 +239,7 @@ class Loudest(Mechanism):
 
     @property
     def gamma(self) -> float:
-        """The chance of a direction that does not depend on the data."""
+        """The probability that a report does not depend on the history."""
         return self.blanket_below / coin.WORD
 
     def reports(
@@ -258,13 +255,13 @@ class Loudest(Mechanism):
         return np.where(at_random, uniform, named.reshape(rank.shape)).astype(np.uint32)
 
     def loud_sets(self, V: Float32, X: Float32, histories: Histories, offset: Int64) -> list[Loud]:
-        """What each person's gradient makes loud, with the ties in the order of their offset."""
+        """What each person's gradient makes loud, given the offset that orders ties."""
         a = self.blocks.all_rows(V, X, histories)
         each = zip(a, X, offset.tolist(), strict=True)
         return [Loud(rows, x, self.loud, start) for rows, x, start in each]
 
     def densities(self, V: Float32, X: Float32, histories: Histories) -> Float32:
-        """Loud directions have `gamma e^eps`, the others `gamma`; without a gradient all have 1."""
+        """Loud ones have `gamma e^eps`, quiet ones `gamma`; where all is zero, every one has 1."""
         density = np.full((histories.n_users, self.n_signed), self.gamma, np.float32)
         no_offset, everything = np.zeros(histories.n_users, np.int64), np.arange(self.loud)
         for row, loud in zip(density, self.loud_sets(V, X, histories, no_offset), strict=True):
@@ -274,7 +271,7 @@ class Loudest(Mechanism):
         return density
 
     def constants(self, V: Float32) -> LoudestConstants:
-        blocks, inner = self.blocks, np.arange(min(ONE_BY_ONE, self.block))
+        blocks = self.blocks
         return LoudestConstants(
             threshold=np.uint64(self.blanket_below),
             n_signed=np.uint64(self.n_signed),
@@ -283,7 +280,7 @@ class Loudest(Mechanism):
             places=blocks.places,
             size=self.block,
             item_rows_by_factor=np.ascontiguousarray(blocks.item_rows(V).T),
-            inner_signs=hadamard_signs(inner[:, None], inner[None, :]),
+            inner_signs=blocks.inner_signs,
         )
 
     def estimate(self, sums: NDArray[np.integer], n_reports: int) -> NDArray[np.float64]:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from sottovoce.errors import ProtocolError, SettingsError
-from sottovoce.mechanism import MECHANISMS, Mechanism, Shape, agreed
+from sottovoce.mechanism import MECHANISMS, Mechanism, Shape
 from sottovoce.model.bounds import LEAST_RIDGE, MOST_ALPHA, MOST_ITEMS, MOST_RIDGE
 from sottovoce.protocol import strict
 from sottovoce.protocol.terms import Terms
@@ -73,8 +73,7 @@ class Manifest:
         try:
             shape = Shape(self.items, terms.factors, self.alpha)
             kind = MECHANISMS[terms.mechanism]
-            built = kind.from_manifest(shape, terms.epsilon, terms.parameters)
-            return agreed(built, terms.epsilon)
+            return kind.from_manifest(shape, terms.epsilon, terms.parameters)
         except SettingsError as error:
             raise ProtocolError(f"manifest: {error}") from error
 
@@ -93,7 +92,7 @@ class Manifest:
             factors=terms.factors,
             alpha=self.alpha,
             seed=terms.parameters.get("directions_seed", known.seed),
-            **{name: terms.parameters[name] for name in kind.settings()},
+            **{name: terms.parameters[name] for name in kind.options()},
         )
 
     def asks_for_reports(self, now: float) -> bool:

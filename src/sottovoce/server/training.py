@@ -46,7 +46,7 @@ class Training:
         later version of this program may have other rules for that.
         """
         asks = Terms.of(self.terms.training, settings, asked, self.items)
-        if settings.own == self.settings.own:
+        if settings.options == self.settings.options:
             parameters, loud = self.terms.parameters, self.terms.loud_fraction
             asks = replace(asks, parameters=parameters, loud_fraction=loud)
         return replace(self, settings=settings, terms=asks)

@@ -311,7 +311,7 @@ class FederatedMF(Trainable):
         tags: Tags | None = None,
     ) -> Self:
         """A model around an item matrix that was trained elsewhere."""
-        model = cls(**parameters_of(settings, cls))
+        model = cls(**parameters_of(settings))
         model._tags = tags
         model._settings = settings
         model._state = Trained(settings.epochs if epochs_done is None else epochs_done, V)

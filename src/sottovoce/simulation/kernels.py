@@ -1,23 +1,26 @@
-"""Where an engine keeps its code for a mechanism: one module each."""
+"""Where an engine keeps its code for a mechanism: a folder with one module each, of its name.
+
+An engine without such a folder asks the mechanism itself, and so computes all of them.
+"""
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from importlib.util import find_spec
+from types import ModuleType
 
 from sottovoce.errors import SettingsError
 
-if TYPE_CHECKING:
-    from sottovoce.mechanism import Mechanism
+
+def has_kernel(folder: str, mechanism: str) -> bool:
+    return find_spec(f"{folder}.{mechanism}") is not None
 
 
-def kernel_module(name: str, engine: str, mechanism: Mechanism) -> Any:
-    """The module of this name; a `SettingsError` if the engine has none for the mechanism."""
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        if not name.startswith(error.name or name):  # something that the kernel needs
-            raise
+def kernel_module(folder: str, mechanism: str) -> ModuleType:
+    """The engine's module for the mechanism; a `SettingsError` if it has none."""
+    if not has_kernel(folder, mechanism):
+        engine = folder.split(".")[-2]
         raise SettingsError(
-            f"the {engine} engine has no kernel for {mechanism.name!r}: use the reference engine"
-        ) from error
+            f"the {engine} engine has no kernel for {mechanism!r}: use the reference engine"
+        )
+    return import_module(f"{folder}.{mechanism}")

@@ -68,8 +68,8 @@ def parameters_saved(saved: ModelFile, path: Path, kind: type[Parameters]) -> di
     return dict(parameters)
 
 
-def parameters_of(settings: Settings, kind: type[Parameters]) -> dict[str, Any]:
+def parameters_of(settings: Settings) -> dict[str, Any]:
     """With which a model is trained by these very settings."""
-    named, known = settings.as_dict(), kind.defaults()
-    own = {name: named.pop(name) for name in list(named) if name not in known}
-    return {**named, "own": own or None}
+    named, options = settings.as_dict(), dict(settings.options)
+    training = {name: value for name, value in named.items() if name not in options}
+    return {**training, "options": options or None}

@@ -19,7 +19,7 @@ NOT_OF_TRAINING = (
     "budget",
     "central_budget",
     "history",
-    "own",
+    "options",
     "engine",
     "engine_options",
     "threads",
@@ -52,9 +52,7 @@ class Trainable(Parameters):
         initial_scale: float | None = None,
         head_start: float | None = None,
         rotate: bool | None = None,
-        block: int | None = None,
-        loud: int | None = None,
-        own: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any] | None = None,
         engine: str = "cpu",
         engine_options: Mapping[str, Any] | None = None,
         threads: int | None = None,
@@ -65,8 +63,8 @@ class Trainable(Parameters):
         `central_budget` the same after an honest shuffle. Without either, the preset has its usual
         reports; there are `strong`, `crowd`, `paper` and one for each mechanism. `history` is how
         many items a typical person has touched (by default the median of the data, to two digits).
-        The other settings are those of `sottovoce.training.Settings`; `own` has those of a
-        mechanism that was registered from outside. `engine_options` are the engine's, as
+        The other settings are those of `sottovoce.training.Settings`. `options` are the
+        mechanism's, as `{"block": 8}` for `loudest`; `engine_options` are the engine's, as
         `{"card": 1}` for `cuda`; `threads` is short for that option of `cpu`.
         """
         self.factors = factors
@@ -90,9 +88,7 @@ class Trainable(Parameters):
         self.initial_scale = initial_scale
         self.head_start = head_start
         self.rotate = rotate
-        self.block = block
-        self.loud = loud
-        self.own = own
+        self.options = options
         self.engine = engine
         self.engine_options = engine_options
         self.threads = threads
@@ -105,16 +101,13 @@ class Trainable(Parameters):
     def _given(self) -> dict[str, Any]:
         """The settings of the training that are named, as plain numbers."""
         known, named = all_settings(), self.get_params()
-        own = _mapping("own", self.own, "{'softness': 3}")
-        if twice := sorted(set(own) & set(named)):
-            raise SettingsError(
-                f"own is for the settings of a mechanism from outside: give {', '.join(twice)} as "
-                "an argument"
-            )
+        options = _mapping("options", self.options, "{'block': 8}")
+        if twice := sorted(set(options) & set(named)):
+            raise SettingsError(f"give {', '.join(twice)} as an argument, not among the options")
         training = {name: each for name, each in named.items() if name not in NOT_OF_TRAINING}
         return {
             name: known[name].checked(value) if name in known else value
-            for name, value in {**training, **own}.items()
+            for name, value in {**training, **options}.items()
             if value is not None
         }
 

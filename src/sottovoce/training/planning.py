@@ -1,4 +1,4 @@
-"""Budget in, settings out: eps, k, T, turns, F, alpha and the mechanism's own.
+"""Budget in, settings out: eps, k, T, turns, F, alpha and the mechanism's options.
 
 All from public numbers. The rules were fitted on splits of five data sets that no result is
 reported for; docs/mechanisms.md says which. They know the trade: for a local budget few reports
@@ -232,7 +232,7 @@ def _fitted(
     shape = Shape(about.items, settings.factors, settings.alpha)
     kind = mechanism_named(settings.mechanism)
     return settings.changed(
-        **kind.planned_settings(shape, settings.epsilon, about.history, given, for_crowd=for_crowd)
+        **kind.planned_options(shape, settings.epsilon, about.history, given, for_crowd=for_crowd)
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sottovoce.errors import SettingsError
-from sottovoce.mechanism import MECHANISMS, Shape, agreed, mechanism_named
+from sottovoce.mechanism import MECHANISMS, Shape, mechanism_named
 from sottovoce.mechanism.coin import LEAST_EPSILON, MAX_EPSILON
 from sottovoce.model.bounds import LEAST_RIDGE, MOST_ALPHA, MOST_REPORTS, MOST_RIDGE
 from sottovoce.settings import Setting, check, setting, stated
@@ -92,25 +92,25 @@ class Settings:
         least=0,
         most=2**53 - 1,
     )
-    own: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """The mechanism's own settings, by name; what is not given is its default."""
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """The mechanism's, by name; what is not given is its default."""
 
     def __post_init__(self) -> None:
         check(self)
-        known = mechanism_named(self.mechanism).settings()
-        for name in self.own:
+        known = mechanism_named(self.mechanism).options()
+        for name in self.options:
             if name not in known:
-                raise SettingsError(f"{name} is not a setting of {self.mechanism!r}{_whose(name)}")
+                raise SettingsError(f"{name} is no option of {self.mechanism!r}{_whose(name)}")
         complete = {
-            name: each.checked(self.own.get(name, each.default)) for name, each in known.items()
+            name: each.checked(self.options.get(name, each.default)) for name, each in known.items()
         }
-        object.__setattr__(self, "own", complete)
+        object.__setattr__(self, "options", complete)
 
     @classmethod
     def preset(cls, preset: str, /, **changes: Any) -> Settings:
         """A mechanism's usual settings, or the paper's, with some values changed.
 
-        Those of the mechanism included; None changes nothing.
+        The mechanism's options included; None changes nothing.
 
         >>> Settings.preset("paper").steps
         20
@@ -122,15 +122,15 @@ class Settings:
         return cls(mechanism=kind.name).changed(**kind.usual).changed(**changes)
 
     def changed(self, **changes: Any) -> Settings:
-        """The same with other values, those of the mechanism included; None changes nothing."""
+        """The same with other values, options included; None changes nothing."""
         given = {name: value for name, value in changes.items() if value is not None}
         unknown = set(given) - set(all_settings())
         if unknown:
             known = ", ".join(all_settings())
             raise SettingsError(f"no such setting: {', '.join(sorted(unknown))}; there are {known}")
-        own = {name: given.pop(name) for name in list(given) if name not in stated(Settings)}
+        options = {name: given.pop(name) for name in list(given) if name not in stated(Settings)}
         same = given.get("mechanism", self.mechanism) == self.mechanism
-        return replace(self, **given, own={**(self.own if same else {}), **own})
+        return replace(self, **given, options={**(self.options if same else {}), **options})
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> Settings:
@@ -139,10 +139,10 @@ class Settings:
         return cls.preset(given.pop("preset", DEFAULT), **given)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: one level, the mechanism's own settings among the others."""
+        """For JSON: one level, the mechanism's options among the settings."""
         content = asdict(self)
-        own = content.pop("own")
-        return {**content, **own}
+        options = content.pop("options")
+        return {**content, **options}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Settings:
@@ -222,7 +222,7 @@ class Settings:
         """The mechanism, for a catalogue of so many items."""
         shape = Shape(n_items, self.factors, self.alpha)
         kind = mechanism_named(self.mechanism)
-        return agreed(kind.build(shape, self.epsilon, self.seed, self.own), self.epsilon)
+        return kind.build(shape, self.epsilon, self.seed, self.options)
 
     def event(self, n_items: int) -> Reporting:
         """What a training does to each person, for the accountant."""
@@ -230,13 +230,17 @@ class Settings:
 
 
 def all_settings() -> dict[str, Setting]:
-    """Every setting of a training by name: those that all have, then those of single mechanisms."""
-    own: dict[str, Setting] = {}
+    """Every setting of a training by name, then the options of single mechanisms."""
+    options: dict[str, Setting] = {}
     for kind in MECHANISMS.values():
-        for name, each in kind.settings().items():
-            said = f"{own[name].help}; " if name in own else ""
-            own[name] = replace(each, help=f"{said}{kind.name} only: {each.help}")
-    return {**stated(Settings), "mechanism": _mechanism(), **own}
+        for name, each in kind.options().items():
+            if name in stated(Settings):
+                raise SettingsError(
+                    f"{kind.name!r} has an option {name}, and every training has a setting {name}"
+                )
+            said = f"{options[name].help}; " if name in options else ""
+            options[name] = replace(each, help=f"{said}{kind.name} only: {each.help}")
+    return {**stated(Settings), "mechanism": _mechanism(), **options}
 
 
 def _mechanism() -> Setting:
@@ -246,7 +250,7 @@ def _mechanism() -> Setting:
 
 
 def _whose(name: str) -> str:
-    owners = [repr(kind.name) for kind in MECHANISMS.values() if name in kind.settings()]
+    owners = [repr(kind.name) for kind in MECHANISMS.values() if name in kind.options()]
     return f"; it is one of {', '.join(owners)}" if owners else ""
 
 

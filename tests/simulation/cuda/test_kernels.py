@@ -24,13 +24,16 @@ from sottovoce.simulation.cuda.kernels import loudest
 from sottovoce.simulation.parts import Part
 from sottovoce.simulation.people import People
 from sottovoce.training import Settings
+from tests.kernels import computes
 from tests.people import random_people
 from tests.simulation.cuda.emulated import EmulatedCard, has_card, size_of
 
 if TYPE_CHECKING:
     from sottovoce.simulation import Engine
 
-mechanisms = pytest.mark.parametrize("mechanism", MECHANISMS)
+mechanisms = pytest.mark.parametrize(
+    "mechanism", [name for name in MECHANISMS if computes("cuda", name)]
+)
 
 
 def on_card(h: Histories, plan: Settings, *, shared: int = 227 << 10, **people: Any) -> Engine:
@@ -107,12 +110,6 @@ def test_the_structs_are_as_large_as_is_said(factors: int) -> None:
 def test_factors_that_a_card_has_no_room_for_are_refused() -> None:
     with pytest.raises(SettingsError, match="50 factors are too many for this card"):
         on_card(random_people(3, 5), Settings(factors=50), shared=8 << 10)
-
-
-def test_a_mechanism_without_a_kernel_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MECHANISMS["loudest"], "kernel", "whisper")
-    with pytest.raises(SettingsError, match="no kernel for 'loudest': use the reference engine"):
-        on_card(random_people(3, 5), Settings(factors=2))
 
 
 def test_without_cupy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

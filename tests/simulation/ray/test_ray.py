@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 
 from sottovoce.data import Interactions
-from sottovoce.data.sharding import shard
+from sottovoce.data.loading import shard
 from sottovoce.data.shards import ShardWriter
 from sottovoce.errors import DataError, DivergedError, MissingExtraError, SettingsError
-from sottovoce.mechanism import MECHANISMS
 from sottovoce.simulation import ENGINES, SimulationPlan, build_engine, simulate
 from sottovoce.simulation.parts import LeaveOut, Stored
 from sottovoce.training import Settings, first_items
+from tests.kernels import COMPILED
 from tests.lacking import leave_out
 from tests.people import random_people
 from tests.processes import free_port, wait_until
@@ -71,7 +71,7 @@ def on_ray(workers: int) -> Any:
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("mechanism", COMPILED)
 def test_any_number_of_workers_gives_the_same(workers: int, mechanism: str) -> None:
     plan = Settings.preset(mechanism, factors=3, reports=4, seed=5)
     with (

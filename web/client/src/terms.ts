@@ -5,13 +5,13 @@
  * each field has one rule, and a single field that is worse refuses the manifest, whatever got better.
  */
 
-import { MOST_FACTORS, MOST_ITEMS } from "./bounds.js";
-import { toHex } from "./bytes.js";
 import { MAX_EPSILON } from "./coin.js";
+import * as strict from "./encoding.js";
+import { toHex } from "./encoding.js";
 import { ProtocolError } from "./errors.js";
 import { SIGN } from "./mechanism/base.js";
 import { MECHANISMS, mechanismNamed } from "./mechanism/registry.js";
-import * as strict from "./strict.js";
+import { MOST_FACTORS, MOST_ITEMS } from "./model.js";
 
 /** What a device is asked for, at most, and among how many, at least. */
 export interface Terms {

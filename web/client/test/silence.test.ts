@@ -7,16 +7,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { IDBFactory } from "fake-indexeddb";
-import { toHex } from "../src/bytes.js";
-import { makeReports } from "../src/mechanism/index.js";
-import { MECHANISMS, mechanismNamed } from "../src/mechanism/registry.js";
+import { toHex } from "../src/encoding.js";
+import { MECHANISMS, makeReports, mechanismNamed } from "../src/mechanism/registry.js";
+import { type Matrix, userVector } from "../src/model.js";
 import { readTerms, writtenTerms } from "../src/terms.js";
 import { lead } from "../src/timing.js";
-import { type Matrix, userVector } from "../src/user.js";
-import { encodeCatalogue, encodeModel, item, rounds } from "./published.js";
-import { charges } from "./stored.js";
 import { manifestWith, seeded, wordFrom } from "./vectors.js";
-import { DAY, TERMS, World } from "./world.js";
+import { charges, DAY, encodeCatalogue, encodeModel, item, rounds, TERMS, World } from "./world.js";
 
 type Random = () => number;
 
@@ -67,7 +64,10 @@ function askedTerms(random: Random, items: number, factors: number) {
     loud: one(random, [1, items, items * factors]),
   };
   const parameters = Object.fromEntries(
-    Object.keys(mechanism.parameters).map((name) => [name, own[name as keyof typeof own]]),
+    Object.entries(mechanism.parameters).map(([name, { least }]) => [
+      name,
+      own[name as keyof typeof own] ?? least,
+    ]),
   );
   return {
     ...writtenTerms(TERMS),
@@ -185,7 +185,10 @@ test("the largest values within the bounds stay finite", async () => {
   for (const { name, parameters } of MECHANISMS) {
     const most = { directions_seed: 1, block: 1024, loud: 1 };
     const own = Object.fromEntries(
-      Object.keys(parameters).map((each) => [each, most[each as keyof typeof most]]),
+      Object.entries(parameters).map(([each, { least }]) => [
+        each,
+        most[each as keyof typeof most] ?? least,
+      ]),
     );
     const terms = { ...TERMS, mechanism: name, parameters: own, factors, reports: 2 };
     const manifest = manifestWith({ items, alpha: 1024, terms });

@@ -1,8 +1,17 @@
 /** All terms in plain words: what a person accepts, and nothing left out. */
-import { amountText, atMostText, epochsText, reportsText } from "./amounts.js";
-import type { Offer } from "./messages.js";
-import { BUDGET_SENTENCE, oddsSentence, ratioSentence, togetherSentence } from "./odds.js";
-import { durationText } from "./sentences.js";
+
+import type { Offer } from "./session.js";
+import {
+  amountText,
+  atMostText,
+  BUDGET_SENTENCE,
+  durationText,
+  epochsText,
+  oddsSentence,
+  ratioSentence,
+  reportsText,
+  togetherSentence,
+} from "./words.js";
 
 /** One thing to know. */
 export interface Term {
@@ -68,7 +77,7 @@ function oftenSentence({ terms }: Offer): string {
 /** When reports leave, and what happens if the page is closed before. */
 export function whenSentence(jitter: number): string {
   if (jitter === 0) {
-    return "This demo sends at once. A real page waits for a random moment, so that nobody sees when you came.";
+    return "This demo sends after about five seconds. A real page waits for a random moment, so that nobody sees when you came.";
   }
   return (
     `At a moment drawn at random within ${durationText(jitter)}. If this page is closed then, nothing ` +

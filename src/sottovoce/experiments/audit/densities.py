@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sottovoce.model import user_vectors
-from sottovoce.simulation.cpu.kernels import kernel_of
+from sottovoce.simulation.cpu import kernels
+from sottovoce.simulation.kernels import has_kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,7 +34,8 @@ def report_densities(
     """Of every report under every user's history, N x 2D; a report is its own column."""
     X = user_vectors(V, histories, alpha=settings.alpha, regularization=settings.user_ridge(V))
     # A kernel may compute what the mechanism states, sooner.
-    compiled = getattr(kernel_of(mechanism), "densities", None)
+    known = has_kernel(kernels.__name__, mechanism.name)
+    compiled = getattr(kernels.kernel_of(mechanism), "densities", None) if known else None
     if compiled is None:
         return mechanism.densities(V, X, histories)
     found: Float32 = compiled(mechanism, V, X, histories)

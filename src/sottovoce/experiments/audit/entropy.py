@@ -158,4 +158,4 @@ def _items(settings: Settings) -> NDArray[np.float32]:
 
 
 def _at_least_two_factors(settings: Settings) -> Settings:
-    return replace(settings, factors=max(2, settings.factors), own={})
+    return replace(settings, factors=max(2, settings.factors), options={})

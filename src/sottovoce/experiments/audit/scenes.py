@@ -75,6 +75,6 @@ def _scene(
     second: tuple[int, ...],
 ) -> Scene:
     items = (SCALE * np.asarray(V)).astype(np.float32)
-    # The mechanism's own settings are for another catalogue.
-    own = mechanism_named(settings.mechanism).countable
-    return Scene(name, replace(settings, factors=items.shape[1], own=own), items, first, second)
+    # The options are for another catalogue.
+    changes = {"factors": items.shape[1], "options": mechanism_named(settings.mechanism).example}
+    return Scene(name, replace(settings, **changes), items, first, second)

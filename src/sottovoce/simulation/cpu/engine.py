@@ -10,7 +10,7 @@ import numpy as np
 from sottovoce.evaluation.threads import checked_threads, on_threads
 from sottovoce.model import gram
 from sottovoce.simulation.cpu.cache import drop_stale
-from sottovoce.simulation.cpu.epoch import loop_for, run_epoch
+from sottovoce.simulation.cpu.epoch import run_epoch
 from sottovoce.simulation.cpu.gathering import Gathering
 from sottovoce.simulation.cpu.kernels import kernel_of
 from sottovoce.simulation.cpu.solve import solve_users
@@ -80,14 +80,13 @@ class CpuEngine(LocalEngine):
         threads = int(numba.config.NUMBA_NUM_THREADS)
         sums = np.zeros((threads, self.mechanism.n_directions), np.int32)
         crowd = np.zeros(threads, np.int64)
-        own = self.mechanism.constants(V)
         with on_threads(self.threads):
-            loop_for(own)(
+            run_epoch(
                 self.histories.indptr,
                 self.histories.indices,
                 who,
                 constants,
-                own,
+                self.mechanism.constants(V),
                 sums,
                 crowd,
                 kept,

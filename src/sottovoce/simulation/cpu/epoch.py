@@ -107,7 +107,8 @@ def _is(m: Any, constants: type) -> bool:
     return isinstance(m, types.BaseNamedTuple) and m.instance_class is constants
 
 
-def _run_epoch(
+@njit(parallel=True, cache=True, error_model="numpy")
+def run_epoch(
     indptr: NDArray[np.int64],
     indices: Int32,
     who: Gathering,
@@ -162,14 +163,3 @@ def _run_epoch(
                         kept[places[u]] = said[u]
                 crowd[get_thread_id()] += some
                 some = 0
-
-
-run_epoch = njit(parallel=True, cache=True, error_model="numpy")(_run_epoch)
-run_epoch_uncached = njit(parallel=True, error_model="numpy")(_run_epoch)
-"""For mechanisms from outside: a cache that names their types cannot be read without them."""
-
-
-def loop_for(constants: object, cached: Any = run_epoch, uncached: Any = run_epoch_uncached) -> Any:
-    """The loop for constants of this type."""
-    ours = type(constants).__module__.startswith("sottovoce.")
-    return cached if ours else uncached

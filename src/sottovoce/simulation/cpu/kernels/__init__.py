@@ -7,7 +7,5 @@ from sottovoce.simulation.kernels import kernel_module
 
 
 def kernel_of(mechanism: Mechanism) -> ModuleType:
-    """The mechanism's kernel, plugged in; a name with a dot in it is a module elsewhere."""
-    name = mechanism.kernel if "." in mechanism.kernel else f"{__name__}.{mechanism.kernel}"
-    found: ModuleType = kernel_module(name, "cpu", mechanism)
-    return found
+    """The mechanism's kernel, plugged in."""
+    return kernel_module(__name__, mechanism.name)

@@ -37,5 +37,5 @@ class Kernel(Protocol):
 
 
 def kernel_of(mechanism: Mechanism) -> Kernel:
-    found: Kernel = kernel_module(f"{__name__}.{mechanism.kernel}", "cuda", mechanism)
+    found: Kernel = kernel_module(__name__, mechanism.name)
     return found

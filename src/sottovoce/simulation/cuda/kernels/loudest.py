@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sottovoce.mechanism.blocks import ONE_BY_ONE
 from sottovoce.simulation.cuda.setup import GROUP, TOGETHER, room_bytes
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def allocate(memory: Memory, mechanism: Loudest, histories: Histories) -> None:
         "always_looks": 0,
         "loud": mechanism.loud,
         "block": mechanism.block,
-        "inner": min(mechanism.block, ONE_BY_ONE),
+        "inner": len(blocks.inner_signs),
         "n_lines": blocks.rows,
     }
     memory.put("signs", blocks.signs)
@@ -96,8 +95,7 @@ def report(memory: Memory) -> None:
 
 def sums_by_item(memory: Memory, mechanism: Loudest, n_reports: int) -> float:
     memory.run("sums_by_item", **_by_factor(mechanism))
-    length = np.sqrt(mechanism.n_directions / mechanism.block)
-    return float(length / (n_reports * mechanism.gain))
+    return mechanism.blocks.length / (n_reports * mechanism.gain)
 
 
 def _by_factor(mechanism: Loudest) -> dict[str, int]:
