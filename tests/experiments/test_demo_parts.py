@@ -178,7 +178,7 @@ def test_what_they_report_is_what_their_devices_would(monkeypatch: pytest.Monkey
     sent = played(world, rows, time, proxy)
     edition = Edition(signed, world.items(1), world.catalogue)
     for number, (batch, own) in enumerate(zip(sent, rows, strict=True)):
-        made = make_batch(edition, own, 0, 0, lambda *_, n=number: words[[n]], os.urandom)
+        made = make_batch(edition, own, 0, lambda *_, n=number: words[[n]], os.urandom)
         alone = Batch.decode(made.batch, REPORTS)
         assert opened(batch, world, signed) == opened(alone, world, signed)
 

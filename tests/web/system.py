@@ -153,7 +153,7 @@ class System:
             edition = self.edition(self.signed())
             for films in self.people:
                 rows = edition.rows_of(films)
-                made = make_batch(edition, rows, time.time(), 0.0, os_words, os.urandom)
+                made = make_batch(edition, rows, 0.0, os_words, os.urandom)
                 self.proxy.accept(made.batch)
         self._end(with_crowd=report)
         assert self.signed().manifest.epoch == epoch + 1

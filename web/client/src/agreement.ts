@@ -34,28 +34,9 @@ export function turnsLeft(terms: Terms, charges: readonly Charge[]): number {
   return Math.max(terms.epochs - epochsOf(terms, charges), 0);
 }
 
-export function isLifetimeOver(terms: Terms, charges: readonly Charge[]): boolean {
-  return turnsLeft(terms, charges) === 0;
-}
-
-/**
- * Whether another batch now would be one too many in the window, or too close to the last. A clock
- * that was set back makes a device wait, never hurry.
- */
-export function isTooSoon(terms: Terms, charges: readonly Charge[], now: number): boolean {
-  const since = (seconds: number) => own(terms, charges).filter(({ at }) => at > now - seconds);
-  return (
-    since(terms.windowSeconds).length >= terms.windowEpochs || since(terms.interval).length > 0
-  );
-}
-
 /** In how many epochs of the terms' training the device took part, whatever became of the batches. */
-export function epochsOf(terms: Terms, charges: readonly Charge[]): number {
-  return own(terms, charges).length;
-}
-
-function own({ training }: Terms, charges: readonly Charge[]): readonly Charge[] {
-  return charges.filter((charge) => charge.training === training);
+export function epochsOf({ training }: Terms, charges: readonly Charge[]): number {
+  return charges.filter((charge) => charge.training === training).length;
 }
 
 /** Asked before it is made and when it is kept; the history is not in it. */
@@ -89,23 +70,10 @@ export function judged(
   if (charges.some((charge) => charge.epoch === manifest.epoch)) {
     return "already charged";
   }
-  return overspent(settings.limit, charges, manifest.terms, now) ?? "make it";
-}
-
-/** What a lifetime and the owner's limit allow: counted by the device, from its own ledger. */
-function overspent(
-  limit: number,
-  charges: readonly Charge[],
-  terms: Terms,
-  now: number,
-): Outcome | null {
-  if (!isWithin(limit, charges, terms)) {
+  if (!isWithin(settings.limit, charges, manifest.terms)) {
     return "limit reached";
   }
-  if (isLifetimeOver(terms, charges)) {
-    return "lifetime over";
-  }
-  return isTooSoon(terms, charges, now) ? "too soon" : null;
+  return turnsLeft(manifest.terms, charges) > 0 ? "make it" : "lifetime over";
 }
 
 const SENTENCES = {
@@ -124,7 +92,6 @@ const SENTENCES = {
   "lifetime over":
     "This device has taken part in as many epochs as its terms allow; nothing was sent, " +
     "recommending goes on.",
-  "too soon": "The terms do not allow another batch yet; nothing was sent.",
   "too late":
     "The batch of epoch {epoch} came too late: as far as this device knows it was not counted; " +
     "what was charged for it stays spent.",

@@ -23,12 +23,6 @@ import { makeReports } from "./mechanism/registry.js";
 import type { MadeBatch } from "./outbox.js";
 import type { Reportable } from "./release.js";
 
-/** When it is made, and when it may leave: decided before the history was read. */
-export interface Moments {
-  now: number;
-  sendAt: number;
-}
-
 /** What the owner touched, and the generation that the settings named before that was read. */
 export interface Own {
   touched: Iterable<string>;
@@ -49,7 +43,7 @@ export interface Coins {
 export async function makeBatch(
   release: Reportable,
   { touched, generation }: Own,
-  { now, sendAt }: Moments,
+  sendAt: number,
   { words, entropy }: Coins,
 ): Promise<MadeBatch> {
   const { manifest, hash: manifestHash } = release.signed;
@@ -66,7 +60,7 @@ export async function makeBatch(
   return {
     batch: { epoch, state: "charged", purpose, sendAt, ends: endOf(manifest), notBefore: 0, bytes },
     charge: {
-      ...{ training, epoch, at: Math.floor(now), purpose, mechanism, epsilon, reports },
+      ...{ training, epoch, purpose, mechanism, epsilon, reports },
       ...{ loudFraction, clients: leastClients },
     },
     shown: { only: 1, epoch, bytes, told: made.told, mechanism, epsilon, purpose },

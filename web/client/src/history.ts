@@ -116,7 +116,7 @@ export class History {
       if (!stands(standing)) return;
       const touched = (await this.#store.touched()).keys();
       const own = { touched, generation: standing.settings.generation };
-      const made = await makeBatch(release, own, { now, sendAt }, this.coins);
+      const made = await makeBatch(release, own, sendAt, this.coins);
       if (await this.#outbox.keep(made, stands)) return;
     }
   }

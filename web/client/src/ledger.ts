@@ -18,8 +18,6 @@ export interface Charge {
   /** 32 hexadecimal digits: the epochs of a lifetime are counted by it. */
   readonly training: string;
   readonly epoch: number;
-  /** Unix seconds on the device's clock, when it was charged. */
-  readonly at: number;
   /** SHA-256 of the encoded batch, in hexadecimal: the same bytes again cost nothing. */
   readonly purpose: string;
   readonly mechanism: string;
@@ -63,7 +61,7 @@ export function isWithin(limit: number, charges: readonly Charge[], price: Price
 }
 
 function sameAs(earlier: Charge, next: Charge): "known" {
-  const fields = ["training", "epoch", "at", "mechanism", "epsilon", "reports"] as const;
+  const fields = ["training", "epoch", "mechanism", "epsilon", "reports"] as const;
   const hidden = ["loudFraction", "clients"] as const;
   if ([...fields, ...hidden].some((field) => earlier[field] !== next[field])) {
     throw new LedgerError(
@@ -77,7 +75,6 @@ function sameAs(earlier: Charge, next: Charge): "known" {
 /** Refuse a charge that no ledger can hold. */
 export function checkCharge(charge: Charge): void {
   checkWhole(charge.epoch, "epoch", 0);
-  checkWhole(charge.at, "at", 0);
   checkWhole(charge.clients, "clients", 1);
   if (!TRAINING.test(charge.training)) {
     throw new SettingsError("training must be 32 lower-case hexadecimal digits");

@@ -15,27 +15,32 @@ import { readTerms, type Terms } from "./terms.js";
 
 /** One epoch; hashes and keys are bytes here and hexadecimal in the JSON. */
 export interface Manifest {
-  /** Counts from 1 and never goes back at one service, whatever the training. */
+  /** The epoch's number: counts from 1 over all trainings of a service, and never goes back. */
   readonly epoch: number;
   /** What devices are asked for. */
   readonly terms: Terms;
-  /** M. */
+  /** M: the number of items of the catalogue, which are the rows of the item matrix. */
   readonly items: number;
+  /** How much more an item counts that was touched: 1 + alpha against 1. */
   readonly alpha: number;
+  /** lambda: the ridge with which a device computes its user vector from this model. */
   readonly regularization: number;
   /** SHA-256 of the model file. */
   readonly model: Bytes;
-  /** SHA-256 of the catalogue file, which says what item number i is. */
+  /** SHA-256 of the catalogue file, which says what each row of the item matrix is. */
   readonly catalogue: Bytes;
-  /** Counts from 1 and never goes back; grows when the catalogue changes. */
+  /** Counts the catalogues of a service from 1, for people; never goes back. */
   readonly catalogueVersion: number;
-  /** X25519, for this epoch alone. null: no reports are asked for. */
+  /** The X25519 key to which reports of this epoch are sealed. null: no reports are asked for. */
   readonly publicKey: Bytes | null;
-  /** Unix time in seconds: reports are taken from here */
+  /** The Unix second from which reports are taken. */
   readonly opens: number;
-  /** to here at least, this second not included; then until the crowd is there, or `endOf`. */
+  /**
+   * The Unix second until which reports are taken in any case. From then on the epoch ends as soon as
+   * its crowd is there, at the latest at `endOf`.
+   */
   readonly closes: number;
-  /** Epochs that are still to come, this one included; 0: without end, or the training is over. */
+  /** Epochs of the training still to come, this one included. 0: without end, or it is over. */
   readonly epochsLeft: number;
   /** Reports counted in the last epoch that changed the model; 0 before the first. */
   readonly reportsBehind: number;

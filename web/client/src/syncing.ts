@@ -27,7 +27,6 @@
  */
 
 import { judged, type Outcome, sentenceOf, turnsLeft } from "./agreement.js";
-import type { Moments } from "./batch.js";
 import type { Entropy } from "./coin.js";
 import { equal } from "./encoding.js";
 import {
@@ -63,9 +62,13 @@ export interface Synced {
 }
 
 /** A batch to be made by the worker that reads the history. */
-export interface Job extends Moments {
+export interface Job {
   /** Of the manifest that it is for. */
   hash: Uint8Array;
+  /** When it was decided. */
+  now: number;
+  /** When it may leave: fixed before the history is read. */
+  sendAt: number;
 }
 
 /** Everything that a sync works with. */

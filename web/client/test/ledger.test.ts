@@ -25,7 +25,6 @@ import { AT_ONCE, COST, DAY, item, TERMS, World } from "./world.js";
 const charge: Charge = {
   training: "0f".repeat(16),
   epoch: 1,
-  at: 1_800_000_000,
   purpose: "0a".repeat(32),
   mechanism: "loudest",
   epsilon: 2.5,
@@ -72,7 +71,7 @@ for (const { label, steps } of ledger as { label: string; steps: Step[] }[]) {
 
 test("the same purpose for anything else contradicts the ledger", () => {
   assert.equal(decide(50, [charge], charge), "known");
-  const others = [{ training: "00".repeat(16) }, { epoch: 2 }, { at: 1 }, { epsilon: 1 }];
+  const others = [{ training: "00".repeat(16) }, { epoch: 2 }, { epsilon: 1 }];
   for (const change of [
     ...[...others, { mechanism: "other" }, { reports: 1 }],
     ...[{ loudFraction: 0.2 }, { clients: 99 }],
@@ -99,8 +98,6 @@ test("what no ledger can hold is refused before it is decided on", () => {
     { epoch: -1 },
     { epoch: 1.5 },
     { epoch: 2 ** 53 },
-    { at: -1 },
-    { at: 1.5 },
     { training: "0F".repeat(16) },
     { training: "0f".repeat(15) },
     { purpose: "0A".repeat(32) },
@@ -129,7 +126,7 @@ test("what no ledger can hold is refused before it is decided on", () => {
 });
 
 const CHARGE: Charge = {
-  ...{ training: "00".repeat(16), epoch: 1, at: 1, purpose: "0a".repeat(32), mechanism: "loudest" },
+  ...{ training: "00".repeat(16), epoch: 1, purpose: "0a".repeat(32), mechanism: "loudest" },
   ...{ epsilon: TERMS.epsilon, reports: TERMS.reports },
   ...{ loudFraction: TERMS.loudFraction, clients: TERMS.leastClients },
 };

@@ -42,14 +42,12 @@ const WORSE: Record<string, Record<string, unknown>> = {
   "more that is loud": { parameters: { ...TERMS.parameters, loud: 64 }, loud_fraction: 0.5 },
   "more reports": { reports: 5 },
   "a longer lifetime": { epochs: 1001 },
-  "more in a window": { window_epochs: 1001 },
-  "a shorter window": { window_seconds: 1 },
   "a smaller crowd": { least_clients: 99 },
   "a crowd that never comes": { least_clients: 1001 },
   "a longer hold": { hold: 1 },
   "more items": { most_items: 101 },
   "one field worse and all others better": {
-    ...{ reports: 5, epsilon: 0.1, epochs: 1, share: 0.01, interval: DAY, least_clients: 900 },
+    ...{ reports: 5, epsilon: 0.1, epochs: 1, share: 0.01, least_clients: 900 },
   },
 };
 

@@ -20,7 +20,7 @@ import {
 } from "./world.js";
 
 const CHARGE = {
-  ...{ training: "0f".repeat(16), at: 1, mechanism: "loudest", epsilon: 1, reports: 1 },
+  ...{ training: "0f".repeat(16), mechanism: "loudest", epsilon: 1, reports: 1 },
   ...{ loudFraction: 0.1, clients: 9 },
 };
 const MOMENTS = { sendAt: 0, ends: 9 * DAY, notBefore: 0 };

@@ -74,7 +74,6 @@ test("it sleeps until a lead before the moment, asks again, makes the batch, and
   assert.ok(times.slice(0, 4).every((time) => time === asked));
   assert.ok(times.slice(4, 7).every((time) => Math.abs(time - (moment - LEAD)) < 1e-6));
   assert.ok(Math.abs((times[7] ?? 0) - moment) < 1e-6);
-  assert.equal((await charges(world))[0]?.at, Math.floor(moment - LEAD));
 });
 
 test("without jitter it sends a lead after the decision", async (t) => {
@@ -170,21 +169,17 @@ test("an epoch that waits for its crowd still takes a batch", async (t) => {
   assert.equal((await client.sync()).outcome, "already sent");
 });
 
-test("a lifetime, a window and an interval are the device's own", async (t) => {
-  const world = await World.begin(t, {
-    terms: { epochs: 3, window_epochs: 2, window_seconds: 4 * DAY, interval: 1.5 * DAY },
-  });
-  const client = await world.open({ limit: 1000 });
-  await client.accept({ ...TERMS, windowSeconds: 4 * DAY });
+test("a lifetime is the device's own, however fast a server goes through its epochs", async (t) => {
+  const always = { opens: 0, closes: 9 * DAY };
+  const world = await World.begin(t, { ...always, terms: { epochs: 3 } });
+  const client = await world.client({ limit: 1000 });
   const outcomes: string[] = [];
-  for (const epoch of [1, 2, 3, 4, 5, 6, 7]) {
-    world.now = (epoch + 0.5) * DAY;
-    await world.publish(epoch);
+  for (const epoch of [1, 2, 3, 4, 5]) {
+    world.now = DAY + 60 * epoch;
+    await world.publish(epoch, always);
     outcomes.push((await client.sync(AT_ONCE)).outcome);
   }
-  assert.deepEqual(outcomes, [
-    ...["sent", "too soon", "sent", "too soon", "sent", "lifetime over", "lifetime over"],
-  ]);
+  assert.deepEqual(outcomes, ["sent", "sent", "sent", "lifetime over", "lifetime over"]);
   const { epochs, spent } = await client.status();
   assert.deepEqual([epochs, spent], [3, 3 * COST]);
 });

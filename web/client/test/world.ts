@@ -100,7 +100,6 @@ export async function meddle(
 interface ChargeRow {
   training: string;
   epoch: number;
-  at: number;
   purpose: string;
   epsilon: number;
   reports: number;
@@ -266,9 +265,6 @@ export const TERMS: Terms = {
   loudFraction: 0.1,
   reports: REPORTS,
   epochs: 1000,
-  windowEpochs: 1000,
-  windowSeconds: 30 * DAY,
-  interval: 0,
   share: 1,
   leastClients: 100,
   hold: 0,

@@ -63,18 +63,13 @@ function publicNumbers({ terms }: Offer): string {
 
 /** Counted by the device. */
 function oftenSentence({ terms }: Offer): string {
-  const { epochs, windowEpochs, windowSeconds, interval, share } = terms;
-  const window =
-    windowEpochs < epochs && windowSeconds > 0
-      ? `, in at most ${amountText(windowEpochs)} of them within ${durationText(windowSeconds)}`
-      : "";
-  const apart = interval > 0 ? `, at least ${durationText(interval)} apart` : "";
+  const { epochs, share } = terms;
   const coin =
     share < 1
       ? ` That is about ${amountText(share * 100)} of 100 epochs; your device draws by itself which ones.`
       : "";
   return (
-    `In at most ${epochsText(epochs)} of this training, ever${window}${apart}. This device counts them itself, also ` +
+    `In at most ${epochsText(epochs)} of this training, ever. This device counts them itself, also ` +
     `those that came to nothing.${coin}`
   );
 }
