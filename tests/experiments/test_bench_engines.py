@@ -12,7 +12,7 @@ import pytest
 
 from sottovoce.data import synthetic_people
 from sottovoce.errors import SottovoceError
-from sottovoce.evaluation.threads import checked_threads
+from sottovoce.evaluation.kernels import checked_threads
 from sottovoce.experiments.bench.engines import (
     RULE,
     EnginesPlan,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sottovoce.evaluation.threads import checked_threads
+from sottovoce.evaluation.kernels import checked_threads
 from sottovoce.experiments.bench.als import ALS, als, als_solver, one_blas_thread
 from sottovoce.experiments.bench.epoch import ReferenceEpoch, TimedEpoch
 from sottovoce.experiments.bench.growth import Growth, measure_growth

@@ -13,7 +13,7 @@ import numpy as np
 
 from sottovoce.data.shards import ShardWriter
 from sottovoce.errors import MissingExtraError, SettingsError, SottovoceError
-from sottovoce.evaluation.threads import checked_threads
+from sottovoce.evaluation.kernels import checked_threads
 from sottovoce.experiments.bench.epoch import ReferenceEpoch, TimedEpoch, learning
 from sottovoce.experiments.bench.plan import EpochPlan, about
 from sottovoce.experiments.bench.timing import Contender, Spread, let_ray_compete, ratio, take_turns

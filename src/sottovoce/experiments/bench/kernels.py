@@ -9,7 +9,7 @@ import numpy as np
 from numba import config, get_thread_id, njit, prange
 
 from sottovoce.evaluation import rank_factors
-from sottovoce.evaluation.threads import on_threads
+from sottovoce.evaluation.kernels import on_threads
 from sottovoce.simulation.cpu.cache import drop_stale
 from sottovoce.simulation.cpu.epoch import TOGETHER, fill_reports, loop_for, new_scratch
 from sottovoce.simulation.cpu.solve import USERS_PER_BLOCK

@@ -17,7 +17,7 @@ from llvmlite import ir
 from numba import njit, prange, types
 from numba.extending import intrinsic
 
-from sottovoce.evaluation.threads import on_threads
+from sottovoce.evaluation.kernels import on_threads
 from sottovoce.experiments.bench.timing import copy_bandwidth
 from sottovoce.mechanism import WORDS_PER_DRAW
 from sottovoce.simulation.cpu.philox import begin_draws, fill_words

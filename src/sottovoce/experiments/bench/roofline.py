@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from sottovoce.evaluation.threads import checked_threads
+from sottovoce.evaluation.kernels import checked_threads
 from sottovoce.experiments.bench.epoch import after_one_epoch
 from sottovoce.experiments.bench.kernels import ranking, reporting, solving
 from sottovoce.experiments.bench.limits import Limits, measure_limits, processor_seconds

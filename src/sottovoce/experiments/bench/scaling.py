@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from sottovoce.errors import MissingExtraError
-from sottovoce.evaluation.threads import checked_threads
+from sottovoce.evaluation.kernels import checked_threads
 from sottovoce.experiments.bench.epoch import after_one_epoch, learning
 from sottovoce.experiments.bench.plan import EpochPlan, about
 from sottovoce.experiments.bench.timing import Contender, Spread, let_ray_compete, take_turns

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sottovoce.evaluation.threads import checked_threads
+from sottovoce.evaluation.kernels import checked_threads
 from sottovoce.experiments.bench.epoch import TimedEpoch
 from sottovoce.experiments.bench.peers.registry import installed, missing
 from sottovoce.experiments.bench.peers.sample import EVERY_WORK, Sample, check_sums

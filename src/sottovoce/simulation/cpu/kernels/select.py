@@ -219,7 +219,8 @@ def mark_bins(s: Ranks) -> None:
         s.factors_of[key] = total
     s.factors_of[high + 1 :] = total
     for f in range(factors):
-        s.factors_of[s.first[f] : s.last[f] + 1] |= _NEAR
+        for key in range(s.first[f], s.last[f] + 1):
+            s.factors_of[key] |= _NEAR
 
 
 @njit
@@ -341,18 +342,24 @@ def signed(a: Float32, x: Float32, row: int, f: int) -> int:
 @njit
 def list_tied(a: Float32, x: Float32, least: float, offset: int, s: Ranks) -> Int64:
     """Directions of exactly the least agreement, in the order of `(signed + offset) mod 2n`."""
-    n_signed, n = 2 * a.shape[0] * x.shape[0], s.n_near[0]
+    n_signed, n = 2 * a.shape[0] * x.shape[0], 0
     if least == 0:
         tied = silent_directions(a, x)
+        n = tied.shape[0]
     else:
-        at = np.flatnonzero(s.agreement[:n] == least)
-        tied = np.empty(at.shape[0], np.int64)
-        for t in range(at.shape[0]):
-            tied[t] = signed(a, x, np.int64(s.near_row[at[t]]), np.int64(s.near_factor[at[t]]))
-    if tied.shape[0] > 1:
-        tied = np.sort((tied + offset) % n_signed)
-        tied = (tied - offset) % n_signed
-    return tied
+        tied = np.empty(s.n_near[0], np.int64)
+        for t in range(s.n_near[0]):
+            if s.agreement[t] == least:
+                tied[n] = signed(a, x, np.int64(s.near_row[t]), np.int64(s.near_factor[t]))
+                n += 1
+    # They ascend. Those that the offset carries beyond the end come first.
+    carried = n
+    while carried > 0 and tied[carried - 1] + offset >= n_signed:
+        carried -= 1
+    ordered = np.empty(n, np.int64)
+    for t in range(n):
+        ordered[t] = tied[carried + t if carried + t < n else carried + t - n]
+    return ordered
 
 
 @njit
