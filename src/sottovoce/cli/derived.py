@@ -12,7 +12,7 @@ import typer
 
 from sottovoce.cli.options import optional
 from sottovoce.mechanism import MECHANISMS
-from sottovoce.simulation.engines import ENGINES, engine_options
+from sottovoce.simulation.engines import AUTO, ENGINES, engine_options
 from sottovoce.training import all_settings
 
 if TYPE_CHECKING:
@@ -42,11 +42,12 @@ def training_options(
 
 def engine_choice(command: Command) -> Command:
     """Give a command `--engine` and what engines may be told; it gets these as `engine`."""
-    text = f"What computes the reports: {', '.join(ENGINES)}. All give the same results."
+    names = ", ".join((AUTO, *ENGINES))
+    text = f"What computes the reports: {names}. All give the same results."
     chosen = inspect.Parameter(
         "engine",
         inspect.Parameter.KEYWORD_ONLY,
-        default="cpu",
+        default=AUTO,
         annotation=Annotated[str, typer.Option(help=text)],
     )
     options: dict[str, Setting] = {}

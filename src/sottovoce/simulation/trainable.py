@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sottovoce.errors import SettingsError
-from sottovoce.simulation.engines import chosen_options
+from sottovoce.simulation.engines import AUTO, chosen_options
 from sottovoce.simulation.lists import number
 from sottovoce.simulation.parameters import Parameters
 from sottovoce.training import DEFAULT, Budget, Settings, all_settings, planned, unplanned
@@ -55,7 +55,7 @@ class Trainable(Parameters):
         block: int | None = None,
         loud: int | None = None,
         own: Mapping[str, Any] | None = None,
-        engine: str = "cpu",
+        engine: str = AUTO,
         engine_options: Mapping[str, Any] | None = None,
         threads: int | None = None,
     ):
@@ -67,7 +67,7 @@ class Trainable(Parameters):
         many items a typical person has touched (by default the median of the data, to two digits).
         The other settings are those of `sottovoce.training.Settings`; `own` has those of a
         mechanism that was registered from outside. `engine_options` are the engine's, as
-        `{"card": 1}` for `cuda`; `threads` is short for that option of `cpu`.
+        `{"card": 1}` for `cuda`; `threads` is short for that option of `cpu` and `auto`.
         """
         self.factors = factors
         self.epochs = epochs

@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit, types
 from numba.extending import overload
 
+from sottovoce.evaluation.kernels import compiled_in
 from sottovoce.simulation.cpu.philox import history_of, number_of, takes_part
 from sottovoce.simulation.cpu.solve import new_room, solve_user
 
@@ -59,7 +60,7 @@ def plug_in(constants: type, scratch_of: Any, reports_of: Any) -> None:
     one source.
     """
 
-    @njit(error_model="numpy")
+    @compiled_in
     def one_by_one(users, indptr, indices, X, c, m, scratch, out):  # type: ignore[no-untyped-def]
         for u in range(X.shape[0]):
             items = indices[indptr[u] : indptr[u + 1]]
@@ -68,7 +69,7 @@ def plug_in(constants: type, scratch_of: Any, reports_of: Any) -> None:
     plug_in_groups(constants, scratch_of, one_by_one, _always)
 
 
-@njit
+@compiled_in
 def _always(user: int, c: EpochConstants, m: Any, k: int) -> bool:  # noqa: ARG001
     return True
 
@@ -89,13 +90,13 @@ def plug_in_groups(constants: type, scratch_of: Any, reports_of: Any, looks_of: 
         return reports_of(users, indptr, indices, X, c, m, scratch, out)
 
     # Lambdas, since numba compares signatures to the letter, annotations included.
-    overload(new_scratch)(
+    overload(new_scratch, inline="always")(
         lambda c, m, longest: scratch if _is(m, constants) else None  # noqa: ARG005
     )
-    overload(looks)(
+    overload(looks, inline="always")(
         lambda user, c, m, k: looking if _is(m, constants) else None  # noqa: ARG005
     )
-    overload(fill_reports)(
+    overload(fill_reports, inline="always")(
         lambda users, indptr, indices, X, c, m, scratch, out: (  # noqa: ARG005
             reports if _is(m, constants) else None
         )

@@ -12,6 +12,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
+from sottovoce.evaluation.kernels import compiled_in
 from sottovoce.mechanism import WORDS_PER_DRAW
 from sottovoce.simulation.people import DROPPED, PIECES
 from sottovoce.simulation.words import MULTIPLIERS, REPORTS, RESAMPLED, ROUNDS, TURNS, WEYL
@@ -46,7 +47,7 @@ def philox(seed: np.uint64, purpose: np.uint64, c0: int, c1: int, c2: int) -> An
     return mix(counter, seed, purpose, ROUNDS)
 
 
-@njit
+@compiled_in
 def mix(state: Any, k0: np.uint64, k1: np.uint64, rounds: int) -> Any:
     """So many rounds, with these keys first."""
     x0, x1, x2, x3 = state
@@ -59,7 +60,7 @@ def mix(state: Any, k0: np.uint64, k1: np.uint64, rounds: int) -> Any:
     return x0, x1, x2, x3
 
 
-@njit
+@compiled_in
 def report_words(seed: np.uint64, epoch: int, user: int, draw: int) -> Any:
     """The words of one report; draw k breaks ties."""
     return philox(seed, _REPORTS, draw, user, epoch)
@@ -99,7 +100,7 @@ def fill_words(
         words[j, 0], words[j, 1], words[j, 2], _ = mix(state, k0, k1, ROUNDS - 2)
 
 
-@njit
+@compiled_in
 def takes_part(seed: np.uint64, epoch: int, user: int, turns: int, epochs: int) -> bool:
     """`sottovoce.simulation.words.take_part` of one user."""
     if turns == epochs:
@@ -129,13 +130,13 @@ class Gathering(NamedTuple):
     epochs: int
 
 
-@njit
+@compiled_in
 def number_of(place: int, who: Gathering) -> int:
     """`People.numbers` of one."""
     return who.chosen[place] if who.chosen.shape[0] else who.first + place
 
 
-@njit
+@compiled_in
 def history_of(
     place: int,
     who: Gathering,

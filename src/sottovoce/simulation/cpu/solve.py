@@ -15,6 +15,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from sottovoce.evaluation.kernels import compiled_in
 from sottovoce.model.bounds import MOST_USER_ENTRY
 
 Float64 = NDArray[np.float64]
@@ -29,13 +30,13 @@ SIDE = 4
 _INDEX, _FOUR = ir.IntType(64), ir.VectorType(ir.DoubleType(), SIDE)
 
 
-@njit
+@compiled_in
 def padded(size: int) -> int:
     """The next multiple of `SIDE`."""
     return -(-size // SIDE) * SIDE
 
 
-@njit
+@compiled_in
 def add_tile(rows: Any, n: int, i: int, j: int, lines: int, sums: Any) -> None:
     """Add `rows[t, i:i+lines] rows[t, j:j+4]^T` to `sums[i:i+lines, j:j+4]`, for t < n.
 
@@ -123,7 +124,7 @@ class Room(NamedTuple):
     solution: Float64
 
 
-@njit
+@compiled_in
 def new_room(size: int) -> Room:
     """For vectors of so many factors."""
     width = padded(size)
@@ -137,7 +138,7 @@ def new_room(size: int) -> Room:
     )
 
 
-@njit(error_model="numpy")
+@compiled_in
 def add_items(
     items: NDArray[np.int32], V: NDArray[np.float32], rows: Float64, sums: Float64, right: Float64
 ) -> None:
@@ -169,7 +170,7 @@ def add_items(
             right[i] = sums[size, i]
 
 
-@njit(error_model="numpy")
+@compiled_in
 def solve_user(
     items: NDArray[np.int32],
     V: NDArray[np.float32],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numba import njit
 
-from sottovoce.evaluation.kernels import score
+from sottovoce.evaluation.kernels import compiled_in, score
 from sottovoce.mechanism.blocks import ONE_BY_ONE
 from sottovoce.mechanism.loudest import LoudestConstants
 from sottovoce.simulation.cpu.cache import drop_stale
@@ -40,7 +40,7 @@ PART = 512
 """Rows whose predictions are computed at once: a piece of the table that fits the first cache."""
 
 
-@njit
+@compiled_in
 def new_scratch(c: EpochConstants, m: LoudestConstants, longest: int) -> Scratch:  # noqa: ARG001
     """All rows of some users; a part of them; who needs them; what says which are loud."""
     factors, rows = m.item_rows_by_factor.shape
@@ -52,7 +52,7 @@ def new_scratch(c: EpochConstants, m: LoudestConstants, longest: int) -> Scratch
     )
 
 
-@njit(error_model="numpy")
+@compiled_in
 def any_loud(user: int, c: EpochConstants, m: LoudestConstants, k: int) -> bool:
     """Whether any of a user's reports looks at the data at all."""
     for j in range(k):
@@ -62,7 +62,7 @@ def any_loud(user: int, c: EpochConstants, m: LoudestConstants, k: int) -> bool:
     return False
 
 
-@njit(error_model="numpy")
+@compiled_in
 def fill_reports(
     numbers: NDArray[np.int64],
     indptr: NDArray[np.int64],
@@ -87,7 +87,7 @@ def fill_reports(
         name_directions(numbers[u], X[u], c, m, A[u], ranks, out[u])
 
 
-@njit(error_model="numpy")
+@compiled_in
 def name_directions(
     user: int,
     x: Float32,
@@ -122,7 +122,7 @@ def name_directions(
             out[j] = np.uint32(nth_loud(a, x, least, rank, ranks))
 
 
-@njit(error_model="numpy")
+@compiled_in
 def history_rows(
     items: NDArray[np.int32],
     x: Float32,
@@ -149,7 +149,7 @@ def history_rows(
             transform_levels(inner, a[start : start + m.size])
 
 
-@njit(error_model="numpy")
+@compiled_in
 def add_item(
     item: int, predicted: np.float32, alpha: np.float32, m: LoudestConstants, a: Float32
 ) -> None:
@@ -164,7 +164,7 @@ def add_item(
         part[r] += weight * signs[r]
 
 
-@njit(error_model="numpy")
+@compiled_in
 def four_scores(x: Float32, V: Float32, items: NDArray[np.int32]) -> Scores:
     """`score` of four items, each in its own order of sums: a processor adds four at a time."""
     row0, row1, row2, row3 = V[items[0]], V[items[1]], V[items[2]], V[items[3]]
@@ -177,7 +177,7 @@ def four_scores(x: Float32, V: Float32, items: NDArray[np.int32]) -> Scores:
     return s0, s1, s2, s3
 
 
-@njit(error_model="numpy")
+@compiled_in
 def subtract_predictions(
     users: NDArray[np.int64], X: Float32, item_rows: Float32, some: Float32, A: Float32
 ) -> None:
@@ -192,7 +192,7 @@ def subtract_predictions(
                 part[r] -= predicted[r]
 
 
-@njit(error_model="numpy")
+@compiled_in
 def transform_levels(half: int, a: Float32) -> None:
     """Every level from `half` up, two in one pass over memory where there are two."""
     n_rows = a.shape[0]
@@ -207,7 +207,7 @@ def transform_levels(half: int, a: Float32) -> None:
         butterfly(a[:half], a[half:])
 
 
-@njit(error_model="numpy")
+@compiled_in
 def predict_rows(x: Float32, item_rows: Float32, start: int, out: Float32) -> None:
     """`out = x . rows` from `start` on, factor after factor, four of them in one pass."""
     # Sliced here: numba takes slices of a slice for strided, and then LLVM does not vectorise.
@@ -229,7 +229,7 @@ def predict_rows(x: Float32, item_rows: Float32, start: int, out: Float32) -> No
         f += 1
 
 
-@njit
+@compiled_in
 def add_four_rows(
     c: Float32, row0: Float32, row1: Float32, row2: Float32, row3: Float32, out: Float32
 ) -> None:
@@ -239,7 +239,7 @@ def add_four_rows(
         out[r] = (((out[r] + c0 * row0[r]) + c1 * row1[r]) + c2 * row2[r]) + c3 * row3[r]
 
 
-@njit
+@compiled_in
 def butterflies(first: Float32, second: Float32, third: Float32, fourth: Float32) -> None:
     """Two levels of `butterfly`: of neighbours, then of pairs."""
     for r in range(first.shape[0]):
@@ -248,7 +248,7 @@ def butterflies(first: Float32, second: Float32, third: Float32, fourth: Float32
         first[r], second[r], third[r], fourth[r] = s + t, d + e, s - t, d - e
 
 
-@njit
+@compiled_in
 def butterfly(first: Float32, second: Float32) -> None:
     """(u, v) -> (u + v, u - v)."""
     for r in range(first.shape[0]):
@@ -256,7 +256,7 @@ def butterfly(first: Float32, second: Float32) -> None:
         first[r], second[r] = low + high, low - high
 
 
-@njit
+@compiled_in
 def add_scaled_row(c: np.float32, row: Float32, out: Float32) -> None:
     """`out += c row`."""
     for r in range(row.shape[0]):
