@@ -33,7 +33,7 @@ USERS_AT_A_TIME = 256
 """What a thread takes: small enough to share out evenly, large enough to call Python rarely."""
 
 
-class _SaidOnce(event.Listener):  # type: ignore[misc]
+class SaidOnce(event.Listener):  # type: ignore[misc]
     """Says so the first time that a loop is compiled in this process, and not read from a cache."""
 
     said = False
@@ -49,7 +49,7 @@ class _SaidOnce(event.Listener):  # type: ignore[misc]
         pass
 
 
-event.register("numba:compile", _SaidOnce())
+event.register("numba:compile", SaidOnce())
 
 
 def checked_threads(n: int | None) -> int:

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol, cast
 
 from sottovoce.errors import SettingsError
+from sottovoce.mechanism.base import SignMechanism
 from sottovoce.settings import check, stated
 from sottovoce.simulation.parts import Part, Parts, Whole
 from sottovoce.simulation.people import People
@@ -113,10 +114,12 @@ def is_for_the_reference(people: int, n_items: int, settings: Settings) -> bool:
 def reference_seconds(people: int, n_items: int, settings: Settings) -> float:
     """How long the reference takes for a whole training, about.
 
-    For each person and each of their turns: steps of Python, all directions looked at once, and
-    random words drawn for every report. Measured on 566 people with histories of 100 items; it is
-    right within a factor of two there, and too much for mechanisms that look at few directions.
+    For each person and each of their turns: steps of Python, words for every report, and the
+    directions that are looked at. These are all, or, where a report is a sign at a drawn index, one
+    for each report. Measured with histories of a hundred items; right within a factor of three.
     """
-    directions = settings.build(n_items).n_directions
-    one = 300e-6 + 90e-9 * directions + 1e-6 * settings.reports
+    mechanism = settings.build(n_items)
+    drawn = isinstance(mechanism, SignMechanism)
+    looked_at = settings.reports if drawn else mechanism.n_directions
+    one = (20e-6 if drawn else 200e-6) + 0.5e-6 * settings.reports + 45e-9 * looked_at
     return people * settings.turns * one
