@@ -1,7 +1,7 @@
 """The loops of ranking, compiled; and the threads of all compiled loops.
 
 A loop takes some of the people, from `begin` to `end`, and leaves Python's lock alone; `share_out`
-gives every thread some at a time. (numba's own parallel loops take three times as long to compile.)
+gives every thread some at a time. (numba's own parallel loops take longer to compile.)
 """
 
 from __future__ import annotations

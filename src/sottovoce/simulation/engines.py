@@ -36,9 +36,9 @@ ENGINES = {
     "reference": "sottovoce.simulation.reference",
 }
 AUTO = "auto"
-NUMPY_AT_MOST = 5.0
-"""Seconds, about: the reference is not chosen for more. Compiling takes several times as long, but
-only once on a machine."""
+NUMPY_AT_MOST = 10.0
+"""Seconds, about: the reference is not chosen for more. Compiling `loudest` takes about twice as
+long, once on a machine."""
 
 
 class EnginePackage(Protocol):
