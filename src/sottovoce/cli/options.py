@@ -175,10 +175,10 @@ def training_options(
 
 def engine_choice(command: Command) -> Command:
     """Give a command `--engine` and the options of engines; it gets these as `engine`."""
-    from sottovoce.simulation.engines import ENGINES, engine_options  # a server has none
+    from sottovoce.simulation.engines import AUTO, ENGINES, engine_options  # a server has none
 
-    text = f"what computes the reports: {', '.join(ENGINES)}. All give the same results"
-    options = {"engine": Setting("engine", str, default="cpu", help=text)}
+    text = f"what computes the reports: {', '.join((AUTO, *ENGINES))}. All give the same results"
+    options = {"engine": Setting("engine", str, default=AUTO, help=text)}
     for engine, settings in engine_options().items():
         for name, each in settings.items():
             said = f"{options[name].help}; " if name in options else ""
