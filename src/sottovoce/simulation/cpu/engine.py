@@ -20,7 +20,6 @@ from sottovoce.simulation.words import take_part
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sottovoce.simulation.cpu import Options
     from sottovoce.simulation.parts import Part
     from sottovoce.training import Settings
 
@@ -36,9 +35,9 @@ class CpuEngine(LocalEngine):
 
     name: ClassVar[str] = "cpu"
 
-    def __init__(self, part: Part, settings: Settings, options: Options):
+    def __init__(self, part: Part, settings: Settings, threads: int | None):
         super().__init__(part, settings)
-        self.threads = checked_threads(options.threads)
+        self.threads = checked_threads(threads)
         kernel_of(self.mechanism)
 
     def _collect(self, V: Float32, epoch: int) -> Collected:
