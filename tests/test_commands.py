@@ -21,7 +21,7 @@ from tests.test_docs import commands
 call = calling(app)
 
 RESEARCH = ("data", "simulate", "replay", "privacy", "paper")
-"""`audit` and `bench` take minutes: `tests/experiments` runs them with few people."""
+"""`audit` and `bench` take minutes: `lab/tests` runs them with few people."""
 TUTORIALS = ("researcher.md", "product.md", "operator.md", "data.md")
 ELSEWHERE = "paper all"
 """Run by `tests/cli/test_paper.py`: a minute."""

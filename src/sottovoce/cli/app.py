@@ -265,29 +265,6 @@ COMMANDS = {
     ),
 }
 """What is shipped."""
-LABORATORY = {
-    "replay": LazyCommand(
-        "sottovoce.cli.replay",
-        "Replay a data set in the order of its days, as a service that learns without end.",
-        "sottovoce[sim]",
-    ),
-    "audit": LazyCommand(
-        "sottovoce.cli.audit",
-        "Measure the epsilon of the shipped client from outside, then attack people's reports.",
-        "sottovoce[sim]",
-    ),
-    "bench": LazyCommand(
-        "sottovoce.cli.bench",
-        "Time one epoch of each mechanism against one ALS iteration and the numpy reference.",
-        "sottovoce[bench]",
-    ),
-    "paper": LazyCommand(
-        "sottovoce.cli.paper",
-        "Run the paper's figures and tables again, with its numbers beside ours.",
-        "sottovoce[all]",
-    ),
-}
-"""To become the entry point of `sottovoce-lab`."""
 ABSENT = dict.fromkeys(
     ("replay", "audit", "bench", "paper"),
     LazyCommand("sottovoce_lab", "(not installed: pip install sottovoce-lab)", "sottovoce-lab"),
@@ -300,7 +277,7 @@ ENTRY_POINTS = "sottovoce.commands"
 @cache
 def every_command() -> dict[str, LazyCommand]:
     """What is shipped, and what installed packages add."""
-    found = COMMANDS | ABSENT | LABORATORY
+    found = COMMANDS | ABSENT
     for entry in entry_points(group=ENTRY_POINTS):
         found |= {name: LazyCommand(*about) for name, about in entry.load().items()}
     return found
