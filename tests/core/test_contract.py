@@ -96,7 +96,7 @@ def test_any_history_gives_k_reports_within_range(
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_a_batch_is_its_users_one_by_one(name: str) -> None:
-    """A live client is a batch of one."""
+    """A live client is a batch of one. A batch may be empty: nobody's turn."""
     h = random_people(12, 30, seed=1)
     mechanism = build(name, 30)
     V = initial_items(30, 3, 0.3, 0)
@@ -106,6 +106,8 @@ def test_a_batch_is_its_users_one_by_one(name: str) -> None:
         alone = h.take(np.array([user]))
         single = mechanism.reports(V, vectors(V, alone), alone, words[user : user + 1])
         assert np.array_equal(single[0], together[user])
+    nobody = h.take(np.array([], np.int64))
+    assert mechanism.reports(V, vectors(V, nobody), nobody, words[:0]).shape == (0, 7)
 
 
 sizes = st.sampled_from([0.0, bounds.LEAST_ENTRY, 1e-9, 1.0, 1e3, bounds.MOST_ENTRY])

@@ -47,7 +47,7 @@ class Whisper(SignMechanism):
 
     def _signs(self, V: Float32, X: Float32, histories: Histories) -> Float32:
         g = gradients(residuals(V, X, histories, alpha=self.shape.alpha), X)
-        return np.sign(g).reshape(len(X), -1)
+        return np.sign(g).reshape(len(X), self.n_directions)
 
     def reports(
         self, V: Float32, X: Float32, histories: Histories, words: NDArray[np.uint64]
