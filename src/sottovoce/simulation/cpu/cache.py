@@ -14,7 +14,7 @@ from typing import Any
 from sottovoce.storage.files import write_atomically
 
 PACKAGE = Path(__file__).parents[2]
-COMPILED_IN = ("simulation/evaluation/kernels.py", "mechanism", "model", "simulation")
+COMPILED_IN = ("core", "simulation")
 """Constants of all of these are frozen into a loop."""
 
 
