@@ -22,13 +22,22 @@ from sottovoce.simulation.engines import build_engine
 from sottovoce.simulation.people import report_words
 from sottovoce.training import Settings
 from sottovoce_lab.audit import Attack, AttackPlan, run_attack, sweep
-from sottovoce_lab.audit.attack import AttackPoint, curve, published, shuffled_bound
-from sottovoce_lab.audit.audit import attack_check
-from sottovoce_lab.audit.densities import mean_density, report_densities
-from sottovoce_lab.audit.knowledge import Knowledge
-from sottovoce_lab.audit.picture import draw_attacks
-from sottovoce_lab.audit.roc import Auc, area
-from sottovoce_lab.audit.worlds import Question, Trials, all_trials, choose_targets, victims_of
+from sottovoce_lab.audit.attack import (
+    AttackPoint,
+    Auc,
+    Knowledge,
+    Question,
+    Trials,
+    all_trials,
+    area,
+    choose_targets,
+    curve,
+    published,
+    shuffled_bound,
+    victims_of,
+)
+from sottovoce_lab.audit.audit import attack_check, draw_attacks
+from sottovoce_lab.audit.clients import mean_density, report_densities
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,7 +107,7 @@ def test_mean_density_does_not_depend_on_chunks(
     settings = settings_of("coordinate")
     V = np.random.default_rng(0).normal(0, 0.1, (60, 5)).astype(np.float32)
     whole = mean_density(settings.build(60), settings, V, people.histories)
-    monkeypatch.setattr("sottovoce_lab.audit.densities.CHUNK", 7000)
+    monkeypatch.setattr("sottovoce_lab.audit.clients.CHUNK", 7000)
     parts = mean_density(settings.build(60), settings, V, people.histories)
     np.testing.assert_allclose(whole, parts, rtol=1e-6)
 

@@ -17,10 +17,16 @@ from sottovoce.simulation.engines import build_engine
 from sottovoce.simulation.people import report_words
 from sottovoce.training import Settings
 from sottovoce_lab.audit import AttackPlan, run_attack
-from sottovoce_lab.audit.attack import published, shuffled_bound
-from sottovoce_lab.audit.densities import mean_density, report_densities
-from sottovoce_lab.audit.knowledge import Knowledge, takes_part
-from sottovoce_lab.audit.worlds import all_trials, choose_targets, victims_of
+from sottovoce_lab.audit.attack import (
+    Knowledge,
+    all_trials,
+    choose_targets,
+    published,
+    shuffled_bound,
+    takes_part,
+    victims_of,
+)
+from sottovoce_lab.audit.clients import mean_density, report_densities
 from sottovoce_lab.paper.attacker import largest_area
 
 EPOCHS, CROWDS, VICTIMS = 4, 150, 20

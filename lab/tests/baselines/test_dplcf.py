@@ -15,8 +15,13 @@ from sottovoce.data.streams import stream
 from sottovoce.errors import SettingsError
 from sottovoce_lab.baselines import DPLCF
 from sottovoce_lab.baselines.kernels import TILE, both_set
-from sottovoce_lab.baselines.neighbours import Debias, similarities
-from sottovoce_lab.baselines.randomised import bernoulli_words, packed_columns, randomise
+from sottovoce_lab.baselines.neighbours import (
+    Debias,
+    bernoulli_words,
+    packed_columns,
+    randomise,
+    similarities,
+)
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from sottovoce.data import synthetic_people
 from sottovoce.errors import SettingsError
 from sottovoce.training import Settings
 from sottovoce_lab.baselines import Federated, devices
-from sottovoce_lab.baselines.devices import device_vectors
 from sottovoce_lab.baselines.federated import MeanGradient, mean_gradient
+from sottovoce_lab.baselines.models import device_vectors
 
 ALPHA, LAMBDA = 2.0, 0.05
 SETTINGS = Settings.preset(

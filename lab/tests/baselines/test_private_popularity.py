@@ -15,7 +15,7 @@ from sottovoce.core.walsh import hadamard_signs
 from sottovoce.data import synthetic_people
 from sottovoce.errors import SettingsError
 from sottovoce_lab.baselines import Popularity, PrivatePopularity
-from sottovoce_lab.baselines.private_popularity import RowReports
+from sottovoce_lab.baselines.counting import RowReports
 
 WORD = 1 << 64
 

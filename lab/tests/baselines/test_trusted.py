@@ -21,9 +21,11 @@ from sottovoce.errors import DataError, SettingsError
 from sottovoce.privacy import gaussian_delta, gaussian_epsilon
 from sottovoce.simulation.evaluation import sample_candidates, summary
 from sottovoce_lab.baselines import DPALS, MatrixFactorization, Popularity, TrustedSettings, rank
-from sottovoce_lab.baselines.devices import blocks_of
+from sottovoce_lab.baselines.models import blocks_of
 from sottovoce_lab.baselines.trusted import (
+    REPLACED,
     Aggregator,
+    Noise,
     Solver,
     Sums,
     best_items,
@@ -31,7 +33,6 @@ from sottovoce_lab.baselines.trusted import (
     published_items,
     symmetric_noise,
 )
-from sottovoce_lab.baselines.trusted_settings import REPLACED, Noise
 
 ITEMS, FACTORS = 7, 3
 WITH_OUTER = TrustedSettings(factors=FACTORS, observed=2.0)

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from lab.tests.paper.helpers import cells_of
 from sottovoce.data import synthetic_people
 from sottovoce.errors import SettingsError
 from sottovoce.training import Settings
 from sottovoce_lab.paper import EXPERIMENTS, About, Cell, Scale, Size
 from sottovoce_lab.paper.cells import COMPARED
-from sottovoce_lab.paper.rules import settings_of
-from sottovoce_lab.paper.scale import CHOOSING
+from sottovoce_lab.paper.scale import CHOOSING, settings_of
 
 SIZE = Size(1000, 500)
 CELL = Cell.training("loudest", SIZE, Settings.preset("loudest", epsilon=2.5, reports=100), 0)
@@ -65,7 +65,7 @@ def test_unknown_method() -> None:
 
 def test_figures_and_tables_share_cells() -> None:
     scale = Scale.of(ABOUT)
-    cells = {name: set(each.cells(scale)) for name, each in EXPERIMENTS.items()}
+    cells = {name: set(cells_of(each, scale)) for name, each in EXPERIMENTS.items()}
     first_column = [
         scale.trained(method, Size(users, 1000), 2.5, 100)(seed)
         for users in (1000, 10_000, 50_000)
@@ -80,7 +80,7 @@ def test_figures_and_tables_share_cells() -> None:
 def test_what_is_chosen_is_never_chosen_on_what_is_reported() -> None:
     scale = Scale.of(ABOUT)
     for name, experiment in EXPERIMENTS.items():
-        cells = experiment.cells(scale)
+        cells = cells_of(experiment, scale)
         chosen_on = {(cell.seed, cell.draw) for cell in cells if cell.seed >= CHOOSING}
         reported = {(cell.seed, cell.draw) for cell in cells if cell.seed < CHOOSING}
         seeds = {"frontier": [CHOOSING], "law": [CHOOSING, CHOOSING + 1]}.get(name, [])

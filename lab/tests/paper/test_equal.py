@@ -8,23 +8,26 @@ from typing import TYPE_CHECKING
 import pytest
 from matplotlib.figure import Figure
 
+from lab.tests.paper.helpers import QUICK, cells_of
 from sottovoce.core.coin import MAX_EPSILON
-from sottovoce_lab.paper import About, CellStore, Scale, benchmarks, equal, known
+from sottovoce_lab.paper import CellStore, Scale
+from sottovoce_lab.paper.budgets import Equal
+from sottovoce_lab.paper.people import SideInformation
+from sottovoce_lab.paper.published import Table5
+from sottovoce_lab.paper.tables import Experiment
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import ModuleType
 
     from sottovoce_lab.paper.cells import Cell
 
-ABOUT = About("f" * 64, "x", "x", 400, 150, 9000, True, True, 0, quick=True, seeds=2)
-FULL = replace(ABOUT, quick=False, users=75_040, items=9_781)
+FULL = replace(QUICK, quick=False, users=75_040, items=9_781)
 
 
-def filled(folder: Path, experiment: ModuleType) -> tuple[Scale, CellStore]:
+def filled(folder: Path, experiment: type[Experiment]) -> tuple[Scale, CellStore]:
     """Made-up results: seeds differ, so does what is left out; time helps by 0.01."""
-    scale, store = Scale.of(ABOUT), CellStore.start(folder, ABOUT)
-    for cell in experiment.cells(scale):
+    scale, store = Scale.of(QUICK), CellStore.start(folder, QUICK)
+    for cell in cells_of(experiment, scale):
         quality = 0.2 + 0.1 * cell.seed + 0.05 * (cell.split == "date")
         final = {f"hr@{cutoff}": quality for cutoff in (2, 5, 10)}
         result = {"final": final, "budget": {"local": 7.0, "central": None}}
@@ -47,7 +50,7 @@ def spent(cell: Cell, items: int) -> float:
 def test_every_method_of_a_row_has_the_budget_of_the_row() -> None:
     scale = Scale.of(FULL)
     counted = {"loudest": 0, "dplcf": 0, "private-popularity": 0, "dp-als": 0}
-    for cell in equal.cells(scale):
+    for cell in cells_of(Equal, scale):
         if cell.method in counted:
             counted[cell.method] += 1
         if cell.method == "dp-als":
@@ -68,19 +71,21 @@ def test_every_method_of_a_row_has_the_budget_of_the_row() -> None:
 
 def test_what_is_computed_for_one_table_serves_the_other() -> None:
     scale = Scale.of(FULL)
-    of_random = {cell for cell in known.cells(scale) if cell.split == "random"}
-    mine, theirs = ({cell.trained_as for cell in some} for some in (equal.cells(scale), of_random))
+    of_random = {cell for cell in cells_of(SideInformation, scale) if cell.split == "random"}
+    mine, theirs = (
+        {cell.trained_as for cell in some} for some in (cells_of(Equal, scale), of_random)
+    )
     assert {cell.method for cell in mine & theirs} == {"loudest", "mf", "popularity"}
 
 
 def test_every_budget_can_be_spent() -> None:
-    for cell in equal.cells(Scale.of(FULL)):
+    for cell in cells_of(Equal, Scale.of(FULL)):
         assert cell.method == "dp-als" or cell.named.get("epsilon", 1.0) <= MAX_EPSILON
 
 
 def test_two_tables_and_a_panel_for_each(tmp_path: Path) -> None:
-    scale, store = filled(tmp_path, equal)
-    local, central = equal.tables(scale, store)
+    scale, store = filled(tmp_path, Equal)
+    local, central = Equal(scale, store).tables()
     assert (local.name, central.name) == ("equal-local", "equal-central")
     assert [row[0] for row in local.rows] == ["10", "100"]
     assert [row[0] for row in central.rows] == ["1", "10"]
@@ -90,13 +95,13 @@ def test_two_tables_and_a_panel_for_each(tmp_path: Path) -> None:
     assert len(local.records) == 2 * 5
     assert len(central.records) == 2 * 2
     figure = Figure()
-    equal.draw(scale, store, figure)
+    Equal(scale, store).draw(figure)
     assert [len(axes.lines) for axes in figure.axes] == [5 + 2, 2 + 2]
 
 
 def test_table_5_by_what_is_left_out(tmp_path: Path) -> None:
-    scale, store = filled(tmp_path, benchmarks)
-    usual, by_time = benchmarks.tables(scale, store)
+    scale, store = filled(tmp_path, Table5)
+    usual, by_time = Table5(scale, store).tables()
     assert by_time.headings == ("method", "latest", "latest, with time", "date", "date, with time")
     assert [row[0] for row in by_time.rows] == [row[0] for row in usual.rows]
     means = {
@@ -112,7 +117,7 @@ def test_table_5_by_what_is_left_out(tmp_path: Path) -> None:
 
 
 def test_data_without_times_has_no_dates(tmp_path: Path) -> None:
-    scale = Scale.of(replace(ABOUT, timestamps=False))
-    assert {cell.split for cell in benchmarks.cells(scale)} == {"random"}
-    _, by_time = benchmarks.tables(scale, CellStore.start(tmp_path, scale.about))
+    scale = Scale.of(replace(QUICK, timestamps=False))
+    assert {cell.split for cell in cells_of(Table5, scale)} == {"random"}
+    _, by_time = Table5(scale, CellStore.start(tmp_path, scale.about)).tables()
     assert by_time.headings == ("method", "random", "random, with time")

@@ -3,16 +3,23 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lab.tests.paper.helpers import QUICK, cells_of
 from sottovoce.training import Settings
-from sottovoce_lab.paper import About, Cell, CellStore, Scale, Size, frontier
+from sottovoce_lab.paper import Cell, CellStore, Scale, Size
+from sottovoce_lab.paper.budgets import (
+    BudgetPoint,
+    Frontier,
+    Option,
+    best,
+    choose,
+    least_budget,
+    options,
+)
 from sottovoce_lab.paper.cells import TRAINED
-from sottovoce_lab.paper.options import BudgetPoint, Option, best, choose, least_budget, options
 from sottovoce_lab.paper.scale import CHOOSING
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-ABOUT = About("f" * 64, "x", "x", 400, 150, 9000, True, True, 0, quick=True, seeds=2)
 
 
 def point(local: float, central: float, quality: float, method: str = "loudest") -> BudgetPoint:
@@ -45,7 +52,7 @@ def test_least_budget() -> None:
 
 def test_chosen_on_some_splits_and_reported_on_others(tmp_path: Path) -> None:
     """Made-up results: on the split for choosing more epochs are better, on the others worse."""
-    scale, store = Scale.of(ABOUT), CellStore.start(tmp_path, ABOUT)
+    scale, store = Scale.of(QUICK), CellStore.start(tmp_path, QUICK)
     for option in options(scale):
         if option.chosen_by.named["reports"] > 1 or option.method not in TRAINED:
             continue
@@ -61,21 +68,21 @@ def test_chosen_on_some_splits_and_reported_on_others(tmp_path: Path) -> None:
         (1.0, 1),
         (1.0, 2),
     ]
-    points, targets = frontier.tables(scale, store)
+    points, targets = Frontier(scale, store).tables()
     mine = [record for record in points.records if record["method"] == "loudest"]
     assert [record["mean"] for record in mine] == [0.55, 0.3]
     assert [record["local"] for record in mine] == [1.0, 2.0]
     reached = {r["hr@10"]: r["budget"] for r in targets.records if r["method"] == "loudest"}
     assert reached == {0.4: 0.1, 0.5: 0.1}  # the central view is the last
-    cells = frontier.reported(scale, store)
+    cells = Frontier(scale, store).then()
     assert {cell.seed for cell in cells} == {0, 1}
 
 
 def test_nothing_is_chosen_before_anything_is_known(tmp_path: Path) -> None:
-    scale = Scale.of(replace(ABOUT, quick=False, users=60_000, items=9_781))
+    scale = Scale.of(replace(QUICK, quick=False, users=60_000, items=9_781))
     store = CellStore.start(tmp_path, scale.about)
     assert choose(scale, store) == []
-    assert not any(table.filled for table in frontier.tables(scale, store))
+    assert not any(table.filled for table in Frontier(scale, store).tables())
     # Large: 4 epsilons, 3 ks, 2 trainings. Small: 5 epsilons, 5 numbers of epochs, 2 trainings.
     # Counting: 5 epsilons, 6 numbers of reports; by name 6 epsilons, 5 numbers of reports.
-    assert len(frontier.cells(scale)) == 4 * 3 * 2 + 5 * 5 * 2 + 5 * 6 + 6 * 5
+    assert len(cells_of(Frontier, scale)) == 4 * 3 * 2 + 5 * 5 * 2 + 5 * 6 + 6 * 5

@@ -9,14 +9,17 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from lab.tests.paper.helpers import Watched, cells_of
 from sottovoce.data import Interactions, leave_one_out, synthetic_people
 from sottovoce.simulation import SimulationPlan, simulate
 from sottovoce.simulation.evaluation import Known, rank_scores, sample_candidates, summary
 from sottovoce.training import Settings
 from sottovoce_lab.baselines import DPLCF
-from sottovoce_lab.paper import About, Cell, CellStore, Runner, Scale, Size, known
-from sottovoce_lab.paper.methods import CellContext, run_cell
-from sottovoce_lab.paper.rules import MF, NEIGHBOURS
+from sottovoce_lab.paper import About, Cell, CellStore, Runner, Scale, Size
+from sottovoce_lab.paper.methods import CellContext
+from sottovoce_lab.paper.people import SideInformation
+from sottovoce_lab.paper.runner import run_cell
+from sottovoce_lab.paper.scale import MF, NEIGHBOURS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,12 +34,6 @@ NEIGHBOURLY = "DPLCF, 2.5 an item"
 WAYS: tuple[Way, ...] = ("tags", "time", "both")
 
 
-class Unwatched:
-    def begin(self, cell: Cell) -> None: ...
-
-    def advance(self, work: float) -> None: ...
-
-
 @pytest.fixture(scope="module")
 def people() -> Interactions:
     return synthetic_people(n_users=80, n_items=50, seed=0)
@@ -45,7 +42,7 @@ def people() -> Interactions:
 def computed(folder: Path, people: Interactions, seeds: int = 1) -> tuple[Scale, CellStore]:
     about = About.of(people, "synthetic", min_interactions=0, quick=True, seeds=seeds)
     store, scale = CellStore.start(folder, about), Scale.of(about)
-    Runner(people, store, 1).run(known.cells(scale), Unwatched())
+    Runner(people, store, 1).run(cells_of(SideInformation, scale), Watched())
     return scale, store
 
 
@@ -58,7 +55,7 @@ def test_every_method_has_a_row_and_every_number_a_record(
     tmp_path: Path, people: Interactions
 ) -> None:
     scale, store = computed(tmp_path, people, seeds=2)
-    (table,) = known.tables(scale, store)
+    (table,) = SideInformation(scale, store).tables()
     assert table.name == "known"
     assert table.headings == (
         "method", "left out", "alone", "with tags", "with time", "with both", "local budget",
@@ -79,13 +76,13 @@ def test_every_method_has_a_row_and_every_number_a_record(
     assert all(record["runs"] == 2 for record in table.records)
     assert {record["known"] for record in table.records} == {"alone", *WAYS}
     figure = Figure()
-    known.draw(scale, store, figure)
+    SideInformation(scale, store).draw(figure)
     assert len(figure.axes[0].get_yticks()) == len(rows)
 
 
 def test_what_is_known_costs_nothing(tmp_path: Path, people: Interactions) -> None:
     scale, store = computed(tmp_path, people)
-    (table,) = known.tables(scale, store)
+    (table,) = SideInformation(scale, store).tables()
     for method in (*METHODS, NEIGHBOURLY):
         budgets = {(r["local"], r["central"]) for r in table.records if r["method"] == method}
         assert len(budgets) == 1
@@ -101,7 +98,7 @@ def test_data_that_lacks_something_has_fewer_rows_or_numbers(
     data = (
         replace(people, timestamps=None) if lacking == "timestamps" else replace(people, tags=None)
     )
-    (table,) = known.tables(*computed(tmp_path, data))
+    (table,) = SideInformation(*computed(tmp_path, data)).tables()
     if lacking == "timestamps":
         assert {split for _, split in filled(table)} == {"random"}
     else:
@@ -113,7 +110,7 @@ def test_before_anything_is_computed_the_table_is_empty(
     tmp_path: Path, people: Interactions
 ) -> None:
     about = About.of(people, "synthetic", min_interactions=0, quick=True, seeds=1)
-    (table,) = known.tables(Scale.of(about), CellStore.start(tmp_path, about))
+    (table,) = SideInformation(Scale.of(about), CellStore.start(tmp_path, about)).tables()
     assert not table.filled
     assert {*sum(filled(table).values(), ())} == {"-"}
 

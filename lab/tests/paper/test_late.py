@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 import pytest
 from matplotlib.figure import Figure
 
-from lab.tests.paper.test_runner import Watched
+from lab.tests.paper.helpers import QUICK, Watched, cells_of
 from sottovoce.data import synthetic_people
-from sottovoce_lab.paper import About, CellStore, Runner, Scale, late
-from sottovoce_lab.paper.rules import settings_of
+from sottovoce_lab.paper import About, CellStore, Runner, Scale
+from sottovoce_lab.paper.people import LatePeople
+from sottovoce_lab.paper.scale import settings_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,13 +20,12 @@ METHODS = (
     "loudest, budget 10", "loudest, budget 100",
 )  # fmt: skip
 METRICS = ("recall@20", "recall@50", "ndcg@100")
-ABOUT = About("f" * 64, "x", "x", 400, 150, 9000, True, True, 0, quick=True, seeds=2)
 
 
-def filled(folder: Path, about: About = ABOUT, *, tags: bool = True) -> tuple[Scale, CellStore]:
+def filled(folder: Path, about: About = QUICK, *, tags: bool = True) -> tuple[Scale, CellStore]:
     """Made-up results: quality by seed, more with tags."""
     scale, store = Scale.of(about), CellStore.start(folder, about)
-    for cell in late.cells(scale):
+    for cell in cells_of(LatePeople, scale):
         alone = {metric: 0.1 * (cell.seed + place) for place, metric in enumerate(METRICS, 1)}
         more = {metric: value + 0.05 for metric, value in alone.items()}
         known = {"tags": more} if tags else {}
@@ -36,7 +36,7 @@ def filled(folder: Path, about: About = ABOUT, *, tags: bool = True) -> tuple[Sc
 @pytest.mark.parametrize("tags", [True, False])
 def test_every_method_has_a_row_and_every_number_a_record(tmp_path: Path, tags: bool) -> None:
     scale, store = filled(tmp_path, tags=tags)
-    (table,) = late.tables(scale, store)
+    (table,) = LatePeople(scale, store).tables()
     assert [row[0] for row in table.rows] == [*METHODS]
     assert table.headings[1:7] == (
         "Recall@20", "Recall@50", "NDCG@100", "Recall@20, tags", "Recall@50, tags",
@@ -49,20 +49,20 @@ def test_every_method_has_a_row_and_every_number_a_record(tmp_path: Path, tags: 
     assert "80 people" in table.notes[0]
     assert "the 320 others" in table.notes[0]
     figure = Figure()
-    late.draw(scale, store, figure)
+    LatePeople(scale, store).draw(figure)
     assert [axes.get_xlabel() for axes in figure.axes] == ["Recall@20", "NDCG@100"]
     top, bottom = figure.axes[0].get_ylim()
     assert top > bottom, "the first row is on top"
 
 
 def test_before_anything_is_computed_the_table_is_empty(tmp_path: Path) -> None:
-    (table,) = late.tables(Scale.of(ABOUT), CellStore.start(tmp_path, ABOUT))
+    (table,) = LatePeople(Scale.of(QUICK), CellStore.start(tmp_path, QUICK)).tables()
     assert not table.filled
 
 
 def test_settings_are_for_those_who_report() -> None:
-    about = replace(ABOUT, quick=False, users=20_000, items=9_781)
-    cells = late.cells(Scale.of(about))
+    about = replace(QUICK, quick=False, users=20_000, items=9_781)
+    cells = cells_of(LatePeople, Scale.of(about))
     assert {cell.measured for cell in cells} == {"late"}
     planned = settings_of("loudest", 2.5, 100, 20, users=15_000, items=9_781)
     mine = [cell for cell in cells if cell.method == "loudest" and cell.seed == 0]
@@ -75,8 +75,8 @@ def test_in_small(tmp_path: Path) -> None:
     people = synthetic_people(n_users=80, n_items=50, seed=0)
     about = About.of(people, "synthetic", min_interactions=0, quick=True, seeds=1)
     scale, store = Scale.of(about), CellStore.start(tmp_path, about)
-    assert Runner(people, store, 1).run(late.cells(scale), Watched()) == len(METHODS)
-    (table,) = late.tables(scale, store)
+    assert Runner(people, store, 1).run(cells_of(LatePeople, scale), Watched()) == len(METHODS)
+    (table,) = LatePeople(scale, store).tables()
     assert "-" not in {number for row in table.rows for number in row[1:7]}
     spent = {row[0]: row[7:] for row in table.rows}
     assert spent["popularity"] == spent["MF-NP"] == spent["FCF"] == ("-", "-")

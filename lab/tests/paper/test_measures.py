@@ -18,7 +18,8 @@ from sottovoce.simulation.training import begin, train
 from sottovoce.training import Settings
 from sottovoce_lab.baselines import DPALS, MatrixFactorization, TrustedSettings
 from sottovoce_lab.paper import Cell, Size
-from sottovoce_lab.paper.measures import (
+from sottovoce_lab.paper.methods import CellContext
+from sottovoce_lab.paper.people import (
     FIFTHS,
     PublishedFactors,
     fifth_name,
@@ -27,8 +28,8 @@ from sottovoce_lab.paper.measures import (
     measure_late,
     measure_people,
 )
-from sottovoce_lab.paper.methods import CellContext, run_cell
-from sottovoce_lab.paper.rules import MF
+from sottovoce_lab.paper.runner import run_cell
+from sottovoce_lab.paper.scale import MF
 
 FEW = {**MF, "iterations": 2, "factors": 3}
 SETTINGS = Settings.preset("loudest", epochs=2, reports=10, factors=2, ridge=0.5)

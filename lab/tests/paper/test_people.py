@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 import pytest
 from matplotlib.figure import Figure
 
-from sottovoce_lab.paper import About, CellStore, Scale, people
-from sottovoce_lab.paper.measures import FIFTHS, fifth_name
+from lab.tests.paper.helpers import QUICK, cells_of
+from sottovoce_lab.paper import CellStore, Scale
+from sottovoce_lab.paper.people import FIFTHS, WhoPays, fifth_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,13 +16,12 @@ METHODS = (
     "popularity", "MF-NP", "MF-NP, 5 factors", "preset paper, k 20", "loudest, k 20",
     "loudest, budget 10", "loudest, budget 100",
 )  # fmt: skip
-ABOUT = About("f" * 64, "x", "x", 400, 150, 9000, True, True, 0, quick=True, seeds=2)
 
 
 def filled(folder: Path, seeds: int = 2) -> tuple[Scale, CellStore]:
     """Made-up results: MF-NP has twice as much in the first fifth, all the same in the last."""
-    scale, store = Scale.of(ABOUT, seeds), CellStore.start(folder, ABOUT)
-    for cell in people.cells(scale):
+    scale, store = Scale.of(QUICK, seeds), CellStore.start(folder, QUICK)
+    for cell in cells_of(WhoPays, scale):
         best = cell.method == "mf" and cell.named["factors"] != 5
         base = 0.2 + 0.1 * cell.seed
         by_fifth = {
@@ -39,7 +39,7 @@ def filled(folder: Path, seeds: int = 2) -> tuple[Scale, CellStore]:
 
 def test_every_method_is_in_every_table(tmp_path: Path) -> None:
     scale, store = filled(tmp_path)
-    tables = people.tables(scale, store)
+    tables = WhoPays(scale, store).tables()
     assert [table.name for table in tables] == [
         "people-history", "people-history-kept", "people-item", "people-item-kept",
         "people-exposure",
@@ -59,7 +59,7 @@ def test_every_method_is_in_every_table(tmp_path: Path) -> None:
 
 
 def test_what_is_kept_is_divided_split_by_split(tmp_path: Path) -> None:
-    _, kept, *_ = people.tables(*filled(tmp_path))
+    _, kept, *_ = WhoPays(*filled(tmp_path)).tables()
     ours = [record for record in kept.records if record["method"] == "loudest, k 20"]
     assert [record["mean"] for record in ours] == pytest.approx([0.5, 1, 1, 1, 1])
     assert [record["half_width95"] for record in ours] == pytest.approx([0] * 5)
@@ -68,20 +68,20 @@ def test_what_is_kept_is_divided_split_by_split(tmp_path: Path) -> None:
 
 
 def test_the_answer_is_a_sentence_for_every_private_method(tmp_path: Path) -> None:
-    _, kept, _, items, _ = people.tables(*filled(tmp_path / "two"))
+    _, kept, _, items, _ = WhoPays(*filled(tmp_path / "two")).tables()
     assert [note.split(":")[0] for note in kept.notes] == [*METHODS[3:]]
     assert kept.notes[1] == (
         "loudest, k 20: the least active fifth keeps 50.0% of what MF-NP gives it, the most active "
         "100.0% (+50.0 ± 0.0 points)."
     )
     assert items.notes == [], "a fifth without a number has no answer"
-    _, once, *_ = people.tables(*filled(tmp_path / "one", seeds=1))
+    _, once, *_ = WhoPays(*filled(tmp_path / "one", seeds=1)).tables()
     assert once.notes[1].endswith("100.0% (+50.0 points).")
 
 
 def test_the_picture_has_a_panel_for_people_and_one_for_items(tmp_path: Path) -> None:
     figure = Figure()
-    people.draw(*filled(tmp_path), figure)
+    WhoPays(*filled(tmp_path)).draw(figure)
     left, right = figure.axes
     assert len(left.lines) == len(right.lines) == len(METHODS)
     assert "people" in left.get_xlabel()
@@ -89,13 +89,13 @@ def test_the_picture_has_a_panel_for_people_and_one_for_items(tmp_path: Path) ->
 
 
 def test_before_anything_is_computed_all_is_empty(tmp_path: Path) -> None:
-    tables = people.tables(Scale.of(ABOUT), CellStore.start(tmp_path, ABOUT))
+    tables = WhoPays(Scale.of(QUICK), CellStore.start(tmp_path, QUICK)).tables()
     assert not any(table.filled or table.notes for table in tables if "kept" in table.name)
     assert not any(table.filled for table in tables)
 
 
 def test_the_cells_are_of_the_random_split_and_ask_who_gets_what() -> None:
-    cells = people.cells(Scale.of(ABOUT))
+    cells = cells_of(WhoPays, Scale.of(QUICK))
     assert {(cell.measured, cell.split, cell.negatives) for cell in cells} == {
         ("people", "random", 99)
     }

@@ -8,33 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lab.tests.paper.helpers import Watched
 from sottovoce.data import synthetic_people
 from sottovoce.errors import CheckpointError, SettingsError
 from sottovoce.simulation import build_engine
 from sottovoce.training import Settings
 from sottovoce_lab.baselines import TrustedSettings
 from sottovoce_lab.paper import About, Cell, CellStore, Runner, Size
-from sottovoce_lab.paper.methods import CellContext, run_cell
+from sottovoce_lab.paper.methods import CellContext
+from sottovoce_lab.paper.runner import run_cell
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from sottovoce.data import Interactions
     from sottovoce.simulation import Engine
-
-
-class Watched:
-    """Remembers what it saw."""
-
-    def __init__(self) -> None:
-        self.begun: list[Cell] = []
-        self.work = 0.0
-
-    def begin(self, cell: Cell) -> None:
-        self.begun.append(cell)
-
-    def advance(self, work: float) -> None:
-        self.work += work
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from sottovoce.data import synthetic_people
 from sottovoce.protocol import SEALED, Catalogue, Item, batch_size, encode_items
 from sottovoce.simulation.evaluation import Interval
 from sottovoce_lab.paper import published
-from sottovoce_lab.paper.cost import count_bytes
+from sottovoce_lab.paper.published import count_bytes
 from sottovoce_lab.paper.tables import Contest, Table, beats, record, signed, verdict
 
 PAPER = Path(__file__).parents[4] / "shared" / "paper" / "minto2021.tex"

@@ -14,15 +14,19 @@ from sottovoce.core import Histories, sum_signs, user_vectors
 from sottovoce.errors import SettingsError
 from sottovoce.simulation.people import chances, report_words
 from sottovoce.training import Settings, first_items, next_items
-from sottovoce_lab.replay.findings import Recovery, by_age, by_touched, overall, recovery
 from sottovoce_lab.replay.replay import (
     ALONE,
     FROZEN,
     LATELY,
     MODEL,
     POPULAR,
+    Recovery,
     Replay,
     ReplayPlan,
+    by_age,
+    by_touched,
+    overall,
+    recovery,
     replay,
     takes_part,
 )

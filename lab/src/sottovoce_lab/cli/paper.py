@@ -240,7 +240,7 @@ def _compute(names: list[str], runner: Runner, scale: Scale, methods: list[str])
 def _show(store: CellStore, names: list[str]) -> None:
     scale = Scale.of(store.about)
     for name in names:
-        for table in EXPERIMENTS[name].tables(scale, store):
+        for table in EXPERIMENTS[name](scale, store).tables():
             if table.filled:
                 _print(table)
     output.results.print(output.plain(store.about.sentence()), soft_wrap=True)

@@ -11,8 +11,7 @@ from hypothesis.extra.numpy import arrays
 from sottovoce.data import synthetic_people
 from sottovoce.simulation.engines import build_engine
 from sottovoce.training import Settings
-from sottovoce_lab.paper.lying.defences import DEFENCES, GROUPS, groups, limited
-from sottovoce_lab.paper.lying.reporting import Reporters
+from sottovoce_lab.paper.lying import DEFENCES, GROUPS, Reporters, groups, limited
 
 ESTIMATES = arrays(np.float64, (7, 3), elements=st.floats(-1e3, 1e3))
 

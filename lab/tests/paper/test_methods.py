@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from lab.tests.paper.test_runner import Watched
+from lab.tests.paper.helpers import Watched
 from sottovoce.data import synthetic_people
 from sottovoce.simulation.training import Trained, begin
 from sottovoce.training import Settings
 from sottovoce_lab.paper import About, Cell, CellStore, Runner, methods
 from sottovoce_lab.paper.cells import Size
-from sottovoce_lab.paper.methods import CellContext, run_cell
-from sottovoce_lab.paper.sharing import Shared
+from sottovoce_lab.paper.methods import CellContext, Shared
+from sottovoce_lab.paper.runner import run_cell
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -25,11 +25,18 @@ from sottovoce.simulation.engines import build_engine
 from sottovoce.training import Settings
 from sottovoce.training.counts import most_of_one
 from sottovoce_lab.baselines import Federated
-from sottovoce_lab.paper.lying.attackers import Liars, invented
-from sottovoce_lab.paper.lying.reporting import Reporters, afforded, sums_for
-from sottovoce_lab.paper.lying.run import joined
-from sottovoce_lab.paper.lying.sending import Senders
-from sottovoce_lab.paper.lying.targets import Audience, solved, targets
+from sottovoce_lab.paper.lying import (
+    Audience,
+    Liars,
+    Reporters,
+    Senders,
+    afforded,
+    invented,
+    joined,
+    solved,
+    sums_for,
+    targets,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
