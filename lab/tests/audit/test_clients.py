@@ -126,15 +126,6 @@ def test_finds_a_quiet_coin_two_percent_too_likely(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_finds_one_coin_for_all_reports(mechanism: str) -> None:
-    def one_coin(words: Words, settings: Settings) -> Words:
-        words[..., COIN] = words[:, :1, COIN]
-        return words
-
-    assert PAIRS in found_in(with_words(one_coin), Settings.preset(mechanism))
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_finds_a_coin_shared_by_two_neighbours(mechanism: str) -> None:
     """Each report is fine by itself, and so is any number of single events."""
 

@@ -50,7 +50,7 @@ def test_bounds_at_the_ends() -> None:
 
 @pytest.mark.parametrize(("happened", "trials"), [(-1, 5), (6, 5), (0, 0)])
 def test_impossible_counts_are_refused(happened: int, trials: int) -> None:
-    with pytest.raises(SettingsError, match="cannot have seen"):
+    with pytest.raises(SettingsError):
         Count(happened, trials)
 
 

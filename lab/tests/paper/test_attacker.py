@@ -63,10 +63,6 @@ def test_the_bound_is_the_area_below_both_lines(epsilon: float, delta: float) ->
     assert attacker.largest_area(epsilon, delta) == pytest.approx(expected, abs=1e-8)
 
 
-def test_a_huge_budget_bounds_nothing() -> None:
-    assert attacker.largest_area(5_000.0) == 1.0
-
-
 def test_every_preset_is_attacked_in_both_ways() -> None:
     cells = cells_of(AttackerAgain, Scale.of(WHOLE))
     assert {cell.size for cell in cells} == {Size(5_000, 1_000)}
@@ -133,12 +129,3 @@ def test_what_is_over_the_bound_is_named(
     (table,) = AttackerAgain(scale, store).tables()
     over = "19 of 20 cells; over it: crowd, history, seed 1 (unlinked 0.6500 over 0.6000)."
     assert table.notes[0] == f"Under the bound in {over if is_over else '20 of 20 cells.'}"
-
-
-def test_nothing_is_said_before_anything_is_known(tmp_path: Path, scale: Scale) -> None:
-    store = CellStore.start(tmp_path, scale.about)
-    (table,) = AttackerAgain(scale, store).tables()
-    assert not table.filled
-    assert table.rows[0][7:] == ("-",) * 5
-    assert not any("Under the bound" in note for note in table.notes)
-    AttackerAgain(scale, store).draw(Figure())

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from matplotlib.figure import Figure
 
 from lab.tests.paper.helpers import Watched, cells_of
 from sottovoce.data import Interactions, synthetic_people
@@ -86,43 +85,6 @@ def test_tables_and_sentences(known: tuple[Scale, CellStore]) -> None:
     assert [row[:2] for row in cost.rows[:4]] == [("preset paper", each) for each in DEFENCES]
     assert cost.rows[3][3].startswith("-0.1000")
     assert len(cost.records) == 4 + 4 + 3
-
-
-def test_more_liars_can_do_whatever_fewer_can(tmp_path: Path, people: Interactions) -> None:
-    def weaker(cell: Cell, context: CellContext) -> dict[str, Any]:
-        result = made_up(cell, context)
-        if cell.named["share"] == 0.05:
-            result["final"] = {name: value / 2 for name, value in result["final"].items()}
-        return result
-
-    store = CellStore.start(tmp_path, replace(about(people), quick=False, seeds=1))
-    scale = Scale.of(store.about)
-    chosen = [c for c in cells_of(LiarsShown, scale) if c.named["attacked"] == "paper"]
-    Runner(people, store, 1, weaker).run(chosen, Watched())
-    notes = LiarsShown(scale, store).tables()[0].notes
-    assert notes[0] == (
-        "preset paper, defence none: 1 of 81 tokens moved exposure by at most 0.5000; "
-        "1 of 81 tokens moved exposure by at most 0.5000; "
-        "4 of 84 tokens moved exposure by at most 0.5000."
-    )
-
-
-def test_the_picture_has_a_panel_for_each_attacker_and_item(
-    known: tuple[Scale, CellStore],
-) -> None:
-    figure = Figure()
-    LiarsShown(*known).draw(figure)
-    assert len(figure.axes) == 3 * 3
-    assert all(len(axes.lines) == 4 + 4 + 3 for axes in figure.axes)
-
-
-def test_before_anything_is_computed_the_tables_are_empty(
-    tmp_path: Path, people: Interactions
-) -> None:
-    store = CellStore.start(tmp_path, about(people))
-    found = LiarsShown(Scale.of(store.about), store).tables()
-    assert not any(table.filled for table in found)
-    assert not [note for table in found for note in table.notes if "tokens" in note]
 
 
 @pytest.mark.parametrize("attacked", ATTACKED)

@@ -302,11 +302,6 @@ def run_attack(
     return Attack(settings, plan.question, histories.n_users, len(trials.victim), tuple(found))
 
 
-def sweep(histories: Histories, of: Sequence[Settings], plan: AttackPlan) -> list[Attack]:
-    """The same attack under several settings: mechanisms, epsilons, alphas."""
-    return [run_attack(histories, settings, plan) for settings in of]
-
-
 def curve(reports: int, epochs: int) -> tuple[tuple[int, int], ...]:
     """(k, T) from a single report to all of them, about three for every factor of ten."""
     steps = [scale * 10**power for power in range(6) for scale in (1, 2, 5)]

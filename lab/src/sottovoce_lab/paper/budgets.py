@@ -217,7 +217,7 @@ def _colours(view: View) -> dict[str, str]:
 
 
 class Equal(Experiment):
-    """Every private method with what a person spends in a lifetime. Not in the paper."""
+    """Every private method with the same budget, local and central."""
 
     name = "equal"
     title = "Equal budgets"
@@ -306,7 +306,7 @@ TARGETS = (0.4, 0.5, 0.6, 0.65, 0.7, 0.72, 0.74, 0.76, 0.78)
 
 
 class Frontier(Experiment):
-    """The least lifetime budget that reaches a quality, for each mechanism.
+    """The least lifetime budget that reaches a quality, local and central.
 
     Many trainings are tried, few are shown, so the choice must not be made on what is shown: the
     settings on the frontier are chosen on the subset and split of seed 1000, and reported on

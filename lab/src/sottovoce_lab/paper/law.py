@@ -177,7 +177,7 @@ def _digits(value: float | None, *, sign: bool = False) -> str:
 
 
 class LawChecked(Experiment):
-    """Fitted on some populations and budgets, then checked on others that it has not seen."""
+    """Quality predicted from people, reports, budget and catalogue, and checked."""
 
     name = "law"
     title = "The law"

@@ -82,7 +82,7 @@ def _defences_against(attack: Attack) -> tuple[Defence, ...]:
 
 
 class LiarsShown(Experiment):
-    """How many people are shown the item that liars push."""
+    """How many people are shown an item that liars push, and what defences cost."""
 
     name = "liars"
     title = "What liars can do"

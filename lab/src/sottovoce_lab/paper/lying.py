@@ -39,12 +39,8 @@ from sottovoce_lab.paper.methods import CellContext
 Float32 = NDArray[np.float32]
 
 
-class Ridge(Protocol):
-    """Lambda of the users' equations, for some V."""
-
-    def __call__(self, V: Float32) -> float: ...
-
-
+Ridge = Callable[[Float32], float]
+"""Lambda of the users' equations, for some V."""
 SHOWN = 10
 """As many items as a person looks at."""
 SAMPLE = 300

@@ -213,7 +213,7 @@ def _ways(split: SplitRule) -> tuple[Way, ...]:
 
 
 class SideInformation(Experiment):
-    """What tags and time, which devices know for free, are worth to every method."""
+    """What tags and time on the device are worth, to every method."""
 
     name = "known"
     title = "What devices know for free"
@@ -240,10 +240,7 @@ class SideInformation(Experiment):
     def draw(self, figure: Figure) -> None:
         rows = self._rows()
         found = [{"alone": self.reader.interval(row.family), **self._known(row)} for row in rows]
-        series = {
-            way: [None if (known := each[way]) is None else known.mean for each in found]
-            for way in ("alone", *KNOWN_WAYS)
-        }
+        series = {way: [each[way] for each in found] for way in ("alone", *KNOWN_WAYS)}
         axes = figure.subplots()
         bars(axes, [f"{row.label}, {row.split}" for row in rows], series, WAY_COLOURS)
         axes.set(xlabel="HR@10")
@@ -288,7 +285,7 @@ def _late(family: Family) -> Family:
 
 
 class LatePeople(Experiment):
-    """What the published model is worth to a device that comes late."""
+    """What the model is worth to people who never reported."""
 
     name = "late"
     title = "People who never reported"
@@ -315,9 +312,7 @@ class LatePeople(Experiment):
         panels = figure.subplots(1, len(DRAWN), sharey=True)
         for axes, metric in zip(panels, DRAWN, strict=True):
             series = {
-                name: [
-                    None if (known := each[way, metric]) is None else known.mean for each in found
-                ]
+                name: [each[way, metric] for each in found]
                 for way, name in (("alone", "without tags"), ("tags", "with tags"))
             }
             bars(axes, [row.label for row in rows], series, TAG_COLOURS)
@@ -409,7 +404,7 @@ def _by_people(family: Family) -> Family:
 
 
 class WhoPays(Experiment):
-    """Quality by how much people touched and by how popular an item is."""
+    """Who pays for privacy: quality by activity, by popularity, and what is seen."""
 
     name = "people"
     title = "Who pays for privacy"

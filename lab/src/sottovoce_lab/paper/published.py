@@ -92,7 +92,7 @@ BYTES_PER_REPORT = 4
 
 
 class Figure2(Experiment):
-    """HR@10 by budget of a report and number of reports, for three sizes of the crowd."""
+    """HR@10 by budget of a report and number of reports, for three crowds."""
 
     name = "fig2"
     title = "Figure 2: privacy and utility"
@@ -165,7 +165,7 @@ EPOCHS_SHOWN = (1, 10, 20, 30)
 
 
 class Figure3(Experiment):
-    """Learning curves, for two sizes of the crowd and two numbers of reports."""
+    """Learning curves over 30 epochs."""
 
     name = "fig3"
     title = "Figure 3: learning curves"
@@ -243,7 +243,7 @@ class Figure3(Experiment):
 
 
 class Table4(Experiment):
-    """Nine subsets: three numbers of users and three of items."""
+    """HR@10 for three numbers of users and three of items."""
 
     name = "table4"
     title = "Table 4: users and items"
@@ -281,8 +281,9 @@ class Table4(Experiment):
         sizes = self._sizes()
         series = {}
         for name in (*COMPARED, "mf", "popularity"):
-            found = [self.reader.interval(self._families(size)[name]) for size in sizes]
-            series[NAMES[name]] = [None if each is None else each.mean for each in found]
+            series[NAMES[name]] = [
+                self.reader.interval(self._families(size)[name]) for size in sizes
+            ]
         axes = figure.subplots()
         labels = [f"{size.users:,} x {size.items or self.scale.about.items:,}" for size in sizes]
         bars(axes, labels, series, [COLOURS[name] for name in (*COMPARED, "mf", "popularity")])
@@ -327,7 +328,7 @@ def _counted(reports: int, split: SplitRule) -> Family:
 
 
 class Table5(Experiment):
-    """Every method on the full set, private and not, each with what it costs a person."""
+    """Every method on the full set, with what it costs a person."""
 
     name = "table5"
     title = "Table 5: all methods on the full set"
@@ -387,11 +388,9 @@ class Table5(Experiment):
 
     def draw(self, figure: Figure) -> None:
         rows = self._rows(self.scale.full_reports)
-        found = [self.reader.interval(row.at(self._splits()[0])) for row in rows]
-        said = [TABLE5[row.said][2] if row.said else None for row in rows]
         series = {
-            "here": [None if each is None else each.mean for each in found],
-            "paper (ML-20M)": said,
+            "here": [self.reader.interval(row.at(self._splits()[0])) for row in rows],
+            "paper (ML-20M)": [TABLE5[row.said][2] if row.said else None for row in rows],
         }
         axes = figure.subplots()
         bars(axes, [row.label for row in rows], series, ["#1b6ca8", "#cccccc"])
@@ -479,7 +478,7 @@ ENCODED = (
 
 
 class Cost(Experiment):
-    """Bytes of one client in one epoch, beside the paper's section 5.3."""
+    """Bytes of one client in one epoch, counted on the real encodings."""
 
     name = "cost"
     title = "Communication of one client"

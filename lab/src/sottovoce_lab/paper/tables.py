@@ -123,6 +123,11 @@ class Experiment(ABC):
     picture: ClassVar[tuple[float, float]]
     """In inches."""
 
+    @classmethod
+    def summary(cls) -> str:
+        """Its help line: what its docstring begins with."""
+        return (cls.__doc__ or "").partition("\n")[0]
+
     def __init__(self, scale: Scale, store: CellStore):
         self.scale = scale
         self.store = store
@@ -316,14 +321,14 @@ def crowd_panels(
 def bars(
     axes: Any,
     labels: Sequence[str],
-    series: Mapping[str, Sequence[float | None]],
+    series: Mapping[str, Sequence[Interval | float | None]],
     colours: Sequence[str],
 ) -> None:
     """Horizontal, a group for each label, from the top down; what is not known leaves a gap."""
     height = 0.8 / len(series)
     for place, (name, values) in enumerate(series.items()):
         at = [row - 0.4 + (place + 0.5) * height for row in range(len(labels))]
-        lengths = [0.0 if value is None else value for value in values]
+        lengths = [value.mean if isinstance(value, Interval) else value or 0.0 for value in values]
         axes.barh(at, lengths, height=height, label=name, color=colours[place % len(colours)])
     axes.set_yticks(range(len(labels)), labels)
     axes.invert_yaxis()

