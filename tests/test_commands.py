@@ -20,7 +20,7 @@ from tests.test_docs import commands
 
 call = calling(app)
 
-RESEARCH = ("data", "simulate", "privacy", "paper")
+RESEARCH = ("data", "simulate", "replay", "privacy", "paper")
 """`audit` and `bench` take minutes: `tests/experiments` runs them with few people."""
 TUTORIALS = ("researcher.md", "product.md", "operator.md", "data.md")
 ELSEWHERE = "paper all"
@@ -125,7 +125,7 @@ def test_the_commands_of_a_service_run(
         for words in shown[: len(shown) - len(stopped)]:
             output = say([put.get(word, word) for word in words])
             if words[:2] == ["client", "terms"]:
-                (put["NAME"],) = set(re.findall("client accept ([0-9a-f]{64})", output))
+                (put["NAME"],) = set(re.findall("terms --accept ([0-9a-f]{64})", output))
     for words in stopped:
         say([put.get(word, word) for word in words])
 
@@ -141,10 +141,9 @@ def say(words: list[str]) -> str:
 
 
 def export(config: str) -> None:
-    """The tables of a shop that sells what the catalogue has, and a few things more."""
-    call("server", "catalogue", "show", "--config", config, "--output", "kept.json")
+    """The table of a shop that sells what the catalogue has, and one thing more."""
+    say(["server", "status", "--config", config, "--catalogue", "kept.json"])
     catalogue = Catalogue.decode(Path("kept.json").read_bytes())
     sold = [[item.id, item.title, "film"] for item in catalogue.items]
-    for name, rows in (("shop", [*sold, ["S-01", "Soap", "bath"]]), ("new", [["T-01", "Tea", ""]])):
-        with Path(f"{name}.csv").open("w", newline="") as file:
-            csv.writer(file).writerows([["sku", "name", "kind"], *rows])
+    with Path("shop.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([["sku", "name", "kind"], *sold, ["S-01", "Soap", "bath"]])

@@ -175,7 +175,7 @@ def test_the_product_engineer_s(follow: Callable[[str], Follower], tmp_path: Pat
     person.next()
     (key,) = re.findall("Verification key: ([0-9a-f]{64})", person.start("Ctrl-C"))
     person.know(KEY=key)
-    (name,) = set(re.findall("client accept ([0-9a-f]{64})", person.next()))
+    (name,) = set(re.findall("terms --accept ([0-9a-f]{64})", person.next()))
     person.know(NAME=name)
     listed = person.next()
     assert "was sent" in listed

@@ -9,7 +9,7 @@ import typer
 from sphinx.util.docutils import SphinxDirective
 
 from sottovoce.cli.app import app as cli
-from sottovoce.cli.plain import rows
+from sottovoce.cli.app import rows
 from sottovoce.training import all_settings
 
 if TYPE_CHECKING:
@@ -63,7 +63,8 @@ def _help(text: str) -> Iterator[str]:
 
 
 def _parameters(command: Any, context: Any) -> Iterator[str]:
-    found = [*rows(command, context, "argument"), *rows(command, context, "option")]
+    kinds = ("argument", "option")
+    found = [row for kind in kinds for row in rows(command, context, kind, with_hidden=True)]
     listed = [(f"`{names}`", text) for names, text in found if names != "--help"]
     if listed:
         yield from _table(("argument or option", "what"), listed)

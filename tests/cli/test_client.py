@@ -49,7 +49,7 @@ class Device:
         self.init()
         name = self.proxy.signed.manifest.terms.name
         assert name in self("terms").stdout
-        assert "Accepted" in self("accept", name).stdout
+        assert "Accepted" in self("terms", "--accept", name).stdout
 
     def sync(self, *arguments: str) -> Result:
         return self("sync", "--jitter", "0", *arguments)
@@ -66,7 +66,7 @@ def test_a_life_on_the_command_line(device: Device, tmp_path: Path) -> None:
     assert str(device.folder) in device.init().stdout.replace("\n", "")
     assert "not been accepted yet" in device.sync().stdout
     assert device.proxy.received == []
-    device("accept", device.proxy.signed.manifest.terms.name)
+    device("terms", "--accept", device.proxy.signed.manifest.terms.name)
     assert device("record", item(3), item(7), "unheard-of").stdout == "New items: 3\n"
     synced = device.sync("--json", str(out))
     assert "The batch of epoch 1 was sent." in synced.stdout
@@ -90,7 +90,8 @@ def test_status_for_people_and_machines(device: Device, tmp_path: Path) -> None:
     device("record", item(3), "unheard-of")
     device.sync()
     told = device("status", "--json", str(out)).stdout
-    assert f"epsilon {COST} of 25.0" in told
+    assert f"epsilon {COST:g} of 25 " in told
+    assert f"Your limit of 25, of which {25 - COST:g} is left" in told
     assert "unheard-of" in told
     status = json.loads(out.read_text())
     assert (status["known"], status["unknown"]) == (1, ["unheard-of"])
@@ -100,34 +101,45 @@ def test_status_for_people_and_machines(device: Device, tmp_path: Path) -> None:
     assert "the ledger is damaged" in device("status").stdout
 
 
+def test_every_number_of_a_status_is_written_alike(device: Device) -> None:
+    changed = {"least_clients": 1, "reports": 1, "epsilon": 2.5, **device.open_now}
+    device.proxy.publish(device.world.signed(1, **changed))
+    device.begin()
+    told = device("status").stdout
+    assert "1 report of epsilon 2.5 an epoch" in told
+    assert "at least 1 device " in told
+    assert ".0 " not in told
+
+
 def test_what_was_recorded_is_listed_and_removed(device: Device, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     device.begin()
     device("record", item(7), "unheard-of")
     device("record", item(3))
-    assert item(3) in device("history").stdout
+    assert item(3) in device("status", "--history").stdout
     device.sync()
-    told = device("history", "--json", str(out)).stdout
-    assert re.findall(r"secret-item-\d+|unheard-of", told) == [item(7), "unheard-of", item(3)]
-    assert "Title 7" in told
-    assert json.loads(out.read_text())["items"] == [
+    told = device("status", "--history", "--json", str(out)).stdout
+    listed = re.findall(r"secret-item-\d+|unheard-of", told.partition("Title 7")[0])
+    assert listed[-1:] == [item(7)], "the first that was recorded"
+    assert out.stat().st_mode & 0o777 == 0o600
+    assert json.loads(out.read_text())["history"] == [
         {"id": item(7), "title": "Title 7"},
         {"id": "unheard-of", "title": None},
         {"id": item(3), "title": "Title 3"},
     ]
-    assert device("remove", item(7), "never-there").stdout == "Removed items: 1\n"
-    assert item(7) not in device("history").stdout
+    assert device("forget", item(7), "never-there").stdout == "Removed items: 1\n"
+    assert item(7) not in device("status", "--history").stdout
     files = b"".join(file.read_bytes() for file in device.folder.iterdir())
     assert b"unheard-of" in files
-    assert device("remove", "unheard-of").stdout == "Removed items: 1\n"
+    assert device("forget", "unheard-of").stdout == "Removed items: 1\n"
     files = b"".join(file.read_bytes() for file in device.folder.iterdir())
     assert b"unheard-of" not in files
 
 
 def test_another_limit(device: Device) -> None:
     device.init()
-    assert "is now epsilon 40" in device("limit", "40").stdout
-    assert "of 40.0" in device("status").stdout
+    assert "is now epsilon 40" in device("set", "--limit", "40").stdout
+    assert "of 40 " in device("status").stdout
 
 
 def test_a_csv_file(device: Device, tmp_path: Path) -> None:
@@ -192,10 +204,10 @@ def test_reasons_are_items_and_tags(device: Device, tmp_path: Path) -> None:
 
 def test_pause_and_resume(device: Device) -> None:
     device.begin()
-    device("pause")
+    device("set", "--pause")
     assert "paused" in device.sync().stdout
     assert device.proxy.received == []
-    device("resume")
+    device("set", "--resume")
     assert "was sent" in device.sync().stdout
 
 
@@ -209,12 +221,12 @@ def test_new_terms_are_asked_about(device: Device) -> None:
     assert "`sottovoce client terms`" in str(refused)
     assert "error.asked" not in str(refused), "no Python on the command line"
     assert "a question waits" in device("status").stdout
-    typo = device("accept", name[:-1]).exception
+    typo = device("terms", "--accept", name[:-1]).exception
     assert f"{name[:-1]} is not the name of the terms" in str(typo)
     assert "now asks" not in str(typo)
     shown = device("terms").stdout
     assert "5 of four bytes in an epoch" in shown
-    (pasted,) = re.findall(f"sottovoce client (accept {name} --folder .*)", shown)
+    (pasted,) = re.findall(f"sottovoce client (terms --accept {name} --folder .*)", shown)
     assert "Accepted" in runner.invoke(app, shlex.split(pasted)).stdout
     assert "a question waits" not in device("status").stdout
     assert "was sent" in device.sync().stdout
@@ -232,10 +244,10 @@ def test_a_question_that_was_taken_back_waits_no_more(device: Device) -> None:
 
 def test_at_its_limit_a_device_says_what_an_epoch_costs(device: Device) -> None:
     device.begin()
-    device("limit", f"{COST - 1}")
+    device("set", "--limit", f"{COST - 1}")
     told = device.sync().stdout
     assert "does not allow another batch" in told
-    assert f"left: {COST - 1:.1f}; an epoch costs {COST:g}." in told
+    assert f"left: {COST - 1:g}; an epoch costs {COST:g}." in told
 
 
 @pytest.mark.parametrize(
@@ -283,7 +295,7 @@ def test_terms_that_changed_since_they_were_shown_are_not_accepted(device: Devic
     device.begin()
     shown = device.proxy.signed.manifest.terms.name
     device.proxy.publish(device.world.signed(2, reports=5, **device.open_now))
-    refused = device("accept", shown).exception
+    refused = device("terms", "--accept", shown).exception
     assert isinstance(refused, SettingsError)
     assert "nothing was accepted" in str(refused)
     assert isinstance(device.sync().exception, TermsError)
@@ -303,7 +315,7 @@ def test_after_another_training_the_promise_counts_both(device: Device, tmp_path
 
     asked(1, training=1)
     device.begin()
-    device("limit", "30")
+    device("set", "--limit", "30")
     device.sync()
     asked(2, training=1)
     device.sync()
@@ -316,10 +328,10 @@ def test_after_another_training_the_promise_counts_both(device: Device, tmp_path
     terms = device.proxy.signed.manifest.terms
     said, found = told("terms")
     assert "at most e^40 times" in said
-    assert "limit of 30.0, of which 10.0 is left, allows 1 of the 2 epochs left" in said
+    assert "limit of 30, of which 10 is left, allows 1 of the 2 epochs left" in said
     assert (found["promise"]["local"], found["within_limit"]) == (40.0, 1)
     assert found["promise"]["central"] > terms.promise().central
-    device("accept", terms.name)
+    device("terms", "--accept", terms.name)
     device.sync()
     said, found = told("status")
     assert "at most e^40 times" in said
@@ -353,10 +365,10 @@ def test_forgetting_is_asked_for(device: Device) -> None:
     device.begin()
     device("record", item(1))
     device.sync()
-    assert isinstance(device("forget").exception, SettingsError)
-    assert "stays spent" in device("forget", "--yes").stdout
+    assert isinstance(device("forget", "--all").exception, SettingsError)
+    assert "stays spent" in device("forget", "--all", "--yes").stdout
     assert isinstance(device("recommend").exception, StoreError)
-    assert f"epsilon {COST} of 25.0" in device("status").stdout
+    assert f"epsilon {COST:g} of 25 " in device("status").stdout
 
 
 @pytest.mark.parametrize(
@@ -368,6 +380,9 @@ def test_forgetting_is_asked_for(device: Device) -> None:
         ["record"],
         ["record", "a", "--csv", "b.csv"],
         ["record", "a", "--time", "when"],
+        ["forget"],
+        ["forget", "a", "--all"],
+        ["set"],
     ],
 )
 def test_what_cannot_work_is_refused(tmp_path: Path, arguments: list[str]) -> None:

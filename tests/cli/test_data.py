@@ -46,12 +46,11 @@ def mirror() -> Iterator[str]:
 def test_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOTTOVOCE_CACHE", str(tmp_path))
     (tmp_path / "ml-1m.zip").touch()
-    lines = {line.split()[1]: line for line in run("list").stdout.splitlines() if " ml-" in line}
+    lines = {line.split()[1]: line for line in run("info").stdout.splitlines() if " ml-" in line}
     assert "bundled" in lines["ml-latest-small"]
     assert "fetched" in lines["ml-1m"]
     assert "to fetch, 190 MB" in lines["ml-20m"]
-    assert "give the folder's path" in run("list").stdout
-    assert "synthetic" in run("list").stdout
+    assert "synthetic" in run("info").stdout
 
 
 def test_fetch_then_info(tmp_path: Path, mirror: str, monkeypatch: pytest.MonkeyPatch) -> None:

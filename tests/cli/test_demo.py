@@ -16,8 +16,9 @@ import httpx
 import pytest
 
 from sottovoce.cli.app import app
-from sottovoce.cli.demo import REPORTS, can_open
+from sottovoce.cli.sandbox import can_open
 from sottovoce.errors import SettingsError
+from sottovoce.experiments.live.demo import REPORTS
 from sottovoce.protocol import SignedManifest
 from sottovoce.protocol.panel import Panel
 from tests.processes import PATIENCE, calling, read_until, wait_until
@@ -133,7 +134,7 @@ def refused(*arguments: object) -> str:
 @pytest.fixture(autouse=True)
 def no_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
     """This process goes on after a command that was refused."""
-    monkeypatch.setattr("sottovoce.cli.system.signal.signal", lambda *_: None)
+    monkeypatch.setattr("sottovoce.experiments.live.system.signal.signal", lambda *_: None)
 
 
 def test_a_port_that_is_taken() -> None:

@@ -1,11 +1,11 @@
+"""What the commands share to say something."""
+
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
 from sottovoce.cli import output
-from sottovoce.cli.client import verification_key
-from sottovoce.errors import SettingsError
 
 
 def test_plurals() -> None:
@@ -14,31 +14,21 @@ def test_plurals() -> None:
 
 
 @pytest.mark.parametrize(
-    ("negatives", "untouched", "said"),
+    ("negatives", "untouched", "said", "can_miss"),
     [
-        (99, [99, 500], "99 negatives"),
-        (99, [98, 500], "at most 99 negatives"),
-        (0, [3], "the whole catalogue"),
+        (99, [99, 500], "99 negatives", True),
+        (99, [9, 10], "at most 99 negatives", True),
+        (99, [2, 9], "at most 99 negatives", False),
+        (0, [10], "the whole catalogue", True),
+        (0, [9], "the whole catalogue", False),
+        (9, [500], "9 negatives", False),
     ],
 )
-def test_what_an_item_is_ranked_against(negatives: int, untouched: list[int], said: str) -> None:
-    assert output.rivals(negatives, np.array(untouched)) == said
-
-
-@pytest.mark.parametrize(
-    ("negatives", "untouched", "candidates"),
-    [(99, [2, 9], 10), (99, [2, 10], None), (0, [9], 10), (0, [10], None), (9, [500], 10)],
-)
-def test_a_hit_that_cannot_miss_is_no_result(
-    negatives: int, untouched: list[int], candidates: int | None
+def test_what_an_item_is_ranked_against(
+    negatives: int, untouched: list[int], said: str, can_miss: bool
 ) -> None:
-    with output.messages.capture() as said:
+    """A hit that cannot miss is no result."""
+    assert output.rivals(negatives, np.array(untouched)) == said
+    with output.messages.capture() as warned:
         output.warn_of_few_candidates(negatives, np.array(untouched))
-    assert said.get().startswith(
-        f"Note: HR@10 says nothing here: an item is ranked among {candidates} "
-    ) == (candidates is not None)
-
-
-def test_a_refused_key_is_shown_as_it_was_typed() -> None:
-    with pytest.raises(SettingsError, match="--key: 64 hexadecimal digits, not 'KEY'"):
-        verification_key("KEY")
+    assert (warned.get() == "") == can_miss

@@ -97,9 +97,8 @@ def test_who_take_turns_are_a_smaller_crowd(tmp_path: Path) -> None:
         ["--budget", "10", "--central-budget", "1", "--clients", "100"],
         ["--central-budget", "1000", "--clients", "100"],
         ["--central-budget", "1", "--clients", "50000", "--colluding", "49990"],
-        ["--central-budget", "1", "--clients", "50000", "--bundled"],
         ["--central-budget", "1", "--clients", "50000", "--preset", "paper"],
-        ["--bundled"],
+        ["--colluding", "5"],
         ["--lifetime", "1", "--clients", "50"],
     ],
 )

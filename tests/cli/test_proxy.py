@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import socket
@@ -15,8 +16,8 @@ import httpx
 import pytest
 
 from sottovoce.cli.proxy import app
-from sottovoce.errors import SettingsError, UntrustedError
-from sottovoce.proxy import ProxySettings
+from sottovoce.errors import SettingsError, StoreError, UntrustedError
+from sottovoce.proxy import ProxySettings, ProxyStore
 from sottovoce.service import read_settings
 from tests.processes import calling, read_until
 from tests.proxy.world import KEY as SIGNING
@@ -208,3 +209,19 @@ def test_init_takes_ports(tmp_path: Path) -> None:
     init(tmp_path / "proxy", "--port", 9080, "--watch-port", 9081)
     known = read_settings(tmp_path / "proxy" / "proxy.toml", ProxySettings)
     assert (known.listen.port, known.watch.port) == (9080, 9081)
+
+
+def test_the_exit_codes_of_a_status(tmp_path: Path) -> None:
+    """Nobody listens where its server should be. What it says: `tests/proxy/test_status.py`."""
+    written = tmp_path / "status.json"
+    init(tmp_path / "proxy")
+    asked = ("status", "--config", tmp_path / "proxy" / "proxy.toml", "--json", written)
+    with pytest.raises(StoreError):  # exit code 2
+        run(*asked)
+    ProxyStore.open(tmp_path / "proxy" / "data").close()
+    with pytest.raises(SystemExit) as ended:
+        run(*asked)
+    assert ended.value.code == 1
+    found = json.loads(written.read_text())
+    assert found["epoch"] is None
+    assert "cannot be reached" in found["problems"][0]

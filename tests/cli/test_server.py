@@ -19,6 +19,7 @@ import httpx
 import numpy as np
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 from sottovoce.cli import output
 from sottovoce.cli.server import app
@@ -74,21 +75,6 @@ def test_init_makes_files_for_their_owner_alone(
     assert set(modes.values()) == {0o600}
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (("--port", "7000", "--watch-port", "7000"), "need two ports, both are 7000"),
-        (("--proxy", "east", "--proxy", "east"), "every proxy needs a name of its own"),
-    ],
-)
-def test_init_refuses_what_could_not_run(
-    tmp_path: Path, catalogue: Path, given: tuple[str, ...], said: str
-) -> None:
-    with pytest.raises(SettingsError, match=said):
-        call("init", tmp_path / "s", "--catalogue", catalogue, *given)
-    assert not (tmp_path / "s").exists()
-
-
 def test_a_port_that_is_taken_is_named(tmp_path: Path, catalogue: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -140,18 +126,27 @@ def test_init_overwrites_nothing_and_leaves_nothing_behind(
     assert (folder / name).read_bytes() == before
 
 
-def test_init_says_what_is_missing(tmp_path: Path, catalogue: Path) -> None:
-    with pytest.raises(SettingsError, match="--catalogue FILE or --data DATA"):
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("--data", "ml-1m"),
+        ("--preset", "quiet"),
+        ("--epoch-seconds", "0"),
+        ("--port", "7000", "--watch-port", "7000"),
+        ("--proxy", "east", "--proxy", "east"),
+        ("--proxy", "../up"),
+        ("--columns", "item=a"),
+    ],
+)
+def test_init_refuses_what_could_not_run(
+    tmp_path: Path, catalogue: Path, given: tuple[str, ...]
+) -> None:
+    with pytest.raises(SettingsError):
+        call("init", tmp_path / "s", "--catalogue", catalogue, *given)
+    with pytest.raises(SettingsError):
         call("init", tmp_path / "s")
-    with pytest.raises(SettingsError, match="--catalogue FILE or --data DATA"):
-        call("init", tmp_path / "s", "--catalogue", catalogue, "--data", "ml-1m")
-    with pytest.raises(SettingsError, match="no preset 'quiet'"):
-        call("init", tmp_path / "s", "--catalogue", catalogue, "--preset", "quiet")
     with pytest.raises(SettingsError, match="no catalogue"):
         call("init", tmp_path / "s", "--catalogue", tmp_path / "none.json")
-    for name in ("a/b", "../up", "a b"):
-        with pytest.raises(SettingsError, match=r"^a proxy's name is of letters, digits"):
-            call("init", tmp_path / "s", "--catalogue", catalogue, "--proxy", name)
     assert not (tmp_path / "s").exists()
 
 
@@ -168,13 +163,6 @@ def test_init_leaves_the_database_of_another_server_alone(tmp_path: Path, catalo
     assert (tmp_path / "b").exists()
 
 
-def test_init_takes_ports(tmp_path: Path, catalogue: Path) -> None:
-    ports = ("--port", 9090, "--watch-port", 9091)
-    call("init", tmp_path / "s", "--catalogue", catalogue, *ports)
-    settings = ServerSettings.read(tmp_path / "s" / "server.toml")
-    assert (settings.listen.port, settings.watch.port) == (9090, 9091)
-
-
 def test_init_that_fails_says_so_whatever_it_leaves(
     tmp_path: Path, catalogue: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,49 +177,63 @@ def test_init_that_fails_says_so_whatever_it_leaves(
     assert [path.name for path in (tmp_path / "s").iterdir()] == ["server.sqlite"]
 
 
-def test_epoch_shows_how_they_stand(tmp_path: Path, catalogue: Path) -> None:
+@pytest.fixture
+def config(tmp_path: Path, catalogue: Path) -> Path:
     call("init", tmp_path / "s", "--catalogue", catalogue)
-    config, report = tmp_path / "s" / "server.toml", tmp_path / "epochs.json"
-    assert "No epoch yet" in call("epoch", "--config", config)
-    settings = ServerSettings.read(config)
-    store = ServerStore(settings.database)
-    Server(store, Keys.read(settings.keys), settings, opener=InProcess()).tick()
-    store.close()
-    assert "open" in call("epoch", "--config", config, "--json", report)
-    (epoch,) = json.loads(report.read_text())["epochs"]
-    assert (epoch["epoch"], epoch["state"], epoch["reports"]) == (1, "open", 0)
-    assert (epoch["crowdless"], epoch["capped"]) == (0, 0)
-    assert epoch["ends"] - epoch["closes"] == settings.terms.hold
-    assert len(epoch["hash"]) == 64
+    return tmp_path / "s" / "server.toml"
 
 
-def test_epochs_are_readable_in_80_columns(
-    tmp_path: Path, catalogue: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_exit_codes_of_a_status(config: Path, tmp_path: Path) -> None:
+    """What it says is tested in `tests/server/test_status.py`."""
+    written = tmp_path / "status.json"
+    asked = ("status", "--config", config, "--json", written)
+    assert call(*asked).endswith("All is well.\n")
+    assert json.loads(written.read_text())["next"] == {
+        "training": 1,
+        "catalogue_version": 1,
+        "items": 12,
+    }
+    (config.parent / "keys.json").unlink()
+    with pytest.raises(SystemExit) as ended:
+        call(*asked)
+    assert ended.value.code == 1
+    assert json.loads(written.read_text())["problems"]
+    (config.parent / "server.sqlite").unlink()
+    with pytest.raises(SettingsError, match="no such database"):  # exit code 2
+        call(*asked)
+    assert not (config.parent / "server.sqlite").exists()
+
+
+def test_a_status_with_all_epochs_in_80_columns(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    call("init", tmp_path / "s", "--catalogue", catalogue)
-    settings = ServerSettings.read(tmp_path / "s" / "server.toml")
+    settings, report = ServerSettings.read(config), tmp_path / "status.json"
+    asked = ("status", "--config", config, "--epochs", "--json", report)
+    assert "No epoch yet" in call(*asked)
     with closing(ServerStore(settings.database)) as store:
-        Server(store, Keys.read(settings.keys), settings, opener=InProcess()).tick()
+        server = Server(store, Keys.read(settings.keys), settings, opener=InProcess())
+        server.tick()
         with store.write() as transaction:
             transaction.close(1, 0.0)
             transaction.apply(1, reports=123_456_789, crowdless=4_000, capped=0)
     monkeypatch.setattr(output, "results", Console(width=80, highlight=False))
-    header, *lines = call("epoch", "--config", tmp_path / "s" / "server.toml").splitlines()[1:]
-    assert header.replace("┃", "").split() == [
-        "epoch", "state", "opens", "length", "reports", "dropped",
-    ]  # fmt: skip
-    row = next(line for line in lines if "applied" in line)
+    with pytest.raises(SystemExit):
+        call(*asked)
+    shown = CliRunner().invoke(app, [str(word) for word in asked]).stdout
+    (row,) = [line for line in shown.splitlines() if "applied" in line]
     assert "123,456,789" in row
     assert "4,000" in row
-    assert "Epoch 1, dropped: 4,000 came from a proxy without a crowd." in lines
+    (epoch,) = json.loads(report.read_text())["epochs"]
+    assert (epoch["epoch"], epoch["state"], epoch["crowdless"]) == (1, "applied", 4_000)
+    assert epoch["ends"] - epoch["closes"] == settings.terms.hold
+    assert len(epoch["hash"]) == 64
 
 
-def test_a_server_needs_no_simulator() -> None:
-    program = "import sys, sottovoce.cli.server; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    assert not {"polars", "numba", "safetensors", "matplotlib"} & set(
-        loaded.stdout.decode().split()
-    )
+def test_a_backup(config: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "monday.sqlite"
+    assert "monday.sqlite is the database" in call("backup", "--config", config, copy)
+    with closing(ServerStore(f"sqlite:///{copy}")) as store, store.read() as transaction:
+        assert transaction.training() is not None
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`sottovoce server catalogue|training|keys|go-beyond`: what changes while a service runs."""
+"""`sottovoce server catalogue|training|keys|go-beyond`, and tables of items."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from subprocess import PIPE
 import pytest
 from typer.testing import CliRunner
 
-from sottovoce.cli.server import app
-from sottovoce.cli.server_options import opened
+from sottovoce.cli.server import app, catalogue_in, opened
 from sottovoce.errors import DataError, SettingsError
 from sottovoce.protocol import Catalogue, Item, SignedManifest
 from sottovoce.server import InProcess, Keys, Server, ServerSettings, ServerStore
-from sottovoce.server.administration import present
 from sottovoce.training import Settings
 from tests.processes import PATIENCE, calling
+from tests.server.changes import present
 
 call = calling(app)
 WHEN_TOLD = "from sottovoce.cli.server import app; print('ready', flush=True); input(); app()"
@@ -51,78 +50,45 @@ def items(config: Path) -> dict[str, str]:
     return {item.id: item.title for item in found}
 
 
-def changed(config: Path, *arguments: object) -> str:
-    command, *rest = arguments
-    return call("catalogue", command, "--config", config, *rest)
-
-
-def test_items_are_added_from_a_table_of_ones_own(config: Path, tmp_path: Path) -> None:
-    table = tmp_path / "new.csv"
-    table.write_text("sku,name,kind,note\n007,Bond,Thriller|Action,x\n7,Seven,Thriller,y\n")
-    shown = changed(config, "add", table, "--columns", "item=sku,title=name,genre=kind")
-    assert "2 added\n  007: Bond\n  7: Seven\n" in shown
-    assert "Version 2 holds from the next epoch on" in shown
-    assert items(config)["007"] == "Bond"
-    assert len(items(config)) == 14
-    again = changed(config, "add", table, "--columns", "item=sku,title=name,genre=kind")
-    assert "nothing changes" in again
-    with pytest.raises(DataError, match=r"no column 'price'; the columns are 'sku', 'name'"):
-        changed(config, "add", table, "--columns", "item=sku,cost=price")
-    with pytest.raises(SettingsError, match="'007' is in the catalogue with another title"):
-        changed(config, "add", table, "--columns", "item=sku,title=kind")
-
-
-def test_items_are_renamed_and_retired(config: Path) -> None:
-    assert "f3: Film 3 -> Another title" in changed(config, "rename", "f3", "Another title")
-    assert "2 retired\n  f0: Film 0\n  f1: Film 1\n" in changed(config, "retire", "f0", "f1")
-    with pytest.raises(SettingsError, match="not in the catalogue: 'f0'; nothing was changed"):
-        changed(config, "retire", "f2", "f0")
-    assert items(config) == {f"f{n}": f"Film {n}" for n in range(2, 12)} | {"f3": "Another title"}
-    assert "Version 3: 10 items, at most 24 in this training" in changed(config, "show")
+def update(config: Path, *arguments: object) -> str:
+    return call("catalogue", "update", "--config", config, *arguments)
 
 
 def test_a_whole_catalogue_is_compared_and_then_taken(config: Path, tmp_path: Path) -> None:
     wanted = tmp_path / "all.tsv"
     lines = [f"f{n}\tFilm {n}\t{1990 + n}" for n in reversed(range(3, 12))]
     wanted.write_text("\n".join(["item\ttitle\tyear", *lines, "new\tNew\t2001"]))
-    shown = changed(config, "diff", wanted)
+    shown = update(config, wanted, "--dry-run")
     assert "1 added\n  new: New\n9 changed\n  f3: Film 3, other tags\n" in shown
     assert "3 retired\n  f0: Film 0\n" in shown
     assert "Version" not in shown
     assert len(items(config)) == 12
-    assert "Version 2" in changed(config, "update", wanted)
+    assert "Version 2 holds from the next epoch on." in update(config, wanted)
     assert list(items(config)) == [*(f"f{n}" for n in range(3, 12)), "new"]
+    assert "nothing changes" in update(config, wanted)
     kept = tmp_path / "kept.json"
-    changed(config, "show", "--output", kept)
+    said = call("status", "--config", config, "--catalogue", kept)
+    assert "Version 2, 10 items, follows with the next epoch." in said
     assert Catalogue.decode(kept.read_bytes()).items[0].tags == {"year": 1993}
+    wanted.write_text("item\ttitle\n" + "\n".join(f"f{n}\tF {n}" for n in range(3, 12)))
+    assert "f3: Film 3 -> F 3" in update(config, wanted)
 
 
 def test_an_export_that_broke_off_retires_nothing(config: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken.csv"
     broken.write_text("item\n" + "\n".join(f"f{n}" for n in range(5)))
     with pytest.raises(SettingsError, match="retires 7 of the 12 items"):
-        changed(config, "update", broken)
+        update(config, broken)
     assert len(items(config)) == 12
-    assert "7 retired" in changed(config, "update", broken, "--retire-many")
-
-
-def test_half_of_the_items_may_be_retired_and_more_only_if_it_is_meant(config: Path) -> None:
-    many = [f"f{n}" for n in range(7)]
-    with pytest.raises(SettingsError, match=r"retires 7 of the 12 items.*nothing was changed"):
-        changed(config, "retire", *many)
-    assert len(items(config)) == 12
-    assert "6 retired" in changed(config, "retire", *many[:6])
-    with pytest.raises(SettingsError, match="retires 4 of the 6 items"):
-        changed(config, "retire", *(f"f{n}" for n in range(6, 10)))
-    assert "4 retired" in changed(config, "retire", "--retire-many", "f6", "f7", "f8", "f9")
-    assert list(items(config)) == ["f10", "f11"]
+    assert "7 retired" in update(config, broken, "--dry-run")
+    assert "7 retired" in update(config, broken, "--retire-many")
 
 
 def test_more_items_than_devices_agreed_to_are_refused(config: Path, tmp_path: Path) -> None:
     many = tmp_path / "many.csv"
-    many.write_text("item\n" + "\n".join(f"n{n}" for n in range(13)))
+    many.write_text("item\n" + "\n".join(f"f{n}" for n in range(25)))
     with pytest.raises(SettingsError, match="25 items, the terms allow 24"):
-        changed(config, "add", many)
+        update(config, many)
     assert len(items(config)) == 12
 
 
@@ -142,10 +108,12 @@ def test_another_training_begins_after_a_yes(config: Path) -> None:
     assert beat(config).manifest.terms.training == before, "the present epoch goes on"
     old = config.with_name("old.toml")
     old.write_text(text)
-    call("epoch", "--config", old)
+    CliRunner().invoke(app, ["status", "--config", str(old)])
     with opened(config) as (_, store):
         assert present(store).training.settings.epsilon == 3.5, "who only looks changes nothing"
-    assert ServerSettings.read(config).training.epsilon == 3.5
+    assert "Training 1 goes on." in call("training", "begin", "--config", config, "--cancel")
+    with opened(config) as (_, store):
+        assert present(store).training.settings.epsilon != 3.5
 
 
 def test_the_signing_key_is_replaced(config: Path) -> None:
@@ -212,5 +180,64 @@ def test_learning_goes_on_unless_it_is_to_end(tmp_path: Path) -> None:
     call("init", tmp_path / "off", "--catalogue", films, "--ends", "--epochs", 7)
     ends = ServerSettings.read(tmp_path / "off" / "server.toml").training
     assert (ends.half_life, ends.epochs) == (0, 7)
-    with pytest.raises(SettingsError, match="--columns is for tables"):
-        call("init", tmp_path / "x", "--catalogue", tmp_path / "a.json", "--columns", "item=a")
+
+
+SHOP = "sku,name,price\nA,Tea,4.5\nB,   ,3\n"
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    path = tmp_path / "shop.csv"
+    path.write_text(SHOP)
+    return path
+
+
+def test_an_item_without_a_title_is_called_by_its_id(shop: Path) -> None:
+    found = catalogue_in(shop, "item=sku,title=name").items
+    assert [(item.id, item.title) for item in found] == [("A", "Tea"), ("B", "B")]
+
+
+@pytest.mark.parametrize("columns", ["item=sku,item=name", "item:sku", "title=name", None])
+def test_columns_are_named_once_and_the_item_is_one_of_them(
+    shop: Path, columns: str | None
+) -> None:
+    with pytest.raises(DataError):
+        catalogue_in(shop, columns)
+
+
+def test_a_table_that_makes_no_catalogue_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "shop.csv"
+    path.write_text(f"item\n{'x' * 600}\n")
+    with pytest.raises(DataError, match=r"shop\.csv: catalogue: id: a string of 1\.\.512"):
+        catalogue_in(path)
+
+
+def test_text_among_numbers_is_refused(shop: Path, tmp_path: Path) -> None:
+    columns = ("--columns", "item=sku,title=name,price=price")
+    call("init", tmp_path / "s", "--catalogue", shop, *columns)
+    shop.write_text(SHOP + "C,Pot,n/a\n")
+    for asked in (
+        ("init", tmp_path / "t", "--catalogue", shop),
+        ("catalogue", "update", "--config", tmp_path / "s" / "server.toml", shop),
+    ):
+        with pytest.raises(DataError, match=r"shop\.csv, line 4: column 'price'"):
+            call(*asked, *columns)
+    assert not (tmp_path / "t").exists()
+
+
+@pytest.mark.parametrize(
+    ("row", "column"),
+    [
+        ('a,"\x1b]0;PWNED\x07\x1b[2Jred",x\n', "title"),
+        ('a,"line1\nAccepted terms: epsilon 0",x\n', "title"),
+        ("a\u202eb,A,x\n", "item"),
+        ("a,A,x\u2066\n", "genre"),
+    ],
+)
+def test_control_characters_are_refused_with_item_and_column(
+    tmp_path: Path, row: str, column: str
+) -> None:
+    table = tmp_path / "items.csv"
+    table.write_text(f"item,title,genre\n{row}", newline="")
+    with pytest.raises(DataError, match=f"column '{column}' of item 'a.*has a control character"):
+        catalogue_in(table)

@@ -23,25 +23,22 @@ KEY = "ab" * 32
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    "arguments",
     [
-        ((), "either --up FOLDER, or --proxy URL"),
-        (("--proxy", "http://127.0.0.1:1"), "either --up FOLDER, or --proxy URL"),
-        (("--up", ".", "--key", KEY), "either --up FOLDER, or --proxy URL"),
-        (("--proxy", "http://127.0.0.1:1", "--key", KEY), "name a data set"),
-        (("--proxy", "http://127.0.0.1:1", "--key", "12"), "64 hexadecimal digits"),
-        (("--up", "nowhere"), "nothing is there yet"),
-        (
-            ("--proxy", "http://proxy.example", "--key", KEY, "--data", "synthetic:N=30,M=20"),
-            "not encrypted",
-        ),
+        (),
+        ("--proxy", "http://127.0.0.1:1"),
+        ("--up", ".", "--key", KEY),
+        ("--proxy", "http://127.0.0.1:1", "--key", KEY),
+        ("--proxy", "http://127.0.0.1:1", "--key", "12"),
+        ("--up", "nowhere"),
+        ("--proxy", "http://proxy.example", "--key", KEY, "--data", "synthetic:N=30,M=20"),
     ],
 )
-def test_what_cannot_work_is_refused_with_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], words: str
+def test_what_cannot_work_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SettingsError, match=words):
+    with pytest.raises(SettingsError):
         call("--clients", 3, *arguments)
 
 
@@ -86,13 +83,6 @@ def test_a_result_shows_both_sides_and_what_went_wrong(capsys: pytest.CaptureFix
         assert words in shown
     assert "Popularity, not private: 0.2500" in shown
     assert "Not promised" in shown
-
-
-def test_without_a_comparison_there_is_no_column_for_it(capsys: pytest.CaptureFixture[str]) -> None:
-    show(make_result(compare_runs=0))
-    shown = capsys.readouterr().out
-    assert "simulated" not in shown
-    assert "0.5500" in shown
 
 
 def test_a_table_may_have_columns_of_its_own_names(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from sottovoce.cli.app import app
-from sottovoce.cli.up import LOCK
+from sottovoce.cli.sandbox import LOCK
 from sottovoce.errors import SettingsError, StoreError
 from sottovoce.experiments.live.system_folder import LiveSystem, proxy_toml, server_toml, set_values
 from sottovoce.protocol.panel import Panel
@@ -63,8 +63,8 @@ def swarm(*arguments: object) -> str:
 @pytest.mark.slow
 def test_up_and_a_swarm_from_first_start_to_restart(tmp_path: Path) -> None:
     folder, report = tmp_path / "here", tmp_path / "swarm.json"
-    port, server_port = free_port(), free_port()
-    options: tuple[object, ...] = ("--port", port, "--server-port", server_port)
+    port = free_port()
+    options: tuple[object, ...] = ("--port", port)
     options += ("--epoch-seconds", 1, "--least-clients", CLIENTS, "--epochs", EPOCHS + 1)
     with running(folder, "--data", DATA, *options) as (process, said):
         key = Keys.read(folder / "server" / "keys.json").verification_key.hex()
@@ -109,9 +109,10 @@ def check_report(found: dict[str, Any]) -> None:
 def test_if_one_ends_the_other_is_stopped_and_it_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, server_port = tmp_path / "here", free_port()
+    folder = tmp_path / "here"
     with monkeypatch.context() as patched:
-        made(folder, patched, "--data", DATA, "--port", free_port(), "--server-port", server_port)
+        made(folder, patched, "--data", DATA, "--port", free_port())
+    server_port = ServerSettings.read(server_toml(folder)).listen.port
     (read_settings(proxy_toml(folder), ProxySettings).folder / "proxy.sqlite3").mkdir(parents=True)
     done = subprocess.run(
         command("up", folder), capture_output=True, text=True, timeout=120, check=False
@@ -125,67 +126,66 @@ def test_if_one_ends_the_other_is_stopped_and_it_is_said(
 
 def made(folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
     """Set up and changed, but not run."""
-    monkeypatch.setattr("sottovoce.cli.up._run", lambda *_: None)
+    monkeypatch.setattr("sottovoce.cli.sandbox._run_up", lambda *_: None)
     monkeypatch.setattr("signal.signal", lambda *_: None)
     calling(app)("up", folder, *arguments)
 
 
-@pytest.mark.parametrize("option", ["--port", "--server-port"])
 def test_a_first_start_on_a_taken_port_writes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, ports = tmp_path / "here", {"--port": free_port(), "--server-port": free_port()}
-    said = [word for each in ports.items() for word in each]
+    folder, port = tmp_path / "here", free_port()
     with (
-        socket.create_server(("127.0.0.1", ports[option])),
-        pytest.raises(SettingsError, match=f"port {ports[option]}.*name another port"),
+        socket.create_server(("127.0.0.1", port)),
+        pytest.raises(SettingsError, match=f"port {port}.*name another port"),
     ):
-        made(folder, monkeypatch, "--data", DATA, *said)
+        made(folder, monkeypatch, "--data", DATA, "--port", port)
     assert not folder.exists()
-    made(folder, monkeypatch, "--data", DATA, *said)
+    made(folder, monkeypatch, "--data", DATA, "--port", port)
 
 
 def test_options_are_written_to_the_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / "here"
-    made(folder, monkeypatch, "--data", DATA, "--preset", "strong", "--port", 20_001)
-    server = ServerSettings.read(server_toml(folder))
-    proxy = read_settings(proxy_toml(folder), ProxySettings)
-    keys = server.keys.read_bytes()
-    assert (proxy.listen.port, proxy.rate.batches_per_minute, proxy.rate.per_epoch) == (
-        20_001, 0, 0
-    )  # fmt: skip
-    ports = {proxy.listen.port, server.listen.port, proxy.watch.port, server.watch.port}
-    assert len(ports) == 4
-    assert proxy.server == f"http://127.0.0.1:{server.listen.port}"
-    assert max(server.heartbeat, proxy.poll_seconds) <= 1
-    assert (server.terms.least_clients, proxy.least_clients) == (100, 100)
-    assert (server.training.epochs, server.training.lifetime) == (4, 0)
-    assert proxy.origins == ()
+    folder, port = tmp_path / "here", free_port()
     sites = ("http://localhost:8000", "https://shop.example")
     with pytest.raises(SettingsError, match="browsers write"):
         made(folder, monkeypatch, "--origin", f"{sites[0]}/")
     named = [word for site in sites for word in ("--origin", site)]
-    made(
-        folder, monkeypatch, "--epochs", 7, "--least-clients", 133, "--server-port", 20_002, *named
-    )
+    chosen = ("--preset", "strong", "--port", port, "--least-clients", 133, *named)
+    made(folder, monkeypatch, "--data", DATA, *chosen)
     server = ServerSettings.read(server_toml(folder))
     proxy = read_settings(proxy_toml(folder), ProxySettings)
-    assert (server.training.epochs, server.training.lifetime) == (7, 4)
+    assert (proxy.listen.port, proxy.rate.batches_per_minute, proxy.rate.per_epoch) == (port, 0, 0)
+    ports = {proxy.listen.port, server.listen.port, proxy.watch.port, server.watch.port}
+    assert len(ports) == 4
+    assert proxy.server == f"http://127.0.0.1:{server.listen.port}"
+    assert max(server.heartbeat, proxy.poll_seconds) <= 1
     assert (server.terms.least_clients, proxy.least_clients) == (133, 133)
-    assert proxy.server == "http://127.0.0.1:20002"
+    assert (server.training.epochs, server.training.lifetime) == (4, 0)
+    assert server.training.half_life > 0
     assert proxy.origins == sites
-    assert server.keys.read_bytes() == keys
-    assert "in each of 4 epochs" in proxy.page.statement, "more of them are for new people"
     system = LiveSystem.read(folder)
-    assert system.least_clients == 133
+    assert (system.least_clients, system.data) == (133, DATA)
+    assert system.proxy == f"http://127.0.0.1:{port}"
     assert system.server_watch == f"http://127.0.0.1:{server.watch.port}"
     assert system.proxy_watch == f"http://127.0.0.1:{proxy.watch.port}"
-    assert system.proxy == "http://127.0.0.1:20001"
-    assert system.data == DATA
-    with pytest.raises(SettingsError, match="name a new folder"):
-        made(folder, monkeypatch, "--preset", "loudest")
+
+
+def test_a_later_start_takes_no_options_and_follows_the_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "here"
+    made(folder, monkeypatch, "--data", DATA, "--epochs", 7)
+    keys = ServerSettings.read(server_toml(folder)).keys.read_bytes()
+    for again in (("--data", DATA), ("--least-clients", 5), ("--epochs", 9), ("--budget", 50)):
+        with pytest.raises(SettingsError, match="is set up already"):
+            made(folder, monkeypatch, *again)
+    set_values(server_toml(folder), {("training", "epochs"): 9})
+    made(folder, monkeypatch)
+    page = read_settings(proxy_toml(folder), ProxySettings).page
+    assert "in each of 9 epochs" in page.statement
+    assert ServerSettings.read(server_toml(folder)).keys.read_bytes() == keys
 
 
 @pytest.mark.parametrize(("data", "on_panel"), [(DATA, 200), ("ml-latest-small", 0)])
@@ -233,8 +233,6 @@ def test_a_catalogue_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert server.training == planned(500, 4, budget=Budget(local=50), half_life=4.0)
     assert read_settings(proxy_toml(folder), ProxySettings).page.panel is None
     assert LiveSystem.read(folder).data is None
-    with pytest.raises(SettingsError, match="sottovoce server catalogue --help"):
-        made(folder, monkeypatch, *chosen)
 
 
 @pytest.mark.slow
@@ -242,7 +240,7 @@ def test_a_shop_from_its_table_to_a_recommendation(tmp_path: Path) -> None:
     """As in docs/tutorials/product.md, until a new article is recommended."""
     shop, home = tmp_path / "shop.csv", tmp_path / "home"
     shop.write_text(SHOP)
-    (tmp_path / "new.csv").write_text("sku,name,category\nT-04,White tea,tea\n")
+    (tmp_path / "new.csv").write_text(f"{SHOP}T-04,White tea,tea,5.00\n")
     config = tmp_path / "my-shop" / "server" / "server.toml"
 
     def say(*arguments: object) -> str:
@@ -255,11 +253,11 @@ def test_a_shop_from_its_table_to_a_recommendation(tmp_path: Path) -> None:
         (line,) = re.findall("sottovoce (client init .*)", said)
         say(*line.split())
         say("client", "record", "T-01", "T-03")
-        (name,) = re.findall("client accept ([0-9a-f]{64})", say("client", "terms"))
-        say("client", "accept", name)
+        (name,) = re.findall("terms --accept ([0-9a-f]{64})", say("client", "terms"))
+        say("client", "terms", "--accept", name)
         added = ("--config", config, tmp_path / "new.csv", "--columns", COLUMNS)
         assert "Version 2 holds from the next epoch on." in say(
-            "server", "catalogue", "add", *added
+            "server", "catalogue", "update", *added
         )
         assert "was sent" in say("client", "sync", "--jitter", 0)
         wait_until(
@@ -298,17 +296,6 @@ def test_a_first_start_that_fails_can_be_tried_again(
     ]
 
 
-def test_the_same_command_again_says_how_to_run_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "here"
-    made(folder, monkeypatch, "--data", DATA)
-    with pytest.raises(SettingsError, match="is set up already") as caught:
-        made(folder, monkeypatch, "--data", DATA)
-    assert "Run it again without --data" in str(caught.value)
-    made(folder, monkeypatch)
-
-
 def test_a_folder_that_is_running_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever else is asked for, and before a port is tried."""
     folder = tmp_path / "here"
@@ -328,7 +315,7 @@ def test_a_folder_of_somebody_else_is_left_alone(
     keys = tmp_path / "server" / "keys.json"
     keys.parent.mkdir()
     keys.write_text("precious")
-    with pytest.raises(SettingsError, match="server is in there; name a new or an empty folder"):
+    with pytest.raises(SettingsError, match="server is in there"):
         made(tmp_path, monkeypatch, "--data", DATA)
     assert [path.name for path in tmp_path.iterdir()] == ["server"]
     with pytest.raises(SettingsError, match="cannot be set up"):

@@ -53,7 +53,7 @@ def edition() -> Edition:
 
 
 def batch(edition: Edition, entropy: Callable[[int], bytes], rows: list[int]) -> bytes:
-    return make_batch(edition, rows, 10.0, 20.0, os_words, entropy).batch
+    return make_batch(edition, rows, 20.0, os_words, entropy).batch
 
 
 @pytest.mark.parametrize("rows", [[], [1, 4]])

@@ -195,28 +195,33 @@ def test_a_lifetime_is_counted_by_the_device_whatever_becomes_of_its_epochs(
         assert client.status().spent == 2 * COST
 
 
-def test_no_more_epochs_in_a_window_than_agreed(world: World, folder: Path) -> None:
-    world.changes = {"window_epochs": 2, "window_seconds": 4 * DAY}
-    proxy = FakeProxy(world)
+@pytest.mark.parametrize("step", [60, DAY])
+def test_a_server_that_hurries_breaks_no_promise(world: World, folder: Path, step: int) -> None:
+    """Nothing is promised about the pace: a lifetime spent in minutes is the one agreed to."""
+    world.changes = {"epochs": 3, "opens": 0, "closes": 9 * DAY}
+    agreed = world.manifest(1).terms
+    proxy, outcomes = FakeProxy(world), []
     with world.create(folder, limit=1_000) as client:
-        outcomes = []
-        for _ in range(7):
+        for epoch in range(2, 7):
             outcomes.append(client.sync(proxy).outcome)
-            proxy.next_epoch()
-    sent, wait = "sent", "too soon"
-    assert outcomes == [sent, sent, wait, wait, sent, sent, wait]
+            world.now += step
+            proxy.publish(world.signed(epoch))
+        assert outcomes == ["sent"] * 3 + ["lifetime over"] * 2
+        assert client.status().spent == 3 * COST == agreed.promise().local
+    assert agreed.promise(charges(folder)) == agreed.promise()
 
 
-def test_two_batches_are_as_far_apart_as_agreed(world: World, folder: Path) -> None:
-    """Also if the server hurries through its epochs, and if the clock is set back."""
-    world.changes = {"interval": DAY // 2, "opens": DAY, "closes": 9 * DAY}
+def test_a_clock_that_is_set_gives_no_second_batch(world: World, folder: Path) -> None:
+    world.changes = {"opens": DAY, "closes": 9 * DAY}
     proxy = FakeProxy(world)
     with world.create(folder, limit=1_000) as client:
         assert client.sync(proxy).outcome == "sent"
-        for step, outcome in ((DAY // 2 - 1, "too soon"), (-DAY // 4, "too soon"), (DAY, "sent")):
-            world.now += step
-            proxy.publish(world.signed(proxy.signed.manifest.epoch + 1))
-            assert client.sync(proxy).outcome == outcome
+        for world.now in (DAY - 1, 8 * DAY):
+            assert client.sync(proxy).outcome == "already sent"
+        world.now = DAY - 1
+        proxy.publish(world.signed(2))
+        assert client.sync(proxy).outcome == "not open"
+    assert len(proxy.received) == 1
 
 
 def test_a_crowd_that_never_comes_together_costs_no_more_than_agreed(

@@ -76,7 +76,7 @@ def seen_of(moments: Moments, catalogue: Catalogue, seed: int) -> list[Any]:
                 world.now = (proxy.signed.manifest.epoch + 0.5) * DAY
                 proxy.next_epoch()
         kept = charges(folder)
-    seen.append([(one.epoch, one.at, one.mechanism, one.epsilon, one.reports) for one in kept])
+    seen.append([(one.epoch, one.mechanism, one.epsilon, one.reports) for one in kept])
     return seen
 
 

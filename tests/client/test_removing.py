@@ -125,7 +125,7 @@ def seen(folder: Path, removed: list[str]) -> list[Any]:
             client.record(removed)
             client.remove(removed)
             proxy.next_epoch()
-    told.extend((one.epoch, one.at, one.epsilon, one.reports) for one in charges(folder))
+    told.extend((one.epoch, one.epsilon, one.reports) for one in charges(folder))
     return [*told, [len(batch) for batch in proxy.received]]
 
 

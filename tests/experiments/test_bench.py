@@ -14,7 +14,7 @@ import pytest
 
 from sottovoce.data import Interactions, synthetic_people
 from sottovoce.errors import MissingExtraError, SettingsError, SottovoceError
-from sottovoce.evaluation.threads import checked_threads
+from sottovoce.evaluation.kernels import checked_threads
 from sottovoce.experiments.bench import Spread
 from sottovoce.experiments.bench.comparison import (
     BenchPlan,

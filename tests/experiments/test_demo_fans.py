@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from sottovoce.cli.demo import FILMS, PEOPLE, DemoPlan
-from sottovoce.cli.system import PANEL
 from sottovoce.client.recommending import recommendations, wide_model
 from sottovoce.evaluation.panel import panel_popularity, panel_quality
+from sottovoce.experiments.live.demo import FILMS, PEOPLE, DemoPlan
+from sottovoce.experiments.live.system import PANEL
 from sottovoce.experiments.live.system_folder import server_toml
 from sottovoce.protocol import Catalogue, Edition
 from sottovoce.protocol.panel import Panel
@@ -72,7 +72,7 @@ def has(tags: object, genre: str) -> bool:
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
     """With the settings that `sottovoce demo` writes for its server, and with its people."""
-    folder, plan = tmp_path_factory.mktemp("demo"), DemoPlan.invented(PEOPLE, FILMS, seed=0)
+    folder, plan = tmp_path_factory.mktemp("demo"), DemoPlan.of(PEOPLE, FILMS, seed=0)
     plan.make(folder, free_port())
     server, histories = ServerSettings.read(server_toml(folder)), plan.histories
     settings = server.training

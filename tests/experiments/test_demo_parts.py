@@ -9,7 +9,6 @@ from collections import Counter
 
 import pytest
 
-from sottovoce.cli.catalogue_files import items_of
 from sottovoce.client import TermsError
 from sottovoce.client.recommending import wide_model
 from sottovoce.client.reporting import make_batch
@@ -24,6 +23,7 @@ from sottovoce.experiments.live.reporters import AT_ONCE, Group, Reporters, take
 from sottovoce.mechanism import os_words
 from sottovoce.protocol import Batch, Catalogue, Edition, SignedManifest, open_reports
 from sottovoce.protocol.panel import Panel, Panellist
+from sottovoce.server.setup import items_of
 from tests.client.world import ITEMS, REPORTS, FakeProxy, World
 
 OPENS, LENGTH = 1000, 100
@@ -178,7 +178,7 @@ def test_what_they_report_is_what_their_devices_would(monkeypatch: pytest.Monkey
     sent = played(world, rows, time, proxy)
     edition = Edition(signed, world.items(1), world.catalogue)
     for number, (batch, own) in enumerate(zip(sent, rows, strict=True)):
-        made = make_batch(edition, own, 0, 0, lambda *_, n=number: words[[n]], os.urandom)
+        made = make_batch(edition, own, 0, lambda *_, n=number: words[[n]], os.urandom)
         alone = Batch.decode(made.batch, REPORTS)
         assert opened(batch, world, signed) == opened(alone, world, signed)
 

@@ -23,8 +23,7 @@ from sottovoce.errors import SottovoceError, UnavailableError
 from sottovoce.mechanism import sum_signs
 from sottovoce.protocol import Batch, Catalogue, SignedManifest, open_reports
 from sottovoce.proxy import ProxyStore
-from sottovoce.server.administration import begin_training, change_catalogue, present
-from sottovoce.server.catalogues import with_added, with_titles, without
+from sottovoce.server.administration import begin_training
 from sottovoce.training import Participation, Settings
 from tests.crash import FOREVER
 from tests.live.killable import (
@@ -40,6 +39,13 @@ from tests.live.network import Network, ProxyOverNetwork, ServerOverNetwork
 from tests.live.simulated import Happened, Viewer, films_of, viewers_of
 from tests.proxy.world import Randomness
 from tests.proxy.world import settings as proxy_settings
+from tests.server.changes import (
+    change_catalogue,
+    present,
+    with_added,
+    with_titles,
+    without,
+)
 from tests.server.world import KEYS, World, make_settings
 
 if TYPE_CHECKING:

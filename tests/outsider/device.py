@@ -138,19 +138,18 @@ class Device:
         need(len(answer.body) <= most, f"{path}: too long")
         return answer.body
 
-    # Steps 4 to 10
+    # Steps 4 to 9
 
     def _check(self, manifest: wire.Manifest) -> None:
-        terms, charges, now = manifest.terms, self.state.charges, self.clock()
+        terms, charges = manifest.terms, self.state.charges
         need(self.state.accepted is not None, "no terms were accepted")
-        need(plans.is_time(manifest, now, self.spread), "no reports are asked for")
+        need(plans.is_time(manifest, self.clock(), self.spread), "no reports are asked for")
         need(manifest.epoch not in self.state.batches, "a batch was made before")
         is_new = all(charge.epoch != manifest.epoch for charge in charges)
         need(is_new, "the epoch was charged before")
         amount = Fraction(terms["epsilon"]) * terms["reports"]
         need(ledger.fits(self.state.limit, charges, amount), "the limit is reached")
-        need(not plans.is_over(terms, charges), "all epochs of this training are used")
-        need(not plans.is_too_soon(terms, charges, now), "it is too soon")
+        need(plans.turns(terms, charges) > 0, "all epochs of this training are used")
 
     def _plan(self, manifest: wire.Manifest) -> plans.Plan:
         """Drawn once for an epoch."""
@@ -168,8 +167,8 @@ class Device:
 
     def _make(self, edition: Edition) -> None:
         """Make the batch; store it and its charge in one step."""
-        manifest, terms, now = edition.manifest, edition.manifest.terms, self.clock()
-        moment = now + self._lead(manifest)
+        manifest, terms = edition.manifest, edition.manifest.terms
+        moment = self.clock() + self._lead(manifest)
         reports = self._reports(edition)
         key = wire.recipient(manifest.fields["public_key"])
         sealed = [wire.seal(report, key, manifest.hash) for report in reports]
@@ -177,7 +176,6 @@ class Device:
         charge = ledger.Charge(
             training=terms["training"],
             epoch=manifest.epoch,
-            at=int(now),
             purpose=sha256(body).hexdigest(),
             mechanism=terms["mechanism"],
             epsilon=terms["epsilon"],

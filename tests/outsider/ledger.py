@@ -16,7 +16,6 @@ CHAIN = "sottovoce-ledger-1"
 class Charge(NamedTuple):
     training: str
     epoch: int
-    at: int
     purpose: str
     mechanism: str
     epsilon: float

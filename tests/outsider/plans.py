@@ -1,4 +1,4 @@
-"""What a device decides before it reads its history: steps 5 and 8 to 10, and the moment."""
+"""What a device decides before it reads its history: steps 5, 8 and 9, and the moment."""
 
 from __future__ import annotations
 
@@ -31,26 +31,15 @@ def is_time(manifest: Manifest, now: float, spread: float = SPREAD) -> bool:
     return is_asked and opens <= now and now + lead(manifest, spread) < manifest.end
 
 
-def is_over(terms: Terms, charged: Sequence[Charge]) -> bool:
-    """Whether this training has had all its epochs."""
-    return len(_own(terms, charged)) >= int(terms["epochs"])
-
-
-def is_too_soon(terms: Terms, charged: Sequence[Charge], now: float) -> bool:
-    own = _own(terms, charged)
-    recent = [at for at in own if at > now - terms["window_seconds"]]
-    close = [at for at in own if at > now - terms["interval"]]
-    return len(recent) >= terms["window_epochs"] or bool(close)
-
-
-def _own(terms: Terms, charged: Sequence[Charge]) -> list[int]:
-    return [charge.at for charge in charged if charge.training == terms["training"]]
+def turns(terms: Terms, charged: Sequence[Charge]) -> int:
+    """Epochs in which this training may still ask the device to take part."""
+    own = [charge for charge in charged if charge.training == terms["training"]]
+    return max(int(terms["epochs"]) - len(own), 0)
 
 
 def chance(manifest: Manifest, charged: Sequence[Charge]) -> float:
     terms, epochs_left = manifest.terms, int(manifest.fields["epochs_left"])
-    turns = int(terms["epochs"]) - len(_own(terms, charged))
-    return float(turns / epochs_left if epochs_left else terms["share"])
+    return float(turns(terms, charged) / epochs_left if epochs_left else terms["share"])
 
 
 def draw(

@@ -40,7 +40,7 @@ def test_chances() -> None:
     for case in PLANS["chances"]:
         fields = {**PLANS["manifest"], "epochs_left": case["epochs_left"]}
         one = manifest(fields, share=case["share"], epochs=case["epochs"])
-        own = [Charge(TERMS["training"], 1, 0, "", "loudest", 1.0, 1, 0.1, 9)] * case["charged"]
+        own = [Charge(TERMS["training"], 1, "", "loudest", 1.0, 1, 0.1, 9)] * case["charged"]
         charges = [*own, *(charge._replace(training="f" * 32) for charge in own)]
         assert plans.chance(one, charges) == case["chance"], case
         for word, takes_part in case["tosses"]:
@@ -57,13 +57,11 @@ def test_leads(case: Any) -> None:
     assert moments == case["moments"]
 
 
-def test_counts_of_epochs() -> None:
-    for case in PLANS["counts"]:
-        terms = {**TERMS, **case}
-        own = [Charge(TERMS["training"], 1, at, "", "loudest", 1.0, 1, 0.1, 9) for at in case["at"]]
+def test_turns_that_are_left() -> None:
+    for case in PLANS["turns"]:
+        own = [Charge(TERMS["training"], 1, "", "loudest", 1.0, 1, 0.1, 9)] * case["charged"]
         charges = [*own, *(charge._replace(training="f" * 32) for charge in own)]
-        assert plans.is_over(terms, charges) == case["over"], case
-        assert plans.is_too_soon(terms, charges, case["now"]) == case["too_soon"], case
+        assert plans.turns({**TERMS, "epochs": case["epochs"]}, charges) == case["left"], case
 
 
 @pytest.mark.parametrize("case", read("ledger"), ids=lambda case: str(case["label"]))

@@ -21,7 +21,7 @@ def purpose(name: object) -> bytes:
 
 
 def batch(name: object, epsilon: float = 2.5, reports: int = 4) -> Charge:
-    return Charge(bytes(16), 7, 8, purpose(name), "loudest", epsilon, reports, 0.1, 9)
+    return Charge(bytes(16), 7, purpose(name), "loudest", epsilon, reports, 0.1, 9)
 
 
 @pytest.fixture
@@ -37,11 +37,11 @@ def ledger() -> Ledger:
 
 def test_the_hashed_bytes_are_those_of_the_docstring() -> None:
     ledger = Ledger(50)
-    ledger.charge(Charge(bytes(16), 7, 8, bytes(range(32)), "loudest", 2.5, 4, 0.1, 9))
+    ledger.charge(Charge(bytes(16), 7, bytes(range(32)), "loudest", 2.5, 4, 0.1, 9))
     first = b'{"record":1,"limit":50.0,"previous":"sottovoce-ledger-1"'
     one = hashlib.sha256(first).hexdigest()
     second = (
-        b'{"record":2,"charge":{"training":"00000000000000000000000000000000","epoch":7,"at":8,'
+        b'{"record":2,"charge":{"training":"00000000000000000000000000000000","epoch":7,'
         b'"purpose":'
         b'"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",'
         b'"mechanism":"loudest","epsilon":2.5,"reports":4,"loud_fraction":0.1,"clients":9},'
@@ -86,7 +86,7 @@ def test_a_retry_costs_nothing_and_adds_nothing(ledger: Ledger) -> None:
     for other in (
         batch(1, reports=5),
         batch(1, 2.0),
-        Charge(bytes(16), 8, 8, purpose(1), "loudest", 2.5, 4, 0.1, 9),
+        Charge(bytes(16), 8, purpose(1), "loudest", 2.5, 4, 0.1, 9),
     ):
         with pytest.raises(LedgerError, match="randomised anew"):
             ledger.charge(other)
@@ -164,16 +164,15 @@ def test_more_than_a_float_is_infinite() -> None:
         lambda: batch(1, 2**60 + 1),
         lambda: batch(1, reports=0),
         lambda: batch(1, reports=2**53),
-        lambda: Charge(bytes(16), -1, 8, purpose(1), "loudest", 1.0, 1, 0.1, 9),
-        lambda: Charge(bytes(16), 1, -1, purpose(1), "loudest", 1.0, 1, 0.1, 9),
-        lambda: Charge(bytes(15), 1, 8, purpose(1), "loudest", 1.0, 1, 0.1, 9),
-        lambda: Charge(bytes(16), 1, 8, b"short", "loudest", 1.0, 1, 0.1, 9),
-        lambda: Charge(bytes(16), 1, 8, purpose(1), "Loudest\n", 1.0, 1, 0.1, 9),
+        lambda: Charge(bytes(16), -1, purpose(1), "loudest", 1.0, 1, 0.1, 9),
+        lambda: Charge(bytes(15), 1, purpose(1), "loudest", 1.0, 1, 0.1, 9),
+        lambda: Charge(bytes(16), 1, b"short", "loudest", 1.0, 1, 0.1, 9),
+        lambda: Charge(bytes(16), 1, purpose(1), "Loudest\n", 1.0, 1, 0.1, 9),
         *(
-            lambda rho=rho: Charge(bytes(16), 1, 8, purpose(1), "loudest", 1.0, 1, rho, 9)
+            lambda rho=rho: Charge(bytes(16), 1, purpose(1), "loudest", 1.0, 1, rho, 9)
             for rho in (0.0, -0.1, 0.51, math.nan)
         ),
-        lambda: Charge(bytes(16), 1, 8, purpose(1), "loudest", 1.0, 1, 0.1, 0),
+        lambda: Charge(bytes(16), 1, purpose(1), "loudest", 1.0, 1, 0.1, 0),
         lambda: Limit(math.inf),
         lambda: Limit(-1),
     ],
@@ -184,7 +183,7 @@ def test_what_cannot_be_a_charge_is_refused(make: Callable[[], object]) -> None:
 
 
 def test_whole_numbers_and_floats_of_any_make_are_recorded_as_ours() -> None:
-    charge = Charge(bytearray(16), True, True, bytearray(32), "loudest", 5, True, 0.5, True)  # type: ignore[arg-type]
+    charge = Charge(bytearray(16), True, bytearray(32), "loudest", 5, True, 0.5, True)  # type: ignore[arg-type]
     assert b'"epoch":1,' in Entry(2, charge, "0" * 64).hashed
     assert (
         b'"epsilon":5.0,"reports":1,"loud_fraction":0.5,"clients":1}'

@@ -21,7 +21,7 @@ def charge(
     clients: int = 1_000,
     training: bytes = bytes(16),
 ) -> Charge:
-    return Charge(training, 1, 0, bytes(32), "loudest", epsilon, reports, loud_fraction, clients)
+    return Charge(training, 1, bytes(32), "loudest", epsilon, reports, loud_fraction, clients)
 
 
 def test_it_is_of_a_whole_lifetime_in_the_enforced_crowd() -> None:

@@ -98,7 +98,7 @@ def made(given: dict[str, Any]) -> dict[str, Any]:
         training = trainings.setdefault(name, name.ljust(16).encode())
         for _ in range(times):
             number = len(ledger.entries)
-            ledger.charge(Charge(training, number, 0, number.to_bytes(32), "loudest", **kind))
+            ledger.charge(Charge(training, number, number.to_bytes(32), "loudest", **kind))
     ledger.set_limit(given["limit"])
     found = asked.promise(ledger.charges, given["delta"])
     return {

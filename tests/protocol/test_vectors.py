@@ -36,6 +36,7 @@ from sottovoce.protocol import (
     seal_reports,
 )
 from sottovoce.protocol.sealing import INFO
+from tests.cases import one_a_line
 from tests.protocol import malformed, wellformed
 from tests.protocol.examples import (
     EPOCH_KEY,
@@ -304,7 +305,7 @@ def kept() -> dict[str, Any]:
 
 
 def main() -> None:
-    FILE.write_text(json.dumps(make(kept()), indent=1) + "\n")
+    FILE.write_text(one_a_line(make(kept())) + "\n")
 
 
 if __name__ == "__main__":

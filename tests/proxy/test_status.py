@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sottovoce.cli.proxy_status import lines
+from sottovoce.cli.proxy import lines
 from sottovoce.errors import StoreError, UnknownProxyError
 from sottovoce.protocol.panel import Panel, Panellist
 from sottovoce.proxy.settings import Page

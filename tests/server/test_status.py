@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sottovoce.cli.server_status import lines
+from sottovoce.cli.server import lines
 from sottovoce.protocol import Item
 from sottovoce.protocol.crowd import ENOUGH, NONE, SHORT
 from sottovoce.server import Keys
-from sottovoce.server.administration import begin_training, change_catalogue, go_beyond
-from sottovoce.server.catalogues import with_added
+from sottovoce.server.administration import begin_training, go_beyond
 from sottovoce.server.status import ServerStatus
 from sottovoce.server.succession import rotate_keys
 from sottovoce.training import Participation
+from tests.server.changes import change_catalogue, with_added
 from tests.server.world import ITEMS, KEYS, TRAINING
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def test_settings_with_which_no_worker_could_start(world: World) -> None:
     begin_training(world.store, world.settings, anew=False)
     assert look(world)[1] == []
     world.settings = replace(world.settings, training=TRAINING)
-    assert "`sottovoce server training cancel`" in look(world)[1][0]
+    assert "`sottovoce server training begin --cancel`" in look(world)[1][0]
 
 
 def test_settings_that_may_change_are_no_problem(world: World) -> None:

@@ -14,7 +14,8 @@ from sottovoce.errors import NotFoundError, ProtocolError, SettingsError
 from sottovoce.protocol import SignedManifest
 from sottovoce.protocol.signed import MOST_STATEMENTS
 from sottovoce.server import Keys
-from sottovoce.server.administration import begin_training, cancel_training, go_beyond, present
+from sottovoce.server.administration import begin_training, cancel_training, go_beyond
+from tests.server.changes import present
 from tests.server.test_catalogues import learn, model
 from tests.server.world import KEYS, TRAINING, World
 

@@ -10,7 +10,7 @@ import pytest
 
 from sottovoce.baselines import Popularity
 from sottovoce.data import Interactions, leave_one_out, synthetic_people
-from sottovoce.data.formats.collecting import object_array
+from sottovoce.data.interactions import object_array
 from sottovoce.errors import CheckpointError, DataError
 from sottovoce.evaluation import Known, rank_scores, sample_candidates, summary
 from sottovoce.simulation import SimulationPlan, simulate

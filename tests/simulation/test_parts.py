@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sottovoce.data import Interactions, load
-from sottovoce.data.sharding import shard
+from sottovoce.data.loading import shard
 from sottovoce.data.shards import ShardWriter
 from sottovoce.errors import CheckpointError, SettingsError
 from sottovoce.simulation import SimulationPlan, simulate

@@ -14,7 +14,6 @@ import httpx
 
 from sottovoce import proxy as proxies
 from sottovoce import server as servers
-from sottovoce.cli.catalogue_files import items_of
 from sottovoce.client.recommending import Recommendation, recommendations
 from sottovoce.client.reporting import make_batch
 from sottovoce.data import synthetic_people
@@ -32,6 +31,7 @@ from sottovoce.protocol import (
 )
 from sottovoce.proxy import HttpUpstream, Page, Proxy
 from sottovoce.server import InProcess, Keys, Server, ServerSettings
+from sottovoce.server.setup import items_of
 from sottovoce.training import Participation, Settings
 from tests.live.stack import by_hand
 from tests.proxy.world import settings as proxy_settings
@@ -153,7 +153,7 @@ class System:
             edition = self.edition(self.signed())
             for films in self.people:
                 rows = edition.rows_of(films)
-                made = make_batch(edition, rows, time.time(), 0.0, os_words, os.urandom)
+                made = make_batch(edition, rows, 0.0, os_words, os.urandom)
                 self.proxy.accept(made.batch)
         self._end(with_crowd=report)
         assert self.signed().manifest.epoch == epoch + 1

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sottovoce.protocol import Item
-from sottovoce.server.administration import begin_training, change_catalogue
-from sottovoce.server.catalogues import with_added, with_titles, without
+from sottovoce.server.administration import begin_training
+from tests.server.changes import change_catalogue, with_added, with_titles, without
 
 if TYPE_CHECKING:
     from tests.web.system import System

@@ -37,8 +37,8 @@ def test_a_visitor_s_reports_are_in_the_next_model(
 
     port = free_port()
     arguments = [
-        "up", folder / "up", "--data", "synthetic:N=50,M=60", "--port", port, "--server-port",
-        free_port(), "--epoch-seconds", EPOCH_SECONDS, "--least-clients", 1,
+        "up", folder / "up", "--data", "synthetic:N=50,M=60", "--port", port,
+        "--epoch-seconds", EPOCH_SECONDS, "--least-clients", 1,
     ]  # fmt: skip
     site = Site(f"http://127.0.0.1:{port}")
     with running("up", [str(each) for each in arguments], quiet=True) as up:

@@ -132,7 +132,7 @@ def test_words_of_the_trade_are_explained_where_they_stand(
 
 
 def test_search_finds_what_people_type(visitor: Visitor, system: System) -> None:
-    """All kinds of questions over all titles: web/page/test/finding.test.ts."""
+    """All kinds of questions over all titles: web/page/test/titles.test.ts."""
     visitor.open()
     visitor.at("#search").focus()
     visitor.page.keyboard.type("starwars 4")

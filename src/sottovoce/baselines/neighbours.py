@@ -17,7 +17,7 @@ import numpy as np
 from sottovoce.baselines.kernels import both_set, sum_similarities
 from sottovoce.baselines.randomised import packed_columns, randomise
 from sottovoce.errors import SettingsError
-from sottovoce.evaluation.threads import checked_threads, on_threads
+from sottovoce.evaluation.kernels import checked_threads, on_threads
 from sottovoce.mechanism import coin
 
 if TYPE_CHECKING:

@@ -1,83 +1,324 @@
-"""The commands, as data; the work is in the modules beside this one.
+"""The front door: the commands as data, each imported when it is used, and help in plain words.
 
-Each module is imported only when its command is used: a client, a proxy and a server each run with
-their own extra, and none of them waits for the simulator's compiler.
+A client, a proxy and a server each run with their own extra, and `--help` imports none of them.
 """
 
-from __future__ import annotations
-
+import inspect
+import re
+import shlex
+import types
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import Enum
+from functools import cache
 from importlib import import_module
-from typing import Annotated, Any
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
+from typer.models import ArgumentInfo
 
 from sottovoce import __version__
-from sottovoce.cli.plain import PlainGroup, plainly, usage_error
 from sottovoce.errors import MissingExtraError, SettingsError
+
+METAVARS: dict[type, str] = {int: "NUMBER", float: "NUMBER", str: "TEXT", Path: "FILE"}
+"""The word that help shows for the value of an option, by the type of the value."""
+METAVARS_BY_NAME = {
+    **dict.fromkeys(("cache", "checkpoint", "folder", "keep", "out", "up"), "FOLDER"),
+    **dict.fromkeys(("budget", "central_budget", "epsilon", "limit"), "EPSILON"),
+    **dict.fromkeys(("epoch_seconds", "jitter", "wait"), "SECONDS"),
+    **dict.fromkeys(("clients", "colluding", "least_clients", "people"), "PEOPLE"),
+    **dict.fromkeys(("engine", "mechanism", "methods", "preset"), "NAME"),
+    **dict.fromkeys(("database", "mirror", "origin", "proxy", "server"), "URL"),
+    "columns": "NAMES",
+    "data": "DATA",
+    "half_life": "EPOCHS",
+    "key": "KEY",
+}
+"""A better word for options of these names. It comes before the one by type."""
+IN_WORDS = (
+    (re.compile(r"(\S+)<=x<=([^\s;\]]+)"), r"\1 to \2"),
+    (re.compile(r"x>=([^\s;\]]+)"), r"at least \1"),
+    (re.compile(r"x<=([^\s;\]]+)"), r"at most \1"),
+    (re.compile(r"\[default: \((.*)\)"), r"[default: \1"),
+)
+"""Bounds and defaults: what typer writes, and what we show."""
+WRONG_VALUES = (
+    ("Input should be", "must be"),
+    ("a valid integer", "a whole number"),
+    ("a valid number", "a number"),
+    ("greater than or equal to", "at least"),
+    ("less than or equal to", "at most"),
+    ("Got unexpected extra argument(s) ", "too many arguments: "),
+    (", unable to parse string as an integer", ""),
+    (", unable to parse string as a number", ""),
+    ("Value error, ", ""),
+    ("Missing ", "missing "),
+    ("Option ", "option "),
+)
+"""Usage errors: what typer says, and what we say."""
+HELP_ALL = "--help-all"
+
+
+class PlainHelp:
+    """Help as a list: each option with its value, its bounds and its default."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        for title, kind in (("Arguments", "argument"), ("Options", "option")):
+            found = list(rows(self, ctx, kind))
+            if kind == "option" and any(each.hidden for each in vars(self)["params"]):
+                found.append((HELP_ALL, "Show all options and exit."))
+            if found:
+                with formatter.section(title):
+                    formatter.write_dl(found)
+        if isinstance(self, PlainGroup):
+            with formatter.section("Commands"):
+                formatter.write_dl(list(self.listed(ctx)))
+
+
+class PlainCommand(PlainHelp, TyperCommand):
+    """A command that refuses an empty text as a value, and shows hidden options if asked."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if HELP_ALL in args:
+            for each in self.params:
+                vars(each)["hidden"] = False
+            typer.echo(ctx.get_help())
+            ctx.exit()
+        given, *_ = self.make_parser(ctx).parse_args(args=list(args))
+        for each in self.get_params(ctx):
+            values = given.get(each.name)
+            if "" in (values if isinstance(values, list | tuple) else [values]):
+                parameter: Any = each
+                raise typer.BadParameter("must not be empty", ctx, parameter)
+        return super().parse_args(ctx, args)
+
+
+class PlainGroup(PlainHelp, TyperGroup):
+    """A command with commands below it."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        names = self.list_commands(ctx)
+        if args[0] not in names and not args[0].startswith("-"):
+            ctx.fail(f"no such command: {args[0]}{_meant(args[0], names)}")
+        return super().resolve_command(ctx, args)
+
+    def listed(self, ctx: Any) -> Iterator[tuple[str, str]]:
+        """Every command below it, those of groups included, with its help line."""
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            if isinstance(command, PlainGroup):
+                yield from ((f"{name} {below}", text) for below, text in command.listed(ctx))
+            else:
+                yield name, help_line(command)
+
+
+def help_line(command: Any) -> str:
+    """The first paragraph of its help."""
+    text = inspect.cleandoc((command and command.help) or "")
+    return " ".join(text.partition("\n\n")[0].split())
+
+
+def rows(
+    command: Any, ctx: Any, kind: str, *, with_hidden: bool = False
+) -> Iterator[tuple[str, str]]:
+    """The arguments or the options of a command, each with its help."""
+    for each in command.get_params(ctx):
+        if each.param_type_name != kind:
+            continue
+        each.hidden = each.hidden and not with_hidden
+        record = each.get_help_record(ctx)
+        if record is not None:
+            name, text = record
+            for pattern, words in IN_WORDS:
+                text = pattern.sub(words, text)
+            yield name.split(" ")[0] if kind == "argument" else name, text
+
+
+def plainly(app: typer.Typer) -> typer.Typer:
+    """The same commands, all the way down, with plain help."""
+    app.rich_markup_mode = None
+    app.info.cls = PlainGroup
+    if app.registered_callback is not None and app.registered_callback.callback is not None:
+        _name_values(app.registered_callback.callback)
+    for command in app.registered_commands:
+        command.cls = PlainCommand
+        if command.callback is not None:
+            _name_values(command.callback)
+    for below in app.registered_groups:
+        if below.typer_instance is not None:
+            plainly(below.typer_instance)
+    return app
+
+
+def _name_values(command: Callable[..., Any]) -> None:
+    """Name the value of each option."""
+    signature = inspect.signature(command, eval_str=True)
+    for each in signature.parameters.values():
+        if get_origin(each.annotation) is Annotated:
+            kind, declared = get_args(each.annotation)[:2]
+            if declared.metavar is None:
+                is_argument = isinstance(declared, ArgumentInfo)
+                declared.metavar = each.name.upper() if is_argument else _metavar(each.name, kind)
+    # Postponed annotations would be evaluated again, to other declarations than these.
+    function: Any = command
+    function.__signature__ = signature
+    function.__annotations__ = {n: each.annotation for n, each in signature.parameters.items()}
+
+
+def _metavar(name: str, kind: Any) -> str | None:
+    """None for a flag, which has no value."""
+    origin = get_origin(kind)
+    if origin in (list, Union, types.UnionType):
+        return _metavar(name, next(each for each in get_args(kind) if each is not type(None)))
+    if origin is Literal:
+        return "|".join(get_args(kind))
+    if issubclass(kind, Enum):
+        return "|".join(str(each.value) for each in kind)
+    return METAVARS_BY_NAME.get(name, METAVARS[kind]) if kind in METAVARS else None
+
+
+def usage_error(error: TyperException) -> str:
+    """What is wrong with a command line, and how to get help."""
+    ctx, given = getattr(error, "ctx", None), getattr(error, "option_name", "")
+    parameter, likely = getattr(error, "param", None), getattr(error, "possibilities", None)
+    said = error.format_message()
+    if likely is not None:
+        said = f"no such option: {given}{_meant(given, likely)}"
+    elif parameter is not None and error.message:
+        named = parameter.opts[0] if parameter.opts[0].startswith("-") else parameter.metavar
+        said = f"{named}: {error.message}"
+    for theirs, ours in WRONG_VALUES:
+        said = said.replace(theirs, ours)
+    said = said.removesuffix(".")
+    return said if ctx is None else f"{said}\nHelp: {ctx.command_path} --help"
+
+
+def _meant(given: str, names: list[str]) -> str:
+    likely = get_close_matches(given, names, 1)
+    return f"; did you mean {likely[0]}?" if likely else ""
 
 
 @dataclass(frozen=True)
 class LazyCommand:
-    """A command's module, and the extra that installs what it needs."""
+    """A command that is not imported yet."""
 
     module: str
-    extra: str
+    """Has the command as `app`, or under its own name."""
+    help: str
+    """The first paragraph of the command's help."""
+    needs: str
+    """What pip installs for it."""
 
     def load(self, name: str) -> Any:
         """The command; if a package is missing, one that says how to install it."""
         try:
-            module = import_module(f"sottovoce.cli.{self.module}")
+            module = import_module(self.module)
             found = getattr(module, "app", None) or getattr(module, name)
         except ImportError as error:
-            if (error.name or "").startswith("sottovoce"):
+            package = str(error.name).partition(".")[0]
+            if package == "sottovoce":
                 raise
-            found = self._missing(name, str(error.name).partition(".")[0])
+            found = self.missing(name, package.replace("_", "-"))
         if not isinstance(found, typer.Typer):
             single = typer.Typer(add_completion=False)
             single.command(name)(found)
             found = single
         return typer.main.get_command(plainly(found))
 
-    def _missing(self, name: str, package: str) -> typer.Typer:
-        """Takes any arguments: what they would mean is not known here."""
-        install = f"pip install 'sottovoce[{self.extra}]'"
+    def missing(self, name: str, package: str) -> typer.Typer:
+        """A command that takes any arguments and fails."""
         placeholder = typer.Typer(add_completion=False)
         anything = {"ignore_unknown_options": True, "allow_extra_args": True}
+        install = f"pip install {shlex.quote(self.needs)}"
 
         @placeholder.command(name, help=f"(not installed: {install})", context_settings=anything)
-        def missing() -> None:
+        def fail() -> None:
             raise MissingExtraError(f"this command needs {package}: {install}")
 
         return placeholder
 
 
+def _ours(module: str, extra: str, text: str) -> LazyCommand:
+    return LazyCommand(f"sottovoce.cli.{module}", text, f"sottovoce[{extra}]")
+
+
 COMMANDS = {
-    "demo": LazyCommand("demo", "sim,server"),
-    "simulate": LazyCommand("simulate", "sim"),
-    "privacy": LazyCommand("privacy", "sim"),
-    "audit": LazyCommand("audit", "sim"),
-    "bench": LazyCommand("bench", "bench"),
-    "data": LazyCommand("data", "sim"),
-    "paper": LazyCommand("paper", "all"),
-    "up": LazyCommand("up", "sim,server"),
-    "swarm": LazyCommand("swarm", "sim,server"),
-    "server": LazyCommand("server", "server"),
-    "proxy": LazyCommand("proxy", "proxy"),
-    "client": LazyCommand("client", "client,cli"),
+    "demo": _ours("sandbox", "sim,server", "Run a whole system here, with a page to take part in."),
+    "simulate": _ours("simulate", "sim", "Train on a data set as the devices of its people would."),
+    "privacy": _ours(
+        "privacy", "sim", "Say what reporting costs in epsilon, in numbers and words."
+    ),
+    "data": _ours("data", "sim", "List, fetch, describe and shard data sets."),
+    "up": _ours("sandbox", "sim,server", "Run a server and a proxy on this machine until Ctrl-C."),
+    "swarm": _ours(
+        "swarm", "sim,server", "Drive many real clients, and test what the server learns."
+    ),
+    "server": _ours("server", "server", "Open reports, update the model, publish the next epoch."),
+    "proxy": _ours("proxy", "proxy", "Take sealed reports, hold them, shuffle them, forward them."),
+    "client": _ours(
+        "client", "client,cli", "Take part from this device, which computes its own lists."
+    ),
 }
+"""What is shipped."""
+LABORATORY = {
+    "replay": LazyCommand(
+        "sottovoce.cli.replay",
+        "Replay a data set in the order of its days, as a service that learns without end.",
+        "sottovoce[sim]",
+    ),
+    "audit": LazyCommand(
+        "sottovoce.cli.audit",
+        "Measure the epsilon of the shipped client from outside, then attack people's reports.",
+        "sottovoce[sim]",
+    ),
+    "bench": LazyCommand(
+        "sottovoce.cli.bench",
+        "Time one epoch of each mechanism against one ALS iteration and the numpy reference.",
+        "sottovoce[bench]",
+    ),
+    "paper": LazyCommand(
+        "sottovoce.cli.paper",
+        "Run the paper's figures and tables again, with its numbers beside ours.",
+        "sottovoce[all]",
+    ),
+}
+"""To become the entry point of `sottovoce-lab`."""
+ABSENT = dict.fromkeys(
+    ("replay", "audit", "bench", "paper"),
+    LazyCommand("sottovoce_lab", "(not installed: pip install sottovoce-lab)", "sottovoce-lab"),
+)
+"""What is listed without it."""
+ENTRY_POINTS = "sottovoce.commands"
+"""Each maps the names of commands to module, help line and what pip installs."""
+
+
+@cache
+def every_command() -> dict[str, LazyCommand]:
+    """What is shipped, and what installed packages add."""
+    found = COMMANDS | ABSENT | LABORATORY
+    for entry in entry_points(group=ENTRY_POINTS):
+        found |= {name: LazyCommand(*about) for name, about in entry.load().items()}
+    return found
 
 
 class LazyGroup(PlainGroup):
-    """The group of all commands; each is imported when it is used."""
+    """The group of all commands."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - click's signature
-        return list(COMMANDS)
+        return list(every_command())
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - click's signature
-        """Import one command; None if there is no such name."""
-        return COMMANDS[cmd_name].load(cmd_name) if cmd_name in COMMANDS else None
+        found = COMMANDS.get(cmd_name) or every_command().get(cmd_name)
+        return None if found is None else found.load(cmd_name)
+
+    def listed(self, ctx: Any) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - as above
+        """Without importing any."""
+        return ((name, each.help) for name, each in every_command().items())
 
 
 app = typer.Typer(

@@ -10,7 +10,6 @@ import typer
 from rich.table import Table
 
 from sottovoce.cli import output
-from sottovoce.cli.derived import training_options
 from sottovoce.cli.options import (
     DataSource,
     HistoryColumns,
@@ -18,6 +17,7 @@ from sottovoce.cli.options import (
     Mechanisms,
     optional,
     picture_option,
+    training_options,
 )
 from sottovoce.data import load, parse_columns
 from sottovoce.errors import SettingsError

@@ -15,7 +15,6 @@ from rich.console import Console
 from rich.table import Table
 
 from sottovoce.cli import output
-from sottovoce.cli.derived import training_options
 from sottovoce.cli.options import (
     DataSource,
     HistoryColumns,
@@ -24,6 +23,7 @@ from sottovoce.cli.options import (
     MinInteractions,
     Threads,
     optional,
+    training_options,
 )
 from sottovoce.data import Interactions, load, parse_columns
 from sottovoce.experiments.bench.comparison import BenchPlan, BenchResult, run_bench

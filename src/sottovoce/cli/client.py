@@ -1,56 +1,65 @@
 """`sottovoce client`: a person's own side, on their own device."""
 
-from __future__ import annotations
-
+import shlex
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from math import floor
+from pathlib import Path
+from typing import Annotated, Any
 
 import httpx
+import platformdirs
 import typer
 from rich.table import Table
 
 from sottovoce.characters import visible
-from sottovoce.cli import client_history, output
-from sottovoce.cli.client_folder import Folder, folder_of, typed
-from sottovoce.cli.options import JsonFile, group
-from sottovoce.client import Client, HttpProxy
+from sottovoce.cli import output
+from sottovoce.cli.options import JsonFile, YesOption, group, optional
+from sottovoce.client import Client, HttpProxy, Outlook, Reason, Recommendation, Status, Terms
 from sottovoce.client.timing import JITTER
-from sottovoce.errors import ProtocolError, SettingsError
+from sottovoce.errors import ProtocolError, SettingsError, StoreError
 from sottovoce.privacy.account import shown
 from sottovoce.protocol import Item
 from sottovoce.protocol.strict import hexadecimal
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from sottovoce.client import Outlook, Reason, Recommendation, Status, Terms
-
 app = group(
     "client",
-    "Take part from this device; recommendations are computed on it.",
+    "Take part from this device, which computes its own lists.",
     "client status --json status.json",
 )
 
 LONG = 10.0
-"""Seconds: a shorter wait needs no word."""
+"""Seconds: a shorter wait is not announced."""
 LEAST_SHARE = 0.005
 """A reason with no more would be shown as 0%."""
+LIMIT = "Most local epsilon that all reports together may ever cost."
+Folder = Annotated[
+    Path | None, optional("The client's folder.", "in the user's data folder", "--folder")
+]
+
+
+def folder_of(given: Path | None) -> Path:
+    """The one that was named, or the usual one."""
+    return Path(platformdirs.user_data_dir("sottovoce")) / "client" if given is None else given
+
+
+def typed(command: str, given: Path | None) -> str:
+    """A command of this client, to be pasted: with its folder, where one was named."""
+    where = "" if given is None else f" --folder {shlex.quote(str(given))}"
+    return f"sottovoce client {command}{where}"
 
 
 @app.command()
 def init(
     *,
     proxy: Annotated[
-        str,
-        typer.Option(metavar="URL", help="Address of the proxy, such as https://proxy.example."),
+        str, typer.Option(help="Address of the proxy, such as https://proxy.example.")
     ],
     key: Annotated[
         str, typer.Option(help="Verification key of the server: 64 hexadecimal digits.")
     ],
-    limit: Annotated[
-        float, typer.Option(help="Most local epsilon that all reports together may ever cost.")
-    ],
+    limit: Annotated[float, typer.Option(help=LIMIT)],
     folder: Folder = None,
 ) -> None:
     """Set up a client: its proxy, the key it trusts, its lifetime limit.
@@ -63,66 +72,139 @@ def init(
     Example:
       sottovoce client init --proxy https://proxy.example --key 3b6a27bc...29 --limit 50
     """
-    where = folder_of(folder)
-    trusted = verification_key(key)
+    where, trusted = folder_of(folder), verification_key(key)
     Client.create(where, proxy_url=proxy, verification_key=trusted, limit=limit).close()
     typer.echo(f"Client created in {where}.")
     typer.echo(f"Next: {typed('record ITEM...', folder)}, then: {typed('terms', folder)}")
 
 
-for command in (client_history.record, client_history.remove, client_history.history):
-    app.command()(command)
+def verification_key(text: str) -> bytes:
+    """A server's key as people write it."""
+    try:
+        return hexadecimal(text.lower(), what="--key")
+    except ProtocolError as error:
+        said = f"--key: 64 hexadecimal digits, not {text!r:.80}"
+        raise SettingsError(said) from error
 
 
 @app.command()
-def terms(*, folder: Folder = None, json: JsonFile = None) -> None:
-    """Show what the server asks for now and what that promises. Nothing is sent or accepted.
+def record(
+    items: Annotated[
+        list[str] | None, typer.Argument(help="Ids of items in the catalogue.")
+    ] = None,
+    *,
+    csv: Annotated[
+        Path | None, typer.Option(help="Read the ids from this CSV file instead.")
+    ] = None,
+    column: Annotated[
+        str, typer.Option(help="Column of the CSV file that holds the ids.")
+    ] = "item",
+    times: Annotated[
+        str | None,
+        optional("Column with the time: numbers or ISO dates.", "all at one moment", "--time"),
+    ] = None,
+    folder: Folder = None,
+) -> None:
+    """Record items that you have used. They stay on this device.
+
+    The items recorded last count most for recommendations; recording an item again moves it to the
+    end. All items of one call count as one moment. The order is kept, times are not, and neither is
+    ever sent. Beyond 100,000 items the earliest are dropped.
 
     \b
-    Example:
+    Examples:
+      sottovoce client record 318 527
+      sottovoce client record --csv watched.csv --column movieId --time timestamp
+    """
+    if bool(items) == (csv is not None):
+        raise SettingsError("give either the ids of items or --csv FILE")
+    if csv is None and times is not None:
+        raise SettingsError("--time names a column of --csv FILE")
+    with Client.open(folder_of(folder)) as client:
+        new = client.record(items or []) if csv is None else client.record_csv(csv, column, times)
+    typer.echo(f"New items: {new}")
+
+
+@app.command()
+def forget(
+    items: Annotated[list[str] | None, typer.Argument(help="Ids of recorded items.")] = None,
+    *,
+    everything: Annotated[
+        bool, typer.Option("--all", help="All items, the model and any unsent batch.")
+    ] = False,
+    yes: YesOption = False,
+    folder: Folder = None,
+) -> None:
+    """Delete recorded items from this device, beyond recovery.
+
+    Reports that were sent cannot be taken back, and the ledger keeps what they cost. It names no
+    item. A report that is ready still leaves, unless --all is given. To delete the ledger too,
+    remove the client's folder.
+
+    \b
+    Examples:
+      sottovoce client forget 318 527
+      sottovoce client forget --all --yes
+    """
+    if bool(items) == everything:
+        raise SettingsError("give either the ids of items or --all")
+    with Client.open(folder_of(folder)) as client:
+        if items:
+            typer.echo(f"Removed items: {client.remove(items)}")
+            return
+        question = "Delete all recorded items, the model and any unsent batch?"
+        output.confirm(question, typed("forget --all", folder), yes=yes)
+        client.forget()
+    typer.echo("Deleted. The ledger was kept: what was spent stays spent.")
+    typer.echo(f"This device still takes part; to stop: {typed('set --pause', folder)}")
+
+
+@app.command()
+def terms(
+    *,
+    accept: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Accept the terms of this name. If they have changed, nothing is."
+        ),
+    ] = None,
+    folder: Folder = None,
+    json: JsonFile = None,
+) -> None:
+    """Show what the server asks for now and what that promises, or accept it. Nothing is sent.
+
+    After --accept this device refuses a server that asks for more in any point.
+
+    \b
+    Examples:
       sottovoce client terms
+      sottovoce client terms --accept NAME
     """
     with Client.open(folder_of(folder)) as client, httpx.Client() as http:
         asked = client.asked(HttpProxy(http, client.proxy_url))
+        if accept is not None:
+            if asked.name != accept:
+                raise SettingsError(
+                    f"{accept} is not the name of the terms that the server asks for; nothing was "
+                    f"accepted. Show them, with their name: {typed('terms', folder)}"
+                )
+            client.accept(asked)
+            typer.echo(f"Accepted. Take part with: {typed('sync', folder)}")
+            return
         known = client.status()
         outlook = None if known.problem else client.outlook(asked)
-    accepted = known.terms
-    output.results.print(_table(asked.in_words()))
+    output.results.print(output.pairs(asked.in_words()))
     if outlook is not None:
         typer.echo(outlook.promise.sentence())
     typer.echo(_affordable(asked, known, outlook))
-    if accepted is not None and not accepted.broken_by(asked):
+    if known.terms is not None and not known.terms.broken_by(asked):
         typer.echo("You have accepted these terms, or ones that allow more.")
     else:
-        typer.echo(f"To accept exactly these terms: {typed(f'accept {asked.name}', folder)}")
-    if json is not None:
-        content = {"name": asked.name, **asked.as_dict(), **_as_fields(outlook)}
-        output.write_json(json, content, private=True)
-
-
-@app.command()
-def accept(
-    name: Annotated[str, typer.Argument(help="Name of the terms, as `terms` printed it.")],
-    *,
-    folder: Folder = None,
-) -> None:
-    """Accept the terms that `terms` showed. If they have changed, nothing is accepted.
-
-    From then on this device refuses a server that asks for more in any point.
-
-    \b
-    Example:
-      sottovoce client accept NAME
-    """
-    with Client.open(folder_of(folder)) as client, httpx.Client() as http:
-        asked = client.asked(HttpProxy(http, client.proxy_url))
-        if asked.name != name:
-            raise SettingsError(
-                f"{name} is not the name of the terms that the server asks for; nothing was "
-                f"accepted. Show them, with their name: {typed('terms', folder)}"
-            )
-        client.accept(asked)
-    typer.echo(f"Accepted. Take part with: {typed('sync', folder)}")
+        typer.echo(
+            f"To accept exactly these terms: {typed(f'terms --accept {asked.name}', folder)}"
+        )
+    content = {"name": asked.name, **asked.as_dict(), **_as_fields(outlook)}
+    output.write_json(json, content, private=True)
 
 
 @app.command()
@@ -146,18 +228,17 @@ def sync(
     nothing is lost: the next `sync` goes on.
 
     \b
-    Examples:
+    Example:
       sottovoce client sync
-      sottovoce client sync --json synced.json
     """
     with Client.open(folder_of(folder)) as client, httpx.Client() as http:
         synced = client.sync(HttpProxy(http, client.proxy_url), jitter=jitter, sleep=_sleep)
         accepted = client.status().terms
-    price = "" if accepted is None else f"; an epoch costs {shown(float(accepted.cost), 6)}"
+    price = "" if accepted is None else f"; an epoch costs {_number(float(accepted.cost))}"
+    spent, left = _number(synced.spent), _left(synced.remaining)
     typer.echo(visible(synced.sentence))
-    typer.echo(f"Spent so far: epsilon {synced.spent}; left: {synced.remaining}{price}.")
-    if json is not None:
-        output.write_json(json, asdict(synced), private=True)
+    typer.echo(f"Spent so far: epsilon {spent}; left: {left}{price}.")
+    output.write_json(json, asdict(synced), private=True)
 
 
 @app.command()
@@ -182,99 +263,80 @@ def recommend(
     output.results.print(table)
     for line in _about_list(known, is_empty=not any(each.score for each in found)):
         output.messages.print(line)
-    if json is not None:
-        listed = {"recommendations": [_as_json(each) for each in found]}
-        output.write_json(json, listed, private=True)
+    listed = {"recommendations": [_as_json(each) for each in found]}
+    output.write_json(json, listed, private=True)
 
 
 @app.command()
-def status(*, folder: Folder = None, json: JsonFile = None) -> None:
+def status(
+    *,
+    history: Annotated[
+        bool, typer.Option("--history", help="Also list the recorded items, the latest last.")
+    ] = False,
+    folder: Folder = None,
+    json: JsonFile = None,
+) -> None:
     """Show what this client knows, what it has spent and which terms it accepted.
 
     \b
-    Example:
+    Examples:
       sottovoce client status --json status.json
+      sottovoce client status --history
     """
     with Client.open(folder_of(folder)) as client:
         found = client.status()
         accepted = found.terms
         outlook = None if accepted is None or found.problem else client.outlook(accepted)
-    output.results.print(_table(_lines(found, typed("terms", folder))))
+        touched, titles = (client.touched(), _titles(client)) if history else ([], {})
+    output.results.print(output.pairs(_lines(found, typed("terms", folder))))
     if accepted is not None and outlook is not None:
         typer.echo(outlook.promise.sentence())
         typer.echo(_affordable(accepted, found, outlook))
-    if json is not None:
-        terms = {"terms": None if accepted is None else accepted.as_dict()}
-        content = {**asdict(replace(found, terms=None)), **terms, **_as_fields(outlook)}
-        output.write_json(json, content, private=True)
+    content = {
+        **asdict(replace(found, terms=None)),
+        "terms": None if accepted is None else accepted.as_dict(),
+        **_as_fields(outlook),
+    }
+    if history:
+        known = [(item, titles.get(item, "not in the catalogue here")) for item in touched]
+        output.results.print(output.pairs((visible(item), title) for item, title in known))
+        content["history"] = [{"id": item, "title": titles.get(item)} for item in touched]
+    output.write_json(json, content, private=True)
 
 
-@app.command()
-def pause(*, folder: Folder = None) -> None:
-    """Stop reporting until `resume`. Recommending still works.
-
-    \b
-    Example:
-      sottovoce client pause
-    """
-    with Client.open(folder_of(folder)) as client:
-        client.pause()
-    typer.echo("Paused: no reports leave this device. A sync still fetches new models.")
-
-
-@app.command()
-def resume(*, folder: Folder = None) -> None:
-    """Report again, from the next sync on.
-
-    \b
-    Example:
-      sottovoce client resume
-    """
-    with Client.open(folder_of(folder)) as client:
-        client.pause(on=False)
-    typer.echo("Resumed: the next sync reports again.")
-
-
-@app.command()
-def limit(
-    epsilon: Annotated[
-        float, typer.Argument(help="Most local epsilon that all reports together may ever cost.")
-    ],
+@app.command("set")
+def change(
     *,
+    limit: Annotated[float | None, typer.Option(help=LIMIT)] = None,
+    pause: Annotated[
+        bool | None,
+        typer.Option("--pause/--resume", help="Stop reporting, or report again."),
+    ] = None,
     folder: Folder = None,
 ) -> None:
-    """Change the lifetime limit. What was spent stays spent; the ledger records the change.
+    """Pause or resume reporting, or change the lifetime limit.
+
+    While it is paused, this device still fetches models and recommends. What was spent stays spent
+    under any limit; the ledger records the change.
 
     \b
-    Example:
-      sottovoce client limit 100
+    Examples:
+      sottovoce client set --pause
+      sottovoce client set --limit 100
     """
+    if limit is None and pause is None:
+        raise SettingsError("give --pause, --resume or --limit EPSILON")
     with Client.open(folder_of(folder)) as client:
-        client.set_limit(epsilon)
-    typer.echo(f"The lifetime limit is now epsilon {shown(epsilon, 6)}.")
-
-
-@app.command()
-def forget(
-    *,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
-    folder: Folder = None,
-) -> None:
-    """Delete recorded items, the model and any unsent batch. The ledger stays.
-
-    Reports that were sent cannot be taken back, so the record of their cost is kept. It names no
-    item. To delete it too, remove the client's folder.
-
-    \b
-    Example:
-      sottovoce client forget --yes
-    """
-    with Client.open(folder_of(folder)) as client:
-        question = "Delete all recorded items, the model and any unsent batch?"
-        output.confirm(question, typed("forget", folder), yes=yes)
-        client.forget()
-    typer.echo("Deleted. The ledger was kept: what was spent stays spent.")
-    typer.echo(f"This device still takes part; to stop: {typed('pause', folder)}")
+        if limit is not None:
+            client.set_limit(limit)
+            typer.echo(f"The lifetime limit is now epsilon {_number(limit)}.")
+        if pause is not None:
+            client.pause(on=pause)
+            typer.echo(
+                "Paused: no reports leave this device. A sync still fetches new models."
+                if pause
+                else "Resumed: the next sync reports again."
+            )
 
 
 def _sleep(seconds: float) -> None:
@@ -286,18 +348,29 @@ def _sleep(seconds: float) -> None:
     time.sleep(seconds)
 
 
+def _number(epsilon: float | None) -> str:
+    """Every epsilon of these commands."""
+    return "unknown" if epsilon is None else shown(epsilon, 6)
+
+
+def _left(epsilon: float | None) -> str:
+    """The same for what is left, which is never shown as more than it is."""
+    return "unknown" if epsilon is None else f"{floor(epsilon * 1e5) / 1e5:g}"
+
+
 def _affordable(asked: Terms, known: Status, outlook: Outlook | None) -> str:
-    """What is left of the owner's own limit, in turns that are left under these terms."""
-    price = f"An epoch costs epsilon {shown(float(asked.cost), 6)}."
+    """What is left of the owner's own limit, in epochs that are left under these terms."""
+    price = f"An epoch costs epsilon {_number(float(asked.cost))}."
     if outlook is None:
         return f"{price} The ledger is damaged, so nothing may be reported."
     text = (
-        f"{price} Your limit of {known.limit}, of which {known.remaining} is left, allows "
-        f"{outlook.within_limit} of the {outlook.turns_left} epochs left under these terms."
+        f"{price} Your limit of {_number(known.limit)}, of which {_left(known.remaining)} is "
+        f"left, allows {outlook.within_limit} of the {outlook.turns_left} epochs left under these "
+        "terms."
     )
     if outlook.within_limit == outlook.turns_left:
         return text
-    return f"{text} It stops them there, at epsilon {shown(outlook.at_limit, 6)} in all."
+    return f"{text} It stops them there, at epsilon {_number(outlook.at_limit)} in all."
 
 
 def _as_fields(outlook: Outlook | None) -> dict[str, Any]:
@@ -305,20 +378,12 @@ def _as_fields(outlook: Outlook | None) -> dict[str, Any]:
     return dict.fromkeys(names) if outlook is None else asdict(outlook)
 
 
-def _table(lines: list[tuple[str, str]]) -> Table:
-    table = Table("", "", show_header=False)
-    for label, value in lines:
-        table.add_row(label, output.plain(value))
-    return table
-
-
-def verification_key(text: str) -> bytes:
-    """A server's key as people write it."""
+def _titles(client: Client) -> dict[str, str]:
+    """By id; none before the first sync."""
     try:
-        return hexadecimal(text.lower(), what="--key")
-    except ProtocolError as error:
-        said = f"--key: 64 hexadecimal digits, not {text!r:.80}"
-        raise SettingsError(said) from error
+        return {item.id: item.title for item in client.catalogue()}
+    except StoreError:
+        return {}
 
 
 def _as_json(each: Recommendation) -> dict[str, Any]:
@@ -332,6 +397,12 @@ def _reason_as_json(reason: Reason) -> dict[str, Any]:
     if isinstance(what, Item):
         return {"kind": "item", "id": what.id, "title": what.title, "share": share}
     return {"kind": "tag", "tag": what.kind, "name": what.name, "share": share}
+
+
+def _named(reason: Reason) -> str:
+    what = reason.what
+    name = what.title if isinstance(what, Item) else f"{what.kind}: {what.name}"
+    return f"{name} ({reason.share:.0%})"
 
 
 def _about_list(known: Status, *, is_empty: bool) -> Iterator[str]:
@@ -352,46 +423,28 @@ def _about_list(known: Status, *, is_empty: bool) -> Iterator[str]:
         )
 
 
-def _named(reason: Reason) -> str:
-    what = reason.what
-    name = what.title if isinstance(what, Item) else f"{what.kind}: {what.name}"
-    return f"{name} ({reason.share:.0%})"
-
-
-def _lines(found: Status, to_see_them: str) -> list[tuple[str, str]]:
-    batches, accepted = found.batches, found.terms
-    budget = found.problem or f"epsilon {found.spent} of {found.limit}"
-    agreed = f"none accepted yet: {to_see_them}"
-    if accepted is not None:
+def _lines(found: Status, to_see_them: str) -> Iterator[tuple[str, str]]:
+    accepted = found.terms
+    yield "proxy", found.proxy_url
+    yield "epoch", "none yet" if found.epoch is None else str(found.epoch)
+    if accepted is None:
+        yield "terms", f"none accepted yet: {to_see_them}"
+    else:
+        reports = output.counted(accepted.reports, "report")
         agreed = (
-            f"{accepted.mechanism}, {accepted.reports} reports of epsilon {accepted.epsilon} an "
-            f"epoch, {found.epochs} of {accepted.epochs} epochs so far, mixed with those of at "
-            f"least {accepted.least_clients} devices"
+            f"{accepted.mechanism}, {reports} of epsilon {_number(accepted.epsilon)} an epoch, "
+            f"{found.epochs} of {output.counted(accepted.epochs, 'epoch')} so far, mixed with "
+            f"those of at least {output.counted(accepted.least_clients, 'device')}"
         )
-    return [
-        ("proxy", found.proxy_url),
-        ("epoch", "none yet" if found.epoch is None else str(found.epoch)),
-        ("terms", agreed),
-        *_question(found.asked, to_see_them),
-        ("spent", budget),
-        ("reporting", "paused" if found.paused else "on"),
-        ("batches", ", ".join(f"{n} {state}" for state, n in batches.items()) or "none"),
-        *_items(found),
-    ]
-
-
-def _question(asked: str | None, to_see_them: str) -> list[tuple[str, str]]:
-    if asked is None:
-        return []
-    said = f"the server asks for other terms, and nothing is sent: {to_see_them}"
-    return [("a question waits", said)]
-
-
-def _items(found: Status) -> list[tuple[str, str]]:
-    """Before the first sync there is no catalogue that they could be in."""
-    if found.epoch is None:
-        return [("items", f"{found.interactions}; there is no catalogue yet")]
-    return [
-        ("items", f"{found.interactions}, {found.known} of them in the catalogue"),
-        ("not in the catalogue", ", ".join(found.unknown[:20]) or "none"),
-    ]
+        yield "terms", agreed
+    if found.asked is not None:
+        said = f"the server asks for other terms, and nothing is sent: {to_see_them}"
+        yield "a question waits", said
+    yield "spent", found.problem or f"epsilon {_number(found.spent)} of {_number(found.limit)}"
+    yield "reporting", "paused" if found.paused else "on"
+    yield "batches", ", ".join(f"{n} {state}" for state, n in found.batches.items()) or "none"
+    if found.epoch is None:  # before the first sync there is no catalogue
+        yield "items", f"{found.interactions}; there is no catalogue yet"
+    else:
+        yield "items", f"{found.interactions}, {found.known} of them in the catalogue"
+        yield "not in the catalogue", ", ".join(found.unknown[:20]) or "none"

@@ -1,58 +1,42 @@
 """`sottovoce data`: which data sets there are, fetching them, and what is in them."""
 
-from __future__ import annotations
-
+from collections.abc import Iterator
 from functools import partial
-from pathlib import Path  # noqa: TC003 -- typer reads the annotations
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.table import Table
 
 from sottovoce.cli import output
-from sottovoce.cli.options import HistoryColumns, JsonFile, MinInteractions, group, optional
+from sottovoce.cli.options import (
+    HistoryColumns,
+    ItemsFile,
+    JsonFile,
+    MinInteractions,
+    group,
+    optional,
+)
 from sottovoce.data import CATALOGUE, load, parse_columns
-from sottovoce.data.catalogue import BASE_URL, DataSet, archive_path, entry
-from sottovoce.data.fetch import Fetched
-from sottovoce.data.fetch import fetch as fetch_archive
-from sottovoce.data.sharding import ROWS, shard
+from sottovoce.data.fetching import BASE_URL, DataSet, Fetched, archive_path, entry
+from sottovoce.data.fetching import fetch as fetch_archive
+from sottovoce.data.loading import ROWS, shard
 from sottovoce.simulation.people import resampled_parts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from rich.console import Console
 
 Rule = Annotated[
     Literal["stable", "once"],
-    typer.Option(help="Apply --min-interactions until nothing more is left out (stable), or once."),
+    typer.Option(
+        help="Apply --min-interactions until nothing more is left out (stable), or once.",
+        hidden=True,
+    ),
 ]
 app = group("data", "List, fetch, describe and shard data sets.", "data info ml-latest-small")
 
 
-@app.command("list")
-def list_() -> None:
-    """List the data sets that can be used by name.
-
-    \b
-    Example:
-      sottovoce data list
-    """
-    table = Table(title="Data sets", title_justify="left")
-    for heading in ("name", "what", "where"):
-        table.add_column(heading, overflow="fold")
-    for data_set in CATALOGUE.values():
-        table.add_row(data_set.name, data_set.about, _where(data_set))
-    table.add_row(
-        "synthetic", "invented people over real films; synthetic:N=3000,M=1000,seed=0", "made here"
-    )
-    output.results.print(table)
-
-
 @app.command()
 def fetch(
-    name: Annotated[str, typer.Argument(help="Name from `sottovoce data list`.")],
+    name: Annotated[str, typer.Argument(help="Name from `sottovoce data info`.")],
     *,
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Accept the publisher's terms; do not ask.")
@@ -60,36 +44,39 @@ def fetch(
     cache: Annotated[
         Path | None, optional("Folder to download to.", "$SOTTOVOCE_CACHE or the user's cache")
     ] = None,
-    mirror: Annotated[str, typer.Option(help="URL of the folder with the archives.")] = BASE_URL,
+    mirror: Annotated[
+        str, typer.Option(help="URL of the folder with the archives.", hidden=True)
+    ] = BASE_URL,
 ) -> None:
-    """Download a data set. After an interruption, run it again to resume.
+    """Download a data set. After an interruption, run it again: it starts from the beginning.
 
     \b
     Example:
       sottovoce data fetch ml-20m --yes
     """
     wanted = entry(name)
-    messages = output.messages
     if wanted.fetchable and not wanted.bundled and not archive_path(name, cache).exists():
-        messages.print(f"{name}, about {wanted.megabytes:g} MB, from {output.plain(mirror)}")
-        messages.print(f"Terms: {wanted.licence}")
+        output.note(f"{name}, about {wanted.megabytes:g} MB, from {mirror}")
+        output.note(f"Terms: {wanted.licence}")
         command = f"sottovoce data fetch {name}"
         output.confirm("Do you accept these terms?", command, yes=yes)
-    fetched = _with_progress(wanted, cache, mirror, messages)
-    messages.print(f"{name}: {fetched.verified}")
+    fetched = _with_progress(wanted, cache, mirror)
+    output.note(f"{name}: {fetched.verified}")
     typer.echo(fetched.path)
 
 
 @app.command()
 def info(
-    source: Annotated[str, typer.Argument(help="Name from `sottovoce data list`, or a path.")],
+    source: Annotated[
+        str | None, typer.Argument(help="Name or path. Without it the names are listed.")
+    ] = None,
     *,
     min_interactions: MinInteractions = 0,
     rule: Rule = "stable",
     columns: HistoryColumns = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Describe a data set.
+    """Describe a data set, or list those that can be used by name.
 
     A path may be: a MovieLens archive as published, zipped or unpacked; the folder of the Netflix
     Prize; a .csv, .tsv (also .gz) or .parquet file with the columns user and item, and perhaps
@@ -97,27 +84,27 @@ def info(
 
     \b
     Examples:
+      sottovoce data info
       sottovoce data info ml-latest-small --min-interactions 20 --json info.json
       sottovoce data info ratings.csv --columns user=who,item=what
     """
+    if source is None:
+        _list()
+        return
     with output.messages.status(f"reading {output.plain(source)}"):
         data = load(source, columns=parse_columns(columns))
         data = data.filter(min_interactions, rule=rule)
     _describe(data.summary())
-    if json_file:
-        output.write_json(json_file, data.summary())
+    output.write_json(json_file, data.summary())
 
 
 @app.command("shard")
 def shard_(
-    source: Annotated[str, typer.Argument(help="Name from `sottovoce data list`, or a path.")],
+    source: Annotated[str, typer.Argument(help="Name from `sottovoce data info`, or a path.")],
     folder: Annotated[Path, typer.Argument(help="New folder for the shards.")],
     *,
     columns: HistoryColumns = None,
-    items: Annotated[
-        Path | None,
-        typer.Option(help="File with titles and tags of the items: .csv, .tsv, .parquet or .json."),
-    ] = None,
+    items: ItemsFile = None,
     min_interactions: MinInteractions = 0,
     rule: Rule = "stable",
     rows: Annotated[
@@ -141,14 +128,12 @@ def shard_(
 
     `sottovoce simulate --data FOLDER` reads one shard after the other, so that any number of people
     can be simulated; `--engine ray` spreads them over a cluster. The results are the same as from
-    memory. Parquet files are read in blocks, and only the ids of people and items are kept in
-    memory. Other formats, and any data for --resample, are loaded whole: convert a CSV file that is
-    too large to Parquet first. With --resample the people written here are also those tested.
+    memory. Parquet files are read in blocks. Other formats, and any data for --resample, are loaded
+    whole. With --resample the people written here are also those tested.
 
     \b
     Examples:
       sottovoce data shard ratings/ ratings.shards --columns user=who,item=what
-      sottovoce data shard ml-latest-small small.shards --min-interactions 20 --rows 20000
       sottovoce data shard ml-latest-small many.shards --resample 1000000
     """
     made = None if resample is None else partial(resampled_parts, people=resample, seed=seed)
@@ -168,12 +153,19 @@ def shard_(
 
 
 def _describe(summary: dict[str, Any]) -> None:
-    table = Table(
-        "", "", show_header=False, title=output.plain(summary["name"]), title_justify="left"
+    lines = (line for line in _lines(summary) if line[0] != "name")
+    output.results.print(output.pairs(lines, summary["name"]))
+
+
+def _list() -> None:
+    table = Table(title="Data sets", title_justify="left")
+    for heading in ("name", "what", "where"):
+        table.add_column(heading, overflow="fold")
+    for data_set in CATALOGUE.values():
+        table.add_row(data_set.name, data_set.about, _where(data_set))
+    table.add_row(
+        "synthetic", "invented people over real films; synthetic:N=3000,M=1000,seed=0", "made here"
     )
-    for label, value in _lines(summary):
-        if label != "name":
-            table.add_row(label, value)
     output.results.print(table)
 
 
@@ -187,9 +179,9 @@ def _where(data_set: DataSet) -> str:
     return f"to fetch, {data_set.megabytes:g} MB"
 
 
-def _with_progress(wanted: DataSet, cache: Path | None, mirror: str, messages: Console) -> Fetched:
+def _with_progress(wanted: DataSet, cache: Path | None, mirror: str) -> Fetched:
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    with Progress(*columns, TransferSpeedColumn(), console=messages, transient=True) as bar:
+    with Progress(*columns, TransferSpeedColumn(), console=output.messages, transient=True) as bar:
         task = bar.add_task(wanted.name, total=None)
         return fetch_archive(
             wanted.name,

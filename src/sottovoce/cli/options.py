@@ -1,6 +1,10 @@
-"""Options that several commands have, described once."""
+"""Options that several commands have, and options that are read from a statement of settings."""
 
+import inspect
 import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,7 +12,10 @@ import typer
 
 from sottovoce.experiments.figures import figure_class
 from sottovoce.mechanism import MECHANISMS
-from sottovoce.training import all_presets
+from sottovoce.settings import Setting
+from sottovoce.training import all_presets, all_settings
+
+Command = Callable[..., None]
 
 PICTURES = (".png", ".svg")
 
@@ -19,58 +26,13 @@ def group(name: str, text: str, example: str) -> typer.Typer:
     return typer.Typer(name=name, help=told, no_args_is_help=True, add_completion=False)
 
 
-def optional(text: str, default: str, *names: str, **limits: Any) -> Any:
+def optional(text: str, default: str, *names: str, **more: Any) -> Any:
     """An option that may be left out; `default` says in words what holds then."""
-    return typer.Option(*names, help=text, show_default=default, **limits)
-
-
-DataSource = Annotated[
-    str, typer.Option("--data", help="Data set: a name from `sottovoce data list`, or a path.")
-]
-HistoryColumns = Annotated[
-    str | None,
-    optional(
-        "Names of the columns, such as user=who,item=what,timestamp=day. Only those named are "
-        "read.",
-        "user, item, rating, timestamp",
-        "--columns",
-    ),
-]
-MinInteractions = Annotated[
-    int,
-    typer.Option(
-        "--min-interactions",
-        min=0,
-        help="Leave out people and items with fewer interactions than this.",
-    ),
-]
-Mechanisms = Annotated[
-    list[str] | None,
-    optional(f"Mechanism to run: {', '.join(MECHANISMS)}. May be repeated.", "all", "--mechanism"),
-]
-Threads = Annotated[int | None, optional("CPU threads.", "all", "--threads", min=1)]
-PRESETS = f"Training preset: {', '.join(all_presets())}."
-"""Help text of `--preset`."""
-BudgetOption = Annotated[
-    float | None,
-    typer.Option(
-        "--budget",
-        help="Local epsilon of one person, all reports together: it holds even if proxy and server "
-        "work together. The other settings are planned for it.",
-    ),
-]
-CentralBudgetOption = Annotated[
-    float | None,
-    typer.Option(
-        "--central-budget",
-        help="Central epsilon of one person, all reports together: it holds if the proxy shuffles "
-        "honestly (delta 1e-6). The other settings are planned for it.",
-    ),
-]
+    return typer.Option(*names, help=text, show_default=default, **more)
 
 
 def can_be_written(path: Path | None) -> Path | None:
-    """Before the work, not after it: missing folders are made, so the first one there counts."""
+    """Checked before the work. Missing folders are made, so the first one there counts."""
     if path is not None:
         there = next(each for each in (path, *path.absolute().parents) if each.exists())
         is_fine = there == path or (there.is_dir() and os.access(there, os.W_OK))
@@ -86,14 +48,6 @@ def _can_be_drawn(path: Path | None) -> Path | None:
     if path is not None:
         figure_class()
     return can_be_written(path)
-
-
-JsonFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--json", callback=can_be_written, help="Also write the results to this JSON file."
-    ),
-]
 
 
 def picture_option(what: str) -> Any:
@@ -112,7 +66,171 @@ def people_option(default: str) -> Any:
 def history_option(default: str) -> Any:
     """`--history`."""
     text = "Items that a typical person has touched. The training is planned for it."
-    return optional(text, default, "--history", min=1)
+    return optional(text, default, "--history", min=1, hidden=True)
 
 
+JsonFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--json", callback=can_be_written, help="Also write the results to this JSON file."
+    ),
+]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+DataSource = Annotated[
+    str, typer.Option("--data", help="Data set: a name from `sottovoce data info`, or a path.")
+]
+HistoryColumns = Annotated[
+    str | None,
+    optional(
+        "Names of the columns, such as user=who,item=what,timestamp=day. Only those named are "
+        "read.",
+        "user, item, rating, timestamp",
+        "--columns",
+    ),
+]
+_FEWER = "Leave out people and items with fewer interactions than this."
+MinInteractions = Annotated[int, typer.Option("--min-interactions", min=0, help=_FEWER)]
+
+
+def min_interactions_option(default: str, **more: Any) -> Any:
+    """`--min-interactions`, where the default depends on the data."""
+    return optional(_FEWER, default, "--min-interactions", min=0, **more)
+
+
+ItemsFile = Annotated[
+    Path | None,
+    optional(
+        "File with titles and tags of the items: a catalogue (.json), or a table (.csv, .tsv, "
+        ".parquet) with a column `item`.",
+        "those of the data set",
+        "--items",
+        hidden=True,
+    ),
+]
+SampleUsers = Annotated[
+    int | None, optional("People to draw at random.", "all", "--sample-users", min=1, hidden=True)
+]
+SampleItems = Annotated[
+    int | None, optional("Items to draw at random.", "all", "--sample-items", min=1, hidden=True)
+]
+TagsOption = Annotated[
+    bool,
+    typer.Option("--tags/--no-tags", help="Recommend with the items' tags.", hidden=True),
+]
+Seed = Annotated[
+    int,
+    typer.Option("--seed", min=0, help="Seed of everything that is drawn at random.", hidden=True),
+]
+Seeds = Annotated[
+    int,
+    typer.Option(
+        "--seeds",
+        min=1,
+        help="Number of runs, with seeds from --seed on; shows mean and 95% interval.",
+    ),
+]
+Mechanisms = Annotated[
+    list[str] | None,
+    optional(f"Mechanism to run: {', '.join(MECHANISMS)}. May be repeated.", "all", "--mechanism"),
+]
+Threads = Annotated[int | None, optional("CPU threads.", "all", "--threads", min=1)]
+PRESETS = f"Training preset: {', '.join(all_presets())}."
+"""Help text of `--preset`."""
+PresetOption = Annotated[str, typer.Option("--preset", help=PRESETS, hidden=True)]
+BudgetOption = Annotated[
+    float | None,
+    typer.Option(
+        "--budget",
+        help="Local epsilon of one person, all reports together: it holds even if proxy and server "
+        "work together. The other settings are planned for it.",
+    ),
+]
+CentralBudgetOption = Annotated[
+    float | None,
+    typer.Option(
+        "--central-budget",
+        help="Central epsilon of one person, all reports together: it holds if the proxy shuffles "
+        "honestly (delta 1e-6). The other settings are planned for it.",
+    ),
+]
 HistoryOption = Annotated[float | None, history_option("2% of the catalogue, 10 to 200")]
+
+
+def training_options(
+    only: Iterable[str] = (),
+    without: Iterable[str] = (),
+    planned: Iterable[str] = (),
+    often: Iterable[str] | None = None,
+) -> Callable[[Command], Command]:
+    """Give a command the settings of a training; it gets those given, by name, as `training`.
+
+    Those that are `planned` have no default of their own. If `often` is given, the others are
+    shown by `--help-all` alone.
+    """
+    known = all_settings()
+    chosen = {name: known[name] for name in only or known if name not in without}
+    defaults = dict.fromkeys(planned, "planned")
+    return settings_options("training", chosen, defaults=defaults, often=often)
+
+
+def engine_choice(command: Command) -> Command:
+    """Give a command `--engine` and the options of engines; it gets these as `engine`."""
+    from sottovoce.simulation.engines import AUTO, ENGINES, engine_options  # a server has none
+
+    text = f"what computes the reports: {', '.join((AUTO, *ENGINES))}. All give the same results"
+    options = {"engine": Setting("engine", str, default=AUTO, help=text)}
+    for engine, settings in engine_options().items():
+        for name, each in settings.items():
+            said = f"{options[name].help}; " if name in options else ""
+            options[name] = replace(each, help=f"{said}{each.help} ({engine} engine)")
+    return settings_options("engine", options, often=["engine"])(command)
+
+
+def settings_options(
+    into: str,
+    settings: Mapping[str, Setting],
+    *,
+    defaults: Mapping[str, str] | None = None,
+    often: Iterable[str] | None = None,
+) -> Callable[[Command], Command]:
+    """Give a command an option for each setting, in the place of its parameter `into`.
+
+    Help, type and range are those of the setting. The command gets a dictionary of those given.
+    `defaults` says in words what holds otherwise, where that is not the setting's own default.
+    """
+    said = {name: each.otherwise or str(each.default).lower() for name, each in settings.items()}
+    said |= defaults or {}
+    shown = set(settings if often is None else often)
+    parameters = [
+        _parameter(each, said[name], hidden=name not in shown) for name, each in settings.items()
+    ]
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def called(*positional: Any, **given: Any) -> None:
+            values = {name: given.pop(name, None) for name in settings}
+            chosen = {n: settings[n].checked(v) for n, v in values.items() if v is not None}
+            command(*positional, **given, **{into: chosen})
+
+        signature = inspect.signature(command, eval_str=True)
+        every = [
+            new
+            for old in signature.parameters.values()
+            for new in (parameters if old.name == into else [old])
+        ]
+        function: Any = called
+        function.__signature__ = signature.replace(parameters=every)
+        function.__annotations__ = {each.name: each.annotation for each in every}
+        return called
+
+    return decorate
+
+
+def _parameter(setting: Setting, default: str, *, hidden: bool) -> inspect.Parameter:
+    option = optional(f"{setting.help[0].upper()}{setting.help[1:]}.", default, hidden=hidden)
+    return inspect.Parameter(
+        setting.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[setting.kind | None, option],
+    )

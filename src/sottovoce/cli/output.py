@@ -1,13 +1,15 @@
-"""What the commands share: a progress bar, tables, a question, a plot, a JSON file."""
-
-from __future__ import annotations
+"""What the commands share to say something: tables, progress, a question, a status, a JSON file."""
 
 import json
 import sys
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -16,20 +18,8 @@ from rich.table import Column, Table
 from sottovoce.atomic import write_atomically
 from sottovoce.characters import visible
 from sottovoce.errors import SettingsError, reason
-from sottovoce.experiments.figures import draw_interval
 from sottovoce.privacy.account import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    import numpy as np
-    from matplotlib.figure import Figure
-    from numpy.typing import NDArray
-
-    from sottovoce.evaluation import Interval
-    from sottovoce.experiments.bench import Spread
-    from sottovoce.training import Settings
+from sottovoce.training import Settings
 
 messages = Console(stderr=True, highlight=False)
 results = Console(highlight=False)
@@ -49,38 +39,19 @@ class CountBar(Progress):
         )
 
 
-class EpochBar(CountBar):
-    """A live bar over the epochs of one run: how good it is by now, and what has been spent."""
-
-    def __init__(self, label: str, training: Settings):
-        super().__init__()
-        self._training = training
-        self._epochs = self.add_task(label, total=training.epochs, state="starting")
-        self._quality = ""
-
-    def show(self, record: dict[str, Any]) -> None:
-        if "hr@10" in record:
-            self._quality = f"HR@10 {record['hr@10']:.4f}  "
-        spent = min(record["epoch"], self._training.turns) * budget_per_epoch(self._training)
-        state = f"{self._quality}local budget spent, at most {shown(spent, 6)}"
-        self.update(self._epochs, completed=record["epoch"], state=state)
+def plain(text: str) -> str:
+    """Text from outside, for rich: neither its markup nor a command to the terminal."""
+    return escape(visible(text))
 
 
-def budget_per_epoch(training: Settings) -> float:
-    """Local, of an epoch in which somebody takes part."""
-    return training.epsilon * training.reports
+def say(line: str) -> None:
+    """One sentence, wrapped where the terminal ends and nowhere else."""
+    results.print(plain(line), soft_wrap=True)
 
 
-def settings_in_words(training: Settings) -> str:
-    """What is trained, given or planned."""
-    options = "".join(f", {name} {value}" for name, value in training.options.items() if value)
-    every = training.turns == training.epochs
-    epochs = f"{training.epochs}" if every else f"{training.turns} of {training.epochs}"
-    return (
-        f"{training.mechanism}: epsilon {shown(training.epsilon)}, reports {training.reports} in "
-        f"each of {epochs} epochs, factors {training.factors}, alpha {training.alpha:.3g}, ridge "
-        f"{training.ridge:.3g}{options}"
-    )
+def note(line: str) -> None:
+    """The same beside the results."""
+    messages.print(plain(line), soft_wrap=True)
 
 
 def right(*headings: str) -> list[Column]:
@@ -95,8 +66,28 @@ def table(title: str, *headings: str) -> Table:
     return made
 
 
-def spread(found: Spread) -> str:
-    """Median and range, in a table."""
+def pairs(lines: Iterable[tuple[str, str]], title: str | None = None) -> Table:
+    """Labels and values."""
+    made = Table("", "", show_header=False, title=title and plain(title), title_justify="left")
+    for label, value in lines:
+        made.add_row(label, plain(value))
+    return made
+
+
+def settings_in_words(training: Settings) -> str:
+    """What is trained, given or planned."""
+    options = "".join(f", {name} {value}" for name, value in training.options.items() if value)
+    every = training.turns == training.epochs
+    epochs = f"{training.epochs}" if every else f"{training.turns} of {training.epochs}"
+    return (
+        f"{training.mechanism}: epsilon {shown(training.epsilon)}, reports {training.reports} in "
+        f"each of {epochs} epochs, factors {training.factors}, alpha {training.alpha:.3g}, ridge "
+        f"{training.ridge:.3g}{options}"
+    )
+
+
+def spread(found: Any) -> str:
+    """Median and range (`low`, `median`, `high`), in a table."""
     return f"{_short(found.median)} ({_short(found.low)}..{_short(found.high)})"
 
 
@@ -107,16 +98,6 @@ def megabytes(count: int | None) -> str:
 def _short(value: float) -> str:
     """Three digits, but never an exponent."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
-def plain(text: str) -> str:
-    """Text from outside, for rich: neither its markup nor a command to the terminal."""
-    return escape(visible(text))
-
-
-def say(line: str) -> None:
-    """One sentence for a person, wrapped where their terminal ends and nowhere else."""
-    results.print(plain(line), soft_wrap=True)
 
 
 def counted(number: float, what: str) -> str:
@@ -141,10 +122,9 @@ def warn_of_few_candidates(negatives: int, untouched: NDArray[np.integer]) -> No
     most = int(untouched.max(initial=0))
     candidates = 1 + (min(most, negatives) if negatives else most)
     if candidates <= 10:
-        messages.print(
+        note(
             f"Note: HR@10 says nothing here: an item is ranked among {candidates} at most, so it "
-            "is always among the first 10.",
-            soft_wrap=True,
+            "is always among the first 10."
         )
 
 
@@ -159,12 +139,12 @@ class Status(Protocol):
         """For machines."""
 
 
-def say_status(lines: Iterable[str], found: Status, json_file: Path | None) -> None:
+def say_status(lines: Iterable[str], found: Status, json_file: Path | None, **more: Any) -> None:
     """In words, and as JSON where that is wanted; exit code 1 if something needs attention."""
     for line in lines:
         say(line)
     if json_file is not None:
-        write_json(json_file, found.as_dict())
+        write_json(json_file, {**found.as_dict(), **more})
     for problem in found.problems:
         say(f"Needs attention: {problem}{'' if problem.endswith('?') else '.'}")
     if found.problems:
@@ -204,34 +184,12 @@ def confirm(question: str, command: str, *, yes: bool) -> None:
         raise SettingsError("not confirmed; nothing was done")
 
 
-def write_json(path: Path, content: dict[str, Any], *, private: bool = False) -> None:
-    """For machines; private is what only the owner of a device may read."""
+def write_json(path: Path | None, content: dict[str, Any], *, private: bool = False) -> None:
+    """If a file is named; private is what only the owner of a device may read."""
+    if path is None:
+        return
     written = (json.dumps(content, indent=2) + "\n").encode()
     try:
         write_atomically(path, written, private=private)
     except OSError as error:
         raise SettingsError(f"--json {path}: cannot be written: {reason(error)}") from error
-
-
-def draw_learning_curve(
-    figure: Figure, curve: dict[int, Interval], title: str, training: Settings
-) -> None:
-    """HR@10 by epoch with its interval, and the local budget on a second axis.
-
-    Unless people take turns: then the epochs do not say what anybody has spent.
-    """
-    axes = figure.subplots()
-    draw_interval(axes, list(curve.items()), 0.25, marker="o", color="#1b6ca8")
-    axes.set(xlabel="epoch", ylabel="HR@10", title=title)
-    axes.grid(alpha=0.3)
-    if training.turns < training.epochs:
-        return
-
-    def spent_after(epoch: Any) -> Any:
-        return epoch * budget_per_epoch(training)
-
-    def epoch_of(budget: Any) -> Any:
-        return budget / budget_per_epoch(training)
-
-    spent = axes.secondary_xaxis("top", functions=(spent_after, epoch_of))
-    spent.set_xlabel("local budget spent (epsilon)")

@@ -1,16 +1,13 @@
 """`sottovoce privacy`: what a way of reporting costs, and which ways fit a budget."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.table import Table
 
 from sottovoce.cli import output
-from sottovoce.cli.derived import training_options
 from sottovoce.cli.options import (
     PRESETS,
     BudgetOption,
@@ -18,8 +15,8 @@ from sottovoce.cli.options import (
     HistoryOption,
     JsonFile,
     picture_option,
+    training_options,
 )
-from sottovoce.cli.output import settings_in_words
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.figures import save_figure
 from sottovoce.mechanism import MECHANISMS
@@ -29,10 +26,6 @@ from sottovoce.training import DEFAULT, Budget, planned
 from sottovoce.training.options import Option, options
 from sottovoce.training.planning import PLANNED
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-
 USUAL_CLIENTS = 10_000
 """Whom settings are planned for where nobody says how many people there are."""
 
@@ -41,12 +34,10 @@ USUAL_CLIENTS = 10_000
 def privacy(
     *,
     preset: Annotated[str | None, typer.Option(help=PRESETS)] = None,
+    budget: BudgetOption = None,
+    central_budget: CentralBudgetOption = None,
     training: dict[str, Any],
-    trainings: Annotated[
-        int, typer.Option(min=1, help="Number of such trainings in a person's lifetime.")
-    ] = 1,
     items: Annotated[int, typer.Option(min=1, help="Number of items in the catalogue.")] = 10_000,
-    history: HistoryOption = None,
     clients: Annotated[
         int | None,
         typer.Option(
@@ -54,58 +45,60 @@ def privacy(
             f"settings are planned for {USUAL_CLIENTS:,} people."
         ),
     ] = None,
+    json: JsonFile = None,
+    plot: Annotated[
+        Path | None, picture_option("epsilon by epochs (with a budget: what it buys)")
+    ] = None,
+    trainings: Annotated[
+        int,
+        typer.Option(min=1, help="Number of such trainings in a person's lifetime.", hidden=True),
+    ] = 1,
+    history: HistoryOption = None,
     delta: Annotated[
-        float, typer.Option(help="Probability that a figure with a delta may fail to hold.")
+        float,
+        typer.Option(help="Probability that a figure with a delta may fail to hold.", hidden=True),
     ] = DELTA,
     colluding: Annotated[
         int,
-        typer.Option(min=0, help="How many of the clients belong to the server; they hide nobody."),
+        typer.Option(
+            min=0,
+            help="How many of the clients belong to the server; they hide nobody.",
+            hidden=True,
+        ),
     ] = 0,
     seeded_directions: Annotated[
         int,
         typer.Option(
             min=0,
             help="Number of directions that the server lets a person choose from; 0 means all.",
+            hidden=True,
         ),
     ] = 0,
-    bundled: Annotated[
-        bool,
-        typer.Option(
-            "--bundled", help="The reports of a person arrive together, so the crowd hides nobody."
-        ),
-    ] = False,
-    budget: BudgetOption = None,
-    central_budget: CentralBudgetOption = None,
-    json: JsonFile = None,
-    plot: Annotated[
-        Path | None, picture_option("epsilon by epochs (with a budget: what it buys)")
-    ] = None,
 ) -> None:
-    """Say what reporting costs in epsilon, locally and after the shuffle, in numbers and words.
+    """Say what reporting costs in epsilon, in numbers and words.
 
-    With --budget or --central-budget: which epsilons and numbers of reports fit it and, with
-    --clients, which settings the planner chooses and what they cost. The defaults shown are those
-    of `loudest`; `--preset` and `--mechanism` bring their own.
+    Locally, and with --clients also after the shuffle. With a budget: which epsilons and numbers of
+    reports fit it and, with --clients, which settings the planner chooses and what they cost. The
+    defaults shown are those of `loudest`; `--preset` and `--mechanism` bring their own.
 
     \b
     Examples:
       sottovoce privacy --preset paper --clients 50000
       sottovoce privacy --mechanism loudest --epsilon 5 --reports 1 --epochs 2 --clients 75040
       sottovoce privacy --central-budget 1 --clients 50000 --plot frontier.png
-      sottovoce privacy --budget 10 --clients 50000
     """
     mechanism = training.pop("mechanism", None)
     if budget is not None or central_budget is not None:
         beside = {"preset": preset, "trainings": trainings > 1, "colluding": colluding}
-        beside |= {"seeded-directions": seeded_directions, "bundled": bundled}
+        beside["seeded-directions"] = seeded_directions
         if refused := [f"--{name}" for name, value in beside.items() if value]:
             raise SettingsError(
                 f"a budget is planned for one training of honest people: leave out {refused[0]}"
             )
-        target = _Target.of(budget, central_budget)
-        _plan(mechanism, training, target, clients, delta, items, history, json, plot)
+        target = _Target.of(budget, central_budget, clients, delta, items)
+        _plan(target, mechanism, training, history, json, plot)
         return
-    if clients is None and (colluding or seeded_directions or bundled):
+    if clients is None and (colluding or seeded_directions):
         raise SettingsError("these options need a crowd: give --clients PEOPLE")
     if preset in PLANNED and clients is None:
         raise SettingsError(
@@ -129,13 +122,11 @@ def privacy(
                 f"{clients} people who each take part in {settings.turns} of {settings.epochs} "
                 "epochs are too few: an epoch may have a single person; raise --clients"
             )
-        crowd = Crowd(in_an_epoch, colluding, seeded_directions, bundled)
+        crowd = Crowd(in_an_epoch, colluding, seeded_directions)
     found = account(event, crowd, delta, trainings)
     _print(name, found)
-    if json is not None:
-        output.write_json(
-            json, {"mechanism": name, **found.as_dict(), "statement": found.statement()}
-        )
+    content = {"mechanism": name, **found.as_dict(), "statement": found.statement()}
+    output.write_json(json, content)
     if plot is not None:
         save_figure(plot, lambda figure: _draw_epochs(figure.subplots(), found))
 
@@ -154,65 +145,75 @@ def _print(mechanism: str, found: Account) -> None:
             central,
         )
     output.results.print(table)
-    output.results.print(found.statement(), soft_wrap=True)
+    output.say(found.statement())
 
 
 @dataclass(frozen=True)
 class _Target:
-    """The epsilon that is asked for, and in which view."""
+    """The epsilon that is asked for, in which view, and for whom."""
 
     epsilon: float
     view: Literal["local", "central"]
+    clients: int | None
+    delta: float
+    items: int
 
     @classmethod
-    def of(cls, local: float | None, central: float | None) -> _Target:
+    def of(cls, local: float | None, central: float | None, *about: Any) -> "_Target":
         if local is not None and central is not None:
             raise SettingsError("give --budget or --central-budget, not both")
         if local is not None:
-            return cls(local, "local")
+            return cls(local, "local", *about)
         assert central is not None, "one of them is given"
-        return cls(central, "central")
+        return cls(central, "central", *about)
+
+    def options(self, mechanism: str, epsilon: float | None = None) -> list[Option]:
+        """The ways of reporting that fit it; or another epsilon."""
+        wanted = self.epsilon if epsilon is None else epsilon
+        return options(mechanism, wanted, self.view, self.clients, self.delta, self.items)
 
 
 def _plan(
+    target: _Target,
     mechanism: str | None,
     training: dict[str, Any],
-    target: _Target,
-    clients: int | None,
-    delta: float,
-    items: int,
     history: float | None,
     json: Path | None,
     plot: Path | None,
 ) -> None:
-    budget = Budget(**{target.view: target.epsilon}, delta=delta)
+    budget = Budget(**{target.view: target.epsilon}, delta=target.delta)
     comparable = [name for name, kind in MECHANISMS.items() if not kind.gain_is_bound]
     names = [mechanism] if mechanism else comparable
-    wanted = (target.epsilon, target.view, clients, delta, items)
-    found = [option for name in names for option in options(name, *wanted)]
+    found = [option for name in names for option in target.options(name)]
     if not found:
         raise SettingsError(
             f"a {target.view} epsilon of {target.epsilon:g} is too small for one report"
         )
     _print_plan(sorted(found, key=lambda option: -option.signal))
     content = [{**asdict(option), "signal": option.signal} for option in found]
-    said: dict[str, Any] = {**asdict(target), "options": content, "plan": None}
-    if clients is not None:
+    said: dict[str, Any] = {
+        "epsilon": target.epsilon,
+        "view": target.view,
+        "options": content,
+        "plan": None,
+    }
+    if target.clients is not None:
         plan = planned(
-            clients, items, history=history, mechanism=mechanism, budget=budget, **training
+            target.clients,
+            target.items,
+            history=history,
+            mechanism=mechanism,
+            budget=budget,
+            **training,
         )
-        cost = account(plan.event(items), plan.crowd(clients), delta)
-        output.results.print(f"The planner takes {settings_in_words(plan)}.", soft_wrap=True)
+        cost = account(plan.event(target.items), plan.crowd(target.clients), target.delta)
+        output.say(f"The planner takes {output.settings_in_words(plan)}.")
         _print(plan.mechanism, cost)
         said |= {"plan": plan.as_dict(), "cost": cost.as_dict()}
-    if json is not None:
-        output.write_json(json, said)
+    output.write_json(json, said)
     if plot is not None:
-        output.messages.print("Drawing the frontier takes up to a minute.")
-        save_figure(
-            plot,
-            lambda figure: _draw_frontier(figure.subplots(), names, target, clients, delta, items),
-        )
+        output.note("Drawing the frontier takes up to a minute.")
+        save_figure(plot, lambda figure: _draw_frontier(figure.subplots(), names, target))
 
 
 def _print_plan(found: list[Option]) -> None:
@@ -229,16 +230,15 @@ def _print_plan(found: list[Option]) -> None:
             central,
         )
     output.results.print(table)
-    output.results.print(
+    output.say(
         "Signal: number of reports times the square of what one carries, at usual settings; the "
         "first row carries most. The reports may be spread over any number of epochs at the same "
         "cost, if everybody takes part in each. With --clients the planner makes its own choice of "
-        "epsilon, loud directions and epochs.",
-        soft_wrap=True,
+        "epsilon, loud directions and epochs."
     )
 
 
-def _draw_epochs(axes: Axes, found: Account) -> None:
+def _draw_epochs(axes: Any, found: Account) -> None:
     event = found.event
     epochs = sorted({1 + round(i * (event.epochs - 1) / 12) for i in range(13)})
     spans = [Reporting(event.epsilon, event.reports, t, event.loud_fraction) for t in epochs]
@@ -254,18 +254,11 @@ def _draw_epochs(axes: Axes, found: Account) -> None:
     axes.legend()
 
 
-def _draw_frontier(
-    axes: Axes,
-    names: list[str],
-    target: _Target,
-    clients: int | None,
-    delta: float,
-    items: int,
-) -> None:
+def _draw_frontier(axes: Any, names: list[str], target: _Target) -> None:
     """The most signal for a budget, from a tenth of the target to ten times it."""
     budgets = [target.epsilon * 10 ** (i / 3 - 1) for i in range(7)]
     for name in names:
-        best = [options(name, budget, target.view, clients, delta, items) for budget in budgets]
+        best = [target.options(name, budget) for budget in budgets]
         points = [(b, o[0].signal) for b, o in zip(budgets, best, strict=True) if o]
         axes.plot(*zip(*points, strict=True), marker=".", label=name)
     axes.set(

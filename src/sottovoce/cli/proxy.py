@@ -1,39 +1,42 @@
 """`sottovoce proxy`: take sealed reports, hold them, shuffle them, forward them."""
 
-from __future__ import annotations
-
-import os
-from pathlib import Path  # noqa: TC003 -- typer reads the annotations
-from typing import TYPE_CHECKING, Annotated
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
-from sottovoce.cli import output, proxy_status
-from sottovoce.cli.options import group, optional
-from sottovoce.cli.proxy_options import ConfigOption  # noqa: TC001 - typer reads the annotations
-from sottovoce.errors import SettingsError, TlsError, UnavailableError, UnknownProxyError, reason
-from sottovoce.protocol import fetch_manifest
+from sottovoce.cli import output
+from sottovoce.cli.options import JsonFile, group, settings_options
+from sottovoce.errors import TlsError, UnavailableError, UnknownProxyError
+from sottovoce.protocol import SignedManifest, fetch_manifest
 from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, build_app, connect
-from sottovoce.proxy.template import PORT, WATCH_PORT, settings_file
+from sottovoce.proxy.setup import DATA, SETTINGS, make_proxy
+from sottovoce.proxy.status import ProxyStatus
+from sottovoce.proxy.template import PORT, WATCH_PORT
 from sottovoce.service import Listen, Watch, build_watch, read_settings
 from sottovoce.service import run as serve
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from sottovoce.settings import stated
 
 app = group(
     "proxy",
-    "Take sealed reports, hold them, shuffle them and forward them.",
+    "Take sealed reports, hold them, shuffle them, forward them.",
     "proxy run --config my-proxy/proxy.toml",
 )
 
-app.command()(proxy_status.status)
-
-SETTINGS, SECRET, DATA = "proxy.toml", "server.secret", "data"
 USUAL = ProxySettings.least_clients
+ConfigOption = Annotated[
+    Path, typer.Option("--config", help="Settings file, from `sottovoce proxy init`.")
+]
 
 
 @app.command()
+@settings_options(
+    "crowd",
+    {"least_clients": stated(ProxySettings)["least_clients"]},
+    defaults={"least_clients": f"{USUAL}, or more if the terms ask for more"},
+)
 def init(
     folder: Annotated[Path, typer.Argument(help="Folder for the settings; created if missing.")],
     *,
@@ -46,15 +49,7 @@ def init(
     secret_file: Annotated[
         Path, typer.Option(help="File with this proxy's secret; copied into the folder.")
     ],
-    least_clients: Annotated[
-        int | None,
-        optional(
-            "People who must have reported before an epoch ends. The server's terms name a number "
-            "too; the larger one counts.",
-            f"{USUAL}, or more if the terms ask for more",
-            min=1,
-        ),
-    ] = None,
+    crowd: dict[str, Any],
     port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on.")] = PORT,
     watch_port: Annotated[
         int, typer.Option(min=0, max=65_535, help="Port for health and metrics.")
@@ -73,17 +68,16 @@ def init(
     listen, watch = Listen(port=port), Watch(port=watch_port)
     wanted = ProxySettings(folder / DATA, server, secret_file, key, listen=listen, watch=watch)
     asked, problem = _asked(wanted)
-    chosen = least_clients or max(USUAL, asked or 0)
-    text = settings_file(
-        folder=DATA,
+    chosen = crowd.get("least_clients") or max(USUAL, asked or 0)
+    make_proxy(
+        folder,
+        secret_file,
         server=server,
-        secret_file=SECRET,
         verification_key=key,
         least_clients=chosen,
         port=port,
         watch_port=watch_port,
     )
-    _write(folder, text, secret_file)
     for line in _crowd_in_words(chosen, asked, problem):
         typer.echo(line)
     typer.echo(f"Settings written to {folder / SETTINGS}. Review them, then run:")
@@ -107,24 +101,23 @@ def run(config: ConfigOption) -> None:
         serve(app, settings.listen, watch, settings.watch, turned_away=turned_away)
 
 
-def make(folder: Path, *, server: str, key: str, secret_file: Path) -> None:
-    """Write what `init` writes, without a word to the server, and refuse what cannot work."""
-    ProxySettings(folder / DATA, server, secret_file, key)
-    text = settings_file(folder=DATA, server=server, secret_file=SECRET, verification_key=key)
-    _write(folder, text, secret_file)
+@app.command()
+def status(config: ConfigOption, *, json_file: JsonFile = None) -> None:
+    """Show the state of the proxy: epoch, crowd, what is not handed in yet, server, disk.
 
+    Reads its folder, whether it runs or not, and asks the server. Only for the proxy's operator:
+    the number of waiting batches would help an attacker. Exit code 0: all is well; 1: something
+    needs attention, and the output says what; 2: the state cannot be read.
 
-def _write(folder: Path, text: str, secret_file: Path) -> None:
-    for name in (SETTINGS, SECRET):
-        if (folder / name).exists():
-            raise SettingsError(f"{folder / name} exists already; nothing is overwritten")
-    try:
-        secret = secret_file.read_bytes()
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _write_new(folder / SECRET, secret)
-        _write_new(folder / SETTINGS, text.encode())
-    except OSError as error:
-        raise SettingsError(f"the proxy cannot be set up: {reason(error)}") from error
+    \b
+    Example:
+      sottovoce proxy status --config my-proxy/proxy.toml
+    """
+    settings = read_settings(config, ProxySettings)
+    http, upstream = connect(settings)
+    with http:
+        found = ProxyStatus.read(settings, upstream, time.time())
+    output.say_status(lines(found, settings), found, json_file)
 
 
 def _asked(settings: ProxySettings) -> tuple[int | None, str | None]:
@@ -160,7 +153,46 @@ def _crowd_in_words(chosen: int, asked: int | None, problem: str | None) -> Iter
         yield f"To wait for as few as the terms allow, set least_clients = {asked}."
 
 
-def _write_new(path: Path, content: bytes) -> None:
-    """Readable by its owner alone from the first moment."""
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(content)
+def lines(found: ProxyStatus, settings: ProxySettings) -> Iterator[str]:
+    """How a proxy stands, in words: all but what needs attention."""
+    if found.signed is None:
+        yield "No epoch yet: the proxy waits for the server's first."
+    else:
+        yield from _epoch(found, found.signed)
+    for each in found.unsettled:
+        yield (
+            f"Not handed in yet: {each.reports:,} reports of epoch {each.epoch}; the server has "
+            f"{each.delivered:,} of {each.chunks:,} chunks."
+        )
+    if found.server.epoch is not None:
+        yield f"The server answers at {settings.server}, with epoch {found.server.epoch}."
+    if not found.panel_fits:
+        yield (
+            "The page's panel is of another catalogue than this epoch: whoever opens the page now "
+            "sees no curve. Make one for this catalogue (docs/operations.md)."
+        )
+    yield (
+        f"{found.free / 1e9:,.1f} GB are free in {settings.folder}; mixing this epoch takes about "
+        f"{found.needed / 1e6:,.3g} MB."
+    )
+    yield "There is nothing to back up: a copy would keep what mixing is meant to destroy."
+
+
+def _epoch(found: ProxyStatus, signed: SignedManifest) -> Iterator[str]:
+    manifest, now = signed.manifest, found.now
+    name = f"Epoch {manifest.epoch} of training {manifest.terms.training.hex()}"
+    since, until = output.moment(manifest.opens, now), output.moment(manifest.closes, now)
+    if manifest.public_key is None:
+        yield f"{name} asks for no reports, since {since}: the training is finished."
+        return
+    if found.is_over:
+        yield f"{name} is over here; the next one comes from the server."
+        return
+    if now < manifest.closes:
+        yield f"{name} is open since {since}; it closes at {until} at the earliest."
+    else:
+        ends = output.moment(manifest.ends, now)
+        yield f"{name} is open; its time was over at {until}. It is discarded at {ends}."
+    yield f"{found.batches:,} batches wait; a crowd is {found.least:,}."
+    if signed.statements:
+        yield f"The server's key was replaced {len(signed.statements)} times since its first."

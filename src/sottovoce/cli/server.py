@@ -1,108 +1,145 @@
-"""`sottovoce server`: set up the server of a training, run it, list its epochs."""
+"""`sottovoce server`: set up the server of a training, run it, see and change what it does."""
 
-from __future__ import annotations
-
-import hashlib
-import os
-import secrets
+import shlex
 import time
-from contextlib import ExitStack, closing, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import asdict
-from pathlib import Path  # noqa: TC003 -- typer reads the annotations
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 from sqlalchemy import make_url
 
-from sottovoce.cli import output, server_catalogue, server_status, server_training
-from sottovoce.cli.catalogue_files import FILE, ColumnsOption, catalogue_in, catalogue_of
+from sottovoce.atomic import write_atomically
+from sottovoce.characters import visible
+from sottovoce.cli import output
 from sottovoce.cli.options import (
-    PRESETS,
     BudgetOption,
     CentralBudgetOption,
     HistoryOption,
     JsonFile,
+    PresetOption,
+    YesOption,
+    can_be_written,
     group,
     optional,
     people_option,
+    settings_options,
+    training_options,
 )
-from sottovoce.cli.server_options import ConfigOption, PortOption, WatchPortOption, opened
-from sottovoce.errors import SettingsError, reason
-from sottovoce.server import InProcess, Keys, Pool, Server, ServerSettings, ServerStore, build_app
-from sottovoce.server.administration import go_beyond
-from sottovoce.server.keys import write_secret
+from sottovoce.errors import DataError, MissingExtraError, ProtocolError, SettingsError
+from sottovoce.protocol import Catalogue, Item
+from sottovoce.protocol.catalogue import MAX_TEXT
+from sottovoce.server import Keys, Pool, Server, ServerSettings, ServerStore, build_app
+from sottovoce.server.administration import (
+    begin_training,
+    cancel_training,
+    go_beyond,
+    update_catalogue,
+)
+from sottovoce.server.catalogues import Difference
+from sottovoce.server.choice import read_catalogue
 from sottovoce.server.settings import check_proxy_name
-from sottovoce.server.status import DROPPED
-from sottovoce.server.store import back_up
-from sottovoce.server.template import server_toml
+from sottovoce.server.setup import SETTINGS, items_of, make_server
+from sottovoce.server.status import DROPPED, ServerStatus
+from sottovoce.server.store import OPEN, Epoch, back_up
+from sottovoce.server.succession import rotate_keys
+from sottovoce.server.waiting import Waiting
 from sottovoce.service import build_watch
 from sottovoce.service import run as serve
-from sottovoce.training import DEFAULT, Budget, planned, planned_without_end
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from sottovoce.protocol import Catalogue
-    from sottovoce.server.store import Epoch
+from sottovoce.settings import stated
+from sottovoce.training import DEFAULT, Budget, Participation, planned, planned_without_end
 
 app = group(
     "server",
-    "Open the reports of proxies, update the model and publish the next epoch.",
+    "Open reports, update the model, publish the next epoch.",
     "server run --config my-server/server.toml",
 )
+catalogue_app = group(
+    "catalogue",
+    "Change the catalogue while the service runs.",
+    "server catalogue update --config my-server/server.toml films.csv",
+)
+training_app = group(
+    "training",
+    "Begin another training under the same service.",
+    "server training begin --config my-server/server.toml",
+)
+keys_app = group(
+    "keys",
+    "Change the signing key; devices follow by themselves.",
+    "server keys rotate --config my-server/server.toml",
+)
 
-app.add_typer(server_catalogue.app)
-app.add_typer(server_training.training)
-app.add_typer(server_training.keys)
-app.command()(server_status.status)
+LISTED = 10
+"""Items of one kind of change that are named."""
+CATALOGUE_FILE = "Catalogue (.json), or a table of items (.csv, .tsv, .parquet)."
+EXAMPLE = "item=NAME,title=NAME,genre=NAME"
+ADVICE = f". Name one of them so, or say which it is: --columns {EXAMPLE}"
+STATED = stated(ServerSettings) | stated(Participation)
+"""Settings of a service that are options of `init` and of `up`."""
 
-SETTINGS = "server.toml"
+ConfigOption = Annotated[
+    Path, typer.Option("--config", help="Settings file, from `sottovoce server init`.")
+]
+CatalogueColumns = Annotated[
+    str | None,
+    optional(
+        "Names of the table's columns, such as item=sku,title=name,genre=category. Only those "
+        "named are read.",
+        "item, title, and all others as tags",
+        "--columns",
+    ),
+]
 
 
-@app.command()
+def port_option(what: str) -> Any:
+    """`--port` and `--watch-port`."""
+    return optional(what, "as in the settings", min=0, max=65_535)
+
+
+@training_options(only=["epochs"], planned=["epochs"])
+@settings_options("service", {name: STATED[name] for name in ("epoch_seconds", "least_clients")})
 def init(
     folder: Annotated[Path, typer.Argument(help="Folder for all files; created if missing.")],
     *,
-    catalogue: Annotated[
-        Path | None,
-        typer.Option(help=FILE),
-    ] = None,
-    columns: ColumnsOption = None,
+    catalogue: Annotated[Path | None, typer.Option(help=CATALOGUE_FILE)] = None,
+    columns: CatalogueColumns = None,
     data: Annotated[
         str | None,
         typer.Option(help="Data set whose items become the catalogue: a name or a path."),
     ] = None,
     budget: BudgetOption = None,
     central_budget: CentralBudgetOption = None,
-    preset: Annotated[str, typer.Option(help=PRESETS)] = DEFAULT,
     people: Annotated[int | None, people_option("--least-clients")] = None,
-    history: HistoryOption = None,
+    service: dict[str, Any],
     proxy: Annotated[
         list[str] | None, optional("Name of a proxy. May be repeated.", "proxy", metavar="NAME")
     ] = None,
-    database: Annotated[
-        str, typer.Option(help="URL of the database, SQLite or PostgreSQL, as SQLAlchemy has it.")
-    ] = "sqlite:///server.sqlite",
-    epoch_seconds: Annotated[
-        int, typer.Option(min=1, help="Shortest length of an epoch, in seconds.")
-    ] = 86_400,
-    least_clients: Annotated[
-        int, typer.Option(min=1, help="People who must have reported before an epoch ends.")
-    ] = 100,
-    epochs: Annotated[
-        int | None,
-        optional("Number of epochs over which a device spreads its reports.", "planned", min=1),
-    ] = None,
+    preset: PresetOption = DEFAULT,
+    history: HistoryOption = None,
+    training: dict[str, Any],
     ends: Annotated[
         bool,
         typer.Option(
-            "--ends", help="End the training after these epochs; without it learning never ends."
+            "--ends",
+            help="End the training after these epochs; without it learning never ends.",
+            hidden=True,
         ),
     ] = False,
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on.")] = 8090,
+    database: Annotated[
+        str,
+        typer.Option(
+            help="URL of the database, SQLite or PostgreSQL, as SQLAlchemy has it.", hidden=True
+        ),
+    ] = ServerSettings.database,
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="Port to listen on.", hidden=True)
+    ] = 8090,
     watch_port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="Port for health and metrics.")
+        int, typer.Option(min=0, max=65_535, help="Port for health and metrics.", hidden=True)
     ] = 8091,
 ) -> None:
     """Set up a server: keys, a secret for each proxy, settings, a database. Overwrites nothing.
@@ -119,45 +156,36 @@ def init(
         check_proxy_name(name)
     if proxy and len(set(proxy)) < len(proxy):
         raise SettingsError("--proxy: every proxy needs a name of its own")
-    found = catalogue_of(data or "") if catalogue is None else catalogue_in(catalogue, columns)
-    plan = planned if ends else planned_without_end
-    training = plan(
-        people or least_clients,
+    found = _catalogue_of(data or "") if catalogue is None else catalogue_in(catalogue, columns)
+    chosen = (planned if ends else planned_without_end)(
+        people or service.get("least_clients", Participation.least_clients),
         len(found.items),
         history=history,
         preset=preset,
         budget=Budget.of(budget, central_budget),
-        epochs=epochs,
+        **training,
     )
-    given = {name: secrets.token_urlsafe(32) for name in proxy or ["proxy"]}
-    text = server_toml(
-        proxies={name: hashlib.sha256(s.encode()).hexdigest() for name, s in given.items()},
-        training=training,
-        database=database,
-        epoch_seconds=epoch_seconds,
-        least_clients=least_clients,
-        port=port,
-        watch_port=watch_port,
-    )
-    keys = _write(folder, found, text, given)
-    typer.echo(
-        f"{len(found.items):,} items; tags that devices recommend with: {found.tags.by_kind()}.",
-        err=True,
-    )
+    service |= {"database": database, "port": port, "watch_port": watch_port}
+    keys = make_server(folder, found, chosen, proxy or ["proxy"], **service)
+    tags = found.tags.by_kind()
+    typer.echo(f"{len(found.items):,} items; tags that devices recommend with: {tags}.", err=True)
     typer.echo(f"{folder / SETTINGS} holds the settings, each explained.", err=True)
-    for name in given:
+    for name in proxy or ["proxy"]:
         whose = f"is for the operator of the proxy {name!r} alone."
         typer.echo(f"{folder / name}.secret {whose}", err=True)
     typer.echo("Devices need this verification key:", err=True)
     typer.echo(keys.verification_key.hex())
 
 
+app.command()(init)
+
+
 @app.command()
 def run(
     config: ConfigOption,
     *,
-    port: PortOption = None,
-    watch_port: WatchPortOption = None,
+    port: Annotated[int | None, port_option("Port to listen on.")] = None,
+    watch_port: Annotated[int | None, port_option("Port for health and metrics.")] = None,
 ) -> None:
     """Run a server until SIGTERM or Ctrl-C. Requests under way are finished first.
 
@@ -179,22 +207,43 @@ def run(
 
 
 @app.command()
-def epoch(
+def status(
     config: ConfigOption,
     *,
+    epochs: Annotated[bool, typer.Option("--epochs", help="Also list all epochs.")] = False,
+    catalogue: Annotated[
+        Path | None,
+        typer.Option(
+            callback=can_be_written,
+            help="Also write the catalogue of the next epoch to this JSON file.",
+        ),
+    ] = None,
     json_file: JsonFile = None,
 ) -> None:
-    """List the epochs.
+    """Show the state of the service: epoch, what it waits for, counted reports, keys, catalogue.
+
+    Reads only the database; no worker needs to run. Exit code 0: all is well; 1: something needs
+    attention, and the output says what; 2: the state cannot be read.
 
     \b
-    Example:
-      sottovoce server epoch --config my-server/server.toml --json epochs.json
+    Examples:
+      sottovoce server status --config my-server/server.toml
+      sottovoce server status --config my-server/server.toml --epochs --catalogue films.json
     """
-    with opened(config) as (_, store), store.read() as transaction:
-        epochs = transaction.all_epochs()
-    _print(epochs)
-    if json_file is not None:
-        output.write_json(json_file, {"epochs": [_as_json(found) for found in epochs]})
+    settings = ServerSettings.read(config)
+    url = make_url(settings.database)
+    if url.drivername == "sqlite" and not Path(url.database or "").exists():
+        raise SettingsError(f"{url.database}: there is no such database")
+    with closing(ServerStore(settings.database)) as store:
+        found = ServerStatus.read(store, settings, time.time())
+        with store.read() as transaction:
+            listed = transaction.all_epochs() if epochs else []
+    if catalogue is not None:
+        write_atomically(catalogue, found.chosen.catalogue.raw)
+    if listed:
+        output.results.print(_table(listed))
+    more = {"epochs": [_as_json(each) for each in listed]} if epochs else {}
+    output.say_status(lines(found, settings, config), found, json_file, **more)
 
 
 @app.command()
@@ -240,93 +289,289 @@ def beyond(
     """
     with opened(config) as (_, store):
         number = go_beyond(store, epoch, time.time())
-    output.results.print(f"The next epoch has the number {number}.")
+    output.say(f"The next epoch has the number {number}.")
 
 
-def _write(folder: Path, catalogue: Catalogue, text: str, given: dict[str, str]) -> Keys:
-    """All files and the database, or, if one of them is there or something fails, nothing."""
-    keys = Keys.generate()
-    with ExitStack() as undo:
-        try:
-            _make_folder(undo, folder)
-            _add(undo, folder / SETTINGS, text.encode())
-            _add(undo, folder / "catalogue.json", catalogue.raw)
-        except OSError as error:
-            raise SettingsError(f"{folder}: cannot be written: {reason(error)}") from error
-        settings = ServerSettings.read(folder / SETTINGS)
-        for name, secret in given.items():
-            write_secret(folder / f"{name}.secret", secret + "\n")
-            undo.callback((folder / f"{name}.secret").unlink)
-        keys.write(settings.keys)
-        undo.callback(settings.keys.unlink)
-        _begin(settings, keys)
-        undo.pop_all()
-    return keys
+@catalogue_app.command()
+def update(
+    config: ConfigOption,
+    file: Annotated[Path, typer.Argument(help=CATALOGUE_FILE)],
+    *,
+    columns: CatalogueColumns = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
+    ] = False,
+    retire_many: Annotated[
+        bool,
+        typer.Option("--retire-many", help="Allow that more than half of the items are retired."),
+    ] = False,
+) -> None:
+    """Make the catalogue equal to a file: add, rename, change tags and retire.
+
+    Until people report on a new item, it is recommended by its tags. Devices keep retired items in
+    their histories; the model forgets them. A file that lacks more than half of the items may be an
+    export that broke off: it is refused without --retire-many. To get the present catalogue:
+    sottovoce server status --catalogue FILE
+
+    \b
+    Examples:
+      sottovoce server catalogue update --config my-server/server.toml films.csv --dry-run
+      sottovoce server catalogue update --config my-server/server.toml films.csv
+    """
+    wanted = catalogue_in(file, columns)
+    with opened(config) as (_, store):
+        version, found = update_catalogue(store, wanted, retire_many=retire_many, dry_run=dry_run)
+    _print(found)
+    if found and not dry_run:
+        output.say(f"Version {version} holds from the next epoch on.")
 
 
-def _make_folder(undo: ExitStack, folder: Path) -> None:
-    """With those above it; what was not there goes again, unless something lies in it."""
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for each in reversed(missing):
-        undo.callback(_remove_if_empty, each)
+@training_app.command()
+def begin(
+    config: ConfigOption,
+    *,
+    anew: Annotated[
+        bool, typer.Option("--anew", help="Begin with a random model, not the last one.")
+    ] = False,
+    cancel: Annotated[
+        bool,
+        typer.Option("--cancel", help="Take back a training that was begun and had no epoch yet."),
+    ] = False,
+    yes: YesOption = False,
+) -> None:
+    """Begin another training after the present epoch, as [training] and [terms] now say.
+
+    The new training has its own id and terms. Devices keep recommending from the last model, ask
+    their owners, and report again only if they agree. After --cancel, also restore the previous
+    settings in the file.
+
+    \b
+    Examples:
+      sottovoce server training begin --config my-server/server.toml
+      sottovoce server training begin --config my-server/server.toml --cancel
+    """
+    if cancel:
+        with opened(config) as (_, store):
+            output.say(f"Training {cancel_training(store)} goes on.")
+        return
+    if not yes:
+        typer.confirm("Every device will ask its owner again. Begin another training?", abort=True)
+    with opened(config) as (settings, store):
+        begun = begin_training(store, settings, anew=anew)
+    output.say(
+        f"Training {begun.number}, {begun.terms.training.hex()}, follows the present epoch. "
+        "Workers need no restart."
+    )
 
 
-def _remove_if_empty(folder: Path) -> None:
-    with suppress(OSError):
-        folder.rmdir()
+@keys_app.command()
+def rotate(
+    config: ConfigOption,
+    *,
+    newest_is_lost: Annotated[
+        bool,
+        typer.Option(
+            "--newest-is-lost",
+            help="The newest key was never used and is lost: go on with the one in the keys file.",
+        ),
+    ] = False,
+) -> None:
+    """Change the signing key. The old key signs the new one and is then deleted.
+
+    Copy the keys file to all workers and restart them. Devices and proxies follow by themselves.
+    Back up the new file before the next epoch is published: if it is lost, devices trust nothing
+    more. A keys file without the newest key is refused: copy the newest file first.
+
+    \b
+    Example:
+      sottovoce server keys rotate --config my-server/server.toml
+    """
+    with opened(config) as (settings, store):
+        rotated = rotate_keys(store, settings.keys, newest_is_lost=newest_is_lost)
+    output.say(f"{settings.keys} holds the new key: copy it to all workers and restart them.")
+    output.say("New devices may pin")
+    typer.echo(rotated.verification_key.hex())
 
 
-def _add(undo: ExitStack, path: Path, content: bytes) -> None:
-    """Readable by its owner alone from the first moment."""
-    try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError as error:
-        raise SettingsError(f"{path}: exists already; nothing is overwritten") from error
-    undo.callback(path.unlink, missing_ok=True)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
+for below in (catalogue_app, training_app, keys_app):
+    app.add_typer(below)
 
 
-def _begin(settings: ServerSettings, keys: Keys) -> None:
-    """The database, which must not be another server's."""
+@contextmanager
+def opened(config: Path) -> Iterator[tuple[ServerSettings, ServerStore]]:
+    """The settings and their database, brought up to date."""
+    settings = ServerSettings.read(config)
     with closing(ServerStore(settings.database)) as store:
         store.migrate()
-        with store.read() as transaction:
-            service = transaction.service()
-        if service is not None:
-            raise SettingsError(
-                f"{make_url(settings.database).render_as_string()} belongs to another server, "
-                f"whose verification key is {service.verification_key.hex()}: name another "
-                "database (--database)"
-            )
-        Server(store, keys, settings, opener=InProcess()).prepare()
+        yield settings, store
 
 
-def _print(epochs: list[Epoch]) -> None:
+def catalogue_in(path: Path, columns: str | None = None) -> Catalogue:
+    """As the protocol has it, or a table of items."""
+    if path.suffix == ".json":
+        if columns:
+            raise SettingsError(f"--columns is for tables, and {path} is JSON")
+        return read_catalogue(path)
+    data = _loaders()
+    known = data.items.read_items(path, data.parse_columns(columns, EXAMPLE), advice=ADVICE)
+    items = (Item(item, (title or item)[:MAX_TEXT], tags) for item, (title, tags) in known.items())
+    try:
+        return Catalogue.of(items)
+    except ProtocolError as error:
+        raise DataError(str(error), path=path) from error
+
+
+def _catalogue_of(source: str) -> Catalogue:
+    return Catalogue.of(items_of(_loaders().load(source)))
+
+
+def _loaders() -> Any:
+    """Imported here: a server that brings its own catalogue needs no data loaders."""
+    try:
+        import sottovoce.data
+    except ImportError as error:
+        raise MissingExtraError(
+            f"--data, or a table of items, needs {error.name}: pip install 'sottovoce[sim]', or "
+            "give --catalogue FILE.json"
+        ) from error
+    return sottovoce.data
+
+
+def _print(found: Difference) -> None:
+    if not found:
+        output.say("The catalogue is the same; nothing changes.")
+    changed = [
+        f"{after.id}: {before.title} -> {after.title}"
+        if before.title != after.title
+        else f"{after.id}: {after.title}, other tags"
+        for before, after in found.changed
+    ]
+    for what, shown in (
+        ("added", [f"{item.id}: {item.title}" for item in found.added]),
+        ("changed", changed),
+        ("retired", [f"{item.id}: {item.title}" for item in found.retired]),
+    ):
+        if shown:
+            typer.echo(f"{len(shown):,} {what}")
+        for line in shown[:LISTED]:
+            typer.echo(f"  {visible(line)}")
+        if len(shown) > LISTED:
+            typer.echo(f"  and {len(shown) - LISTED:,} more")
+
+
+def _table(epochs: Iterable[Epoch]) -> Table:
     """In 80 columns; `--json` has the rest."""
-    if not epochs:
-        output.say("No epoch yet: `sottovoce server run` opens the first.")
-        return
     table = Table(*output.right("epoch", "state", "opens", "length", "reports", "dropped"))
     for found in epochs:
         length = (found.closed_at or found.closes) - found.opens
         counts = (found.reports, sum(_dropped(found).values()))
         times = (output.when(found.opens), output.duration(length))
         table.add_row(str(found.epoch), found.state, *times, *(f"{count:,}" for count in counts))
-    output.results.print(table)
-    for found in epochs:
-        if why := ", ".join(
-            f"{count:,} {DROPPED[name]}" for name, count in _dropped(found).items()
-        ):
-            output.say(f"Epoch {found.epoch}, dropped: {why}.")
+    return table
 
 
 def _dropped(found: Epoch) -> dict[str, int]:
     """Reports that did not count, by the reason."""
-    return {name: getattr(found, name) for name in DROPPED if getattr(found, name)}
+    return {why: getattr(found, name) for name, why in DROPPED.items() if getattr(found, name)}
 
 
 def _as_json(found: Epoch) -> dict[str, Any]:
     row = {name: value for name, value in asdict(found).items() if name != "manifest"}
     return {name: v.hex() if isinstance(v, bytes) else v for name, v in row.items()}
+
+
+def lines(found: ServerStatus, settings: ServerSettings, config: Path) -> Iterator[str]:
+    """How a service stands, in words: all but what needs attention."""
+    yield from _epoch(found)
+    for epoch in reversed(found.last):
+        dropped = [f"{count:,} {why}" for why, count in _dropped(epoch).items()]
+        tail = f"dropped: {', '.join(dropped)}" if dropped else "none were dropped"
+        yield f"Epoch {epoch.epoch} counted {epoch.reports:,} reports; {tail}."
+    yield _learning(found)
+    yield from _catalogue(found)
+    yield from _keys(found)
+    if found.epoch is not None and found.chosen.training.number != found.epoch.training:
+        yield f"Training {found.chosen.training.number} begins after this epoch."
+    how = (
+        f"`sottovoce server backup --config {shlex.quote(str(config))} FILE`"
+        if settings.database.startswith("sqlite")
+        else "`pg_dump --exclude-table-data=epoch_keys`"
+    )
+    yield f"Back up the database ({how}) and {settings.keys.name} (once for each key) apart."
+
+
+def _epoch(found: ServerStatus) -> Iterator[str]:
+    epoch, now = found.epoch, found.now
+    if epoch is None or found.manifest is None:
+        yield "No epoch yet: `sottovoce server run` opens the first."
+        return
+    name = f"Epoch {epoch.epoch} of training {epoch.training}"
+    if found.waiting is None:
+        over = "asks for no reports" if epoch.closed_at is None else "is over"
+        yield f"{name} {over}, since {output.moment(epoch.closed_at or epoch.opens, now)}."
+    elif epoch.state == OPEN and now < epoch.closes:
+        since, until = output.moment(epoch.opens, now), output.moment(epoch.closes, now)
+        yield f"{name} is open since {since}; it closes at {until} at the earliest."
+    elif epoch.state == OPEN:
+        yield f"{name} is open; its time was over at {output.moment(epoch.closes, now)}."
+        yield from _open(found.waiting, found.manifest.terms.least_clients, now)
+    else:
+        yield f"{name} is closed since {output.moment(epoch.closed_at or 0.0, now)}."
+        yield from _closed(found.waiting, epoch, now)
+
+
+def _open(waiting: Waiting, least: int, now: float) -> Iterator[str]:
+    if waiting.short:
+        yield f"It waits for a crowd of {output.people(least)} at {', '.join(waiting.short)}."
+    elif not waiting.has_crowd:
+        yield f"It waits for a crowd of {output.people(least)}: no proxy has one."
+    if waiting.silent:
+        yield f"It has heard nothing from {', '.join(waiting.silent)}."
+    if waiting.is_over:
+        yield "It waits for nothing: a worker closes it with its next beat."
+    else:
+        yield f"It is closed at {output.moment(waiting.until, now)} in any case."
+
+
+def _closed(waiting: Waiting, epoch: Epoch, now: float) -> Iterator[str]:
+    yield f"{epoch.reports:,} reports in {epoch.chunks:,} chunks were counted so far."
+    if waiting.is_over:
+        yield "It waits for nothing: a worker applies it with its next beat."
+    else:
+        until = output.moment(waiting.until, now)
+        yield f"It waits for {', '.join(waiting.silent)} to hand in, until {until} at the latest."
+
+
+def _learning(found: ServerStatus) -> str:
+    if found.epoch is None or found.manifest is None or found.training is None:
+        return "Nothing was learnt yet."
+    done = output.counted(found.epoch.epochs_done, "epoch")
+    learnt = f"Training {found.epoch.training} has learnt from {done}"
+    if found.is_endless:
+        half = found.training.settings.half_life
+        return f"{learnt}; learning has no end (half-life {output.counted(half, 'epoch')})."
+    if not found.manifest.epochs_left:
+        return f"{learnt}; the training is finished."
+    return f"{learnt}; {found.manifest.epochs_left:,} are left."
+
+
+def _catalogue(found: ServerStatus) -> Iterator[str]:
+    chosen, manifest = found.chosen, found.manifest
+    most = f"at most {chosen.training.terms.most_items:,} in this training"
+    version, items = chosen.version, chosen.items
+    if manifest is not None:
+        version, items = manifest.catalogue_version, manifest.items
+    yield f"Catalogue version {version}: {items:,} items, {most}."
+    if version != chosen.version:
+        yield f"Version {chosen.version}, {chosen.items:,} items, follows with the next epoch."
+    yield f"Tags of the next epoch: {chosen.catalogue.tags.by_kind()}."
+
+
+def _keys(found: ServerStatus) -> Iterator[str]:
+    times = found.keys.replaced
+    replaced = "never replaced" if not times else f"replaced {output.counted(times, 'time')}"
+    yield f"Verification key: {found.verification_key.hex()} ({replaced})."
+    if found.keys.problem is None:
+        yield "Keys file and database belong together."
+    if found.keys.is_newer:
+        yield "The keys file has a newer key, which signs from the next epoch on."

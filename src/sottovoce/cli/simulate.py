@@ -1,257 +1,160 @@
-"""`sottovoce simulate`: the paper's system on a data set, with honest numbers."""
+"""`sottovoce simulate`: the paper's system on a data set, with its quality and its cost."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import replace
-from enum import StrEnum
-from pathlib import Path  # noqa: TC003 - typer looks at the annotations
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
-from sottovoce.cli import output, replaying
-from sottovoce.cli.derived import engine_choice, training_options
+from sottovoce.cli import output
 from sottovoce.cli.options import (
-    PRESETS,
     BudgetOption,
     CentralBudgetOption,
     DataSource,
     HistoryColumns,
+    ItemsFile,
     JsonFile,
+    PresetOption,
+    SampleItems,
+    SampleUsers,
+    Seed,
+    Seeds,
+    TagsOption,
+    engine_choice,
     history_option,
+    min_interactions_option,
     optional,
     picture_option,
+    settings_options,
+    training_options,
 )
-from sottovoce.cli.replaying import Replayed, replay_seeds
 from sottovoce.data import Interactions, Shards, load, parse_columns
 from sottovoce.data.loading import shards_at
+from sottovoce.data.split import SplitRule
 from sottovoce.data.synthetic import SYNTHETIC
 from sottovoce.errors import SettingsError
 from sottovoce.evaluation import CUTOFFS, Interval
-from sottovoce.experiments.figures import save_figure
+from sottovoce.experiments.figures import draw_interval, save_figure
 from sottovoce.model.tags import tags_of
+from sottovoce.privacy import Account
 from sottovoce.privacy.account import shown
+from sottovoce.settings import stated
 from sottovoce.simulation import Run, SimulationPlan
 from sottovoce.simulation import simulate as run_simulation
-from sottovoce.simulation.replay import ReplayPlan
-from sottovoce.training import DEFAULT, Budget, planned, planned_without_end
-
-if TYPE_CHECKING:
-    from sottovoce.privacy import Account
+from sottovoce.training import DEFAULT, Budget, Settings, planned
 
 DEFAULT_MINIMUM = 60
 """The paper's filter."""
 
 
-class SplitOption(StrEnum):
-    random = "random"
-    latest = "latest"
-    date = "date"
-
-
-@training_options(without=["seed"], planned=["factors", "alpha", "ridge"])
+@training_options(
+    without=["seed"],
+    planned=["factors", "alpha", "ridge"],
+    often=["mechanism", "epsilon", "reports", "epochs"],
+)
 @engine_choice
+@settings_options("plan", stated(SimulationPlan), often=[])
 def simulate(
     *,
     data: DataSource = SYNTHETIC,
+    min_interactions: Annotated[
+        int | None, min_interactions_option(f"{DEFAULT_MINIMUM}; 0 for synthetic people")
+    ] = None,
     budget: BudgetOption = None,
     central_budget: CentralBudgetOption = None,
-    preset: Annotated[str, typer.Option(help=PRESETS)] = DEFAULT,
     training: dict[str, Any],
     split: Annotated[
-        SplitOption,
+        SplitRule,
         typer.Option(
             help="Which item of each person is left out for testing: a random one, the latest, or "
             "(date) the first one after a date. Training ends at that date; nine tenths of all "
             "interactions lie before it."
         ),
-    ] = SplitOption.random,
-    negatives: Annotated[
-        int,
-        typer.Option(
-            min=0, help="Untouched items to rank it against; 0 means the whole catalogue."
-        ),
-    ] = 99,
-    min_interactions: Annotated[
-        int | None,
-        optional(
-            "Leave out people and items with fewer interactions than this.",
-            f"{DEFAULT_MINIMUM}; 0 for synthetic people",
-            min=0,
-        ),
+    ] = "random",
+    seeds: Seeds = 1,
+    engine: dict[str, Any],
+    json: JsonFile = None,
+    plot: Annotated[Path | None, picture_option("a learning curve")] = None,
+    preset: PresetOption = DEFAULT,
+    history: Annotated[
+        float | None, history_option("the median of the data, to two digits")
     ] = None,
-    items: Annotated[
-        Path | None,
-        optional(
-            "File with titles and tags of the items: a catalogue (.json), or a table (.csv, .tsv, "
-            ".parquet) with a column `item`.",
-            "those of the data set",
-        ),
-    ] = None,
-    tags: Annotated[
-        bool, typer.Option(help="Recommend with the items' tags (genres, years).")
-    ] = True,
+    columns: HistoryColumns = None,
+    items: ItemsFile = None,
+    tags: TagsOption = True,
     time: Annotated[
         bool | None,
         optional(
             "Recommend by the order of a history: the latest items count most.",
             "yes with --split latest or date, if the data has times",
             "--time/--no-time",
+            hidden=True,
         ),
     ] = None,
-    sample_users: Annotated[int | None, optional("People to draw at random.", "all", min=1)] = None,
-    sample_items: Annotated[int | None, optional("Items to draw at random.", "all", min=1)] = None,
-    columns: HistoryColumns = None,
-    history: Annotated[
-        float | None, history_option("the median of the data, to two digits")
-    ] = None,
-    resample: Annotated[
-        int | None,
-        optional(
-            "Number of people who report. Each is made from a person of the data set, drawn with "
-            "replacement, by dropping a tenth of the history. Only the people of the data set are "
-            "tested.",
-            "the people of the data set",
-            min=1,
-        ),
-    ] = None,
-    replay: Annotated[
-        int | None,
-        optional(
-            "Replay the data in the order of its days, in so many periods with equal numbers of "
-            "interactions. People and items arrive, learning never ends, and each epoch is tested "
-            "on the next period.",
-            "no replay: one training that ends",
-            min=1,
-            metavar="PERIODS",
-        ),
-    ] = None,
-    switch_at: Annotated[
-        int | None,
-        optional(
-            "With --replay: tastes change at this period (items of equal popularity change "
-            "places), to see how fast the model follows.",
-            "never",
-            min=1,
-            metavar="PERIOD",
-        ),
-    ] = None,
-    seed: Annotated[
-        int, typer.Option(min=0, help="Seed of the split, the untouched items and all reports.")
-    ] = 0,
-    seeds: Annotated[
+    negatives: Annotated[
         int,
         typer.Option(
-            min=1, help="Number of runs, with seeds from --seed on; shows mean and 95% interval."
+            min=0,
+            help="Untouched items to rank the left-out item against; 0 means the whole catalogue.",
+            hidden=True,
         ),
-    ] = 1,
-    engine: dict[str, Any],
-    evaluate_every: Annotated[
-        int,
-        typer.Option(
-            min=0, help="Epochs between two evaluations; 0 means only after the last epoch."
-        ),
-    ] = 1,
+    ] = 99,
+    sample_users: SampleUsers = None,
+    sample_items: SampleItems = None,
+    plan: dict[str, Any],
+    seed: Seed = 0,
     checkpoint: Annotated[
         Path | None,
         typer.Option(
-            help="Folder to save the model in after every epoch. A saved run is continued."
+            help="Folder to save the model in after every epoch. A saved run is continued.",
+            hidden=True,
         ),
     ] = None,
-    json: JsonFile = None,
-    plot: Annotated[Path | None, picture_option("a learning curve")] = None,
 ) -> None:
-    """Train on a data set as its people's devices would; print quality (HR@10) and privacy cost.
+    """Train on a data set as the devices of its people would.
 
-    HR@10 is the share of people whose left-out item is among the ten best of those it is ranked
-    against. Devices also use tags and the order of a history, which costs no report; the model
-    alone is shown beside. With a budget the planner chooses all settings that you do not give. The
-    defaults shown are those of `loudest` without a budget; `--mechanism coordinate` has the
-    paper's.
+    Prints quality and privacy cost. HR@10 is the share of people whose left-out item is among the
+    ten best of those it is ranked against. Devices also use tags and the order of a history, which
+    costs no report; the model alone is shown beside. With a budget the planner chooses all settings
+    that you do not give. The defaults shown are those of `loudest` without a budget.
 
     \b
     Examples:
       sottovoce simulate
       sottovoce simulate --data ml-1m --budget 50 --seeds 5
       sottovoce simulate --data ml-20m --central-budget 1 --json run.json --plot curve.png
-      sottovoce simulate --data ml-20m --resample 10000000 --epsilon 4 --reports 1 --lifetime 1
       sottovoce simulate --data ratings.parquet --items films.csv --split latest
-      sottovoce simulate --data ratings.parquet --split date
-      sottovoce simulate --data ml-1m --mechanism coordinate --no-tags
+      sottovoce simulate --data ml-20m --resample 10000000 --epsilon 4 --reports 1 --lifetime 1
       sottovoce simulate --data ratings.shards --engine ray --ray-workers 8
-      sottovoce simulate --data ml-latest-small --min-interactions 20 --replay 5
-      sottovoce simulate --data ratings.parquet --budget 50 --replay 40
-      sottovoce simulate --data ratings.parquet --replay 40 --half-life 7 --switch-at 20
     """
-    unfit = {
-        f"--split {split.value}": split is not SplitOption.random,
-        "--negatives 0": negatives == 0,
-        "--resample": resample is not None,
-        "--evaluate-every": evaluate_every != 1,
-        "--checkpoint": checkpoint is not None,
-    }
-    replaying.refuse_what_does_not_fit(
-        replay, switch_at, [name for name, given in unfit.items() if given]
-    )
-    spend = Budget.of(budget, central_budget)
-    chosen = _load(data, columns, items, min_interactions, (sample_users, sample_items), seed)
-    has_no_end = replay is not None and "half_life" not in training
-    settings = (planned_without_end if has_no_end else planned)(
-        resample or chosen.n_users,
-        chosen.n_items,
-        history=history or chosen.typical_length,
+    people = _load(data, columns, items, min_interactions, (sample_users, sample_items), seed)
+    settings = planned(
+        plan.get("resample") or people.n_users,
+        people.n_items,
+        history=history or people.typical_length,
         preset=preset,
-        budget=spend,
+        budget=Budget.of(budget, central_budget),
         **training,
         seed=seed,
     )
-    if replay is not None:
-        chosen_plan = ReplayPlan(
-            settings,
-            negatives,
-            tags=tags,
-            time=time is not False,
-            engine=engine.pop("engine"),
-            engine_options=engine,
-        )
-        in_memory = chosen.joined() if isinstance(chosen, Shards) else chosen
-        _replay(replay_seeds(in_memory, replay, switch_at, chosen_plan, seeds), json, plot)
-        return
-    plan = SimulationPlan(
+    wanted = SimulationPlan(
         settings,
-        split.value,
+        split,
         negatives,
-        engine=engine.pop("engine"),
+        engine=engine.pop("engine", "cpu"),
         engine_options=engine,
-        evaluate_every=evaluate_every,
         tags=tags,
         time=time,
-        resample=resample,
         coverage=True,
+        **plan,
     )
-    runs = [_one(chosen, plan, seed + offset, checkpoint) for offset in range(seeds)]
-    _print(chosen, runs)
-    if json is not None:
-        output.write_json(json, as_json(chosen, runs))
+    runs = [_one(people, wanted, seed + offset, checkpoint) for offset in range(seeds)]
+    _print(people, runs)
+    output.write_json(json, as_json(people, runs))
     if plot is not None:
-        epsilon = shown(settings.epsilon, 6)
-        title = f"{chosen.name}: {settings.mechanism}, eps {epsilon}, k {settings.reports}"
-        if runs[0].known:
-            title += f"; devices know {runs[0].known}"
-        if resample is not None:
-            title += f"\n{resample:,} people resampled from {chosen.n_users:,}"
-        save_figure(
-            plot, lambda figure: output.draw_learning_curve(figure, _curve(runs), title, settings)
-        )
-
-
-def _replay(found: Replayed, json: Path | None, plot: Path | None) -> None:
-    replaying.print_replay(found)
-    if json is not None:
-        output.write_json(json, replaying.as_json(found))
-    if plot is not None:
-        save_figure(plot, lambda figure: replaying.draw_replay(figure, found))
+        save_figure(plot, lambda figure: _draw(figure, people, runs))
 
 
 def _load(
@@ -263,26 +166,42 @@ def _load(
     seed: int,
 ) -> Interactions | Shards:
     folder = shards_at(source)
-    if folder:
-        return _shards(folder, is_changed=any((columns, items, minimum, *sample)))
-    with output.messages.status(f"reading {output.plain(source)}"):
-        data = load(source, parse_columns(columns), items)
-        if minimum is None:
-            minimum = 0 if source.startswith(SYNTHETIC) else DEFAULT_MINIMUM
-        data = data.filter(minimum)
-        if sample != (None, None):
-            data = data.subset(users=sample[0], items=sample[1], seed=seed)
-    return data
-
-
-def _shards(folder: Path, *, is_changed: bool) -> Shards:
-    """People part by part; what they are was settled when the shards were made."""
-    if is_changed:
+    if folder and any((columns, items, minimum, *sample)):
         raise SettingsError(
             f"{folder} is made of shards: --columns, --items and --min-interactions are for "
             "`sottovoce data shard`, which makes them, and nobody can be sampled out of them"
         )
-    return Shards.read(folder)
+    if folder:
+        return Shards.read(folder)
+    with output.messages.status(f"reading {output.plain(source)}"):
+        if minimum is None:
+            minimum = 0 if source.startswith(SYNTHETIC) else DEFAULT_MINIMUM
+        data = load(source, parse_columns(columns), items).filter(minimum)
+        if sample == (None, None):
+            return data
+        return data.subset(users=sample[0], items=sample[1], seed=seed)
+
+
+class EpochBar(output.CountBar):
+    """A live bar over the epochs of one run: how good it is by now, and what has been spent."""
+
+    def __init__(self, label: str, training: Settings):
+        super().__init__()
+        self._training = training
+        self._epochs = self.add_task(label, total=training.epochs, state="starting")
+        self._quality = ""
+
+    def show(self, record: dict[str, Any]) -> None:
+        if "hr@10" in record:
+            self._quality = f"HR@10 {record['hr@10']:.4f}  "
+        spent = min(record["epoch"], self._training.turns) * _cost(self._training)
+        state = f"{self._quality}local budget spent, at most {shown(spent, 6)}"
+        self.update(self._epochs, completed=record["epoch"], state=state)
+
+
+def _cost(training: Settings) -> float:
+    """Local, of an epoch in which somebody takes part."""
+    return training.epsilon * training.reports
 
 
 def _one(
@@ -290,40 +209,36 @@ def _one(
 ) -> Run:
     plan = replace(plan, settings=replace(plan.settings, seed=seed))
     file = checkpoint / f"seed-{seed}.safetensors" if checkpoint else None
-    with output.EpochBar(f"seed {seed}", plan.settings) as bar:
+    with EpochBar(f"seed {seed}", plan.settings) as bar:
         return run_simulation(data, plan, checkpoint=file, on_epoch=bar.show)
 
 
 def _print(data: Interactions | Shards, runs: list[Run]) -> None:
-    plan = runs[0].plan
-    against = output.rivals(plan.negatives, data.untouched)
-    output.results.print(
-        f"{output.plain(data.name)}: {data.n_users:,} users x {data.n_items:,} items, "
-        f"{data.n_interactions:,} interactions; {plan.split} split against {against}",
-        soft_wrap=True,
+    plan, known = runs[0].plan, runs[0].known
+    output.say(
+        f"{data.name}: {data.n_users:,} users x {data.n_items:,} items, "
+        f"{data.n_interactions:,} interactions; {plan.split} split against "
+        f"{output.rivals(plan.negatives, data.untouched)}"
     )
     output.warn_of_few_candidates(plan.negatives, data.untouched)
-    output.results.print(output.settings_in_words(plan.settings), soft_wrap=True)
+    output.say(output.settings_in_words(plan.settings))
     if plan.tags and data.tags is not None:
         counted = tags_of(data.tags.tolist()).by_kind()
-        output.results.print(f"Tags that devices recommend with: {counted}.", soft_wrap=True)
-    about = runs[0].about_people()
-    if about:
-        output.results.print(about, soft_wrap=True)
-    over = f"{len(runs)} seeds, 95% interval" if len(runs) > 1 else "one seed"
-    known, mechanism = runs[0].known, plan.settings.mechanism
-    columns = {f"{mechanism} with {known}" if known else mechanism: _final(runs)}
+        output.say(f"Tags that devices recommend with: {counted}.")
+    if about := runs[0].about_people():
+        output.say(about)
+    mechanism = plan.settings.mechanism
+    columns = {f"{mechanism} with {known}" if known else mechanism: _mean(runs, "final")}
     if known:
-        columns[f"{mechanism} alone"] = _mean([run.without for run in runs])
-        columns[f"popularity with {known}, not private"] = _mean(
-            [run.known_popularity for run in runs]
-        )
-    columns["popularity, not private"] = _mean([run.popularity for run in runs])
+        columns[f"{mechanism} alone"] = _mean(runs, "without")
+        columns[f"popularity with {known}, not private"] = _mean(runs, "known_popularity")
+    columns["popularity, not private"] = _mean(runs, "popularity")
+    over = f"{len(runs)} seeds, 95% interval" if len(runs) > 1 else "one seed"
     table = Table("metric", *output.right(*columns), caption=over, caption_justify="left")
-    for name in _final(runs):
+    for name in runs[0].final:
         table.add_row(name.upper(), *(str(metrics[name]) for metrics in columns.values()))
     output.results.print(table)
-    output.results.print(_account(runs).statement(), soft_wrap=True)
+    output.say(_account(runs).statement())
 
 
 def _account(runs: list[Run]) -> Account:
@@ -331,36 +246,55 @@ def _account(runs: list[Run]) -> Account:
     return min(runs, key=lambda run: run.crowd).account
 
 
-def _final(runs: list[Run]) -> dict[str, Interval]:
-    return _mean([run.final for run in runs])
+def _mean(runs: list[Run], what: str) -> dict[str, Interval]:
+    """Over the seeds, of each metric."""
+    return _intervals([getattr(run, what) for run in runs])
 
 
-def _mean(metrics: list[dict[str, float]]) -> dict[str, Interval]:
-    return {name: Interval.of([each[name] for each in metrics]) for name in metrics[0]}
+def _intervals(records: Sequence[dict[str, Any]]) -> dict[str, Interval]:
+    return {name: Interval.of([each[name] for each in records]) for name in records[0]}
 
 
-def _means(metrics: list[dict[str, float]]) -> dict[str, float]:
-    return {name: interval.mean for name, interval in _mean(metrics).items()}
+def _draw(figure: Any, data: Interactions | Shards, runs: list[Run]) -> None:
+    """HR@10 by epoch with its interval, and the local budget on a second axis.
 
-
-def _curve(runs: list[Run]) -> dict[int, Interval]:
-    """HR at the largest cutoff, by epoch."""
-    name = f"hr@{max(CUTOFFS)}"
-    return {
-        records[0]["epoch"]: Interval.of([record[name] for record in records])
+    Unless people take turns: then the epochs do not say what anybody has spent.
+    """
+    plan, training, best = runs[0].plan, runs[0].plan.settings, f"hr@{max(CUTOFFS)}"
+    epsilon = shown(training.epsilon, 6)
+    title = f"{data.name}: {training.mechanism}, eps {epsilon}, k {training.reports}"
+    if runs[0].known:
+        title += f"; devices know {runs[0].known}"
+    if plan.resample is not None:
+        title += f"\n{plan.resample:,} people resampled from {data.n_users:,}"
+    curve = [
+        (records[0]["epoch"], Interval.of([record[best] for record in records]))
         for records in zip(*(run.epochs for run in runs), strict=True)
-        if name in records[0]
-    }
+        if best in records[0]
+    ]
+    axes = figure.subplots()
+    draw_interval(axes, curve, 0.25, marker="o", color="#1b6ca8")
+    axes.set(xlabel="epoch", ylabel="HR@10", title=title)
+    axes.grid(alpha=0.3)
+    if training.turns == training.epochs:
+        cost = _cost(training)
+        both = (lambda epoch: epoch * cost, lambda budget: budget / cost)
+        spent = axes.secondary_xaxis("top", functions=both)
+        spent.set_xlabel("local budget spent (epsilon)")
 
 
 def as_json(data: Interactions | Shards, runs: list[Run]) -> dict[str, Any]:
-    """The design's layout; with several seeds the means, and every run beside them."""
-    plan, final = runs[0].plan, _final(runs)
-    mean_epochs = []
-    for records in zip(*(run.epochs for run in runs), strict=True):
-        names = [name for name in records[0] if name != "epoch"]
-        means = {name: Interval.of([r[name] for r in records]).mean for name in names}
-        mean_epochs.append({"epoch": records[0]["epoch"], **means})
+    """With several seeds the means, and every run beside them."""
+    plan = runs[0].plan
+
+    def means(what: str) -> dict[str, float]:
+        return {name: interval.mean for name, interval in _mean(runs, what).items()}
+
+    epochs = [
+        {name: each.mean for name, each in _intervals(records).items()}
+        | {"epoch": records[0]["epoch"]}
+        for records in zip(*(run.epochs for run in runs), strict=True)
+    ]
     out: dict[str, Any] = {
         "data": data.summary(),
         "people": runs[0].about_people(),
@@ -373,15 +307,16 @@ def as_json(data: Interactions | Shards, runs: list[Run]) -> dict[str, Any]:
             "resample": plan.resample,
             "seeds": [run.plan.settings.seed for run in runs],
         },
-        "epochs": mean_epochs,
-        "final": {name: interval.mean for name, interval in final.items()},
-        "without": _means([run.without for run in runs]),
-        "popularity": _means([run.popularity for run in runs]),
-        "known_popularity": _means([run.known_popularity for run in runs]),
+        "epochs": epochs,
+        "final": means("final"),
+        "without": means("without"),
+        "popularity": means("popularity"),
+        "known_popularity": means("known_popularity"),
         "privacy": _account(runs).as_dict(),
         "seconds": {name: sum(run.seconds[name] for run in runs) for name in runs[0].seconds},
     }
     if len(runs) > 1:
+        final = _mean(runs, "final")
         out["interval95"] = {name: interval.half_width for name, interval in final.items()}
         out["runs"] = [
             {"seed": run.plan.settings.seed, "epochs": run.epochs, "final": run.final}

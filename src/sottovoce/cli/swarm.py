@@ -1,28 +1,23 @@
 """`sottovoce swarm`: live clients over HTTP, and whether the model is what the simulator says."""
 
-from __future__ import annotations
-
 import os
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from sottovoce.cli import output
 from sottovoce.cli.client import verification_key
-from sottovoce.cli.options import HistoryColumns, JsonFile, optional
-from sottovoce.cli.simulate import SplitOption
+from sottovoce.cli.options import HistoryColumns, JsonFile, min_interactions_option, optional
 from sottovoce.data import load, parse_columns
+from sottovoce.data.split import SplitRule
 from sottovoce.errors import SettingsError
 from sottovoce.experiments.live.people import NEGATIVES
+from sottovoce.experiments.live.simulated import Noise
 from sottovoce.experiments.live.swarm import SwarmPlan, SwarmResult, run_swarm
 from sottovoce.experiments.live.system_folder import LiveSystem
 from sottovoce.privacy.account import shown
-
-if TYPE_CHECKING:
-    from sottovoce.experiments.live.simulated import Noise
-    from sottovoce.experiments.live.swarm import Round
 
 SHOWN = "hr@10"
 
@@ -48,46 +43,50 @@ def swarm(
         ),
     ] = None,
     columns: HistoryColumns = None,
-    min_interactions: Annotated[
-        int | None,
-        optional(
-            "Leave out people and items with fewer interactions than this.",
-            "0, or the one of --up",
-            min=0,
-        ),
-    ] = None,
     epochs: Annotated[int, typer.Option(min=1, help="Number of epochs to take part in.")] = 3,
-    split: Annotated[
-        SplitOption, typer.Option(help="Which item of a history is left out for testing.")
-    ] = SplitOption.random,
-    seed: Annotated[
-        int,
-        typer.Option(
-            min=0, help="Seed of the choice of people and of the split; reports are never seeded."
-        ),
-    ] = 0,
-    processes: Annotated[
-        int | None, optional("Number of processes for the clients.", "two for each core", min=1)
-    ] = None,
-    wait: Annotated[
-        float,
-        typer.Option(min=1, help="Seconds to wait for the server after all clients have sent."),
-    ] = 600.0,
     compare: Annotated[
         bool, typer.Option("--compare/--no-compare", help="Also run the simulator and compare.")
     ] = True,
     compare_seeds: Annotated[
         int,
         typer.Option(
-            min=1, help="Number of simulator runs; they differ only in the noise of reports."
+            min=1,
+            help="Number of simulator runs; they differ only in the noise of reports.",
+            hidden=True,
         ),
     ] = 20,
-    keep: Annotated[
-        Path | None, optional("New folder to keep the clients' folders in.", "a temporary folder")
-    ] = None,
     json: JsonFile = None,
+    min_interactions: Annotated[
+        int | None, min_interactions_option("0, or the one of --up", hidden=True)
+    ] = None,
+    split: Annotated[
+        SplitRule,
+        typer.Option(help="Which item of a history is left out for testing.", hidden=True),
+    ] = "random",
+    seed: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Seed of the choice of people and of the split; reports are never seeded.",
+            hidden=True,
+        ),
+    ] = 0,
+    processes: Annotated[
+        int | None,
+        optional("Number of processes for the clients.", "two for each core", min=1, hidden=True),
+    ] = None,
+    wait: Annotated[
+        float,
+        typer.Option(
+            min=1, help="Seconds to wait for the server after all clients have sent.", hidden=True
+        ),
+    ] = 600.0,
+    keep: Annotated[
+        Path | None,
+        optional("New folder to keep the clients' folders in.", "a temporary folder", hidden=True),
+    ] = None,
 ) -> None:
-    """Drive many real clients against a proxy, epoch by epoch, and test what the server learns.
+    """Drive many real clients, and test what the server learns.
 
     Each client has a database and a ledger of its own, draws its noise from the operating system,
     and seals each report. Clients of one process share a connection and the public files. One item
@@ -100,8 +99,7 @@ def swarm(
 
     \b
     Examples:
-      sottovoce swarm --up here --clients 100
-      sottovoce swarm --up here --clients 2000 --epochs 3 --compare-seeds 50 --json swarm.json
+      sottovoce swarm --up here --clients 2000 --epochs 3 --json swarm.json
       sottovoce swarm --proxy http://127.0.0.1:8080 --key 3b6a27bc...29 --clients 600 \\
         --data ml-latest-small --no-compare
     """
@@ -119,7 +117,7 @@ def swarm(
         epochs=epochs,
         processes=processes or 2 * (os.cpu_count() or 1),
         seed=seed,
-        split=split.value,
+        split=split,
         wait=wait,
         compare_runs=compare_seeds if compare else 0,
         training=system.training,
@@ -131,8 +129,7 @@ def swarm(
     with SwarmBars() as bars:
         result = run_swarm(people, plan, bars)
     show(result)
-    if json is not None:
-        output.write_json(json, result.as_dict())
+    output.write_json(json, result.as_dict())
 
 
 def _system(up: Path | None, proxy: str | None, key: str | None) -> LiveSystem:
@@ -146,10 +143,9 @@ def _system(up: Path | None, proxy: str | None, key: str | None) -> LiveSystem:
 def _check_crowd(system: LiveSystem, clients: int) -> None:
     """Fewer end no epoch by themselves, and of more some come too late to one that has waited."""
     if system.least_clients not in (1, clients):
-        output.messages.print(
+        output.note(
             f"Note: an epoch waits for {output.people(system.least_clients)}, and there will be "
-            f"{clients:,}; to wait for all of them: sottovoce up ... --least-clients {clients}",
-            soft_wrap=True,
+            f"{clients:,}; to wait for all of them: sottovoce up ... --least-clients {clients}"
         )
 
 
@@ -178,8 +174,8 @@ def show(result: SwarmResult) -> None:
     """The epochs as a table, and what they cost everybody."""
     histories, settings = result.people.data.histories, result.settings
     untouched = result.people.data.untouched
-    _print(
-        f"{output.plain(result.people.data.name)}: {histories.n_users:,} live clients x "
+    output.say(
+        f"{result.people.data.name}: {histories.n_users:,} live clients x "
         f"{histories.n_items:,} items; {settings.mechanism}, epsilon {shown(settings.epsilon, 6)}, "
         f"{settings.reports} reports an epoch; {result.plan.split} split against "
         f"{output.rivals(NEGATIVES, untouched)}"
@@ -187,31 +183,28 @@ def show(result: SwarmResult) -> None:
     output.warn_of_few_candidates(NEGATIVES, untouched)
     output.results.print(_table(result))
     if result.plan.compare_runs:
-        _print(
+        output.say(
             f"Simulated: mean and standard deviation (sd) of HR@10 over {result.plan.compare_runs} "
             "runs of the simulator, from the same first model with the same people and epochs."
         )
-    _print(
+    output.say(
         "HR@10 is of the model alone, without tags and order. Popularity, not private: "
         f"{result.popularity[SHOWN]:.4f}."
     )
     for each in result.rounds:
-        if missing := _not_sent(each):
-            _print(f"Epoch {each.epoch}, not sent: {missing}.")
+        others = [f"{number:,} {what}" for what, number in each.outcomes.items() if what != "sent"]
+        if others:
+            output.say(f"Epoch {each.epoch}, not sent: {', '.join(others)}.")
     for problem in result.problems[:5]:
-        _print(f"Problem: {output.plain(problem)}")
+        output.say(f"Problem: {problem}")
     seconds = result.seconds
-    _print(
+    output.say(
         f"{seconds['make']:.0f} s to make the clients, {seconds['drive']:.0f} s for the epochs, in "
         f"{result.plan.processes} processes. No ledger has more than epsilon "
         f"{shown(result.spent, 6)}."
     )
-    _print("Clients sent at once, without jitter: for demos and tests.")
-    _print(result.account.statement())
-
-
-def _print(text: str) -> None:
-    output.results.print(text, soft_wrap=True)
+    output.say("Clients sent at once, without jitter: for demos and tests.")
+    output.say(result.account.statement())
 
 
 def _table(result: SwarmResult) -> Table:
@@ -231,11 +224,6 @@ def _table(result: SwarmResult) -> Table:
             *([] if noise is None else _compared(noise, each.metrics[SHOWN])),
         )
     return table
-
-
-def _not_sent(each: Round) -> str:
-    others = [f"{number:,} {what}" for what, number in each.outcomes.items() if what != "sent"]
-    return ", ".join(others)
 
 
 def _compared(noise: Noise, live: float) -> tuple[str, str]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def make_batch(
-    edition: Edition, rows: list[int], now: float, send_at: float, words: Words, entropy: Entropy
+    edition: Edition, rows: list[int], send_at: float, words: Words, entropy: Entropy
 ) -> Waiting:
     """Exactly k sealed reports of whoever touched these rows; of nobody's history just as many.
 
@@ -43,7 +43,6 @@ def make_batch(
     charge = Charge(
         training=terms.training,
         epoch=manifest.epoch,
-        at=int(now),
         purpose=hashlib.sha256(batch).digest(),
         mechanism=terms.mechanism,
         epsilon=terms.epsilon,

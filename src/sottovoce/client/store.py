@@ -60,7 +60,6 @@ _MIGRATIONS = (
             hash TEXT NOT NULL,
             training BLOB,
             epoch INTEGER UNIQUE,
-            at INTEGER,
             purpose BLOB UNIQUE,
             mechanism TEXT,
             epsilon REAL NOT NULL,
@@ -68,9 +67,8 @@ _MIGRATIONS = (
             loud_fraction REAL,
             clients INTEGER,
             CHECK (
-                (training IS NULL) + (epoch IS NULL) + (at IS NULL) + (purpose IS NULL)
-                + (mechanism IS NULL) + (reports IS NULL) + (loud_fraction IS NULL)
-                + (clients IS NULL) IN (0, 8)
+                (training IS NULL) + (epoch IS NULL) + (purpose IS NULL) + (mechanism IS NULL)
+                + (reports IS NULL) + (loud_fraction IS NULL) + (clients IS NULL) IN (0, 7)
             )
         ) STRICT""",
         # 'charged' waits to be sent; 'sent' arrived; 'dropped' came too late. `not_before`: the

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal
 
 from sottovoce.client.fetching import refresh
 from sottovoce.client.reporting import make_batch
-from sottovoce.client.terms import is_too_soon
 from sottovoce.client.timing import MOST_LEAD, PACE, READY, drawn_plan, is_time, lead, not_before
 from sottovoce.errors import ClosedError, LedgerError, RefusedError, UnavailableError
 from sottovoce.privacy import rounded_down, rounded_up
@@ -33,7 +32,6 @@ Outcome = Literal[
     "paused",
     "limit reached",
     "lifetime over",
-    "too soon",
     "too late",
     "nothing asked",
 ]
@@ -60,7 +58,6 @@ SENTENCES: dict[Outcome, str] = {
         "This device has taken part in as many epochs as its terms allow; nothing was sent, "
         "recommending goes on."
     ),
-    "too soon": "The terms do not allow another batch yet; nothing was sent.",
     "too late": (
         "The batch of epoch {epoch} came too late: as far as this device knows it was not counted; "
         "what was charged for it stays spent."
@@ -177,7 +174,7 @@ class Syncing:
 
     def _refusal(self, manifest: Manifest) -> Outcome | None:
         """Why this epoch gets no batch; None: it may have one. From public data and the ledger."""
-        store, terms, now = self.store, manifest.terms, self.clock()
+        store, terms = self.store, manifest.terms
         state, charged = store.state(manifest.epoch), store.was_charged(manifest.epoch)
         if state == "sent":
             return "already sent"
@@ -189,17 +186,14 @@ class Syncing:
             return "not accepted"
         if store.paused or store.waiting() is not None:
             return "paused"  # a batch still waits only if its owner said so
-        if not is_time(manifest, now, self.jitter):
+        if not is_time(manifest, self.clock(), self.jitter):
             return "not open"
         if charged:
             return "already charged"
         ledger = store.ledger()
         if not ledger.allows(terms.cost):
             return "limit reached"
-        charges = ledger.charges_of(terms.training)
-        if not terms.turns_left(charges):
-            return "lifetime over"
-        return "too soon" if is_too_soon(terms, charges, now) else None
+        return None if terms.turns_left(ledger.charges) else "lifetime over"
 
     def _plan(self, manifest: Manifest) -> Plan:
         """Drawn once for each epoch, and kept: a restart gives no second toss."""
@@ -217,13 +211,14 @@ class Syncing:
         After the long pause that is the moment that was drawn. A sync after a restart knows it by
         `send_at`.
         """
-        manifest, now, begun = edition.manifest, self.clock(), self.monotonic()
+        manifest, begun = edition.manifest, self.monotonic()
         ahead = lead(manifest) if self.jitter else 0.0
+        send_at = self.clock() + ahead
         kept: Kept = "forgotten"
         while kept == "forgotten":
             generation = self.store.generation
             rows = edition.rows_of(self.store.history.items())
-            batch = make_batch(edition, rows, now, now + ahead, self.words, self.entropy)
+            batch = make_batch(edition, rows, send_at, self.words, self.entropy)
             kept = self.store.keep(batch, generation)
         if kept == "limit reached":
             return kept

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sottovoce.errors import UntrustedError
-
-if TYPE_CHECKING:
-    from sottovoce.privacy import Charge
-    from sottovoce.protocol import Terms
+from sottovoce.protocol import Terms
 
 
 class TermsError(UntrustedError):
@@ -30,13 +25,3 @@ def check_terms(accepted: Terms | None, asked: Terms) -> None:
     worse = [] if accepted is None else accepted.broken_by(asked)
     if worse:
         raise TermsError(worse, asked)
-
-
-def is_too_soon(terms: Terms, charges: list[Charge], now: float) -> bool:
-    """Whether another batch now would be one too many in the window, or too close to the last.
-
-    A clock that was set back makes a device wait, never hurry.
-    """
-    recent = [each for each in charges if each.at > now - terms.window_seconds]
-    close = [each for each in charges if each.at > now - terms.interval]
-    return len(recent) >= terms.window_epochs or bool(close)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from sottovoce.data.catalogue import CATALOGUE
-from sottovoce.data.formats.columns import parse_columns
+from sottovoce.data.fetching import CATALOGUE
 from sottovoce.data.interactions import Interactions, Loaded
-from sottovoce.data.late import Late, hold_people
 from sottovoce.data.loading import load
 from sottovoce.data.shards import Shards
-from sottovoce.data.split import Split, leave_one_out
+from sottovoce.data.split import Late, Split, hold_people, leave_one_out
 from sottovoce.data.synthetic import synthetic_people
+from sottovoce.data.tables import parse_columns
 
 __all__ = [
     "CATALOGUE",

@@ -7,21 +7,24 @@ interactions are left out, and subsets of several sizes are drawn.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sottovoce.data.streams import stream
 from sottovoce.errors import DataError, SettingsError
 from sottovoce.model.histories import Histories
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sottovoce.model.tags import Traits
+from sottovoce.model.tags import Traits
 
 FilterRule = Literal["stable", "once"]
+Bools = NDArray[np.bool_]
+Times = NDArray[np.int64] | None
+Known = Mapping[str, tuple[str, Traits]]
+"""Title and tags by the item's id, as text."""
+_INT64 = np.iinfo(np.int64)
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class Interactions:
     user_ids: NDArray[Any]
     """The ids as the source has them: int64 where they are integers, else Python objects."""
     item_ids: NDArray[Any]
-    timestamps: NDArray[np.int64] | None = None
+    timestamps: Times = None
     """Seconds (or any ascending number) for each entry of `histories.indices`."""
     titles: NDArray[np.object_] | None = None
     """One string for each item."""
@@ -119,6 +122,13 @@ class Interactions:
             for number, title, traits in zip(ids, titles, tags, strict=True)
         ]
 
+    def with_known(self, known: Known) -> Interactions:
+        """With these titles and tags; an item that is not among them has none."""
+        rows = [known.get(str(item), ("", {})) for item in self.item_ids.tolist()]
+        titles, tags = ([row[place] for row in rows] for place in (0, 1))
+        kept = object_array(tags) if any(tags) else None
+        return replace(self, titles=object_array(titles), tags=kept)
+
     def summary(self) -> dict[str, Any]:
         """What `sottovoce data info` prints."""
         histories = self.histories
@@ -158,13 +168,9 @@ class Interactions:
             raise SettingsError(f"min_interactions must not be negative, found {min_interactions}")
         if rule not in ("stable", "once"):
             raise SettingsError(f"rule must be 'stable' or 'once', found {rule!r}")
-        users, items = _enough(self.histories, min_interactions, repeat=rule == "stable")
-        if not users.any() or not items.any():
-            raise DataError(
-                f"{self.name}: nothing is left when every user and item must have at least "
-                f"{min_interactions} interactions; ask for fewer (--min-interactions)"
-            )
-        return self._keep(users, items)
+        parts, users = lambda: [self.histories], [np.ones(self.n_users, bool)]
+        (kept,), items = enough(parts, users, self.n_items, min_interactions, rule)
+        return self._keep(kept, items)
 
     def subset(
         self, *, users: int | None = None, items: int | None = None, seed: int = 0
@@ -197,7 +203,7 @@ class Interactions:
             _mask(items, self.histories.n_items, "item"),
         )
 
-    def _keep(self, users: NDArray[np.bool_], items: NDArray[np.bool_]) -> Interactions:
+    def _keep(self, users: Bools, items: Bools) -> Interactions:
         if users.all() and items.all():
             return self
         entries = _entries(self.histories, users, items)
@@ -234,16 +240,14 @@ def _spread(counts: NDArray[np.int64]) -> dict[str, float]:
     }
 
 
-def _entries(
-    histories: Histories, users: NDArray[np.bool_], items: NDArray[np.bool_]
-) -> NDArray[np.bool_]:
+def _entries(histories: Histories, users: Bools, items: Bools) -> Bools:
     """Which interactions have both their user and their item kept; one byte each."""
-    entries: NDArray[np.bool_] = np.repeat(users, np.diff(histories.indptr))
+    entries: Bools = np.repeat(users, np.diff(histories.indptr))
     entries &= items[histories.indices]
     return entries
 
 
-def row_sums(histories: Histories, entries: NDArray[np.bool_]) -> NDArray[np.int64]:
+def row_sums(histories: Histories, entries: Bools) -> NDArray[np.int64]:
     """How many of a user's entries are marked."""
     sums = np.zeros(histories.n_users, np.int64)
     filled = np.flatnonzero(np.diff(histories.indptr))
@@ -252,34 +256,36 @@ def row_sums(histories: Histories, entries: NDArray[np.bool_]) -> NDArray[np.int
     return sums
 
 
-def counts_among(
-    histories: Histories, users: NDArray[np.bool_], items: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """How many interactions each user and each item has, among some users and items."""
-    entries = _entries(histories, users, items)
-    per_item = np.bincount(histories.indices[entries], minlength=histories.n_items)
-    return row_sums(histories, entries), per_item
-
-
-def _enough(
-    histories: Histories, least: int, *, repeat: bool
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """The users and items that have enough, once or until nothing changes any more."""
-    users = np.diff(histories.indptr) >= least
-    items = histories.popularity() >= least
-    while repeat and not (users.all() and items.all()):
-        per_user, per_item = counts_among(histories, users, items)
-        fewer_users = users & (per_user >= least)
-        fewer_items = items & (per_item >= least)
-        if (fewer_users == users).all() and (fewer_items == items).all():
-            break
-        users, items = fewer_users, fewer_items
+def enough(
+    parts: Callable[[], Iterable[Histories]],
+    users: list[Bools],
+    n_items: int,
+    least: int,
+    rule: FilterRule,
+) -> tuple[list[Bools], Bools]:
+    """Which of the users of each part, and which items, have enough: once, or for good."""
+    items = np.ones(n_items, bool)
+    changed = least > 0
+    while changed:
+        left, per_item = [], np.zeros(n_items, np.int64)
+        for part, some in zip(parts(), users, strict=True):
+            entries = _entries(part, some, items)
+            left.append(some & (row_sums(part, entries) >= least))
+            per_item += np.bincount(part.indices[entries], minlength=n_items)
+        kept = items & (per_item >= least)
+        changed = rule == "stable" and not (
+            np.array_equal(kept, items) and all(map(np.array_equal, left, users))
+        )
+        users, items = left, kept
+    if not items.any() or not any(some.any() for some in users):
+        raise DataError(
+            f"nothing is left when every user and item must have at least {least} interactions; "
+            "ask for fewer (--min-interactions)"
+        )
     return users, items
 
 
-def _first(
-    order: NDArray[np.int64], how_many: int, size: int, what: str, name: str
-) -> NDArray[np.bool_]:
+def _first(order: NDArray[np.int64], how_many: int, size: int, what: str, name: str) -> Bools:
     """Marks the first `how_many` of a shuffled list, out of `size`."""
     if how_many < 1:
         raise SettingsError(f"a subset needs at least 1 of its {what}, found {how_many}")
@@ -291,7 +297,7 @@ def _first(
     return mask
 
 
-def _mask(numbers: NDArray[np.integer] | None, size: int, what: str) -> NDArray[np.bool_]:
+def _mask(numbers: NDArray[np.integer] | None, size: int, what: str) -> Bools:
     if numbers is None:
         return np.ones(size, bool)
     if len(numbers) and (numbers.min() < 0 or numbers.max() >= size):
@@ -301,3 +307,98 @@ def _mask(numbers: NDArray[np.integer] | None, size: int, what: str) -> NDArray[
     mask = np.zeros(size, bool)
     mask[numbers] = True
     return mask
+
+
+def object_array(values: list[Any]) -> NDArray[np.object_]:
+    """One element for each, whatever they are: numpy would look into lists and tuples."""
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
+
+
+def id_array(ids: list[Any]) -> NDArray[Any]:
+    """Integers as int64 where they fit; anything else as Python objects, so nothing is changed."""
+    if all(type(one) is int and _INT64.min <= one <= _INT64.max for one in ids):
+        return np.array(ids, np.int64)
+    return object_array(ids)
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Interactions in any order, by user and item number; the same pair may come up again."""
+
+    users: NDArray[np.int32]
+    items: NDArray[np.int32]
+    timestamps: Times
+
+
+def pack(pairs: Pairs, n_users: int, n_items: int) -> tuple[Histories, Times, int]:
+    """By user and item, with timestamps in the same order, and how many repeats were merged.
+
+    A repeated pair collapses to one with its latest timestamp. 23 million interactions are common,
+    so pairs that are in order are not sorted again, and nothing wider than one 64-bit word for
+    each interaction is made.
+    """
+    given = len(pairs.users)
+    if not _in_order(pairs):
+        pairs = _sorted(pairs, item_bits=n_items.bit_length())
+    # The users ascend, so a search finds the offsets without counting every entry.
+    indptr = np.searchsorted(pairs.users, np.arange(n_users + 1, dtype=np.int32)).astype(np.int64)
+    histories = Histories.from_arrays(indptr, pairs.items, n_items)
+    return histories, pairs.timestamps, given - len(pairs.users)
+
+
+def _in_order(pairs: Pairs) -> bool:
+    """Whether (user, item) strictly ascends: sorted, and no pair twice."""
+    users, items = pairs.users, pairs.items
+    ascends = items[1:] > items[:-1]
+    ascends &= users[1:] == users[:-1]
+    ascends |= users[1:] > users[:-1]
+    return bool(ascends.all())
+
+
+def _sorted(pairs: Pairs, item_bits: int) -> Pairs:
+    """In order, each pair once. User and item share one word, which is what gets sorted."""
+    key = pairs.users.astype(np.int64)
+    key <<= np.int64(item_bits)
+    key |= pairs.items
+    timestamps = pairs.timestamps
+    if timestamps is None:
+        key.sort()
+    else:
+        key, timestamps = _sorted_together(key, timestamps)
+    key, timestamps = _merged(key, timestamps)
+    items = (key & np.int64((1 << item_bits) - 1)).astype(np.int32)
+    key >>= np.int64(item_bits)
+    return Pairs(key.astype(np.int32), items, timestamps)
+
+
+def _sorted_together(
+    key: NDArray[np.int64], timestamps: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Both in the order of the keys.
+
+    Where key and position fit one word, the word is sorted in place: half the memory and the
+    time of an argsort. They nearly always do.
+    """
+    bits = len(key).bit_length()
+    if int(key.max()).bit_length() + bits > 63:
+        order = np.argsort(key)
+        return key[order], timestamps[order]
+    key <<= np.int64(bits)
+    key |= np.arange(len(key))
+    key.sort()
+    timestamps = timestamps[key & np.int64((1 << bits) - 1)]
+    key >>= np.int64(bits)
+    return key, timestamps
+
+
+def _merged(key: NDArray[np.int64], timestamps: Times) -> tuple[NDArray[np.int64], Times]:
+    """Each key once; of its timestamps the latest."""
+    first = np.ones(len(key), bool)
+    np.not_equal(key[1:], key[:-1], out=first[1:])
+    if first.all():
+        return key, timestamps
+    if timestamps is not None:
+        timestamps = np.maximum.reduceat(timestamps, np.flatnonzero(first))
+    return key[first], timestamps

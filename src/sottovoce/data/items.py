@@ -3,34 +3,36 @@
 Either a catalogue as the protocol has it, or a table: one column for the item, perhaps one called
 `title`; of the others those with numbers are numbers (year, price), those with text are labels,
 several of them joined by `|`. A column with mostly numbers and some text is refused: one "n/a"
-would make labels of all prices.
+would make labels of all prices. Whatever is wrong is told by the file's own columns and lines.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import re
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from polars.exceptions import PolarsError
 
 from sottovoce.characters import CONTROL, named
-from sottovoce.data.formats.collecting import object_array
-from sottovoce.data.formats.columns import ALIASES
-from sottovoce.data.item_table import TABLES, read_table
-from sottovoce.errors import DataError, MissingExtraError, ProtocolError, reason
-from sottovoce.model.tags import KIND
+from sottovoce.data.interactions import Interactions
+from sottovoce.data.tables import ALIASES, PARQUET, Columns, reading
+from sottovoce.errors import DataError, MissingExtraError, ProtocolError
+from sottovoce.model.tags import KIND, Traits
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from sottovoce.data.interactions import Interactions
-    from sottovoce.data.item_table import Table
-    from sottovoce.model.tags import Traits
-
-    Described = dict[str, tuple[str, Traits]]
-    """Title and tags, by the item's id."""
-
+Described = dict[str, tuple[str, Traits]]
+"""Title and tags, by the item's id."""
+_SEPARATORS = {".csv": ",", ".tsv": "\t"}
+TABLES = (*_SEPARATORS, *PARQUET)
+"""Suffixes of what can be read."""
+SHOWN = 10
+"""Problems that are told at once."""
 SINGULAR = {"genres": "genre", "categories": "category", "brands": "brand", "tags": "tag"}
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(
@@ -38,23 +40,52 @@ _NUMBER = re.compile(
 )
 
 
+@dataclass
+class Table:
+    """Columns by the names that they have in the file; of several by one name, the last."""
+
+    path: Path
+    names: list[str]
+    cells: dict[str, list[Any]]
+    """Of a text file the text, without spaces around it; of Parquet values, None for none."""
+    lines: list[int] | None = None
+    """Where each row begins in a text file."""
+    problems: list[tuple[int, str]] = field(default_factory=list)
+    """Row and what is wrong with it."""
+
+    def where(self, row: int) -> str:
+        return f"row {row + 1}" if self.lines is None else f"line {self.lines[row]}"
+
+    def note(self, row: int, column: str, said: str) -> None:
+        self.problems.append((row, f"column {column!r} {said}"))
+
+    def check(self) -> None:
+        """Tell what is wrong, the first of it where there is much."""
+        found = sorted(self.problems)
+        if not found:
+            return
+        told = [f"{self.where(row)}: {what}" for row, what in found[:SHOWN]]
+        if len(found) == 1 and self.lines is not None:
+            raise DataError(found[0][1], path=self.path, line=self.lines[found[0][0]])
+        if len(found) == 1:
+            raise DataError(told[0], path=self.path)
+        more = [f"and {len(found) - SHOWN:,} more"] if len(found) > SHOWN else []
+        raise DataError("\n  ".join([f"{len(found):,} problems", *told, *more]), path=self.path)
+
+
 def with_items(data: Interactions, path: Path) -> Interactions:
     """The data set with titles and tags from a file; an item that is not in it has none."""
     known = read_items(path)
-    found = [known.get(str(item), ("", {})) for item in data.item_ids.tolist()]
-    if not any(title or tags for title, tags in found):
+    if not any(any(known.get(str(item), ())) for item in data.item_ids.tolist()):
         raise DataError(
-            f"describes none of the {len(found):,} items of {data.name}: the first is "
+            f"describes none of the {data.n_items:,} items of {data.name}: the first is "
             f"{str(data.item_ids[0])!r}, here it is {next(iter(known), None)!r}",
             path=path,
         )
-    titles, tags = ([each[place] for each in found] for place in (0, 1))
-    return replace(data, titles=object_array(titles), tags=object_array(tags))
+    return data.with_known(known)
 
 
-def read_items(
-    path: Path, columns: Mapping[str, str] | None = None, *, advice: str = ""
-) -> Described:
+def read_items(path: Path, columns: Columns = None, *, advice: str = "") -> Described:
     """By the suffix: `.json` is a catalogue, `.csv`, `.tsv` and `.parquet` are tables.
 
     `columns` names those of a table that are read: `{"item": "sku", "title": "name"}`. `advice`
@@ -76,15 +107,14 @@ def _from_catalogue(path: Path) -> Described:
             f"a catalogue needs {error.name}: pip install 'sottovoce[client]', or give a table"
         ) from error
     try:
-        items = Catalogue.decode(path.read_bytes()).items
-    except OSError as error:
-        raise DataError(f"cannot be read: {reason(error)}", path=path) from error
+        with reading(path):
+            items = Catalogue.decode(path.read_bytes()).items
     except ProtocolError as error:
         raise DataError(str(error), path=path) from error
     return {item.id: (item.title, item.tags) for item in items}
 
 
-def _from_table(table: Table, columns: Mapping[str, str] | None, advice: str) -> Described:
+def _from_table(table: Table, columns: Columns, advice: str) -> Described:
     item, kinds = _roles(table, columns, advice)
     ids = _ids(table, item)
     for column in (item, *kinds.values()):
@@ -102,38 +132,34 @@ def _from_table(table: Table, columns: Mapping[str, str] | None, advice: str) ->
     return dict(zip(ids, zip(titles, tags, strict=True), strict=True))
 
 
-def _roles(
-    table: Table, columns: Mapping[str, str] | None, advice: str
-) -> tuple[str, dict[str, str]]:
+def _roles(table: Table, columns: Columns, advice: str) -> tuple[str, dict[str, str]]:
     """The column of the item; those of title and tags, by kind."""
     given = {name: name for name in table.names} if columns is None else dict(columns)
+    listed = ", ".join(map(repr, table.names))
     if missing := [name for name in given.values() if name not in table.names]:
-        lacking = " and no column ".join(map(repr, missing))
-        raise DataError(
-            f"there is no column {lacking}; the columns are {table.listed()}", path=table.path
-        )
+        lacking = ", ".join(map(repr, missing))
+        raise DataError(f"no column is called {lacking}; there are {listed}", path=table.path)
     if twice := [name for name in given.values() if table.names.count(name) > 1]:
         raise DataError(f"two columns are called {twice[0]!r}", path=table.path)
     items = [role for role in given if _plain(role).replace("_", "") in ALIASES["item"]]
-    if len(items) > 1:
-        several = ", ".join(repr(given[role]) for role in items)
-        raise DataError(f"{several} could each be the item", path=table.path)
-    if not items:
-        raise DataError(
-            f"one column must be the item ({', '.join(ALIASES['item'])}); the columns are "
-            f"{table.listed()}{advice}",
-            path=table.path,
-        )
+    if len(items) != 1:
+        names = ", ".join(ALIASES["item"])
+        said = f"one column must be the item ({names}); there are {listed}{advice}"
+        raise DataError(said, path=table.path)
+    item = given.pop(items[0])
     kinds: dict[str, str] = {}
     for role, name in given.items():
-        if role == items[0]:
-            continue
-        kind = _kind(role, table.path)
+        plain = _plain(role)
+        kind = SINGULAR.get(plain, plain)
+        if not KIND.fullmatch(kind):
+            raise DataError(
+                f"column {name!r} names no kind of tag: {KIND.pattern}", path=table.path
+            )
         if kind in kinds:
             both = f"columns {kinds[kind]!r} and {name!r} are both {kind!r}"
             raise DataError(both, path=table.path)
         kinds[kind] = name
-    return given[items[0]], kinds
+    return item, kinds
 
 
 def _ids(table: Table, column: str) -> list[str]:
@@ -141,15 +167,13 @@ def _ids(table: Table, column: str) -> list[str]:
     first: dict[str, int] = {}
     ids = ["" if cell is None else str(cell).strip() for cell in table.cells[column]]
     if any(isinstance(cell, float) for cell in table.cells[column]):
-        raise DataError(
-            f"column {column!r} has decimal numbers; ids are integers or text", path=table.path
-        )
+        said = f"column {column!r} has decimal numbers; ids are integers or text"
+        raise DataError(said, path=table.path)
     for row, each in enumerate(ids):
         if not each:
-            table.problems.append((row, f"column {column!r} is empty: every item needs an id"))
+            table.note(row, column, "is empty: every item needs an id")
         elif first.setdefault(each, row) != row:
-            before = table.where(first[each])
-            table.problems.append((row, f"column {column!r} has {each!r} again, as in {before}"))
+            table.note(row, column, f"has {each!r} again, as in {table.where(first[each])}")
     return ids
 
 
@@ -157,25 +181,18 @@ def _check_characters(table: Table, column: str, ids: list[str]) -> None:
     """Every text of a catalogue is shown, perhaps on a terminal."""
     for row, cell in enumerate(table.cells[column]):
         if isinstance(cell, str) and (found := CONTROL.search(cell.strip())):
-            said = f"column {column!r} of item {ids[row]!r:.80} has a control character"
-            table.problems.append((row, f"{said}, {named(found[0])}"))
+            said = f"of item {ids[row]!r:.80} has a control character, {named(found[0])}"
+            table.note(row, column, said)
 
 
 def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
-def _kind(name: str, path: Path) -> str:
-    plain = _plain(name)
-    if not KIND.fullmatch(plain):
-        raise DataError(f"column {name!r} cannot name a kind of tag: {KIND.pattern}", path=path)
-    return SINGULAR.get(plain, plain)
-
-
 def _values(table: Table, column: str) -> Iterator[tuple[int, tuple[str, ...] | float]]:
     """Row and tag of each item that has one."""
     filled = [(row, cell) for row, cell in enumerate(table.cells[column]) if cell not in (None, "")]
-    if table.is_text:
+    if table.lines is not None:  # text has no type but what it looks like
         filled = _judged(table, column, filled)
     for row, value in filled:
         if isinstance(value, str):
@@ -185,8 +202,7 @@ def _values(table: Table, column: str) -> Iterator[tuple[int, tuple[str, ...] | 
             said = f"column {column!r} has neither numbers nor text"
             raise DataError(said, path=table.path)
         elif not 0 <= value < 2**53:  # a NaN is not
-            said = f"column {column!r} has {value}; a number is 0 or more, below 2^53"
-            table.problems.append((row, said))
+            table.note(row, column, f"has {value}; a number is 0 or more, below 2^53")
         else:
             yield row, float(value) if isinstance(value, Decimal) else value
 
@@ -200,14 +216,62 @@ def _judged(
     if others and len(numbers) > len(others):
         row, example = others[0]
         more = f" (and {len(others) - 1:,} more)" if len(others) > 1 else ""
-        said = (
-            f"column {column!r} has {len(numbers):,} numbers, but here {example!r:.80}{more}: mend "
-            "the cell, an empty one is no tag, or leave the column out"
-        )
-        table.problems.append((row, said))
+        said = f"has {len(numbers):,} numbers, but here {example!r:.80}{more}"
+        table.note(row, column, f"{said}: mend or empty the cell, or leave the column out")
     if others:
         return list(filled)
     if all(_WHOLE.fullmatch(cell) for cell in numbers):
         # Thirty digits are too large already; Python reads no more than some thousands.
         return [(row, int(cell[:30])) for row, cell in filled]
     return [(row, float(cell)) for row, cell in filled]
+
+
+def read_table(path: Path) -> Table:
+    """A text file with a header line, or Parquet; there is at least one row."""
+    table = _text(path) if path.suffix in _SEPARATORS else _parquet(path)
+    if not any(table.cells.values()):
+        raise DataError("there is a header, but no item below it", path=path)
+    return table
+
+
+def _parquet(path: Path) -> Table:
+    try:
+        frame = pl.read_parquet(path, glob=False)
+    except (PolarsError, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(f"this table cannot be read: {reason}", path=path) from error
+    return Table(path, frame.columns, {column.name: column.to_list() for column in frame})
+
+
+def _text(path: Path) -> Table:
+    with reading(path):
+        raw = path.read_bytes()
+    try:
+        records = list(_records(raw.decode("utf-8-sig"), path))
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise DataError(f"not UTF-8 text ({error.reason})", path=path, line=line) from error
+    if not records:
+        raise DataError("the file is empty", path=path)
+    (_, names), *rows = records
+    table = Table(path, names, {}, [line for line, _ in rows])
+    for row, (_, fields) in enumerate(rows):
+        if len(fields) != len(names):
+            said = f"expected {len(names)} fields as in the header, found {len(fields)}"
+            table.problems.append((row, said))
+    table.check()
+    table.cells = {name: [fields[at] for _, fields in rows] for at, name in enumerate(names)}
+    return table
+
+
+def _records(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
+    """The line where each begins, and its fields; not those in which nothing stands."""
+    separator, line = _SEPARATORS[path.suffix], 1
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    try:
+        for fields in reader:
+            if any(stripped := [each.strip() for each in fields]):
+                yield line, stripped
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise DataError(f"quotation marks or line ends: {error}", path=path, line=line) from error

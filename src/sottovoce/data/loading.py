@@ -1,27 +1,53 @@
-"""`load`: a data set by its name or by where it is."""
+"""A data set by its name or by where it is: in memory, or cut into shards."""
 
 from __future__ import annotations
 
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from sottovoce.data import formats
-from sottovoce.data.catalogue import CANNOT_FETCH, CATALOGUE, DataSet, archive_path
+import numpy as np
+
+from sottovoce.data.fetching import CANNOT_FETCH, CATALOGUE, archive_path
+from sottovoce.data.interactions import FilterRule, Interactions
 from sottovoce.data.items import with_items
-from sottovoce.data.shards import Shards
-from sottovoce.data.synthetic import SYNTHETIC, parse_synthetic, synthetic_people
-from sottovoce.errors import DataError
+from sottovoce.data.published import EDITIONS, is_published, read_published
+from sottovoce.data.shards import Buckets, Shards, ShardWriter, Watch, bounds, sort_out
+from sottovoce.data.synthetic import (
+    SYNTHETIC,
+    TYPICAL_FILMS,
+    parse_synthetic,
+    synthetic_parts,
+    synthetic_people,
+)
+from sottovoce.data.tables import (
+    MATRIX,
+    PARQUET,
+    TEXT,
+    Columns,
+    parquet_files,
+    read_matrix,
+    read_parquet,
+    read_text,
+)
+from sottovoce.errors import DataError, SettingsError
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+ROWS = 4_000_000
+"""Interactions of a shard: some hundred megabytes while it is worked on."""
+UNDERSTOOD = """\
+a MovieLens archive as published, zip or unpacked (u.data, ratings.dat or ratings.csv);
+the Netflix Prize folder (training_set/mv_*.txt or combined_data_*.txt);
+a .csv, .tsv (also .gz) or .parquet file with columns user, item and perhaps rating, timestamp;
+a folder of .parquet files with such columns, or of shards (`sottovoce data shard`);
+a .npz matrix saved by scipy.sparse.save_npz"""
+"""What can be read, for messages."""
 
-    from sottovoce.data.interactions import Interactions
+Made = Callable[[Interactions, int], Iterator[Interactions]]
 
 
-def load(
-    source: str | Path, columns: Mapping[str, str] | None = None, items: Path | None = None
-) -> Interactions:
+def load(source: str | Path, columns: Columns = None, items: Path | None = None) -> Interactions:
     """The data set of that name or at that path, with titles and tags from `items` if it is given.
 
     A string that is a name of the catalogue, or `synthetic`, means that name (write `./ml-1m`
@@ -38,9 +64,7 @@ def load(
 
 def is_name(source: str | Path) -> bool:
     """Whether it is a name, of the catalogue or of invented people, and not a path."""
-    return isinstance(source, str) and (
-        source in CATALOGUE or source.partition(":")[0] == SYNTHETIC
-    )
+    return isinstance(source, str) and (source in CATALOGUE or _is_invented(source))
 
 
 def shards_at(source: str | Path) -> Path | None:
@@ -48,33 +72,110 @@ def shards_at(source: str | Path) -> Path | None:
     return None if is_name(source) or not Shards.is_at(Path(source)) else Path(source)
 
 
-def _found(source: str | Path, columns: Mapping[str, str] | None) -> Interactions:
+def _is_invented(source: str) -> bool:
+    return source.partition(":")[0] == SYNTHETIC
+
+
+def _found(source: str | Path, columns: Columns) -> Interactions:
     folder = shards_at(source)
     if columns and (is_name(source) or folder):
         raise DataError("columns are known here and cannot be named", path=source)
     if folder:
         return Shards.read(folder).joined()
     if is_name(source):
-        invented = str(source).partition(":")[0] == SYNTHETIC
-        if invented:
-            return synthetic_people(**parse_synthetic(str(source)))
-        return _named(CATALOGUE[str(source)])
-    path = Path(source)
-    if not path.exists():
+        return _named(str(source))
+    if not Path(source).exists():
         raise DataError(
             "there is no such file or folder, and no data set of this name. Names: sottovoce data "
-            "list. Files: sottovoce data info --help",
+            "info. Files: sottovoce data info --help",
             path=source,
         )
-    return formats.read(path, columns)
+    return _read(Path(source), columns)
 
 
-def _named(entry: DataSet) -> Interactions:
+def _named(name: str) -> Interactions:
+    if _is_invented(name):
+        return synthetic_people(**parse_synthetic(name))
+    entry = CATALOGUE[name]
     if not entry.fetchable:
         raise DataError(CANNOT_FETCH)
-    path = entry.bundled or archive_path(entry.name)
+    path = entry.bundled or archive_path(name)
     if not path.exists():
-        raise DataError(
-            f"{entry.name} is not on this machine yet: run `sottovoce data fetch {entry.name}`"
-        )
-    return replace(formats.read(path), name=entry.name)
+        raise DataError(f"{name} is not on this machine yet: run `sottovoce data fetch {name}`")
+    return replace(_read(path, None), name=name)
+
+
+def _read(path: Path, columns: Columns) -> Interactions:
+    """The data set in a file or folder, whichever layout it has."""
+    name = path.name.lower()
+    if _is_parquet(path):
+        return read_parquet(path, columns)
+    if name.endswith(TEXT) and not path.is_dir():
+        return read_text(path, columns)
+    if columns:
+        said = "columns can be named for one CSV, TSV or Parquet file, or for a folder of Parquet"
+        raise DataError(said, path=path)
+    if name.endswith(MATRIX) and not path.is_dir():
+        return read_matrix(path)
+    if name in {edition.ratings for edition in EDITIONS} and not path.is_dir():
+        path = path.parent
+    if path.is_dir() or name.endswith(".zip") or zipfile.is_zipfile(path):
+        data = read_published(path)
+        if data is not None:
+            return data
+    raise DataError(f"nothing here is understood. What is:\n{UNDERSTOOD}", path=path)
+
+
+def _is_parquet(path: Path) -> bool:
+    """A file of that name, or a folder with some that is not published as anything else."""
+    if not path.is_dir():
+        return path.name.lower().endswith(PARQUET)
+    return bool(parquet_files(path)) and not is_published(path)
+
+
+def shard(
+    source: str,
+    folder: Path,
+    *,
+    columns: Columns = None,
+    items: Path | None = None,
+    min_interactions: int = 0,
+    rule: FilterRule = "stable",
+    rows: int = ROWS,
+    made: Made | None = None,
+    watch: Watch = lambda _: None,
+) -> Shards:
+    """Write a data set as shards of about so many rows; with the people and items of `filter`.
+
+    Parquet need not fit into memory, and invented people are written as they are made; anything
+    else is loaded first, and cut. `made` makes other people out of these, so many at a time.
+    """
+    if rows < 1:
+        raise SettingsError(f"a shard must have at least one row, not {rows}")
+    path, is_path = Path(source), not is_name(source)
+    if is_path and path.is_dir() and folder.resolve().is_relative_to(path.resolve()):
+        raise DataError(f"shards of {source} must not be written into it", path=folder)
+    with ShardWriter(folder) as writer:
+        if is_path and made is None and not Shards.is_at(path) and _is_parquet(path):
+            with tempfile.TemporaryDirectory(dir=writer.folder, prefix="sorting-") as scratch:
+                buckets = Buckets(path, columns, Path(scratch), rows, watch)
+                about = sort_out(buckets, writer, min_interactions, rule, watch)
+            return writer.finish(about if items is None else with_items(about, items))
+        watch(f"reading {source}")
+        asked_more = columns or min_interactions or items or made
+        if _is_invented(source) and not asked_more:
+            parts = synthetic_parts(**parse_synthetic(source), at_once=rows // TYPICAL_FILMS)
+        else:
+            about = load(source, columns, items).filter(min_interactions, rule)
+            parts = _cut(about, rows) if made is None else made(about, rows)
+        people = 0
+        for part in parts:
+            people += part.n_users
+            watch(f"{people:,} people")
+            writer.add(part)
+        return writer.finish(part if _is_invented(source) and not asked_more else about)
+
+
+def _cut(data: Interactions, rows: int) -> Iterator[Interactions]:
+    for begin, end in bounds(np.diff(data.histories.indptr), rows):
+        yield data.select(np.arange(begin, end), None)

@@ -3,6 +3,11 @@
 `shards.json` says what is there, `items.json` what the items are called and tagged with. A shard
 has one row for each interaction, by the numbers of people and items, in their order. Ids of people
 are not kept: nothing that reads shards asks for them.
+
+Shards are made of Parquet files that need not fit into memory either. These are read twice, block
+by block: once for the ids, which are all that stays in memory (about a hundred bytes for each
+person and item), once to sort rows into buckets on the disk, each with some of the people. Then
+bucket after bucket is put in order, filtered and written.
 """
 
 from __future__ import annotations
@@ -12,30 +17,46 @@ import io
 import json
 import secrets
 import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 from polars.exceptions import PolarsError
 
 from sottovoce.atomic import write_atomically
-from sottovoce.data.formats.collecting import id_array, object_array
-from sottovoce.data.interactions import Interactions, Loaded, loaded_in_words
-from sottovoce.errors import DataError, reason
+from sottovoce.data.interactions import (
+    Bools,
+    FilterRule,
+    Interactions,
+    Loaded,
+    Pairs,
+    enough,
+    id_array,
+    loaded_in_words,
+    object_array,
+    pack,
+)
+from sottovoce.data.tables import (
+    Columns,
+    Numbering,
+    parquet_blocks,
+    plain_name,
+    positive,
+    reading,
+)
+from sottovoce.errors import DataError
 from sottovoce.model.histories import Histories
+from sottovoce.model.tags import Traits
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-    from typing import Self
-
-    from numpy.typing import NDArray
-
-    from sottovoce.model.tags import Traits
-
+Watch = Callable[[str], None]
 FORMAT = "sottovoce-shards-1"
 INDEX, ITEMS = "shards.json", "items.json"
+_RAW: dict[str, type[np.integer[Any]]] = {"user": np.int32, "item": np.int32, "time": np.int64}
 
 
 @dataclass(frozen=True)
@@ -91,11 +112,8 @@ class Shards:
                 Loaded(**index["loaded"]) if index["loaded"] else None,
             )
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-            raise DataError(
-                f"these are not whole shards: {error!r}; make them anew with "
-                "`sottovoce data shard`",
-                path=folder,
-            ) from error
+            said = f"not whole shards: {error!r}; make them anew with `sottovoce data shard`"
+            raise DataError(said, path=folder) from error
 
     @property
     def n_users(self) -> int:
@@ -113,7 +131,8 @@ class Shards:
     @property
     def digest(self) -> str:
         """Names all of it."""
-        items = json.dumps([self.item_ids.tolist(), _listed(self.tags)])
+        tags = None if self.tags is None else self.tags.tolist()
+        items = json.dumps([self.item_ids.tolist(), tags])
         whole = [items, *(f"{shard.users} {shard.digest}" for shard in self.shards)]
         return hashlib.sha256("\n".join(whole).encode()).hexdigest()
 
@@ -127,16 +146,11 @@ class Shards:
         """The people of one shard, with all items; titles and tags are those of the whole."""
         shard = self.shards[index]
         path = self.folder / shard.file
-        try:
+        with reading(path):
             content = path.read_bytes()
-        except OSError as error:
-            raise DataError(f"this shard cannot be read: {reason(error)}", path=path) from error
         if hashlib.sha256(content).hexdigest() != shard.digest:
-            raise DataError(
-                f"this shard is not the one that {INDEX} speaks of; make them anew with "
-                "`sottovoce data shard`",
-                path=path,
-            )
+            said = f"not the shard of {INDEX}; make them anew with `sottovoce data shard`"
+            raise DataError(said, path=path)
         frame = pl.read_parquet(io.BytesIO(content))
         columns = {name: frame[name].to_numpy(writable=True) for name in frame.columns}
         numbers = shard.first + np.arange(shard.users + 1)
@@ -265,8 +279,8 @@ def _listed_shards(index: dict[str, Any]) -> tuple[Shard, ...]:
 
 
 def _cannot_write(error: Exception, folder: Path) -> DataError:
-    reason = str(error).splitlines()[0]
-    return DataError(f"shards cannot be written here: {reason}", path=folder)
+    why = str(error).splitlines()[0]
+    return DataError(f"shards cannot be written here: {why}", path=folder)
 
 
 def _traits(listed: dict[str, Any]) -> Traits:
@@ -276,9 +290,111 @@ def _traits(listed: dict[str, Any]) -> Traits:
     }
 
 
-def _listed(values: NDArray[np.object_] | None) -> list[Any] | None:
-    return None if values is None else values.tolist()
-
-
 def _json(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False, indent=1).encode()
+
+
+def sort_out(
+    buckets: Buckets, writer: ShardWriter, least: int, rule: FilterRule, watch: Watch
+) -> Interactions:
+    """Write what is in the buckets; the items that are left, and nobody."""
+    watch("leaving out those with few interactions")
+    users, items = enough(
+        buckets.histories, buckets.everybody(), buckets.about.n_items, least, rule
+    )
+    kept = np.flatnonzero(items)
+    for index, some in enumerate(users):
+        watch(f"writing shard {index + 1} of {len(users)}")
+        writer.add(buckets[index].select(np.flatnonzero(some), kept))
+    return buckets.about.select(None, kept)
+
+
+class Buckets:
+    """The rows of Parquet files, sorted by person into files of a scratch folder."""
+
+    def __init__(self, path: Path, columns: Columns, scratch: Path, rows: int, watch: Watch):
+        self._scratch = scratch
+        users, items, seen, counts = Numbering(), Numbering(), 0, np.zeros(0, np.int64)
+        for n, frame in enumerate(parquet_blocks(path, columns)):
+            watch(f"reading block {n + 1}")
+            some = positive(frame)
+            seen += frame.height
+            items.add(some["item"])
+            more = np.bincount(users.add(some["user"]), minlength=len(counts))
+            more[: len(counts)] += counts
+            counts = more
+        if not counts.sum():
+            raise DataError("there is no interaction", path=path)
+        user_ids, user_place = users.in_order()
+        item_ids, item_place = items.in_order()
+        per_user = np.zeros(len(user_ids), np.int64)
+        per_user[user_place] = counts
+        self._bounds = bounds(per_user, rows)
+        for n, frame in enumerate(parquet_blocks(path, columns)):
+            watch(f"sorting block {n + 1}")
+            some = positive(frame)
+            block = {
+                "user": user_place[users.add(some["user"])],
+                "item": item_place[items.add(some["item"])],
+                **({"time": some["timestamp"].to_numpy()} if "timestamp" in some.columns else {}),
+            }
+            self._sort(block)
+        merged = 0
+        for index in range(len(self._bounds)):
+            watch(f"ordering shard {index + 1} of {len(self._bounds)}")
+            merged += self._order(index, len(item_ids))
+        nobody = Histories(np.zeros(1, np.int64), np.empty(0, np.int32), len(item_ids))
+        loaded = Loaded("Parquet", seen, seen - int(counts.sum()), merged)
+        no_ids = np.empty(0, np.int64)
+        self.about = Interactions(plain_name(path), nobody, no_ids, item_ids, loaded=loaded)
+        """The items, and nobody."""
+
+    def __getitem__(self, index: int) -> Interactions:
+        with np.load(self._file(index, "npz")) as found:
+            times = found.get("times")
+            histories = Histories(found["indptr"], found["indices"], self.about.n_items)
+        ids = np.arange(*self._bounds[index])
+        return Interactions(self.about.name, histories, ids, self.about.item_ids, times)
+
+    def everybody(self) -> list[Bools]:
+        """Marks all people, bucket by bucket."""
+        return [np.ones(end - begin, bool) for begin, end in self._bounds]
+
+    def histories(self) -> Iterator[Histories]:
+        """Bucket by bucket."""
+        return (self[index].histories for index in range(len(self._bounds)))
+
+    def _sort(self, columns: dict[str, NDArray[np.integer]]) -> None:
+        """Append a block's rows to the files of their people."""
+        begins = np.array([begin for begin, _ in self._bounds])
+        bucket = np.searchsorted(begins, columns["user"], "right") - 1
+        order = np.argsort(bucket, kind="stable")
+        cuts = np.searchsorted(bucket[order], np.arange(len(begins) + 1))
+        for index in np.flatnonzero(np.diff(cuts)).tolist():
+            rows = order[cuts[index] : cuts[index + 1]]
+            for name, values in columns.items():
+                with self._file(index, name).open("ab") as file:
+                    values[rows].astype(_RAW[name]).tofile(file)
+
+    def _order(self, index: int, n_items: int) -> int:
+        """A bucket's rows by person and item; how many repeated pairs were merged."""
+        (begin, end), files = self._bounds[index], {name: self._file(index, name) for name in _RAW}
+        raw = {name: np.fromfile(file, _RAW[name]) for name, file in files.items() if file.exists()}
+        pairs = Pairs(raw["user"] - np.int32(begin), raw["item"], raw.get("time"))
+        histories, times, merged = pack(pairs, end - begin, n_items)
+        for file in files.values():
+            file.unlink(missing_ok=True)
+        timed = {} if times is None else {"times": times}
+        found = {"indptr": histories.indptr, "indices": histories.indices, **timed}
+        np.savez(self._file(index, "npz"), **found)  # type: ignore[arg-type]  # arrays all
+        return merged
+
+    def _file(self, index: int, kind: str) -> Path:
+        return self._scratch / f"{index:05}.{kind}"
+
+
+def bounds(lengths: NDArray[np.int64], rows: int) -> list[tuple[int, int]]:
+    """From which person to which: so many that their rows are about this many."""
+    ends = np.cumsum(lengths)
+    turns = np.flatnonzero(np.diff(np.maximum(ends - 1, 0) // rows)) + 1
+    return list(pairwise([0, *turns.tolist(), len(lengths)]))

@@ -1,32 +1,33 @@
-"""Leave one out: each user's history without one item, and that item (the paper's section 4.2).
+"""What is trained on and what is tested: one item of everybody left out, or people who come late.
 
-The paper tests on a random interaction, and on the latest one when it compares with DPLCF. Both let
-a model learn from what others touched after it. A split by date does not: training ends there.
-The random numbers are the stream "split" of `sottovoce.data.streams`: no other part of the
-project draws from it, so a split never depends on what else was drawn with the same seed.
+The paper (section 4.2) tests on a random interaction, and on the latest one when it compares with
+DPLCF. Both let a model learn from what others touched after it. A split by date does not: training
+ends there. People who come late are out of training altogether, with a part of their history
+hidden: strong generalisation, as Liang et al. (2018) test it.
+
+Random numbers are streams of `sottovoce.data.streams` from which nothing else is drawn, so a split
+never depends on what else was drawn with the same seed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sottovoce.data.interactions import row_sums
+from sottovoce.data.interactions import Bools, Interactions, Times, row_sums
 from sottovoce.data.streams import stream
 from sottovoce.errors import DataError, SettingsError
 from sottovoce.model.histories import Histories
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sottovoce.data.interactions import Interactions
 
 SplitRule = Literal["random", "latest", "date"]
 SPLIT_RULES: tuple[SplitRule, ...] = get_args(SplitRule)
 BEFORE = 0.9
 """The part of all interactions that lies before the date of a split by date, at most."""
+ONE_IN = 5
+"""So many items of a late person hide one, rounded down: a fifth, as in the literature."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +39,7 @@ class Split:
     """The item left out; -1 for a user who has none, as one with a single item."""
     rule: SplitRule
     seed: int
-    times: NDArray[np.int64] | None = None
+    times: Times = None
     """When each entry of `train` was touched, where the data knows."""
     all_but_test: Histories | None = None
     """What they touch in all beside the test item, where that is more than `train`."""
@@ -128,15 +129,8 @@ def first_after(data: Interactions, seed: int) -> Split:
     test[who[able]] = histories.indices[chosen]
     kept = np.ones(histories.n_interactions, bool)
     kept[chosen] = False
-    indptr = np.concatenate([[0], np.cumsum(had)])
-    return Split(
-        Histories(indptr, histories.indices[before], histories.n_items),
-        test,
-        "date",
-        seed,
-        times[before],
-        _without(histories, who[able], kept),
-    )
+    rest = _without(histories, who[able], kept)
+    return Split(_marked(histories, before), test, "date", seed, times[before], rest)
 
 
 def _times(data: Interactions) -> NDArray[np.int64]:
@@ -145,7 +139,7 @@ def _times(data: Interactions) -> NDArray[np.int64]:
     return data.timestamps
 
 
-def _latest(data: Interactions) -> NDArray[np.bool_]:
+def _latest(data: Interactions) -> Bools:
     """Which entries are the latest of their history, or as late as it."""
     times = _times(data)
     indptr = data.histories.indptr
@@ -156,9 +150,53 @@ def _latest(data: Interactions) -> NDArray[np.bool_]:
     return np.asarray(times == np.repeat(last, np.diff(indptr)))
 
 
-def _without(histories: Histories, users: NDArray[np.intp], kept: NDArray[np.bool_]) -> Histories:
+def _without(histories: Histories, users: NDArray[np.intp], kept: Bools) -> Histories:
     """The histories less one entry for each of these users."""
     removed = np.zeros(histories.n_users + 1, np.int64)
     removed[users + 1] = 1
     indptr = histories.indptr - np.cumsum(removed)
     return Histories(indptr, histories.indices[kept], histories.n_items)
+
+
+@dataclass(frozen=True, eq=False)
+class Late:
+    """People who were taken out, and everybody else."""
+
+    others: Interactions
+    """Everybody else, with whole histories."""
+    known: Histories
+    """What the devices of late people have."""
+    hidden: Histories
+    """What is to be found, at least one item for each of the same people."""
+
+
+def hold_people(data: Interactions, people: int, seed: int = 0) -> Late:
+    """Take so many people out, drawn uniformly among those with at least `ONE_IN` items."""
+    histories = data.histories
+    able = np.flatnonzero(np.diff(histories.indptr) >= ONE_IN)
+    if not 1 <= people <= len(able):
+        raise DataError(
+            f"{data.name}: asked for {people:,} late people, there are {len(able):,} with at "
+            f"least {ONE_IN} interactions"
+        )
+    late = np.sort(stream(seed, "late").permutation(able)[:people])
+    others = np.setdiff1d(np.arange(histories.n_users), late)
+    known, hidden = _parted(histories.take(late), seed)
+    return Late(data.select(others, None), known, hidden)
+
+
+def _parted(histories: Histories, seed: int) -> tuple[Histories, Histories]:
+    """What stays and what is hidden of everybody."""
+    lengths = np.diff(histories.indptr)
+    chance = stream(seed, "hide").random(histories.n_interactions)
+    shuffled = np.lexsort((chance, histories.users_of_entries()))
+    place = np.arange(histories.n_interactions) - np.repeat(histories.indptr[:-1], lengths)
+    hidden = np.zeros(histories.n_interactions, bool)
+    hidden[shuffled[place < np.repeat(lengths // ONE_IN, lengths)]] = True
+    return _marked(histories, ~hidden), _marked(histories, hidden)
+
+
+def _marked(histories: Histories, entries: Bools) -> Histories:
+    ends = np.cumsum(row_sums(histories, entries))
+    indptr = np.concatenate([[0], ends]).astype(np.int64)
+    return Histories(indptr, histories.indices[entries], histories.n_items)

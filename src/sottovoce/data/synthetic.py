@@ -21,22 +21,18 @@ people however many are asked for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sottovoce.data import formats
-from sottovoce.data.catalogue import entry
-from sottovoce.data.interactions import Interactions, row_sums
-from sottovoce.data.packing import Pairs, pack
+from sottovoce.data.fetching import entry
+from sottovoce.data.interactions import Interactions, Pairs, pack, row_sums
+from sottovoce.data.published import read_published
 from sottovoce.data.streams import stream
 from sottovoce.errors import SettingsError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
 
 SYNTHETIC = "synthetic"
 TYPICAL_FILMS = 70
@@ -113,16 +109,9 @@ def _joined(tastes: _Tastes, parts: list[Pairs], begin: int, end: int) -> Intera
     times = np.concatenate([part.timestamps for part in parts if part.timestamps is not None])
     asked = users < end
     pairs = Pairs(users[asked] - np.int32(begin), items[asked], times[asked])
-    packed = pack(pairs, end - begin, len(tastes.films.item_ids))
-    return Interactions(
-        name=SYNTHETIC,
-        histories=packed.histories,
-        user_ids=np.arange(begin, end),
-        item_ids=tastes.films.item_ids,
-        timestamps=packed.timestamps,
-        titles=tastes.films.titles,
-        tags=tastes.films.tags,
-    )
+    histories, moments, _ = pack(pairs, end - begin, tastes.films.n_items)
+    ids = np.arange(begin, end)
+    return replace(tastes.films, histories=histories, user_ids=ids, timestamps=moments)
 
 
 def parse_synthetic(text: str) -> dict[str, int]:
@@ -145,7 +134,8 @@ def parse_synthetic(text: str) -> dict[str, int]:
 def _tastes(n_items: int) -> _Tastes:
     bundled = entry("ml-latest-small").bundled
     assert bundled is not None
-    real = formats.read(bundled)
+    real = read_published(bundled)
+    assert real is not None
     available = real.histories.n_items
     if not _LEAST_ITEMS <= n_items <= available:
         raise SettingsError(
@@ -156,7 +146,8 @@ def _tastes(n_items: int) -> _Tastes:
     counts = _pool_counts(real)[:, top]
     expected = counts.sum(axis=1, keepdims=True) * (popularity[top] / popularity[top].sum())
     lift = np.minimum((counts + _SMOOTHING) / (expected + _SMOOTHING), _MOST_LIFT)
-    return _Tastes(real.select(None, top), popularity[top].astype(float), lift * lift * lift)
+    films = replace(real.select(None, top), name=SYNTHETIC, loaded=None)
+    return _Tastes(films, popularity[top].astype(float), lift * lift * lift)
 
 
 def _pool_counts(real: Interactions) -> NDArray[np.float64]:

@@ -1,24 +1,32 @@
 """Honest numbers: rankings, hit ratio, NDCG, MRR, recall, coverage, intervals over runs."""
 
-from sottovoce.evaluation.exposure import coverage, exposure, gini
 from sottovoce.evaluation.known import Known, rank_devices, wide_vectors
-from sottovoce.evaluation.metrics import CUTOFFS, Interval, hit_ratio, hits, mrr, ndcg, summary
+from sottovoce.evaluation.metrics import (
+    CUTOFFS,
+    Interval,
+    coverage,
+    exposure,
+    gini,
+    hit_ratio,
+    hit_ratio_of_several,
+    hits,
+    mrr,
+    mrr_of_several,
+    ndcg,
+    ndcg_of_several,
+    recall,
+    summary,
+    summary_of_several,
+)
 from sottovoce.evaluation.ranking import (
     Candidates,
     Ranks,
     Scorer,
     rank_factors,
+    rank_hidden,
     rank_scores,
     sample_candidates,
     who_is_tested,
-)
-from sottovoce.evaluation.several import (
-    hit_ratio_of_several,
-    mrr_of_several,
-    ndcg_of_several,
-    rank_hidden,
-    recall,
-    summary_of_several,
 )
 
 __all__ = [

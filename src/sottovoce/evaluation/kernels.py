@@ -1,11 +1,23 @@
-"""The loops of ranking, compiled."""
+"""The loops of ranking, compiled; and the threads of all compiled loops.
+
+A loop takes some of the people, from `begin` to `end`, and leaves Python's lock alone; `share_out`
+gives every thread some at a time. (numba's own parallel loops take longer to compile.)
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Thread
+from typing import TYPE_CHECKING, Any
 
+import numba
 import numpy as np
-from numba import njit, prange
+from numba import njit
+from numba.core import event
+
+from sottovoce.errors import SettingsError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -15,80 +27,85 @@ if TYPE_CHECKING:
     Int32 = NDArray[np.int32]
     Int64 = NDArray[np.int64]
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_MIX1, _MIX2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+compiled_in = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+"""For functions that compiled loops alone call: what Python would need takes a quarter longer."""
+USERS_AT_A_TIME = 256
+"""What a thread takes: small enough to share out evenly, large enough to call Python rarely."""
 
 
-@njit(cache=True)
-def mixed(word: np.uint64) -> np.uint64:
-    """SplitMix64's output function."""
-    word = (word ^ (word >> np.uint64(30))) * _MIX1
-    word = (word ^ (word >> np.uint64(27))) * _MIX2
-    return word ^ (word >> np.uint64(31))
+class SaidOnce(event.Listener):  # type: ignore[misc]
+    """Says so the first time that a loop is compiled in this process, and not read from a cache."""
+
+    said = False
+
+    def on_start(self, _: Any) -> None:
+        if not self.said:
+            self.said = True
+            logging.getLogger("sottovoce").warning(
+                "compiling loops for this machine, once: up to half a minute"
+            )
+
+    def on_end(self, _: Any) -> None:
+        pass
 
 
-@njit(parallel=True, cache=True)
-def sample_untouched(
-    indptr: Int64,
-    indices: Int32,
-    n_items: int,
-    test: Int32,
-    seed: np.uint64,
-    first: np.uint64,
-    out: Int32,
+event.register("numba:compile", SaidOnce())
+
+
+def checked_threads(n: int | None) -> int:
+    """As many as were asked for; None: all that numba has."""
+    most = int(numba.config.NUMBA_NUM_THREADS)
+    if n is not None and not 1 <= n <= most:
+        raise SettingsError(f"threads must be from 1 to {most} on this machine, got {n}")
+    return n or most
+
+
+@contextmanager
+def on_threads(n: int) -> Iterator[None]:
+    before = numba.get_num_threads()
+    numba.set_num_threads(n)
+    try:
+        yield
+    finally:
+        numba.set_num_threads(before)
+
+
+def share_out(
+    n: int, run: Callable[[int, int, int], None], at_a_time: int = USERS_AT_A_TIME
 ) -> None:
-    """Distinct untouched items for each user: draw, and draw again what is touched or taken."""
-    for u in prange(test.shape[0]):
-        taken = np.zeros(n_items, np.uint8)
-        for i in indices[indptr[u] : indptr[u + 1]]:
-            taken[i] = 1
-        left = n_items - (indptr[u + 1] - indptr[u])
-        if test[u] >= 0:
-            taken[test[u]] = 1
-            left -= 1
-        # SplitMix64, a stream for each user: no two users share a starting state.
-        state = mixed(mixed(seed + _GOLDEN) ^ (first + np.uint64(u)))
-        wanted = min(out.shape[1], left)
-        if 2 * wanted > left:
-            take_by_shuffling(taken, left, wanted, state, out[u])
-            continue
-        n = 0
-        while n < wanted:
-            state += _GOLDEN
-            # The upper 32 bits scaled down: uniform to within n_items / 2^32.
-            i = np.int64(((mixed(state) >> np.uint64(32)) * np.uint64(n_items)) >> np.uint64(32))
-            if not taken[i]:
-                taken[i] = 1
-                out[u, n] = i
-                n += 1
+    """Call `run(begin, end, thread)` for all of n, on as many threads as `on_threads` says."""
+    starts = iter(range(0, n, at_a_time))
+    failed: list[BaseException] = []
+
+    def take(thread: int) -> None:
+        try:
+            for begin in starts:  # one iterator for all: each start is somebody's
+                run(begin, min(begin + at_a_time, n), thread)
+        except BaseException as error:  # raised again below, where it is seen
+            failed.append(error)
+
+    threads = min(int(numba.get_num_threads()), -(-n // at_a_time))
+    others = [Thread(target=take, args=(number,), daemon=True) for number in range(1, threads)]
+    for each in others:
+        each.start()
+    take(0)
+    for each in others:
+        each.join()
+    if failed:
+        raise failed[0]
 
 
-@njit(cache=True)
-def take_by_shuffling(
-    taken: NDArray[np.uint8], left: int, wanted: int, state: np.uint64, out: Int32
-) -> None:
-    """For users who touched nearly everything: list what is left and shuffle its beginning."""
-    free = np.empty(left, np.int32)
-    n = 0
-    for i in range(taken.shape[0]):
-        if not taken[i]:
-            free[n] = i
-            n += 1
-    for t in range(wanted):
-        state += _GOLDEN
-        span = np.uint64(left - t)
-        other = t + np.int64(((mixed(state) >> np.uint64(32)) * span) >> np.uint64(32))
-        free[t], free[other] = free[other], free[t]
-        out[t] = free[t]
-
-
-@njit(parallel=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def wide_vectors(
+    begin: int,
+    end: int,
     indptr: Int64,
     indices: Int32,
     weights: Float64,
     V: Float64,
-    tags: tuple[Int32, Int32, Float64],
+    starts: Int64,
+    columns: Int64,
+    values: Float64,
     gram: Float64,
     ridges: Float64,
     alpha: float,
@@ -96,48 +113,43 @@ def wide_vectors(
 ) -> None:
     """Everybody's vector over `W = [V | D]`, as `sottovoce.model.wide` solves it for one.
 
-    `ridges` has one row for each length of a history: of the factors, and of the tags.
+    D is given by rows. `ridges` has one row for each length of a history: of the factors, and of
+    the tags.
     """
     factors, size = V.shape[1], gram.shape[0]
-    starts, columns, values = tags
-    for u in prange(indptr.shape[0] - 1):
-        system, x = np.zeros((size, size)), np.zeros(size)
-        ridge = ridges[indptr[u + 1] - indptr[u]]
+    system, x = np.empty((size, size)), np.empty(size)
+    for u in range(begin, end):
+        for i in range(size):
+            x[i] = 0.0
+            for j in range(i + 1):
+                system[i, j] = 0.0
         for t in range(indptr[u], indptr[u + 1]):
-            i, weight = indices[t], weights[t]
-            add_outer(V[i], weight, system, x)
-            for a in range(starts[i], starts[i + 1]):
-                k, value = factors + columns[a], weight * values[a]
-                x[k] += value
-                row = system[k]
+            item, weight = indices[t], weights[t]
+            for i in range(factors):
+                x[i] += weight * V[item, i]
+                for j in range(i + 1):
+                    system[i, j] += weight * (V[item, i] * V[item, j])
+            for a in range(starts[item], starts[item + 1]):
+                k, value = factors + columns[a], values[a]
+                x[k] += weight * value
                 for f in range(factors):
-                    row[f] += value * V[i, f]
-                for b in range(starts[i], a + 1):
-                    row[factors + columns[b]] += value * values[b]
+                    system[k, f] += weight * (value * V[item, f])
+                for b in range(starts[item], a + 1):
+                    system[k, factors + columns[b]] += weight * (value * values[b])
+        n = indptr[u + 1] - indptr[u]
         for i in range(size):
             x[i] *= 1 + alpha
             for j in range(i + 1):
                 system[i, j] = gram[i, j] + alpha * system[i, j]
-            system[i, i] += ridge[0] if i < factors else ridge[1]
-        solve_in_place(system, x)
-        if np.isfinite(x).all():
-            out[u] = x
+            system[i, i] += ridges[n, 0] if i < factors else ridges[n, 1]
+        if solve_in_place(system, x):
+            for i in range(size):
+                out[u, i] = x[i]
 
 
-@njit(cache=True)
-def add_outer(v: Float64, weight: float, system: Float64, right: Float64) -> None:
-    """`weight v v^T`, lower triangle, and `weight v`."""
-    for i in range(v.shape[0]):
-        value = weight * v[i]
-        right[i] += value
-        row = system[i]
-        for j in range(i + 1):
-            row[j] += value * v[j]
-
-
-@njit(cache=True)
-def solve_in_place(lower: Float64, x: Float64) -> None:
-    """Cholesky of a lower triangle, row by row, then forward and back."""
+@compiled_in
+def solve_in_place(lower: Float64, x: Float64) -> bool:
+    """Cholesky of a lower triangle, row by row, then forward and back; whether all is finite."""
     size = x.shape[0]
     for i in range(size):
         for j in range(i + 1):
@@ -149,13 +161,16 @@ def solve_in_place(lower: Float64, x: Float64) -> None:
         for m in range(i):
             total -= lower[i, m] * x[m]
         x[i] = total / lower[i, i]
+    finite = True
     for i in range(size - 1, -1, -1):
+        for m in range(i + 1, size):
+            x[i] -= lower[m, i] * x[m]
         x[i] /= lower[i, i]
-        for m in range(i):
-            x[m] -= lower[i, m] * x[i]
+        finite &= np.isfinite(x[i])
+    return finite
 
 
-@njit(cache=True)
+@compiled_in
 def score(x: Float32, row: Float32) -> np.float32:
     """`x . v`, factor by factor, as `sottovoce.model.predictions`."""
     total = x[0] * row[0]
@@ -164,12 +179,19 @@ def score(x: Float32, row: Float32) -> np.float32:
     return total
 
 
-@njit(parallel=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def rank_sampled(
-    candidates: Int32, test: Int32, X: Float32, V: Float32, better: Int64, ties: Int64
+    begin: int,
+    end: int,
+    candidates: Int32,
+    test: Int32,
+    X: Float32,
+    V: Float32,
+    better: Int64,
+    ties: Int64,
 ) -> None:
     """How many candidates score above each user's test item, and how many the same."""
-    for u in prange(test.shape[0]):
+    for u in range(begin, end):
         if test[u] < 0:
             continue
         own = score(X[u], V[test[u]])
@@ -180,29 +202,10 @@ def rank_sampled(
                 ties[u] += other == own
 
 
-@njit(parallel=True, cache=True)
-def rank_full(
-    indptr: Int64, indices: Int32, test: Int32, X: Float32, V: Float32, better: Int64, ties: Int64
-) -> None:
-    """The same among all items that the user did not touch: all, less their own."""
-    for u in prange(test.shape[0]):
-        if test[u] < 0:
-            continue
-        own = score(X[u], V[test[u]])
-        above, same = 0, -1  # the test item ties with itself
-        for i in range(V.shape[0]):
-            other = score(X[u], V[i])
-            above += other > own
-            same += other == own
-        for i in indices[indptr[u] : indptr[u + 1]]:
-            other = score(X[u], V[i])
-            above -= other > own
-            same -= other == own
-        better[u], ties[u] = above, same
-
-
-@njit(parallel=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def rank_several(
+    begin: int,
+    end: int,
     known_indptr: Int64,
     known: Int32,
     indptr: Int64,
@@ -212,32 +215,33 @@ def rank_several(
     better: Int64,
     ties: Int64,
 ) -> None:
-    """The place of every hidden item among all that its user does not have: sorted once a user."""
-    n_items = V.shape[0]
-    for u in prange(indptr.shape[0] - 1):
-        scores = np.empty(n_items, np.float32)
-        for i in range(n_items):
+    """The place of every hidden item among all that its user does not have."""
+    scores = np.empty(V.shape[0], np.float32)
+    for u in range(begin, end):
+        if indptr[u] == indptr[u + 1]:
+            continue
+        for i in range(V.shape[0]):
             scores[i] = score(X[u], V[i])
-        first, last = indptr[u], indptr[u + 1]
-        own = scores[hidden[first:last]]
-        for i in known[known_indptr[u] : known_indptr[u + 1]]:
-            scores[i] = -np.inf
-        scores.sort()
-        for t in range(last - first):
-            above = np.searchsorted(scores, own[t], side="right")
-            better[first + t] = n_items - above
-            ties[first + t] = above - np.searchsorted(scores, own[t], side="left") - 1
+        for t in range(known_indptr[u], known_indptr[u + 1]):
+            scores[known[t]] = -np.inf
+        for t in range(indptr[u], indptr[u + 1]):
+            own, above, same = scores[hidden[t]], 0, -1  # it ties with itself
+            for i in range(V.shape[0]):
+                above += scores[i] > own
+                same += scores[i] == own
+            better[t], ties[t] = above, same
 
 
-@njit(parallel=True, cache=True)
-def best_untouched(indptr: Int64, indices: Int32, X: Float32, V: Float32, out: Int32) -> None:
+@njit(nogil=True, cache=True, error_model="numpy")
+def best_untouched(
+    begin: int, end: int, indptr: Int64, indices: Int32, X: Float32, V: Float32, out: Int32
+) -> None:
     """The best items that each user did not touch, best first; among equals the lowest number."""
     length = out.shape[1]
-    for u in prange(out.shape[0]):
-        taken = np.zeros(V.shape[0], np.uint8)
-        for i in indices[indptr[u] : indptr[u + 1]]:
-            taken[i] = 1
-        best = np.empty(length, np.float32)
+    taken, best = np.zeros(V.shape[0], np.uint8), np.empty(length, np.float32)
+    for u in range(begin, end):
+        for t in range(indptr[u], indptr[u + 1]):
+            taken[indices[t]] = 1
         n = 0
         for i in range(V.shape[0]):
             if taken[i]:
@@ -252,3 +256,5 @@ def best_untouched(indptr: Int64, indices: Int32, X: Float32, V: Float32, out: I
                 best[place], out[u, place] = best[place - 1], out[u, place - 1]
                 place -= 1
             best[place], out[u, place] = own, i
+        for t in range(indptr[u], indptr[u + 1]):
+            taken[indices[t]] = 0

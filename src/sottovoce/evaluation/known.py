@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy import sparse
 
 from sottovoce.errors import DataError
-from sottovoce.evaluation import kernels
-from sottovoce.evaluation.ranking import rank_factors
+from sottovoce.evaluation.ranking import PACE, Candidates, Ranks, rank_factors
+from sottovoce.model import Histories
+from sottovoce.model.factorization import solve_systems
 from sottovoce.model.recency import recency_of
 from sottovoce.model.tags import Tags, no_tags, tags_of
 from sottovoce.model.wide import WideModel
@@ -18,8 +20,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sottovoce.data import Interactions, Split
-    from sottovoce.evaluation.ranking import Candidates, Ranks
-    from sottovoce.model import Histories
 
     Float32 = NDArray[np.float32]
     Float64 = NDArray[np.float64]
@@ -69,26 +69,57 @@ def wide_vectors(model: WideModel, histories: Histories, weights: Float64 | None
     """Everybody's vector over `[V | D]`, N x (F + K), zero where there is none.
 
     `weights` of the entries of the histories; None weighs all alike. What `WideModel.shares` sums
-    up to, compiled.
+    up to, for many at once.
     """
-    if weights is None:
-        weights = np.ones(histories.n_interactions)
-    factors, tags = model.V.shape[1], model.D.shape[1]
+    n, n_entries, size = histories.n_users, histories.n_interactions, len(model.gram)
+    weights = np.ones(n_entries) if weights is None else weights
     longest = int(np.diff(histories.indptr).max(initial=0))
-    ridges = np.array([model.ridges(n) for n in range(longest + 1)])
-    out = np.zeros((histories.n_users, factors + tags), np.float32)
-    kernels.wide_vectors(
-        histories.indptr,
-        histories.indices,
-        weights,
-        model.V,
-        (model.D.indptr, model.D.indices, model.D.data),
-        model.gram,
-        ridges,
-        model.alpha,
-        out,
-    )
+    ridges = np.array([model.ridges(length) for length in range(longest + 1)])
+    out = np.zeros((n, size), np.float32)
+    if PACE.is_worth_compiling(n_entries * model.V.shape[1] ** 2 + n * size**3 / 3):
+        from sottovoce.evaluation import kernels
+
+        # One layout and type of each, so that one loop is compiled for all models.
+        V, gram = (np.require(each, np.float64, ["C", "W"]) for each in (model.V, model.gram))
+        D = model.D.indptr.astype(np.int64), model.D.indices.astype(np.int64), model.D.data
+        arrays = histories.indptr, histories.indices, weights, V, *D, gram, ridges, model.alpha, out
+        kernels.share_out(n, lambda begin, end, _: kernels.wide_vectors(begin, end, *arrays), 64)
+        return out
+    outer, rows = _outer(model), model.rows(np.arange(len(model.V)))
+    columns = np.repeat([0, 1], (model.V.shape[1], model.D.shape[1]))
+    at_once, diagonal = max(NUMBERS_AT_ONCE // size**2, 1), np.arange(size)
+    for begin in range(0, n, at_once):
+        some = histories.some(begin, min(begin + at_once, n))
+        start = histories.indptr[begin]
+        own = sparse.csr_array(
+            (weights[start : start + some.n_interactions], some.indices, some.indptr),
+            shape=(some.n_users, some.n_items),
+        )
+        system = model.gram + model.alpha * (own @ outer).toarray().reshape(-1, size, size)
+        system[:, diagonal, diagonal] += ridges[np.diff(some.indptr)][:, columns]
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            x = solve_systems(system, (1 + model.alpha) * (own @ rows))
+            x[~np.isfinite(x).all(axis=1)] = 0
+            out[begin : begin + some.n_users] = x
     return out
+
+
+NUMBERS_AT_ONCE = 1 << 20
+"""Of the systems that are solved together: some megabytes."""
+
+
+def _outer(model: WideModel) -> sparse.csr_array:
+    """For each item the products of all pairs of entries of its row of W, M x (F + K)^2."""
+    W = sparse.csr_array(sparse.hstack([sparse.csr_array(model.V), model.D]))
+    lengths = np.diff(W.indptr)
+    first = np.repeat(np.arange(W.nnz), np.repeat(lengths, lengths))
+    entries = Histories(W.indptr, np.arange(W.nnz), W.nnz)
+    second = entries.take(np.repeat(np.arange(W.shape[0]), lengths)).indices
+    size = W.shape[1]
+    pairs = W.indices[first].astype(np.int64) * size + W.indices[second]
+    indptr = np.concatenate([[0], np.cumsum(lengths**2)])
+    shape = (W.shape[0], size * size)
+    return sparse.csr_array((W.data[first] * W.data[second], pairs, indptr), shape=shape)
 
 
 def rank_devices(model: WideModel, candidates: Candidates, weights: Float64 | None = None) -> Ranks:

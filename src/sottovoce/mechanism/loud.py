@@ -58,11 +58,11 @@ class Loud:
         agreement = self._sizes * np.abs(self.a[row, None]).astype(np.float64)
         factor = np.argmax(np.cumsum(agreement > self._least, axis=1) > place[:, None], axis=1)
         found = np.empty(ranks.shape, np.int64)
-        found[louder] = self._signed(row * self.x.size + factor)
+        found[louder] = self._signed(row, factor)
         found[~louder] = self._tied_at(ranks[~louder] - ends[-1])
         return found
 
-    @property
+    @cached_property
     def _sizes(self) -> Float64:
         return np.abs(self.x).astype(np.float64)
 
@@ -123,12 +123,12 @@ class Loud:
         """Whether each agrees by exactly least; at zero both signs of a direction do."""
         row, factor = np.divmod(signed >> 1, self.x.size)
         agreement = self._sizes[factor] * np.abs(self.a[row]).astype(np.float64)
-        fits = (self._least == 0) | (self._signed(signed >> 1) == signed)
+        fits = (self._least == 0) | (self._signed(row, factor) == signed)
         return np.asarray((agreement == self._least) & fits)
 
-    def _signed(self, index: Int64) -> Int64:
+    def _signed(self, row: Int64, factor: Int64) -> Int64:
         """The signed direction that agrees: with the sign of `-a_r x_f`, down the loss."""
-        row, factor = np.divmod(index, self.x.size)
+        index = row * self.x.size + factor
         return np.asarray(index << 1 | ((self.a[row] > 0) != (self.x[factor] > 0)))
 
 

@@ -127,10 +127,10 @@ def user_vectors(
         system[:, i, i] += regularization
     right = np.stack([(1.0 + alpha) * by_user(own[:, f]) for f in range(factors)], axis=1)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        return usable(_cholesky_solve(system, right).astype(np.float32))
+        return usable(solve_systems(system, right).astype(np.float32))
 
 
-def _cholesky_solve(system: Float64, right: Float64) -> Float64:
+def solve_systems(system: Float64, right: Float64) -> Float64:
     """Solve small positive definite systems (lower triangles given), in a fixed order."""
     lower, x = system, right.copy()
     size = right.shape[1]

@@ -10,19 +10,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import sparse
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    Traits = Mapping[str, tuple[str, ...] | float]
-    """Of one item, by kind: its labels, or its number."""
-
+Traits = Mapping[str, tuple[str, ...] | float]
+"""Of one item, by kind: its labels, or its number."""
 KIND = re.compile(r"[a-z][a-z0-9_]{0,31}")
 """What a kind of tag may be called."""
 ENOUGH_ITEMS = 20

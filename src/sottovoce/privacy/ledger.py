@@ -8,13 +8,13 @@ limit is refused. `purpose` names a batch: the same charge again is no second on
 Records are chained by hashes. Of each record these bytes are hashed (here broken to fit the page):
 
     {"record":1,"limit":50.0,"previous":"sottovoce-ledger-1"
-    {"record":2,"charge":{"training":"0f...","epoch":7,"at":1800000000,"purpose":"ab...",
-     "mechanism":"loudest","epsilon":2.5,"reports":4,"loud_fraction":0.1,"clients":100},
+    {"record":2,"charge":{"training":"0f...","epoch":7,"purpose":"ab...","mechanism":"loudest",
+     "epsilon":2.5,"reports":4,"loud_fraction":0.1,"clients":100},
      "previous":"6e..."
 
 ASCII JSON without spaces and without the closing brace, keys in exactly this order, floats in the
 shortest form that reads back as the same float, `training`, `purpose` and `previous` in lower-case
-hexadecimal, `at` in Unix seconds.
+hexadecimal.
 `previous` is the SHA-256 of the record before; in record 1 it is the name of this format. Whoever
 keeps the hash of the last record sees a record that was changed, left out or cut off. The hashes
 are not keyed: they guard against accidents, not against the owner of the device.
@@ -48,15 +48,13 @@ _MECHANISM = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 class Charge:
     """The price of one batch: `reports` of `epsilon` each, and what hides them in a crowd.
 
-    >>> Charge(bytes(16), 7, 8, bytes(32), "loudest", 2.5, 4, loud_fraction=0.1, clients=100).cost
+    >>> Charge(bytes(16), 7, bytes(32), "loudest", 2.5, 4, loud_fraction=0.1, clients=100).cost
     Fraction(10, 1)
     """
 
     training: bytes
     """The 16 bytes that name the training: its epochs in a lifetime are counted by it."""
     epoch: int
-    at: int
-    """Unix seconds on the device's clock, when it was charged."""
     purpose: bytes
     """32 bytes that name the batch, best the SHA-256 of its sealed bytes: the same bytes again cost
     nothing, and the same data randomised anew is another purpose, so it is charged anew."""
@@ -71,7 +69,6 @@ class Charge:
     def __post_init__(self) -> None:
         _set(self, "training", bytes(memoryview(self.training)))
         _set(self, "epoch", _whole("epoch", self.epoch, least=0))
-        _set(self, "at", _whole("at", self.at, least=0))
         _set(self, "epsilon", _amount("epsilon", self.epsilon))
         _set(self, "reports", _whole("reports", self.reports, least=1))
         _set(self, "loud_fraction", _amount("loud_fraction", self.loud_fraction))
@@ -133,7 +130,7 @@ class Ledger:
     >>> import hashlib
     >>> ledger = Ledger(limit=50)
     >>> purpose = hashlib.sha256(b"sealed").digest()
-    >>> batch = Charge(bytes(16), 1, 1_800_000_000, purpose, "loudest", 2.5, 4, 0.1, clients=100)
+    >>> batch = Charge(bytes(16), 1, purpose, "loudest", 2.5, 4, 0.1, clients=100)
     >>> once, again = ledger.charge(batch), ledger.charge(batch)
     >>> print(once is again, ledger.spent, ledger.remaining)
     True 10 40
@@ -253,7 +250,6 @@ def _fields(what: Charge | Limit) -> dict[str, object]:
     charge = {
         "training": what.training.hex(),
         "epoch": what.epoch,
-        "at": what.at,
         "purpose": what.purpose.hex(),
         "mechanism": what.mechanism,
         "epsilon": what.epsilon,

@@ -35,27 +35,30 @@ class Manifest:
     """One epoch, as its JSON has it; hashes and keys are bytes here and hexadecimal there."""
 
     epoch: int
-    """Counts from 1 and never goes back at one service, whatever the training."""
+    """The epoch's number: counts from 1 over all trainings of a service, and never goes back."""
     terms: Terms
     """What devices are asked for."""
     items: int
-    """M."""
+    """M: the number of items of the catalogue, which are the rows of the item matrix."""
     alpha: float
+    """How much more an item counts that was touched: 1 + alpha against 1."""
     regularization: float
+    """lambda: the ridge with which a device computes its user vector from this model."""
     model: bytes
     """SHA-256 of the model file."""
     catalogue: bytes
-    """SHA-256 of the catalogue file, which says what item number i is."""
+    """SHA-256 of the catalogue file, which says what each row of the item matrix is."""
     catalogue_version: int
-    """Counts from 1 and never goes back; grows when the catalogue changes."""
+    """Counts the catalogues of a service from 1, for people; never goes back."""
     public_key: bytes | None
-    """X25519, for this epoch alone. None: no reports are asked for."""
+    """The X25519 key to which reports of this epoch are sealed. None: no reports are asked for."""
     opens: int
-    """Unix time in seconds: reports are taken from here"""
+    """The Unix second from which reports are taken."""
     closes: int
-    """to here at least, this second not included; then until the crowd is there, or `ends`."""
+    """The Unix second until which reports are taken in any case. From then on the epoch ends as
+    soon as its crowd is there, at the latest at `ends`."""
     epochs_left: int
-    """Epochs that are still to come, this one included; 0: without end, or the training is over."""
+    """Epochs of the training still to come, this one included. 0: without end, or it is over."""
     reports_behind: int
     """Reports counted in the last epoch that changed the model; 0 before the first."""
 

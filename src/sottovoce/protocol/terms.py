@@ -40,34 +40,29 @@ class Terms:
     """What a device is asked for, at most, and among how many, at least."""
 
     training: bytes
-    """Which training: random, chosen when it begins."""
+    """The training's id: random bytes, drawn when it begins."""
     mechanism: str
-    """How reports are made."""
+    """Name of the mechanism that makes reports."""
     parameters: Mapping[str, int]
-    """The mechanism's own."""
+    """The public parameters of that mechanism, by name."""
     epsilon: float
-    """Budget of one report."""
+    """The privacy budget of one report."""
     loud_fraction: float
-    """rho, at most: what the central promise depends on beside epsilon."""
+    """rho: the largest fraction of all directions that can be loud for one history."""
     reports: int
-    """k: exactly so many reports in every batch."""
+    """k: the number of reports in every batch."""
     epochs: int
-    """In how many epochs a device takes part, ever. Epochs that came to nothing count too."""
-    window_epochs: int
-    """In how many at most within any `window_seconds`."""
-    window_seconds: int
-    interval: int
-    """Seconds between two batches of one device, at least."""
+    """The largest number of epochs in which a device ever takes part, discarded ones included."""
     share: float
-    """The chance by which a device takes part in an epoch, at least: its own coin decides."""
+    """The fraction of epochs in which a device takes part; without an end, its chance in each."""
     least_clients: int
-    """The reports of at least so many are mixed, or nobody's."""
+    """The smallest number of devices whose reports are mixed; below it an epoch is discarded."""
     hold: int
-    """Seconds that an epoch waits for its crowd, beyond its end; then it is thrown away."""
+    """Seconds that an epoch waits for `least_clients` after it closes, before it is discarded."""
     factors: int
-    """F, and"""
+    """F: the number of columns of the item matrix."""
     most_items: int
-    """M at most: what memory and time on the device depend on."""
+    """The largest number of items (M) that the catalogue may grow to."""
 
     def as_dict(self) -> dict[str, Any]:
         """As its JSON has it."""
@@ -88,10 +83,6 @@ class Terms:
         often = f"this device takes part in {self.epochs} at most"
         if self.share < 1:
             often += f", about {self.share:.3g} of those there are, drawn by this device"
-        if self.window_epochs < self.epochs:
-            often += f"; {self.window_epochs} within {_duration(self.window_seconds)}"
-        if self.interval:
-            often += f"; at least {_duration(self.interval)} apart"
         return [
             ("training", self.training.hex()),
             ("reports", f"{self.reports} of four bytes in an epoch, epsilon {self.epsilon:g} each"),
@@ -142,9 +133,6 @@ class Terms:
             loud_fraction=mechanism.loud_fraction,
             reports=settings.reports,
             epochs=settings.most_turns,
-            window_epochs=asked.window_epochs or settings.most_turns,
-            window_seconds=asked.window_seconds,
-            interval=asked.interval,
             share=settings.share,
             least_clients=asked.least_clients,
             hold=asked.hold,
@@ -190,11 +178,6 @@ class AtMost(Rule):
         return bool(now > before)
 
 
-class AtLeast(Rule):
-    def _is_worse(self, before: Any, now: Any) -> bool:
-        return bool(now < before)
-
-
 class TheCrowd(Rule):
     def _is_worse(self, before: Any, now: Any) -> bool:
         """Smaller hides less; far larger would never come together, and be paid for in vain."""
@@ -221,9 +204,6 @@ RULES = (
     AtMost("loud_fraction", "the share of loud directions would rise from {} to {}"),
     AtMost("reports", "an epoch would take {1} reports, not {0}"),
     AtMost("epochs", "a lifetime would have {1} epochs, not {0}"),
-    AtMost("window_epochs", "there would be {1} epochs in a window of time, not {0}"),
-    AtLeast("window_seconds", "the window of time would be {1} seconds, not {0}"),
-    AtLeast("interval", "two batches could be {1} seconds apart, not {0}"),
     AtMost("share", "the part of the epochs with this device would rise from {} to {}"),
     TheCrowd(
         "least_clients",
@@ -269,9 +249,6 @@ def _checked(given: dict[str, Any]) -> dict[str, Any]:
         "loud_fraction": real("loud_fraction", 0, SIGN),
         "reports": whole("reports", 1, MOST_REPORTS),
         "epochs": whole("epochs", 1),
-        "window_epochs": whole("window_epochs", 1),
-        "window_seconds": whole("window_seconds", 0),
-        "interval": whole("interval", 0),
         "share": real("share", 2**-32, 1),
         "least_clients": whole("least_clients", 1, MOST_CLIENTS),
         "hold": whole("hold", 0),

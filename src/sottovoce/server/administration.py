@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING
 
 from sottovoce.errors import SettingsError
 from sottovoce.protocol.manifest import MAX_EPOCH
-from sottovoce.server.catalogues import Difference
+from sottovoce.server.catalogues import Difference, updated
 from sottovoce.server.publishing import Chosen
 from sottovoce.server.store import APPLIED
 from sottovoce.server.training import Training
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sottovoce.protocol import Catalogue
     from sottovoce.server.settings import ServerSettings
     from sottovoce.server.store import ServerStore, Transaction
@@ -26,29 +24,25 @@ MOST_SKIPPED = 2**20
 """More epochs than any backup is old: whoever names a later one would use up all numbers."""
 
 
-def present(store: ServerStore) -> Chosen:
-    """The training and the catalogue of the next epoch."""
-    with store.read() as transaction:
-        return Chosen.now(transaction)
-
-
-def change_catalogue(
-    store: ServerStore, change: Callable[[Catalogue], Catalogue], *, retire_many: bool = False
+def update_catalogue(
+    store: ServerStore, wanted: Catalogue, *, retire_many: bool = False, dry_run: bool = False
 ) -> tuple[int, Difference]:
-    """Its new version, and what is new in it; the present one where nothing is.
+    """Make the catalogue of the next epoch equal to this one: its version, and what changes.
 
-    Whoever means to retire more than half of the items says so (`retire_many`).
+    To retire more than half of the items, `retire_many` must be given. A dry run changes nothing,
+    and does not need it.
     """
     with store.write() as transaction:
         chosen = _locked(transaction)
-        wanted = change(chosen.catalogue)
-        found = Difference.between(chosen.catalogue, wanted)
+        after = updated(chosen.catalogue, wanted)
+        found = Difference.between(chosen.catalogue, after)
         if not found:
             return chosen.version, found
-        if not retire_many:
+        if not retire_many and not dry_run:
             found.check_retires_few(chosen.items)
-        Chosen(chosen.training, wanted, chosen.version + 1).check()
-        transaction.set_catalogue(chosen.version + 1, wanted.hash, wanted.raw)
+        Chosen(chosen.training, after, chosen.version + 1).check()
+        if not dry_run:
+            transaction.set_catalogue(chosen.version + 1, after.hash, after.raw)
     return chosen.version + 1, found
 
 
@@ -59,7 +53,7 @@ def begin_training(store: ServerStore, settings: ServerSettings, *, anew: bool) 
         if not transaction.first_and_last(chosen.training.number):
             raise SettingsError(
                 "the last training that was begun has had no epoch yet: change its settings and "
-                "restart the server, or take it back (`sottovoce server training cancel`)"
+                "restart the server, or take it back (`sottovoce server training begin --cancel`)"
             )
         begun = Training.begin(
             chosen.training.number + 1, settings.training, settings.terms, chosen.items, anew=anew

@@ -6,7 +6,7 @@ items that stay go with them, those of new ones are zero, and are learnt like an
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +15,7 @@ from sottovoce.errors import SettingsError
 from sottovoce.protocol import Catalogue, Item
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -51,37 +51,6 @@ class Difference:
             )
 
 
-def with_added(catalogue: Catalogue, items: Iterable[Item]) -> Catalogue:
-    """The same with these at its end; one that is there already, and the same, is let be."""
-    known, new = _by_id(catalogue.items), []
-    for item in items:
-        if item.id not in known:
-            new.append(item)
-        elif known[item.id] != item:
-            raise SettingsError(
-                f"{item.id!r:.80} is in the catalogue with another title or other tags: "
-                "`sottovoce server catalogue update` changes those too"
-            )
-    return Catalogue.of([*catalogue.items, *new])
-
-
-def with_titles(catalogue: Catalogue, titles: Mapping[str, str]) -> Catalogue:
-    """The same, with other titles for some."""
-    _check_known(catalogue, titles)
-    return Catalogue.of(
-        replace(item, title=titles.get(item.id, item.title)) for item in catalogue.items
-    )
-
-
-def without(catalogue: Catalogue, ids: Iterable[str]) -> Catalogue:
-    gone = set(ids)
-    _check_known(catalogue, gone)
-    left = [item for item in catalogue.items if item.id not in gone]
-    if not left:
-        raise SettingsError("a catalogue needs one item at least")
-    return Catalogue.of(left)
-
-
 def updated(catalogue: Catalogue, wanted: Catalogue) -> Catalogue:
     """As wanted; what stays keeps its place, what is new comes at the end."""
     new = _by_id(wanted.items)
@@ -102,10 +71,3 @@ def moved_rows(
 
 def _by_id(items: Iterable[Item]) -> dict[str, Item]:
     return {item.id: item for item in items}
-
-
-def _check_known(catalogue: Catalogue, ids: Iterable[str]) -> None:
-    unknown = sorted(set(ids) - set(catalogue.numbers))
-    if unknown:
-        more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
-        raise SettingsError(f"not in the catalogue: {unknown[0]!r:.80}{more}; nothing was changed")

@@ -119,7 +119,7 @@ def _begun_again(
         raise SettingsError(
             f"training {training.number} was begun with other settings than this file has, which "
             "are those of the training before: copy the new file to all workers, or take it back "
-            "(`sottovoce server training cancel`)"
+            "(`sottovoce server training begin --cancel`)"
         )
     now = Training.begin(
         training.number, settings.training, settings.terms, training.items, anew=training.anew

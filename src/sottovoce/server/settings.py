@@ -6,13 +6,13 @@ import hmac
 import re
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from math import isfinite
 from pathlib import Path  # noqa: TC003 - read_settings reads the annotations
 from typing import TYPE_CHECKING
 
 from sottovoce.errors import SettingsError
 from sottovoce.server.store import database_url
 from sottovoce.service import Listen, Watch, read_settings
+from sottovoce.settings import check, setting
 from sottovoce.training import DEFAULT, Participation, Settings
 
 if TYPE_CHECKING:
@@ -49,35 +49,25 @@ class ServerSettings:
     """SQLAlchemy's URL; SQLite or PostgreSQL."""
     training: Settings = field(default_factory=lambda: Settings.preset(DEFAULT))
     """What is trained: in the file the name of a preset, and what differs from it."""
-    epoch_seconds: int = 86_400
-    """How long an epoch takes at least; it then waits for its crowd."""
-    grace_seconds: float = 3_600.0
-    """How long proxies are waited for that say nothing, or hand nothing in (`server.waiting`)."""
-    keep_epochs: int = 100
-    """Models and sums of so many are kept."""
+    epoch_seconds: int = setting(
+        86_400, "shortest length of an epoch in seconds; then it waits for its crowd", least=1
+    )
+    grace_seconds: float = setting(
+        3_600.0, "seconds to wait for proxies that say nothing or hand nothing in", least=0
+    )
+    keep_epochs: int = setting(100, "epochs whose models and sums are kept", least=1)
     terms: Participation = field(default_factory=Participation)
     """How often a device takes part, and among how many."""
-    most_chunks: int = 100_000
-    """That one proxy may hand in of one epoch."""
-    most_bytes: int = 5 * 2**30
-    """Of those chunks."""
-    openers: int = 0
-    """Processes that open reports; 0: one for each core."""
-    heartbeat: float = 5.0
-    """Seconds between two looks at the clock."""
+    most_chunks: int = setting(100_000, "chunks that one proxy may hand in of one epoch", least=1)
+    most_bytes: int = setting(5 * 2**30, "bytes of those chunks", least=1)
+    openers: int = setting(0, "processes that open reports; 0: one for each core", least=0)
+    heartbeat: float = setting(5.0, "seconds between two looks at the clock", above=0)
     listen: Listen = field(default_factory=lambda: Listen(port=8090))
     watch: Watch = field(default_factory=lambda: Watch(port=8091))
     """Where the operator sees whether it is well; never public."""
 
     def __post_init__(self) -> None:
-        _at_least("epoch_seconds", self.epoch_seconds, 1)
-        _at_least("most_chunks", self.most_chunks, 1)
-        _at_least("most_bytes", self.most_bytes, 1)
-        _at_least("openers", self.openers, 0)
-        _at_least("keep_epochs", self.keep_epochs, 1)
-        _at_least("grace_seconds", self.grace_seconds, 0)
-        if not (isfinite(self.heartbeat) and self.heartbeat > 0):
-            raise SettingsError(f"heartbeat must be a positive number, not {self.heartbeat}")
+        check(self)
         _check_proxies(self.proxies)
         self.watch.check_apart(self.listen)
 
@@ -101,11 +91,6 @@ class ServerSettings:
             if hmac.compare_digest(access.secret_sha256, digest):
                 found = name
         return found
-
-
-def _at_least(name: str, value: float, least: int) -> None:
-    if not (isfinite(value) and value >= least):
-        raise SettingsError(f"{name} must be at least {least}, not {value}")
 
 
 def check_proxy_name(name: str) -> None:

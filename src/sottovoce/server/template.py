@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from sottovoce.server.settings import ServerSettings
 from sottovoce.service.listen import caps_toml
 from sottovoce.settings import stated
 from sottovoce.training import Participation, Settings, all_settings, presets
@@ -28,7 +29,7 @@ database = {database}
 keys = {keys}
 
 # Which thing is item number i when the service begins. From its first epoch on the catalogue is in
-# the database: `sottovoce server catalogue` adds, renames and retires items.
+# the database: `sottovoce server catalogue update` adds, renames and retires items.
 catalogue = {catalogue}
 
 # How long an epoch takes at least, in seconds. Then it waits for its crowd: see [terms].
@@ -91,9 +92,9 @@ def server_toml(
     *,
     proxies: Mapping[str, str],
     training: Settings,
-    database: str = "sqlite:///server.sqlite",
-    epoch_seconds: int = 86_400,
-    least_clients: int = 100,
+    database: str = ServerSettings.database,
+    epoch_seconds: int = ServerSettings.epoch_seconds,
+    least_clients: int = Participation.least_clients,
     port: int = 8090,
     watch_port: int = 8091,
 ) -> str:

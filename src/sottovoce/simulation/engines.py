@@ -2,14 +2,17 @@
 
 An engine's folder is a package with two names: `Options`, a settings class, and `build`, which
 makes the engine. It imports what it needs when it builds, so that listing engines costs nothing.
+`auto` is no engine: it is the reference for small work, which waits for no compiler, else `cpu`.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol, cast
 
 from sottovoce.errors import SettingsError
+from sottovoce.mechanism.base import SignMechanism
 from sottovoce.settings import check, stated
 from sottovoce.simulation.parts import Part, Parts, Whole
 from sottovoce.simulation.people import People
@@ -32,6 +35,10 @@ ENGINES = {
     "ray": "sottovoce.simulation.ray",
     "reference": "sottovoce.simulation.reference",
 }
+AUTO = "auto"
+NUMPY_AT_MOST = 10.0
+"""Seconds, about: the reference is not chosen for more. Compiling `loudest` takes about twice as
+long, once on a machine."""
 
 
 class EnginePackage(Protocol):
@@ -43,8 +50,11 @@ class EnginePackage(Protocol):
 
 
 def engine_package(name: str) -> EnginePackage:
+    """Of the engine; of `auto`, that of the engine which it may come to with options of its own."""
+    if name == AUTO:
+        name = "cpu"
     if name not in list(ENGINES):  # a list: what is asked for may be anything
-        raise SettingsError(f"no engine {name!r:.80}; there are {', '.join(ENGINES)}")
+        raise SettingsError(f"no engine {name!r:.80}; there are {', '.join((AUTO, *ENGINES))}")
     return cast("EnginePackage", import_module(ENGINES[name]))
 
 
@@ -88,4 +98,28 @@ def build_engine(
         who = Whole(Part(People(who, first_user, resample, numbers)))
     elif resample is not None:
         who = who.resampled(resample)
+    if name == AUTO and is_for_the_reference(resample or who.n_users, who.n_items, settings):
+        package = engine_package("reference")
+        chosen = package.Options()
     return package.build(who, settings, chosen)
+
+
+def is_for_the_reference(people: int, n_items: int, settings: Settings) -> bool:
+    """Whether `auto` is the reference: work is small, or nothing here can compile."""
+    if find_spec("numba") is None:
+        return True
+    return reference_seconds(people, n_items, settings) <= NUMPY_AT_MOST
+
+
+def reference_seconds(people: int, n_items: int, settings: Settings) -> float:
+    """How long the reference takes for a whole training, about.
+
+    For each person and each of their turns: steps of Python, words for every report, and the
+    directions that are looked at. These are all, or, where a report is a sign at a drawn index, one
+    for each report. Measured with histories of a hundred items; right within a factor of three.
+    """
+    mechanism = settings.build(n_items)
+    drawn = isinstance(mechanism, SignMechanism)
+    looked_at = settings.reports if drawn else mechanism.n_directions
+    one = (20e-6 if drawn else 200e-6) + 0.5e-6 * settings.reports + 45e-9 * looked_at
+    return people * settings.turns * one

@@ -19,7 +19,7 @@ from sottovoce.errors import SettingsError
 from sottovoce.privacy import Account, account
 from sottovoce.settings import check, setting
 from sottovoce.simulation.cases import cases_of
-from sottovoce.simulation.engines import build_engine, engine_package
+from sottovoce.simulation.engines import AUTO, build_engine, engine_package
 from sottovoce.simulation.loop import Trained, begin
 from sottovoce.simulation.rivals import FROZEN, MODEL, Tested, known_to_devices, tested
 from sottovoce.simulation.words import chances
@@ -45,7 +45,7 @@ class ReplayPlan:
     people: int = setting(2_000, "people who are tested in each period, at most", least=1)
     tags: bool = True
     time: bool = True
-    engine: str = "cpu"
+    engine: str = AUTO
     engine_options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

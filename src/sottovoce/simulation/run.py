@@ -13,7 +13,7 @@ from sottovoce.evaluation import Ranks, rank_devices, rank_factors, summary
 from sottovoce.model.wide import counts_model
 from sottovoce.privacy import Account, account
 from sottovoce.settings import check, setting
-from sottovoce.simulation.engines import build_engine, engine_package
+from sottovoce.simulation.engines import AUTO, build_engine, engine_package
 from sottovoce.simulation.loop import train
 from sottovoce.simulation.parts import LeaveOut, parts_of
 from sottovoce.simulation.quality import coverage_of, model_of
@@ -41,7 +41,7 @@ class SimulationPlan:
     split: SplitRule = "random"
     negatives: int = 99
     """0 ranks the test item among the whole catalogue."""
-    engine: str = "cpu"
+    engine: str = AUTO
     engine_options: Mapping[str, Any] = field(default_factory=dict)
     """What the engine may be told: see `sottovoce.simulation.engines.engine_options`."""
     evaluate_every: int = setting(

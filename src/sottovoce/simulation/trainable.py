@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sottovoce.errors import SettingsError
-from sottovoce.simulation.engines import chosen_options
+from sottovoce.simulation.engines import AUTO, chosen_options
 from sottovoce.simulation.lists import number
 from sottovoce.simulation.parameters import Parameters
 from sottovoce.training import DEFAULT, Budget, Settings, all_settings, planned, unplanned
@@ -53,7 +53,7 @@ class Trainable(Parameters):
         head_start: float | None = None,
         rotate: bool | None = None,
         options: Mapping[str, Any] | None = None,
-        engine: str = "cpu",
+        engine: str = AUTO,
         engine_options: Mapping[str, Any] | None = None,
         threads: int | None = None,
     ):
@@ -65,7 +65,7 @@ class Trainable(Parameters):
         many items a typical person has touched (by default the median of the data, to two digits).
         The other settings are those of `sottovoce.training.Settings`. `options` are the
         mechanism's, as `{"block": 8}` for `loudest`; `engine_options` are the engine's, as
-        `{"card": 1}` for `cuda`; `threads` is short for that option of `cpu`.
+        `{"card": 1}` for `cuda`; `threads` is short for that option of `cpu` and `auto`.
         """
         self.factors = factors
         self.epochs = epochs

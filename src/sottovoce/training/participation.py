@@ -1,4 +1,4 @@
-"""What an operator asks of devices beside a training: the crowd, the pace, the size."""
+"""What an operator asks of devices in addition to a training: the crowd and the size."""
 
 from __future__ import annotations
 
@@ -17,11 +17,6 @@ class Participation:
         "seconds that an epoch waits for its crowd beyond its end; then it is thrown away",
         least=0,
     )
-    window_epochs: int = setting(
-        0, "epochs in which a device takes part within window_seconds; 0: no such limit", least=0
-    )
-    window_seconds: int = setting(30 * 86_400, "see window_epochs", least=0)
-    interval: int = setting(0, "seconds between two batches of a device, at least", least=0)
     most_items: int = setting(
         0, "items that the catalogue may grow to; 0: twice as many as at the beginning", least=0
     )

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from sottovoce.data import Interactions
-from sottovoce.data.sharding import shard
+from sottovoce.data.loading import shard
 from sottovoce.data.shards import ShardWriter
 from sottovoce.errors import DataError, DivergedError, MissingExtraError, SettingsError
 from sottovoce.simulation import ENGINES, SimulationPlan, build_engine, simulate

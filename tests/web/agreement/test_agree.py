@@ -239,7 +239,6 @@ CHARGES = st.fixed_dictionaries(
     {
         "training": st.sampled_from(["00" * 16, "0f" * 16]),
         "epoch": st.integers(0, 3),
-        "at": st.integers(0, 2),
         "purpose": st.integers(0, 5).map(lambda number: f"{number:064x}"),
         "mechanism": st.sampled_from(IN_BROWSER),
         "epsilon": AMOUNTS,
@@ -312,10 +311,7 @@ VALUES: dict[str, Any] = {
     "least_clients": st.sampled_from([49, 50, 51, 500, 501]),
     **{
         name: st.sampled_from([1, 2, 3])
-        for name in (
-            *("reports", "epochs", "window_epochs", "window_seconds", "interval"),
-            *("hold", "factors", "most_items"),
-        )
+        for name in ("reports", "epochs", "hold", "factors", "most_items")
     },
 }
 

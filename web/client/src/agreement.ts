@@ -1,8 +1,14 @@
-/** What a device's owner agreed to, at most; a server cannot ask for more by asking again. */
+/**
+ * What a device's owner agreed to, and whether an epoch may have a batch under it. A server cannot ask for
+ * more by asking again.
+ */
 
-import type { Charge } from "./amount.js";
 import { SettingsError, TermsError } from "./errors.js";
+import { type Charge, isWithin } from "./ledger.js";
+import type { Manifest } from "./manifest.js";
+import type { EpochState } from "./outbox.js";
 import { brokenBy, readTerms, type Terms, writtenTerms } from "./terms.js";
+import { isTime } from "./timing.js";
 
 /** Refuse whatever is worse. Whoever has not been asked yet has nothing that could be broken. */
 export function checkTerms(accepted: Terms | null, asked: Terms): void {
@@ -28,26 +34,77 @@ export function turnsLeft(terms: Terms, charges: readonly Charge[]): number {
   return Math.max(terms.epochs - epochsOf(terms, charges), 0);
 }
 
-export function isLifetimeOver(terms: Terms, charges: readonly Charge[]): boolean {
-  return turnsLeft(terms, charges) === 0;
-}
-
-/**
- * Whether another batch now would be one too many in the window, or too close to the last. A clock
- * that was set back makes a device wait, never hurry.
- */
-export function isTooSoon(terms: Terms, charges: readonly Charge[], now: number): boolean {
-  const since = (seconds: number) => own(terms, charges).filter(({ at }) => at > now - seconds);
-  return (
-    since(terms.windowSeconds).length >= terms.windowEpochs || since(terms.interval).length > 0
-  );
-}
-
 /** In how many epochs of the terms' training the device took part, whatever became of the batches. */
-export function epochsOf(terms: Terms, charges: readonly Charge[]): number {
-  return own(terms, charges).length;
+export function epochsOf({ training }: Terms, charges: readonly Charge[]): number {
+  return charges.filter((charge) => charge.training === training).length;
 }
 
-function own({ training }: Terms, charges: readonly Charge[]): readonly Charge[] {
-  return charges.filter((charge) => charge.training === training);
+/** Asked before it is made and when it is kept; the history is not in it. */
+export function judged(
+  standing: EpochState,
+  manifest: Manifest,
+  now: number,
+): Outcome | "make it" | "deliver it" {
+  const { settings, batch, charges, waiting } = standing;
+  if (batch?.state === "sent") {
+    return "already sent";
+  }
+  if (batch?.state === "dropped") {
+    return "too late";
+  }
+  if (batch?.state === "charged") {
+    return "deliver it"; // another tab has made it: the same bytes, once more, count once
+  }
+  if (manifest.publicKey === null) {
+    return "nothing asked";
+  }
+  if (settings.terms === null || brokenBy(settings.terms, manifest.terms).length > 0) {
+    return "not accepted"; // or better terms were accepted while this was fetched
+  }
+  if (settings.paused || waiting !== undefined) {
+    return "paused"; // a batch of another epoch still waits only if its owner said so
+  }
+  if (!isTime(manifest, now)) {
+    return "not open";
+  }
+  if (charges.some((charge) => charge.epoch === manifest.epoch)) {
+    return "already charged";
+  }
+  if (!isWithin(settings.limit, charges, manifest.terms)) {
+    return "limit reached";
+  }
+  return turnsLeft(manifest.terms, charges) > 0 ? "make it" : "lifetime over";
+}
+
+const SENTENCES = {
+  sent: "The batch of epoch {epoch} was sent.",
+  "already sent": "The batch of epoch {epoch} had been sent before; nothing more was.",
+  "already charged":
+    "A batch of epoch {epoch} was charged before and has been forgotten since; nothing is " +
+    "reported in this epoch again.",
+  "not accepted": "The terms have not been accepted yet; nothing was sent, recommending works.",
+  "not open": "Epoch {epoch} takes no reports at this time; nothing was sent.",
+  "sitting out": "This device sits out epoch {epoch}, as its own coin decided; nothing was sent.",
+  missed: "Epoch {epoch} came before it was this device's turn to send; nothing was sent.",
+  paused: "Reporting is paused; nothing was sent.",
+  "limit reached":
+    "The lifetime limit does not allow another batch; nothing was sent, recommending goes on.",
+  "lifetime over":
+    "This device has taken part in as many epochs as its terms allow; nothing was sent, " +
+    "recommending goes on.",
+  "too late":
+    "The batch of epoch {epoch} came too late: as far as this device knows it was not counted; " +
+    "what was charged for it stays spent.",
+  "nothing asked": "No reports are asked for at present, and nothing was sent.",
+} as const;
+
+export type Outcome = keyof typeof SENTENCES;
+
+/** All of them, to list. */
+export const OUTCOMES = Object.keys(SENTENCES) as readonly Outcome[];
+
+/** The same sentence as every other client's; `lost` is an earlier epoch that came too late. */
+export function sentenceOf(outcome: Outcome, epoch: number, lost: number | null): string {
+  const said = SENTENCES[outcome].replace("{epoch}", String(epoch));
+  return lost === null ? said : `${said} ${sentenceOf("too late", lost, null)}`;
 }

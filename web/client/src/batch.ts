@@ -1,5 +1,10 @@
 /**
- * A batch: all that one device says in one epoch, on its way to the proxy. Always the same size.
+ * Making a batch: the one place where something private becomes something that may leave.
+ *
+ * Each report is sealed alone, to the server's key of one epoch (HPKE base mode, RFC 9180): so a proxy can
+ * separate the reports of one person. It is bound to the manifest's hash, so that it opens in its own
+ * epoch, under its own manifest, or not at all. A batch is all that one device says in one epoch, always
+ * of the same size:
  *
  *     0    4   "SVB2"
  *     4    4   epoch, little endian
@@ -8,9 +13,107 @@
  *     56  52k  the sealed reports
  */
 
-import { type Bytes, concat, utf8 } from "./bytes.js";
-import { SettingsError } from "./errors.js";
-import { SEALED } from "./sealing.js";
+import { Aes128Gcm, CipherSuite, DhkemX25519HkdfSha256, HkdfSha256 } from "@hpke/core";
+import { rowsOf } from "./catalogue.js";
+import type { Entropy, Words } from "./coin.js";
+import { type Bytes, concat, owned, sha256, toHex, utf8 } from "./encoding.js";
+import { ProtocolError, SettingsError } from "./errors.js";
+import { endOf } from "./manifest.js";
+import { makeReports } from "./mechanism/registry.js";
+import type { MadeBatch } from "./outbox.js";
+import type { Reportable } from "./release.js";
+
+/** What the owner touched, and the generation that the settings named before that was read. */
+export interface Own {
+  touched: Iterable<string>;
+  generation: string;
+}
+
+/** All the coins of a batch. */
+export interface Coins {
+  words: Words;
+  entropy: Entropy;
+}
+
+/**
+ * Exactly k sealed reports of whoever touched this; of nobody's history just as many. To stay silent
+ * with nothing to say would be saying it. For the same reason nothing here can fail because of what
+ * was touched: see `bounds`.
+ */
+export async function makeBatch(
+  release: Reportable,
+  { touched, generation }: Own,
+  sendAt: number,
+  { words, entropy }: Coins,
+): Promise<MadeBatch> {
+  const { manifest, hash: manifestHash } = release.signed;
+  const { epoch } = manifest;
+  const { training, mechanism, epsilon, reports, loudFraction, leastClients } = manifest.terms;
+  if (manifest.publicKey === null) {
+    throw new SettingsError("this manifest asks for no reports");
+  }
+  const own = rowsOf(release.catalogue, touched);
+  const made = await makeReports(manifest, release.V, own, words(reports));
+  const sealed = await sealReports(made.reports, manifest.publicKey, manifestHash);
+  const bytes = encodeBatch({ epoch, manifestHash, id: entropy(BATCH_ID), sealed });
+  const purpose = toHex(await sha256(bytes));
+  return {
+    batch: { epoch, state: "charged", purpose, sendAt, ends: endOf(manifest), notBefore: 0, bytes },
+    charge: {
+      ...{ training, epoch, purpose, mechanism, epsilon, reports },
+      ...{ loudFraction, clients: leastClients },
+    },
+    shown: { only: 1, epoch, bytes, told: made.told, mechanism, epsilon, purpose },
+    generation,
+  };
+}
+
+/** Bytes of a sealed report: encapsulated key (32), report (4), tag (16). */
+export const SEALED = 52;
+/** Before the manifest's hash in HPKE's `info`. */
+export const INFO = utf8("sottovoce report 2\0");
+/** The only suite of version 2. */
+export const suite = new CipherSuite({
+  kem: new DhkemX25519HkdfSha256(),
+  kdf: new HkdfSha256(),
+  aead: new Aes128Gcm(),
+});
+
+/** Refuse a key to which nothing can be sealed: one of small order, which anybody could open. */
+export async function checkPublicKey(publicKey: Uint8Array): Promise<void> {
+  await sealReports(Uint32Array.of(0), publicKey, new Uint8Array(32));
+}
+
+/**
+ * Each report sealed alone, one after the other, `SEALED` bytes each.
+ *
+ * A key of small order, to which everybody could open, is refused: the key agreement fails then.
+ */
+export async function sealReports(
+  reports: Uint32Array,
+  publicKey: Uint8Array,
+  manifestHash: Uint8Array,
+): Promise<Bytes> {
+  const info = concat([INFO, manifestHash]);
+  try {
+    const recipient = await suite.kem.deserializePublicKey(owned(publicKey));
+    const seal = (report: number) => sealOne(report, recipient, info);
+    return concat(await Promise.all(Array.from(reports, seal)));
+  } catch (error) {
+    throw new ProtocolError("nothing can be sealed to this epoch's key; nothing is sent", {
+      cause: error,
+    });
+  }
+}
+
+async function sealOne(report: number, recipientPublicKey: CryptoKey, info: Bytes): Promise<Bytes> {
+  const plain = new DataView(new ArrayBuffer(4));
+  plain.setUint32(0, report, true);
+  const { enc, ct } = await suite.seal({ recipientPublicKey, info }, plain.buffer);
+  const sealed = concat([new Uint8Array(enc), new Uint8Array(ct)]);
+  if (sealed.length !== SEALED) throw new RangeError(`sealed to ${sealed.length} bytes`);
+  return sealed;
+}
 
 /** Bytes of a batch's id. */
 export const BATCH_ID = 16;

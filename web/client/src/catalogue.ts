@@ -1,13 +1,13 @@
 /**
- * The catalogue: which thing is item number i. Public, the same for everybody, named by its hash.
+ * The catalogue: which thing is item number i, and what is publicly known of it. The same for everybody,
+ * named by its hash.
  *
  * A device keeps what its owner touched under the product's own names (`id`) and finds the numbers
  * here, so that nobody has to be asked about an item.
  */
 
+import * as strict from "./encoding.js";
 import { ProtocolError } from "./errors.js";
-import * as strict from "./strict.js";
-import { type Tags, type Traits, tagsOf } from "./tags.js";
 
 /** One thing that can be recommended. */
 export interface Item {
@@ -61,7 +61,24 @@ export function catalogueOf(items: readonly Item[]): Catalogue {
   }
   checkKinds(items);
   checkLabels(items);
-  return { items, numbers, tags: tagsOf(items.map((item) => item.tags)) };
+  let tags: Tags | undefined;
+  return {
+    items,
+    numbers,
+    get tags() {
+      tags ??= tagsOf(items.map((item) => item.tags)); // whoever does not recommend needs none
+      return tags;
+    },
+  };
+}
+
+/** The rows of those items that the catalogue knows, ascending. */
+export function rowsOf(
+  { numbers }: Pick<Catalogue, "numbers">,
+  touched: Iterable<string>,
+): number[] {
+  const rows = [...touched].map((id) => numbers.get(id));
+  return rows.filter((row) => row !== undefined).sort((a, b) => a - b);
 }
 
 function readItem(entry: unknown): Item {
@@ -138,4 +155,138 @@ function checkLabels(items: readonly Item[]): void {
       );
     }
   }
+}
+
+/**
+ * Tags: what is publicly known of the items, as columns that many of them share.
+ *
+ * A device uses them when it recommends and at no other time: they cost no report. A column is a
+ * label that enough items have (a genre, a brand), or a band of a number (years, prices): the items
+ * between two of its values. Which labels and bands there are follows from the catalogue alone, by
+ * the rules of docs/protocol.md.
+ */
+
+/** Of one item, by kind: its labels, or its number. */
+export type Traits = Readonly<Record<string, readonly string[] | number>>;
+
+/** Items that a tag must have; a fiftieth of the catalogue where that is less. */
+const ENOUGH_ITEMS = 20;
+/** Of the most frequent ones: a device solves as many equations more. */
+const MOST_TAGS = 128;
+/** Of a number, with about as many items each. */
+const BANDS = 10;
+
+/** A label, or a band of a number. */
+export interface Tag {
+  /** `genre`, `year` ... */
+  readonly kind: string;
+  /** The label, or the band: "1994 to 1996". */
+  readonly name: string;
+}
+
+/** All columns that count, and which items have them. */
+export interface Tags {
+  readonly names: readonly Tag[];
+  /** Where each item's columns begin in `columns`; one more than there are items. */
+  readonly starts: Uint32Array;
+  /** Item after item, ascending. */
+  readonly columns: Uint16Array;
+}
+
+/** A tag and the items that have it, ascending. */
+interface Column {
+  readonly tag: Tag;
+  readonly items: number[];
+}
+
+/** The columns of a catalogue, in the order in which they first turn up. */
+export function tagsOf(items: readonly Traits[]): Tags {
+  const enough = Math.min(ENOUGH_ITEMS, Math.max(2, Math.ceil(items.length / 50)));
+  const counted = [...labels(items), ...bands(items)].filter((column) => {
+    return column.items.length >= enough;
+  });
+  const most = new Set(
+    [...counted].sort((a, b) => b.items.length - a.items.length).slice(0, MOST_TAGS),
+  );
+  return byItem(
+    counted.filter((column) => most.has(column)),
+    items.length,
+  );
+}
+
+/** Of one item. */
+export function columnsOf({ starts, columns }: Tags, item: number): Uint16Array {
+  return columns.subarray(starts[item], starts[item + 1]);
+}
+
+function byItem(kept: readonly Column[], length: number): Tags {
+  const starts = new Uint32Array(length + 1);
+  for (const { items } of kept) {
+    for (const item of items) starts[item + 1] = (starts[item + 1] as number) + 1;
+  }
+  for (let item = 0; item < length; item++) {
+    starts[item + 1] = (starts[item + 1] as number) + (starts[item] as number);
+  }
+  const columns = new Uint16Array(starts[length] as number);
+  const next = starts.slice();
+  kept.forEach(({ items }, column) => {
+    for (const item of items) {
+      const place = next[item] as number;
+      columns[place] = column;
+      next[item] = place + 1;
+    }
+  });
+  return { names: kept.map(({ tag }) => tag), starts, columns };
+}
+
+/** Of each label the items that have it. */
+function labels(items: readonly Traits[]): Iterable<Column> {
+  const found = new Map<string, Column>();
+  items.forEach((traits, item) => {
+    for (const [kind, names] of Object.entries(traits)) {
+      if (typeof names === "number") continue;
+      for (const name of names) {
+        const key = `${kind} ${name}`; // no kind has a space
+        const known = found.get(key) ?? { tag: { kind, name }, items: [] };
+        known.items.push(item);
+        found.set(key, known);
+      }
+    }
+  });
+  return found.values();
+}
+
+/** Of each kind of number its bands, from the lowest up. */
+function bands(items: readonly Traits[]): Column[] {
+  const numbers = new Map<string, Map<number, number>>();
+  items.forEach((traits, item) => {
+    for (const [kind, number] of Object.entries(traits)) {
+      if (typeof number !== "number") continue;
+      const known = numbers.get(kind) ?? new Map<number, number>();
+      numbers.set(kind, known.set(item, number));
+    }
+  });
+  return [...numbers].flatMap(([kind, known]) => bandsOf(kind, known));
+}
+
+function bandsOf(kind: string, known: ReadonlyMap<number, number>): Column[] {
+  const ascending = Float64Array.from(known.values()).sort();
+  const beginnings = Array.from({ length: BANDS }, (_, band) => {
+    return ascending[Math.floor((band * ascending.length) / BANDS)] as number;
+  });
+  const edges = [...new Set(beginnings)];
+  const rows = edges.map(() => [] as number[]);
+  for (const [item, number] of known) {
+    rows[edges.filter((edge) => edge <= number).length - 1]?.push(item);
+  }
+  return rows.map((inside) => {
+    const values = inside.map((item) => known.get(item) as number);
+    return { tag: { kind, name: nameOf(values) }, items: inside };
+  });
+}
+
+function nameOf(values: readonly number[]): string {
+  const inOrder = Float64Array.from(values).sort();
+  const [low, high] = [inOrder[0], inOrder.at(-1)];
+  return low === high ? `${low}` : `${low} to ${high}`;
 }

@@ -9,22 +9,23 @@
 
 import type { Item } from "./catalogue.js";
 import { SettingsError, type SottovoceError, TermsError } from "./errors.js";
-import type { PastEdition } from "./fetching.js";
-import type { TouchedItem } from "./history.js";
-import { type Ask, connect, revived } from "./line.js";
-import type { Seen } from "./looking.js";
+import type { Standing, TouchedItem } from "./history.js";
+import type { Seen } from "./network.js";
 import type { OpenOptions } from "./options.js";
 import type { Recommendation } from "./recommending.js";
-import type { Standing } from "./standing.js";
+import type { PastRelease } from "./release.js";
 import type { Terms } from "./terms.js";
-import type {
-  BatchesCalls,
-  BatchesTold,
-  HistoryCalls,
-  Named,
-  NetworkCalls,
-  NetworkTold,
-  WorkerName,
+import {
+  type Ask,
+  type BatchesCalls,
+  type BatchesTold,
+  connect,
+  type HistoryCalls,
+  type Named,
+  type NetworkCalls,
+  type NetworkTold,
+  revived,
+  type WorkerName,
 } from "./workers.js";
 
 /** Where a client stands, and how it last looked for news. */
@@ -38,7 +39,7 @@ export interface ClientOptions extends OpenOptions {
   /** Hears where the client stands: once it is open, and after every look and every choice of the owner. */
   news?: (news: News) => unknown;
   /** Hears of the models that `past` asks for; null where one is missing or cannot be believed. */
-  pastEdition?: (epoch: number, edition: PastEdition | null) => void;
+  pastRelease?: (epoch: number, release: PastRelease | null) => void;
   /** Starts `sottovoce-worker.js` under this name. Default: the one beside this script. */
   worker?: (name: WorkerName) => Worker;
 }
@@ -61,7 +62,7 @@ export class Client {
 
   /** Begin a client in this browser, or take it up where it was. It looks for news from now on. */
   static async open(options: ClientOptions): Promise<Client> {
-    const { news: _, pastEdition: __, worker = started, ...rest } = options;
+    const { news: _, pastRelease: __, worker = started, ...rest } = options;
     const named: Named = { name: "sottovoce", ...rest };
     checkNews(options.news);
     const end = new AbortController();
@@ -167,7 +168,7 @@ export class Client {
 
   #hearNetwork(told: NetworkTold): void {
     if (told.kind === "past") {
-      this.options.pastEdition?.(told.epoch, told.edition);
+      this.options.pastRelease?.(told.epoch, told.release);
     } else {
       const { error, ...seen } = told.seen;
       this.#seen = { ...seen, error: error && revived(error) };

@@ -1,12 +1,38 @@
 /**
- * The coins: the only place where epsilon becomes a probability.
+ * Randomness: words from the operating system, and the coins that they toss.
  *
- * A 64-bit random word is compared with an integer threshold, so every probability is an exact
- * multiple of 2^-64, the same on every machine, and rounded so that epsilon is never exceeded. No
- * float touches the word: there is nothing for a floating-point attack to hold on to.
+ * The coins are the only place where epsilon becomes a probability. A 64-bit random word is compared with
+ * an integer threshold, so every probability is an exact multiple of 2^-64, the same on every machine, and
+ * rounded so that epsilon is never exceeded. No float touches the word: there is nothing for a
+ * floating-point attack to hold on to. Tests hand in their own words; nothing else here is random.
  */
 
+import type { Bytes } from "./encoding.js";
 import { SettingsError } from "./errors.js";
+
+/** Words of 64 bits in one draw. */
+export const WORDS_PER_DRAW = 4;
+
+/** The words of a batch: (reports + 1) draws of four, the last draw for ties. */
+export type Words = (reports: number) => BigUint64Array;
+/** So many random bytes. */
+export type Entropy = (bytes: number) => Bytes;
+
+/** `getRandomValues` gives no more at once. */
+const MOST_AT_ONCE = 65_536;
+
+/** From the operating system's generator. */
+export const systemEntropy: Entropy = (bytes) => {
+  const data = new Uint8Array(bytes);
+  for (let at = 0; at < bytes; at += MOST_AT_ONCE) {
+    crypto.getRandomValues(data.subarray(at, at + MOST_AT_ONCE));
+  }
+  return data;
+};
+
+/** From the operating system's generator. */
+export const systemWords: Words = (reports) =>
+  new BigUint64Array(systemEntropy((reports + 1) * WORDS_PER_DRAW * 8).buffer);
 
 /** Beyond this a 64-bit word cannot flip even once: the guarantee would be rounded away. */
 export const MAX_EPSILON = 40;

@@ -3,24 +3,23 @@
  * that asks nobody for anything (`workers`): however long it takes, no request waits for it.
  */
 
-import { equal, fromHex, toHex } from "./bytes.js";
+import { epochsOf, judged } from "./agreement.js";
+import { makeBatch } from "./batch.js";
 import type { Item } from "./catalogue.js";
-import { Database } from "./database.js";
-import type { Edition } from "./edition.js";
+import { type Entropy, systemEntropy, systemWords, type Words } from "./coin.js";
+import { equal, toHex } from "./encoding.js";
 import { SettingsError, StoreError } from "./errors.js";
-import { judged } from "./judging.js";
-import { asksForReports } from "./manifest.js";
+import { type Budget, budgetOf, type Charge } from "./ledger.js";
+import { asksForReports, type Manifest } from "./manifest.js";
 import { checkedItems, systemTimer } from "./options.js";
-import { Outbox, type Standing } from "./outbox.js";
-import { Reading } from "./reading.js";
+import { type EpochState, type LeftDevice, Outbox } from "./outbox.js";
+import { type Offer, offerOf } from "./promise.js";
 import { popular, type Recommendation, recommendations } from "./recommending.js";
-import { makeBatch } from "./reporting.js";
-import { openManifest } from "./signed.js";
-import { type Standing as Stand, Standings } from "./standing.js";
-import { Store } from "./store.js";
+import { Reading, type Release } from "./release.js";
+import { Database, type State, Store } from "./store.js";
 import type { Job } from "./syncing.js";
 import type { Terms } from "./terms.js";
-import { type Entropy, systemEntropy, systemWords, type Words } from "./words.js";
+import type { Plan } from "./timing.js";
 
 /** What a history is opened with. */
 export interface HistoryOptions {
@@ -37,7 +36,7 @@ export interface HistoryOptions {
 export class History {
   readonly #store: Store;
   readonly #outbox: Outbox;
-  readonly #reading = new Reading();
+  readonly #reading: Reading;
   readonly #standings: Standings;
 
   private constructor(
@@ -47,6 +46,7 @@ export class History {
   ) {
     this.#store = new Store(database);
     this.#outbox = new Outbox(database);
+    this.#reading = new Reading(this.#store);
     this.#standings = new Standings(this.#store, this.#outbox);
   }
 
@@ -68,7 +68,7 @@ export class History {
 
   /** All of them, in the order of recording; one that no catalogue knows has its id as its title. */
   async touched(): Promise<readonly TouchedItem[]> {
-    const catalogue = (await this.#edition())?.catalogue;
+    const catalogue = (await this.#reading.release())?.catalogue;
     return [...(await this.#store.touched()).keys()].map((id) => {
       const row = catalogue?.numbers.get(id);
       const item = row === undefined ? undefined : catalogue?.items[row];
@@ -89,7 +89,7 @@ export class History {
   }
 
   /** Where the client stands, and what worse terms would mean that somebody asks for. */
-  standing(asked: Terms | null): Promise<Stand> {
+  standing(asked: Terms | null): Promise<Standing> {
     return this.#standings.now(asked);
   }
 
@@ -103,11 +103,11 @@ export class History {
    * made of is read after the generation: if that is another one by then, it is made anew.
    */
   async make({ hash, now, sendAt }: Job): Promise<void> {
-    const edition = await this.#edition();
-    if (edition === null || !equal(edition.signed.hash, hash)) return;
-    const { manifest } = edition.signed;
+    const release = await this.#reading.reportable();
+    if (release === null || !equal(release.signed.hash, hash)) return;
+    const { manifest } = release.signed;
     // As it was decided, and not too late by now: else it would be paid for and not counted.
-    const stands = (standing: Standing) =>
+    const stands = (standing: EpochState) =>
       judged(standing, manifest, now) === "make it" &&
       standing.settings.newest?.hash === toHex(hash) &&
       asksForReports(manifest, this.clock());
@@ -116,7 +116,7 @@ export class History {
       if (!stands(standing)) return;
       const touched = (await this.#store.touched()).keys();
       const own = { touched, generation: standing.settings.generation };
-      const made = await makeBatch(edition, own, { now, sendAt }, this.coins);
+      const made = await makeBatch(release, own, sendAt, this.coins);
       if (await this.#outbox.keep(made, stands)) return;
     }
   }
@@ -125,25 +125,12 @@ export class History {
     this.database.close();
   }
 
-  async #held(): Promise<Edition> {
-    const edition = await this.#edition();
-    if (edition === null) {
+  async #held(): Promise<Release> {
+    const release = await this.#reading.release();
+    if (release === null) {
       throw new StoreError("There is no model in this browser yet.");
     }
-    return edition;
-  }
-
-  /** What was accepted last; null if there is nothing. Another tab may have changed it. */
-  async #edition(): Promise<Edition | null> {
-    const raw = await this.#store.signedManifest();
-    if (raw === null) {
-      return null;
-    }
-    const signed = await openManifest(raw, fromHex((await this.#store.settings()).trusted));
-    const stored = (hash: Uint8Array) => this.#store.file(hash);
-    const V = await this.#reading.model(signed.manifest, stored);
-    const catalogue = await this.#reading.catalogue(signed.manifest, stored);
-    return V === null || catalogue === null ? null : this.#reading.edition(signed, V, catalogue);
+    return release;
   }
 }
 
@@ -161,4 +148,73 @@ function counted(n: number): number {
     throw new SettingsError(`n must be a whole number in 1..${MOST_LISTED}, not ${n}`);
   }
   return n;
+}
+
+/** All that can be said of it. */
+export interface Standing extends Budget {
+  readonly proxy: string;
+  /** The one that holds; null before the first and after `forget`. */
+  readonly manifest: Manifest | null;
+  /** What the owner accepted, or is asked to accept; null before there is a model. */
+  readonly offer: Offer | null;
+  /** The worse terms that were asked about, and wait for a yes; null where there are none. */
+  readonly asked: Offer | null;
+  /** Of the last manifest accepted; null before the first. */
+  readonly epoch: number | null;
+  /** What its owner accepted; null before. */
+  readonly terms: Terms | null;
+  /** In how many epochs of their training the device took part; 0 before there are terms. */
+  readonly epochs: number;
+  /** Everything that was ever charged, in any order. */
+  readonly charges: readonly Charge[];
+  /** What its coins said of the last epoch in which it could take part; null before. */
+  readonly plan: Plan | null;
+  readonly paused: boolean;
+  /** How many, by what became of them. */
+  readonly batches: Readonly<Record<State, number>>;
+  /** The last batch that was made, bit for bit, as the owner may see it; null if there is none. */
+  readonly lastBatch: LeftDevice | null;
+}
+
+const MOST_OFFERS = 4;
+
+/** Works it out anew each time, but for promises, which take some tenths of a second. */
+export class Standings {
+  readonly #offers = new Map<string, Offer>();
+
+  constructor(
+    private readonly store: Store,
+    private readonly outbox: Outbox,
+  ) {}
+
+  async now(asked: Terms | null): Promise<Standing> {
+    const { store, outbox } = this;
+    const settings = await store.settings();
+    const charges = await outbox.charges();
+    const manifest = (await store.signed())?.manifest ?? null;
+    return {
+      ...budgetOf(settings.limit, charges),
+      proxy: settings.proxy,
+      manifest,
+      offer: manifest && this.#offer(settings.terms ?? manifest.terms, charges),
+      asked: asked && this.#offer(asked, charges),
+      epoch: settings.newest?.epoch ?? null,
+      terms: settings.terms,
+      epochs: settings.terms === null ? 0 : epochsOf(settings.terms, charges),
+      charges,
+      plan: await outbox.lastPlan(),
+      paused: settings.paused,
+      batches: await outbox.counts(),
+      lastBatch: await outbox.lastBatch(),
+    };
+  }
+
+  /** Worked out once for the same terms after the same charges. */
+  #offer(terms: Terms, charges: readonly Charge[]): Offer {
+    const name = JSON.stringify([terms, charges.map(({ purpose }) => purpose)]);
+    const offer = this.#offers.get(name) ?? offerOf(terms, charges);
+    if (this.#offers.size >= MOST_OFFERS) this.#offers.clear();
+    this.#offers.set(name, offer);
+    return offer;
+  }
 }

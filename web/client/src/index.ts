@@ -1,7 +1,8 @@
 /** `sottovoce-client`: learn from everybody's taste, recommend on the device, let noise alone leave. */
 
-export { type Amount, type Charge, epochsWithin, limitFor, type Price, spent } from "./amount.js";
+export type { Outcome } from "./agreement.js";
 export type { Item } from "./catalogue.js";
+export { type Tag, type Tags, type Traits, tagsOf } from "./catalogue.js";
 export { Client, type ClientOptions, type News } from "./client.js";
 export {
   ClosedError,
@@ -16,20 +17,19 @@ export {
   UnavailableError,
   UntrustedError,
 } from "./errors.js";
-export type { PastEdition } from "./fetching.js";
 export type { TouchedItem } from "./history.js";
+export { type Amount, type Charge, epochsWithin, limitFor, type Price, spent } from "./ledger.js";
 export type { Manifest } from "./manifest.js";
 export type { Odds } from "./mechanism/base.js";
-export type { Explanation, Told } from "./mechanism/index.js";
-export type { Offer } from "./offer.js";
+export type { Explanation, Told } from "./mechanism/registry.js";
+export type { Matrix } from "./model.js";
 export type { LeftDevice } from "./outbox.js";
-export type { Outcome } from "./outcome.js";
+export type { Offer } from "./promise.js";
 export type { ItemReason, Reason, Recommendation, TagReason } from "./recommending.js";
-export type { State } from "./rows.js";
+export type { PastRelease } from "./release.js";
+export type { State } from "./store.js";
 export type { Synced } from "./syncing.js";
-export { type Tag, type Tags, type Traits, tagsOf } from "./tags.js";
 export type { Terms } from "./terms.js";
 export type { Plan } from "./timing.js";
-export type { Matrix } from "./user.js";
 export { type Solution, scoreOf, solution, type WideModel, wideModel } from "./wide.js";
 export type { WorkerName } from "./workers.js";

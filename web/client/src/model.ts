@@ -1,12 +1,75 @@
 /**
+ * The item matrix: its file, its public bounds, and the user vector in closed form, which never leaves the
+ * device.
+ *
+ * The order of every sum is that of docs/protocol.md (items ascending, factors ascending, one
+ * rounding for each operation), so that every client gets the same bits. Plain arithmetic is
+ * float64; `Math.fround` marks where it is float32.
+ */
+
+import { exactKeys, type Fields, isObject, readObject } from "./encoding.js";
+import { ProtocolError, SettingsError } from "./errors.js";
+
+/**
+ * Public bounds within which nothing that a device computes from a history can fail.
+ *
+ * A device that stopped on a value that is not finite would answer by its silence: a server that
+ * chooses V, alpha and lambda could make exactly those fall silent who touched one item. So whatever
+ * depends on a history must have a result. Two rules are enough:
+ *
+ * 1. What a server chooses is held against the bounds below, from public bytes alone, before any
+ *    history is read.
+ * 2. A user vector with an entry that is not finite or beyond `MOST_USER_ENTRY` becomes zero: then
+ *    its reports are those of somebody without a history (`usable`).
+ *
+ * From there every value is finite, in float32: with |v| <= 2^20, |x| <= 2^40, alpha <= 2^10,
+ * F <= 2^8 and M <= 2^24 a prediction is below 2^68, a residual below 2^79, a gradient entry below
+ * 2^120, a row of a block below 2^89. Float32 ends at 2^128.
+ */
+
+export const MOST_ITEMS = 2 ** 24;
+export const MOST_FACTORS = 2 ** 8;
+/** Items that a history holds, the latest: `lead` leaves time for reading so many. */
+export const MOST_TOUCHED = 100_000;
+/** M F: a model file of 256 MiB. */
+const MOST_ENTRIES = 2 ** 26;
+/** M F^2: multiplications for the normal equations, some seconds; the memory needed is M F. */
+const MOST_PRODUCTS = 2 ** 32;
+export const MOST_ALPHA = 2 ** 10;
+export const LEAST_RIDGE = 1e-12;
+export const MOST_RIDGE = 1e6;
+/** Of |V|, where it is not 0: neither an entry nor a product of two is subnormal in float32. */
+const LEAST_ENTRY = 2 ** -60;
+const MOST_ENTRY = 2 ** 20;
+const MOST_USER_ENTRY = 2 ** 40;
+
+/** Refuse a model for which a device would need too much memory or time. */
+export function checkShape(items: number, factors: number): void {
+  if (items * factors > MOST_ENTRIES || items * factors ** 2 > MOST_PRODUCTS) {
+    throw new ProtocolError(
+      `manifest: ${items} items with ${factors} factors are too many for a device: at most ` +
+        `${MOST_ENTRIES} entries, and ${MOST_PRODUCTS} products of two factors of an item`,
+    );
+  }
+}
+
+/** Whether an entry of the item matrix is 0 or of a size that devices can work with. */
+export function isWithinBounds(entry: number): boolean {
+  const size = Math.abs(entry);
+  return size === 0 || (size >= LEAST_ENTRY && size <= MOST_ENTRY); // a NaN is not
+}
+
+/** A user vector, or zero in its place where it is not finite or too long. */
+export function usable(x: Float32Array): Float32Array {
+  const isFine = x.every((entry) => Math.abs(entry) <= MOST_USER_ENTRY); // a NaN is not
+  return isFine ? x : new Float32Array(x.length);
+}
+
+/**
  * The model file: V as float32 in the safetensors format, one tensor named `item_matrix`.
  *
  * Eight bytes (little endian) of header length, a JSON header, the numbers row by row.
  */
-
-import { isWithinBounds } from "./bounds.js";
-import { ProtocolError } from "./errors.js";
-import { exactKeys, type Fields, isObject, readObject } from "./strict.js";
 
 const NAME = "item_matrix";
 const LENGTH = 8;
@@ -17,8 +80,15 @@ export function modelSize(items: number, factors: number): number {
   return LENGTH + LONGEST_HEADER + 4 * items * factors;
 }
 
-/** The matrix row by row; it must have this shape and public bounds, else it is a `ProtocolError`. */
-export function decodeItems(data: Uint8Array, items: number, factors: number): Float32Array {
+/** The matrix; it must have this shape and public bounds, else it is a `ProtocolError`. */
+export function decodeItems(data: Uint8Array, rows: number, columns: number): Matrix {
+  const floats = checkItems(data, rows, columns);
+  const values = new Float32Array(rows * columns).map((_, at) => floats.getFloat32(4 * at, true));
+  return { values, rows, columns };
+}
+
+/** Where the numbers of such a file lie, once all of them were looked at. */
+export function checkItems(data: Uint8Array, items: number, factors: number): DataView {
   const view = new DataView(data.buffer, data.byteOffset, data.byteLength);
   const length = data.length < LENGTH ? -1 : Number(view.getBigUint64(0, true));
   if (length < 0 || length > LONGEST_HEADER || data.length < LENGTH + length) {
@@ -32,7 +102,12 @@ export function decodeItems(data: Uint8Array, items: number, factors: number): F
       `model file: not one float32 tensor '${NAME}' of ${items} x ${factors} in ${size} bytes`,
     );
   }
-  return readFloats(view, start, items * factors);
+  for (let at = start; at < data.length; at += 4) {
+    if (!isWithinBounds(view.getFloat32(at, true))) {
+      throw new ProtocolError("model file: an entry is neither 0 nor of a size in 2^-60..2^20");
+    }
+  }
+  return new DataView(data.buffer, data.byteOffset + start, size);
 }
 
 function describes(header: Fields, items: number, factors: number): boolean {
@@ -51,14 +126,188 @@ function isPair(value: unknown, first: number, second: number): boolean {
   return Array.isArray(value) && value.length === 2 && value[0] === first && value[1] === second;
 }
 
-function readFloats(view: DataView, start: number, count: number): Float32Array {
-  const values = new Float32Array(count);
-  for (let number = 0; number < count; number++) {
-    const value = view.getFloat32(start + 4 * number, true);
-    if (!isWithinBounds(value)) {
-      throw new ProtocolError("model file: an entry is neither 0 nor of a size in 2^-60..2^20");
-    }
-    values[number] = value;
+/** Row by row. */
+export interface Matrix {
+  readonly values: Float32Array;
+  readonly rows: number;
+  readonly columns: number;
+}
+
+const { fround } = Math;
+
+/** The rows that somebody touched: ascending, each once, all of them in the matrix. */
+export function ascending(own: readonly number[], rows: number): number[] {
+  if (!own.every((item) => Number.isInteger(item) && item >= 0 && item < rows)) {
+    throw new SettingsError(`item numbers must be from 0 to ${rows - 1}`);
   }
-  return values;
+  return [...new Set(own)].sort((a, b) => a - b);
+}
+
+/**
+ * `x = (V^T V + alpha sum v v^T + lambda I)^-1 (1 + alpha) sum v`, sums over the own items; zero
+ * where that has no usable solution (`bounds`). Whatever was touched, there is a result.
+ */
+export function userVector(
+  V: Matrix,
+  own: readonly number[],
+  alpha: number,
+  regularization: number,
+): Float32Array {
+  const items = ascending(own, V.rows);
+  const right = sumOfRows(V, items).map((z) => (1 + alpha) * z);
+  return usable(Float32Array.from(solve(normalFactor(V, items, alpha, regularization), right)));
+}
+
+/** `x.v` in float32, factor after factor, with the row of `values` that begins at `start`. */
+export function dot(x: Float32Array, values: Float32Array, start: number): number {
+  let total = fround((x[0] as number) * (values[start] as number));
+  for (let f = 1; f < x.length; f++) {
+    total = fround(total + fround((x[f] as number) * (values[start + f] as number)));
+  }
+  return total;
+}
+
+function entry(V: Matrix, row: number, column: number): number {
+  return V.values[row * V.columns + column] as number;
+}
+
+function sumOfRows(V: Matrix, items: readonly number[]): Float64Array {
+  const sum = new Float64Array(V.columns);
+  for (const item of items) {
+    for (let f = 0; f < V.columns; f++) sum[f] = (sum[f] as number) + entry(V, item, f);
+  }
+  return sum;
+}
+
+/** The lower triangle of the sum of `v v^T` over some rows, F x F. */
+function sumOfSquares(V: Matrix, items: Iterable<number>): Float64Array {
+  const { values, columns } = V;
+  const sum = new Float64Array(columns * columns);
+  for (const item of items) {
+    const start = item * columns;
+    for (let i = 0; i < columns; i++) {
+      const v = values[start + i] as number;
+      for (let j = 0; j <= i; j++) {
+        const at = i * columns + j;
+        sum[at] = (sum[at] as number) + v * (values[start + j] as number);
+      }
+    }
+  }
+  return sum;
+}
+
+function* allRows(rows: number): Generator<number> {
+  for (let row = 0; row < rows; row++) yield row;
+}
+
+/**
+ * The lower triangle of `V^T V`: the same for everybody and every question, so it is worked out once.
+ * That can take seconds, so it is to be done when a matrix is taken in: done at the first question
+ * about a history it would show who has one.
+ */
+export function sumOfAllSquares(V: Matrix): Float64Array {
+  const known = squares.get(V) ?? sumOfSquares(V, allRows(V.rows));
+  squares.set(V, known);
+  return known;
+}
+
+const squares = new WeakMap<Matrix, Float64Array>();
+
+/** The Cholesky factor of the normal equations, lower triangle. */
+function normalFactor(V: Matrix, items: number[], alpha: number, lambda: number): Float64Array {
+  const own = sumOfSquares(V, items);
+  const system = sumOfAllSquares(V).map((g, at) => g + alpha * (own[at] as number));
+  for (let f = 0; f < V.columns; f++) {
+    const at = f * V.columns + f;
+    system[at] = (system[at] as number) + lambda;
+  }
+  return factorized(system, V.columns);
+}
+
+/** The Cholesky factor by columns, in place; both are lower triangles, row by row. */
+export function factorized(lower: Float64Array, size: number): Float64Array {
+  const at = (i: number, j: number) => lower[i * size + j] as number;
+  for (let j = 0; j < size; j++) {
+    for (let i = j; i < size; i++) {
+      let value = at(i, j);
+      for (let m = 0; m < j; m++) value -= at(i, m) * at(j, m);
+      lower[i * size + j] = i === j ? Math.sqrt(value) : value / at(j, j);
+    }
+  }
+  return lower;
+}
+
+/** The solution, from the factor: forward, then back substitution. */
+export function solve(lower: Float64Array, right: Float64Array): Float64Array {
+  const size = right.length;
+  const x = right.slice();
+  const at = (i: number, j: number) => lower[i * size + j] as number;
+  const reduce = (i: number, m: number, factor: number) => {
+    x[i] = (x[i] as number) - factor * (x[m] as number);
+  };
+  for (let i = 0; i < size; i++) {
+    for (let m = 0; m < i; m++) reduce(i, m, at(i, m));
+    x[i] = (x[i] as number) / at(i, i);
+  }
+  for (let i = size - 1; i >= 0; i--) {
+    for (let m = i + 1; m < size; m++) reduce(i, m, at(m, i));
+    x[i] = (x[i] as number) / at(i, i);
+  }
+  return x;
+}
+
+/** Sorting by counting: the same steps are done whatever the order of the numbers. */
+
+/** Bits by which numbers are put in order at once: three passes for all 32. */
+const DIGIT = 11;
+const MASK = (1 << DIGIT) - 1;
+
+/** Where the keys are, in ascending order of the keys; of equal ones the lower place first. */
+export function ascendingOrder(keys: Uint32Array): Uint32Array {
+  const order = new Uint32Array(keys.length);
+  for (let place = 0; place < order.length; place++) order[place] = place;
+  return reordered(keys, order);
+}
+
+/** Where the numbers are, the largest first; of equal ones the lower place first. */
+export function descendingOrder(numbers: Float64Array): Uint32Array {
+  const [low, high] = [new Uint32Array(numbers.length), new Uint32Array(numbers.length)];
+  const view = new DataView(new ArrayBuffer(8));
+  for (let place = 0; place < numbers.length; place++) {
+    view.setFloat64(0, (numbers[place] as number) + 0); // -0 is 0
+    const [upper, lower] = [view.getUint32(0), view.getUint32(4)];
+    // As a whole number, the bits of a float64 fall as it falls, but rise for negative ones.
+    const flip = upper >>> 31 === 1 ? 0 : 0xffff_ffff;
+    high[place] = upper ^ (flip & 0x7fff_ffff);
+    low[place] = lower ^ flip;
+  }
+  return reordered(high, ascendingOrder(low));
+}
+
+/** By the keys; those in which they are the same stay as they were. */
+function reordered(keys: Uint32Array, before: Uint32Array): Uint32Array {
+  let order = before;
+  for (let shift = 0; shift < 32; shift += DIGIT) order = byDigit(keys, order, shift);
+  return order;
+}
+
+/** Ordered by one digit; those in which it is the same stay as they were. */
+function byDigit(keys: Uint32Array, order: Uint32Array, shift: number) {
+  const digitAt = (place: number) => ((keys[place] as number) >>> shift) & MASK;
+  const next = new Uint32Array(MASK + 2);
+  for (let place = 0; place < keys.length; place++) {
+    const after = digitAt(place) + 1;
+    next[after] = (next[after] as number) + 1;
+  }
+  for (let digit = 1; digit <= MASK; digit++) {
+    next[digit] = (next[digit] as number) + (next[digit - 1] as number);
+  }
+  const sorted = new Uint32Array(order.length);
+  for (const place of order) {
+    const digit = digitAt(place);
+    const to = next[digit] as number;
+    sorted[to] = place;
+    next[digit] = to + 1;
+  }
+  return sorted;
 }

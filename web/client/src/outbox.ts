@@ -5,10 +5,17 @@
  * that rests on `keep`, the only transaction that makes a batch or a charge.
  */
 
-import type { Database, Transaction } from "./database.js";
 import { allows, type Charge } from "./ledger.js";
-import type { BatchRow, Settings, ShownRow, State } from "./rows.js";
-import { settingsIn } from "./store.js";
+import {
+  answer,
+  type BatchRow,
+  type Database,
+  type Settings,
+  type ShownRow,
+  type State,
+  settingsIn,
+  type Transaction,
+} from "./store.js";
 import type { Plan } from "./timing.js";
 
 /** A batch, its price, what is shown of it, and whose history it is of. Nothing of it is kept yet. */
@@ -21,7 +28,7 @@ export interface MadeBatch {
 }
 
 /** All that decides whether an epoch may have a batch, as of one moment. */
-export interface Standing {
+export interface EpochState {
   settings: Settings;
   /** The epoch's batch, if it ever had one. */
   batch: BatchRow | undefined;
@@ -43,14 +50,14 @@ export interface LeftDevice extends Omit<ShownRow, "only" | "purpose"> {
   hash: string;
 }
 
-const STANDING = ["settings", "batches", "charges"] as const;
+const STANDING: ("settings" | "batches" | "charges")[] = ["settings", "batches", "charges"];
 
 /** What leaves, and what it cost. */
 export class Outbox {
   constructor(private readonly database: Database) {}
 
   /** Where an epoch stands; from public data and the ledger, not from the history. */
-  standing(epoch: number): Promise<Standing> {
+  standing(epoch: number): Promise<EpochState> {
     return this.database.read(STANDING, (transaction) => standingIn(transaction, epoch));
   }
 
@@ -69,7 +76,7 @@ export class Outbox {
    * or sent, so nobody learns anything from its coins and nothing was spent. Nor does throwing away
    * favour some reports over others: what decides knows nothing of what the coins said.
    */
-  keep(made: MadeBatch, stands: (standing: Standing) => boolean): Promise<boolean> {
+  keep(made: MadeBatch, stands: (standing: EpochState) => boolean): Promise<boolean> {
     return this.database.write([...STANDING, "shown"], async (transaction) => {
       const standing = await standingIn(transaction, made.batch.epoch);
       const isOfNow = standing.settings.generation === made.generation;
@@ -77,9 +84,9 @@ export class Outbox {
       if (!stands(standing) || !isOfNow || !isPaid) {
         return false;
       }
-      await transaction.rows("charges").add(made.charge);
-      await transaction.rows("batches").add(made.batch);
-      await transaction.rows("shown").put(made.shown);
+      transaction.objectStore("charges").add(made.charge);
+      transaction.objectStore("batches").add(made.batch);
+      transaction.objectStore("shown").put(made.shown);
       return true;
     });
   }
@@ -90,23 +97,23 @@ export class Outbox {
    */
   plan(epoch: number, draw: (charges: readonly Charge[]) => Plan): Promise<Plan> {
     return this.database.write(["plans", "charges"], async (transaction) => {
-      const rows = transaction.rows("plans");
-      const known = await rows.get(epoch);
+      const rows = transaction.objectStore("plans");
+      const known = await answer(rows.get(epoch));
       if (known !== undefined) {
         return known;
       }
-      const plan = draw(await transaction.rows("charges").all());
-      for (const { epoch: old } of await rows.all()) {
-        await (old < epoch ? rows.delete(old) : undefined);
+      const plan = draw(await answer(transaction.objectStore("charges").getAll()));
+      for (const { epoch: old } of await answer(rows.getAll())) {
+        if (old < epoch) rows.delete(old);
       }
-      await rows.add(plan);
+      rows.add(plan);
       return plan;
     });
   }
 
   /** The last one that was drawn. */
   async lastPlan(): Promise<Plan | null> {
-    const plans = await this.database.read(["plans"], (open) => open.rows("plans").all());
+    const plans = await this.database.all("plans");
     return plans.at(-1) ?? null;
   }
 
@@ -118,12 +125,12 @@ export class Outbox {
   /** It arrived or was given up: its bytes are of no use any more. What became of it in the end. */
   finish(epoch: number, state: End): Promise<End> {
     return this.database.write(["batches"], async (transaction) => {
-      const row = await transaction.rows("batches").get(epoch);
+      const row = await answer(transaction.objectStore("batches").get(epoch));
       if (row === undefined) {
         return state; // its owner has forgotten it in the meantime
       }
       const end = row.state === "sent" ? "sent" : state; // another tab may have had the better luck
-      await transaction.rows("batches").put({ ...row, state: end, bytes: null });
+      transaction.objectStore("batches").put({ ...row, state: end, bytes: null });
       return end;
     });
   }
@@ -131,16 +138,16 @@ export class Outbox {
   /** Not to be sent before that moment: the proxy asked for it. */
   postpone(epoch: number, notBefore: number): Promise<void> {
     return this.database.write(["batches"], async (transaction) => {
-      const row = await transaction.rows("batches").get(epoch);
+      const row = await answer(transaction.objectStore("batches").get(epoch));
       if (row !== undefined) {
-        await transaction.rows("batches").put({ ...row, notBefore });
+        transaction.objectStore("batches").put({ ...row, notBefore });
       }
     });
   }
 
   /** How many batches there are in each state. */
   async counts(): Promise<Record<State, number>> {
-    const rows = await this.database.read(["batches"], (open) => open.rows("batches").all());
+    const rows = await this.database.all("batches");
     const counts = { charged: 0, sent: 0, dropped: 0 };
     for (const row of rows) {
       counts[row.state] += 1;
@@ -150,13 +157,16 @@ export class Outbox {
 
   /** Everything that was ever charged. */
   charges(): Promise<Charge[]> {
-    return this.database.read(["charges"], (open) => open.rows("charges").all());
+    return this.database.all("charges");
   }
 
   /** The last batch in readable form. */
   lastBatch(): Promise<LeftDevice | null> {
     return this.database.read(["batches", "shown"], async (transaction) => {
-      const found = [transaction.rows("shown").get(1), transaction.rows("batches").all()] as const;
+      const found = [
+        answer(transaction.objectStore("shown").get(1)),
+        answer(transaction.objectStore("batches").getAll()),
+      ] as const;
       const [shown, batches] = await Promise.all(found);
       const batch = batches.find(({ epoch }) => epoch === shown?.epoch);
       if (shown === undefined || batch === undefined) {
@@ -168,16 +178,16 @@ export class Outbox {
   }
 }
 
-async function standingIn(transaction: Transaction, epoch: number): Promise<Standing> {
+async function standingIn(transaction: Transaction, epoch: number): Promise<EpochState> {
   const [settings, batch, charges, waiting] = await Promise.all([
     settingsIn(transaction),
-    transaction.rows("batches").get(epoch),
-    transaction.rows("charges").all(),
+    answer(transaction.objectStore("batches").get(epoch)),
+    answer(transaction.objectStore("charges").getAll()),
     waitingIn(transaction),
   ]);
   return { settings, batch, charges, waiting };
 }
 
-async function waitingIn(transaction: Transaction): Promise<BatchRow | undefined> {
-  return (await transaction.rows("batches").where("state", "charged"))[0];
+function waitingIn(transaction: Transaction): Promise<BatchRow | undefined> {
+  return answer(transaction.objectStore("batches").index("state").get("charged"));
 }

@@ -1,10 +1,10 @@
-/** Recommending, on the device and without a network: what is computed here never leaves. */
+/**
+ * Recommending, on the device and without a network: what is computed here never leaves.
+ */
 
-import type { Catalogue, Item } from "./catalogue.js";
-import { type Edition, rowsOf } from "./edition.js";
-import { recency } from "./recency.js";
-import { descendingOrder } from "./sorting.js";
-import { columnsOf } from "./tags.js";
+import { type Catalogue, columnsOf, type Item, rowsOf } from "./catalogue.js";
+import { descendingOrder } from "./model.js";
+import type { Release } from "./release.js";
 import { partsOf, type Solution, scoreOf, solution } from "./wide.js";
 
 /** An own item that speaks for a recommendation. */
@@ -47,12 +47,12 @@ const MOST_OWN = 1000;
  * `touched`: own items, and the moments at which they were, a later one larger.
  */
 export function recommendations(
-  edition: Edition,
+  release: Release,
   touched: ReadonlyMap<string, number>,
   n: number,
 ): Recommendation[] {
-  const { catalogue } = edition;
-  const personal = personalOf(edition, touched);
+  const { catalogue } = release;
+  const personal = personalOf(release, touched);
   const scores = scoresOf(personal);
   const own = rowsOf(catalogue, touched.keys());
   for (const row of own) scores[row] = Number.NEGATIVE_INFINITY;
@@ -63,9 +63,9 @@ export function recommendations(
   }));
 }
 
-/** The model of an edition for somebody with these items. */
+/** The model of a release for somebody with these items. */
 export interface Personal {
-  readonly edition: Edition;
+  readonly release: Release;
   /** The own items that count, ascending. */
   readonly rows: readonly number[];
   /** The tags that they have, by column. */
@@ -74,24 +74,24 @@ export interface Personal {
 }
 
 /** Solves for somebody's vector. */
-export function personalOf(edition: Edition, touched: ReadonlyMap<string, number>): Personal {
-  const { catalogue, wide } = edition;
+export function personalOf(release: Release, touched: ReadonlyMap<string, number>): Personal {
+  const { catalogue, wide } = release;
   const at = (row: number) => touched.get(itemAt(catalogue, row).id) as number;
   const latest = rowsOf(catalogue, touched.keys()).sort((a, b) => at(b) - at(a) || a - b);
   const rows = latest.slice(0, MOST_OWN).sort((a, b) => a - b);
   const moments = rows.map(at);
   const columns = new Set(rows.flatMap((row) => [...columnsOf(catalogue.tags, row)]));
-  return { edition, rows, columns, solved: solution(wide, rows, recency(moments)) };
+  return { release, rows, columns, solved: solution(wide, rows, recency(moments)) };
 }
 
 /** Of every item. For somebody without a history: how popular it is. */
-export function scoresOf({ edition: { wide }, rows, solved }: Personal): Float64Array {
+export function scoresOf({ release: { wide }, rows, solved }: Personal): Float64Array {
   if (rows.length === 0) return wide.popularity.slice();
   return wide.popularity.map((_, row) => scoreOf(wide, solved, row));
 }
 
 /** The n items that are touched most, as the model knows it, whoever asks. */
-export function popular({ catalogue, wide }: Edition, n: number): Item[] {
+export function popular({ catalogue, wide }: Release, n: number): Item[] {
   return best(wide.popularity, n).map((row) => itemAt(catalogue, row));
 }
 
@@ -116,8 +116,8 @@ function reasons(personal: Personal, row: number): Reason[] {
  * new item nobody has learnt: there tags alone are reasons.
  */
 function* speakingFor(personal: Personal, row: number): Generator<Reason> {
-  const { edition, rows, columns, solved } = personal;
-  const { catalogue, wide } = edition;
+  const { release, rows, columns, solved } = personal;
+  const { catalogue, wide } = release;
   const parts = partsOf(wide, solved, row);
   for (const [at, own] of wide.learnt[row] === 1 ? rows.entries() : []) {
     const { id, title } = itemAt(catalogue, own);
@@ -135,4 +135,38 @@ function itemAt(catalogue: Catalogue, row: number): Item {
     throw new RangeError(`the catalogue has no row ${row}`);
   }
   return item;
+}
+
+/**
+ * What somebody did last says most about what they do next: a weight for each own item.
+ *
+ * By order and not by age: who comes back after a year still has a latest item, and who chooses fifty
+ * films in an hour has one too. So a device needs to remember no time, only what came after what.
+ */
+
+/** What the latest item weighs, where the order is known; an item of no known order weighs 1. */
+const LATEST = 10;
+/** So many later items halve a weight; it falls on as one over their number. */
+const HALVING = 2;
+
+/**
+ * The weights of one history, whose items were touched at these moments (later is larger). What was
+ * touched at the same moment has the same weight. If all was, there is no order, and all weighs 1.
+ */
+export function recency(moments: readonly number[]): Float64Array {
+  const counts = new Map<number, number>();
+  for (const moment of moments) counts.set(moment, (counts.get(moment) ?? 0) + 1);
+  const kept = new Map<number, number>();
+  let later = 0;
+  for (const [moment, count] of [...counts].sort(([a], [b]) => b - a)) {
+    // Of the others at its own moment, on average half came later.
+    kept.set(moment, counts.size === 1 ? 1 : weight(later + (count - 1) / 2));
+    later += count;
+  }
+  return Float64Array.from(moments, (moment) => kept.get(moment) as number);
+}
+
+/** By how many own items came later. */
+function weight(later: number): number {
+  return LATEST / (1 + later / HALVING);
 }

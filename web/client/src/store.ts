@@ -1,17 +1,275 @@
-/** What a client remembers of its owner and of what was published; `outbox` has what leaves. */
+/**
+ * What a client remembers: the rows of its IndexedDB database, transactions that are whole or nothing and
+ * on disk when they are over, and what is kept of its owner and of what was published. `outbox` has what
+ * leaves.
+ */
 
-import { MOST_TOUCHED } from "./bounds.js";
-import { equal, sha256, toHex } from "./bytes.js";
-import type { Database, Transaction } from "./database.js";
-import { StoreError, UntrustedError } from "./errors.js";
-import type { Settings, Touched } from "./rows.js";
-import type { SignedManifest } from "./signed.js";
-import { systemEntropy } from "./words.js";
+import { systemEntropy } from "./coin.js";
+import { equal, fromHex, sha256, toHex } from "./encoding.js";
+import { SottovoceError, StoreError, UntrustedError } from "./errors.js";
+import type { Charge } from "./ledger.js";
+import { openManifest, type SignedManifest } from "./manifest.js";
+import type { Told } from "./mechanism/base.js";
+import { MOST_TOUCHED } from "./model.js";
+import type { Terms } from "./terms.js";
+import type { Plan } from "./timing.js";
 
+/** Of the database's layout; the browser keeps it and refuses an older program a newer database. */
+const VERSION = 4;
 /** The name of the row with the signed manifest; the other files are named by their hashes. */
 const MANIFEST = "manifest";
 /** Random bytes that name a generation. */
 const GENERATION = 16;
+
+/** Whom the owner trusts, what they chose, and how far they have seen: the one row of `settings`. */
+export interface Settings {
+  only: 1;
+  /** Where the proxy is. */
+  proxy: string;
+  /** The server's verification key, in hexadecimal: pinned at the first open. */
+  key: string;
+  /** That key, or the last one that it has led to: moves forward with a release, and never back. */
+  trusted: string;
+  /** The day of that first open, as YYYY-MM-DD. */
+  since: string;
+  /** The epsilon of a lifetime, at most. */
+  limit: number;
+  /** Whether nothing is to leave. */
+  paused: boolean;
+  /** What they accepted; null before. */
+  terms: Terms | null;
+  /** The last manifest accepted; it is public and survives `forget`. */
+  newest: { epoch: number; hash: string } | null;
+  /** Random, and another one after every `forget`: a batch of what was forgotten is not kept. */
+  generation: string;
+}
+
+/** One thing that the owner touched, and no time. */
+export interface Touched {
+  id: string;
+  /** When it was touched last, counted: the same for what was recorded together, a later one larger. */
+  moment: number;
+}
+
+/**
+ * What the owner touched, in the order of recording: the one row of `history`. Writing it never takes
+ * long, so that nothing that the network could notice has to wait for it.
+ */
+export interface HistoryRow {
+  only: 1;
+  items: readonly Touched[];
+}
+
+/** The signed manifest (under that name), or a model or catalogue under its hash. */
+export interface FileRow {
+  name: string;
+  content: Uint8Array;
+}
+
+/** What became of a batch. It is stored and charged in one transaction. */
+export type State = "charged" | "sent" | "dropped";
+
+/** The batch of an epoch. There is one at most, ever: the epoch is the row's key. */
+export interface BatchRow {
+  epoch: number;
+  state: State;
+  /** SHA-256 of the encoded batch, in hexadecimal; its charge has the same name. */
+  purpose: string;
+  /** Not before this moment (Unix seconds): drawn before the history was read. */
+  sendAt: number;
+  /** From this second on it is of no use. */
+  ends: number;
+  /** The proxy asked not to be sent it before (Unix seconds). */
+  notBefore: number;
+  /** The encoded batch, until it has arrived or was given up. */
+  bytes: Uint8Array | null;
+}
+
+/** The last batch in readable form, for its owner's eyes: the one row of `shown`. */
+export interface ShownRow {
+  only: 1;
+  epoch: number;
+  bytes: Uint8Array;
+  told: readonly Told[];
+  mechanism: string;
+  epsilon: number;
+  purpose: string;
+}
+
+/** Every object store and what it holds. */
+interface Schema {
+  settings: Settings;
+  history: HistoryRow;
+  files: FileRow;
+  batches: BatchRow;
+  charges: Charge;
+  /** What the device's own coins said of an epoch, before any history was read. */
+  plans: Plan;
+  shown: ShownRow;
+}
+
+type Table = keyof Schema;
+
+/** An object store, with the type of its rows. */
+interface Rows<Row> {
+  get(key: IDBValidKey): IDBRequest<Row | undefined>;
+  getAll(): IDBRequest<Row[]>;
+  getAllKeys(): IDBRequest<string[]>;
+  index(name: string): Pick<Rows<Row>, "get">;
+  /** A new row; one that is there already under its key or a unique index ends the transaction. */
+  add(row: Row): void;
+  put(row: Row): void;
+  delete(key: IDBValidKey): void;
+  clear(): void;
+}
+
+/** What a piece of work may touch. What it writes need not be awaited: the transaction's end is. */
+export interface Transaction extends Omit<IDBTransaction, "objectStore"> {
+  objectStore<Name extends Table>(name: Name): Rows<Schema[Name]>;
+}
+
+/**
+ * Inside a transaction. It must await nothing but requests of that transaction: while anything else
+ * is awaited, the browser commits what there is.
+ */
+export type Work<Result> = (transaction: Transaction) => Promise<Result>;
+
+/** One connection. Every failure of the browser's storage becomes a `StoreError`. */
+export class Database {
+  private constructor(private readonly connection: IDBDatabase) {
+    // Another tab with a newer program, or the owner who deletes the data, must not wait for us.
+    connection.onversionchange = () => connection.close();
+  }
+
+  static async open(name: string, factory: IDBFactory): Promise<Database> {
+    try {
+      return new Database(await opened(factory, name));
+    } catch (error) {
+      throw storeError(error);
+    }
+  }
+
+  /**
+   * A view of one moment. All of its requests must be made at once: it is closed then, and nobody who
+   * writes has to wait until this thread, which may be computing, has looked at the answers.
+   */
+  read<Result>(tables: Table[], work: Work<Result>): Promise<Result> {
+    return this.#run(tables, "readonly", (transaction) => {
+      const result = work(transaction);
+      transaction.commit();
+      return result;
+    });
+  }
+
+  /** All rows of one store. */
+  all<Name extends Table>(name: Name): Promise<Schema[Name][]> {
+    return this.read([name], (transaction) => answer(transaction.objectStore(name).getAll()));
+  }
+
+  /** All of it or nothing; on disk when it is over, and no other writer in between. */
+  write<Result>(tables: Table[], work: Work<Result>): Promise<Result> {
+    return this.#run(tables, "readwrite", work);
+  }
+
+  close(): void {
+    this.connection.close();
+  }
+
+  async #run<Result>(tables: Table[], mode: IDBTransactionMode, work: Work<Result>) {
+    try {
+      const begun = this.connection.transaction(tables, mode, { durability: "strict" });
+      return await finished(begun as unknown as Transaction, work);
+    } catch (error) {
+      throw storeError(error);
+    }
+  }
+}
+
+/** The result of the work, but not before the browser says that the transaction is complete. */
+async function finished<Result>(transaction: Transaction, work: Work<Result>): Promise<Result> {
+  const end = new Promise<void>((resolve, reject) => {
+    transaction.oncomplete = () => resolve();
+    transaction.onabort = () => reject(transaction.error ?? new Error("it was given up"));
+  });
+  const cause = end.catch((reason: unknown) => reason);
+  try {
+    const result = await work(transaction);
+    await end;
+    return result;
+  } catch (error) {
+    try {
+      transaction.abort();
+    } catch {
+      // It was over already, by the very error that is being reported.
+    }
+    // Requests that were under way say only that it ended; the transaction knows why.
+    const isEnd = error instanceof DOMException && error.name === "AbortError";
+    throw (isEnd && (await cause)) || error;
+  }
+}
+
+/** What a request is answered with. */
+export function answer<Result>(request: IDBRequest<Result>): Promise<Result> {
+  return new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
+}
+
+/**
+ * One of an earlier layout is refused and left as it is: it holds what was spent, which must not be
+ * forgotten without its owner knowing.
+ */
+async function opened(factory: IDBFactory, name: string): Promise<IDBDatabase> {
+  const request = factory.open(name, VERSION);
+  let earlier = false;
+  request.onupgradeneeded = ({ oldVersion }) => {
+    earlier = oldVersion > 0;
+    if (earlier) request.transaction?.abort();
+    else create(request.result);
+  };
+  try {
+    return await answer(request);
+  } catch (error) {
+    throw earlier ? new StoreError(EARLIER) : error;
+  }
+}
+
+const EARLIER =
+  "This browser holds data of an earlier version, which is not read any more. Nothing was changed. " +
+  "Delete this site's data to begin anew; the record of what was spent goes with it.";
+
+function create(database: IDBDatabase): void {
+  database.createObjectStore("settings", { keyPath: "only" });
+  database.createObjectStore("history", { keyPath: "only" });
+  database.createObjectStore("files", { keyPath: "name" });
+  database.createObjectStore("batches", { keyPath: "epoch" }).createIndex("state", "state");
+  // The last line of defence: the database itself refuses a second charge for an epoch.
+  database
+    .createObjectStore("charges", { keyPath: "purpose" })
+    .createIndex("epoch", "epoch", UNIQUE);
+  database.createObjectStore("plans", { keyPath: "epoch" });
+  database.createObjectStore("shown", { keyPath: "only" });
+}
+
+const UNIQUE = { unique: true };
+
+function storeError(error: unknown): SottovoceError {
+  if (error instanceof SottovoceError) {
+    return error;
+  }
+  const { name, message } = error instanceof Error ? error : { name: "", message: String(error) };
+  if (name === "VersionError") {
+    return new StoreError(
+      "This browser holds data of a newer version of this program. Nothing was changed; reload " +
+        "the page, or update the application.",
+    );
+  }
+  return new StoreError(
+    `The browser's storage could not be used (${name || "error"}: ${message}). Nothing was written ` +
+      "and nothing was sent because of it. Free some space or reload the page, and try again.",
+  );
+}
 
 /** What a client begins with. */
 export type Beginning = Pick<Settings, "proxy" | "key" | "since" | "limit" | "paused">;
@@ -25,12 +283,12 @@ export class Store {
   /** Begin, or take up where it was; another key or proxy than the pinned one is refused. */
   enrol(beginning: Beginning): Promise<void> {
     return this.database.write(["settings"], async (transaction) => {
-      const known = await transaction.rows("settings").get(1);
+      const known = await answer(transaction.objectStore("settings").get(1));
       if (known === undefined) {
         const generation = toHex(systemEntropy(GENERATION));
         const unknown = { trusted: beginning.key, terms: null, newest: null, generation };
         const fresh: Settings = { only: 1, ...beginning, ...unknown };
-        await transaction.rows("settings").add(fresh);
+        transaction.objectStore("settings").add(fresh);
       } else {
         checkPinned(known, beginning);
       }
@@ -44,7 +302,9 @@ export class Store {
   /** Another choice of theirs. */
   choose(choice: Partial<Pick<Settings, "limit" | "paused" | "terms">>): Promise<void> {
     return this.database.write(["settings"], async (transaction) => {
-      await transaction.rows("settings").put({ ...(await settingsIn(transaction)), ...choice });
+      await transaction
+        .objectStore("settings")
+        .put({ ...(await settingsIn(transaction)), ...choice });
     });
   }
 
@@ -75,29 +335,35 @@ export class Store {
       const known = byId(await touchedIn(transaction));
       const count = work(known);
       const items = latest(Array.from(known, ([id, moment]) => ({ id, moment })));
-      await transaction.rows("history").put({ only: 1, items });
+      transaction.objectStore("history").put({ only: 1, items });
       return count;
     });
   }
 
   // What the server published.
 
-  /** The last manifest accepted, as it was signed. */
-  async signedManifest(): Promise<Uint8Array | null> {
-    const row = await this.database.read(["files"], (open) => open.rows("files").get(MANIFEST));
-    return row?.content ?? null;
+  /** The last manifest accepted, its signature checked once more; null if there is none. */
+  async signed(): Promise<SignedManifest | null> {
+    const [settings, row] = await this.database.read(["settings", "files"], (transaction) =>
+      Promise.all([
+        settingsIn(transaction),
+        answer(transaction.objectStore("files").get(MANIFEST)),
+      ]),
+    );
+    return row === undefined ? null : openManifest(row.content, fromHex(settings.trusted));
   }
 
   /** The hashes of the files that are here. */
-  async fileNames(): Promise<string[]> {
-    const names = await this.database.read(["files"], (open) => open.rows("files").keys());
-    return names.map(String);
+  fileNames(): Promise<string[]> {
+    return this.database.read(["files"], (open) => answer(open.objectStore("files").getAllKeys()));
   }
 
   /** A model or catalogue; one that the disk has spoilt is as good as none. */
   async file(hash: Uint8Array): Promise<Uint8Array | null> {
     const name = toHex(hash);
-    const row = await this.database.read(["files"], (open) => open.rows("files").get(name));
+    const row = await this.database.read(["files"], (open) =>
+      answer(open.objectStore("files").get(name)),
+    );
     return row !== undefined && equal(await sha256(row.content), hash) ? row.content : null;
   }
 
@@ -107,27 +373,29 @@ export class Store {
    * transaction, because another tab may have gone further in the meantime, or the owner may have
    * accepted other terms. The key that signed it is the trusted one from now on.
    */
-  keepEdition(
+  keepRelease(
     signed: SignedManifest,
     fresh: ReadonlyMap<string, Uint8Array>,
     check: (settings: Settings) => void,
   ): Promise<void> {
     const wanted = [MANIFEST, toHex(signed.manifest.model), toHex(signed.manifest.catalogue)];
     return this.database.write(["settings", "files"], async (transaction) => {
-      const rows = transaction.rows("files");
+      const rows = transaction.objectStore("files");
       const known = await settingsIn(transaction);
       check(known);
       const newest = { epoch: signed.manifest.epoch, hash: toHex(signed.hash) };
-      await transaction.rows("settings").put({ ...known, newest, trusted: toHex(signed.key) });
+      await transaction
+        .objectStore("settings")
+        .put({ ...known, newest, trusted: toHex(signed.key) });
       for (const [name, content] of [...fresh, [MANIFEST, signed.raw] as const]) {
-        await rows.put({ name, content });
+        rows.put({ name, content });
       }
-      const names = await rows.keys();
+      const names = await answer(rows.getAllKeys());
       if (!wanted.every((name) => names.includes(name))) {
         throw new StoreError("What was fetched was forgotten in the meantime; fetch it again.");
       }
       for (const name of names) {
-        await (wanted.includes(String(name)) ? undefined : rows.delete(name));
+        if (!wanted.includes(name)) rows.delete(name);
       }
     });
   }
@@ -141,18 +409,18 @@ export class Store {
     const tables = ["history", "files", "batches", "shown"] as const;
     return this.database.write([...tables, "settings"], async (transaction) => {
       for (const table of tables) {
-        await transaction.rows(table).clear();
+        transaction.objectStore(table).clear();
       }
       const generation = toHex(systemEntropy(GENERATION));
       const settings = await settingsIn(transaction);
-      await transaction.rows("settings").put({ ...settings, generation });
+      transaction.objectStore("settings").put({ ...settings, generation });
     });
   }
 }
 
 /** The settings, inside a transaction. */
 export async function settingsIn(transaction: Transaction): Promise<Settings> {
-  const settings = await transaction.rows("settings").get(1);
+  const settings = await answer(transaction.objectStore("settings").get(1));
   if (settings === undefined) {
     throw new StoreError("This browser's data was deleted while it was in use. Reload the page.");
   }
@@ -160,7 +428,7 @@ export async function settingsIn(transaction: Transaction): Promise<Settings> {
 }
 
 async function touchedIn(transaction: Transaction): Promise<readonly Touched[]> {
-  return (await transaction.rows("history").get(1))?.items ?? [];
+  return (await answer(transaction.objectStore("history").get(1)))?.items ?? [];
 }
 
 function byId(items: readonly Touched[]): Map<string, number> {

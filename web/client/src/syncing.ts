@@ -26,8 +26,9 @@
  * are there and are sent again; the proxy knows them by their id. Nothing is randomised again.
  */
 
-import { turnsLeft } from "./agreement.js";
-import { equal } from "./bytes.js";
+import { judged, type Outcome, sentenceOf, turnsLeft } from "./agreement.js";
+import type { Entropy } from "./coin.js";
+import { equal } from "./encoding.js";
 import {
   ClosedError,
   PostponedError,
@@ -35,20 +36,14 @@ import {
   StoreError,
   UnavailableError,
 } from "./errors.js";
-import type { Fetched, Fetching, Known } from "./fetching.js";
-import { judged } from "./judging.js";
 import { budgetOf, type Charge } from "./ledger.js";
-import type { Lock } from "./locking.js";
 import type { Manifest } from "./manifest.js";
+import type { Lock } from "./network.js";
 import type { End, Outbox, Waiting } from "./outbox.js";
-import { type Outcome, sentenceOf } from "./outcome.js";
 import type { HttpProxy } from "./proxy.js";
-import type { Moments } from "./reporting.js";
-import type { BatchRow } from "./rows.js";
-import { STEP } from "./schedule.js";
-import type { Store } from "./store.js";
-import { drawnPlan, lead, MOST_LEAD, type Plan } from "./timing.js";
-import type { Entropy } from "./words.js";
+import type { Fetched, Fetching, Known } from "./release.js";
+import type { BatchRow, Store } from "./store.js";
+import { drawnPlan, lead, MOST_LEAD, type Plan, STEP } from "./timing.js";
 
 /** What a sync came to. */
 export interface Synced {
@@ -67,9 +62,13 @@ export interface Synced {
 }
 
 /** A batch to be made by the worker that reads the history. */
-export interface Job extends Moments {
+export interface Job {
   /** Of the manifest that it is for. */
   hash: Uint8Array;
+  /** When it was decided. */
+  now: number;
+  /** When it may leave: fixed before the history is read. */
+  sendAt: number;
 }
 
 /** Everything that a sync works with. */

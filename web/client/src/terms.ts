@@ -5,44 +5,39 @@
  * each field has one rule, and a single field that is worse refuses the manifest, whatever got better.
  */
 
-import { MOST_FACTORS, MOST_ITEMS } from "./bounds.js";
-import { toHex } from "./bytes.js";
 import { MAX_EPSILON } from "./coin.js";
+import * as strict from "./encoding.js";
+import { toHex } from "./encoding.js";
 import { ProtocolError } from "./errors.js";
 import { SIGN } from "./mechanism/base.js";
 import { MECHANISMS, mechanismNamed } from "./mechanism/registry.js";
-import * as strict from "./strict.js";
+import { MOST_FACTORS, MOST_ITEMS } from "./model.js";
 
 /** What a device is asked for, at most, and among how many, at least. */
 export interface Terms {
-  /** Which training: 32 hexadecimal digits, random, chosen when it begins. */
+  /** The training's id: 32 hexadecimal digits, drawn at random when it begins. */
   readonly training: string;
-  /** How reports are made. */
+  /** Name of the mechanism that makes reports. */
   readonly mechanism: string;
-  /** The mechanism's own, by the names that they have in the manifest. */
+  /** The public parameters of that mechanism, by the names that they have in the manifest. */
   readonly parameters: Readonly<Record<string, number>>;
-  /** Budget of one report. */
+  /** The privacy budget of one report. */
   readonly epsilon: number;
-  /** rho, at most: what the central promise depends on beside epsilon. */
+  /** rho: the largest fraction of all directions that can be loud for one history. */
   readonly loudFraction: number;
-  /** k: exactly so many reports in every batch. */
+  /** k: the number of reports in every batch. */
   readonly reports: number;
-  /** In how many epochs a device takes part, ever. Epochs that came to nothing count too. */
+  /** The largest number of epochs in which a device ever takes part, discarded ones included. */
   readonly epochs: number;
-  /** In how many at most within any `windowSeconds`. */
-  readonly windowEpochs: number;
-  readonly windowSeconds: number;
-  /** Seconds between two batches of one device, at least. */
-  readonly interval: number;
-  /** The chance by which a device takes part in an epoch, at least: its own coin decides. */
+  /** The fraction of epochs in which a device takes part; without an end, its chance in each. */
   readonly share: number;
-  /** The reports of at least so many are mixed, or nobody's. */
+  /** The smallest number of devices whose reports are mixed; below it an epoch is discarded. */
   readonly leastClients: number;
-  /** Seconds that an epoch waits for its crowd, beyond its end; then it is thrown away. */
+  /** Seconds that an epoch waits for `leastClients` after it closes, before it is discarded. */
   readonly hold: number;
-  /** F, and */
+  /** F: the number of columns of the item matrix. */
   readonly factors: number;
-  /** M at most: what memory and time on the device depend on. */
+  /** The largest number of items (M) that the catalogue may grow to. */
   readonly mostItems: number;
 }
 
@@ -64,9 +59,6 @@ const NAMES: Readonly<Record<keyof Terms, string>> = {
   loudFraction: "loud_fraction",
   reports: "reports",
   epochs: "epochs",
-  windowEpochs: "window_epochs",
-  windowSeconds: "window_seconds",
-  interval: "interval",
   share: "share",
   leastClients: "least_clients",
   hold: "hold",
@@ -92,9 +84,6 @@ export function readTerms(given: unknown): Terms {
     loudFraction: real("loud_fraction", 0, SIGN),
     reports: whole("reports", 1, MOST_REPORTS),
     epochs: whole("epochs", 1),
-    windowEpochs: whole("window_epochs", 1),
-    windowSeconds: whole("window_seconds", 0),
-    interval: whole("interval", 0),
     share: real("share", 2 ** -32, 1),
     leastClients: whole("least_clients", 1, MOST_CLIENTS),
     hold: whole("hold", 0),
@@ -135,9 +124,6 @@ const other = (field: Compared): Rule["isWorse"] => {
 };
 const atMost = (field: Compared): Rule["isWorse"] => {
   return (accepted, asked) => asked[field] > accepted[field];
-};
-const atLeast = (field: Compared): Rule["isWorse"] => {
-  return (accepted, asked) => asked[field] < accepted[field];
 };
 
 /** A smaller crowd hides less; a far larger one would never come together, and be paid for in vain. */
@@ -188,18 +174,6 @@ export const RULES: Readonly<Record<keyof Terms, Rule>> = {
   epochs: {
     isWorse: atMost("epochs"),
     sentence: "a lifetime would have {1} epochs, not {0}",
-  },
-  windowEpochs: {
-    isWorse: atMost("windowEpochs"),
-    sentence: "there would be {1} epochs in a window of time, not {0}",
-  },
-  windowSeconds: {
-    isWorse: atLeast("windowSeconds"),
-    sentence: "the window of time would be {1} seconds, not {0}",
-  },
-  interval: {
-    isWorse: atLeast("interval"),
-    sentence: "two batches could be {1} seconds apart, not {0}",
   },
   share: {
     isWorse: atMost("share"),

@@ -1,13 +1,19 @@
 /**
+ * When a device asks the proxy, when it takes part, and when it sends: from public numbers, a clock and its
+ * own coins, before any history is read.
+ */
+
+import type { Entropy } from "./coin.js";
+import { asksForReports, endOf, type Manifest } from "./manifest.js";
+import type { Timer } from "./options.js";
+
+/**
  * When a device takes part and when it sends: decided by its own coins, before any history is read.
  *
  * Whatever can be seen from outside (whether it takes part, the moment of sending) is then a function
  * of public numbers and these coins. Computing takes longer for a longer history, so the moment leaves
  * time for it, and what is ready earlier waits.
  */
-
-import { asksForReports, endOf, type Manifest } from "./manifest.js";
-import type { Entropy } from "./words.js";
 
 /** Seconds over which devices spread what they send, or what is left of the epoch. */
 export const JITTER = 3_600;
@@ -71,3 +77,114 @@ function uniform(entropy: Entropy): number {
   const view = new DataView(random.buffer, random.byteOffset, random.byteLength);
   return Number(view.getBigUint64(0, true) >> 11n) * 2 ** -53;
 }
+
+/**
+ * When the proxy is asked.
+ *
+ * Looks happen at whole ticks, counted from the first one of a visit, and nowhere else: whatever wakes
+ * the schedule (the owner, the network, a page that comes into sight) moves the next look to the next
+ * tick. How many ticks it waits otherwise depends on the page's conditions and on the proxy's answers.
+ * `Retry-After` counts from the arrival of the answer, and is rounded up to whole ticks.
+ *
+ * A look begins with what is read from the disk; its first request leaves a whole `STEP` later, so that
+ * a disk that another thread keeps busy does not show (`Syncing`).
+ */
+
+/** What the page says of itself. */
+export interface Conditions {
+  visible: boolean;
+  online: boolean;
+}
+
+/** How a look went. */
+export interface Looked {
+  isWell: boolean;
+  /** Seconds that the proxy asked to be left alone for, from now on. */
+  retryAfter: number;
+}
+
+/** Seconds between two moments at which there can be a look. */
+export const TICK = 5;
+/** Seconds: no proxy keeps a device away for longer. */
+const MOST_PATIENCE = 86_400;
+/** Seconds for what is read from the disk before a request; if it takes longer, two of them, and so on. */
+export const STEP = 0.5;
+/** Ticks between two looks of a page that nobody sees, and after many failures, at least. */
+const SELDOM = 60 / TICK;
+
+/** One look at a time. */
+export class Schedule {
+  /** Until the page has said what the world is like, there is nothing to look at. */
+  #conditions: Conditions = { visible: false, online: false };
+  #first: number | null = null;
+  /** The tick, counted from the first look, at which the last one was. */
+  #last = -1;
+  /** The tick before which the proxy wants no other one. */
+  #least = 0;
+  #failures = 0;
+  #handle: number | null = null;
+  #isLooking = false;
+  #isWanted = false;
+
+  /** Ticks between two looks while the page is seen. */
+  readonly #usual: number;
+
+  constructor(
+    pace: number,
+    private readonly look: () => Promise<Looked>,
+    private readonly timer: Timer,
+  ) {
+    this.#usual = Math.ceil(pace / TICK);
+  }
+
+  /** The page came into sight or went out of it, or the network did. */
+  meet(conditions: Conditions): void {
+    const { visible, online } = this.#conditions;
+    const isBetter = (conditions.online && !online) || (conditions.visible && !visible);
+    this.#conditions = conditions;
+    this.#isWanted ||= isBetter;
+    this.#plan();
+  }
+
+  /** Look at the next tick. */
+  wake(): void {
+    this.#isWanted = true;
+    this.#plan();
+  }
+
+  #plan(): void {
+    if (this.#handle !== null) this.timer.stop(this.#handle);
+    this.#handle = null;
+    if (this.#isLooking || !this.#conditions.online) return;
+    const now = this.timer.now(); // once: a later one would be a tick too late
+    this.#first ??= now;
+    const soonest = Math.max(this.#last + 1, Math.ceil((now - this.#first - ROUNDING) / TICK));
+    const next = Math.max(this.#isWanted ? 0 : this.#last + this.#ticks(), this.#least, soonest);
+    const wait = this.#first + next * TICK - now;
+    this.#handle = this.timer.start(Math.max(0, wait), () => this.#lookAt(next));
+  }
+
+  /** Between two looks: more when hidden, and after failures. */
+  #ticks(): number {
+    const seldom = Math.max(SELDOM, this.#usual);
+    const patient = this.#usual * 2 ** Math.max(0, this.#failures - 1);
+    return Math.min(seldom, this.#conditions.visible ? patient : seldom);
+  }
+
+  async #lookAt(at: number): Promise<void> {
+    this.#handle = null;
+    this.#isLooking = true;
+    this.#isWanted = false;
+    const { isWell, retryAfter: asked } = await this.look();
+    const retryAfter = Math.min(asked, MOST_PATIENCE);
+    const since = this.timer.now() + retryAfter - (this.#first ?? 0);
+    this.#least = retryAfter > 0 ? Math.ceil((since - ROUNDING) / TICK) : 0;
+    this.#failures = isWell ? 0 : this.#failures + 1;
+    this.#last = at;
+    this.#isLooking = false;
+    this.#plan();
+  }
+}
+
+/** Seconds: a moment that is nearer is the same. */
+const ROUNDING = 1e-6;

@@ -9,12 +9,9 @@
  * believed only as far as the own items bear it out. An item has few tags: D is never made whole.
  */
 
-import { factorized, solve } from "./cholesky.js";
-import { learntItems, withCompanions } from "./companions.js";
+import { columnsOf, type Tags } from "./catalogue.js";
 import type { Manifest } from "./manifest.js";
-import { popularityOf } from "./popularity.js";
-import { columnsOf, type Tags } from "./tags.js";
-import { type Matrix, sumOfAllSquares } from "./user.js";
+import { factorized, type Matrix, solve, sumOfAllSquares } from "./model.js";
 
 /**
  * In squared lengths of a column, times `1 + alpha`: a tag is held back by as much as the own items
@@ -241,4 +238,88 @@ export function partsOf(model: WideModel, { x, factor, own }: Solution, item: nu
     tags.set(place - model.V.columns, (values[at] as number) * (x[place] as number));
   }
   return { own: Float64Array.from(parts), tags };
+}
+
+/**
+ * `V (V^T 1)`, never below 0.
+ *
+ * A device knows no counts. But `V V^T` is the model's idea of which items are touched together, so
+ * its row sums say which are touched together with many, in any basis of the factors. A model that
+ * knows nothing takes all items for equally popular.
+ */
+export function popularityOf({ values, rows, columns }: Matrix): Float64Array {
+  if (values.every((value) => value === 0)) return new Float64Array(rows).fill(1);
+  const sums = new Float64Array(columns);
+  values.forEach((value, place) => {
+    sums[place % columns] = (sums[place % columns] as number) + value;
+  });
+  return Float64Array.from({ length: rows }, (_, item) => {
+    let sum = 0;
+    for (let f = 0; f < columns; f++) {
+      sum += (values[item * columns + f] as number) * (sums[f] as number);
+    }
+    return Math.max(0, sum);
+  });
+}
+
+/** Which items are not new, by row; a new one has a row of zeros. */
+export function learntItems({ values, rows, columns }: Matrix): Uint8Array {
+  const learnt = new Uint8Array(rows);
+  values.forEach((value, place) => {
+    if (value !== 0) learnt[Math.floor(place / columns)] = 1;
+  });
+  return learnt;
+}
+
+/**
+ * V with rows for new items: the mean over an item's tags of the mean row of the tag's items, or
+ * without such a tag the mean row of all items. So a new item is as popular, and as near to
+ * somebody's taste, as those that share its tags are on average. Nothing is made of zeros alone.
+ */
+export function withCompanions(V: Matrix, learnt: Uint8Array, tags: Tags): Matrix {
+  if (!learnt.includes(0) || !learnt.includes(1)) return V;
+  const known = [...learnt.keys()].filter((item) => learnt[item] === 1);
+  const byTag = tags.names.map(() => new Mean(V.columns));
+  const ofAll = new Mean(V.columns);
+  for (const item of known) {
+    const row = factorsOf(V, item);
+    ofAll.add(row);
+    for (const column of columnsOf(tags, item)) byTag[column]?.add(row);
+  }
+  const values = V.values.slice();
+  learnt.forEach((isKnown, item) => {
+    if (isKnown === 1) return;
+    const mean = new Mean(V.columns);
+    for (const column of columnsOf(tags, item)) {
+      const ofTag = byTag[column];
+      if (ofTag !== undefined && ofTag.count > 0) mean.add(ofTag.value());
+    }
+    values.set((mean.count > 0 ? mean : ofAll).value(), item * V.columns);
+  });
+  return { ...V, values };
+}
+
+function factorsOf({ values, columns }: Matrix, item: number): Float32Array {
+  return values.subarray(item * columns, (item + 1) * columns);
+}
+
+/** Of rows that come one by one. */
+class Mean {
+  readonly #sum: Float64Array;
+  count = 0;
+
+  constructor(columns: number) {
+    this.#sum = new Float64Array(columns);
+  }
+
+  add(row: ArrayLike<number>): void {
+    this.count += 1;
+    for (let f = 0; f < row.length; f++) {
+      this.#sum[f] = (this.#sum[f] as number) + (row[f] as number);
+    }
+  }
+
+  value(): Float64Array {
+    return this.#sum.map((sum) => sum / this.count);
+  }
 }

@@ -6,17 +6,14 @@
  * when it is done. And whatever an application asks of `history`, a batch does not queue behind it.
  */
 
-import type { PastEdition } from "./fetching.js";
+import * as errors from "./errors.js";
 import { History } from "./history.js";
-import { type Line, serve, type Told, told } from "./line.js";
-import { Looking, type Seen } from "./looking.js";
-import { Network } from "./network.js";
+import { Looking, Network, type Seen } from "./network.js";
 import { checkedPace, type OpenOptions, systemTimer } from "./options.js";
-import type { Conditions } from "./schedule.js";
+import type { PastRelease } from "./release.js";
 import type { Job } from "./syncing.js";
 import type { Terms } from "./terms.js";
-
-export { connect, type Line, serve } from "./line.js";
+import type { Conditions } from "./timing.js";
 
 /** Options with every default filled in that both workers need. */
 export type Named = OpenOptions & { name: string };
@@ -31,7 +28,7 @@ export type BatchesCalls = ReturnType<typeof batchesCalls>;
 /** What the worker `network` tells unasked. */
 export type NetworkTold =
   | { kind: "seen"; seen: Omit<Seen, "error"> & { error: Told | null } }
-  | { kind: "past"; epoch: number; edition: PastEdition | null };
+  | { kind: "past"; epoch: number; release: PastRelease | null };
 /** What the worker `batches` tells unasked: whether the last one could be made. */
 export type BatchesTold = { kind: "made"; error: Told | null };
 
@@ -74,7 +71,7 @@ function listenerOf(tell: (told: NetworkTold) => void) {
   return {
     seen: ({ error, ...seen }: Seen) =>
       tell({ kind: "seen", seen: { ...seen, error: error && told(error) } }),
-    past: (epoch: number, edition: PastEdition | null) => tell({ kind: "past", epoch, edition }),
+    past: (epoch: number, release: PastRelease | null) => tell({ kind: "past", epoch, release }),
   };
 }
 
@@ -112,3 +109,116 @@ function unopened<Side>(): () => Side {
     throw new Error("it is not open");
   };
 }
+
+/**
+ * Questions to a worker and their answers. Each question gets exactly one answer, also if it fails, and
+ * an error arrives as what it was.
+ */
+
+/** What a worker can be asked: names and functions. */
+// biome-ignore lint/suspicious/noExplicitAny: the arguments are those of each function
+export type Calls = Record<string, (...given: any[]) => unknown>;
+
+/** What a worker, or the end of a channel, must be able to do. */
+export interface Line {
+  postMessage(message: unknown, transfer?: Transferable[]): void;
+  addEventListener(kind: "message", listener: (event: MessageEvent) => void): void;
+}
+
+interface Asked {
+  number: number;
+  name: string;
+  given: unknown[];
+}
+
+type Answered = { number: number; value: unknown } | { number: number; failed: Told };
+
+/** An error on its way. */
+export interface Told {
+  name: string;
+  message: string;
+  retryAfter: number | undefined;
+  terms: { worse: readonly string[]; asked: Terms } | undefined;
+}
+
+/** Asks by name. */
+export type Ask<Known extends Calls> = <Name extends keyof Known & string>(
+  name: Name,
+  ...given: Parameters<Known[Name]>
+) => Promise<Awaited<ReturnType<Known[Name]>>>;
+
+/**
+ * Numbers the questions, and brings each answer to whoever asked; what is told unasked goes to `hear`.
+ * Once it was ended, every question fails, also those that wait.
+ */
+export function connect<Known extends Calls>(
+  line: Line,
+  hear: (told: unknown) => void = () => {},
+  ended: AbortSignal = new AbortController().signal,
+): Ask<Known> {
+  const pending = new Map<number, (answer: Answered) => void>();
+  let asked = 0;
+  const closed = (number: number) => ({ number, failed: told(new errors.SettingsError(CLOSED)) });
+  ended.addEventListener("abort", () => {
+    for (const [number, answer] of pending) answer(closed(number));
+    pending.clear();
+  });
+  line.addEventListener("message", ({ data }: MessageEvent<Answered>) => {
+    const waiting = pending.get(data.number);
+    pending.delete(data.number);
+    if (waiting === undefined) hear(data);
+    else waiting(data);
+  });
+  return (name, ...given) =>
+    new Promise((resolve, reject) => {
+      asked += 1;
+      pending.set(asked, (answer) => {
+        if ("failed" in answer) reject(revived(answer.failed));
+        else resolve(answer.value as Awaited<ReturnType<Known[typeof name]>>);
+      });
+      if (ended.aborted) return pending.get(asked)?.(closed(asked));
+      const ports = given.filter((each) => each instanceof MessagePort);
+      line.postMessage({ number: asked, name, given } satisfies Asked, ports);
+    });
+}
+
+/** Answers what is asked, one question after the other: none keeps another's transaction open. */
+export function serve(line: Line, calls: Calls): void {
+  let before: Promise<void> = Promise.resolve();
+  line.addEventListener("message", ({ data }: MessageEvent<Asked>) => {
+    before = before.then(async () => line.postMessage(await answer(calls, data)));
+  });
+}
+
+async function answer(calls: Calls, { number, name, given }: Asked): Promise<Answered> {
+  try {
+    return { number, value: await calls[name]?.(...given) };
+  } catch (error) {
+    return { number, failed: told(error) };
+  }
+}
+
+/** As it can be sent: browsers keep neither the class nor the fields of an error. */
+export function told(error: unknown): Told {
+  const { name, message } = error instanceof Error ? error : { name: "", message: String(error) };
+  const retryAfter = error instanceof errors.UnavailableError ? error.retryAfter : undefined;
+  const terms =
+    error instanceof errors.TermsError ? { worse: error.worse, asked: error.asked } : undefined;
+  return { name, message, retryAfter, terms };
+}
+
+/** The error that it was; one that is none of ours is the storage's or the browser's. */
+export function revived({ name, message, retryAfter, terms }: Told): errors.SottovoceError {
+  if (terms !== undefined) return new errors.TermsError(terms.worse, terms.asked);
+  if (name === "UnavailableError") return new errors.UnavailableError(message, retryAfter);
+  if (name === "PostponedError") return new errors.PostponedError(message, retryAfter);
+  const Kind = KINDS.find((each) => new each("").name === name) ?? errors.StoreError;
+  return new Kind(message);
+}
+
+const CLOSED = "this client is closed";
+
+const KINDS = [
+  ...[errors.ClosedError, errors.LedgerError, errors.ProtocolError, errors.RefusedError],
+  ...[errors.SettingsError, errors.SottovoceError, errors.StoreError, errors.UntrustedError],
+];

@@ -6,23 +6,19 @@
  */
 
 import { createInterface } from "node:readline";
-import { type Charge, decide, remaining, roundedDown, roundedUp, spent } from "../src/amount.js";
-import { encodeBatch } from "../src/batch.js";
-import { fromHex, toHex } from "../src/bytes.js";
-import { decodeCatalogue } from "../src/catalogue.js";
+import { encodeBatch, sealReports } from "../src/batch.js";
+import { columnsOf, decodeCatalogue, type Traits, tagsOf } from "../src/catalogue.js";
+import { fromHex, toHex } from "../src/encoding.js";
 import { LedgerError } from "../src/errors.js";
-import { allRows } from "../src/mechanism/blocks.js";
-import { makeReports } from "../src/mechanism/index.js";
-import { decodeItems } from "../src/model.js";
-import { recency } from "../src/recency.js";
-import { sealReports } from "../src/sealing.js";
-import { openManifest } from "../src/signed.js";
-import { columnsOf, type Traits, tagsOf } from "../src/tags.js";
+import { type Charge, decide, remaining, roundedDown, roundedUp, spent } from "../src/ledger.js";
+import { openManifest } from "../src/manifest.js";
+import { allRows } from "../src/mechanism/loudest.js";
+import { makeReports } from "../src/mechanism/registry.js";
+import { ascending, decodeItems, userVector } from "../src/model.js";
+import { recency } from "../src/recommending.js";
 import { brokenBy, readTerms, writtenTerms } from "../src/terms.js";
-import { ascending, userVector } from "../src/user.js";
 import { partsOf, scoreOf, solution, wideModel } from "../src/wide.js";
-import { openSealed } from "./opening.js";
-import { fromWords, readCharge, type WrittenCharge } from "./vectors.js";
+import { fromWords, openSealed, readCharge, type WrittenCharge } from "./vectors.js";
 
 interface Step {
   limit?: number;
@@ -70,10 +66,9 @@ const commands: Commands = {
   },
   async batch({ signed, key, model, own, words, id }) {
     const { manifest, hash } = await openManifest(fromHex(signed), fromHex(key));
-    const { items: rows, epoch, publicKey } = manifest;
-    const columns = manifest.terms.factors;
-    const values = decodeItems(fromHex(model), rows, columns);
-    const made = await makeReports(manifest, { values, rows, columns }, own, fromWords(words));
+    const { items, epoch, publicKey, terms } = manifest;
+    const V = decodeItems(fromHex(model), items, terms.factors);
+    const made = await makeReports(manifest, V, own, fromWords(words));
     if (publicKey === null) throw new Error("this manifest asks for no reports");
     const sealed = await sealReports(made.reports, publicKey, hash);
     const batch = encodeBatch({ epoch, manifestHash: hash, id: fromHex(id), sealed });
@@ -85,10 +80,9 @@ const commands: Commands = {
   },
   async rows({ signed, key, model, own: touched }) {
     const { manifest } = await openManifest(fromHex(signed), fromHex(key));
-    const { items: rows, alpha, regularization } = manifest;
-    const columns = manifest.terms.factors;
-    const V = { values: decodeItems(fromHex(model), rows, columns), rows, columns };
-    const own = ascending(touched, rows);
+    const { items, alpha, regularization, terms } = manifest;
+    const V = decodeItems(fromHex(model), items, terms.factors);
+    const own = ascending(touched, items);
     const person = { manifest, V, own, x: userVector(V, own, alpha, regularization) };
     return { rows: [...(await allRows(person))] };
   },
@@ -109,7 +103,7 @@ const commands: Commands = {
     return { items: items.map(({ id, title, tags }) => [id, title, tags]) };
   },
   async model({ bytes, items, factors }) {
-    return { values: [...decodeItems(fromHex(bytes), items, factors)] };
+    return { values: [...decodeItems(fromHex(bytes), items, factors).values] };
   },
   async recommend({ tags: traits, V, factors, solving, own, moments }) {
     const tags = tagsOf(traits);

@@ -1,10 +1,30 @@
-/** What an application sees of a client. */
+/**
+ * What an application sees of a client; what goes between a page and its workers; what the README says.
+ */
 
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { readFileSync } from "node:fs";
+import { type TestContext, test } from "node:test";
+import { OUTCOMES } from "../src/agreement.js";
+import * as errors from "../src/errors.js";
+import type { ClientOptions, Offer } from "../src/index.js";
 import * as exported from "../src/index.js";
-import { ITEMS, item, traitsOf } from "./published.js";
-import { AT_ONCE, COST, DAY, EPSILON, hashOf, REPORTS, sameWords, TERMS, World } from "./world.js";
+import { JITTER } from "../src/timing.js";
+import { connect, type Line, serve } from "../src/workers.js";
+import { Browser } from "./virtual.js";
+import {
+  AT_ONCE,
+  COST,
+  EPSILON,
+  hashOf,
+  ITEMS,
+  item,
+  REPORTS,
+  sameWords,
+  TERMS,
+  traitsOf,
+  World,
+} from "./world.js";
 
 /** What a page over http has. */
 const INSECURE = { value: { getRandomValues: () => {} } };
@@ -30,15 +50,6 @@ test("status before and after a sync", async (t) => {
   assert.deepEqual(after.plan, { epoch: 1, takesPart: true, sendAt: world.now });
 });
 
-test("status and sync round what is spent up and what is left down", async (t) => {
-  const world = await World.begin(t, { terms: { epsilon: 0.1, reports: 10 } });
-  const client = await world.open({ limit: 1.5 });
-  await client.accept({ ...TERMS, epsilon: 0.1, reports: 10 });
-  const { spent, remaining } = await client.sync(AT_ONCE);
-  assert.equal(spent, 1.0000000000000002); // ten times the float 0.1 is more than 1
-  assert.equal(remaining, 0.49999999999999994);
-});
-
 test("a page without cryptography is told why", async (t) => {
   const world = await World.begin(t);
   const kept = Object.getOwnPropertyDescriptor(globalThis, "crypto") ?? {};
@@ -57,30 +68,18 @@ test("the catalogue, once there is one", async (t) => {
   assert.deepEqual(items[4], { id: item(4), title: "Title 4", tags: traitsOf(4) });
 });
 
-test("fetching sends nothing and says what was published", async (t) => {
-  const world = await World.begin(t);
-  const client = await world.client();
-  const manifest = await client.refresh();
-  assert.deepEqual(
-    [manifest.epoch, manifest.terms.reports, manifest.closes],
-    [1, REPORTS, 2 * DAY],
-  );
-  assert.deepEqual(world.calls(), ["manifest", "models", "catalogues"]);
-  assert.deepEqual((await client.status()).batches, { charged: 0, sent: 0, dropped: 0 });
-});
-
 test("files that are the same are not fetched again, nor decoded again", async (t) => {
   const world = await World.begin(t);
   const client = await world.client();
   await client.refresh();
-  const [before, V] = [await client.catalogue(), (await client.edition(1))?.V];
+  const [before, V] = [await client.catalogue(), (await client.release(1))?.V];
   await client.refresh();
   await (await world.open()).refresh();
   assert.equal(await client.catalogue(), before); // the very same object
   await world.publish(2);
   await client.refresh();
   assert.equal(await client.catalogue(), before);
-  assert.notDeepEqual((await client.edition(2))?.V, V);
+  assert.notDeepEqual((await client.release(2))?.V, V);
   const calls = world.requests.filter(({ path }) => path.startsWith("/v2/catalogues/"));
   assert.equal(calls.length, 1);
   const models = world.calls().filter((call) => call === "models");
@@ -131,7 +130,7 @@ test("nothing private is in any request", async (t) => {
   await client.recommend(10);
   await world.publish(2);
   await client.refresh();
-  await client.edition(1);
+  await client.release(1);
   assert.ok(world.requests.length > 6);
   for (const { method, path, headers, body } of world.requests) {
     assert.doesNotMatch(
@@ -149,4 +148,152 @@ test("every name that is exported is there", () => {
     ...["UnavailableError", "UntrustedError", "epochsWithin", "limitFor", "scoreOf"],
     ...["solution", "spent", "tagsOf", "wideModel"],
   ]);
+});
+
+type Calls = { [name: string]: (...given: never[]) => unknown };
+
+function connected<Known extends Calls>(t: TestContext, calls: Known, hear = (_: unknown) => {}) {
+  const { port1, port2 } = new MessageChannel();
+  for (const port of [port1, port2]) {
+    port.start();
+    t.after(() => port.close());
+  }
+  serve(port2 as Line, calls);
+  return { ask: connect<Known>(port1 as Line, hear), far: port2 };
+}
+
+test("answers come to whoever asked, one question after the other", async (t) => {
+  let atWork = 0;
+  const slow = async (word: string) => {
+    atWork += 1;
+    assert.equal(atWork, 1);
+    await new Promise((done) => setTimeout(done, 5));
+    atWork -= 1;
+    return `${word}!`;
+  };
+  const { ask } = connected(t, { slow });
+  const answers = await Promise.all([ask("slow", "one"), ask("slow", "two"), ask("slow", "three")]);
+  assert.deepEqual(answers, ["one!", "two!", "three!"]);
+});
+
+test("what is told unasked is heard", async (t) => {
+  let hear = (_: unknown) => {};
+  const heard = new Promise((done) => {
+    hear = done;
+  });
+  const { far } = connected(t, {}, (told) => hear(told));
+  far.postMessage({ kind: "news" });
+  assert.deepEqual(await heard, { kind: "news" });
+});
+
+test("an error arrives as what it was, with all that it says", async (t) => {
+  const { TermsError, ...plain } = errors;
+  for (const Kind of Object.values(plain)) {
+    const fail = () => {
+      throw new Kind("why");
+    };
+    const error = await connected(t, { fail })
+      .ask("fail")
+      .catch((caught) => caught);
+    assert.deepEqual([error.constructor, error.message], [Kind, "why"]);
+  }
+  const busy = () => {
+    throw new errors.PostponedError("later", 17);
+  };
+  await assert.rejects(connected(t, { busy }).ask("busy"), { retryAfter: 17 });
+  const worse = () => {
+    throw new TermsError(["more"], TERMS);
+  };
+  const asked = await connected(t, { worse })
+    .ask("worse")
+    .catch((caught) => caught);
+  assert.ok(asked instanceof TermsError);
+  assert.deepEqual([asked.worse, asked.asked], [["more"], TERMS]);
+});
+
+test("what is none of ours is told too", async (t) => {
+  const fail = () => {
+    throw new TypeError("odd");
+  };
+  await assert.rejects(connected(t, { fail }).ask("fail"), errors.StoreError);
+});
+
+test("once it is closed every question fails, also those that wait", async (t) => {
+  const { port1, port2 } = new MessageChannel();
+  for (const port of [port1, port2]) {
+    port.start();
+    t.after(() => port.close());
+  }
+  serve(port2 as Line, { never: () => new Promise(() => {}) });
+  const end = new AbortController();
+  const ask = connect<{ never: () => Promise<void> }>(port1 as Line, () => {}, end.signal);
+  const waiting = ask("never");
+  end.abort();
+  await assert.rejects(waiting, errors.SettingsError);
+  await assert.rejects(ask("never"), errors.SettingsError);
+});
+
+test("every error is one of ours and carries the name of its class", () => {
+  const { TermsError, ...others } = errors;
+  assert.equal(new TermsError([], TERMS).name, "TermsError");
+  for (const [name, Kind] of Object.entries(others)) {
+    const error = new Kind("what happened");
+    assert.ok(error instanceof errors.SottovoceError);
+    assert.equal(error.name, name);
+    assert.equal(error.message, "what happened");
+  }
+});
+
+const { Client } = exported;
+const README = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
+
+test("the example has about ten lines and runs", async (t) => {
+  const world = await World.begin(t);
+  const browser = new Browser(world);
+  const code = /```ts\n([\s\S]*?)```/.exec(README)?.[1] ?? "";
+  const body = code
+    .replace(/^import .*$/m, "")
+    .replace("https://proxy.example", world.url)
+    .replace(/(?<=key: ")[0-9a-f]{64}/, world.key);
+  assert.ok(code.split("\n").filter((line) => line.trim()).length <= 20);
+  const said: string[] = [];
+  const console = { log: (...words: string[]) => said.push(words.join(" ")) };
+  const shown: Offer[] = [];
+  const yes = async (offer: Offer) => shown.push(offer) > 0;
+  const client = {
+    open: async ({ news, ...options }: ClientOptions) => {
+      const tab = await browser.tab(options);
+      tab.hear = (told) => void news?.(told);
+      tab.show();
+      return tab;
+    },
+  };
+  const AsyncFunction = (async () => {}).constructor as FunctionConstructor;
+  await AsyncFunction("Client", "console", "showAndAsk", body)(client, console, yes);
+  await browser.virtual.pass(2 * JITTER);
+  assert.deepEqual(shown[0]?.terms, TERMS);
+  assert.ok(said.some((line) => line.includes(" because of ")));
+  assert.ok(said.includes("The batch of epoch 1 was sent."));
+  assert.equal(world.received[0]?.length, 56 + 52 * REPORTS);
+});
+
+test("every call is in the table", () => {
+  const table = README.slice(README.indexOf("## API"));
+  for (const name of Object.getOwnPropertyNames(Client.prototype)) {
+    assert.ok(name === "constructor" || table.includes(`\`${name}(`), name);
+  }
+});
+
+test("every error is named, and no other", () => {
+  const table = README.slice(README.indexOf("Every error is"));
+  const named = new Set(Array.from(table.matchAll(/`(\w+Error)`/gu), ([, name]) => name));
+  const all = Object.keys(exported).filter((name) => name.endsWith("Error"));
+  assert.deepEqual([...named].sort(), all.sort());
+});
+
+test("every outcome is named", () => {
+  const sentence = README.slice(README.indexOf("Outcomes, in"));
+  for (const outcome of OUTCOMES) {
+    assert.ok(sentence.includes(`\`${outcome}\``), outcome);
+  }
 });

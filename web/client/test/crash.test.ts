@@ -3,12 +3,22 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { IDBFactory } from "fake-indexeddb";
-import { fromHex } from "../src/bytes.js";
+import { fromHex } from "../src/encoding.js";
 import { SottovoceError, StoreError } from "../src/errors.js";
 import { ended, Life, mortal, onTransaction, PowerCut } from "./mortal.js";
-import { item, numbers, rounds } from "./published.js";
-import { charges } from "./stored.js";
-import { AT_ONCE, DAY, distinct, epochOf, hashOf, toBatches, World } from "./world.js";
+import { seeded } from "./vectors.js";
+import {
+  AT_ONCE,
+  charges,
+  DAY,
+  distinct,
+  epochOf,
+  hashOf,
+  item,
+  rounds,
+  toBatches,
+  World,
+} from "./world.js";
 
 const FOREVER = 1e9;
 
@@ -86,7 +96,7 @@ test("a crash after every step and then the next epoch", async (t) => {
 
 test("any number of crashes", async (t) => {
   const world = await World.begin(t);
-  const random = numbers(1);
+  const random = seeded(1);
   for (let round = 0; round < rounds(12); round += 1) {
     await anew(world);
     for (let life = 0; life < 1 + random() * 7; life += 1) {
@@ -100,7 +110,7 @@ test("any number of crashes", async (t) => {
 
 test("epochs, crashes, silence, refusals, pauses, forgetting, in any order", async (t) => {
   const world = await World.begin(t);
-  const random = numbers(2);
+  const random = seeded(2);
   const lost = (response: { destroy(): void }, call: string, body: Uint8Array) => {
     if (call === "batches") {
       world.received.push(body);

@@ -1,7 +1,7 @@
 /** Power cuts: after so many steps nothing works any more, and what was not committed is gone. */
 
-import { systemEntropy, systemWords } from "../src/words.js";
-import type { DeviceOptions } from "./device.js";
+import { systemEntropy, systemWords } from "../src/coin.js";
+import type { DeviceOptions } from "./world.js";
 
 /** No error of the program: its end. */
 export class PowerCut extends Error {}

@@ -7,16 +7,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { IDBFactory } from "fake-indexeddb";
-import { toHex } from "../src/bytes.js";
-import { makeReports } from "../src/mechanism/index.js";
-import { MECHANISMS, mechanismNamed } from "../src/mechanism/registry.js";
+import { toHex } from "../src/encoding.js";
+import { MECHANISMS, makeReports, mechanismNamed } from "../src/mechanism/registry.js";
+import { type Matrix, userVector } from "../src/model.js";
 import { readTerms, writtenTerms } from "../src/terms.js";
 import { lead } from "../src/timing.js";
-import { type Matrix, userVector } from "../src/user.js";
-import { encodeCatalogue, encodeModel, item, rounds } from "./published.js";
-import { charges } from "./stored.js";
 import { manifestWith, seeded, wordFrom } from "./vectors.js";
-import { DAY, TERMS, World } from "./world.js";
+import { charges, DAY, encodeCatalogue, encodeModel, item, rounds, TERMS, World } from "./world.js";
 
 type Random = () => number;
 

@@ -1,10 +1,10 @@
 /** How long recommending takes, in whatever runs this: the best of some tries, in milliseconds. */
 
 import { catalogueOf } from "../src/catalogue.js";
-import { type Edition, takenIn } from "../src/edition.js";
+import type { SignedManifest } from "../src/manifest.js";
 import { recommendations } from "../src/recommending.js";
-import type { SignedManifest } from "../src/signed.js";
-import { numbers } from "./published.js";
+import { type Release, takenIn } from "../src/release.js";
+import { seeded } from "./vectors.js";
 
 const [ITEMS, FACTORS, LABELS, OWN, TRIES] = [10_000, 32, 50, 500, 12];
 
@@ -21,7 +21,7 @@ export interface Speed {
 }
 
 export function speed(): Speed {
-  const random = numbers(1);
+  const random = seeded(1);
   const items = Array.from({ length: ITEMS }, (_, number) => {
     const genre = [0, 1, 2].map((one) => `${Math.floor((random() * LABELS) / 3) * 3 + one}`);
     const tags = { genre, year: 1920 + Math.floor(random() * 100) };
@@ -32,16 +32,16 @@ export function speed(): Speed {
   const signed = { manifest } as unknown as SignedManifest;
   const [catalogue, reading] = timed(() => catalogueOf(items));
   const V = { values, rows: ITEMS, columns: FACTORS };
-  const [edition, taking] = timed(() => takenIn(signed, V, catalogue));
-  const tries = Array.from({ length: TRIES }, () => timed(() => tenOf(edition))[1]);
+  const [release, taking] = timed(() => takenIn(signed, V, catalogue));
+  const tries = Array.from({ length: TRIES }, () => timed(() => tenOf(release))[1]);
   const [first = Number.NaN] = tries;
   const times = { catalogue: reading, takenIn: taking, first, best: Math.min(...tries) };
   return { tags: catalogue.tags.names.length, ...times };
 }
 
-function tenOf(edition: Edition): void {
+function tenOf(release: Release): void {
   const touched = new Map(Array.from({ length: OWN }, (_, n) => [`${17 * n}`, n]));
-  recommendations(edition, touched, 10);
+  recommendations(release, touched, 10);
 }
 
 function timed<Result>(work: () => Result): [Result, number] {

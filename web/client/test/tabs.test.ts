@@ -2,11 +2,23 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { systemWords } from "../src/words.js";
-import type { DeviceOptions } from "./device.js";
-import { item, itemMatrix, numbers, rounds } from "./published.js";
-import { charges } from "./stored.js";
-import { AT_ONCE, COST, DAY, distinct, hashOf, reply, toBatches, World } from "./world.js";
+import { systemWords } from "../src/coin.js";
+import { seeded } from "./vectors.js";
+import {
+  AT_ONCE,
+  COST,
+  charges,
+  DAY,
+  type DeviceOptions,
+  distinct,
+  hashOf,
+  item,
+  itemMatrix,
+  reply,
+  rounds,
+  toBatches,
+  World,
+} from "./world.js";
 
 /** As `navigator.locks`, for one name after the other. */
 class Locks {
@@ -42,7 +54,7 @@ function hesitant(random: () => number): typeof fetch {
 for (const locked of [false, true]) {
   test(`tabs that sync at once, ${locked ? "with" : "without"} locks`, async (t) => {
     const world = await World.begin(t);
-    const random = numbers(locked ? 3 : 4);
+    const random = seeded(locked ? 3 : 4);
     const [all, least] = [rounds(16), rounds(4)];
     let racing = 0;
     for (let round = 0; round < all; round += 1) {
@@ -197,7 +209,7 @@ test("forgetting in one tab holds in the other", async (t) => {
   assert.deepEqual(await other.touched(), []);
   await other.refresh();
   assert.equal((await one.recommend(1)).length, 1);
-  assert.equal((await one.edition(1))?.V.values[0], itemMatrix(1)[0]);
+  assert.equal((await one.release(1))?.V.values[0], itemMatrix(1)[0]);
 });
 
 test("a pause in one tab stops the other", async (t) => {

@@ -1,13 +1,25 @@
-/** When a device takes part and when it sends: from its coins and public numbers alone. */
+/**
+ * When a device takes part and when it sends: from its coins and public numbers alone. Everybody has all of
+ * their turns before the training ends, and nobody has more.
+ */
 
 import assert from "node:assert/strict";
-import { test } from "node:test";
-import { STEP } from "../src/schedule.js";
-import { drawnPlan, JITTER, lead } from "../src/timing.js";
-import type { DeviceOptions } from "./device.js";
-import { charges, dump } from "./stored.js";
-import { manifestWith } from "./vectors.js";
-import { AT_ONCE, COST, DAY, LEAD, sameWords, TERMS, World } from "./world.js";
+import { type TestContext, test } from "node:test";
+import type { Entropy } from "../src/coin.js";
+import { drawnPlan, STEP } from "../src/timing.js";
+import { manifestWith, seeded } from "./vectors.js";
+import {
+  AT_ONCE,
+  COST,
+  charges,
+  DAY,
+  type DeviceOptions,
+  dump,
+  LEAD,
+  sameWords,
+  TERMS,
+  World,
+} from "./world.js";
 
 /** Bytes that come out as these numbers in [0, 1), one after the other. */
 function coins(...shares: number[]): (size: number) => Uint8Array<ArrayBuffer> {
@@ -17,45 +29,6 @@ function coins(...shares: number[]): (size: number) => Uint8Array<ArrayBuffer> {
     return bytes;
   };
 }
-
-const manifest = manifestWith({
-  ...{ items: 2 ** 17, opens: 0, closes: 10_000, epochsLeft: 0 },
-  terms: { factors: 8, reports: 200, share: 0.5, hold: 5_000 },
-});
-const LARGE = 5 + 5 + 1;
-
-test("the lead is of public numbers, and the moment lies behind it", () => {
-  assert.equal(lead(manifest), LARGE);
-  for (const share of [0, 0.25, 0.5, 0.75]) {
-    const plan = drawnPlan(manifest, 1, 100, JITTER, coins(0, share));
-    assert.deepEqual(plan, { epoch: 3, takesPart: true, sendAt: 100 + LARGE + share * 3600 });
-  }
-});
-
-test("without an end the share of the terms is the chance to take part", () => {
-  for (const [u, takesPart] of [
-    [0, true],
-    [127 / 256, true],
-    [0.5, false],
-    [255 / 256, false],
-  ] as const) {
-    assert.equal(drawnPlan(manifest, 1, 100, JITTER, coins(u, 0)).takesPart, takesPart);
-  }
-  const certain = { ...manifest, terms: { ...manifest.terms, share: 1 } };
-  const highest = (size: number) => new Uint8Array(size).fill(255);
-  assert.ok(drawnPlan(certain, 1, 100, JITTER, highest).takesPart);
-});
-
-test("the moment lies before the end of the epoch, or of the time that it is held open", () => {
-  const moment = (now: number, share: number) =>
-    drawnPlan(manifest, 1, now, JITTER, coins(0, share)).sendAt;
-  assert.equal(moment(9_000, 0.5), 9_000 + LARGE + 0.5 * (1_000 - LARGE));
-  assert.equal(moment(10_000, 0.5), 10_000 + LARGE + 0.5 * 3_600);
-  assert.equal(moment(14_500, 0.5), 14_500 + LARGE + 0.5 * (500 - LARGE));
-  assert.equal(moment(9_999, 0.5), 9_999 + LARGE + 0.5 * 3_600); // while the crowd is waited for
-  assert.equal(moment(14_999, 0.5), 14_999 + LARGE); // there is no time left to choose from
-  assert.equal(drawnPlan(manifest, 1, 100, 0, coins(0, 0.5)).sendAt, 100 + LARGE);
-});
 
 /** A client whose every request, pause and charge is noted with its time. */
 async function watched(world: World, options: DeviceOptions = {}) {
@@ -101,7 +74,6 @@ test("it sleeps until a lead before the moment, asks again, makes the batch, and
   assert.ok(times.slice(0, 4).every((time) => time === asked));
   assert.ok(times.slice(4, 7).every((time) => Math.abs(time - (moment - LEAD)) < 1e-6));
   assert.ok(Math.abs((times[7] ?? 0) - moment) < 1e-6);
-  assert.equal((await charges(world))[0]?.at, Math.floor(moment - LEAD));
 });
 
 test("without jitter it sends a lead after the decision", async (t) => {
@@ -197,21 +169,17 @@ test("an epoch that waits for its crowd still takes a batch", async (t) => {
   assert.equal((await client.sync()).outcome, "already sent");
 });
 
-test("a lifetime, a window and an interval are the device's own", async (t) => {
-  const world = await World.begin(t, {
-    terms: { epochs: 3, window_epochs: 2, window_seconds: 4 * DAY, interval: 1.5 * DAY },
-  });
-  const client = await world.open({ limit: 1000 });
-  await client.accept({ ...TERMS, windowSeconds: 4 * DAY });
+test("a lifetime is the device's own, however fast a server goes through its epochs", async (t) => {
+  const always = { opens: 0, closes: 9 * DAY };
+  const world = await World.begin(t, { ...always, terms: { epochs: 3 } });
+  const client = await world.client({ limit: 1000 });
   const outcomes: string[] = [];
-  for (const epoch of [1, 2, 3, 4, 5, 6, 7]) {
-    world.now = (epoch + 0.5) * DAY;
-    await world.publish(epoch);
+  for (const epoch of [1, 2, 3, 4, 5]) {
+    world.now = DAY + 60 * epoch;
+    await world.publish(epoch, always);
     outcomes.push((await client.sync(AT_ONCE)).outcome);
   }
-  assert.deepEqual(outcomes, [
-    ...["sent", "too soon", "sent", "too soon", "sent", "lifetime over", "lifetime over"],
-  ]);
+  assert.deepEqual(outcomes, ["sent", "sent", "sent", "lifetime over", "lifetime over"]);
   const { epochs, spent } = await client.status();
   assert.deepEqual([epochs, spent], [3, 3 * COST]);
 });
@@ -225,4 +193,99 @@ test("epochs that were thrown away count, and no server makes a device spend mor
     await client.sync(AT_ONCE);
   }
   assert.deepEqual([world.received.length, (await charges(world)).length], [2, 2]);
+});
+
+const announced = (share: number, epochsLeft: number) =>
+  manifestWith({ epochsLeft, terms: { share } });
+
+function bytesFrom(random: () => number): Entropy {
+  return (size) => Uint8Array.from({ length: size }, () => random() * 256);
+}
+
+const never: Entropy = (size) => new Uint8Array(size).fill(255);
+const always: Entropy = (size) => new Uint8Array(size);
+
+test("two coins are tossed, whatever the chance", () => {
+  for (const [share, epochsLeft] of [
+    [2 ** -32, 0],
+    [2 ** -32, 1],
+    [1, 0],
+    [0.5, 3],
+  ] as const) {
+    const asked: number[] = [];
+    drawnPlan(announced(share, epochsLeft), 1, 0, 60, (size) => {
+      asked.push(size);
+      return new Uint8Array(size);
+    });
+    assert.deepEqual(asked, [8, 8]);
+  }
+});
+
+/** The epochs, counted from 0, in which a device takes part. */
+function life(turns: number, epochs: number, share: number, entropy: Entropy): number[] {
+  const taken: number[] = [];
+  for (let epoch = 0; epoch < epochs && taken.length < turns; epoch++) {
+    const manifest = announced(share, epochs - epoch);
+    if (drawnPlan(manifest, turns - taken.length, 0, 0, entropy).takesPart) taken.push(epoch);
+  }
+  return taken;
+}
+
+test("every turn is taken, whatever the coins", () => {
+  const random = seeded(4);
+  const mixed: Entropy = (size) => (random() < 0.5 ? never : always)(size);
+  for (let epochs = 1; epochs <= 12; epochs++) {
+    for (let turns = 1; turns <= epochs; turns++) {
+      for (const entropy of [never, always, bytesFrom(random), mixed]) {
+        assert.equal(life(turns, epochs, turns / epochs, entropy).length, turns);
+      }
+    }
+  }
+});
+
+/** What becomes of epochs whose manifests say that so many are left. */
+async function lived(t: TestContext, terms: object, said: readonly number[], entropy: Entropy) {
+  const world = await World.begin(t, { terms: { ...terms } });
+  const client = await world.client({ limit: 1000, entropy });
+  const outcomes: string[] = [];
+  for (const [at, epochs_left] of said.entries()) {
+    world.now = (at + 1.5) * DAY;
+    await world.publish(at + 1, { epochs_left });
+    outcomes.push((await client.sync(AT_ONCE)).outcome);
+  }
+  const sent = outcomes.filter((outcome) => outcome === "sent").length;
+  assert.deepEqual([world.received.length, (await charges(world)).length], [sent, sent]);
+  client.close();
+  return outcomes;
+}
+
+test("a device has its turns by the last epoch", async (t) => {
+  for (const turns of [1, 3]) {
+    for (const seed of [1, 2, 3]) {
+      const terms = { epochs: turns, share: turns / 8 };
+      const outcomes = await lived(t, terms, [8, 7, 6, 5, 4, 3, 2, 1], bytesFrom(seeded(seed)));
+      assert.equal(outcomes.filter((outcome) => outcome === "sent").length, turns);
+    }
+  }
+});
+
+test("a device that was away makes up for it", async (t) => {
+  assert.deepEqual(await lived(t, { epochs: 2, share: 2 ** -32 }, [2, 1], never), ["sent", "sent"]);
+});
+
+test("a server that calls every epoch the last has the turns sooner, and never more", async (t) => {
+  const outcomes = await lived(t, { epochs: 2, share: 2 ** -32 }, [1, 1, 1, 1, 1], never);
+  assert.deepEqual(outcomes, ["sent", "sent", ...Array(3).fill("lifetime over")]);
+});
+
+test("no lie gives more turns", async (t) => {
+  const random = seeded(6);
+  for (let round = 0; round < 4; round++) {
+    const said = Array.from(
+      { length: 8 },
+      () => [0, 1, 2, 8, 2 ** 53 - 1][Math.floor(random() * 5)] ?? 0,
+    );
+    const outcomes = await lived(t, { epochs: 2, share: 0.5 }, said, bytesFrom(random));
+    assert.ok(outcomes.filter((outcome) => outcome === "sent").length <= 2);
+  }
 });

@@ -1,4 +1,6 @@
-/** The vectors that every implementation shares, and ways to read them. */
+/**
+ * The vectors that every implementation shares, and ways to read them.
+ */
 
 import ledger from "../../../tests/vectors/ledger.json" with { type: "json" };
 import mechanisms from "../../../tests/vectors/mechanisms.json" with { type: "json" };
@@ -7,7 +9,9 @@ import promises from "../../../tests/vectors/promises.json" with { type: "json" 
 import protocol from "../../../tests/vectors/protocol.json" with { type: "json" };
 import recommending from "../../../tests/vectors/recommending.json" with { type: "json" };
 import thresholds from "../../../tests/vectors/thresholds.json" with { type: "json" };
-import type { Charge } from "../src/amount.js";
+import { INFO, SEALED, suite } from "../src/batch.js";
+import { concat } from "../src/encoding.js";
+import type { Charge } from "../src/ledger.js";
 import { decodeManifest, type Manifest } from "../src/manifest.js";
 import type { Terms } from "../src/terms.js";
 
@@ -58,4 +62,21 @@ export function seeded(seed: number): () => number {
 export function wordFrom(random: () => number): bigint {
   const half = () => BigInt(Math.floor(random() * 2 ** 32));
   return (half() << 32n) | half();
+}
+
+/** The reports in a run of sealed ones; throws at the first that does not open. */
+export async function openSealed(
+  sealed: Uint8Array,
+  privateKey: Uint8Array,
+  manifestHash: Uint8Array,
+): Promise<number[]> {
+  const recipientKey = await suite.kem.deserializePrivateKey(privateKey);
+  const info = concat([INFO, manifestHash]);
+  const reports: number[] = [];
+  for (let at = 0; at < sealed.length; at += SEALED) {
+    const [enc, ciphertext] = [sealed.slice(at, at + 32), sealed.slice(at + 32, at + SEALED)];
+    const plain = await suite.open({ recipientKey, enc, info }, ciphertext);
+    reports.push(new DataView(plain).getUint32(0, true));
+  }
+  return reports;
 }

@@ -8,16 +8,15 @@
 
 import { IDBFactory } from "fake-indexeddb";
 import type { News } from "../src/client.js";
+import type { Entropy } from "../src/coin.js";
 import { TermsError } from "../src/errors.js";
-import type { PastEdition } from "../src/fetching.js";
 import { History } from "../src/history.js";
-import { Looking, type Seen } from "../src/looking.js";
-import { Network } from "../src/network.js";
+import { Looking, Network, type Seen } from "../src/network.js";
 import type { OpenOptions, Timer } from "../src/options.js";
+import type { PastRelease } from "../src/release.js";
 import { Store } from "../src/store.js";
 import type { Job } from "../src/syncing.js";
 import type { Terms } from "../src/terms.js";
-import type { Entropy } from "../src/words.js";
 import { seeded } from "./vectors.js";
 import { DAY, type World } from "./world.js";
 
@@ -172,7 +171,7 @@ export class Browser {
 export class Tab {
   /** What an application does when there is news. */
   hear: (news: News) => void = () => {};
-  hearPast: (epoch: number, edition: PastEdition | null) => void = () => {};
+  hearPast: (epoch: number, release: PastRelease | null) => void = () => {};
   readonly looking: Looking;
   #seen: Seen = { synced: null, sentAt: null, error: null };
   #telling: Promise<void> = Promise.resolve();
@@ -185,7 +184,7 @@ export class Tab {
   ) {
     const listener = {
       seen: (seen: Seen) => void this.tell(seen),
-      past: (epoch: number, edition: PastEdition | null) => this.hearPast(epoch, edition),
+      past: (epoch: number, release: PastRelease | null) => this.hearPast(epoch, release),
     };
     this.looking = new Looking(network, listener, { pace, past, timer: browser.virtual });
   }

@@ -1,26 +1,257 @@
-/** A server's keys and files, a proxy behind a real socket, and a browser's storage in memory. */
+/**
+ * A server's keys and files, a proxy behind a real socket, a browser's storage in memory, and both sides of a
+ * client on one thread: what two workers do in a browser.
+ */
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { TestContext } from "node:test";
 import { IDBFactory } from "fake-indexeddb";
-import { concat, fromHex, sha256, toHex, utf8 } from "../src/bytes.js";
-import { SUITE } from "../src/manifest.js";
-import { INFO, SEALED, suite } from "../src/sealing.js";
+import { INFO, SEALED, suite } from "../src/batch.js";
+import type { Traits } from "../src/catalogue.js";
+import type { Words } from "../src/coin.js";
+import { concat, fromHex, sha256, toHex, utf8 } from "../src/encoding.js";
+import type { SottovoceError } from "../src/errors.js";
+import { History } from "../src/history.js";
+import { type Manifest, SUITE } from "../src/manifest.js";
+import { Network } from "../src/network.js";
+import type { NetworkOptions } from "../src/options.js";
+import { HttpProxy } from "../src/proxy.js";
+import { Fetching } from "../src/release.js";
+import { Database, Store } from "../src/store.js";
+import type { Job, Synced } from "../src/syncing.js";
 import { type Terms, writtenTerms } from "../src/terms.js";
-import { Device, type DeviceOptions, type Sleep } from "./device.js";
-import {
-  encodeCatalogue,
-  encodeModel,
-  FACTORS,
-  ITEMS,
-  item,
-  itemMatrix,
-  numbers,
-} from "./published.js";
+import { JITTER, STEP } from "../src/timing.js";
+import { seeded } from "./vectors.js";
 
-export type { Device, DeviceOptions, Sleep } from "./device.js";
-export { item } from "./published.js";
+export const ITEMS = 50;
+export const FACTORS = 3;
+
+export function item(number: number): string {
+  return `secret-item-${String(number).padStart(4, "0")}`;
+}
+
+/** So many rounds, or times as many: `make nightly` plays more of the same sequence. */
+export function rounds(few: number): number {
+  return few * Number(process.env.SOTTOVOCE_ROUNDS ?? 1);
+}
+
+export function itemMatrix(epoch: number): Float32Array {
+  const random = seeded(epoch);
+  return Float32Array.from({ length: ITEMS * FACTORS }, (_, place) => {
+    return (random() - 0.5) * 0.4 + (place % FACTORS === 0 ? 0.2 : 0);
+  });
+}
+
+export function encodeModel(values: Float32Array, rows: number, columns: number): Uint8Array {
+  const item_matrix = {
+    dtype: "F32",
+    shape: [rows, columns],
+    data_offsets: [0, values.byteLength],
+  };
+  const header = utf8(JSON.stringify({ item_matrix }));
+  const length = new Uint8Array(8);
+  new DataView(length.buffer).setBigUint64(0, BigInt(header.length), true);
+  return concat([length, header, new Uint8Array(values.buffer)]);
+}
+
+const GENRES = ["Horror", "Comedy", "Drama"];
+
+/** One label that all have, one that a third has, and a number. */
+export function traitsOf(number: number): Traits {
+  const genre = ["x".repeat(100), GENRES[number % GENRES.length] as string];
+  return { genre, year: 1980 + (number % 7) };
+}
+
+export function encodeCatalogue(length: number, traits = traitsOf): Uint8Array {
+  const items = Array.from({ length }, (_, number) => {
+    return { id: item(number), title: `Title ${number}`, tags: traits(number) };
+  });
+  return utf8(JSON.stringify({ version: 2, items }));
+}
+
+/** Everything in the database, as any program of this origin could read it. */
+export async function dump(
+  factory: IDBFactory,
+  name = "sottovoce",
+): Promise<Record<string, unknown[]>> {
+  const database = await promised(factory.open(name));
+  const names = [...database.objectStoreNames];
+  const transaction = database.transaction(names, "readonly");
+  const found: Record<string, unknown[]> = {};
+  for (const store of names) {
+    found[store] = await promised(transaction.objectStore(store).getAll());
+  }
+  database.close();
+  return found;
+}
+
+/** Change a database behind a client's back. */
+export async function meddle(
+  factory: IDBFactory,
+  store: string,
+  work: (store: IDBObjectStore) => IDBRequest,
+): Promise<void> {
+  const database = await promised(factory.open("sottovoce"));
+  await promised(work(database.transaction(store, "readwrite").objectStore(store)));
+  database.close();
+}
+
+interface ChargeRow {
+  training: string;
+  epoch: number;
+  purpose: string;
+  epsilon: number;
+  reports: number;
+}
+
+/** What the ledger says, in the order of epochs. */
+export async function charges(world: World, name = "sottovoce"): Promise<ChargeRow[]> {
+  const rows = (await dump(world.factory, name)).charges as ChargeRow[];
+  return rows.sort((a, b) => a.epoch - b.epoch);
+}
+
+function promised<Result>(request: IDBRequest<Result>): Promise<Result> {
+  return new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
+}
+
+export type Sleep = (seconds: number) => Promise<void>;
+
+/** What a test may change. */
+export type DeviceOptions = Partial<Omit<NetworkOptions, "timer" | "make" | "jitter">> & {
+  sleep?: Sleep;
+  words?: Words;
+};
+
+/** As far as it has to be known of the other thread: time stands still until it is done. */
+class Making {
+  done: Promise<void> = Promise.resolve();
+  failed: SottovoceError | null = null;
+
+  begin(history: History, job: Job): void {
+    this.failed = null;
+    this.done = history.make(job).catch((error) => {
+      this.failed = error;
+    });
+  }
+}
+
+export class Device {
+  readonly #networks = new Map<number, Network>();
+  readonly #making = new Making();
+  private history!: History;
+
+  private constructor(
+    private readonly world: World,
+    private readonly options: DeviceOptions & { name: string; indexedDB: IDBFactory },
+  ) {}
+
+  static async open(world: World, given: DeviceOptions): Promise<Device> {
+    const options = { name: "sottovoce", indexedDB: world.factory, ...given };
+    const device = new Device(world, options);
+    await device.#network(0);
+    device.history = await History.open({ ...options, clock: () => world.now });
+    return device;
+  }
+
+  async sync({ jitter = JITTER } = {}): Promise<Synced> {
+    const network = await this.#network(jitter);
+    const begun = await network.begin();
+    if ("outcome" in begun) return begun;
+    await this.#sleep(begun.until - STEP - this.world.now);
+    try {
+      return await network.goOn(begun);
+    } finally {
+      await this.#making.done;
+    }
+  }
+
+  /** Fetches, and sends nothing. */
+  async refresh(): Promise<Manifest> {
+    const database = await Database.open(this.options.name, this.options.indexedDB);
+    try {
+      const { fetch } = this.options;
+      const proxy = new HttpProxy(this.world.url, { clock: () => this.world.now, fetch });
+      const instant = () => ({ clock: this.world.now, now: this.world.now });
+      const store = new Store(database);
+      const [settings, names] = [await store.settings(), await store.fileNames()];
+      const known = { settings, names, waiting: undefined };
+      return (await new Fetching(store, proxy, instant).refresh(known)).signed.manifest;
+    } finally {
+      database.close();
+    }
+  }
+
+  async status() {
+    const standing = await this.history.standing(null);
+    const touched = await this.history.touched();
+    const unknown = touched.filter(({ isKnown }) => !isKnown).map(({ id }) => id);
+    return {
+      ...standing,
+      touched: touched.length,
+      known: touched.length - unknown.length,
+      unknown,
+    };
+  }
+
+  record = (ids: readonly string[]) => this.history.record(ids);
+  remove = (ids: readonly string[]) => this.history.remove(ids);
+  touched = async () => (await this.history.touched()).map(({ id }) => id);
+  recommend = (n = 10) => this.history.recommend(n);
+  popular = (n = 10) => this.history.popular(n);
+  catalogue = () => this.history.catalogue();
+  accept = async (...[terms]: Parameters<Network["accept"]>) =>
+    (await this.#network(0)).accept(terms);
+  pause = async (on: boolean) => (await this.#network(0)).pause(on);
+  setLimit = async (limit: number) => (await this.#network(0)).setLimit(limit);
+  forget = async () => (await this.#network(0)).forget();
+  release = async (epoch: number) => {
+    const network = await this.#network(0);
+    const settings = await network.settings();
+    const present = await network.present();
+    return present?.manifest.epoch === epoch ? present : network.release(epoch, settings);
+  };
+  lastBatch = async () => (await this.status()).lastBatch;
+
+  close(): void {
+    this.history.close();
+    for (const network of this.#networks.values()) network.close();
+  }
+
+  async #network(jitter: number): Promise<Network> {
+    const known = this.#networks.get(jitter);
+    if (known !== undefined) return known;
+    const { world } = this;
+    const { sleep: _, words: __, ...rest } = this.options;
+    const network = await Network.open({
+      ...{ proxy: world.url, key: world.key, limit: 100, locks: null },
+      ...rest,
+      jitter,
+      make: (job) => this.#making.begin(this.history, job),
+      timer: {
+        clock: () => world.now,
+        now: () => world.now,
+        sleep: (seconds) => this.#sleep(seconds),
+        start: () => 0,
+        stop: () => undefined,
+      },
+    });
+    this.#networks.set(jitter, network);
+    return network;
+  }
+
+  /** What cannot be made is said here, where in a browser the other worker says it. */
+  async #sleep(seconds: number): Promise<void> {
+    const until = this.world.now + seconds;
+    await this.#making.done;
+    if (this.#making.failed !== null) throw this.#making.failed;
+    if (this.options.sleep !== undefined) return this.options.sleep(seconds);
+    this.world.now = Math.max(this.world.now, until);
+  }
+}
 
 export const REPORTS = 4;
 export const EPSILON = 2.5;
@@ -34,9 +265,6 @@ export const TERMS: Terms = {
   loudFraction: 0.1,
   reports: REPORTS,
   epochs: 1000,
-  windowEpochs: 1000,
-  windowSeconds: 30 * DAY,
-  interval: 0,
   share: 1,
   leastClients: 100,
   hold: 0,
@@ -76,7 +304,7 @@ const ITSELF: Answer = () => false;
 
 /** The same words every time: tests can make the same reports once more. */
 export function sameWords(reports: number): BigUint64Array {
-  const random = numbers(7);
+  const random = seeded(7);
   return BigUint64Array.from(
     { length: (reports + 1) * 4 },
     () =>

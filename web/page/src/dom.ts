@@ -1,4 +1,9 @@
-/** Elements, made by hand: attributes and text only, so that nothing is ever parsed as markup. */
+/**
+ * Elements, made by hand: attributes and text only, so that nothing is ever parsed as markup; and the parts
+ * that the page is put together from.
+ */
+
+import type { Film, State } from "./session.js";
 
 /** What may stand inside an element. */
 export type Child = Node | string | null | false;
@@ -93,4 +98,56 @@ function focusIn(parent: HTMLElement, id: string): void {
 export function focusAt(parent: HTMLElement, at: number, otherwise: HTMLElement): void {
   const buttons = parent.querySelectorAll<HTMLElement>("li > button, li .seen");
   (buttons[Math.min(at, buttons.length - 1)] ?? otherwise).focus();
+}
+
+/** Shows a part of the state. */
+export interface View {
+  element: HTMLElement;
+  update(state: State): void;
+}
+
+/** A section with a heading, which is also its name. */
+export function section(id: string, title: string, lead: string, ...children: Node[]): HTMLElement {
+  const heading = `${id}-title`;
+  return h(
+    "section",
+    { id, class: "card", "aria-labelledby": heading },
+    h("h2", { id: heading }, title),
+    h("p", { class: "lead" }, lead),
+    ...children,
+  );
+}
+
+/** A film's title, with the year in a lighter hand. */
+export function titleOf(film: Film): HTMLElement {
+  const year = film.year === null ? null : h("span", { class: "year" }, ` ${film.year}`);
+  return h("span", { class: "title" }, film.name, year);
+}
+
+/** The original title, where there is another one. */
+export function otherName(film: Film): HTMLElement | null {
+  return film.otherName === null ? null : h("span", { class: "other" }, film.otherName);
+}
+
+/** Genres in one line. */
+export function genres(film: Film): HTMLElement | null {
+  return film.genres.length === 0 ? null : h("span", { class: "genres" }, film.genres.join(" · "));
+}
+
+/** Null where nothing is stored, or where the browser lets nothing be stored. */
+export function recall(name: string): string | null {
+  try {
+    return localStorage.getItem(`sottovoce-${name}`);
+  } catch {
+    return null;
+  }
+}
+
+/** Stores it, where the browser allows that. */
+export function remember(name: string, value: string): void {
+  try {
+    localStorage.setItem(`sottovoce-${name}`, value);
+  } catch {
+    // Then it holds until the page is closed.
+  }
 }

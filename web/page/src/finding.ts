@@ -1,10 +1,13 @@
 /**
- * Finds films by what people type: "spiderman" is Spider-Man, "godfather 2" is The Godfather: Part II.
+ * Finds films by what people type: "spiderman" is Spider-Man,
+ * "godfather 2" is The Godfather: Part II.
  *
  * Case, accents, punctuation, articles and the order of words do not matter; a word may be cut short,
- * two words may be written as one, and a number as a figure, a word or in Roman letters.
+ * two words may be written as one, and a number as a figure, a word or in Roman letters. Where nothing is
+ * found, words that no title has are taken for slips of the nearest ones.
  */
-import type { Film } from "./messages.js";
+
+import type { Film } from "./session.js";
 
 const MARKS = /\p{M}+/gu;
 const APOSTROPHES = /['’`]/gu;
@@ -156,21 +159,37 @@ interface Hit extends Place {
   readonly fit: number;
 }
 
+/** Letters that a word needs before it is taken for a slip, and before it may have two. */
+const [ONE_SLIP, TWO_SLIPS] = [4, 8];
+
 /** Finds films by their titles. */
 export class TitleIndex {
   readonly #entries: readonly Entry[];
+  /** Every word of a title, and titles in one word. */
+  readonly #words: ReadonlySet<string>;
+  #ranks: ReadonlyMap<string, number> = new Map();
 
   constructor(films: readonly Film[]) {
     this.#entries = films.map(entryOf);
+    this.#words = new Set(
+      this.#entries.flatMap(({ names }) =>
+        names.flatMap((name) => [...name, withoutSmall(name).join("")]),
+      ),
+    );
+  }
+
+  /** The ids of those that are known best, the first one most: of films that fit alike they come first. */
+  setPopular(ids: readonly string[]): void {
+    this.#ranks = new Map(ids.map((id, rank) => [id, rank]));
   }
 
   /** The best `most` films: those whose titles fit best, films of a series one after the other. */
   search(question: string, most: number): Film[] {
     const words = wordsOf(question);
     if (words.length === 0) return [];
-    for (const asked of [words, ...inPairs(words), ...withoutNumber(words)]) {
-      const hits = this.#hits(asked);
-      if (hits.length > 0) return ordered(hits).slice(0, most);
+    for (const asked of [words, ...inPairs(words), ...withoutNumber(words), null]) {
+      const hits = this.#hits(asked ?? words.map((word) => this.#nearest(word)));
+      if (hits.length > 0) return ordered(hits, this.#ranks).slice(0, most);
     }
     return [];
   }
@@ -181,6 +200,35 @@ export class TitleIndex {
       .filter((entry) => needed.every((word) => has(entry, word)))
       .map((entry) => hitOf(entry, asked));
   }
+
+  /** A word as some title has it: "shinning" is shining. What is right, or too far off, stays. */
+  #nearest(word: string): string {
+    if (word.length < ONE_SLIP || this.#entries.some((entry) => has(entry, word))) return word;
+    let [nearest, least] = [word, word.length < TWO_SLIPS ? 2 : 3];
+    for (const each of this.#words) {
+      if (Math.abs(each.length - word.length) >= least) continue;
+      const slips = slipsBetween(word, each);
+      if (slips < least) [nearest, least] = [each, slips];
+    }
+    return nearest;
+  }
+}
+
+/** Letters that were changed, added, left out, or swapped with their neighbour. */
+function slipsBetween(one: string, other: string): number {
+  let [before, last] = [[0], Array.from({ length: other.length + 1 }, (_, at) => at)];
+  for (let i = 1; i <= one.length; i++) {
+    const row = [i];
+    for (let j = 1; j <= other.length; j++) {
+      const at = (from: readonly number[], place: number) => from[place] as number;
+      const change = at(last, j - 1) + Number(one[i - 1] !== other[j - 1]);
+      const isSwap = i > 1 && one[i - 1] === other[j - 2] && one[i - 2] === other[j - 1];
+      const swap = isSwap ? at(before, j - 2) + 1 : change;
+      row.push(Math.min(change, swap, at(last, j) + 1, at(row, j - 1) + 1));
+    }
+    [before, last] = [last, row];
+  }
+  return last[other.length] as number;
 }
 
 function hitOf({ film, names: [own = [], other = []] }: Entry, asked: readonly string[]): Hit {
@@ -200,13 +248,22 @@ function withoutNumber(words: readonly string[]): string[][] {
   return words.length > 1 && numberOf(words.at(-1)) !== null ? [words.slice(0, -1)] : [];
 }
 
-/** The best fits first, and then series before single films, short titles before long ones. */
-function ordered(hits: readonly Hit[]): Film[] {
-  const groups = grouped(hits, ({ fit, series }) => `${fit} ${series}`);
+/** The best fits first, of these what is known best, then series before single films, short titles first. */
+function ordered(hits: readonly Hit[], ranks: ReadonlyMap<string, number>): Film[] {
   const firsts = firstOfSeries(hits);
-  return groups
-    .map((group) => ({ group, fit: group[0]?.fit ?? 0, length: shortest(group) }))
-    .sort((a, b) => a.fit - b.fit || isSeries(b) - isSeries(a) || a.length - b.length)
+  const least = (group: readonly Hit[], of: (film: Film) => number) =>
+    group.reduce((so, { film }) => Math.min(so, of(film)), ranks.size + 1e6);
+  return grouped(hits, ({ fit, series }) => `${fit} ${series}`)
+    .map((group) => ({
+      group,
+      fit: group[0]?.fit ?? 0,
+      rank: least(group, ({ id }) => ranks.get(id) ?? ranks.size),
+      isSeries: Number(group.length >= LEAST_SERIES),
+      length: least(group, ({ name }) => name.length),
+    }))
+    .sort(
+      (a, b) => a.fit - b.fit || a.rank - b.rank || b.isSeries - a.isSeries || a.length - b.length,
+    )
     .flatMap(({ group }) => inSeries(group, firsts))
     .map(({ film }) => film);
 }
@@ -219,14 +276,6 @@ function grouped(hits: readonly Hit[], keyOf: (hit: Hit) => string): Hit[][] {
     else group.push(hit);
   }
   return [...groups.values()];
-}
-
-function isSeries({ group }: { group: readonly Hit[] }): number {
-  return Number(group.length >= LEAST_SERIES);
-}
-
-function shortest(group: readonly Hit[]): number {
-  return group.reduce((least, { film }) => Math.min(least, film.name.length), Infinity);
 }
 
 /** In each series without a number 1, the oldest film that has no number. */

@@ -1,15 +1,13 @@
-/** Begins: looks what this browser can do, starts the workers, and shows the page. */
+/**
+ * Begins: looks what this browser can do, starts the workers, and shows the page.
+ */
+
 import { Client } from "sottovoce-client";
 import { connect } from "sottovoce-client/workers";
-import type { Ask } from "./messages.js";
-import { missing } from "./needs.js";
-import { recall, remember } from "./remembered.js";
-import { script } from "./scripts.js";
-import { type Page, showPage, showSentence } from "./view/page.js";
-import { applyTheme } from "./view/theme.js";
-import type { DeskCalls, DeskTold } from "./work/desk.js";
-import { Session } from "./work/session.js";
-import { Failed, troubleOf } from "./work/trouble.js";
+import type { DeskCalls, DeskTold } from "./desk.js";
+import { recall, remember } from "./dom.js";
+import { type Ask, Failed, Session, troubleOf } from "./session.js";
+import { applyTheme, type Page, showPage, showSentence } from "./view/page.js";
 
 const KEY = /^[0-9a-f]{64}$/u;
 const HOUR = 3600;
@@ -61,7 +59,7 @@ async function begin(named: string, key: string): Promise<void> {
     ...{ proxy: location.origin, key, name, jitter, offline, limit: 0, paused: true },
     ...{ pace: PACE, past: LONGEST_CURVE, worker },
     news: (news) => void session.then((each) => each.hear(news)),
-    pastEdition: (epoch, edition) => void desk("past", epoch, edition),
+    pastRelease: (epoch, release) => void desk("past", epoch, release),
   });
   const desk = connect<DeskCalls>(worker("desk"), (told) => page.hear(told as DeskTold));
   void fetchPanel().then((panel) => desk("panel", panel));
@@ -114,3 +112,79 @@ window.addEventListener("unhandledrejection", (event) => {
   if (event.reason instanceof Failed) event.preventDefault();
 });
 void start();
+
+/** What this page cannot do without, and what to say where it is missing. */
+
+/** A sentence for whoever came, or null if everything is there. */
+export async function missing(): Promise<string | null> {
+  if (!window.isSecureContext || crypto.subtle === undefined) {
+    return (
+      "This page needs a secure connection: without one a browser does not let it check signatures " +
+      "or seal reports. Open it over https. Nothing was sent."
+    );
+  }
+  if (!(await canStore())) {
+    return (
+      "This browser does not let the page store anything, perhaps because this is a private window. " +
+      "Without a record of what was spent, nothing may be reported. Nothing was sent."
+    );
+  }
+  return (await canVerifyAndSeal()) ? null : outdated;
+}
+
+const outdated =
+  "This browser cannot check Ed25519 signatures or seal with X25519 yet. A newer one can: Chrome 137, " +
+  "Firefox 130, Safari 17, or later. Nothing was sent.";
+
+function canStore(): Promise<boolean> {
+  return new Promise((resolve) => {
+    try {
+      const opening = indexedDB.open("sottovoce-probe");
+      opening.onerror = () => resolve(false);
+      opening.onsuccess = () => {
+        opening.result.close();
+        indexedDB.deleteDatabase("sottovoce-probe");
+        resolve(true);
+      };
+    } catch {
+      resolve(false);
+    }
+  });
+}
+
+async function canVerifyAndSeal(): Promise<boolean> {
+  try {
+    await crypto.subtle.generateKey("Ed25519", false, ["sign", "verify"]);
+    await crypto.subtle.generateKey("X25519", false, ["deriveBits"]);
+    return typeof Worker === "function";
+  } catch {
+    return false;
+  }
+}
+
+/** The only two scripts that this page ever starts, named in the one policy that may start them. */
+
+/** Paths of the page's own server. */
+export type Script = "/page/worker.js" | "/sw.js";
+
+interface TrustedTypes {
+  createPolicy(
+    name: string,
+    rules: { createScriptURL(path: string): string },
+  ): { createScriptURL(path: string): string };
+}
+
+const OWN: readonly string[] = ["/page/worker.js", "/sw.js"] satisfies Script[];
+
+function own(path: string): string {
+  if (!OWN.includes(path)) throw new TypeError(`${path} is no script of this page`);
+  return path;
+}
+
+const { trustedTypes } = globalThis as { trustedTypes?: TrustedTypes };
+const policy = trustedTypes?.createPolicy("sottovoce", { createScriptURL: own });
+
+/** An address that the browser will accept as a script's. */
+export function script(path: Script): string {
+  return policy?.createScriptURL(path) ?? own(path);
+}

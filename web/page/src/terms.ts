@@ -1,8 +1,17 @@
 /** All terms in plain words: what a person accepts, and nothing left out. */
-import { amountText, atMostText, epochsText, reportsText } from "./amounts.js";
-import type { Offer } from "./messages.js";
-import { BUDGET_SENTENCE, oddsSentence, ratioSentence, togetherSentence } from "./odds.js";
-import { durationText } from "./sentences.js";
+
+import type { Offer } from "./session.js";
+import {
+  amountText,
+  atMostText,
+  BUDGET_SENTENCE,
+  durationText,
+  epochsText,
+  oddsSentence,
+  ratioSentence,
+  reportsText,
+  togetherSentence,
+} from "./words.js";
 
 /** One thing to know. */
 export interface Term {
@@ -54,18 +63,13 @@ function publicNumbers({ terms }: Offer): string {
 
 /** Counted by the device. */
 function oftenSentence({ terms }: Offer): string {
-  const { epochs, windowEpochs, windowSeconds, interval, share } = terms;
-  const window =
-    windowEpochs < epochs && windowSeconds > 0
-      ? `, in at most ${amountText(windowEpochs)} of them within ${durationText(windowSeconds)}`
-      : "";
-  const apart = interval > 0 ? `, at least ${durationText(interval)} apart` : "";
+  const { epochs, share } = terms;
   const coin =
     share < 1
       ? ` That is about ${amountText(share * 100)} of 100 epochs; your device draws by itself which ones.`
       : "";
   return (
-    `In at most ${epochsText(epochs)} of this training, ever${window}${apart}. This device counts them itself, also ` +
+    `In at most ${epochsText(epochs)} of this training, ever. This device counts them itself, also ` +
     `those that came to nothing.${coin}`
   );
 }
@@ -73,7 +77,7 @@ function oftenSentence({ terms }: Offer): string {
 /** When reports leave, and what happens if the page is closed before. */
 export function whenSentence(jitter: number): string {
   if (jitter === 0) {
-    return "This demo sends at once. A real page waits for a random moment, so that nobody sees when you came.";
+    return "This demo sends after about five seconds. A real page waits for a random moment, so that nobody sees when you came.";
   }
   return (
     `At a moment drawn at random within ${durationText(jitter)}. If this page is closed then, nothing ` +

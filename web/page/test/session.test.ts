@@ -1,14 +1,19 @@
 import assert from "node:assert/strict";
-import test, { type TestContext } from "node:test";
+import type { TestContext } from "node:test";
+import test from "node:test";
 import type { Terms } from "../../client/src/terms.js";
-import { item } from "../../client/test/published.js";
 import { Browser } from "../../client/test/virtual.js";
-import { COST, DAY, TERMS, World } from "../../client/test/world.js";
-import type { Curve, Event, State } from "../src/messages.js";
-import { meaningText } from "../src/view/limit.js";
-import { type DeskCalls, deskCalls } from "../src/work/desk.js";
-import { type AskDesk, Session } from "../src/work/session.js";
-import { Failed } from "../src/work/trouble.js";
+import { COST, DAY, item, TERMS, World } from "../../client/test/world.js";
+import { type DeskCalls, deskCalls } from "../src/desk.js";
+import {
+  type AskDesk,
+  type Curve,
+  type Event,
+  Failed,
+  Session,
+  type State,
+} from "../src/session.js";
+import { meaningText } from "../src/view/consent.js";
 
 const PACE = 5;
 
@@ -29,7 +34,7 @@ async function begin(context: TestContext, { panel = null as unknown, jitter = 0
   client.hear = (news) => {
     heard = Promise.all([heard, session.hear(news)]);
   };
-  client.hearPast = (epoch, edition) => calls.past(epoch, edition);
+  client.hearPast = (epoch, release) => calls.past(epoch, release);
   const state = (): State => {
     const last = [...events].reverse().find((event) => event.kind === "state");
     assert.ok(last?.kind === "state");

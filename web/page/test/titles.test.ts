@@ -1,5 +1,11 @@
+/**
+ * Titles, and how they are found.
+ */
+
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import test from "node:test";
+import { normalised, TitleIndex } from "../src/finding.js";
 import { label, splitTitle, toFilm } from "../src/titles.js";
 
 const film = (title: string) => toFilm({ id: "a", title, tags: {} });
@@ -33,4 +39,121 @@ test("brackets that belong to a title stay", () => {
 test("a title without a year is left as it is", () => {
   assert.deepEqual(splitTitle("Babylon 5"), { name: "Babylon 5", otherName: null, year: null });
   assert.deepEqual(splitTitle("(1999)"), { name: "(1999)", otherName: null, year: "1999" });
+});
+
+const BUNDLED = "../../src/sottovoce/data/bundled/ml-latest-small/movies.csv";
+const LINE = /^(\d+),(?:"((?:[^"]|"")*)"|([^,]*)),/gmu;
+
+const films = [...readFileSync(BUNDLED, "utf8").matchAll(LINE)].map(([, id = "", quoted, plain]) =>
+  toFilm({ id, title: quoted?.replaceAll('""', '"') ?? plain ?? "", tags: {} }),
+);
+const index = new TitleIndex(films);
+const found = (question: string, most = 10) => index.search(question, most).map(label);
+const first = (question: string) => found(question)[0];
+
+test("the bundled titles are read", () => {
+  assert.equal(films.length, 9742);
+});
+
+test("a catalogue may have as many films of one name as it likes", () => {
+  const many = Array.from({ length: 200_000 }, (_, at) =>
+    toFilm({ id: String(at), title: "aa bb", tags: {} }),
+  );
+  assert.equal(new TitleIndex(many).search("aa", 8).length, 8);
+});
+
+test("case, accents, apostrophes, hyphens and signs do not matter", () => {
+  assert.equal(normalised("  Amélie’s ÉTÉ &  Ço! "), "amelies ete and co");
+  assert.equal(normalised("Straße, Ørsted + Cœur³"), "strasse orsted and coeur 3");
+  assert.equal(first("AMÉLIE"), "Amelie (2001)");
+  assert.equal(first("schindlers list"), "Schindler's List (1993)");
+  assert.ok(found("fast and furious", 2).includes("Fast & Furious (2009)"));
+  assert.equal(first("les miserables"), "Les Misérables (1995)");
+  assert.equal(first("xmen"), "X-Men (2000)");
+  assert.equal(first("walle"), "WALL·E (2008)");
+  assert.equal(first("et"), "E.T. the Extra-Terrestrial (1982)");
+  assert.equal(first("alien 3"), "Alien³ (1992)");
+});
+
+test("words may be joined or apart, in any order, and cut short", () => {
+  const spiderMan = ["Spider-Man (2002)", "Spider-Man 2 (2004)", "Spider-Man 3 (2007)"];
+  for (const question of ["spiderman", "spider-man", "spider man", "SPIDERM"]) {
+    assert.deepEqual(found(question, 3), spiderMan, question);
+  }
+  assert.equal(first("star gate"), "Stargate (1994)");
+  assert.equal(first("fiction pulp"), "Pulp Fiction (1994)");
+  assert.equal(first("shawsh redem"), "The Shawshank Redemption (1994)");
+  assert.deepEqual(found("matrix toy"), []);
+  assert.deepEqual(found("  ... "), []);
+});
+
+test("articles may be missing or too many, years and other names are found", () => {
+  assert.equal(first("godfather"), "The Godfather (1972)");
+  assert.equal(first("the godfather"), "The Godfather (1972)");
+  assert.equal(first("the toy story"), "Toy Story (1995)");
+  assert.deepEqual(found("matrix 1999"), ["The Matrix (1999)"]);
+  assert.ok(found("enfants perdus")[0]?.startsWith("The City of Lost Children"));
+  assert.equal(first("se7en"), "Seven (1995)");
+  assert.equal(index.search("1995", 2).length, 2);
+});
+
+test("a number may be a figure, a word or Roman, and 'part' may be left out", () => {
+  for (const question of ["godfather 2", "the godfather part ii", "godfather two", "2 godfather"]) {
+    assert.equal(first(question), "The Godfather: Part II (1974)", question);
+  }
+  assert.deepEqual(found("rocky 4"), ["Rocky IV (1985)"]);
+  assert.equal(first("star wars 5"), "Star Wars: Episode V - The Empire Strikes Back (1980)");
+  assert.equal(first("kill bill 2"), "Kill Bill: Vol. 2 (2004)");
+  assert.equal(first("oceans 12"), "Ocean's Twelve (2004)");
+  assert.equal(first("twelve angry men"), "12 Angry Men (1957)");
+  assert.equal(first("v for vendetta"), "V for Vendetta (2006)");
+});
+
+test("a number that no title has shows the whole series", () => {
+  assert.deepEqual(found("toy story 1", 2), ["Toy Story (1995)", "Toy Story 2 (1999)"]);
+  assert.match(found("harry potter 3")[2] ?? "", /Prisoner of Azkaban/u);
+});
+
+test("episodes of a series come in their order", () => {
+  assert.deepEqual(
+    found("star wars", 7).map((each) => /Episode (\w+)/u.exec(each)?.[1]),
+    ["I", "II", "III", "IV", "V", "VI", "VII"],
+  );
+  assert.deepEqual(
+    found("rocky", 5).map((each) => each.slice(0, -7)),
+    ["Rocky", "Rocky II", "Rocky III", "Rocky IV", "Rocky V"],
+  );
+  const potter = found("potter", 8).map((each) => Number(each.slice(-5, -1)));
+  assert.deepEqual(potter, [2001, 2002, 2004, 2005, 2007, 2009, 2010, 2011]);
+  assert.deepEqual(found("godf", 3), [
+    ...["The Godfather (1972)", "The Godfather: Part II (1974)", "The Godfather: Part III (1990)"],
+  ]);
+});
+
+test("what is called just so comes first, then what begins so, then the rest", () => {
+  assert.deepEqual(found("star trek", 2), [
+    ...["Star Trek (2009)", "Star Trek: The Motion Picture (1979)"],
+  ]);
+  const alien = found("alien");
+  assert.deepEqual(alien.slice(0, 2), ["Alien (1979)", "Alien³ (1992)"]);
+  assert.ok(alien.indexOf("Alien Nation (1988)") < alien.indexOf("Aliens (1986)"));
+  assert.equal(alien.at(-1), "Evil Aliens (2005)");
+});
+
+test("a slip of a finger is forgiven, nonsense is not", () => {
+  assert.equal(first("shinning"), "The Shining (1980)");
+  assert.equal(first("Exorsist"), "The Exorcist (1973)");
+  assert.equal(first("matrx"), "The Matrix (1999)");
+  assert.equal(first("pulp fictoin"), "Pulp Fiction (1994)");
+  assert.equal(first("spidermann"), "Spider-Man (2002)");
+  assert.deepEqual(found("qqqqxyz"), []);
+});
+
+test("of films that fit alike those come first that are known best", () => {
+  const known = new TitleIndex(films);
+  const [gump, pulp] = ["Forrest Gump (1994)", "Pulp Fiction (1994)"];
+  const ids = [gump, pulp].map((name) => films.find((film) => label(film) === name)?.id ?? "");
+  known.setPopular(ids);
+  assert.deepEqual(known.search("1994", 2).map(label), [gump, pulp]);
+  assert.deepEqual(known.search("rocky", 3).map(label), found("rocky", 3));
 });

@@ -1,34 +1,55 @@
+/**
+ * What the page says.
+ */
+
 import assert from "node:assert/strict";
 import test from "node:test";
-import { RefusedError, StoreError, UnavailableError, UntrustedError } from "sottovoce-client";
-import { checkTerms } from "../../client/src/agreement.js";
-import { type Amount, amount, type Charge } from "../../client/src/amount.js";
-import { offerOf } from "../../client/src/offer.js";
-import { TERMS } from "../../client/test/world.js";
 import {
+  RefusedError,
+  StoreError,
+  type Terms,
+  UnavailableError,
+  UntrustedError,
+} from "sottovoce-client";
+import { checkTerms } from "../../client/src/agreement.js";
+import { type Amount, amount, type Charge } from "../../client/src/ledger.js";
+import { explain } from "../../client/src/mechanism/registry.js";
+import { offerOf } from "../../client/src/promise.js";
+import { manifestWith } from "../../client/test/vectors.js";
+import { TERMS } from "../../client/test/world.js";
+import { type Because, sentence, troubleOf } from "../src/session.js";
+import { crowdSentence, termsInWords, whenSentence } from "../src/terms.js";
+import { toFilm } from "../src/titles.js";
+import { meaningText } from "../src/view/consent.js";
+import { placeAfter } from "../src/view/films.js";
+import { budgetText, lifetimeText, sealedAt, sizeText } from "../src/view/leaving.js";
+import { described, stepsOf } from "../src/view/pictures.js";
+import { closing, statementOf, trend } from "../src/view/together.js";
+import {
+  atMostText,
+  becauseWords,
   countdownText,
   durationText,
-  type Standing,
+  type Learnt,
+  oddsSentence,
+  type ReportStanding,
+  ratioSentence,
   sentencesOf,
   stateLine,
-} from "../src/sentences.js";
-import { crowdSentence, termsInWords, whenSentence } from "../src/terms.js";
-import { budgetText, lifetimeText } from "../src/view/budget.js";
-import { meaningText } from "../src/view/limit.js";
-import { sealedAt, sizeText } from "../src/view/reports.js";
-import { placeAfter } from "../src/view/search.js";
-import { closing, statementOf, trend } from "../src/view/together.js";
-import { sentence, troubleOf } from "../src/work/trouble.js";
+  surenessText,
+  togetherSentence,
+  youngText,
+} from "../src/words.js";
 
 const told = Array.from({ length: 50 }, () => ({
   ...{ index: 1, bit: 1 as const, row: 0, column: 1, coin: "kept" as const },
 }));
 const MANIFEST = { epoch: 4, publicKey: new Uint8Array(32) };
-const STANDING: Standing = {
+const STANDING: ReportStanding = {
   ...{ manifest: MANIFEST, agreed: true, takingPart: true },
   ...{ batch: null, synced: null, sentAt: null, plan: null, now: 1000 },
 };
-const line = (changes: Partial<Standing>) => stateLine({ ...STANDING, ...changes });
+const line = (changes: Partial<ReportStanding>) => stateLine({ ...STANDING, ...changes });
 
 test("the state line says what became of this epoch's reports", () => {
   const batch = { epoch: 4, state: "sent" as const, told };
@@ -177,7 +198,7 @@ test("after an earlier training the statement counts that one too", () => {
   const { epsilon, loudFraction, leastClients: clients } = TERMS;
   const terms = { ...TERMS, reports: 1, epochs: 2 };
   const charge: Charge = {
-    ...{ training: "00".repeat(16), epoch: 1, at: 1, purpose: "aa".repeat(32) },
+    ...{ training: "00".repeat(16), epoch: 1, purpose: "aa".repeat(32) },
     ...{ mechanism: "loudest", epsilon, reports: 1, loudFraction, clients },
   };
   const charges = [charge, { ...charge, purpose: "bb".repeat(32) }];
@@ -192,8 +213,8 @@ test("after an earlier training the statement counts that one too", () => {
 
 test("every term is told in words", () => {
   const terms = {
-    ...{ ...TERMS, leastClients: 321, hold: 7 * 86_400, share: 0.75, interval: 43_200 },
-    ...{ epochs: 20, windowEpochs: 7, windowSeconds: 14 * 86_400, loudFraction: 0.1875 },
+    ...{ ...TERMS, leastClients: 321, hold: 7 * 86_400, share: 0.75 },
+    ...{ epochs: 20, loudFraction: 0.1875 },
   };
   const said = termsInWords(offerOf(terms, []), 3600)
     .map(({ name, words }) => `${name} ${words}`)
@@ -201,17 +222,13 @@ test("every term is told in words", () => {
   for (const part of [
     ...["4 reports in an epoch", "epsilon 2.5", "By loudest: a report names", "18.75 in 100"],
     ...["directions_seed 3, block 64, loud 10", "3 numbers for each film", "at most 100 films"],
-    ...[
-      terms.training,
-      "at most 20 epochs of this training, ever",
-      "at most 7 of them within 14 days",
-    ],
-    ...["at least 12 hours apart", "about 75 of 100 epochs", "at least 321 devices"],
+    ...[terms.training, "at most 20 epochs of this training, ever"],
+    ...["about 75 of 100 epochs", "at least 321 devices"],
     ...["waits up to 7 days longer", "within 1 hour", "Whatever happens"],
   ]) {
     assert.ok(said.includes(part), part);
   }
-  assert.match(whenSentence(0), /^This demo sends at once\./u);
+  assert.match(whenSentence(0), /^This demo sends after about five seconds\./u);
   assert.equal(
     lifetimeText(2, terms),
     "This device took part in 2 of 20 epochs that the terms allow.",
@@ -244,4 +261,189 @@ test("keys lead through the list and around it", () => {
   assert.equal(placeAfter("Home", 2, 3), 0);
   assert.equal(placeAfter("End", 0, 3), 2);
   assert.equal(placeAfter("a", 0, 3), null);
+});
+
+/** Only what the steps and the sentences of a lifetime are made from. */
+function offeredFor(changes: Partial<Terms>, mixed: number | null = null) {
+  const { terms } = manifestWith({ terms: changes });
+  const lifetime = terms.epsilon * terms.reports * terms.epochs;
+  return { terms, mixed, turns: terms.epochs, lifetime };
+}
+
+const SIGN = { mechanism: "coordinate", epsilon: 2.5, loudFraction: 0.5 };
+const LOUDEST = { mechanism: "loudest", epsilon: 2.5, loudFraction: 5394 / 32768 };
+
+test("odds are told in hundredths", () => {
+  const said = (terms: Partial<Terms>) => oddsSentence(explain(manifestWith({ terms }).terms).odds);
+  assert.match(said(SIGN), /: 92 times in 100 it tells the sign .* the opposite\.$/u);
+  assert.match(said(LOUDEST), /: 71 times in 100 .* chance would do so 16 times\.$/u);
+  assert.match(said({ ...SIGN, epsilon: 10 }), /: 99\.9955 times in 100/u);
+  assert.match(said({ ...SIGN, epsilon: 40 }), /: more than 99\.9999 times in 100/u);
+});
+
+test("nothing that is not certain happens 100 or 0 times in 100", () => {
+  const told = (truth: number) => oddsSentence({ truth, chance: 1 - truth, random: 0.5 });
+  assert.match(told(1 - 3e-7), /: more than 99\.9999 times .* so fewer than 0\.0001 times\.$/u);
+  assert.match(told(1 - 4.5e-6), /: 99\.99955 times .* so 0\.00045 times\.$/u);
+  assert.match(told(0.99), /: 99 times .* so 1 times\.$/u);
+  for (let exponent = -16; exponent < -2; exponent += 0.01) {
+    assert.doesNotMatch(told(1 - 10 ** exponent), /\b(100 times|so 0 times)/u, `${exponent}`);
+  }
+});
+
+test("the factor is never rounded down", () => {
+  assert.match(ratioSentence(2.5), /factor of 12\.2 at most: .* epsilon 2\.5 means/u);
+  assert.match(ratioSentence(1), /factor of 2\.8 at most/u);
+  assert.match(ratioSentence(5), /factor of 149 at most/u);
+  assert.match(ratioSentence(40), /factor of more than a million/u);
+});
+
+test("an epsilon is never rounded down", () => {
+  assert.match(ratioSentence(0.004), /that is what epsilon 0\.004 means/u);
+  assert.match(ratioSentence(2.504), /that is what epsilon 2\.51 means/u);
+  assert.deepEqual([0, 0.1 + 0.2, 0.0041234, 1e-6, 0.4281, 5000, 12345.671].map(atMostText), [
+    ...["0", "0.3", "0.0042", "0.000001", "0.43", "5,000", "12,345.68"],
+  ]);
+  for (let epsilon = 1e-6; epsilon < 1e6; epsilon *= 1.01) {
+    const said = Number(atMostText(epsilon).replaceAll(",", ""));
+    assert.ok(said >= epsilon * (1 - 1e-14) && said <= epsilon * 1.1 + 0.01, `${epsilon}: ${said}`);
+  }
+});
+
+test("what reports say together is not hidden", () => {
+  const said = (epsilon: number, reports: number, epochs: number) =>
+    togetherSentence(offeredFor({ epsilon, reports, epochs })) ?? "";
+  assert.equal(said(5, 1, 1), "");
+  assert.match(
+    said(10, 1, 20),
+    /: 1 report in each of 20 epochs\. .* budget of 200\. .* nobody\.$/u,
+  );
+  assert.match(said(2.5, 100, 2), /: 100 reports in each of 2 epochs\. .* budget of 500\. By/u);
+  assert.match(said(0.5, 4, 1), /still report: 4 reports in 1 epoch\. .* budget of 2\.$/u);
+  assert.match(said(0.5004, 4, 1), /budget of 2\.01\.$/u);
+  const over = { ...offeredFor({ epsilon: 5, reports: 1, epochs: 1 }), turns: 0, lifetime: 15 };
+  assert.match(togetherSentence(over) ?? "", /device has reported\. .* budget of 15\./u);
+});
+
+test("how sure somebody can be is never rounded down", () => {
+  assert.deepEqual([0, 1, 2.5, 5, 10, 40].map(surenessText), [
+    ...["50 in 100", "74 in 100", "93 in 100", "99.4 in 100", "99.996 in 100", "certain"],
+  ]);
+  for (let epsilon = 0; epsilon < 13; epsilon += 0.01) {
+    const bound = (100 * Math.exp(epsilon)) / (1 + Math.exp(epsilon));
+    const said = Number.parseFloat(surenessText(epsilon));
+    assert.ok(said >= bound - 1e-6 && said <= 100 && said < bound + 1, `${epsilon}: ${said}`);
+  }
+});
+
+test("the picture has one report, an epoch's, all of them, linked and mixed, beside yardsticks", () => {
+  const terms = { ...LOUDEST, reports: 4, epochs: 2, leastClients: 300 };
+  const steps = stepsOf(offeredFor(terms, 0.4281));
+  assert.deepEqual(
+    steps.filter(({ name }) => name !== null),
+    [
+      { epsilon: 0.4281, name: "everything, mixed" },
+      { epsilon: 2.5, name: "one report" },
+      { epsilon: 10, name: "4 reports of an epoch, linked" },
+      { epsilon: 20, name: "everything, linked" },
+    ],
+  );
+  assert.deepEqual(
+    steps.map(({ epsilon }) => epsilon),
+    [0, 0.4281, 1, 2.5, 3, 10, 20],
+  );
+  assert.match(
+    described(2.5, steps),
+    /at most 12\.2 times likelier .* epsilon 0\.43 \(everything, mixed/u,
+  );
+});
+
+test("the largest step of the picture is never below what a lifetime can cost", () => {
+  for (const reports of [1, 4]) {
+    for (const epochs of [1, 20]) {
+      const offer = offeredFor({ epsilon: 10, reports, epochs });
+      const own = stepsOf(offer).filter(({ name }) => name !== null);
+      assert.equal(own.at(-1)?.epsilon, offer.lifetime);
+      assert.equal(own.length, 1 + Number(reports > 1) + Number(epochs > 1));
+    }
+  }
+});
+
+function seen(title: string): Because {
+  return { kind: "film", film: toFilm({ id: title, title, tags: {} }) };
+}
+
+function likes(tag: string, name: string): Because {
+  return { kind: "tag", tag, name };
+}
+
+const said = (...because: Because[]) =>
+  becauseWords(because)
+    .map(({ text }) => text)
+    .join("");
+
+const [ALIEN, THING, HORROR] = [
+  seen("Alien (1979)"),
+  seen("Thing, The (1982)"),
+  likes("genre", "Horror"),
+];
+
+test("own films are named as people say them", () => {
+  assert.equal(said(ALIEN), "because you saw Alien");
+  assert.equal(said(ALIEN, THING), "because you saw Alien and The Thing");
+  assert.equal(said(ALIEN, THING, seen("Jaws")), "because you saw Alien, The Thing and Jaws");
+});
+
+test("a genre stands for itself, years and other kinds say what they are", () => {
+  const years = likes("year", "1979 to 1984");
+  assert.equal(said(HORROR), "because you like Horror");
+  assert.equal(said(HORROR, years), "because you like Horror and films from 1979 to 1984");
+  assert.equal(said(years, HORROR), "because you like Horror and films from 1979 to 1984");
+  assert.equal(said(likes("year", "1994")), "because you like films from 1994");
+  assert.equal(said(likes("brand", "Acme")), "because you like brand: Acme");
+  assert.equal(said(likes("price_eur", "9.5 to 12")), "because you like price eur: 9.5 to 12");
+});
+
+test("films and tags come together, what speaks most first, and no reason is no sentence", () => {
+  assert.equal(said(HORROR, ALIEN), "because you like Horror, and saw Alien");
+  assert.equal(said(ALIEN, HORROR, THING), "because you saw Alien and The Thing, and like Horror");
+  assert.deepEqual(becauseWords([]), []);
+  assert.deepEqual(
+    becauseWords([HORROR, ALIEN]).map(({ kind }) => kind),
+    ["plain", "plain", "tag", "plain", "plain", "film"],
+  );
+});
+
+test("genres are the labels of that kind alone", () => {
+  const film = (tags: Parameters<typeof toFilm>[0]["tags"]) =>
+    toFilm({ id: "1", title: "A (1999)", tags });
+  assert.deepEqual(film({ year: 1999, genre: ["Horror"], brand: ["Acme"] }).genres, ["Horror"]);
+  assert.deepEqual(film({ year: 1999 }).genres, []);
+  assert.deepEqual(film({ genre: 7 }).genres, []);
+});
+
+const saidOfAge = (epoch: number, reportsBehind: number, learnt: Learnt | null = null) =>
+  youngText({ epoch, items: 900, reportsBehind, terms: { reports: 20 } }, learnt);
+
+test("a model that nobody or too few have taught says so", () => {
+  assert.match(saidOfAge(1, 0) ?? "", /^This model is young: nobody's reports .* tags alone/u);
+  assert.match(saidOfAge(50, 0) ?? "", /nobody's reports/u);
+  assert.match(saidOfAge(50, 880) ?? "", /young: the reports of 44 people are few for 900 films/u);
+});
+
+test("a model of few epochs says so, a grown one says nothing", () => {
+  assert.match(saidOfAge(2, 900) ?? "", /young: people have taught it in 1 epoch so far/u);
+  assert.match(saidOfAge(3, 90_000) ?? "", /in 2 epochs so far/u);
+  assert.equal(saidOfAge(4, 900), null);
+});
+
+test("a model that is no better than popularity says so, where both are measured", () => {
+  const points = [0.6, 0.4].map((quality, at) => ({ epoch: at + 1, quality, people: null }));
+  assert.match(
+    saidOfAge(9, 900, { points, popularity: 0.4 }) ?? "",
+    /no better .* what is popular/u,
+  );
+  assert.equal(saidOfAge(9, 900, { points, popularity: 0.39 }), null);
+  assert.equal(saidOfAge(9, 900, { points, popularity: null }), null);
+  assert.equal(saidOfAge(9, 900, { points: [], popularity: 0.4 }), null);
 });

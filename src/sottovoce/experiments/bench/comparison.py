@@ -11,7 +11,7 @@ import numpy as np
 
 from sottovoce.data import Interactions
 from sottovoce.errors import MissingExtraError
-from sottovoce.evaluation.threads import checked_threads
+from sottovoce.evaluation.kernels import checked_threads
 from sottovoce.experiments.bench.epoch import EpochPlan, ReferenceEpoch, TimedEpoch, about
 from sottovoce.experiments.bench.timing import (
     Contender,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sottovoce.data import Interactions
 from sottovoce.data.shards import ShardWriter
 from sottovoce.errors import MissingExtraError, SettingsError, SottovoceError
-from sottovoce.evaluation.threads import checked_threads
+from sottovoce.evaluation.kernels import checked_threads
 from sottovoce.experiments.bench.epoch import (
     EpochPlan,
     ReferenceEpoch,

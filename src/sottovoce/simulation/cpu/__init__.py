@@ -23,4 +23,4 @@ def build(parts: Parts, settings: Settings, options: Options) -> Engine:
     from sottovoce.simulation.cpu.engine import CpuEngine
     from sottovoce.simulation.parted import one_by_one
 
-    return one_by_one(parts, settings, lambda part: CpuEngine(part, settings, options))
+    return one_by_one(parts, settings, lambda part: CpuEngine(part, settings, options.threads))

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-import numba
 import numpy as np
 
-from sottovoce.evaluation.threads import checked_threads, on_threads
+from sottovoce.evaluation.kernels import checked_threads, on_threads, share_out
 from sottovoce.model import gram
 from sottovoce.simulation.cpu.cache import drop_stale
 from sottovoce.simulation.cpu.epoch import run_epoch
-from sottovoce.simulation.cpu.gathering import Gathering
 from sottovoce.simulation.cpu.kernels import kernel_of
-from sottovoce.simulation.cpu.solve import solve_users
+from sottovoce.simulation.cpu.philox import Gathering
+from sottovoce.simulation.cpu.solve import USERS_PER_BLOCK, solve_users
 from sottovoce.simulation.interface import Collected, LocalEngine
 from sottovoce.simulation.preparation import prepare
 from sottovoce.simulation.words import take_part
@@ -21,7 +20,6 @@ from sottovoce.simulation.words import take_part
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sottovoce.simulation.cpu import Options
     from sottovoce.simulation.parts import Part
     from sottovoce.training import Settings
 
@@ -37,9 +35,9 @@ class CpuEngine(LocalEngine):
 
     name: ClassVar[str] = "cpu"
 
-    def __init__(self, part: Part, settings: Settings, options: Options):
+    def __init__(self, part: Part, settings: Settings, threads: int | None):
         super().__init__(part, settings)
-        self.threads = checked_threads(options.threads)
+        self.threads = checked_threads(threads)
         kernel_of(self.mechanism)
 
     def _collect(self, V: Float32, epoch: int) -> Collected:
@@ -53,16 +51,14 @@ class CpuEngine(LocalEngine):
         return kept[take_part(settings.seed, epoch, numbers, settings.turns, settings.epochs)]
 
     def _user_vectors(self, V: Float32) -> Float32:
-        X = np.empty((self.histories.n_users, V.shape[1]), np.float32)
+        h, settings = self.histories, self.settings
+        X = np.empty((h.n_users, V.shape[1]), np.float32)
+        numbers = gram(V), float(settings.alpha), settings.user_ridge(V)
         with on_threads(self.threads):
-            solve_users(
-                self.histories.indptr,
-                self.histories.indices,
-                V,
-                gram(V),
-                float(self.settings.alpha),
-                self.settings.user_ridge(V),
-                X,
+            share_out(
+                h.n_users,
+                lambda begin, end, _: solve_users(begin, end, h.indptr, h.indices, V, *numbers, X),
+                USERS_PER_BLOCK,
             )
         return X
 
@@ -77,18 +73,19 @@ class CpuEngine(LocalEngine):
             settings.turns,
             settings.epochs,
         )
-        threads = int(numba.config.NUMBA_NUM_THREADS)
-        sums = np.zeros((threads, self.mechanism.n_directions), np.int32)
-        crowd = np.zeros(threads, np.int64)
-        with on_threads(self.threads):
-            run_epoch(
-                self.histories.indptr,
-                self.histories.indices,
-                who,
-                constants,
-                self.mechanism.constants(V),
-                sums,
-                crowd,
-                kept,
+        h, own = self.histories, self.mechanism.constants(V)
+        longest = int(np.diff(h.indptr).max(initial=0))
+        sums = np.zeros((self.threads, self.mechanism.n_directions), np.int32)
+        crowd = np.zeros(self.threads, np.int64)
+
+        def some(begin: int, end: int, thread: int) -> None:
+            crowd[thread] += run_epoch(
+                begin, end, h.indptr, h.indices, longest, who, constants, own, sums[thread], kept
             )
+
+        # As many at a time as leave every thread some: each call asks for memory of its own.
+        shared_out = len(people) // (16 * self.threads)
+        in_turn = USERS_PER_BLOCK * (settings.epochs // settings.turns)
+        with on_threads(self.threads):
+            share_out(len(people), some, max(in_turn, min(shared_out, 1024)))
         return Collected(sums.sum(axis=0, dtype=np.int64), int(crowd.sum()) * settings.reports)

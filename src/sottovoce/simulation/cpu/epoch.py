@@ -1,21 +1,21 @@
-"""One federated epoch of everybody, on all cores; mechanisms are plugged in by their kernels."""
+"""One federated epoch of some people; mechanisms are plugged in by their kernels."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import get_thread_id, njit, prange, types
+from numba import njit, types
 from numba.extending import overload
 
-from sottovoce.simulation.cpu.gathering import history_of, number_of
-from sottovoce.simulation.cpu.philox import takes_part
-from sottovoce.simulation.cpu.solve import USERS_PER_BLOCK, new_room, solve_user
+from sottovoce.evaluation.kernels import compiled_in
+from sottovoce.simulation.cpu.philox import history_of, number_of, takes_part
+from sottovoce.simulation.cpu.solve import new_room, solve_user
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sottovoce.simulation.cpu.gathering import Gathering
+    from sottovoce.simulation.cpu.philox import Gathering
     from sottovoce.simulation.preparation import EpochConstants
 
     Int32 = NDArray[np.int32]
@@ -60,7 +60,7 @@ def plug_in(constants: type, scratch_of: Any, reports_of: Any) -> None:
     one source.
     """
 
-    @njit(error_model="numpy")
+    @compiled_in
     def one_by_one(users, indptr, indices, X, c, m, scratch, out):  # type: ignore[no-untyped-def]
         for u in range(X.shape[0]):
             items = indices[indptr[u] : indptr[u + 1]]
@@ -69,7 +69,7 @@ def plug_in(constants: type, scratch_of: Any, reports_of: Any) -> None:
     plug_in_groups(constants, scratch_of, one_by_one, _always)
 
 
-@njit
+@compiled_in
 def _always(user: int, c: EpochConstants, m: Any, k: int) -> bool:  # noqa: ARG001
     return True
 
@@ -90,13 +90,13 @@ def plug_in_groups(constants: type, scratch_of: Any, reports_of: Any, looks_of: 
         return reports_of(users, indptr, indices, X, c, m, scratch, out)
 
     # Lambdas, since numba compares signatures to the letter, annotations included.
-    overload(new_scratch)(
+    overload(new_scratch, inline="always")(
         lambda c, m, longest: scratch if _is(m, constants) else None  # noqa: ARG005
     )
-    overload(looks)(
+    overload(looks, inline="always")(
         lambda user, c, m, k: looking if _is(m, constants) else None  # noqa: ARG005
     )
-    overload(fill_reports)(
+    overload(fill_reports, inline="always")(
         lambda users, indptr, indices, X, c, m, scratch, out: (  # noqa: ARG005
             reports if _is(m, constants) else None
         )
@@ -107,59 +107,54 @@ def _is(m: Any, constants: type) -> bool:
     return isinstance(m, types.BaseNamedTuple) and m.instance_class is constants
 
 
-@njit(parallel=True, cache=True, error_model="numpy")
+@njit(nogil=True, cache=True, error_model="numpy")
 def run_epoch(
+    begin: int,
+    end: int,
     indptr: NDArray[np.int64],
     indices: Int32,
+    longest: int,
     who: Gathering,
     c: EpochConstants,
     m: Any,
     sums: Int32,
-    crowd: NDArray[np.int64],
     kept: NDArray[np.uint32],
-) -> None:
-    """Solve and report for everybody whose turn it is.
+) -> int:
+    """Solve and report for those from one place to another whose turn it is; how many they are.
 
-    Signs are added to `sums[thread]`, people to `crowd[thread]`; integers, so the order of users
-    changes nothing. Reports are written to `kept` (N x k) too, unless it is empty.
+    Signs are added to `sums`: integers, so the order of users changes nothing. Reports are written
+    to `kept` (N x k) too, unless it is empty. No history is longer than the longest.
     """
     k, size = c.reports, c.V.shape[1]
-    longest = np.max(np.diff(indptr)) if indptr.shape[0] > 1 else 0
-    # As many as leave every thread some blocks: each has to ask for memory of its own.
-    shared_out = who.people // (16 * sums.shape[0])
-    per_block = max(USERS_PER_BLOCK * (who.epochs // who.turns), min(shared_out, 1024))
-    for block in prange((who.people + per_block - 1) // per_block):
-        own_sums = sums[get_thread_id()]
-        room = new_room(size)
-        X = np.empty((TOGETHER, size), np.float32)
-        out = np.empty((TOGETHER, k), np.uint32)
-        users, places = np.empty(TOGETHER, np.int64), np.empty(TOGETHER, np.int64)
-        starts = np.zeros(TOGETHER + 1, np.int64)
-        items = np.empty(TOGETHER * longest, np.int32)
-        scratch = new_scratch(c, m, longest)
-        some = 0
-        end = min(who.people, (block + 1) * per_block)
-        for place in range(block * per_block, end):
-            user = number_of(place, who)
-            if takes_part(c.seed, c.epoch, user, who.turns, who.epochs):
-                start = starts[some]
-                users[some], places[some], starts[some + 1] = user, place, start
-                X[some] = np.float32(0)
-                if looks(user, c, m, k):
-                    n = history_of(place, who, c.seed, indptr, indices, items[start:])
-                    starts[some + 1] = start + n
-                    solve_user(
-                        items[start : start + n], c.V, c.G, c.alpha, c.regularization, room, X[some]
-                    )
-                some += 1
-            if some == TOGETHER or (some and place == end - 1):
-                said = out[:some]
-                fill_reports(users[:some], starts[: some + 1], items, X[:some], c, m, scratch, said)
-                for report in said.flat:
-                    sign = np.int32(2) * np.int32(report & 1) - np.int32(1)
-                    own_sums[report >> np.uint32(1)] += sign
-                if kept.shape[0]:
-                    for u in range(some):
-                        kept[places[u]] = said[u]
-                crowd[get_thread_id()] += some
-                some = 0
+    room = new_room(size)
+    X = np.empty((TOGETHER, size), np.float32)
+    out = np.empty((TOGETHER, k), np.uint32)
+    users, places = np.empty(TOGETHER, np.int64), np.empty(TOGETHER, np.int64)
+    starts = np.zeros(TOGETHER + 1, np.int64)
+    items = np.empty(TOGETHER * longest, np.int32)
+    scratch = new_scratch(c, m, longest)
+    some, crowd = 0, 0
+    for place in range(begin, end):
+        user = number_of(place, who)
+        if takes_part(c.seed, c.epoch, user, who.turns, who.epochs):
+            start = starts[some]
+            users[some], places[some], starts[some + 1] = user, place, start
+            X[some] = np.float32(0)
+            if looks(user, c, m, k):
+                n = history_of(place, who, c.seed, indptr, indices, items[start:])
+                starts[some + 1] = start + n
+                solve_user(
+                    items[start : start + n], c.V, c.G, c.alpha, c.regularization, room, X[some]
+                )
+            some += 1
+        if some == TOGETHER or (some and place == end - 1):
+            fill_reports(users[:some], starts[: some + 1], items, X[:some], c, m, scratch, out)
+            for u in range(some):
+                for j in range(k):
+                    report = out[u, j]
+                    sums[report >> np.uint32(1)] += np.int32(2) * np.int32(report & 1) - np.int32(1)
+                    if kept.shape[0]:
+                        kept[places[u], j] = report
+            crowd += some
+            some = 0
+    return crowd

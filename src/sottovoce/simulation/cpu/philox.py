@@ -1,23 +1,29 @@
-"""`sottovoce.simulation.words` for compiled kernels."""
+"""Random words, whose turn it is and what they touched, compiled.
+
+As in `sottovoce.simulation.words` and `sottovoce.simulation.people`, bit for bit.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
+from sottovoce.evaluation.kernels import compiled_in
 from sottovoce.mechanism import WORDS_PER_DRAW
-from sottovoce.simulation.words import MULTIPLIERS, REPORTS, ROUNDS, TURNS, WEYL
+from sottovoce.simulation.people import DROPPED, PIECES
+from sottovoce.simulation.words import MULTIPLIERS, REPORTS, RESAMPLED, ROUNDS, TURNS, WEYL
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _M0, _M1 = (np.uint64(m) for m in MULTIPLIERS)
 _W0, _W1 = (np.uint64(w) for w in WEYL)
-_REPORTS, _TURNS = np.uint64(REPORTS), np.uint64(TURNS)
+_REPORTS, _TURNS, _RESAMPLED = np.uint64(REPORTS), np.uint64(TURNS), np.uint64(RESAMPLED)
+_DROPPED, _PIECE = np.uint64(DROPPED), np.uint64(0xFFFF)
 
 
 @intrinsic
@@ -41,7 +47,7 @@ def philox(seed: np.uint64, purpose: np.uint64, c0: int, c1: int, c2: int) -> An
     return mix(counter, seed, purpose, ROUNDS)
 
 
-@njit
+@compiled_in
 def mix(state: Any, k0: np.uint64, k1: np.uint64, rounds: int) -> Any:
     """So many rounds, with these keys first."""
     x0, x1, x2, x3 = state
@@ -54,7 +60,7 @@ def mix(state: Any, k0: np.uint64, k1: np.uint64, rounds: int) -> Any:
     return x0, x1, x2, x3
 
 
-@njit
+@compiled_in
 def report_words(seed: np.uint64, epoch: int, user: int, draw: int) -> Any:
     """The words of one report; draw k breaks ties."""
     return philox(seed, _REPORTS, draw, user, epoch)
@@ -67,7 +73,9 @@ def begin_draws(draws: int) -> NDArray[np.uint64]:
     for draw in range(draws):
         product = np.uint64(draw) * _M0
         second = multiply_high(np.uint64(draw), _M0) ^ _REPORTS
-        begun[draw] = multiply_high(second, _M1), second * _M1, product
+        begun[draw, 0] = multiply_high(second, _M1)
+        begun[draw, 1] = second * _M1
+        begun[draw, 2] = product
     return begun
 
 
@@ -92,7 +100,7 @@ def fill_words(
         words[j, 0], words[j, 1], words[j, 2], _ = mix(state, k0, k1, ROUNDS - 2)
 
 
-@njit
+@compiled_in
 def takes_part(seed: np.uint64, epoch: int, user: int, turns: int, epochs: int) -> bool:
     """`sottovoce.simulation.words.take_part` of one user."""
     if turns == epochs:
@@ -108,3 +116,52 @@ def takes_part(seed: np.uint64, epoch: int, user: int, turns: int, epochs: int) 
         elif left == 0:
             return False
     return takes
+
+
+class Gathering(NamedTuple):
+    """Public numbers of an epoch: who there is, and how often they take part."""
+
+    first: int
+    chosen: NDArray[np.int64]
+    """The numbers of people; empty: consecutive from the first."""
+    people: int
+    resampled: bool
+    turns: int
+    epochs: int
+
+
+@compiled_in
+def number_of(place: int, who: Gathering) -> int:
+    """`People.numbers` of one."""
+    return who.chosen[place] if who.chosen.shape[0] else who.first + place
+
+
+@compiled_in
+def history_of(
+    place: int,
+    who: Gathering,
+    seed: np.uint64,
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    out: NDArray[np.int32],
+) -> int:
+    """The items of somebody, into `out`; how many there are."""
+    if not who.resampled:
+        items = indices[indptr[place] : indptr[place + 1]]
+        for t in range(items.shape[0]):
+            out[t] = items[t]
+        return items.shape[0]
+    user = number_of(place, who)
+    words = philox(seed, _RESAMPLED, 0, user, 0)
+    row = np.int64(multiply_high(words[0], np.uint64(indptr.shape[0] - 1)))
+    items = indices[indptr[row] : indptr[row + 1]]
+    n = 0
+    for t in range(items.shape[0]):
+        if t % PIECES == 0:
+            words = philox(seed, _RESAMPLED, 1 + t // PIECES, user, 0)
+        piece = t % PIECES
+        word = words[piece // 4] >> np.uint64(16 * (piece % 4))
+        if word & _PIECE >= _DROPPED:
+            out[n] = items[t]
+            n += 1
+    return n

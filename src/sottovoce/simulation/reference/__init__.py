@@ -22,4 +22,4 @@ def build(parts: Parts, settings: Settings, options: Options) -> Engine:
     from sottovoce.simulation.parted import one_by_one
     from sottovoce.simulation.reference.engine import ReferenceEngine
 
-    return one_by_one(parts, settings, lambda part: ReferenceEngine(part, settings, options))
+    return one_by_one(parts, settings, lambda part: ReferenceEngine(part, settings, options.batch))

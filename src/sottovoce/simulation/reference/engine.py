@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from sottovoce.model import Histories
     from sottovoce.simulation.parts import Part
-    from sottovoce.simulation.reference import Options
     from sottovoce.training import Settings
 
     Float32 = NDArray[np.float32]
@@ -29,9 +28,9 @@ class ReferenceEngine(LocalEngine):
 
     name: ClassVar[str] = "reference"
 
-    def __init__(self, part: Part, settings: Settings, options: Options):
+    def __init__(self, part: Part, settings: Settings, batch: int):
         super().__init__(part, settings)
-        self._batch = options.batch
+        self._batch = batch
 
     def _collect(self, V: Float32, epoch: int) -> Collected:
         n_directions = self.mechanism.n_directions

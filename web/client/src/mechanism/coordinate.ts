@@ -2,9 +2,16 @@
 
 import { flipThreshold, pick } from "../coin.js";
 import type { Manifest } from "../manifest.js";
-import { dot } from "../user.js";
-import { type Mechanism, SIGN, signOdds } from "./base.js";
-import { type Draw, type Person, type Told, tossed } from "./draws.js";
+import { dot } from "../model.js";
+import {
+  type Draw,
+  type Mechanism,
+  type Person,
+  SIGN,
+  signOdds,
+  type Told,
+  tossed,
+} from "./base.js";
 
 const { fround } = Math;
 

@@ -1,12 +1,12 @@
-/** What leaves this device: the switch, the budget, every report, and the way out. */
-import type { LeftDevice } from "sottovoce-client";
-import { h, say } from "../dom.js";
-import type { Ask, State } from "../messages.js";
-import { budgetView } from "./budget.js";
-import { asked, type Question } from "./dialog.js";
-import { reportsView } from "./reports.js";
-import { askForConsent } from "./terms.js";
-import { section, type View } from "./view.js";
+/**
+ * What leaves this device: the switch, the budget, every report, and the way out.
+ */
+
+import { type Amount, epochsWithin, type LeftDevice, type Told } from "sottovoce-client";
+import { type Child, h, say, section, show, type View } from "../dom.js";
+import type { Ask, State } from "../session.js";
+import { amountText, atMostText, BUDGET_SENTENCE, epochsText, hex } from "../words.js";
+import { asked, askForConsent, type Counted, limitField, type Question } from "./consent.js";
 
 /** What the section can do beside asking. */
 export interface LeavingOptions {
@@ -120,4 +120,274 @@ function forgetting(): Question {
     no: "Keep it",
     grave: true,
   };
+}
+
+/** What was spent of a lifetime's budget, and the limit, which can be changed. */
+
+/** What the part can do beside asking. */
+export interface BudgetOptions {
+  ask: Ask;
+  /** Tells a screen reader what an action did. */
+  announce(text: string): void;
+}
+
+/** A meter, a sentence, and a field behind a fold. */
+export function budgetView(options: BudgetOptions): View {
+  const text = h("p", { id: "budget-text", class: "note" });
+  const meter = h("div", {
+    id: "budget",
+    class: "meter",
+    role: "meter",
+    "aria-label": "Budget spent",
+    "aria-valuemin": 0,
+  });
+  const change = limitChange(options);
+  const meaning = h("p", { class: "note" }, BUDGET_SENTENCE);
+  const element = h("div", {}, h("h3", {}, "Budget"), meter, text, meaning, change.element);
+  return {
+    element,
+    update(state) {
+      const { agreed, spent, limit, offer, epochs } = state;
+      show(element, agreed);
+      if (!agreed || offer === null) return;
+      fillMeter(meter, spent, limit);
+      say(text, `${budgetText(state, offer)} ${lifetimeText(epochs, offer.terms)}`);
+      change.update(state);
+    },
+  };
+}
+
+function fillMeter(meter: HTMLElement, spent: number, limit: number): void {
+  const share = Math.min(1, spent / limit);
+  meter.style.setProperty("--share", String(share));
+  meter.setAttribute("aria-valuemax", String(Math.max(limit, spent)));
+  meter.setAttribute("aria-valuenow", String(spent));
+  meter.setAttribute("aria-valuetext", `${atMostText(spent)} of ${atMostText(limit)}`);
+  meter.classList.toggle("full", share >= 1);
+}
+
+/** What was spent, and how long the rest lasts. */
+export function budgetText({ spent, gone, limit }: Budget, offer: Counted): string {
+  const said = `Spent ${atMostText(spent)} of ${atMostText(limit)}`;
+  if (offer.turns === 0) return `${said}.`; // whatever is left, the terms allow no more
+  const left = epochsWithin(limit, gone, offer.terms, offer.turns);
+  const more = epochsText(left).replace(" ", " more ");
+  return `${said}: ${left === 0 ? "not enough for another epoch" : `enough for ${more}`}.`;
+}
+
+type Budget = Pick<State, "spent" | "gone" | "limit">;
+
+/** The device's own count, against what the terms allow. */
+export function lifetimeText(epochs: number, terms: { epochs: number }): string {
+  return `This device took part in ${amountText(epochs)} of ${epochsText(terms.epochs)} that the terms allow.`;
+}
+
+/** The field is left alone while it is open: nothing may change under busy hands. */
+function limitChange({ ask, announce }: BudgetOptions): View {
+  const summary = h("summary", {}, "Change the limit");
+  const form = h("div", {});
+  const element = h("details", { id: "limit-change" }, summary, form);
+  const set = async (limit: number) => {
+    await ask({ kind: "setLimit", limit });
+    element.open = false;
+    summary.focus();
+    announce(`The lifetime limit is ${atMostText(limit)} now.`);
+  };
+  let shown = "";
+  return {
+    element,
+    update({ limit, gone, offer }) {
+      const { epsilon, reports } = offer?.terms ?? {};
+      const now = `${limit} ${gone} ${epsilon} ${reports} ${offer?.turns}`;
+      if (offer === null || now === shown || element.open) return;
+      shown = now;
+      form.replaceChildren(...limitForm({ value: limit, gone, offer }, set));
+    },
+  };
+}
+
+function limitForm(
+  from: { value: number; gone: Amount; offer: Counted },
+  set: (limit: number) => Promise<void>,
+): Node[] {
+  const field = limitField({ id: "limit", ...from });
+  const save = () => {
+    const limit = field.read();
+    if (limit !== null) void set(limit);
+  };
+  const button = h(
+    "button",
+    { type: "button", id: "limit-save", class: "button small", onclick: save },
+    "Set the limit",
+  );
+  return [field.element, button];
+}
+
+/** Every report of the last batch, as it was made and as it left. */
+
+const HEADER = 56;
+const SEALED = 52;
+const SHOWN_AT_FIRST = 100;
+const MOST_MARKS = 400;
+
+/** A part of the page that shows the batch. */
+export interface ReportsView {
+  element: HTMLElement;
+  showBatch(batch: LeftDevice | null): void;
+}
+
+/** The table, what it means, and how much it weighs. */
+export function reportsView(): ReportsView {
+  const none = h("p", { class: "empty" }, "There is no report here.");
+  const marks = h("div", { class: "marks", "aria-hidden": "true" });
+  const rows = h("tbody", {});
+  const size = h("p", { id: "batch-size", class: "note" });
+  const all = h("button", { type: "button", class: "button small", hidden: true });
+  const region = h(
+    "div",
+    { class: "scroll", role: "region", "aria-labelledby": "reports-caption", tabindex: 0 },
+    table(rows),
+  );
+  const shown = h("div", { hidden: true }, marks, size, region, all, ...explained());
+  const fill = (batch: LeftDevice) => {
+    rows.replaceChildren(...reportRows(batch, SHOWN_AT_FIRST));
+    marks.replaceChildren(...batch.told.slice(0, MOST_MARKS).map(mark));
+    say(all, `Show all ${amountText(batch.told.length)}`);
+    show(all, batch.told.length > SHOWN_AT_FIRST);
+    all.onclick = () => {
+      rows.replaceChildren(...reportRows(batch, batch.told.length));
+      show(all, false);
+    };
+  };
+  const empty = () => {
+    for (const part of [rows, marks, size]) part.replaceChildren();
+    all.onclick = null;
+  };
+  let filled = "";
+  return {
+    element: h("div", { id: "batch" }, h("h3", {}, "The last batch, bit by bit"), none, shown),
+    showBatch(batch) {
+      show(none, batch === null);
+      show(shown, batch !== null);
+      if (batch === null) empty();
+      else if (batch.hash !== filled) fill(batch);
+      filled = batch?.hash ?? "";
+      if (batch !== null) say(size, sizeText(batch));
+    },
+  };
+}
+
+function table(rows: HTMLElement): HTMLElement {
+  return h(
+    "table",
+    { id: "reports" },
+    h(
+      "caption",
+      { id: "reports-caption", class: "visually-hidden" },
+      "Every report of the last batch",
+    ),
+    h(
+      "thead",
+      {},
+      h(
+        "tr",
+        {},
+        h("td", {}),
+        h("th", { scope: "colgroup", colspan: 2 }, "In the envelope"),
+        h("th", { scope: "colgroup", class: "leaves" }, "Leaves"),
+        h("th", { scope: "colgroup", class: "stays" }, "Stays here"),
+      ),
+      h(
+        "tr",
+        {},
+        h("th", { scope: "col" }, h("span", { class: "visually-hidden" }, "Number")),
+        h("th", { scope: "col" }, "Direction"),
+        h("th", { scope: "col" }, "Sign"),
+        h("th", { scope: "col", class: "leaves" }, "4 bytes → 52"),
+        h("th", { scope: "col", class: "stays" }, "Coin"),
+      ),
+    ),
+    rows,
+  );
+}
+
+function reportRows({ told, bytes }: LeftDevice, most: number): HTMLElement[] {
+  return told.slice(0, most).map((each, at) => row(each, at, hex(sealedAt(bytes, at))));
+}
+
+/** The sealed report at a place of an encoded batch. */
+export function sealedAt(bytes: Uint8Array, at: number): Uint8Array {
+  return bytes.subarray(HEADER + at * SEALED, HEADER + (at + 1) * SEALED);
+}
+
+function row(told: Told, at: number, sealed: string): HTMLElement {
+  const whole = h("tr", { class: "whole" }, h("td", { colspan: 5 }, h("code", {}, sealed)));
+  const button = h(
+    "button",
+    { type: "button", class: "sealed", "aria-expanded": "false" },
+    h("code", {}, `${sealed.slice(0, 16)}…`),
+  );
+  const element = h(
+    "tr",
+    {},
+    h("th", { scope: "row" }, String(at + 1)),
+    h("td", {}, ...direction(told)),
+    h("td", { class: "sign" }, told.bit === 1 ? "+" : "−"),
+    h("td", { class: "leaves" }, button),
+    h("td", { class: `stays ${told.coin}` }, told.coin),
+  );
+  button.addEventListener("click", () => unfold(button, element, whole));
+  return element;
+}
+
+function direction({ row, column }: Told): Child[] {
+  const whole = (text: string) => h("span", { class: "whole-word" }, text);
+  return [whole(`row ${row},`), " ", whole(`factor ${column}`)];
+}
+
+/** All 52 bytes in a row of their own, or that row away again. */
+function unfold(button: HTMLElement, row: HTMLElement, whole: HTMLElement): void {
+  const open = !whole.isConnected;
+  if (open) row.after(whole);
+  else whole.remove();
+  button.setAttribute("aria-expanded", String(open));
+}
+
+function mark({ bit }: Told): HTMLElement {
+  return h("i", { class: bit === 1 ? "plus" : "minus" });
+}
+
+/** What became of it, and what it weighs. */
+export function sizeText({ epoch, state, told, bytes }: LeftDevice): string {
+  const became = {
+    charged: "It waits to be sent.",
+    sent: "It has left.",
+    dropped: "It came too late and was not counted.",
+  }[state];
+  return (
+    `Epoch ${epoch}: ${amountText(bytes.length)} bytes, which are ${amountText(told.length)} × ` +
+    `${SEALED} sealed and ${HEADER} that say which epoch they are for. ${became}`
+  );
+}
+
+function explained(): HTMLElement[] {
+  return [
+    h(
+      "p",
+      { class: "note" },
+      "A direction is one of many public ways in which the model could be moved; the sign says which " +
+        "way. The envelope is opened by the server, after the proxy has mixed everybody's.",
+    ),
+    h(
+      "p",
+      { class: "note" },
+      "The coin is known to you alone. ",
+      h("b", {}, "kept"),
+      ": it says what your films gave. ",
+      h("b", {}, "turned"),
+      ": the opposite. ",
+      h("b", {}, "random"),
+      ": drawn by chance, it says nothing of you.",
+    ),
+  ];
 }

@@ -1,13 +1,20 @@
-/** The whole page, put together. */
+/**
+ * The whole page, put together: its sections, its notices, its colours.
+ */
 
-import { h, say } from "../dom.js";
-import type { Ask, Event, Request, RequestOf, State, Trouble } from "../messages.js";
-import { Failed } from "../work/trouble.js";
-import { adviceView } from "./advice.js";
-import { filmsView } from "./films.js";
+import { h, recall, remember, say, show } from "../dom.js";
+import {
+  type Ask,
+  type Event,
+  Failed,
+  type Request,
+  type RequestOf,
+  type State,
+  type Trouble,
+} from "../session.js";
+import { asked, askForNewTerms, type Question } from "./consent.js";
+import { adviceView, filmsView } from "./films.js";
 import { leavingView } from "./leaving.js";
-import { notices } from "./notices.js";
-import { themeSwitch } from "./theme.js";
 import { togetherView } from "./together.js";
 
 /** What the page is made with. */
@@ -130,4 +137,157 @@ export function showSentence(text: string): void {
     header(),
     h("main", {}, h("p", { id: "sentence", class: "sentence", role: "alert" }, text)),
   );
+}
+
+/** The one place for bad news: loud where trust is at stake, quiet where patience is enough. */
+
+/** What the notices can do beside asking. */
+export interface NoticesOptions {
+  ask: Ask;
+  /** Gives up what belongs to the first server and begins with the present one. */
+  beginAnew(): void;
+  /** Whether the page names another key than the one this browser began with. */
+  otherKey: boolean;
+  /** Seconds over which the moment of sending is drawn. */
+  jitter: number;
+}
+
+/** What the notices are told. */
+export interface Notices {
+  element: HTMLElement;
+  update(trouble: Trouble | null, state: State | null, online: boolean): void;
+}
+
+/** What is said aloud; everything else needs patience only. */
+const TITLES: Readonly<Partial<Record<Trouble["kind"], string>>> = {
+  untrusted: "The server's word could not be trusted.",
+  terms: "The server wants other terms.",
+  storage: "This device cannot go on as it should.",
+};
+
+const OFFLINE = "Offline: recommendations go on, nothing is sent.";
+
+/** An alert for trust, a status for the rest. */
+export function notices(options: NoticesOptions): Notices {
+  let trouble: Trouble | null = null;
+  let now: State | null = null;
+  const agree = async () => {
+    const shown = now?.asked ?? null; // those that are shown, whatever comes meanwhile
+    if (now === null || shown === null) return;
+    const worse = trouble?.terms?.worse ?? [];
+    if (!(await askForNewTerms(worse, shown, now, options.jitter))) return;
+    await options.ask({ kind: "acceptTerms", terms: shown.terms });
+  };
+  const title = h("strong", {});
+  const text = h("span", { id: "alert-text" });
+  const button = h(
+    "button",
+    { id: "accept-terms", type: "button", class: "button small", onclick: () => void agree() },
+    "Look at the new terms …",
+  );
+  const alert = h("div", { id: "alert", class: "notice alert", role: "alert" });
+  const status = h("p", { id: "status", class: "notice quiet", role: "status" });
+  return {
+    element: h("div", { class: "notices" }, options.otherKey && otherKey(options), alert, status),
+    update(told, state, online) {
+      now = state;
+      trouble = online ? told : null;
+      const loud = trouble !== null && isLoud(trouble) ? trouble : null;
+      say(title, loud === null ? "" : (TITLES[loud.kind] ?? ""));
+      say(text, loud?.text ?? "");
+      show(button, trouble?.kind === "terms");
+      if (loud !== null && alert.childElementCount === 0)
+        alert.append(title, " ", text, " ", button);
+      if (loud === null) alert.replaceChildren();
+      say(status, quietText(trouble, online));
+    },
+  };
+}
+
+function isLoud({ kind }: Trouble): boolean {
+  return kind in TITLES;
+}
+
+function quietText(trouble: Trouble | null, online: boolean): string {
+  if (!online) return OFFLINE;
+  return trouble === null || isLoud(trouble) ? "" : trouble.text;
+}
+
+function otherKey({ beginAnew }: NoticesOptions): HTMLElement {
+  const begin = async () => {
+    if (await asked(beginning())) beginAnew();
+  };
+  return h(
+    "div",
+    { id: "other-key", class: "notice alert", role: "alert" },
+    h("strong", {}, "This address now names another server."),
+    " Its key is not the one that this browser began with, so somebody may be pretending to be the server you know. Nothing is fetched from it and nothing is sent. Recommendations go on with the last model that could be trusted. ",
+    h(
+      "button",
+      { id: "begin-anew", type: "button", class: "button small", onclick: () => void begin() },
+      "Begin anew …",
+    ),
+  );
+}
+
+function beginning(): Question {
+  return {
+    id: "begin-anew-dialog",
+    title: "Begin anew with this server?",
+    content: [
+      h(
+        "p",
+        {},
+        "Do so only if you know why the key is another one: for instance because the operator told you that everything was set up afresh.",
+      ),
+      h(
+        "p",
+        {},
+        "What you chose for the first server is forgotten, but for its ledger. With the new one you do not take part until you say so.",
+      ),
+    ],
+    yes: "Begin anew",
+    no: "Leave it as it is",
+    grave: true,
+  };
+}
+
+/** Light or dark: as the device says, unless somebody says otherwise. */
+
+const THEMES = ["auto", "light", "dark"] as const;
+type Theme = (typeof THEMES)[number];
+
+/** To be called before anything is drawn. */
+export function applyTheme(): void {
+  document.documentElement.dataset.theme = chosen();
+}
+
+function chosen(): Theme {
+  const kept = recall("theme");
+  return THEMES.find((theme) => theme === kept) ?? "auto";
+}
+
+/** Three buttons of which one is in. */
+export function themeSwitch(): HTMLElement {
+  return h(
+    "fieldset",
+    { id: "theme", class: "theme" },
+    h("legend", { class: "visually-hidden" }, "Colours"),
+    ...THEMES.map(option),
+  );
+}
+
+function option(theme: Theme): HTMLElement {
+  const choose = () => {
+    remember("theme", theme);
+    applyTheme();
+  };
+  const input = h("input", {
+    type: "radio",
+    name: "theme",
+    value: theme,
+    checked: theme === chosen(),
+    onchange: choose,
+  });
+  return h("label", {}, input, h("span", {}, theme));
 }

@@ -1,14 +1,18 @@
 /** What everybody has taught the model together, and what everybody is promised. */
 import type { Manifest } from "sottovoce-client";
-import { amountText, atMostText } from "../amounts.js";
-import { h, say, show } from "../dom.js";
-import type { Curve, Offer, Point, State } from "../messages.js";
-import { oddsSentence, ratioSentence, togetherSentence } from "../odds.js";
-import { countdownText, sentencesOf } from "../sentences.js";
+import { h, say, section, show, type View } from "../dom.js";
+import type { Curve, Offer, Point, State } from "../session.js";
 import { crowdSentence, whenSentence } from "../terms.js";
-import { chart, type Level } from "./chart.js";
-import { epsilonFigure } from "./epsilon.js";
-import { section, type View } from "./view.js";
+import {
+  amountText,
+  atMostText,
+  countdownText,
+  oddsSentence,
+  ratioSentence,
+  sentencesOf,
+  togetherSentence,
+} from "../words.js";
+import { chart, epsilonFigure, type Level } from "./pictures.js";
 
 /** So often blind chance puts a film among the first ten of a hundred. */
 const CHANCE = 0.1;

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
 
-from sottovoce.evaluation.kernels import score
+from sottovoce.evaluation.kernels import compiled_in, score
 from sottovoce.mechanism.coordinate import CoordinateConstants
 from sottovoce.simulation.cpu.epoch import plug_in
 from sottovoce.simulation.cpu.philox import begin_draws, fill_words, multiply_high
@@ -24,7 +23,7 @@ _ZERO = np.float32(0)
 _MINUS_TWO = np.float32(-2)
 
 
-@njit
+@compiled_in
 def new_scratch(
     c: EpochConstants,
     m: CoordinateConstants,  # noqa: ARG001 - the signature of all kernels
@@ -35,7 +34,7 @@ def new_scratch(
     return np.zeros(c.V.shape[0], np.uint8), begin_draws(k), np.empty((k, 3), np.uint64)
 
 
-@njit(error_model="numpy")
+@compiled_in
 def fill_reports(
     user: int,
     items: NDArray[np.int32],

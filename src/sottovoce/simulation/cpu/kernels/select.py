@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numba import njit
+
+from sottovoce.evaluation.kernels import compiled_in
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -75,7 +76,7 @@ class Ranks(NamedTuple):
     """R / GROUP: how many such directions there are up to each group's end."""
 
 
-@njit
+@compiled_in
 def new_ranks(n_rows: int, factors: int) -> Ranks:
     """For so many rows; `loud` has zeros up to whole groups."""
     groups = -(-n_rows // GROUP)
@@ -96,7 +97,7 @@ def new_ranks(n_rows: int, factors: int) -> Ranks:
     )
 
 
-@njit
+@compiled_in
 def largest(bits: UInt32) -> np.uint32:
     """The largest magnitude, as bits (bits order like magnitudes)."""
     most = np.uint32(0)
@@ -105,7 +106,7 @@ def largest(bits: UInt32) -> np.uint32:
     return most
 
 
-@njit
+@compiled_in
 def fill_keys(bits: UInt32, lowest: int, keys: NDArray[np.uint16]) -> np.int32:
     """The bin of every row; the lowest of them."""
     base, first = np.int32(lowest), np.int32(BINS)
@@ -116,7 +117,7 @@ def fill_keys(bits: UInt32, lowest: int, keys: NDArray[np.uint16]) -> np.int32:
     return first
 
 
-@njit(error_model="numpy")
+@compiled_in
 def count_bins(a: Float32, s: Ranks) -> tuple[np.float32, np.int32]:
     """Fill `keys`, and `reach` with how many rows each bin has; the largest row, the lowest bin."""
     bits, reach = a.view(np.uint32), s.reach
@@ -128,7 +129,7 @@ def count_bins(a: Float32, s: Ranks) -> tuple[np.float32, np.int32]:
     return np.uint32(most).view(np.float32), first
 
 
-@njit(error_model="numpy")
+@compiled_in
 def add_up(start: int, stop: int, reach: Int32) -> None:
     """Make `reach` count what lies above as well, from `start` down to `stop`."""
     total = reach[start + 1]
@@ -137,7 +138,7 @@ def add_up(start: int, stop: int, reach: Int32) -> None:
         reach[key] = total
 
 
-@njit(error_model="numpy")
+@compiled_in
 def bin_of(value: float, most: np.float32) -> np.int64:
     """Of a magnitude; BINS if it is beyond the largest row."""
     if not value <= most:  # beyond, or 0 / 0: a factor with which nothing agrees
@@ -147,7 +148,7 @@ def bin_of(value: float, most: np.float32) -> np.int64:
     return max(key, np.int64(0))
 
 
-@njit(error_model="numpy")
+@compiled_in
 def bracket(x: Float32, loud: int, most: np.float32, lowest_bin: int, s: Ranks) -> int:
     """Fill `first` and `last`: the least loud agreement lies in one of these bins of each factor.
 
@@ -190,7 +191,7 @@ def bracket(x: Float32, loud: int, most: np.float32, lowest_bin: int, s: Ranks) 
     return surely
 
 
-@njit(error_model="numpy")
+@compiled_in
 def reaching(value: float, sizes: Float64, most: np.float32, added: int, reach: Int32) -> int:
     """How many directions agree by at least so much, as far as bins can tell.
 
@@ -202,7 +203,7 @@ def reaching(value: float, sizes: Float64, most: np.float32, added: int, reach: 
     return total
 
 
-@njit
+@compiled_in
 def mark_bins(s: Ranks) -> None:
     """Fill `factors_of` and `which`."""
     factors = s.first.shape[0]
@@ -219,10 +220,11 @@ def mark_bins(s: Ranks) -> None:
         s.factors_of[key] = total
     s.factors_of[high + 1 :] = total
     for f in range(factors):
-        s.factors_of[s.first[f] : s.last[f] + 1] |= _NEAR
+        for key in range(s.first[f], s.last[f] + 1):
+            s.factors_of[key] |= _NEAR
 
 
-@njit
+@compiled_in
 def look_up(keys: NDArray[np.uint16], s: Ranks) -> np.int64:
     """Fill `loud` with what is sure, `near` with the rows that must be looked at; how many.
 
@@ -249,7 +251,7 @@ def look_up(keys: NDArray[np.uint16], s: Ranks) -> np.int64:
     return n
 
 
-@njit
+@compiled_in
 def list_near(a: Float32, x: Float32, s: Ranks) -> int:
     """Fill `near_row`, `near_factor` and `agreement`, and what is sure of `loud`; how many."""
     mark_bins(s)
@@ -267,7 +269,7 @@ def list_near(a: Float32, x: Float32, s: Ranks) -> int:
     return n
 
 
-@njit
+@compiled_in
 def nth_largest(values: Float64, n: int) -> float:
     """The value that n - 1 others are not below; disorders `values`."""
     low, high = 0, values.shape[0] - 1
@@ -291,7 +293,7 @@ def nth_largest(values: Float64, n: int) -> float:
     return values[n - 1]
 
 
-@njit(error_model="numpy")
+@compiled_in
 def find_loud(a: Float32, x: Float32, loud: int, s: Ranks) -> float:
     """Fill `loud`, `ends` and what is near; the least agreement that is loud."""
     most, lowest_bin = count_bins(a, s)
@@ -309,7 +311,7 @@ def find_loud(a: Float32, x: Float32, loud: int, s: Ranks) -> float:
     return least
 
 
-@njit
+@compiled_in
 def nth_loud(a: Float32, x: Float32, least: float, rank: int, s: Ranks) -> int:
     """The direction at this place among those above the least agreement, by index."""
     low, high = 0, s.ends.shape[0] - 1  # the first group that ends beyond this place
@@ -332,30 +334,36 @@ def nth_loud(a: Float32, x: Float32, least: float, rank: int, s: Ranks) -> int:
     return signed(a, x, row, f)
 
 
-@njit
+@compiled_in
 def signed(a: Float32, x: Float32, row: int, f: int) -> int:
     """The direction with the sign of `-a_r x_f`."""
     return (row * x.shape[0] + f) << 1 | np.int64((a[row] > 0) != (x[f] > 0))
 
 
-@njit
+@compiled_in
 def list_tied(a: Float32, x: Float32, least: float, offset: int, s: Ranks) -> Int64:
     """Directions of exactly the least agreement, in the order of `(signed + offset) mod 2n`."""
-    n_signed, n = 2 * a.shape[0] * x.shape[0], s.n_near[0]
+    n_signed, n = 2 * a.shape[0] * x.shape[0], 0
     if least == 0:
         tied = silent_directions(a, x)
+        n = tied.shape[0]
     else:
-        at = np.flatnonzero(s.agreement[:n] == least)
-        tied = np.empty(at.shape[0], np.int64)
-        for t in range(at.shape[0]):
-            tied[t] = signed(a, x, np.int64(s.near_row[at[t]]), np.int64(s.near_factor[at[t]]))
-    if tied.shape[0] > 1:
-        tied = np.sort((tied + offset) % n_signed)
-        tied = (tied - offset) % n_signed
-    return tied
+        tied = np.empty(s.n_near[0], np.int64)
+        for t in range(s.n_near[0]):
+            if s.agreement[t] == least:
+                tied[n] = signed(a, x, np.int64(s.near_row[t]), np.int64(s.near_factor[t]))
+                n += 1
+    # They ascend. Those that the offset carries beyond the end come first.
+    carried = n
+    while carried > 0 and tied[carried - 1] + offset >= n_signed:
+        carried -= 1
+    ordered = np.empty(n, np.int64)
+    for t in range(n):
+        ordered[t] = tied[carried + t if carried + t < n else carried + t - n]
+    return ordered
 
 
-@njit
+@compiled_in
 def silent_directions(a: Float32, x: Float32) -> Int64:
     """Those that agree by 0, with either sign."""
     rows, factors = a.shape[0], x.shape[0]

@@ -1,0 +1,321 @@
+"""`sottovoce up` and `sottovoce demo`: a whole system on one machine."""
+
+import os
+import sys
+import webbrowser
+from collections.abc import Mapping
+from contextlib import ExitStack
+from math import ceil
+from pathlib import Path
+from typing import Annotated, Any
+
+import httpx
+import typer
+
+from sottovoce.cli import output
+from sottovoce.cli.options import (
+    BudgetOption,
+    CentralBudgetOption,
+    PresetOption,
+    min_interactions_option,
+    optional,
+    people_option,
+    settings_options,
+    training_options,
+)
+from sottovoce.cli.server import CATALOGUE_FILE, STATED, CatalogueColumns, catalogue_in
+from sottovoce.client import HttpProxy
+from sottovoce.data import load
+from sottovoce.data.synthetic import SYNTHETIC
+from sottovoce.errors import SettingsError
+from sottovoce.experiments.folders import new_folder
+from sottovoce.experiments.live.children import watch
+from sottovoce.experiments.live.demo import (
+    EPOCH_SECONDS,
+    EPOCHS,
+    EPSILON,
+    FILMS,
+    PEOPLE,
+    REPORTS,
+    DemoPlan,
+)
+from sottovoce.experiments.live.learning_curve import CurvePoint, LearningCurve, follow
+from sottovoce.experiments.live.reader import PublicReader
+from sottovoce.experiments.live.reporters import Reporters
+from sottovoce.experiments.live.system import (
+    HOST,
+    ONE_OPERATOR,
+    PANEL,
+    PORT,
+    Sandbox,
+    StopSignal,
+    free_port,
+    is_free,
+    running_system,
+    write_statement,
+)
+from sottovoce.experiments.live.system_folder import LiveSystem, is_made
+from sottovoce.privacy.account import shown
+from sottovoce.protocol import Catalogue
+from sottovoce.protocol.panel import Panel
+from sottovoce.proxy.origins import check_origin
+from sottovoce.server.setup import items_of
+from sottovoce.service import Listen
+from sottovoce.storage import exclusive_lock
+from sottovoce.training import DEFAULT, Budget, planned, planned_without_end
+
+LOCK = "up.lock"
+UP_DEFAULTS = {"epoch_seconds": 60, "least_clients": 100}
+
+
+@training_options(only=["epochs"], often=[])
+@settings_options(
+    "service",
+    {name: STATED[name] for name in UP_DEFAULTS},
+    defaults={name: str(value) for name, value in UP_DEFAULTS.items()},
+)
+def up(
+    folder: Annotated[
+        Path, typer.Argument(help="Folder for everything; created at the first start.")
+    ] = Path("sottovoce-up"),
+    *,
+    data: Annotated[
+        str | None,
+        optional("Data set whose items become the catalogue: a name or a path.", SYNTHETIC),
+    ] = None,
+    catalogue: Annotated[
+        Path | None,
+        typer.Option(help=f"Instead of --data. {CATALOGUE_FILE}"),
+    ] = None,
+    columns: CatalogueColumns = None,
+    budget: BudgetOption = None,
+    central_budget: CentralBudgetOption = None,
+    people: Annotated[
+        int | None, people_option("those of the data set, or --least-clients")
+    ] = None,
+    service: dict[str, Any],
+    port: Annotated[
+        int | None,
+        optional("Port of the proxy, for clients and browsers.", f"{PORT}", min=1, max=65_535),
+    ] = None,
+    origin: Annotated[
+        list[str] | None,
+        optional("Address of a site whose own pages may use the proxy. May be repeated.", "none"),
+    ] = None,
+    min_interactions: Annotated[int, min_interactions_option("0", hidden=True)] = 0,
+    preset: PresetOption = DEFAULT,
+    training: dict[str, Any],
+) -> None:
+    """Run a server and a proxy on this machine until Ctrl-C.
+
+    The first start makes their settings, and all options are for it. Later the settings count,
+    which you may edit: FOLDER/server/server.toml and FOLDER/proxy/proxy.toml.
+
+    \b
+    Examples:
+      sottovoce up
+      sottovoce up here --data ml-latest-small --budget 50 --least-clients 600
+      sottovoce up here --catalogue shop.csv --columns item=sku,title=name,kind=category
+    """
+    stop = StopSignal()
+    given = bool(
+        training
+        or service
+        or any((data, catalogue, columns, budget, central_budget, people, port, origin))
+        or min_interactions
+        or preset != DEFAULT
+    )
+    is_first = not is_made(folder)
+    if is_first:
+        if data is not None and catalogue is not None:
+            raise SettingsError("give --data or --catalogue, not both")
+        if catalogue is None and columns is not None:
+            raise SettingsError("--columns names the columns of --catalogue FILE; give that too")
+        for each in origin or []:
+            check_origin(each)
+        Listen(HOST, port or PORT).check_free()
+        service = {**UP_DEFAULTS, **service}
+        with output.messages.status("making keys, catalogue and settings"):
+            if catalogue is not None:
+                source, found, items = None, None, catalogue_in(catalogue, columns)
+            else:
+                source = data or SYNTHETIC
+                found = load(source).filter(min_interactions)
+                items = Catalogue.of(items_of(found))
+            chosen = (planned if training else planned_without_end)(
+                people or (service["least_clients"] if found is None else found.n_users),
+                len(items.items),
+                history=None if found is None else found.typical_length,
+                preset=preset,
+                budget=Budget.of(budget, central_budget),
+                **training,
+            )
+            Sandbox(
+                items,
+                chosen,
+                **service,
+                port=port or PORT,
+                data=source,
+                min_interactions=min_interactions,
+                people=found,
+                proxy={("", "origins"): origin} if origin else {},
+            ).make(folder)
+    with exclusive_lock(folder / LOCK, "is running already, by another `sottovoce up`"):
+        if given and not is_first:
+            raise SettingsError(
+                f"{folder} is set up already: run it again without options, edit its settings, or "
+                "name a new folder"
+            )
+        write_statement(folder)
+        _run_up(folder, LiveSystem.read(folder), stop)
+
+
+def _run_up(folder: Path, system: LiveSystem, stop: StopSignal) -> None:
+    for address in (system.server, system.proxy):
+        Listen(HOST, int(address.rpartition(":")[2])).check_free()
+    with running_system(folder, system, stop) as children:
+        if not stop():
+            _print_addresses(folder, system)
+        watch(children, stop)
+    output.note("Stopped.")
+
+
+def _print_addresses(folder: Path, system: LiveSystem) -> None:
+    training, key = system.training, system.key.hex()
+    assert training is not None, "a folder's training is known"
+    limit = training.epsilon * training.reports * training.most_turns
+    histories = "" if system.data else " --data HISTORIES.csv"  # a shop's catalogue has no people
+    for line in (
+        f"Proxy, for clients and browsers: {system.proxy}",
+        f"Server, for the proxy: {system.server}",
+        f"Verification key: {key}",
+        f"{ONE_OPERATOR} (docs/operations.md).",
+        "Try next, in another terminal:",
+        f"  sottovoce client init --proxy {system.proxy} --key {key} --limit {limit:g}",
+        f"  sottovoce swarm --up {folder} --clients {system.least_clients}{histories}",
+        f"An epoch waits for reports of {output.people(system.least_clients)}.",
+        "Ctrl-C stops both.",
+    ):
+        typer.echo(line)
+
+
+def demo(
+    *,
+    people: Annotated[
+        int, typer.Option(min=20, help="Number of invented people who report.")
+    ] = PEOPLE,
+    films: Annotated[
+        int, typer.Option(min=30, help="Number of real films in the catalogue.", hidden=True)
+    ] = FILMS,
+    epochs: Annotated[
+        int, typer.Option(min=1, help="Number of epochs; then the model is finished.")
+    ] = EPOCHS,
+    epoch_seconds: Annotated[
+        int, typer.Option(min=1, help="Least length of an epoch in seconds.", hidden=True)
+    ] = EPOCH_SECONDS,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the invented people.", hidden=True)] = 0,
+    port: Annotated[
+        int | None,
+        optional("Port of the page.", f"{PORT}, or the next free one", min=1, max=65_535),
+    ] = None,
+    folder: Annotated[
+        Path | None, optional("New folder to keep everything in.", "a temporary folder")
+    ] = None,
+    browser: Annotated[
+        bool,
+        typer.Option(
+            "--browser/--no-browser", help="Open the page in a browser, if there is a screen."
+        ),
+    ] = True,
+) -> None:
+    """Run a whole system here, with a page to take part in.
+
+    Starts a server, a proxy and thousands of invented people who report to it, until Ctrl-C. The
+    page recommends films on your own device and shows everything that leaves it. An epoch ends when
+    all of these people have reported, so a slow machine takes longer and learns the same.
+
+    \b
+    Examples:
+      sottovoce demo
+      sottovoce demo --people 5000 --no-browser
+    """
+    stop = StopSignal()
+    if port is not None and not is_free(port):
+        raise SettingsError(f"port {port} is taken: name another one, or leave --port out")
+    with new_folder(folder, "demo") as place:
+        plan = DemoPlan.of(people, films, seed, epochs=epochs, epoch_seconds=epoch_seconds)
+        plan.make(place, port or free_port(PORT))
+        if not stop():
+            _run_demo(place, plan, stop, browser=browser and can_open(os.environ, sys.platform))
+    output.note("Stopped.")
+
+
+def can_open(environment: Mapping[str, str], platform: str) -> bool:
+    """Whether a window could appear in front of the person who started this.
+
+    >>> can_open({"DISPLAY": ":0", "SSH_CONNECTION": "here there"}, "linux")
+    False
+    """
+    if not sys.stdout.isatty() or "SSH_CONNECTION" in environment:
+        return False
+    return platform in ("darwin", "win32") or bool(
+        environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY")
+    )
+
+
+def _run_demo(folder: Path, plan: DemoPlan, stop: StopSignal, *, browser: bool) -> None:
+    system = LiveSystem.read(folder)
+    panel = Panel.decode((folder / "proxy" / PANEL).read_bytes())
+    with ExitStack() as stack:
+        # Their processes take a while to begin, too: they wait for the proxy meanwhile.
+        reporters = Reporters(system.proxy, system.key, plan.rows)
+        stack.enter_context(reporters)
+        children = stack.enter_context(running_system(folder, system, stop, quiet=True))
+        stack.callback(reporters.terminate)
+        if stop():
+            return
+        children[0].lower_priority()
+        _print_demo(system.proxy, plan)
+        if browser:
+            webbrowser.open(system.proxy)
+        http = stack.enter_context(httpx.Client(trust_env=False))
+        reader = PublicReader(HttpProxy(http, system.proxy), system.key)
+        checks = [*(child.check for child in children), reporters.check]
+        for point in follow(LearningCurve(reader, panel), checks, stop):
+            _print_epoch(point, plan)
+
+
+def _print_demo(address: str, plan: DemoPlan) -> None:
+    typer.echo(f"The page: {address}")
+    typer.echo(
+        f"Running: a server, a proxy and {plan.people:,} invented people. The films are real; what "
+        "these people have seen is made up."
+    )
+    typer.echo(
+        f"Each of them sends {REPORTS} noisy reports in each of {plan.epochs} epochs. An epoch "
+        "ends when all have, however fast this machine is."
+    )
+    typer.echo(
+        f"Privacy: epsilon {EPSILON:g} a report, {shown(plan.cost, 6)} in all. That is far too "
+        "much for real people, but so small a crowd learns little from less. They also send at "
+        "once; a real device waits for a random moment."
+    )
+    typer.echo(
+        "HR@10: how often a film that was held back is among the first ten of a hundred, for "
+        "invented test people. Popularity: the same for what most people have seen, with the same "
+        "genres."
+    )
+    typer.echo("Ctrl-C stops all of it.")
+
+
+def _print_epoch(point: CurvePoint, plan: DemoPlan) -> None:
+    left = ceil((plan.epochs - point.learnt) * point.seconds / 60)
+    young = point.popularity is not None and point.quality <= point.popularity
+    stage = f"{'young: not above popularity yet; ' * young}about {left} min left"
+    typer.echo(
+        f"epoch {point.learnt:>2}/{plan.epochs}  {point.seconds:.0f} s each  "
+        f"HR@10 {point.quality:.3f}  popularity {point.popularity:.3f}  "
+        f"{'done' if point.finished else stage}"
+    )
+    if point.finished:
+        typer.echo("The model is finished. The page stays up until Ctrl-C.")

@@ -1,0 +1,97 @@
+"""A new server: keys, a secret for each proxy, settings, a catalogue, a database."""
+
+import hashlib
+import os
+import secrets
+from collections.abc import Iterable
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import make_url
+
+from sottovoce.errors import SettingsError, reason
+from sottovoce.protocol import Catalogue, Item
+from sottovoce.protocol.catalogue import MAX_TEXT
+from sottovoce.server.keys import Keys, write_secret
+from sottovoce.server.opening import InProcess
+from sottovoce.server.server import Server
+from sottovoce.server.settings import ServerSettings
+from sottovoce.server.store import ServerStore
+from sottovoce.server.template import server_toml
+from sottovoce.training import Settings
+
+SETTINGS = "server.toml"
+
+
+def items_of(data: Any) -> list[Item]:
+    """Of a data set (`sottovoce.data.Interactions`), as a catalogue has them."""
+    return [Item(number, title[:MAX_TEXT], tags) for number, title, tags in data.described()]
+
+
+def make_server(
+    folder: Path,
+    catalogue: Catalogue,
+    training: Settings,
+    proxies: Iterable[str] = ("proxy",),
+    **service: Any,
+) -> Keys:
+    """All files and the database, or, if one of them is there or something fails, nothing."""
+    keys, given = Keys.generate(), {name: secrets.token_urlsafe(32) for name in proxies}
+    digests = {name: hashlib.sha256(s.encode()).hexdigest() for name, s in given.items()}
+    text = server_toml(proxies=digests, training=training, **service)
+    with ExitStack() as undo:
+        try:
+            _make_folder(undo, folder)
+            _add(undo, folder / SETTINGS, text.encode())
+            _add(undo, folder / "catalogue.json", catalogue.raw)
+        except OSError as error:
+            raise SettingsError(f"{folder}: cannot be written: {reason(error)}") from error
+        settings = ServerSettings.read(folder / SETTINGS)
+        for name, secret in given.items():
+            write_secret(folder / f"{name}.secret", secret + "\n")
+            undo.callback((folder / f"{name}.secret").unlink)
+        keys.write(settings.keys)
+        undo.callback(settings.keys.unlink)
+        _begin(settings, keys)
+        undo.pop_all()
+    return keys
+
+
+def _make_folder(undo: ExitStack, folder: Path) -> None:
+    """With those above it; what was not there goes again, unless something lies in it."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for each in reversed(missing):
+        undo.callback(_remove_if_empty, each)
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
+
+
+def _add(undo: ExitStack, path: Path, content: bytes) -> None:
+    """Readable by its owner alone from the first moment."""
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as error:
+        raise SettingsError(f"{path}: exists already; nothing is overwritten") from error
+    undo.callback(path.unlink, missing_ok=True)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+
+
+def _begin(settings: ServerSettings, keys: Keys) -> None:
+    """The database, which must not be another server's."""
+    with closing(ServerStore(settings.database)) as store:
+        store.migrate()
+        with store.read() as transaction:
+            service = transaction.service()
+        if service is not None:
+            raise SettingsError(
+                f"{make_url(settings.database).render_as_string()} belongs to another server, "
+                f"whose verification key is {service.verification_key.hex()}: name another "
+                "database (--database)"
+            )
+        Server(store, keys, settings, opener=InProcess()).prepare()

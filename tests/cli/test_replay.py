@@ -1,0 +1,88 @@
+"""`sottovoce replay`: people, items and tastes arrive, and learning never ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sottovoce.cli.app import app
+from sottovoce.errors import DataError, SottovoceError
+from tests.processes import calling
+from tests.simulation.living import living_people
+
+call = calling(app)
+
+
+@pytest.fixture(scope="module")
+def diary(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """People and items that arrive over a hundred days, as a file."""
+    data = living_people(300, 40)
+    assert data.timestamps is not None
+    histories = data.histories
+    rows = zip(histories.users_of_entries(), histories.indices, data.timestamps, strict=True)
+    path = tmp_path_factory.mktemp("diary") / "diary.csv"
+    lines = [f"{user},{item},{when}\n" for user, item, when in rows]
+    path.write_text("user,item,timestamp\n" + "".join(lines))
+    return path
+
+
+def replaying(path: Path) -> list[str]:
+    few = ["--epsilon", "8", "--reports", "4", "--factors", "3"]
+    return ["replay", "--data", str(path), *few, "--negatives", "20"]
+
+
+def test_a_replay_in_the_order_of_days(diary: Path, tmp_path: Path) -> None:
+    out, picture = tmp_path / "replay.json", tmp_path / "replay.svg"
+    files = ["--json", str(out), "--plot", str(picture)]
+    shown = call(*replaying(diary), "--periods", "8", "--switch-at", "4", "--seeds", "2", *files)
+    for said in ("in 8 periods", "weighs half after 4 epochs", "popularity lately", "new items"):
+        assert said in shown
+    content = json.loads(out.read_text())
+    assert content["settings"]["half_life"] == 4
+    assert content["settings"]["known"] == "time"
+    assert content["settings"]["switch_at"] == content["settings"]["frozen_at"] == 4
+    periods = content["runs"][0]["periods"]
+    assert [period["epochs"] for period in periods] == list(range(8))
+    assert periods[0]["quality"] == {}
+    assert periods[0]["items"] < periods[-1]["items"] == 40
+    assert periods[:4] == content["switched"][0]["periods"][:4]
+    assert [run["seed"] for run in content["runs"]] == [0, 1]
+    later = [
+        sum(p["quality"]["model"]["hr@10"] for p in run["periods"][5:]) / 3
+        for run in content["runs"]
+    ]
+    assert content["later"]["model"]["hr@10"]["mean"] == pytest.approx(sum(later) / 2)
+    assert content["recovery"]["model"]["missing"][0] == 1.0
+    assert sum(row["cases"] for row in content["new_items"]["by_touched"]) > 0
+    assert picture.exists()
+
+
+def test_a_replay_keeps_a_half_life_that_is_given(diary: Path, tmp_path: Path) -> None:
+    out = tmp_path / "replay.json"
+    shown = call(*replaying(diary), "--periods", "4", "--half-life", "3", "--json", str(out))
+    assert "weighs half after 3 epochs" in shown
+    assert json.loads(out.read_text())["recovery"] == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        (["--periods", "2"], "at least 3 periods"),
+        (["--periods", "500"], "cannot be cut into 500 periods"),
+        (["--periods", "5", "--switch-at", "5"], "from 1 to 4"),
+        (["--periods", "5", "--half-life", "0"], "half_life must be above 0"),
+        (["--periods", "5", "--negatives", "0"], "negatives must be a whole number"),
+    ],
+)
+def test_what_a_replay_cannot_do_is_said(diary: Path, options: list[str], match: str) -> None:
+    with pytest.raises(SottovoceError, match=match):
+        call(*replaying(diary), *options)
+
+
+def test_data_without_days_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "timeless.csv"
+    path.write_text("user,item\n" + "".join(f"{u},{i}\n" for u in range(5) for i in range(u + 2)))
+    with pytest.raises(DataError, match="no timestamps"):
+        call(*replaying(path), "--periods", "3")

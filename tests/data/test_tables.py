@@ -1,0 +1,334 @@
+"""CSV, TSV, Parquet and matrices of scipy: what comes back, and what is refused and where."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import gzip
+import io
+import tempfile
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+
+from sottovoce.data import Interactions, load, parse_columns, tables
+from sottovoce.data.tables import Block, Layout, blocks, parse, seconds
+from sottovoce.errors import DataError
+
+ids = st.text(st.characters(codec="utf-8", exclude_characters="\r\x00"), min_size=1, max_size=8)
+ROLES = ("user", "item", "rating", "timestamp")
+
+
+def written(folder: Path, content: str | bytes, name: str = "x.csv") -> Path:
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def parquet(folder: Path, **columns: Any) -> Path:
+    pl.DataFrame(columns).write_parquet(folder / "x.parquet")
+    return folder / "x.parquet"
+
+
+def pairs(data: Interactions) -> set[tuple[object, object]]:
+    users = data.user_ids[data.histories.users_of_entries()]
+    items = data.item_ids[data.histories.indices]
+    return set(zip(users.tolist(), items.tolist(), strict=True))
+
+
+def times(data: Interactions) -> list[int]:
+    assert data.timestamps is not None
+    return list(data.timestamps)
+
+
+def counted(data: Interactions) -> tuple[int, int, int]:
+    assert data.loaded is not None
+    return data.loaded.rows, data.loaded.not_positive, data.loaded.duplicates
+
+
+@given(st.sets(st.tuples(ids, ids), min_size=1, max_size=12), st.integers(30, 200))
+def test_any_ids_come_back_whatever_the_blocks(
+    given_pairs: set[tuple[str, str]], size: int
+) -> None:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerows([("user", "item"), *given_pairs])
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tables, "_BLOCK", size)
+        found = pairs(load(written(Path(folder), out.getvalue())))
+    assert {(str(user), str(item)) for user, item in found} == given_pairs
+
+
+@given(st.sets(st.tuples(st.integers(-(2**63), 2**63 - 1), st.integers()), min_size=1))
+def test_whole_numbers_come_back_as_such(given_pairs: set[tuple[int, int]]) -> None:
+    lines = [f"{user}\t{item}" for user, item in given_pairs]
+    with tempfile.TemporaryDirectory() as folder:
+        data = load(written(Path(folder), "\n".join(["user\titem", *lines]), "x.tsv"))
+    assert data.user_ids.dtype == "int64"
+    assert {(user, int(str(item))) for user, item in pairs(data)} == given_pairs
+
+
+def test_ids_are_not_taken_for_equal_numbers(tmp_path: Path) -> None:
+    data = load(written(tmp_path, "user,item\n7,a\n007,a\n"))
+    assert data.user_ids.tolist() == ["007", "7"]
+
+
+def test_rules_for_ratings_and_repeats(tmp_path: Path) -> None:
+    """Above 0 is an interaction, the rest is counted; the latest of a repeated pair counts."""
+    text = "user,item,rating,timestamp\n1,1,5,10\n1,2,0,11\n1,3,-1,12\n1,1,0.5,30\n1,1,2,20\n"
+    data = load(written(tmp_path, text))
+    assert (pairs(data), times(data), counted(data)) == ({(1, 1)}, [30], (5, 2, 2))
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["userId,movieId", "user_id|item_id", "USER ID;Film", "uid\tiid", "user.id,product-id"],
+)
+def test_names_of_columns_and_separators(tmp_path: Path, header: str) -> None:
+    separator = next(each for each in ",|;\t" if each in header)
+    assert pairs(load(written(tmp_path, f"{header}\n1{separator}2\n"))) == {(1, 2)}
+
+
+def test_columns_by_name(tmp_path: Path) -> None:
+    path = written(tmp_path, "when,what,who,user\n5,film,ann,0\n")
+    data = load(path, columns=parse_columns("user=who, item=what,timestamp=when"))
+    assert (pairs(data), times(data)) == ({("ann", "film")}, [5])
+
+
+def test_compressed_with_mark_and_windows_line_ends(tmp_path: Path) -> None:
+    content = gzip.compress("\ufeffuser,item\r\nx,y\r\n\r\n".encode())
+    data = load(written(tmp_path, content, "log.csv.gz"))
+    assert (pairs(data), data.name) == ({("x", "y")}, "log")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("", None),
+        ("user,item\n", None),
+        ("user,item,rating\n1,1,0\n", None),
+        ("who,item\n1,1\n", None),
+        ("user,item,movie\n1,1,1\n", None),
+        ("x" * 200_000, None),
+        ("user,item\n1,1\n1\n", 3),
+        ("user,item\n1,1\n\n1,2\n", 3),
+        ("user,item\n1,1\n1,2,3\n", 3),
+        ("user,item\n1\n", 2),
+        ("user,item\n1,2,3\n1,1\n", 2),
+        ("user,item,x,y\n1,1,1,1\n1,1,1\n", 3),
+        ("user,item,x,y\n1,1,1,1\n1,1,1,1,1\n", 3),
+        ('user,item\n"' + "x" * 200_000 + '"\n', 2),
+        ("user,item\n1,1\n,3\n", 3),
+        ('user,item\n1,1\n1,""\n', 3),
+        ("user,item,rating\n1,1,NaN\n", 2),
+        ("user,item,rating\n1,1,\n", 2),
+        ("user,item,time\n1,1,later\n", 2),
+        ('user,item\n1,a"b\n', None),
+        ('user,item,rating\n"a\n\nb",i,1\n"c",i,one\n', 5),
+        ("user,item,time\na,i,2020-01-01\na,j,5\n", 2),
+        (b"\xff\xfe\n1,2\n", 1),
+        (b"user,item\n1,2\n1,\xff\n", 3),
+    ],
+)
+def test_what_is_wrong_in_text_and_where(
+    tmp_path: Path, text: str | bytes, line: int | None
+) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(DataError) as caught:
+        load(path)
+    assert (caught.value.path, caught.value.line) in ((str(path), line), (path, line))
+
+
+def test_a_quotation_mark_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "_BLOCK", 16)
+    with pytest.raises(DataError) as caught:
+        load(written(tmp_path, 'user,item\na,b\n"' + "c,d\n" * 100))
+    assert caught.value.line == 3
+
+
+@pytest.mark.parametrize("columns", [{"user": "no"}, {"person": "user"}, {"item": "user"}])
+def test_wrong_columns(tmp_path: Path, columns: dict[str, str]) -> None:
+    with pytest.raises(DataError):
+        load(written(tmp_path, "user,item\n1,1\n"), columns=columns)
+
+
+@pytest.mark.parametrize("text", ["", "user", "user=", "=x", "user=a,user=b"])
+def test_columns_must_be_written_so(text: str) -> None:
+    with pytest.raises(DataError):
+        parse_columns(text)
+
+
+def test_damaged_compression(tmp_path: Path) -> None:
+    whole = gzip.compress(b"user,item\n" + b"1,2\n" * 1000)
+    for damaged in (whole[:-20], b"plain text"):
+        with pytest.raises(DataError):
+            load(written(tmp_path, damaged, "x.csv.gz"))
+
+
+@given(st.lists(st.text("ab,", min_size=1, max_size=9), min_size=1), st.integers(4, 40))
+def test_blocks_are_whole_lines_with_their_numbers(lines: list[str], size: int) -> None:
+    data = "\n".join(lines).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tables, "_BLOCK", size)
+        found = list(blocks(io.BytesIO(data), "x", quoted=False))
+    assert b"".join(block.data for block in found) == data
+    for block in found:
+        assert lines[block.first_line - 1] == block.data.split(b"\n")[0].decode()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(b"1::2::3", b"1::2::3::4::5", b"", b"1\t2::3::4", b"x::2::3::4", b"1::2.5::3::4"),
+        *(b"1::99999999999999999999::3::4", b"::2::3::4", b"1::2::good::4", b"1::2::nan::4"),
+        *(b"1::2::-inf::4", b"1::2::3::soon", b"1::2\xff::3::4"),
+    ],
+)
+@pytest.mark.parametrize("before", [0, 3])
+def test_the_line_at_fault_is_named(line: bytes, before: int) -> None:
+    data = b"7::8::3.5::9\n" * before + line + b"\n7::8::3.5::9\n"
+    with pytest.raises(DataError) as caught:
+        parse(Block("ratings.dat", 11, data), Layout("::", ROLES))
+    assert caught.value.line == 11 + before
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["5", "-7"], [5, -7]),
+        (["1112486027.0", "2"], [1112486027, 2]),
+        (["1970-01-02", "1970-01-01"], [86400, 0]),
+        (["1970-01-01 00:01:00"], [60]),
+        (["1970-01-01T01:00:00"], [3600]),
+        (["5", "soon"], [5, None]),
+        (["nan", "1.5"], [None, None]),
+    ],
+)
+def test_seconds(texts: list[str], expected: list[int | None]) -> None:
+    assert seconds(pl.Series(texts)).to_list() == expected
+
+
+def test_parquet_in_several_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "_ROWS", 2)
+    users, items = ["b", "a", "b", "a", "b"], ["y", "z", "x", "y", "y"]
+    data = load(parquet(tmp_path, user_id=users, item_id=items, timestamp=[1, 2, 3, 4, 5]))
+    assert data.user_ids.tolist() == ["a", "b"]
+    assert [data.histories[user].tolist() for user in (0, 1)] == [[1, 2], [0, 1]]
+    assert (times(data), counted(data)) == ([4, 2, 3, 5], (5, 0, 1))
+
+
+@pytest.mark.parametrize(
+    ("given_ids", "expected"),
+    [
+        ([-(2**62), 2**62, 5], [-(2**62), 5, 2**62]),
+        ([b"\x01", b"\x00", b"\x01"], [b"\x00", b"\x01"]),
+        (pl.Series(["b", "a", "b"], dtype=pl.Categorical), ["a", "b"]),
+        (pl.Series([2**64 - 1, 2**64 - 2, 3], dtype=pl.UInt64), [3, 2**64 - 2, 2**64 - 1]),
+    ],
+    ids=["wide", "binary", "categories", "beyond 64 bits signed"],
+)
+def test_kinds_of_ids(tmp_path: Path, given_ids: Any, expected: list[Any]) -> None:
+    data = load(parquet(tmp_path, user=given_ids, item=[1, 2, 3]))
+    assert data.user_ids.tolist() == expected
+    assert pairs(data) == set(zip(list(given_ids), [1, 2, 3], strict=True))
+
+
+@pytest.mark.parametrize(
+    "time", [dt.date(1970, 1, 2), dt.datetime(1970, 1, 2, tzinfo=dt.UTC), 86400.0, "1970-01-02"]
+)
+def test_kinds_of_time(tmp_path: Path, time: Any) -> None:
+    assert times(load(parquet(tmp_path, user=[1], item=[1], timestamp=[time]))) == [86400]
+
+
+@pytest.mark.parametrize(
+    ("columns", "where"),
+    [
+        ({"user": [1, 2, 3, None], "item": [1, 1, 1, 1]}, "row 4"),
+        ({"user": ["a", ""], "item": [1, 1]}, "row 2"),
+        ({"user": [1], "item": [1], "rating": [float("nan")]}, "row 1"),
+        ({"user": [1], "item": [1], "rating": [float("inf")]}, "row 1"),
+        ({"user": [1, 2], "item": [1, 1], "rating": ["1", "x"]}, "row 2"),
+        ({"user": [1], "item": [1], "timestamp": ["soon"]}, "row 1"),
+        ({"user": [1, 2], "item": [1, 1], "timestamp": [1, None]}, "row 2"),
+        ({"user": [1.5], "item": [1]}, ""),
+        ({"user": [[1]], "item": [1]}, ""),
+        ({"person": [1], "item": [1]}, ""),
+        ({"user": [], "item": []}, ""),
+    ],
+)
+def test_what_is_wrong_in_parquet_and_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: dict[str, Any], where: str
+) -> None:
+    monkeypatch.setattr(tables, "_ROWS", 2)
+    path = parquet(tmp_path, **columns)
+    with pytest.raises(DataError) as caught:
+        load(path)
+    assert caught.value.path in (path, str(path))
+    assert where in str(caught.value)
+
+
+def test_unreadable_parquet(tmp_path: Path) -> None:
+    path = parquet(tmp_path, user=[1] * 100, item=list(range(100)))
+    whole = path.read_bytes()
+    for damaged in (whole[:-10], b"", b"PAR1 not at all"):
+        path.write_bytes(damaged)
+        with pytest.raises(DataError):
+            load(path)
+
+
+def test_folders_that_are_columns(tmp_path: Path) -> None:
+    for user, rating, items in (("b b", 1.0, [3, 4]), ("a", 0.0, [3]), ("a", 5.0, [5])):
+        folder = tmp_path / "t" / f"who={quote(user)}" / f"rating={rating}"
+        folder.mkdir(parents=True)
+        pl.DataFrame({"item": items}).write_parquet(folder / "X.PARQUET")
+    data = load(tmp_path / "t", {"user": "who", "item": "item"})
+    assert pairs(data) == {("a", 5), ("b b", 3), ("b b", 4)}
+
+
+@pytest.mark.parametrize(
+    "other", [{"user": [1], "item": [2]}, {"user": ["x"], "item": [2], "timestamp": [3]}]
+)
+def test_files_of_a_folder_have_the_same_columns(tmp_path: Path, other: dict[str, Any]) -> None:
+    pl.DataFrame({"user": [1], "item": [2], "timestamp": [3]}).write_parquet(tmp_path / "a.parquet")
+    pl.DataFrame(other).write_parquet(tmp_path / "b.parquet")
+    with pytest.raises(DataError) as caught:
+        load(tmp_path)
+    assert caught.value.path == tmp_path / "b.parquet"
+
+
+@pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csc_matrix, sparse.coo_array])
+def test_matrices(tmp_path: Path, kind: Any) -> None:
+    dense = np.array([[1.0, 0.0, 4.5, -1.0], [0.0, 0.0, 0.0, 0.0], [0.0, 2.0, 0.0, 0.0]])
+    sparse.save_npz(tmp_path / "m.npz", kind(dense))
+    data = load(tmp_path / "m.npz")
+    assert (data.user_ids.tolist(), data.item_ids.tolist()) == ([0, 1, 2], [0, 1, 2, 3])
+    assert [data.histories[user].tolist() for user in range(3)] == [[0, 2], [], [1]]
+    assert counted(data) == (4, 1, 0)
+
+
+def test_repeated_entries_of_a_matrix(tmp_path: Path) -> None:
+    values, rows, columns = np.array([1, 1, -5]), np.zeros(3, int), np.ones(3, int)
+    matrix = sparse.coo_matrix((values, (rows, columns)), shape=(1, 2))
+    sparse.save_npz(tmp_path / "m.npz", matrix)
+    assert counted(load(tmp_path / "m.npz")) == (3, 1, 1)
+
+
+def test_matrices_that_are_none(tmp_path: Path) -> None:
+    path = tmp_path / "m.npz"
+    for value in (np.nan, np.inf, -1.0):
+        sparse.save_npz(path, sparse.csr_matrix(np.array([[value]])))
+        with pytest.raises(DataError):
+            load(path)
+    np.savez(path, a=np.arange(3))
+    for content in (path.read_bytes(), b"PK nothing", b""):
+        path.write_bytes(content)
+        with pytest.raises(DataError) as caught:
+            load(path)
+        assert caught.value.path == path

@@ -1,0 +1,39 @@
+"""Changes of a catalogue, made as an operator makes them: by a whole new one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from sottovoce.protocol import Catalogue, Item
+from sottovoce.server.administration import update_catalogue
+from sottovoce.server.catalogues import Difference
+from sottovoce.server.publishing import Chosen
+from sottovoce.server.store import ServerStore
+
+
+def present(store: ServerStore) -> Chosen:
+    """The training and the catalogue of the next epoch."""
+    with store.read() as transaction:
+        return Chosen.now(transaction)
+
+
+def change_catalogue(
+    store: ServerStore, change: Callable[[Catalogue], Catalogue]
+) -> tuple[int, Difference]:
+    return update_catalogue(store, change(present(store).catalogue))
+
+
+def with_added(catalogue: Catalogue, items: Iterable[Item]) -> Catalogue:
+    return Catalogue.of([*catalogue.items, *items])
+
+
+def with_titles(catalogue: Catalogue, titles: Mapping[str, str]) -> Catalogue:
+    return Catalogue.of(
+        replace(item, title=titles.get(item.id, item.title)) for item in catalogue.items
+    )
+
+
+def without(catalogue: Catalogue, ids: Iterable[str]) -> Catalogue:
+    gone = set(ids)
+    return Catalogue.of(item for item in catalogue.items if item.id not in gone)

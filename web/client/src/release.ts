@@ -1,0 +1,270 @@
+/**
+ * A release of the model: fetched, believed only if everything about it holds, and taken in once for as
+ * long as it is the same.
+ */
+
+import { checkTerms } from "./agreement.js";
+import { checkPublicKey } from "./batch.js";
+import { type Catalogue, decodeCatalogue } from "./catalogue.js";
+import { equal, fromHex, sha256, toHex } from "./encoding.js";
+import { ProtocolError, StoreError, UntrustedError } from "./errors.js";
+import { type Manifest, openManifest, type SignedManifest } from "./manifest.js";
+import { checkItems, decodeItems, type Matrix, modelSize, sumOfAllSquares } from "./model.js";
+import type { HttpProxy } from "./proxy.js";
+import type { BatchRow, Settings, Store } from "./store.js";
+import { type WideModel, wideModel } from "./wide.js";
+
+/** What is known before the proxy is asked, so that between two requests no disk is waited for. */
+export interface Known {
+  readonly settings: Settings;
+  /** The hashes of the files that are here. */
+  readonly names: readonly string[];
+  /** A batch of any epoch that has neither arrived nor been given up. */
+  readonly waiting: BatchRow | undefined;
+}
+
+/** A manifest that was believed, and when the last answer to do with it arrived, by both clocks. */
+export interface Fetched {
+  readonly signed: SignedManifest;
+  readonly at: Instant;
+}
+
+/** One moment. */
+export interface Instant {
+  /** Unix seconds. */
+  readonly clock: number;
+  /** By the clock that nobody sets. */
+  readonly now: number;
+}
+
+/** The model of an earlier epoch. */
+export interface PastRelease {
+  readonly manifest: Manifest;
+  readonly V: Matrix;
+}
+
+/** What was published, as the proxy gives it. */
+export class Fetching {
+  /** The files that were checked last, and the shape that they had to have. */
+  #checked = "";
+  /** The last manifest that was believed. */
+  newest: Manifest | null = null;
+
+  constructor(
+    private readonly store: Store,
+    private readonly proxy: HttpProxy,
+    private readonly instant: () => Instant,
+  ) {}
+
+  /** Fetch what is current; an error means that nothing was stored. */
+  async refresh({ settings, names }: Known): Promise<Fetched> {
+    const signed = await openManifest(await this.proxy.manifest(), fromHex(settings.trusted));
+    const { manifest } = signed;
+    const check = (known: Settings) => checkAgainst(known, signed, settings.trusted);
+    check(settings); // before anything more is fetched, and once more when it is stored
+    const fresh = new Map<string, Uint8Array>();
+    for (const hash of [manifest.model, manifest.catalogue]) {
+      if (!names.includes(toHex(hash))) await this.#fetch(manifest, hash, fresh);
+    }
+    const at = this.instant(); // before any work that a disk or another thread could hold up
+    await this.#checkContents(manifest, fresh);
+    const isKnown = settings.newest?.hash === toHex(signed.hash);
+    if (fresh.size > 0 || !isKnown || settings.trusted !== toHex(signed.key)) {
+      await this.store.keepRelease(signed, fresh, check);
+    }
+    this.newest = manifest;
+    return { signed, at };
+  }
+
+  /** The model of the present epoch, from the disk alone; null if it is not there. */
+  async present(): Promise<PastRelease | null> {
+    const signed = await this.store.signed();
+    const content = signed && (await this.store.file(signed.manifest.model));
+    return signed && content && decoded(signed.manifest, content);
+  }
+
+  /**
+   * The model of an earlier epoch, as signed; null if the proxy has it no more. It is not stored.
+   * `settings` were read before: between two requests no disk is waited for.
+   */
+  async release(epoch: number, settings: Settings): Promise<PastRelease | null> {
+    const raw = await this.proxy.manifestOf(epoch);
+    if (raw === null) {
+      return null;
+    }
+    // From the first pinned key on: an old manifest knows nothing of the keys that came after it.
+    const signed = await openManifest(raw, fromHex(settings.key));
+    checkAsked(epoch, signed, settings.newest);
+    const { model, items: rows, terms } = signed.manifest;
+    const content = await this.proxy.modelOf(model, modelSize(rows, terms.factors));
+    if (content === null) {
+      return null;
+    }
+    return decoded(signed.manifest, await checked(content, model));
+  }
+
+  async #fetch(
+    manifest: Manifest,
+    hash: Uint8Array,
+    fresh: Map<string, Uint8Array>,
+  ): Promise<Uint8Array> {
+    const isModel = equal(hash, manifest.model);
+    const most = modelSize(manifest.items, manifest.terms.factors);
+    const content = isModel ? this.proxy.model(hash, most) : this.proxy.catalogue(hash);
+    fresh.set(toHex(hash), await checked(await content, hash));
+    return content;
+  }
+
+  /** All that can be wrong with them, whoever reads them later: decided here, once for each. */
+  async #checkContents(manifest: Manifest, fresh: Map<string, Uint8Array>): Promise<void> {
+    if (manifest.publicKey !== null) await checkPublicKey(manifest.publicKey);
+    const { model, catalogue, items, terms } = manifest;
+    const name = [toHex(model), toHex(catalogue), items, terms.factors].join(" ");
+    if (name === this.#checked) return;
+    const content = async (hash: Uint8Array) =>
+      fresh.get(toHex(hash)) ?? (await this.store.file(hash)) ?? this.#fetch(manifest, hash, fresh); // one that the disk has spoilt
+    checkItems(await content(model), items, terms.factors);
+    catalogueFor(manifest, await content(catalogue));
+    this.#checked = name;
+  }
+}
+
+/** Refuses an older manifest, a second one of its epoch, and worse terms than were accepted. */
+function checkAgainst(known: Settings, signed: SignedManifest, trusted: string): void {
+  if (![trusted, toHex(signed.key)].includes(known.trusted)) {
+    throw new StoreError("Another tab has learnt of a newer key in the meantime; fetch it again.");
+  }
+  checkOrder(known.newest, signed);
+  checkTerms(known.terms, signed.manifest.terms);
+}
+
+/** Epochs never go back, and everybody is told the same about each. */
+function checkOrder(newest: Settings["newest"], signed: SignedManifest): void {
+  const { epoch } = signed.manifest;
+  if (newest !== null && epoch < newest.epoch) {
+    throw new UntrustedError(
+      `this manifest is of epoch ${epoch}, but epoch ${newest.epoch} was seen already; somebody ` +
+        "serves old ones. Nothing is sent",
+    );
+  }
+  checkOnly(newest, signed);
+}
+
+function checkOnly(newest: Settings["newest"], signed: SignedManifest): void {
+  if (signed.manifest.epoch === newest?.epoch && toHex(signed.hash) !== newest.hash) {
+    throw new UntrustedError(
+      `there are two different manifests of epoch ${newest.epoch}, both signed: the server does ` +
+        "not tell everybody the same. Nothing is sent",
+    );
+  }
+}
+
+/** A signature alone does not say that this is the epoch that was asked for. */
+function checkAsked(epoch: number, signed: SignedManifest, newest: Settings["newest"]): void {
+  if (signed.manifest.epoch !== epoch) {
+    throw new UntrustedError(
+      `the manifest of epoch ${epoch} was asked for, and that of epoch ${signed.manifest.epoch} ` +
+        "came; somebody serves the wrong ones",
+    );
+  }
+  checkOnly(newest, signed);
+}
+
+function decoded(manifest: Manifest, content: Uint8Array): PastRelease {
+  return { manifest, V: decodeItems(content, manifest.items, manifest.terms.factors) };
+}
+
+/** The names of a manifest's rows, exactly as many as there are. */
+function catalogueFor({ items }: Manifest, content: Uint8Array): Catalogue {
+  const catalogue = decodeCatalogue(content);
+  if (catalogue.items.length !== items) {
+    throw new ProtocolError(
+      `the catalogue has ${catalogue.items.length} items, the model ${items}`,
+    );
+  }
+  return catalogue;
+}
+
+async function checked(content: Uint8Array, hash: Uint8Array): Promise<Uint8Array> {
+  if (!equal(await sha256(content), hash)) {
+    throw new UntrustedError(
+      `the proxy gave other bytes than the file ${toHex(hash)} that the server signed; nothing is ` +
+        "sent",
+    );
+  }
+  return content;
+}
+
+/** What reports are made from: of the catalogue nothing but the numbers, and so no tag. */
+export interface Reportable {
+  readonly signed: SignedManifest;
+  readonly V: Matrix;
+  readonly catalogue: Pick<Catalogue, "numbers">;
+}
+
+/** The manifest, the item matrix, the names and tags of its rows, and what recommending uses. */
+export interface Release extends Reportable {
+  readonly catalogue: Catalogue;
+  readonly wide: WideModel;
+}
+
+/**
+ * All work on a release that is the same for everybody, done when it is taken in: it can take
+ * seconds, and done at the first question about a history it would show who has one.
+ */
+export function takenIn(signed: SignedManifest, V: Matrix, catalogue: Catalogue): Release {
+  return { signed, V, catalogue, wide: wideModel(signed.manifest, V, catalogue.tags) };
+}
+
+/** What is stored of the release that was accepted last, decoded once for as long as it is the same. */
+export class Reading {
+  #V: { name: string; V: Matrix } | null = null;
+  #catalogue: { name: string; catalogue: Catalogue } | null = null;
+  #release: Release | null = null;
+
+  constructor(private readonly store: Store) {}
+
+  /** For reports; null where there is none. Another tab may have changed it. */
+  async reportable(): Promise<(Reportable & { readonly catalogue: Catalogue }) | null> {
+    const signed = await this.store.signed();
+    const V = signed && (await this.#model(signed.manifest));
+    const catalogue = signed && (await this.#names(signed.manifest));
+    if (V === null || catalogue === null || signed === null) return null;
+    sumOfAllSquares(V); // the same for everybody, so it is not left to the first batch
+    return { signed, V, catalogue };
+  }
+
+  /** With all that recommending uses. */
+  async release(): Promise<Release | null> {
+    const found = await this.reportable();
+    if (found === null) return null;
+    const { signed, V, catalogue } = found;
+    const known = this.#release;
+    const isSame = known?.V === V && known.catalogue === catalogue;
+    this.#release =
+      isSame && equal(known.signed.hash, signed.hash)
+        ? { ...known, signed }
+        : takenIn(signed, V, catalogue);
+    return this.#release;
+  }
+
+  async #model({ model, items, terms }: Manifest): Promise<Matrix | null> {
+    const name = `${toHex(model)} ${items} ${terms.factors}`;
+    if (this.#V?.name !== name) {
+      const content = await this.store.file(model);
+      if (content === null) return null;
+      this.#V = { name, V: decodeItems(content, items, terms.factors) };
+    }
+    return this.#V.V;
+  }
+
+  async #names(manifest: Manifest): Promise<Catalogue | null> {
+    const name = `${toHex(manifest.catalogue)} ${manifest.items}`;
+    if (this.#catalogue?.name !== name) {
+      const content = await this.store.file(manifest.catalogue);
+      if (content === null) return null;
+      this.#catalogue = { name, catalogue: catalogueFor(manifest, content) };
+    }
+    return this.#catalogue.catalogue;
+  }
+}

@@ -1,0 +1,586 @@
+/**
+ * From a sync to a batch that arrived: what leaves, when, how often, what it costs, and that the owner's choices
+ * hold at every moment.
+ */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { IDBFactory } from "fake-indexeddb";
+import { toHex } from "../src/encoding.js";
+import { RefusedError, SettingsError, StoreError, UnavailableError } from "../src/errors.js";
+import { makeReports } from "../src/mechanism/registry.js";
+import {
+  AT_ONCE,
+  COST,
+  charges,
+  DAY,
+  distinct,
+  dump,
+  EPSILON,
+  encodeCatalogue,
+  encodeModel,
+  epochOf,
+  FACTORS,
+  hashOf,
+  ITEMS,
+  item,
+  itemMatrix,
+  LEAD,
+  REPORTS,
+  sameWords,
+  TERMS,
+  toBatches,
+  traitsOf,
+  World,
+  whileWaiting,
+} from "./world.js";
+
+test("a first sync learns and takes part", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client();
+  assert.deepEqual(await client.sync(AT_ONCE), {
+    epoch: 1,
+    outcome: "sent",
+    lost: null,
+    spent: COST,
+    remaining: 100 - COST,
+    sentence: "The batch of epoch 1 was sent.",
+  });
+  assert.deepEqual(world.calls(), ["manifest", "models", "catalogues", "batches"]);
+  const [charge, ...more] = await charges(world);
+  assert.equal(more.length, 0);
+  assert.equal(charge?.purpose, await hashOf(world.received[0] as Uint8Array));
+  assert.deepEqual([charge?.epoch, charge?.epsilon, charge?.reports], [1, EPSILON, REPORTS]);
+  assert.equal(charge?.training, TERMS.training);
+});
+
+test("a batch opens to exactly the reports of its words", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client({ words: sameWords });
+  const { epoch } = await client.sync(AT_ONCE);
+  const sent = world.received[0] as Uint8Array;
+  const release = await client.release(epoch);
+  assert.ok(release);
+  const made = await makeReports(release.manifest, release.V, [3, 7, 20], sameWords(REPORTS));
+  assert.deepEqual(await world.opened(sent), [...made.reports]);
+  assert.equal(sent.length, 56 + 52 * REPORTS);
+  assert.ok(!Buffer.from(sent).includes("secret-item"));
+  assert.ok(!Buffer.from(sent).includes(Buffer.from(made.reports.buffer)));
+});
+
+test("who has no history takes part like everybody", async (t) => {
+  const world = await World.begin(t);
+  const all = Array.from({ length: ITEMS }, (_, n) => item(n));
+  for (const [n, items] of [[], [item(1)], all, ["not known"]].entries()) {
+    const client = await world.accepted({ name: `person-${n}` });
+    await client.record(items);
+    assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
+  }
+  assert.deepEqual(
+    world.received.map((batch) => batch.length),
+    Array(4).fill(56 + 52 * REPORTS),
+  );
+  assert.equal(new Set(world.received.map((batch) => toHex(batch.subarray(40, 56)))).size, 4);
+});
+
+test("every epoch has its own batch and keeps only its own files", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client();
+  for (const epoch of [1, 2, 3]) {
+    world.now = (epoch + 0.5) * DAY;
+    await world.publish(epoch);
+    assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
+  }
+  assert.equal(distinct(world.received).length, 3);
+  assert.deepEqual(
+    (await charges(world)).map((charge) => charge.epoch),
+    [1, 2, 3],
+  );
+  const model = await hashOf(encodeModel(itemMatrix(3), ITEMS, FACTORS));
+  const names = ((await dump(world.factory)).files as { name: string }[]).map((file) => file.name);
+  assert.equal(names.length, 3);
+  assert.ok(names.includes(model));
+  assert.equal(world.calls().filter((call) => call === "catalogues").length, 1);
+});
+
+test("the bytes are gone once they arrived, and what was shown of them is not", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client();
+  await client.sync(AT_ONCE);
+  const [row] = (await dump(world.factory)).batches as { state: string; bytes: unknown }[];
+  assert.deepEqual([row?.state, row?.bytes], ["sent", null]);
+  assert.deepEqual((await client.lastBatch())?.bytes, world.received[0]);
+});
+
+// When nothing is to be sent.
+
+for (const [what, now, changes, outcome] of [
+  ["before it opens", DAY - 1, {}, "not open"],
+  ["when it has closed", 2 * DAY, {}, "not open"],
+  ["of a finished model", 1.5 * DAY, { public_key: null }, "nothing asked"],
+] as const) {
+  test(`nothing is made ${what}`, async (t) => {
+    const world = await World.begin(t, changes);
+    world.now = now;
+    const client = await world.client();
+    assert.equal((await client.sync(AT_ONCE)).outcome, outcome);
+    assert.equal((await client.recommend(3)).length, 3);
+    assert.deepEqual((await client.status()).batches, { charged: 0, sent: 0, dropped: 0 });
+    assert.equal(await client.lastBatch(), null);
+    assert.deepEqual(world.received, []);
+    assert.deepEqual(await charges(world), []);
+  });
+}
+
+test("the first and the last moment count", async (t) => {
+  const world = await World.begin(t);
+  for (const now of [DAY, 2 * DAY - LEAD - 0.501]) {
+    world.now = now;
+    const client = await world.accepted({ name: `at-${now}` });
+    assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
+  }
+});
+
+test("a batch that is ready too late is neither kept nor paid for", async (t) => {
+  const world = await World.begin(t);
+  const words = (reports: number) => {
+    world.now = 2 * DAY;
+    return sameWords(reports);
+  };
+  const client = await world.client({ words });
+  assert.equal((await client.sync(AT_ONCE)).outcome, "not open");
+  assert.deepEqual([world.received, await charges(world)], [[], []]);
+});
+
+test("nor is one of an epoch that is no longer the present one", async (t) => {
+  const world = await World.begin(t);
+  const other = await world.open();
+  let learning: Promise<unknown> = Promise.resolve();
+  const client = await world.client({
+    words: (reports) => {
+      learning = world.publish(2, { opens: 0, closes: 9 * DAY }).then(() => other.refresh());
+      return sameWords(reports);
+    },
+    sleep: async (seconds) => {
+      await learning;
+      world.now += seconds;
+    },
+  });
+  await client.sync(AT_ONCE).catch(() => undefined);
+  await learning;
+  assert.ok((await charges(world)).length <= world.received.length, "nothing is paid for in vain");
+});
+
+// A proxy that is away, closed, or says no.
+
+test("the same bytes are sent again", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client();
+  world.answer = (response, call, body) => {
+    if (call === "batches") {
+      world.received.push(body); // it arrived, but the answer was lost
+      response.destroy();
+    }
+    return call === "batches";
+  };
+  await assert.rejects(client.sync(AT_ONCE), UnavailableError);
+  world.answer = toBatches(503);
+  for (const _ of [1, 2, 3]) {
+    await assert.rejects(client.sync(AT_ONCE), UnavailableError);
+  }
+  world.answer = () => false;
+  assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
+  assert.equal(world.received.length, 2);
+  assert.equal(distinct(world.received).length, 1);
+  const bodies = world.requests.filter((request) => request.method === "POST");
+  assert.deepEqual([bodies.length, distinct(bodies.map((request) => request.body)).length], [5, 1]);
+  const purpose = await hashOf(world.received[0] as Uint8Array);
+  assert.deepEqual(
+    (await charges(world)).map((charge) => charge.purpose),
+    [purpose],
+  );
+});
+
+const WRONG_EPOCH = JSON.stringify({ type: "urn:sottovoce:wrong-epoch", status: 409 });
+
+for (const [status, body] of [
+  [410, ""],
+  [409, WRONG_EPOCH],
+] as const) {
+  test(`a batch that comes too late (${status}) stays spent`, async (t) => {
+    const world = await World.begin(t);
+    const client = await world.client();
+    world.answer = toBatches(status, body);
+    for (const _ of [1, 2]) {
+      const synced = await client.sync(AT_ONCE);
+      assert.deepEqual([synced.outcome, synced.spent, synced.lost], ["too late", COST, null]);
+      assert.match(synced.sentence, /stays spent/);
+    }
+    const [row] = (await dump(world.factory)).batches as { state: string; bytes: unknown }[];
+    assert.deepEqual([row?.state, row?.bytes], ["dropped", null]);
+    assert.equal(world.requests.filter((request) => request.method === "POST").length, 1);
+    assert.equal((await client.lastBatch())?.state, "dropped");
+  });
+}
+
+test("a left-over of a closed epoch makes way", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client();
+  world.answer = toBatches(503);
+  await assert.rejects(client.sync(AT_ONCE), UnavailableError);
+  world.answer = () => false;
+  world.now += DAY;
+  await world.publish(2);
+  const synced = await client.sync(AT_ONCE);
+  assert.deepEqual([synced.epoch, synced.outcome, synced.lost], [2, "sent", 1]);
+  assert.match(
+    synced.sentence,
+    /^The batch of epoch 2 was sent\. The batch of epoch 1 came too late/,
+  );
+  assert.deepEqual(
+    (await charges(world)).map((charge) => charge.epoch),
+    [1, 2],
+  );
+  assert.deepEqual(distinct(world.received).map(epochOf), [2]);
+});
+
+test("a refusal keeps the batch until its epoch is over", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client();
+  world.answer = toBatches(403);
+  for (const _ of [1, 2]) {
+    await assert.rejects(client.sync(AT_ONCE), RefusedError);
+  }
+  assert.deepEqual((await client.status()).batches, { charged: 1, sent: 0, dropped: 0 });
+  world.now += DAY;
+  world.answer = () => false;
+  await world.publish(2);
+  assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
+});
+
+test("the proxy is not sent a batch before the time that it named, not after a reload either", async (t) => {
+  const world = await World.begin(t);
+  world.answer = toBatches(429, "", { "retry-after": "90" });
+  await assert.rejects((await world.client()).sync(AT_ONCE), {
+    name: "PostponedError",
+    message: /its cost is charged already/,
+    retryAfter: 90,
+  });
+  world.requests.length = 0;
+  world.answer = () => false;
+  world.now += 88.5;
+  const reloaded = await world.open();
+  await assert.rejects(reloaded.sync(AT_ONCE), { name: "PostponedError", retryAfter: 1 });
+  const methods = world.requests.map((request) => request.method);
+  assert.deepEqual(methods, ["GET"], "what is published is fetched all the same");
+  world.now += 1;
+  assert.equal((await reloaded.sync(AT_ONCE)).outcome, "sent");
+});
+
+test("a postponed batch is given up when a later epoch is published, and does not hold up that", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client();
+  world.answer = toBatches(429, "", { "retry-after": "3600" });
+  await assert.rejects(client.sync(AT_ONCE), { name: "PostponedError" });
+  world.answer = () => false;
+  world.now += 60;
+  await world.publish(2, { opens: Math.floor(world.now) });
+  const synced = await client.sync(AT_ONCE);
+  assert.deepEqual([synced.epoch, synced.outcome, synced.lost], [2, "sent", 1]);
+  assert.deepEqual((await client.status()).batches, { charged: 0, sent: 1, dropped: 1 });
+  assert.deepEqual(distinct(world.received).map(epochOf), [2]);
+});
+
+// Forgetting on the way.
+
+test("what is forgotten while it waits is not sent", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client({ sleep: whileWaiting(world, () => client.forget()) });
+  assert.equal((await client.sync({ jitter: 60 })).outcome, "already charged");
+  assert.deepEqual(world.received, []);
+  assert.equal((await charges(world)).length, 1);
+  assert.equal((await client.sync(AT_ONCE)).outcome, "already charged");
+});
+
+test("a pause holds and ends", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client({ paused: true });
+  const synced = await client.sync(AT_ONCE);
+  assert.equal(synced.outcome, "paused");
+  assert.equal(synced.sentence, "Reporting is paused; nothing was sent.");
+  assert.ok(await client.recommend(2));
+  assert.deepEqual(await charges(world), []);
+  await client.pause(false);
+  assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
+});
+
+test("a pause is a yes or a no: nothing else ends one by mistake", async (t) => {
+  const client = await (await World.begin(t)).client({ paused: true });
+  for (const odd of [undefined, null, 0, "yes"]) {
+    await assert.rejects(client.pause(odd as unknown as boolean), { name: "SettingsError" });
+  }
+  assert.equal((await client.status()).paused, true);
+});
+
+test("a pause while the batch is being sealed throws it away, unpaid", async (t) => {
+  const world = await World.begin(t);
+  let pausing: Promise<void> = Promise.resolve();
+  const client = await world.client({
+    words: (reports) => {
+      pausing = client.pause(true);
+      return sameWords(reports);
+    },
+  });
+  assert.equal((await client.sync(AT_ONCE)).outcome, "paused");
+  await pausing;
+  assert.deepEqual([world.received, await charges(world)], [[], []]);
+  assert.equal(await client.lastBatch(), null);
+});
+
+test("a pause while the batch waits keeps it here", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client({ sleep: whileWaiting(world, () => client.pause(true)) });
+  assert.equal((await client.sync({ jitter: 60 })).outcome, "paused");
+  assert.equal((await client.sync(AT_ONCE)).outcome, "paused");
+  assert.deepEqual(world.received, []);
+  const waiting = await client.lastBatch();
+  assert.equal(waiting?.state, "charged");
+  await client.pause(false);
+  const resumed = await client.sync(AT_ONCE);
+  assert.deepEqual([resumed.outcome, resumed.spent], ["sent", COST]);
+  assert.deepEqual(world.received, [waiting?.bytes]);
+});
+
+test("a batch that a visit left behind stays here if its owner pauses while the next one waits to send it", async (t) => {
+  const world = await World.begin(t);
+  const closed = whileWaiting(world, () => Promise.reject(new Error("the page was closed")));
+  await assert.rejects((await world.client({ sleep: closed })).sync({ jitter: 60 }), /closed/);
+  world.now -= LEAD / 2; // its moment still lies ahead
+  const next = await world.open({ sleep: whileWaiting(world, () => next.pause(true)) });
+  assert.equal((await next.sync({ jitter: 60 })).outcome, "paused");
+  assert.deepEqual(world.received, []);
+  assert.equal((await next.lastBatch())?.state, "charged");
+});
+
+test("a paused batch of an earlier epoch is given up", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client({ sleep: whileWaiting(world, () => client.pause(true)) });
+  await client.sync({ jitter: 60 });
+  world.now += DAY;
+  await world.publish(2);
+  assert.equal((await client.sync(AT_ONCE)).lost, 1);
+  await client.pause(false);
+  assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
+  assert.deepEqual(distinct(world.received).map(epochOf), [2]);
+});
+
+test("while an old batch waits no second one is made", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client({ sleep: whileWaiting(world, () => client.pause(true)) });
+  await client.sync({ jitter: 60 });
+  await world.publish(2, { opens: DAY, closes: 3 * DAY });
+  world.answer = async (_, call) => {
+    await (call === "manifest" && client.pause(false));
+    return false;
+  };
+  assert.equal((await client.sync(AT_ONCE)).outcome, "paused");
+  assert.deepEqual((await client.status()).batches, { charged: 1, sent: 0, dropped: 0 });
+  world.answer = toBatches(410);
+  assert.equal((await client.sync(AT_ONCE)).lost, 1);
+  assert.deepEqual((await client.status()).batches, { charged: 0, sent: 0, dropped: 2 });
+});
+
+test("at the limit reporting stops and recommending goes on", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client({ limit: COST + 1 });
+  assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
+  world.now += DAY;
+  await world.publish(2);
+  for (const _ of [1, 2]) {
+    const { outcome, spent, remaining } = await client.sync(AT_ONCE);
+    assert.deepEqual([outcome, spent, remaining], ["limit reached", COST, 1]);
+  }
+  assert.equal((await client.recommend(3)).length, 3);
+  assert.equal(world.received.length, 1);
+  assert.equal((await client.lastBatch())?.epoch, 1);
+});
+
+test("another limit lets it report, in the same epoch too", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client({ limit: COST - 1 });
+  assert.equal((await client.sync(AT_ONCE)).outcome, "limit reached");
+  assert.deepEqual((await client.status()).batches, { charged: 0, sent: 0, dropped: 0 });
+  await client.setLimit(COST);
+  assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
+  assert.equal((await client.status()).limit, COST);
+});
+
+test("the limit is looked at before any coin is tossed", async (t) => {
+  const world = await World.begin(t);
+  const never = () => assert.fail("a coin was tossed");
+  const client = await world.client({ limit: COST - 1, words: never, entropy: never });
+  assert.equal((await client.sync()).outcome, "limit reached");
+});
+
+test("a limit that is lowered while the batch is sealed counts", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client({
+    words: (reports) => {
+      client.setLimit(COST - 1);
+      return sameWords(reports);
+    },
+  });
+  assert.equal((await client.sync(AT_ONCE)).outcome, "limit reached");
+  assert.deepEqual([world.received, await charges(world)], [[], []]);
+});
+
+test("what is changed while the batch is sealed goes into it", async (t) => {
+  const world = await World.begin(t);
+  let sealed = 0;
+  const client = await world.client({
+    words: (reports) => {
+      sealed += 1;
+      if (sealed === 1) {
+        client.forget();
+      }
+      return sameWords(reports);
+    },
+  });
+  assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
+  assert.equal(sealed, 2);
+  const release = await client.release(1);
+  assert.ok(release);
+  const made = await makeReports(release.manifest, release.V, [], sameWords(REPORTS));
+  assert.deepEqual(await world.opened(world.received[0] as Uint8Array), [...made.reports]);
+  assert.equal((await charges(world)).length, 1);
+});
+
+test("forgetting leaves settings and charges, and no trace of an item", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client();
+  await client.record(Array.from({ length: 200 }, (_, n) => `a-very-private-thing-${n}`));
+  world.answer = toBatches(503);
+  await assert.rejects(client.sync(AT_ONCE));
+  const waiting = await client.lastBatch();
+  assert.equal(waiting?.state, "charged");
+  const before = await dump(world.factory);
+  for (const store of ["settings", "history", "files", "batches", "charges", "plans", "shown"]) {
+    assert.ok((before[store] ?? []).length > 0, store);
+  }
+  await client.forget();
+  const { settings, charges: paid, plans, ...others } = await dump(world.factory);
+  assert.deepEqual(others, { history: [], files: [], batches: [], shown: [] });
+  assert.deepEqual(paid, before.charges);
+  const [was, is] = [before.settings?.[0], settings?.[0]] as { generation: string }[];
+  assert.notEqual(is?.generation, was?.generation);
+  assert.deepEqual({ ...is, generation: "" }, { ...was, generation: "" });
+  assert.deepEqual(plans, before.plans);
+  assert.deepEqual(Object.keys(settings?.[0] as object).sort(), [
+    ...[
+      "generation",
+      "key",
+      "limit",
+      "newest",
+      "only",
+      "paused",
+      "proxy",
+      "since",
+      "terms",
+      "trusted",
+    ],
+  ]);
+  await client.record([item(9)]);
+  // Nor of how much there was.
+  assert.deepEqual((await dump(world.factory)).history, [
+    { only: 1, items: [{ id: item(9), moment: 1 }] },
+  ]);
+});
+
+test("what was spent stays spent and what was agreed stays agreed", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client();
+  await client.sync(AT_ONCE);
+  await client.pause(true);
+  await client.forget();
+  const status = await client.status();
+  assert.deepEqual([status.touched, status.epoch, status.manifest], [0, 1, null]);
+  assert.deepEqual(status.batches, { charged: 0, sent: 0, dropped: 0 });
+  assert.deepEqual([status.spent, status.paused, status.terms], [COST, true, TERMS]);
+  assert.equal(await client.lastBatch(), null);
+  await assert.rejects(client.recommend(), StoreError);
+  await assert.rejects(client.catalogue(), StoreError);
+  await client.pause(false);
+  assert.equal((await client.sync(AT_ONCE)).outcome, "already charged");
+  assert.equal((await client.recommend(1)).length, 1);
+  assert.deepEqual([distinct(world.received).length, (await charges(world)).length], [1, 1]);
+});
+
+test("a pause without sense is refused", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client();
+  for (const jitter of [-1, Number.NaN, Number.POSITIVE_INFINITY]) {
+    await assert.rejects(client.sync({ jitter }), SettingsError);
+  }
+  assert.deepEqual(world.requests, []);
+});
+
+test("a client that was closed says so and sends nothing", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client();
+  client.close();
+  await assert.rejects(client.sync(AT_ONCE), StoreError);
+  assert.deepEqual(world.requests, []);
+});
+
+/** The same three items: in another order, at one moment or at several, one of them twice. */
+const ORDERS = [
+  [[3, 7, 20]],
+  [[20, 7, 3]],
+  [[7], [20], [3]],
+  [[3], [20, 7], [3]],
+  [[20, 9], [7, 3], [20]], // and 9, which is removed again
+].map((moments) => moments.map((numbers) => numbers.map(item)));
+
+/** So many reports of so little noise that they tell histories apart. */
+const LOUD = { reports: 30, epsilon: 10 };
+
+const CATALOGUES = [traitsOf, () => ({}), (n: number) => ({ brand: [`${n % 2}`], price: n / 4 })];
+
+/** What a device with the same coins sends: every request, and the reports in its batch. */
+async function sent(world: World, moments: readonly (readonly string[])[]) {
+  world.factory = new IDBFactory();
+  world.requests.length = world.received.length = 0;
+  const entropy = (size: number) => new Uint8Array(size).fill(7);
+  const client = await world.open({ words: sameWords, entropy, limit: 1000 });
+  await client.accept({ ...TERMS, ...LOUD });
+  for (const ids of moments) await client.record(ids);
+  await client.remove([item(9)]);
+  await client.refresh();
+  await client.recommend();
+  assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
+  client.close();
+  const [batch] = world.received;
+  assert.ok(batch !== undefined && world.received.length === 1);
+  const requests = world.requests.map(({ method, path, headers, body }) => {
+    return [method, path.replace(/[0-9a-f]{64}/u, "HASH"), headers, body.length];
+  });
+  return { requests, reports: await world.opened(batch), head: batch.subarray(0, 56) };
+}
+
+test("the same items and coins give the same requests, sizes and reports", async (t) => {
+  const world = await World.begin(t, { terms: LOUD });
+  const found = [];
+  for (const traits of CATALOGUES) {
+    await world.publish(1, { catalogue: await world.add(encodeCatalogue(ITEMS, traits)) });
+    const ofOrders = [];
+    for (const moments of ORDERS) ofOrders.push(await sent(world, moments));
+    for (const other of ofOrders) assert.deepEqual(other, ofOrders[0]);
+    found.push(ofOrders[0]);
+  }
+  for (const other of found) {
+    assert.deepEqual(other?.requests, found[0]?.requests);
+    assert.deepEqual(other?.reports, found[0]?.reports);
+  }
+  const elsewhere = await sent(world, [[item(4), item(5)]]);
+  assert.notDeepEqual(elsewhere.reports, found[0]?.reports, "the test could tell");
+});

@@ -1,0 +1,262 @@
+/**
+ * What is spent and what is promised: the same figures and sentences as in every other client.
+ */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { turnsLeft } from "../src/agreement.js";
+import { LedgerError, SettingsError } from "../src/errors.js";
+import {
+  amount,
+  type Charge,
+  checkCharge,
+  decide,
+  epochsWithin,
+  limitFor,
+  remaining,
+  roundedDown,
+  roundedUp,
+  spent,
+} from "../src/ledger.js";
+import { centralBound, promiseOf, promiseSentences } from "../src/promise.js";
+import { ledger, promises, readCharge, seeded, type WrittenCharge } from "./vectors.js";
+import { AT_ONCE, COST, DAY, item, TERMS, World } from "./world.js";
+
+const charge: Charge = {
+  training: "0f".repeat(16),
+  epoch: 1,
+  purpose: "0a".repeat(32),
+  mechanism: "loudest",
+  epsilon: 2.5,
+  reports: 4,
+  loudFraction: 0.1,
+  clients: 100,
+};
+
+interface Step {
+  limit?: number;
+  charge?: WrittenCharge;
+  decision?: string;
+  spent: string;
+  shown: number[];
+}
+
+function decided(limit: number, charges: readonly Charge[], next: Charge): string {
+  try {
+    return decide(limit, charges, next);
+  } catch (error) {
+    assert.ok(error instanceof LedgerError);
+    return "contradicted";
+  }
+}
+
+for (const { label, steps } of ledger as { label: string; steps: Step[] }[]) {
+  test(`the ledger decides alike: ${label}`, () => {
+    let limit = 0;
+    const charges: Charge[] = [];
+    for (const step of steps) {
+      limit = step.limit ?? limit;
+      if (step.charge !== undefined) {
+        const next = readCharge(step.charge);
+        const decision = decided(limit, charges, next);
+        assert.equal(decision, step.decision);
+        if (decision === "charged") charges.push(next);
+      }
+      assert.equal(spent(charges).toString(16), step.spent);
+      const shown = [roundedUp(spent(charges)), roundedDown(remaining(limit, charges))];
+      assert.deepEqual(shown, step.shown);
+    }
+  });
+}
+
+test("the same purpose for anything else contradicts the ledger", () => {
+  assert.equal(decide(50, [charge], charge), "known");
+  const others = [{ training: "00".repeat(16) }, { epoch: 2 }, { epsilon: 1 }];
+  for (const change of [
+    ...[...others, { mechanism: "other" }, { reports: 1 }],
+    ...[{ loudFraction: 0.2 }, { clients: 99 }],
+  ]) {
+    assert.throws(() => decide(50, [charge], { ...charge, ...change }), LedgerError);
+  }
+});
+
+test("any float goes both ways unchanged", () => {
+  const random = seeded(9);
+  const view = new DataView(new ArrayBuffer(8));
+  for (let round = 0; round < 2_000; round++) {
+    view.setUint32(0, Math.floor(random() * 0x7ff00000));
+    view.setUint32(4, Math.floor(random() * 2 ** 32));
+    const value = view.getFloat64(0);
+    if (value === 0) continue;
+    assert.equal(roundedUp(amount(value, 1)), value);
+    assert.equal(roundedDown(amount(value, 1)), value);
+  }
+});
+
+test("what no ledger can hold is refused before it is decided on", () => {
+  const wrong: Partial<Charge>[] = [
+    { epoch: -1 },
+    { epoch: 1.5 },
+    { epoch: 2 ** 53 },
+    { training: "0F".repeat(16) },
+    { training: "0f".repeat(15) },
+    { purpose: "0A".repeat(32) },
+    { purpose: "0a".repeat(31) },
+    { mechanism: "" },
+    { mechanism: "Loudest" },
+    { epsilon: 0 },
+    { epsilon: -1 },
+    { epsilon: NaN },
+    { epsilon: Infinity },
+    { reports: 0 },
+    { reports: 2.5 },
+    { loudFraction: 0 },
+    { loudFraction: 0.51 },
+    { loudFraction: NaN },
+    { clients: 0 },
+    { clients: 1.5 },
+  ];
+  for (const change of wrong) {
+    assert.throws(() => decide(50, [], { ...charge, ...change }), SettingsError);
+    assert.throws(() => checkCharge({ ...charge, ...change }), SettingsError);
+  }
+  for (const limit of [-1, NaN, Infinity]) {
+    assert.throws(() => decide(limit, [], charge), SettingsError);
+  }
+});
+
+const CHARGE: Charge = {
+  ...{ training: "00".repeat(16), epoch: 1, purpose: "0a".repeat(32), mechanism: "loudest" },
+  ...{ epsilon: TERMS.epsilon, reports: TERMS.reports },
+  ...{ loudFraction: TERMS.loudFraction, clients: TERMS.leastClients },
+};
+
+type Case = (typeof promises)[number];
+
+function termsIn({ epsilon, loud_fraction, reports, epochs, clients }: Case) {
+  return { ...TERMS, epsilon, loudFraction: loud_fraction, reports, epochs, leastClients: clients };
+}
+
+function chargesIn({ charges }: Case): Charge[] {
+  return charges.flatMap(({ times, training, loud_fraction, ...kind }) => {
+    const name = training === "own" ? TERMS.training : training;
+    return Array(times).fill({ ...CHARGE, ...kind, training: name, loudFraction: loud_fraction });
+  });
+}
+
+test("figures, turns and sentences are the other implementation's", () => {
+  assert.ok(promises.length > 40);
+  for (const one of promises) {
+    const [terms, charges] = [termsIn(one), chargesIn(one)];
+    const found = promiseOf(terms, charges, one.delta);
+    assert.equal(found.local, one.local);
+    const off = Math.abs(found.central - one.central);
+    assert.ok(off <= 1e-9 * one.central, `${found.central}, not ${one.central}`);
+    assert.equal(promiseSentences(found).join(" "), one.sentence);
+    const turns = turnsLeft(terms, charges);
+    const within = epochsWithin(one.limit, spent(charges), terms, turns);
+    assert.deepEqual([turns, within], [one.turns_left, one.within_limit]);
+  }
+});
+
+test("a larger crowd never promises less, and no crowd more than everybody's reports in the open", () => {
+  const group = { epsilon: 2.5, rounds: 40, loudFraction: 0.1 };
+  const bounds = [1, 2, 10, 100, 1000, 10_000, 100_000].map((clients) =>
+    centralBound([{ ...group, clients }], 1e-6),
+  );
+  assert.equal(bounds[0], 100);
+  bounds.slice(1).forEach((bound, at) => {
+    assert.ok(bound <= (bounds[at] as number) * (1 + 1e-9), `${bounds}`);
+  });
+});
+
+test("the extremes of the terms have a promise", () => {
+  for (const epsilon of [1e-6, 2.5, 40]) {
+    for (const loudFraction of [2 ** -25, 0.5]) {
+      for (const epochs of [1, Number.MAX_SAFE_INTEGER]) {
+        const terms = { ...TERMS, epsilon, loudFraction, epochs, reports: 10_000 };
+        const { local, central } = promiseOf(terms, []);
+        assert.ok(Number.isFinite(local) && central >= 0 && central <= local, `${central}`);
+      }
+    }
+  }
+});
+
+test("no charge makes a promise smaller", () => {
+  const [epsilons, crowds] = [
+    [0.1, 2.5, 7],
+    [1, 2, 90, 3000],
+  ];
+  const charges: Charge[] = [];
+  let before = promiseOf({ ...TERMS, epochs: 2 }, charges);
+  for (const epsilon of epsilons) {
+    for (const clients of crowds) {
+      charges.push({ ...CHARGE, epsilon, clients });
+      const now = promiseOf({ ...TERMS, epochs: 2 }, charges);
+      assert.ok(now.local > before.local);
+      assert.ok(now.central >= before.central * 0.99, `${now.central} after ${before.central}`);
+      before = now;
+    }
+  }
+});
+
+test("a limit for some epochs pays for these and no more, whatever is gone", () => {
+  for (const epsilon of [0.1, 2.5, 1 / 3]) {
+    const price = { epsilon, reports: 3 };
+    const gone = spent(Array(7).fill({ ...CHARGE, epsilon: 0.7 }));
+    for (const epochs of [1, 2, 10]) {
+      const limit = limitFor(epochs, gone, price);
+      assert.equal(epochsWithin(limit, gone, price, 100), epochs);
+      assert.equal(epochsWithin(limit * (1 - Number.EPSILON), gone, price, 100), epochs - 1);
+      assert.equal(epochsWithin(limit, gone, price, 1), 1);
+    }
+  }
+});
+
+// A device, training after training.
+
+test("after a second and a third training the promise still holds", async (t) => {
+  const world = await World.begin(t, { terms: { epochs: 2 } });
+  const client = await world.open({ limit: 3 * COST });
+  await client.record([item(3)]);
+  let epoch = 0;
+  for (const training of [1, 2, 3]) {
+    const asked = { training: `0${training}`.repeat(16), epochs: 2 };
+    await world.publish(++epoch, { terms: asked });
+    world.now = (epoch + 0.5) * DAY;
+    const terms = { ...TERMS, ...asked };
+    const before = await client.status();
+    assert.deepEqual(before.charges.length, 2 * (training - 1));
+    const promised = promiseOf(terms, before.charges);
+    assert.equal(promised.local, training * 2 * COST);
+    assert.ok(promised.central > promiseOf(terms, []).central || training === 1);
+    const turns = turnsLeft(terms, before.charges);
+    const within = epochsWithin(before.limit, spent(before.charges), terms, turns);
+    assert.deepEqual([turns, within], [2, [2, 1, 0][training - 1]]);
+    await client.setLimit(100 * COST);
+    await client.accept(terms);
+    for (const outcome of ["sent", "sent", "lifetime over"]) {
+      assert.equal((await client.sync(AT_ONCE)).outcome, outcome);
+      const { charges, spent: gone } = await client.status();
+      assert.deepEqual(promiseOf(terms, charges), promised);
+      assert.ok(gone <= promised.local);
+      await world.publish(++epoch, { terms: asked });
+      world.now = (epoch + 0.5) * DAY;
+    }
+    await client.setLimit(3 * COST);
+  }
+});
+
+test("a charge keeps its share and its crowd, also under another key", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client();
+  await client.sync(AT_ONCE);
+  const { charges } = await client.status();
+  const [{ loudFraction, clients } = CHARGE] = charges;
+  assert.deepEqual([loudFraction, clients], [TERMS.loudFraction, TERMS.leastClients]);
+  const promised = promiseOf(TERMS, charges);
+  await world.turnKey();
+  await world.publish(2);
+  await client.refresh();
+  assert.deepEqual(promiseOf(TERMS, (await client.status()).charges), promised);
+});

@@ -1,0 +1,245 @@
+/**
+ * A worker for what takes time and has nothing to do with what was seen: titles are searched, and
+ * models measured, so that the page's own thread stays free. It asks nobody for anything.
+ *
+ * The learning curve: every epoch's model, as it was published and signed, measured on the public
+ * panel by HR@10, as src/sottovoce/evaluation does. Anybody can work it out; this device does so by
+ * itself and trusts nobody's number.
+ */
+
+import {
+  type Item,
+  type PastRelease,
+  scoreOf,
+  solution,
+  type Tags,
+  tagsOf,
+  type WideModel,
+  wideModel,
+} from "sottovoce-client";
+import { TitleIndex } from "./finding.js";
+import type { Curve, Film, Point } from "./session.js";
+import { toFilm } from "./titles.js";
+import { hex } from "./words.js";
+
+/** What the desk can be asked. */
+export type DeskCalls = ReturnType<typeof deskCalls>;
+
+/** What it tells unasked. */
+export interface DeskTold {
+  kind: "curve";
+  curve: Curve;
+}
+
+/** One for each page. */
+export function deskCalls(tell: (told: DeskTold) => void) {
+  const measuring = new Measuring((curve) => tell({ kind: "curve", curve }));
+  let index = new TitleIndex([]);
+  return {
+    /** The newest one, by its hash. */
+    catalogue: (hash: string, items: readonly Item[]) => {
+      index = new TitleIndex(items.map(toFilm));
+      measuring.setCatalogue(hash, items);
+    },
+    /** What the operator publishes, if anything. */
+    panel: (data: unknown) => measuring.setPanel(data),
+    past: (epoch: number, release: PastRelease | null) => measuring.add(epoch, release),
+    /** The ids of what is known best, in its order. */
+    popular: (ids: readonly string[]) => index.setPopular(ids),
+    search: (text: string, most: number): Film[] => index.search(text, most),
+  };
+}
+
+/** Test people who are measured in one go. */
+const PORTION = 30;
+
+interface Measured {
+  quality: number | null;
+  reports: number;
+  /** Of the model file: an epoch that counted nothing leaves it as it was. */
+  model: string;
+  reportsBehind: number;
+}
+
+/** The panel, the tags of its catalogue, and what is measured once. */
+interface Measurable extends Panel {
+  tags: Tags;
+  popularity: number | null;
+}
+
+/** Grows by an epoch whenever there is a new one. */
+export class Measuring {
+  readonly #tell: (curve: Curve) => void;
+  readonly #measured = new Map<number, Measured | null>();
+  readonly #waiting: (() => Promise<void>)[] = [];
+  /** What the operator published; undefined as long as that is not known. */
+  #data: unknown;
+  #catalogue: { hash: string; items: readonly Item[] } | null = null;
+  #panel: Measurable | null | undefined;
+  #isBusy = false;
+
+  constructor(tell: (curve: Curve) => void) {
+    this.#tell = tell;
+  }
+
+  setPanel(data: unknown): void {
+    this.#data = data ?? null;
+    void this.#work();
+  }
+
+  setCatalogue(hash: string, items: readonly Item[]): void {
+    this.#catalogue = { hash, items };
+    void this.#work();
+  }
+
+  /** Measures it when the panel and a catalogue are known. */
+  add(epoch: number, release: PastRelease | null): void {
+    this.#waiting.push(async () => {
+      this.#measured.set(epoch, release && (await this.#measure(release)));
+      this.#tell(curveOf(this.#panel ?? null, this.#measured));
+    });
+    void this.#work();
+  }
+
+  async #work(): Promise<void> {
+    if (this.#isBusy || this.#data === undefined || this.#catalogue === null) return;
+    this.#isBusy = true;
+    this.#panel ??= await readable(this.#data, this.#catalogue);
+    for (let next = this.#waiting.shift(); next !== undefined; next = this.#waiting.shift()) {
+      await next();
+    }
+    this.#isBusy = false;
+  }
+
+  async #measure({ manifest, V }: PastRelease): Promise<Measured> {
+    const { model, reportsBehind, terms } = manifest;
+    const panel = this.#panel?.catalogue === hex(manifest.catalogue) ? this.#panel : null;
+    const quality = panel && (await inPortions(wideModel(manifest, V, panel.tags), panel.people));
+    return { quality, reports: terms.reports, model: hex(model), reportsBehind };
+  }
+}
+
+/** The panel, if it is one of this catalogue. */
+async function readable(
+  data: unknown,
+  { hash, items }: { hash: string; items: readonly Item[] },
+): Promise<Measurable | null> {
+  const panel = readPanel(data);
+  if (panel === null || panel.catalogue !== hash || !fits(panel, items.length)) return null;
+  const tags = tagsOf(items.map((item) => item.tags));
+  const known = panel.touched?.some((count) => count > 0) ? panel.touched : null;
+  const popularity = known && (await inPortions(popularityModel(known, tags), panel.people));
+  return { ...panel, tags, popularity };
+}
+
+/** Lets the worker answer questions in between: somebody may be searching. */
+async function inPortions(model: WideModel, people: readonly Tested[]): Promise<number> {
+  let hits = 0;
+  for (let from = 0; from < people.length; from += PORTION) {
+    const portion = people.slice(from, from + PORTION);
+    hits += hitRatio(model, portion) * portion.length;
+    await new Promise((resolve) => setTimeout(resolve));
+  }
+  return hits / people.length;
+}
+
+/** A model that changed tells how many reports the epoch *before* counted. */
+function curveOf(panel: Measurable | null, measured: ReadonlyMap<number, Measured | null>): Curve {
+  const points: Point[] = [];
+  for (const [epoch, own] of [...measured].sort(([a], [b]) => a - b)) {
+    if (own === null) continue;
+    const next = measured.get(epoch + 1) ?? null;
+    points.push({ epoch, quality: own.quality, people: next && peopleBetween(own, next) });
+  }
+  const { people, popularity } = panel ?? {};
+  return { panel: people?.length ?? null, popularity: popularity ?? null, points };
+}
+
+function peopleBetween(own: Measured, next: Measured): number {
+  return next.model === own.model ? 0 : Math.round(next.reportsBehind / own.reports);
+}
+
+/** One public test person. */
+export interface Tested {
+  seen: readonly number[];
+  left: number;
+  others: readonly number[];
+}
+
+/** Whom models are tested on; rows are those of one catalogue. */
+export interface Panel {
+  catalogue: string;
+  people: readonly Tested[];
+  /** How many others touched each row; none where that is not known. */
+  touched?: readonly number[] | undefined;
+}
+
+const CUTOFF = 10;
+
+/** Reads the operator's panel; null if it is not one, since a curve is nothing to rely on. */
+export function readPanel(data: unknown): Panel | null {
+  if (!isRecord(data) || data.version !== 1) return null;
+  const { catalogue, people, touched } = data;
+  if (typeof catalogue !== "string" || !Array.isArray(people) || people.length === 0) return null;
+  if (touched !== undefined && !areRows(touched)) return null;
+  return people.every(isTested) ? { catalogue, people, touched } : null;
+}
+
+function isRecord(data: unknown): data is Record<string, unknown> {
+  return typeof data === "object" && data !== null;
+}
+
+function isTested(data: unknown): data is Tested {
+  if (!isRecord(data)) return false;
+  const { seen, left, others } = data;
+  return isRow(left) && areRows(seen) && areRows(others) && others.length > 0;
+}
+
+function areRows(data: unknown): data is number[] {
+  return Array.isArray(data) && data.every(isRow);
+}
+
+function isRow(data: unknown): data is number {
+  return Number.isSafeInteger(data) && (data as number) >= 0;
+}
+
+/** Whether every film of the panel is a row of the model. */
+export function fits(panel: Panel, items: number): boolean {
+  const inside = (row: number) => row < items;
+  const counted = panel.touched === undefined || panel.touched.length === items;
+  return (
+    counted &&
+    panel.people.every(
+      ({ seen, left, others }) => inside(left) && seen.every(inside) && others.every(inside),
+    )
+  );
+}
+
+/** Counts as the only factor, in shares of the largest: as src/sottovoce/evaluation/panel.py has it. */
+export function popularityModel(touched: readonly number[], tags: Tags): WideModel {
+  const most = touched.reduce((one, other) => Math.max(one, other), 0);
+  const values = Float32Array.from(touched, (count) => count / most);
+  const counted = { alpha: 1, regularization: 1e-6, reportsBehind: 1 };
+  return wideModel(counted, { values, rows: touched.length, columns: 1 }, tags);
+}
+
+/** The mean chance that the film left out is among the first ten. */
+export function hitRatio(model: WideModel, people: readonly Tested[]): number {
+  const hits = people.map((person) => hit(model, person));
+  return hits.reduce((sum, each) => sum + each, 0) / people.length;
+}
+
+/**
+ * A film that ties with t others lies anywhere among these t + 1 places with equal chance. A panel
+ * knows no order, so all of a history weighs the same.
+ */
+function hit(model: WideModel, { seen, left, others }: Tested): number {
+  const solved = solution(model, seen);
+  // In float32, so that films alike in everything tie whatever the order of a sum was.
+  const score = (row: number) => Math.fround(scoreOf(model, solved, row));
+  const own = score(left);
+  const scores = others.map(score);
+  const better = scores.filter((each) => each > own).length;
+  const ties = scores.filter((each) => each === own).length;
+  return Math.min(1, Math.max(0, (CUTOFF - better) / (ties + 1)));
+}

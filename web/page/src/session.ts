@@ -1,0 +1,384 @@
+/**
+ * One open client and all that the page shows of it. It runs on the page's own thread and computes
+ * nothing: the client's workers and the desk do.
+ */
+
+import {
+  type Amount,
+  type Client,
+  spent as exactly,
+  type LeftDevice,
+  type Manifest,
+  type News,
+  type Offer,
+  type Recommendation,
+  RefusedError,
+  StoreError,
+  type Terms,
+  TermsError,
+  UnavailableError,
+  UntrustedError,
+} from "sottovoce-client";
+import type { DeskCalls } from "./desk.js";
+import { toFilm } from "./titles.js";
+import { hex, stateLine } from "./words.js";
+
+export type { Offer } from "sottovoce-client";
+
+/** A film, ready to be shown. */
+export interface Film {
+  id: string;
+  name: string;
+  /** Such as the original title. */
+  otherName: string | null;
+  year: string | null;
+  genres: readonly string[];
+}
+
+/** A film that the search found. */
+export interface Found extends Film {
+  seen: boolean;
+}
+
+/** What speaks for a recommended film: one that was seen, or a tag that such films have. */
+export type Because = { kind: "film"; film: Film } | { kind: "tag"; tag: string; name: string };
+
+/** A recommended film, with what speaks for it most, the strongest first. */
+export interface Advice extends Film {
+  because: readonly Because[];
+}
+
+/** Why something did not go as it should, by what it means for its owner. */
+export interface Trouble {
+  /** untrusted, terms: the server or the proxy cannot be believed. storage: this device fails. */
+  kind: "untrusted" | "terms" | "storage" | "refused" | "unavailable";
+  /** What happened, in a sentence or two. */
+  text: string;
+  /** For `terms`: everything that would be worse, and what would be accepted. */
+  terms: { worse: readonly string[]; asked: Terms } | null;
+}
+
+/** All that the page shows, but for the batch and the curve. */
+export interface State {
+  /** Of the model that recommendations come from; null before the first. */
+  manifest: Manifest | null;
+  /** What it asks for. */
+  offer: Offer | null;
+  /** Worse terms that wait for a yes. */
+  asked: Offer | null;
+  /** Whether terms were ever accepted: until then the lifetime limit is 0. */
+  agreed: boolean;
+  takingPart: boolean;
+  /** In how many epochs of this training this device took part. */
+  epochs: number;
+  spent: number;
+  /** The same, exactly. */
+  gone: Amount;
+  limit: number;
+  films: readonly Film[];
+  advice: readonly Advice[];
+  suggestions: readonly Film[];
+  /** Whether there are films to search. */
+  searchable: boolean;
+  /** What becomes of this epoch's reports, in a sentence. */
+  line: string;
+  trouble: Trouble | null;
+}
+
+/** One epoch in the history that everybody can check. */
+export interface Point {
+  epoch: number;
+  /** HR@10 of its model on the panel, or null where there is no panel. */
+  quality: number | null;
+  /** Who took part in it; null while it is not over. */
+  people: number | null;
+}
+
+/** The learning curve so far. */
+export interface Curve {
+  /** Public test people in the panel; null: the operator publishes none. */
+  panel: number | null;
+  /** HR@10 of what is popular, on the same people; null where the operator does not say what is. */
+  popularity: number | null;
+  points: readonly Point[];
+}
+
+/** What the page may ask for. */
+export type Request =
+  | { kind: "search"; text: string }
+  | { kind: "add"; id: string }
+  | { kind: "remove"; id: string }
+  | { kind: "agree"; terms: Terms; limit: number }
+  | { kind: "takePart"; on: boolean }
+  | { kind: "setLimit"; limit: number }
+  | { kind: "acceptTerms"; terms: Terms }
+  | { kind: "forget" };
+
+/** What each question is answered with. */
+export interface Answers {
+  search: readonly Found[];
+  add: null;
+  remove: null;
+  agree: null;
+  takePart: null;
+  setLimit: null;
+  acceptTerms: null;
+  forget: null;
+}
+
+/** A question of one kind. */
+export type RequestOf<K extends Request["kind"]> = Extract<Request, { kind: K }>;
+
+/** Asks the session. */
+export type Ask = <K extends Request["kind"]>(request: RequestOf<K>) => Promise<Answers[K]>;
+
+/** What the page is told unasked. */
+export type Event =
+  | { kind: "state"; state: State }
+  | { kind: "batch"; batch: LeftDevice | null }
+  | { kind: "curve"; curve: Curve };
+
+const ADVICE = 10;
+const SUGGESTIONS = 12;
+/** Whose order the search knows; the client lists no more. */
+const BEST_KNOWN = 1000;
+const FOUND = 10;
+/** Of what speaks for a film: less is 0% in words, and no reason. */
+const LEAST_SHARE = 0.005;
+/** Whoever has chosen so many has found the way. */
+const ENOUGH = 3;
+
+/** Asks the desk. */
+export type AskDesk = <Name extends keyof DeskCalls>(
+  name: Name,
+  ...given: Parameters<DeskCalls[Name]>
+) => Promise<Awaited<ReturnType<DeskCalls[Name]>>>;
+
+/** What a session needs of a client. */
+export type Used = Pick<
+  Client,
+  | "record"
+  | "remove"
+  | "touched"
+  | "recommend"
+  | "popular"
+  | "catalogue"
+  | "accept"
+  | "pause"
+  | "setLimit"
+  | "forget"
+>;
+
+type Shelf = Pick<State, "films" | "advice" | "suggestions" | "searchable">;
+
+/** Everything that happens between the page and its workers. */
+export class Session {
+  #news: News | null = null;
+  #shelf: Shelf = { films: [], advice: [], suggestions: [], searchable: false };
+  /** Chosen once for a catalogue, so that they do not change under a finger. */
+  #popular = { catalogue: "", model: "", films: [] as readonly Film[] };
+  /** The model that the shelf is of; null as long as nothing is on it. */
+  #shownModel: string | null = null;
+  #shownBatch = "";
+  #filling: Promise<void> = Promise.resolve();
+
+  constructor(
+    private readonly client: Used,
+    private readonly desk: AskDesk,
+    private readonly tell: (event: Event) => void,
+    /** Unix seconds. */
+    private readonly clock: () => number,
+  ) {}
+
+  /** Does what the page asks for; what fails has words. */
+  readonly ask: Ask = async <K extends Request["kind"]>(request: RequestOf<K>) => {
+    try {
+      return (await this.#answer(request)) as Answers[K];
+    } catch (error) {
+      throw new Failed(troubleOf(error));
+    }
+  };
+
+  /** The network's worker says where things stand. */
+  async hear(news: News): Promise<void> {
+    this.#news = news;
+    const model = news.manifest === null ? "" : `${news.epoch} ${hex(news.manifest.catalogue)}`;
+    const before = this.#shownModel;
+    this.#shownModel = model;
+    if (before !== null) this.#publish(); // an empty shelf is shown to nobody
+    this.#tellBatch(news.lastBatch);
+    if (model !== before) await this.#fill();
+  }
+
+  async #answer(request: Request): Promise<Answers[Request["kind"]]> {
+    switch (request.kind) {
+      case "search":
+        return this.#search(request.text);
+      case "add":
+        await this.client.record([request.id]);
+        await this.#fill();
+        return null;
+      case "remove":
+        await this.client.remove([request.id]);
+        await this.#fill();
+        return null;
+      case "agree":
+        return this.#agree(request.terms, request.limit);
+      case "takePart":
+        await this.client.pause(!request.on);
+        return null;
+      case "setLimit":
+        await this.client.setLimit(request.limit);
+        return null;
+      case "acceptTerms":
+        await this.client.accept(request.terms);
+        return null;
+      case "forget":
+        return this.#forget();
+    }
+  }
+
+  /** A yes to what was shown: to that and no more, up to a limit; then to begin. */
+  async #agree(terms: Terms, limit: number): Promise<null> {
+    await this.client.accept(terms);
+    await this.client.setLimit(limit);
+    await this.client.pause(false);
+    return null;
+  }
+
+  /** Deletes what tells of the owner, and stops taking part. */
+  async #forget(): Promise<null> {
+    await this.client.pause(true);
+    await this.client.forget();
+    await this.#fill();
+    return null;
+  }
+
+  async #search(text: string): Promise<Found[]> {
+    const films = await this.desk("search", text, FOUND);
+    const seen = new Set(this.#shelf.films.map(({ id }) => id));
+    return films.map((film) => ({ ...film, seen: seen.has(film.id) }));
+  }
+
+  /** What was seen, and what follows from it: one after the other, the last word is the newest. */
+  #fill(): Promise<void> {
+    this.#filling = this.#filling.then(async () => {
+      try {
+        this.#shelf = await this.#filled();
+        this.#publish();
+      } catch (error) {
+        this.#publish(troubleOf(error));
+      }
+    });
+    return this.#filling;
+  }
+
+  async #filled(): Promise<Shelf> {
+    const films = (await this.client.touched()).map(toFilm);
+    const { manifest } = this.#news ?? { manifest: null };
+    if (manifest === null) return { films, advice: [], suggestions: [], searchable: false };
+    const popular = await this.#popularOf(manifest);
+    const seen = new Set(films.map(({ id }) => id));
+    const suggestions = popular.filter(({ id }) => films.length < ENOUGH && !seen.has(id));
+    const advice = films.length === 0 ? [] : await this.client.recommend(ADVICE);
+    return { films, advice: advice.map(adviceOf), suggestions, searchable: true };
+  }
+
+  /** And whoever searches has the new catalogue, and knows what is known best. */
+  async #popularOf({ catalogue: hash, model: file, reportsBehind }: Manifest) {
+    const [catalogue, model] = [hex(hash), hex(file)];
+    if (this.#popular.catalogue !== catalogue || this.#popular.model !== model) {
+      const best = await this.client.popular(BEST_KNOWN);
+      if (this.#popular.catalogue !== catalogue) {
+        await this.desk("catalogue", catalogue, await this.client.catalogue());
+        this.#popular.films = best.slice(0, SUGGESTIONS).map(toFilm);
+      }
+      await this.desk("popular", reportsBehind > 0 ? best.map(({ id }) => id) : []);
+      this.#popular = { catalogue, model, films: this.#popular.films };
+    }
+    return this.#popular.films;
+  }
+
+  #tellBatch(batch: LeftDevice | null): void {
+    const shown = batch === null ? "" : `${batch.epoch} ${batch.state}`;
+    if (shown === this.#shownBatch) return;
+    this.#shownBatch = shown;
+    this.tell({ kind: "batch", batch });
+  }
+
+  #publish(trouble: State["trouble"] = null): void {
+    const news = this.#news;
+    if (news === null) return;
+    const { manifest, offer, lastBatch: batch, plan, synced, sentAt } = news;
+    const standing = { manifest, agreed: news.terms !== null, takingPart: !news.paused };
+    const line = stateLine({ ...standing, batch, plan, synced, sentAt, now: this.clock() });
+    const failed = news.error && troubleOf(news.error);
+    const { epochs, spent, limit } = news;
+    const budget = { epochs, spent, limit, gone: exactly(news.charges) };
+    const state = { ...standing, offer, asked: news.asked, ...budget, line, ...this.#shelf };
+    this.tell({ kind: "state", state: { ...state, trouble: trouble ?? failed } });
+  }
+}
+
+function adviceOf(item: Recommendation): Advice {
+  const because = item.because
+    .filter(({ share }) => share > LEAST_SHARE)
+    .map((reason) =>
+      reason.kind === "item"
+        ? { kind: "film" as const, film: toFilm({ ...reason, tags: {} }) }
+        : { kind: "tag" as const, tag: reason.tag, name: reason.name },
+    );
+  return { ...toFilm(item), because };
+}
+
+/** A question that could not be answered, with the words for whoever asked. */
+export class Failed extends Error {
+  constructor(readonly trouble: Trouble) {
+    super(trouble.text);
+    this.name = "Failed";
+  }
+}
+
+const LOOKS_AGAIN =
+  "The page looks again by itself; if this stays, tell whoever runs this address.";
+const GOES_ON = "Recommendations go on with the last model that could be trusted.";
+
+/** Every error has words; which ones depends on what it means for the data here. */
+export function troubleOf(error: unknown): Trouble {
+  const said = error instanceof Error ? error.message : String(error);
+  if (error instanceof TermsError) return otherTerms(error);
+  if (error instanceof UntrustedError) return untrusted(said);
+  if (error instanceof UnavailableError) return trouble("unavailable", unavailable(said));
+  if (error instanceof RefusedError) {
+    return trouble("refused", `${sentence(said)} Nothing of yours was lost; what waits is kept.`);
+  }
+  if (error instanceof StoreError) return trouble("storage", sentence(said));
+  return trouble("storage", `Something went wrong on this device: ${sentence(said)}`);
+}
+
+function otherTerms({ worse, asked }: TermsError): Trouble {
+  const text = `They are not those that you accepted. Nothing was sent. ${GOES_ON}`;
+  return { kind: "terms", text, terms: { worse: worse.map(sentence), asked } };
+}
+
+function untrusted(said: string): Trouble {
+  const nothing = /nothing (?:is|was)\s+sent/iu.test(said) ? "" : " Nothing was sent.";
+  return trouble("untrusted", `${sentence(said)}${nothing} ${GOES_ON} ${LOOKS_AGAIN}`);
+}
+
+/** The page tries again by itself, and the browser's own words for it help nobody. */
+function unavailable(said: string): string {
+  const what = said.replace(/ \([^()]*\)|; try again later/gu, "");
+  return `${sentence(what)} Recommendations go on, nothing is sent meanwhile.`;
+}
+
+function trouble(kind: Trouble["kind"], text: string): Trouble {
+  return { kind, text, terms: null };
+}
+
+/** With a capital in front and a full stop behind, and without the address that was asked. */
+export function sentence(said: string): string {
+  const text = said.trim().replace(/^https?:\S+: /u, "");
+  const capital = text.charAt(0).toUpperCase() + text.slice(1);
+  return /[.!?]$/u.test(capital) ? capital : `${capital}.`;
+}
