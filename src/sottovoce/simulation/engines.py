@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from sottovoce.errors import SettingsError
 from sottovoce.mechanism.base import SignMechanism
 from sottovoce.settings import check, stated
+from sottovoce.simulation.kernels import has_kernel
 from sottovoce.simulation.parts import Part, Parts, Whole
 from sottovoce.simulation.people import People
 
@@ -105,8 +106,10 @@ def build_engine(
 
 
 def is_for_the_reference(people: int, n_items: int, settings: Settings) -> bool:
-    """Whether `auto` is the reference: work is small, or nothing here can compile."""
-    if find_spec("numba") is None:
+    """Whether `auto` is the reference: work is small, or there is nothing to compile it with."""
+    if find_spec("numba") is None or not has_kernel(
+        f"{ENGINES['cpu']}.kernels", settings.mechanism
+    ):
         return True
     return reference_seconds(people, n_items, settings) <= NUMPY_AT_MOST
 
