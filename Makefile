@@ -14,12 +14,13 @@ WEB := $(if $(shell $(NODE_20) && command -v npm),$(MODULES))
 # Hundreds of processes import the same sources: whoever is the first compiles them for all.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo web test coverage nightly lint lint-style lint-types lint-web kernels bytecode format docs bench release clean
+.PHONY: help demo web test test-lab coverage nightly lint lint-style lint-types lint-web kernels bytecode format docs bench release clean
 
 help:
 	@echo "make demo    server, proxy, invented people who report live, and a page to take part in"
 	@echo "make web     build the page from web/ into the package (needs Node 20 or later)"
 	@echo "make test    the whole test suite; says what it left out for want of Node, Chromium, Firefox, g++ or PostgreSQL"
+	@echo "make test-lab  the tests of the laboratory (lab/)"
 	@echo "make coverage  the same, and which lines no test runs; takes half as long again"
 	@echo "make nightly play 50,000 lists of failures through client, proxy and server, 100,000 bad requests to each, 200 epochs of real processes, an attack on both services"
 	@echo "make lint    ruff, mypy --strict, import-linter; tsc and Biome too where Node is"
@@ -40,12 +41,12 @@ $(DEMO): pyproject.toml | $(MADE)
 	$(BIN)/python -m pip install --quiet --editable '.[sim,server]'
 	@touch $(DEMO)
 
-$(READY): pyproject.toml | $(MADE)
-	$(BIN)/python -m pip install --quiet --editable . --group dev
+$(READY): pyproject.toml lab/pyproject.toml | $(MADE)
+	$(BIN)/python -m pip install --quiet --editable . --editable lab --group dev
 	@touch $(READY) $(DEMO)
 
 $(SITE): pyproject.toml | $(MADE)
-	$(BIN)/python -m pip install --quiet --editable . --group docs
+	$(BIN)/python -m pip install --quiet --editable . --editable lab --group docs
 	@touch $(SITE)
 
 demo: $(DEMO)
@@ -66,6 +67,9 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-r
 
 test: $(READY) $(WEB)
 	$(PYTEST)
+
+test-lab: $(READY)
+	$(PYTEST) lab
 
 coverage: $(READY) $(WEB)
 	$(PYTEST) --cov --cov-report=term

@@ -25,13 +25,12 @@ TESTS = Path(__file__).parent
 FIRST = TESTS / "simulation" / "test_engine.py"
 """Compiles the kernels if `make kernels` has not, while others have tests without any."""
 COMPILED = (
-    "baselines", "cli", "data", "evaluation", "experiments", "plugins", "simulation",
-    "test_commands.py", "test_docs.py", "test_tutorials.py",
+    "cli", "data", "sandbox", "simulation", "test_commands.py", "test_docs.py", "test_tutorials.py",
 )  # fmt: skip
 SLOW = ("live", "web")
 """Whole systems and browsers: before the others, so that no process waits for them at the end."""
 LONG = (
-    "web/test_node.py", "live/test_kill.py", "cli/test_up.py", "cli/test_paper.py",
+    "web/test_node.py", "live/test_kill.py", "cli/test_up.py",
     "live/test_operations.py", "test_tutorials.py", "release/test_extras.py",
 )  # fmt: skip
 """Half a minute and more each: before all."""

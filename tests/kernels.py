@@ -9,12 +9,11 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from sottovoce.mechanism import MECHANISMS
-from sottovoce.model import initial_items
+from sottovoce.core import MECHANISMS, initial_items
 from sottovoce.simulation import ENGINES, build_engine
-from sottovoce.simulation.kernels import has_kernel
+from sottovoce.simulation.engines import has_kernel
 from sottovoce.training import Settings
-from tests.mechanism.compiled_loud import listed
+from tests.core.compiled_loud import listed
 from tests.people import random_people
 
 

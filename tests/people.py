@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from sottovoce.model import Histories
+from sottovoce.core import Histories
 
 
 def random_people(n_users: int, n_items: int, seed: int = 0, most: int | None = None) -> Histories:

@@ -15,7 +15,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from sottovoce.experiments.live.system_folder import set_values
+from sottovoce.sandbox.system import set_values
 from tests.lacking import leave_out
 from tests.processes import free_port, read_until
 

@@ -1,7 +1,7 @@
 /**
  * Bundles the page into the Python package, so that nobody needs Node to run it.
  *
- *     node build.mjs            writes ../src/sottovoce/page/assets
+ *     node build.mjs            writes ../src/sottovoce/service/assets
  *     node build.mjs --check    builds elsewhere and fails if the committed files differ
  *
  * The same sources give the same bytes on every machine: no times, no paths, no source maps.
@@ -15,7 +15,7 @@ import { notices } from "./notices.mjs";
 
 const here = fileURLToPath(new URL(".", import.meta.url));
 const page = join(here, "page");
-const assets = join(here, "..", "src", "sottovoce", "page", "assets");
+const assets = join(here, "..", "src", "sottovoce", "service", "assets");
 
 /** What each bundle is made of, and how the browser loads it. */
 const bundles = [
@@ -91,7 +91,7 @@ async function check() {
 if (process.argv.includes("--check")) {
   const differing = await check();
   for (const name of differing) {
-    console.error(`src/sottovoce/page/assets/${name} is not what web/ builds: npm run build`);
+    console.error(`src/sottovoce/service/assets/${name} is not what web/ builds: npm run build`);
   }
   process.exitCode = differing.length === 0 ? 0 : 1;
 } else {

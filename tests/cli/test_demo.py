@@ -18,9 +18,9 @@ import pytest
 from sottovoce.cli.app import app
 from sottovoce.cli.sandbox import can_open
 from sottovoce.errors import SettingsError
-from sottovoce.experiments.live.demo import REPORTS
 from sottovoce.protocol import SignedManifest
-from sottovoce.protocol.panel import Panel
+from sottovoce.protocol.model import Panel
+from sottovoce.sandbox.demo import REPORTS
 from tests.processes import PATIENCE, calling, read_until, wait_until
 
 SMALL = ("--people", "30", "--films", "40", "--epochs", "2", "--epoch-seconds", "2")
@@ -134,7 +134,7 @@ def refused(*arguments: object) -> str:
 @pytest.fixture(autouse=True)
 def no_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
     """This process goes on after a command that was refused."""
-    monkeypatch.setattr("sottovoce.experiments.live.system.signal.signal", lambda *_: None)
+    monkeypatch.setattr("sottovoce.sandbox.system.signal.signal", lambda *_: None)
 
 
 def test_a_port_that_is_taken() -> None:

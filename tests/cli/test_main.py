@@ -17,7 +17,7 @@ from typer.exceptions import TyperException
 
 from sottovoce import cli
 from sottovoce.cli import app as door
-from sottovoce.cli.app import COMMANDS, LABORATORY, LazyCommand, app, every_command, help_line
+from sottovoce.cli.app import ABSENT, COMMANDS, LazyCommand, app, every_command, help_line
 from sottovoce.errors import DataError, MissingExtraError
 from tests.processes import calling
 
@@ -153,7 +153,7 @@ def test_there_are_few_commands() -> None:
     leaves = [
         path
         for path, command in EVERY_COMMAND.items()
-        if not isinstance(command, typer.core.TyperGroup) and path[0] not in LABORATORY
+        if not isinstance(command, typer.core.TyperGroup) and path[0] not in ABSENT
     ]
     assert len(leaves) <= 27
 
@@ -291,7 +291,7 @@ def paper(number: int) -> None:
 
 @pytest.fixture
 def no_laboratory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(door, "LABORATORY", {})
+    monkeypatch.setattr(door, "entry_points", lambda **_: ())
     every_command.cache_clear()
     yield
     every_command.cache_clear()
@@ -314,3 +314,17 @@ def test_an_installed_package_adds_its_commands(monkeypatch: pytest.MonkeyPatch)
     )
     assert every_command()["paper"] == LazyCommand(*EntryPoint.load()["paper"])
     assert "Another paper." in call("--help")
+
+
+class HalfInstalled:
+    @staticmethod
+    def load() -> None:
+        raise ImportError("gone", name="sottovoce_lab")
+
+
+@pytest.mark.usefixtures("no_laboratory")
+def test_a_package_that_is_half_installed_does_not_end_all_help(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(door, "entry_points", lambda **_: [HalfInstalled])
+    assert "(not installed: pip install sottovoce-lab)" in call("--help")

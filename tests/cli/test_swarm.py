@@ -10,11 +10,10 @@ from sottovoce.cli.app import app
 from sottovoce.cli.swarm import show
 from sottovoce.data import synthetic_people
 from sottovoce.errors import DataError, SettingsError, UnavailableError
-from sottovoce.experiments.live.people import choose_people
-from sottovoce.experiments.live.simulated import Noise
-from sottovoce.experiments.live.swarm import Round, SwarmPlan, SwarmResult
 from sottovoce.privacy import account
 from sottovoce.protocol import Catalogue, Item
+from sottovoce.sandbox.devices import choose_people
+from sottovoce.sandbox.swarm import Noise, Round, SwarmPlan, SwarmResult
 from sottovoce.training import Settings
 from tests.processes import calling
 

@@ -19,11 +19,11 @@ import pytest
 from sottovoce.cli.app import app
 from sottovoce.cli.sandbox import LOCK
 from sottovoce.errors import SettingsError, StoreError
-from sottovoce.experiments.live.system_folder import LiveSystem, proxy_toml, server_toml, set_values
-from sottovoce.protocol.panel import Panel
+from sottovoce.protocol.model import Panel
 from sottovoce.proxy import ProxySettings
+from sottovoce.sandbox.system import LiveSystem, proxy_toml, server_toml, set_values
 from sottovoce.server import Keys, ServerSettings
-from sottovoce.server.choice import read_catalogue
+from sottovoce.server.administration import read_catalogue
 from sottovoce.service import read_settings
 from sottovoce.storage import exclusive_lock
 from sottovoce.training import Budget, planned

@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sottovoce.client.reporting import make_batch
-from sottovoce.mechanism import os_words
+from sottovoce.core import os_words
 from sottovoce.protocol import (
     Catalogue,
     Edition,

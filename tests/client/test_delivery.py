@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from sottovoce.client import Client
 from sottovoce.client.timing import JITTER, MOST_LEAD, READY, drawn_plan, lead, not_before, uniform
+from sottovoce.core import os_words
 from sottovoce.errors import RefusedError, SettingsError, StoreError, UnavailableError
-from sottovoce.mechanism import os_words
 from sottovoce.protocol import open_reports
 from tests.client.world import (
     COST,

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from sottovoce.client import Client, HttpProxy
-from sottovoce.client.address import checked_url
+from sottovoce.client.http import checked_url
 from sottovoce.errors import ClosedError, RefusedError, SettingsError, UnavailableError
 from tests.loopback import LoopbackServer, careless_http, reply, serve
 

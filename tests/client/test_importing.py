@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sottovoce.client.importing import read_items
+from sottovoce.client.client import read_items
 from sottovoce.errors import DataError
 from tests.client.world import item
 

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from sottovoce.client.timing import lead
-from sottovoce.mechanism import MECHANISMS, os_words
-from sottovoce.model import Histories, bounds, user_vectors
+from sottovoce.core import MECHANISMS, Histories, bounds, os_words, user_vectors
 from sottovoce.protocol import encode_items
 from sottovoce.training import Settings
 from tests.client.world import FACTORS, ITEMS, FakeProxy, World, item

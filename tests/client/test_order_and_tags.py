@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sottovoce.client.recommending import recommendations
-from sottovoce.model.recency import recency
+from sottovoce.core.recommending import recency
 from sottovoce.protocol import Catalogue, Edition, Item, open_reports
 from tests.client.world import DAY, ITEMS, FakeProxy, World, charges, item
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sottovoce.client.timing import chance, drawn_plan, is_time, lead, not_before
-from sottovoce.mechanism import MECHANISMS
+from sottovoce.core import MECHANISMS
 from sottovoce.privacy import Charge
 from sottovoce.protocol import Terms
 from sottovoce.protocol.terms import RULES

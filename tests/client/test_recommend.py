@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from sottovoce.client.recommending import Personal, recommendations
 from sottovoce.client.store import ClientStore
+from sottovoce.core import Histories, rotate_factors, user_vectors
+from sottovoce.core.recommending import Tag, recency
 from sottovoce.errors import SettingsError, StoreError
-from sottovoce.model import Histories, rotate_factors, user_vectors
-from sottovoce.model.recency import recency
-from sottovoce.model.tags import Tag
 from sottovoce.protocol import Catalogue, Edition, Item, encode_items
 from tests.client.world import FACTORS, ITEMS, FakeProxy, World, item
 

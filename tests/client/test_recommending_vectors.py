@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from sottovoce.client.recommending import Personal, recommendations
-from sottovoce.model.recency import recency
+from sottovoce.core.recommending import recency
 from sottovoce.protocol import Catalogue, Edition, Item
 from tests.protocol.test_vectors import signed
 

@@ -19,8 +19,8 @@ import pytest
 
 from sottovoce.client.history import History
 from sottovoce.client.timing import PACE, lead
+from sottovoce.core.bounds import MOST_TOUCHED
 from sottovoce.errors import SottovoceError, UnavailableError
-from sottovoce.model.bounds import MOST_TOUCHED
 from sottovoce.storage import exclusive_lock
 from tests.client.world import DAY, FakeProxy, World, item, words
 

@@ -17,9 +17,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sottovoce.core import MECHANISMS, bounds
 from sottovoce.errors import SottovoceError
-from sottovoce.mechanism import MECHANISMS
-from sottovoce.model import bounds
 from sottovoce.protocol import SignedManifest, encode_items, open_reports
 from sottovoce.training import Settings
 from tests.client.world import DAY, ITEMS, FakeProxy, World, charges, item, sha

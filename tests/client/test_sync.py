@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sottovoce.client.reporting import make_batch
+from sottovoce.core import Histories, user_vectors
 from sottovoce.errors import SettingsError
-from sottovoce.model import Histories, user_vectors
 from sottovoce.protocol import Batch, Edition, batch_size, open_reports
 from tests.client.world import (
     COST,

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sottovoce.core.model import Histories
 from sottovoce.data import Interactions, load
 from sottovoce.data.interactions import Loaded, Pairs, _sorted_together, pack
 from sottovoce.errors import DataError, SettingsError
-from sottovoce.model.histories import Histories
 
 N_ITEMS = 8
 lists = st.lists(st.lists(st.integers(0, N_ITEMS - 1), unique=True), min_size=1, max_size=12)

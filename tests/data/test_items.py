@@ -11,12 +11,12 @@ import numpy as np
 import polars as pl
 import pytest
 
+from sottovoce.core.model import Histories
+from sottovoce.core.recommending import tags_of
 from sottovoce.data import Interactions
 from sottovoce.data.interactions import object_array
 from sottovoce.data.items import read_items, with_items
 from sottovoce.errors import DataError
-from sottovoce.model.histories import Histories
-from sottovoce.model.tags import tags_of
 
 DATA = Interactions(
     "shop", Histories.from_lists([[0, 1, 2], [2, 3]], 4), np.arange(2), np.array([10, 20, 30, 40])

@@ -10,18 +10,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sottovoce.data import (
-    Interactions,
-    Late,
-    hold_people,
-    leave_one_out,
-    load,
-    synthetic_people,
-)
+from sottovoce.data import Interactions, Late, hold_people, leave_one_out, load, synthetic_people
 from sottovoce.data.split import BEFORE, SplitRule
 from sottovoce.data.streams import stream
 from sottovoce.errors import DataError, SettingsError
-from sottovoce.evaluation import rank_factors, sample_candidates
+from sottovoce.simulation.evaluation import rank_factors, sample_candidates
 
 N_ITEMS = 9
 lists = st.lists(st.lists(st.integers(0, N_ITEMS - 1), unique=True), min_size=1, max_size=15)

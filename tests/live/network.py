@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from sottovoce.protocol import Chunk
-    from sottovoce.protocol.crowd import Crowd
+    from sottovoce.protocol.batch import Crowd
     from tests.live.killable import Part
 
 T = TypeVar("T")

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sottovoce.mechanism import count_reports, sums_of
-from sottovoce.model import Histories, user_vectors
+from sottovoce.core import Histories, count_reports, sums_of, user_vectors
 from sottovoce.protocol import Item
-from sottovoce.server.catalogues import moved_rows
+from sottovoce.server.catalogue import moved_rows
 from sottovoce.simulation.engines import build_engine
 from sottovoce.training import first_items, inherited_items, next_items
 from sottovoce.training.counts import capped

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sottovoce.client import Client
-from sottovoce.client.terms import TermsError
+from sottovoce.client.syncing import TermsError
+from sottovoce.core import sum_signs
 from sottovoce.data.synthetic import synthetic_people
 from sottovoce.errors import SottovoceError, UnavailableError
-from sottovoce.mechanism import sum_signs
 from sottovoce.protocol import Batch, Catalogue, SignedManifest, open_reports
 from sottovoce.proxy import ProxyStore
 from sottovoce.server.administration import begin_training

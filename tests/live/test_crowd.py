@@ -18,7 +18,7 @@ import pytest
 
 from sottovoce.errors import RefusedError
 from sottovoce.protocol import SEALED, Batch, Chunk, Manifest
-from sottovoce.protocol.crowd import ENOUGH
+from sottovoce.protocol.batch import ENOUGH
 from sottovoce.proxy import HttpUpstream, Rate
 from sottovoce.training import Settings
 from tests.live.killable import charged_epochs

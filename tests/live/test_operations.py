@@ -121,7 +121,7 @@ def credulous_server(patch: pytest.MonkeyPatch) -> None:
     def all_of_them(counts: dict[str, Any], manifest: Manifest) -> tuple[Any, int]:
         return sum(counts.values(), np.zeros(2 * manifest.build().n_directions, np.int64)), 0
 
-    patch.setattr("sottovoce.server.publishing.with_crowd", all_of_them)
+    patch.setattr("sottovoce.server.epochs.with_crowd", all_of_them)
 
 
 def small_crowds(patch: pytest.MonkeyPatch) -> None:

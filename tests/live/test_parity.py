@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from sottovoce.mechanism import MECHANISMS
+from sottovoce.core import MECHANISMS
 from sottovoce.simulation import build_engine
-from sottovoce.simulation.loop import begin, train
-from sottovoce.simulation.words import report_words
+from sottovoce.simulation.people import report_words
+from sottovoce.simulation.training import begin, train
 from sottovoce.training import Settings
 from tests.kernels import COMPILED
 from tests.live.stack import Stack, running
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sottovoce.client import Client
-    from sottovoce.model import Histories
+    from sottovoce.core import Histories
 
 SEED = 5
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from sottovoce.client import Client
+from sottovoce.core import sums_of
 from sottovoce.errors import RefusedError, UnavailableError
-from sottovoce.mechanism import sums_of
+from sottovoce.proxy.forward import HttpUpstream
 from sottovoce.proxy.status import ProxyStatus
-from sottovoce.proxy.upstream import HttpUpstream
 from sottovoce.server.administration import go_beyond
 from sottovoce.server.store import back_up
 from sottovoce.training import Settings

@@ -22,10 +22,10 @@ import pytest
 
 from sottovoce.cli.server import app as server_app
 from sottovoce.client import Client, HttpProxy
-from sottovoce.client.terms import TermsError
+from sottovoce.client.syncing import TermsError
+from sottovoce.core import sum_signs
 from sottovoce.data.synthetic import synthetic_people
 from sottovoce.errors import UnavailableError
-from sottovoce.mechanism import sum_signs
 from sottovoce.protocol import Batch, Catalogue, Item, SignedManifest, decode_items, open_reports
 from sottovoce.server import Keys, ServerStore
 from tests.live.killable import charged_epochs

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sottovoce.core import MECHANISMS, WORDS_PER_DRAW, Histories, Mechanism, Shape, user_vectors
 from sottovoce.errors import SettingsError
-from sottovoce.mechanism import MECHANISMS, WORDS_PER_DRAW, Mechanism, Shape
-from sottovoce.model import Histories, user_vectors
 from tests.outsider.strict import LAST, Refused, keyed, need, ranged
 
 Terms = dict[str, Any]

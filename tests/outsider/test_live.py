@@ -18,8 +18,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from sottovoce.mechanism import MECHANISMS, sum_signs
-from sottovoce.model import Histories, user_vectors
+from sottovoce.core import MECHANISMS, Histories, sum_signs, user_vectors
 from sottovoce.training import Participation, Settings
 from tests.live.conftest import quick_folder
 from tests.live.stack import HOLD, PROXY_URL, Stack, running

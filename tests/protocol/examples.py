@@ -11,9 +11,9 @@ import cryptography_vectors
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import strategies as st
 
+from sottovoce.core import MECHANISMS, Shape
+from sottovoce.core.coin import LEAST_EPSILON, MAX_EPSILON
 from sottovoce.errors import ProtocolError
-from sottovoce.mechanism import MECHANISMS, Shape
-from sottovoce.mechanism.coin import LEAST_EPSILON, MAX_EPSILON
 from sottovoce.protocol import Catalogue, Item, Manifest, Terms, public_key_of, strict
 
 SIGNING_SEED = bytes(range(32))

@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from sottovoce.protocol import KeyStatement
-from sottovoce.protocol.signed import SIGNED_MANIFEST, STATEMENT
+from sottovoce.protocol.manifest import SIGNED_MANIFEST, STATEMENT
 from tests.protocol.examples import NEXT_SEED, SMALL_ORDER, changed, nested, signing_key
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sottovoce.core import MECHANISMS, Histories, Shape, bounds
 from sottovoce.errors import ProtocolError
-from sottovoce.mechanism import MECHANISMS, Shape
-from sottovoce.model import Histories, bounds
 from sottovoce.protocol import Manifest, Terms
 from sottovoce.protocol.strict import MOST
 from sottovoce.training import Participation, Settings

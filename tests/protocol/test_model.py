@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import load, save
 
-from sottovoce.model.bounds import LEAST_ENTRY, MOST_ENTRY
+from sottovoce.core.bounds import LEAST_ENTRY, MOST_ENTRY
 from sottovoce.protocol import decode_items, encode_items, model_size
 from tests.protocol.examples import damaged, json_values, nested, refuses
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from sottovoce.errors import ProtocolError
-from sottovoce.protocol.panel import MAX_ROW, Panel, Panellist
+from sottovoce.protocol.model import MAX_ROW, Panel, Panellist
 
 PANEL = Panel(bytes(range(32)), (Panellist((0, 4), 2, (1, 3)), Panellist((), MAX_ROW, (0,))))
 

@@ -15,10 +15,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from sottovoce.errors import ProtocolError, UntrustedError
-from sottovoce.experiments.live.reader import PublicReader
 from sottovoce.protocol import Catalogue, Item, SignedManifest, encode_items, model_size
 from sottovoce.proxy import ProxyStore
-from sottovoce.proxy.mirror import Mirror
+from sottovoce.proxy.forward import Mirror
+from sottovoce.sandbox.devices import PublicReader
 from tests.client.world import FACTORS, ITEMS, FakeProxy, World, item
 from tests.protocol.examples import damaged
 

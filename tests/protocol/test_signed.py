@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sottovoce.errors import ProtocolError, UntrustedError
 from sottovoce.protocol import MAX_SIGNED_MANIFEST, KeyStatement, SignedManifest
-from sottovoce.protocol.signed import MOST_STATEMENTS, SIGNED_KEY, SIGNED_MANIFEST
+from sottovoce.protocol.manifest import MOST_STATEMENTS, SIGNED_KEY, SIGNED_MANIFEST
 from tests.protocol.examples import changed, damaged, manifest, signing_key
 
 RAW = manifest().encode()

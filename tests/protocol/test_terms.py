@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sottovoce.mechanism import MECHANISMS
+from sottovoce.core import MECHANISMS
 from sottovoce.protocol import Terms
 from sottovoce.protocol.terms import MOST_GROWTH, RULES
 from tests.protocol.examples import terms

@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sottovoce.mechanism import sum_signs
-from sottovoce.model import Histories, user_vectors
+from sottovoce.core import Histories, sum_signs, user_vectors
 from sottovoce.protocol import (
     Batch,
     Catalogue,

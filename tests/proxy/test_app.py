@@ -177,7 +177,7 @@ def test_a_catalogue_is_compressed_once(world: World, monkeypatch: pytest.Monkey
         made.append(content)
         return b"z"
 
-    monkeypatch.setattr("sottovoce.proxy.compressed.compress", compress)
+    monkeypatch.setattr("sottovoce.proxy.app.compress", compress)
     path = f"/v2/catalogues/{CATALOGUE.hash.hex()}"
 
     async def work(app: Starlette) -> list[Answer]:

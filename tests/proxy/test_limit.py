@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sottovoce.proxy import Rate
-from sottovoce.proxy.limit import LATER, RateLimit
+from sottovoce.proxy.intake import LATER, RateLimit
 from tests.proxy.world import Clock
 
 

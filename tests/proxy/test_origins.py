@@ -12,7 +12,7 @@ import pytest
 
 from sottovoce.errors import SettingsError
 from sottovoce.proxy import Page, ProxySettings, Rate
-from sottovoce.proxy.template import settings_file
+from sottovoce.proxy.settings import settings_file
 from sottovoce.service import read_settings
 from tests.asgi import Answer, ask
 from tests.proxy.asgi import serving

@@ -11,7 +11,7 @@ import pytest
 
 from sottovoce.errors import SettingsError
 from sottovoce.proxy import Page, ProxySettings, Rate, Tls
-from sottovoce.proxy.template import settings_file
+from sottovoce.proxy.settings import settings_file
 from sottovoce.service import Listen, Watch, read_settings
 from tests.proxy.world import World, settings
 

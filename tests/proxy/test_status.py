@@ -9,7 +9,7 @@ import pytest
 
 from sottovoce.cli.proxy import lines
 from sottovoce.errors import StoreError, UnknownProxyError
-from sottovoce.protocol.panel import Panel, Panellist
+from sottovoce.protocol.model import Panel, Panellist
 from sottovoce.proxy.settings import Page
 from sottovoce.proxy.status import ProxyStatus
 from sottovoce.proxy.store import looking

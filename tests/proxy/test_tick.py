@@ -20,7 +20,7 @@ from sottovoce.protocol import SignedManifest
 from tests.proxy.world import CLOSES, ENDS, HOLD, World, all_reports, metric, raw_bytes, signed
 
 if TYPE_CHECKING:
-    from sottovoce.proxy.mirror import MirroredEpoch
+    from sottovoce.proxy.forward import MirroredEpoch
 
 
 def anywhere(reports: Iterable[bytes], folder: Path) -> bool:

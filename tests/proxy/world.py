@@ -35,7 +35,7 @@ from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, Rate
 from sottovoce.training import Participation, Settings
 
 if TYPE_CHECKING:
-    from sottovoce.protocol.crowd import Crowd
+    from sottovoce.protocol.batch import Crowd
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 ITEMS, FACTORS = 3, 2

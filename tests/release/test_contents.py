@@ -34,10 +34,10 @@ def test_the_wheel_has_the_package_and_every_licence(built: Built) -> None:
     with zipfile.ZipFile(built.wheel) as wheel:
         files = set(wheel.namelist())
     package = {name.removeprefix("src/") for name in tracked() if name.startswith("src/")}
-    for needed in ("py.typed", "page/assets/index.html", "proxy/proxy.toml"):
+    for needed in ("py.typed", "service/assets/index.html", "proxy/proxy.toml"):
         assert f"sottovoce/{needed}" in package
     about = f"sottovoce-{sottovoce.__version__}.dist-info"
-    licences = ("LICENSE", "page/assets/LICENSES.txt", "data/bundled/ml-latest-small/README.txt")
+    licences = ("LICENSE", "service/assets/LICENSES.txt", "data/bundled/ml-latest-small/README.txt")
     assert {name for name in files if not name.startswith(about)} == package
     kept = [name for name in files if name.startswith(f"{about}/licenses/")]
     assert len(kept) == len(licences)

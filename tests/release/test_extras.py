@@ -134,7 +134,7 @@ def test_plot_draws(install: Callable[[str], Fresh]) -> None:
     fresh = install("plot")
     fresh.does(
         "from pathlib import Path\n"
-        "from sottovoce.experiments.figures import save_figure\n"
+        "from sottovoce.cli.figures import save_figure\n"
         "save_figure(Path('curve.png'), lambda figure: figure.subplots().plot([1, 2]))\n"
     )
     assert (fresh.home / "curve.png").read_bytes().startswith(b"\x89PNG")

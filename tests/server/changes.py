@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from sottovoce.protocol import Catalogue, Item
 from sottovoce.server.administration import update_catalogue
-from sottovoce.server.catalogues import Difference
-from sottovoce.server.publishing import Chosen
+from sottovoce.server.catalogue import Difference
+from sottovoce.server.epochs import Chosen
 from sottovoce.server.store import ServerStore
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sottovoce.errors import SettingsError
 from sottovoce.protocol import Catalogue, Item, decode_items
 from sottovoce.server.administration import begin_training, update_catalogue
-from sottovoce.server.catalogues import Difference, moved_rows, updated
+from sottovoce.server.catalogue import Difference, moved_rows, updated
 from tests.server.changes import change_catalogue, present, with_added, with_titles, without
 from tests.server.world import ITEMS
 

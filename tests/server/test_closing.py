@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sottovoce.errors import NotFoundError, RefusedError
-from sottovoce.protocol.crowd import ENOUGH, NONE, SHORT
+from sottovoce.protocol.batch import ENOUGH, NONE, SHORT
 
 if TYPE_CHECKING:
     from tests.server.world import World

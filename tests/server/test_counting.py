@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sottovoce.mechanism import sum_signs
+from sottovoce.core import sum_signs
 from sottovoce.protocol import SEALED, Chunk, SignedManifest
 from sottovoce.server import Keys, ServerSettings
 from sottovoce.server.counting import Seen

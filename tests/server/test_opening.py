@@ -11,7 +11,7 @@ import pytest
 
 from sottovoce.errors import UnavailableError
 from sottovoce.protocol import SEALED, new_epoch_key, open_reports, public_key_of, seal_reports
-from sottovoce.server.opening import InProcess, Opener, Pool
+from sottovoce.server.counting import InProcess, Opener, Pool
 
 HASH = b"\x07" * 32
 KEY = new_epoch_key()

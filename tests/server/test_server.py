@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from sottovoce.core import sum_signs
 from sottovoce.errors import (
     ClosedError,
     NotFoundError,
@@ -21,7 +22,6 @@ from sottovoce.errors import (
     TooEarlyError,
     UnavailableError,
 )
-from sottovoce.mechanism import sum_signs
 from sottovoce.protocol import (
     SEALED,
     decode_items,
@@ -30,9 +30,9 @@ from sottovoce.protocol import (
     public_key_of,
     seal_reports,
 )
-from sottovoce.protocol.crowd import ENOUGH
+from sottovoce.protocol.batch import ENOUGH
 from sottovoce.server import Keys
-from sottovoce.server.waiting import LONGEST
+from sottovoce.server.epochs import LONGEST
 from sottovoce.training import DEFAULT, Settings, first_items, next_items, presets
 from tests.server.world import ITEMS, TRAINING, World, chunk_of, chunks_of, sealed
 

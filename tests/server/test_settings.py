@@ -12,7 +12,7 @@ import pytest
 
 from sottovoce.errors import SettingsError
 from sottovoce.server import ServerSettings
-from sottovoce.server.template import server_toml
+from sottovoce.server.settings import server_toml
 from sottovoce.service import Listen, Watch
 from sottovoce.training import Participation, Settings, presets
 

@@ -10,11 +10,11 @@ import pytest
 
 from sottovoce.cli.server import lines
 from sottovoce.protocol import Item
-from sottovoce.protocol.crowd import ENOUGH, NONE, SHORT
+from sottovoce.protocol.batch import ENOUGH, NONE, SHORT
 from sottovoce.server import Keys
 from sottovoce.server.administration import begin_training, go_beyond
+from sottovoce.server.keys import rotate_keys
 from sottovoce.server.status import ServerStatus
-from sottovoce.server.succession import rotate_keys
 from sottovoce.training import Participation
 from tests.server.changes import change_catalogue, with_added
 from tests.server.world import ITEMS, KEYS, TRAINING

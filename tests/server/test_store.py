@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from sqlalchemy import Connection, event, inspect, make_url, text
 
+from sottovoce.core import sum_signs
 from sottovoce.errors import SettingsError, StoreError
-from sottovoce.mechanism import sum_signs
-from sottovoce.protocol.crowd import ENOUGH, NONE
+from sottovoce.protocol.batch import ENOUGH, NONE
 from sottovoce.server import ServerStore, build_app
 from sottovoce.server.store import Epoch, database_url
 from sottovoce.server.store.schema import MIGRATIONS, epochs

@@ -11,8 +11,8 @@ import pytest
 from sottovoce.errors import SettingsError, StoreError, UnavailableError
 from sottovoce.protocol import SignedManifest
 from sottovoce.server import Keys, ServerStore
+from sottovoce.server.keys import rotate_keys
 from sottovoce.server.store import Transaction
-from sottovoce.server.succession import rotate_keys
 from tests.server.world import KEYS, World
 
 if TYPE_CHECKING:

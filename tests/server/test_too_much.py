@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from sottovoce.core import sum_signs
 from sottovoce.errors import RefusedError, UnavailableError
-from sottovoce.mechanism import sum_signs
 from sottovoce.protocol import SEALED, Opened
-from sottovoce.protocol.chunk import HEADER
+from sottovoce.protocol.batch import CHUNK_HEADER as HEADER
 from sottovoce.server import InProcess
 from tests.server.world import World, chunk_of, sealed
 

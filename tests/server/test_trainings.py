@@ -12,7 +12,7 @@ import pytest
 
 from sottovoce.errors import NotFoundError, ProtocolError, SettingsError
 from sottovoce.protocol import SignedManifest
-from sottovoce.protocol.signed import MOST_STATEMENTS
+from sottovoce.protocol.manifest import MOST_STATEMENTS
 from sottovoce.server import Keys
 from sottovoce.server.administration import begin_training, cancel_training, go_beyond
 from tests.server.changes import present

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sottovoce.mechanism import sums_of
+from sottovoce.core import sums_of
 from sottovoce.protocol import SEALED, Catalogue, Chunk, Item, SignedManifest, seal_reports
-from sottovoce.protocol.crowd import ENOUGH, NONE
+from sottovoce.protocol.batch import ENOUGH, NONE
 from sottovoce.server import (
     InProcess,
     Keys,
@@ -27,7 +27,7 @@ from sottovoce.training import Participation, Settings
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sottovoce.protocol.crowd import Crowd
+    from sottovoce.protocol.batch import Crowd
     from tests.asgi import Headers
 
 SECRETS = {"east": "the secret of east", "west": "the secret of west"}

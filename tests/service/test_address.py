@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sottovoce.service.address import network_of
+from sottovoce.service.listen import network_of
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from sottovoce.service import epoch_of, errors_as_problems, hash_of
-from sottovoce.service.files import BRIEFLY, FOR_EVER, compress, serve
+from sottovoce.service.http import BRIEFLY, FOR_EVER, compress, serve
 from tests.asgi import Answer, ask
 
 if TYPE_CHECKING:

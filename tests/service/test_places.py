@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sottovoce.service.places import Places
+from sottovoce.service.listen import Places
 
 
 class Somebody:

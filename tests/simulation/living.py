@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from sottovoce.core import Histories
 from sottovoce.data import Interactions
-from sottovoce.model import Histories
 
 DAY = 86_400
 

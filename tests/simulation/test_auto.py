@@ -6,6 +6,7 @@ import logging
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from importlib import util
 from pathlib import Path
 
@@ -14,10 +15,10 @@ import pytest
 
 from sottovoce import FederatedMF
 from sottovoce.data import Interactions, synthetic_people
-from sottovoce.evaluation import kernels, ranking
 from sottovoce.simulation import SimulationPlan, build_engine, simulate
 from sottovoce.simulation import engines as registry
 from sottovoce.simulation.engines import AUTO, is_for_the_reference, reference_seconds
+from sottovoce.simulation.evaluation import kernels, ranking
 from sottovoce.training import Settings, planned
 from tests.people import random_people
 
@@ -67,15 +68,10 @@ def test_the_choice_does_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = []
     for seconds, engine in ((0.0, "cpu"), (1e9, "reference")):
         monkeypatch.setattr(ranking, "NUMPY_FIRST", seconds)
-        for negatives, split in ((99, "latest"), (0, "random")):
-            asked = SimulationPlan(
-                plan,
-                split,
-                negatives=negatives,
-                engine=engine,
-                coverage=True,  # type: ignore[arg-type]
-            )
-            runs.append(simulate(data, asked))
+        full = SimulationPlan(plan, negatives=0, engine=engine, coverage=True)
+        runs += [
+            simulate(data, asked) for asked in (full, replace(full, split="latest", negatives=99))
+        ]
     for one, other in zip(runs[:2], runs[2:], strict=True):
         assert np.array_equal(one.V, other.V)
         for name in ("final", "without", "popularity", "known_popularity"):

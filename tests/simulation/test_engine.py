@@ -1,6 +1,6 @@
 """What every engine must do: the reference's reports, bit for bit, however it shares out the work.
 
-All arithmetic has one order (see `sottovoce.model.factorization`), so equality here is exact: user
+All arithmetic has one order (see `sottovoce.core.model`), so equality here is exact: user
 vectors, reports, sums and the next item matrix. Every engine of the registry is here, with every
 registered mechanism that it has a kernel for; the others are skipped, with the reason. `make`
 refuses an engine that is not the one of its name.
@@ -18,18 +18,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sottovoce.core import MECHANISMS, Coordinate, Histories, initial_items, sum_signs, user_vectors
 from sottovoce.data import Interactions
 from sottovoce.errors import DivergedError, SettingsError
-from sottovoce.evaluation import rank_factors
-from sottovoce.mechanism import MECHANISMS, Coordinate, sum_signs
-from sottovoce.model import Histories, initial_items, user_vectors
 from sottovoce.simulation import ENGINES, Engine, build_engine
 from sottovoce.simulation.cuda import card
 from sottovoce.simulation.engines import engine_options
-from sottovoce.simulation.parted import StreamedEngine
-from sottovoce.simulation.parts import LeaveOut, Part, Parts, Whole
-from sottovoce.simulation.people import People
-from sottovoce.simulation.words import report_words
+from sottovoce.simulation.evaluation import rank_factors
+from sottovoce.simulation.interface import StreamedEngine
+from sottovoce.simulation.people import LeaveOut, Part, Parts, People, Whole, report_words
 from sottovoce.training import DEFAULT, Settings, first_items
 from tests.kernels import COMPILED, computed, computes
 from tests.people import histories, random_people

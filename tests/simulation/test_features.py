@@ -9,14 +9,12 @@ import pytest
 from scipy import sparse
 
 from sottovoce import FederatedMF
+from sottovoce.core import Histories
+from sottovoce.core.recommending import WideModel, no_tags, recency, tags_of
 from sottovoce.data import synthetic_people
 from sottovoce.errors import DataError
-from sottovoce.model import Histories
-from sottovoce.model.recency import recency
-from sottovoce.model.tags import no_tags, tags_of
-from sottovoce.model.wide import WideModel
 from sottovoce.protocol import Catalogue, Item
-from sottovoce.simulation.features import tags_from, times_of
+from sottovoce.simulation.parameters import tags_from, times_of
 
 PEOPLE = synthetic_people(200, 60, seed=2)
 MATRIX = PEOPLE.histories.to_csr()

@@ -9,11 +9,10 @@ from scipy import sparse
 
 import sottovoce
 from sottovoce import FederatedMF
+from sottovoce.core import Histories
+from sottovoce.core.recommending import Tag, popularity_of
 from sottovoce.data import synthetic_people
 from sottovoce.errors import CheckpointError, DataError, SettingsError
-from sottovoce.model import Histories
-from sottovoce.model.tags import Tag
-from sottovoce.model.wide import popularity_of
 from sottovoce.simulation.files import ModelFile, write_model
 from sottovoce.training import Budget, planned
 from tests.people import random_people

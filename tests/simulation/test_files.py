@@ -9,8 +9,8 @@ import pytest
 from safetensors.numpy import save
 
 from sottovoce import FederatedMF
+from sottovoce.core import Histories
 from sottovoce.errors import CheckpointError
-from sottovoce.model import Histories
 from sottovoce.simulation.files import (
     FORMAT,
     ITEM_MATRIX,

@@ -111,7 +111,7 @@ def test_metrics_are_those_of_simulate_and_of_the_lists() -> None:
 
 
 def test_a_simulation_makes_lists_for_some_people_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sottovoce.simulation.quality.LISTED", 5)
+    monkeypatch.setattr("sottovoce.simulation.run.LISTED", 5)
     model = FederatedMF(**{**SETTINGS, "seed": 1000}).fit(TRAIN)
     run = simulate(DATA, SimulationPlan(model.settings, tags=False, coverage=True))
     lists, _ = model.recommend(np.arange(5), TRAIN.to_csr()[:5])

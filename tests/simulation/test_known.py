@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from sottovoce.baselines import Popularity
 from sottovoce.data import Interactions, leave_one_out, synthetic_people
 from sottovoce.data.interactions import object_array
 from sottovoce.errors import CheckpointError, DataError
-from sottovoce.evaluation import Known, rank_scores, sample_candidates, summary
 from sottovoce.simulation import SimulationPlan, simulate
+from sottovoce.simulation.evaluation import Known, rank_scores, sample_candidates, summary
 from sottovoce.simulation.run import popularity_ranks
 from sottovoce.training import Settings
+from sottovoce_lab.baselines import Popularity
 
 if TYPE_CHECKING:
     from pathlib import Path

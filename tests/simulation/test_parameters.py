@@ -13,7 +13,7 @@ import pytest
 from sottovoce import FederatedMF
 from sottovoce.errors import SettingsError
 from sottovoce.settings import stated
-from sottovoce.simulation.trainable import NOT_OF_TRAINING
+from sottovoce.simulation.parameters import NOT_OF_TRAINING
 from sottovoce.training import Settings, all_presets
 from tests.people import random_people
 
@@ -99,7 +99,7 @@ def test_parameters_can_be_changed() -> None:
         ({"options": {"block": 2048}}, "block must be"),
         ({"mechanism": "coordinate", "options": {"block": 4}}, "block is no option of"),
         ({"engine": "gpu"}, "no engine 'gpu'"),
-        ({"engine_options": {"card": 0}}, "the cpu engine has no option card"),
+        ({"engine_options": {"card": 0}}, "the auto engine has no option card"),
         ({"engine": "cuda", "threads": 2}, "the cuda engine has no option threads"),
         ({"engine": "cuda", "engine_options": {"card": -1}}, "card must be"),
         ({"threads": 0}, "threads must be"),

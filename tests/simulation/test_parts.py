@@ -13,7 +13,7 @@ from sottovoce.data.loading import shard
 from sottovoce.data.shards import ShardWriter
 from sottovoce.errors import CheckpointError, SettingsError
 from sottovoce.simulation import SimulationPlan, simulate
-from sottovoce.simulation.parts import LeaveOut, Stored, Whole, parts_of
+from sottovoce.simulation.people import LeaveOut, Stored, Whole, parts_of
 from sottovoce.training import Settings
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from sottovoce.data import Shards
     from sottovoce.simulation import Run
-    from sottovoce.simulation.parts import Part
+    from sottovoce.simulation.people import Part
 
 SETTINGS = Settings.preset("loudest", factors=3, reports=5, epochs=3, lifetime=10, seed=7)
 

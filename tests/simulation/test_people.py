@@ -8,12 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from sottovoce.core import Histories, sum_signs
 from sottovoce.errors import SettingsError
-from sottovoce.mechanism import sum_signs
-from sottovoce.model import Histories
 from sottovoce.simulation import build_engine
-from sottovoce.simulation.people import DROPPED, People
-from sottovoce.simulation.words import take_part
+from sottovoce.simulation.people import DROPPED, People, take_part
 from sottovoce.training import Settings, first_items
 from tests.kernels import COMPILED
 from tests.people import random_people

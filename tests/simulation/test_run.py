@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sottovoce.baselines import Popularity, Random
+from sottovoce.core import Histories
 from sottovoce.data import Interactions, Split, leave_one_out, synthetic_people
 from sottovoce.errors import CheckpointError, SettingsError
-from sottovoce.evaluation import hit_ratio, rank_factors, rank_scores, sample_candidates
-from sottovoce.model import Histories
 from sottovoce.simulation import FederatedMF, SimulationPlan, build_engine, simulate
-from sottovoce.simulation.loop import begin, train
+from sottovoce.simulation.evaluation import hit_ratio, rank_factors, rank_scores, sample_candidates
+from sottovoce.simulation.training import begin, train
 from sottovoce.training import Settings
+from sottovoce_lab.baselines import Popularity, Random
 from tests.kernels import COMPILED
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from sottovoce.simulation.cpu.philox import begin_draws, fill_words
 from sottovoce.simulation.cpu.philox import philox as compiled
-from sottovoce.simulation.words import philox, report_words
+from sottovoce.simulation.people import philox, report_words
 
 words64 = st.integers(0, 2**64 - 1)
 

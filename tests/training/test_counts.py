@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from sottovoce.core import MECHANISMS, Histories, count_reports, sum_signs, sums_of, user_vectors
 from sottovoce.errors import SettingsError
-from sottovoce.mechanism import MECHANISMS, count_reports, sum_signs, sums_of
-from sottovoce.model import Histories, user_vectors
 from sottovoce.privacy import Reporting
-from sottovoce.simulation.words import report_words
+from sottovoce.simulation.people import report_words
 from sottovoce.training import Settings, first_items
 from sottovoce.training.counts import TAIL, capped, most_of_one
 from tests.people import random_people

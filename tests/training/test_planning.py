@@ -8,14 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sottovoce.core import MECHANISMS
+from sottovoce.core.bounds import MOST_ENTRIES, MOST_ITEMS, MOST_REPORTS
 from sottovoce.errors import SettingsError
-from sottovoce.mechanism import MECHANISMS
-from sottovoce.model.bounds import MOST_ENTRIES, MOST_ITEMS, MOST_REPORTS
 from sottovoce.privacy import Crowd, Reporting, central_epsilon, mu_within
 from sottovoce.protocol import Terms
 from sottovoce.training import Participation, Settings
-from sottovoce.training.options import View, options
-from sottovoce.training.planning import Budget, planned
+from sottovoce.training.planning import Budget, View, options, planned
 
 
 def test_a_local_target_is_divided() -> None:

@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sottovoce.core import MECHANISMS, gram
+from sottovoce.core.bounds import MOST_ENTRY, MOST_RIDGE
 from sottovoce.errors import SettingsError
-from sottovoce.mechanism import MECHANISMS
-from sottovoce.model import gram
-from sottovoce.model.bounds import MOST_ENTRY, MOST_RIDGE
 from sottovoce.training import Settings, all_settings, presets
 
 
@@ -29,7 +28,7 @@ def test_the_ridge_is_a_share_of_what_the_items_add_to_the_diagonal() -> None:
     assert Settings(factors=3).user_ridge(V) == 1e-6
     held = Settings(factors=3, ridge=0.25, regularization=0.5).user_ridge(V)
     assert held == pytest.approx(0.5 + 0.25 * np.trace(gram(V)) / 3, rel=1e-12)
-    # Whatever V is, devices take the number: see `sottovoce.model.bounds`.
+    # Whatever V is, devices take the number: see `sottovoce.core.bounds`.
     huge = np.full((1000, 3), MOST_ENTRY, np.float32)
     assert Settings(factors=3, ridge=1.0).user_ridge(huge) == MOST_RIDGE
     with pytest.raises(SettingsError, match="ridge"):

@@ -16,9 +16,8 @@ from sottovoce import proxy as proxies
 from sottovoce import server as servers
 from sottovoce.client.recommending import Recommendation, recommendations
 from sottovoce.client.reporting import make_batch
+from sottovoce.core import os_words
 from sottovoce.data import synthetic_people
-from sottovoce.experiments.live.panel import invented_panel
-from sottovoce.mechanism import os_words
 from sottovoce.protocol import (
     Catalogue,
     Edition,
@@ -30,6 +29,7 @@ from sottovoce.protocol import (
     verified,
 )
 from sottovoce.proxy import HttpUpstream, Page, Proxy
+from sottovoce.sandbox.system import invented_panel
 from sottovoce.server import InProcess, Keys, Server, ServerSettings
 from sottovoce.server.setup import items_of
 from sottovoce.training import Participation, Settings
@@ -39,7 +39,7 @@ from tests.server.world import KEYS, SECRETS, make_settings
 from tests.web.front import Front, served
 
 if TYPE_CHECKING:
-    from sottovoce.protocol.panel import Panel
+    from sottovoce.protocol.model import Panel
     from sottovoce.server.store import Epoch
 
 PROXY = "east"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from sottovoce.experiments.live.children import Child, running
+from sottovoce.sandbox.system import Child, running
 from tests.processes import free_port, wait_until
 from tests.web import chromium
 from tests.web.front import Site

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sottovoce.client.recommending import wide_model
-from sottovoce.evaluation.panel import panel_popularity, panel_quality
 from sottovoce.protocol import SignedManifest
+from sottovoce.simulation.evaluation.panel import panel_popularity, panel_quality
 from tests.server.world import KEYS
 from tests.web.front import flipped, refuse
 from tests.web.visitor_scripts import LISTEN

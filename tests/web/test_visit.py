@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from sottovoce.model.tags import Tag
+from sottovoce.core.recommending import Tag
 from sottovoce.protocol import Item
 from tests.web.front import refuse
 

@@ -8,6 +8,7 @@ import re
 import shlex
 import types
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
@@ -265,29 +266,6 @@ COMMANDS = {
     ),
 }
 """What is shipped."""
-LABORATORY = {
-    "replay": LazyCommand(
-        "sottovoce.cli.replay",
-        "Replay a data set in the order of its days, as a service that learns without end.",
-        "sottovoce[sim]",
-    ),
-    "audit": LazyCommand(
-        "sottovoce.cli.audit",
-        "Measure the epsilon of the shipped client from outside, then attack people's reports.",
-        "sottovoce[sim]",
-    ),
-    "bench": LazyCommand(
-        "sottovoce.cli.bench",
-        "Time one epoch of each mechanism against one ALS iteration and the numpy reference.",
-        "sottovoce[bench]",
-    ),
-    "paper": LazyCommand(
-        "sottovoce.cli.paper",
-        "Run the paper's figures and tables again, with its numbers beside ours.",
-        "sottovoce[all]",
-    ),
-}
-"""To become the entry point of `sottovoce-lab`."""
 ABSENT = dict.fromkeys(
     ("replay", "audit", "bench", "paper"),
     LazyCommand("sottovoce_lab", "(not installed: pip install sottovoce-lab)", "sottovoce-lab"),
@@ -300,9 +278,10 @@ ENTRY_POINTS = "sottovoce.commands"
 @cache
 def every_command() -> dict[str, LazyCommand]:
     """What is shipped, and what installed packages add."""
-    found = COMMANDS | ABSENT | LABORATORY
+    found = COMMANDS | ABSENT
     for entry in entry_points(group=ENTRY_POINTS):
-        found |= {name: LazyCommand(*about) for name, about in entry.load().items()}
+        with suppress(ImportError):  # a package that is only half installed must not end all help
+            found |= {name: LazyCommand(*about) for name, about in entry.load().items()}
     return found
 
 

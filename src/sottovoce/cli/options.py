@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from sottovoce.experiments.figures import figure_class
-from sottovoce.mechanism import MECHANISMS
+from sottovoce.cli.figures import figure_class
+from sottovoce.core import MECHANISMS
 from sottovoce.settings import Setting
 from sottovoce.training import all_presets, all_settings
 

@@ -15,10 +15,10 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
 
-from sottovoce.atomic import write_atomically
 from sottovoce.characters import visible
 from sottovoce.errors import SettingsError, reason
 from sottovoce.privacy.account import shown
+from sottovoce.storage.files import write_atomically
 from sottovoce.training import Settings
 
 messages = Console(stderr=True, highlight=False)

@@ -8,6 +8,7 @@ import typer
 from rich.table import Table
 
 from sottovoce.cli import output
+from sottovoce.cli.figures import save_figure
 from sottovoce.cli.options import (
     PRESETS,
     BudgetOption,
@@ -17,14 +18,12 @@ from sottovoce.cli.options import (
     picture_option,
     training_options,
 )
+from sottovoce.core import MECHANISMS
 from sottovoce.errors import SettingsError
-from sottovoce.experiments.figures import save_figure
-from sottovoce.mechanism import MECHANISMS
 from sottovoce.privacy import Account, Crowd, Reporting, account, central_epsilon, local_epsilon
 from sottovoce.privacy.account import DELTA, shown
 from sottovoce.training import DEFAULT, Budget, planned
-from sottovoce.training.options import Option, options
-from sottovoce.training.planning import PLANNED
+from sottovoce.training.planning import PLANNED, Option, options
 
 USUAL_CLIENTS = 10_000
 """Whom settings are planned for where nobody says how many people there are."""

@@ -12,9 +12,9 @@ from sottovoce.cli.options import JsonFile, group, settings_options
 from sottovoce.errors import TlsError, UnavailableError, UnknownProxyError
 from sottovoce.protocol import SignedManifest, fetch_manifest
 from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, build_app, connect
+from sottovoce.proxy.settings import PORT, WATCH_PORT
 from sottovoce.proxy.setup import DATA, SETTINGS, make_proxy
 from sottovoce.proxy.status import ProxyStatus
-from sottovoce.proxy.template import PORT, WATCH_PORT
 from sottovoce.service import Listen, Watch, build_watch, read_settings
 from sottovoce.service import run as serve
 from sottovoce.settings import stated

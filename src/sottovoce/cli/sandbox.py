@@ -28,37 +28,40 @@ from sottovoce.client import HttpProxy
 from sottovoce.data import load
 from sottovoce.data.synthetic import SYNTHETIC
 from sottovoce.errors import SettingsError
-from sottovoce.experiments.folders import new_folder
-from sottovoce.experiments.live.children import watch
-from sottovoce.experiments.live.demo import (
+from sottovoce.privacy.account import shown
+from sottovoce.protocol import Catalogue
+from sottovoce.protocol.model import Panel
+from sottovoce.proxy.origins import check_origin
+from sottovoce.sandbox.demo import (
     EPOCH_SECONDS,
     EPOCHS,
     EPSILON,
     FILMS,
     PEOPLE,
     REPORTS,
+    CurvePoint,
     DemoPlan,
+    LearningCurve,
+    Reporters,
+    follow,
 )
-from sottovoce.experiments.live.learning_curve import CurvePoint, LearningCurve, follow
-from sottovoce.experiments.live.reader import PublicReader
-from sottovoce.experiments.live.reporters import Reporters
-from sottovoce.experiments.live.system import (
+from sottovoce.sandbox.devices import PublicReader
+from sottovoce.sandbox.system import (
     HOST,
     ONE_OPERATOR,
     PANEL,
     PORT,
+    LiveSystem,
     Sandbox,
     StopSignal,
     free_port,
     is_free,
+    is_made,
+    new_folder,
     running_system,
+    watch,
     write_statement,
 )
-from sottovoce.experiments.live.system_folder import LiveSystem, is_made
-from sottovoce.privacy.account import shown
-from sottovoce.protocol import Catalogue
-from sottovoce.protocol.panel import Panel
-from sottovoce.proxy.origins import check_origin
 from sottovoce.server.setup import items_of
 from sottovoce.service import Listen
 from sottovoce.storage import exclusive_lock

@@ -12,7 +12,6 @@ import typer
 from rich.table import Table
 from sqlalchemy import make_url
 
-from sottovoce.atomic import write_atomically
 from sottovoce.characters import visible
 from sottovoce.cli import output
 from sottovoce.cli.options import (
@@ -37,19 +36,20 @@ from sottovoce.server.administration import (
     begin_training,
     cancel_training,
     go_beyond,
+    read_catalogue,
     update_catalogue,
 )
-from sottovoce.server.catalogues import Difference
-from sottovoce.server.choice import read_catalogue
+from sottovoce.server.catalogue import Difference
+from sottovoce.server.epochs import Waiting
+from sottovoce.server.keys import rotate_keys
 from sottovoce.server.settings import check_proxy_name
 from sottovoce.server.setup import SETTINGS, items_of, make_server
 from sottovoce.server.status import DROPPED, ServerStatus
 from sottovoce.server.store import OPEN, Epoch, back_up
-from sottovoce.server.succession import rotate_keys
-from sottovoce.server.waiting import Waiting
 from sottovoce.service import build_watch
 from sottovoce.service import run as serve
 from sottovoce.settings import stated
+from sottovoce.storage.files import write_atomically
 from sottovoce.training import DEFAULT, Budget, Participation, planned, planned_without_end
 
 app = group(

@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 from sottovoce.cli import output
+from sottovoce.cli.figures import draw_interval, save_figure
 from sottovoce.cli.options import (
     BudgetOption,
     CentralBudgetOption,
@@ -30,19 +31,18 @@ from sottovoce.cli.options import (
     settings_options,
     training_options,
 )
+from sottovoce.core.recommending import tags_of
 from sottovoce.data import Interactions, Shards, load, parse_columns
 from sottovoce.data.loading import shards_at
 from sottovoce.data.split import SplitRule
 from sottovoce.data.synthetic import SYNTHETIC
 from sottovoce.errors import SettingsError
-from sottovoce.evaluation import CUTOFFS, Interval
-from sottovoce.experiments.figures import draw_interval, save_figure
-from sottovoce.model.tags import tags_of
 from sottovoce.privacy import Account
 from sottovoce.privacy.account import shown
 from sottovoce.settings import stated
 from sottovoce.simulation import Run, SimulationPlan
 from sottovoce.simulation import simulate as run_simulation
+from sottovoce.simulation.evaluation import CUTOFFS, Interval
 from sottovoce.training import DEFAULT, Budget, Settings, planned
 
 DEFAULT_MINIMUM = 60

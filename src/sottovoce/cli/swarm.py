@@ -13,11 +13,10 @@ from sottovoce.cli.options import HistoryColumns, JsonFile, min_interactions_opt
 from sottovoce.data import load, parse_columns
 from sottovoce.data.split import SplitRule
 from sottovoce.errors import SettingsError
-from sottovoce.experiments.live.people import NEGATIVES
-from sottovoce.experiments.live.simulated import Noise
-from sottovoce.experiments.live.swarm import SwarmPlan, SwarmResult, run_swarm
-from sottovoce.experiments.live.system_folder import LiveSystem
 from sottovoce.privacy.account import shown
+from sottovoce.sandbox.devices import NEGATIVES
+from sottovoce.sandbox.swarm import Noise, SwarmPlan, SwarmResult, run_swarm
+from sottovoce.sandbox.system import LiveSystem
 
 SHOWN = "hr@10"
 

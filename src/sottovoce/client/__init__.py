@@ -26,7 +26,7 @@ It begins at a whole ten seconds of the clock. Every step is on disk before the 
 7. the batch is marked as sent, and its bytes are deleted.
 
 So whether a device sends, when, how much and what it asks for before is decided without looking at
-the history, and nothing that is computed from the history can fail (`sottovoce.model.bounds`).
+the history, and nothing that is computed from the history can fail (`sottovoce.core.bounds`).
 
 - A crash before 5 is complete: nothing was spent, nothing sent. What was randomised is lost with
   the process and was seen by nobody, so making another batch spends nothing twice.
@@ -43,12 +43,10 @@ what was spent since is forgotten, and an epoch may be reported in twice. Leave 
 backups, or restore it only onto a device that has lost its own.
 """
 
-from sottovoce.client.api import ProxyApi
 from sottovoce.client.client import Client, Outlook, Status
-from sottovoce.client.http import HttpProxy
+from sottovoce.client.http import HttpProxy, ProxyApi
 from sottovoce.client.recommending import Reason, Recommendation
-from sottovoce.client.syncing import Outcome, Synced
-from sottovoce.client.terms import TermsError
+from sottovoce.client.syncing import Outcome, Synced, TermsError
 from sottovoce.protocol import Terms
 
 __all__ = [

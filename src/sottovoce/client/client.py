@@ -2,35 +2,117 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import datetime
+from math import isfinite
+from pathlib import Path
+from typing import Self, TextIO
 
-from sottovoce.client.address import checked_url
-from sottovoce.client.fetching import asked_terms, held
-from sottovoce.client.importing import checked_items, read_items
-from sottovoce.client.recommending import recommendations
+from sottovoce.client.http import ProxyApi, checked_url
+from sottovoce.client.recommending import Recommendation, recommendations
+from sottovoce.client.reporting import Words
 from sottovoce.client.store import ClientStore
-from sottovoce.client.syncing import Synced, Syncing
-from sottovoce.client.timing import JITTER, READY
-from sottovoce.errors import LedgerError, SettingsError, StoreError, reason
-from sottovoce.mechanism import os_words
-from sottovoce.privacy import rounded_down, rounded_up
+from sottovoce.client.syncing import Synced, Syncing, asked_terms, held
+from sottovoce.client.timing import JITTER, READY, Entropy
+from sottovoce.core import os_words
+from sottovoce.errors import (
+    DataError,
+    LedgerError,
+    ProtocolError,
+    SettingsError,
+    StoreError,
+    reason,
+)
+from sottovoce.privacy import Promise, rounded_down, rounded_up
+from sottovoce.protocol import Edition, Item, Terms, strict
+from sottovoce.protocol.catalogue import MAX_TEXT
 from sottovoce.storage import exclusive_lock
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from contextlib import AbstractContextManager
-    from pathlib import Path
-    from typing import Self
+# Items from outside: one by one or from a CSV file, checked before any of them is kept.
 
-    from sottovoce.client.api import ProxyApi
-    from sottovoce.client.recommending import Recommendation
-    from sottovoce.client.reporting import Words
-    from sottovoce.client.timing import Entropy
-    from sottovoce.privacy import Promise
-    from sottovoce.protocol import Edition, Item, Terms
+
+UNREADABLE = range(0xDC80, 0xDD00)
+"""What Python reads a byte as that is not UTF-8, so that its line can be named."""
+
+
+def checked_items(ids: Iterable[str]) -> list[str]:
+    """Names as a catalogue could have them, or a `DataError`."""
+    if isinstance(ids, str):
+        raise DataError(f"items are given as a list, not as one string: [{ids!r}]")
+    try:
+        return [strict.text(item, most=MAX_TEXT, what="item") for item in ids]
+    except ProtocolError as error:
+        raise DataError(str(error)) from error
+
+
+def read_items(path: Path, column: str = "item", time: str | None = None) -> list[list[str]]:
+    """One column of a CSV file (UTF-8, names of the columns in its first line), by moments.
+
+    Without a column of times all of it is one moment.
+    """
+    wanted = [column] if time is None else [column, time]
+    try:
+        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+            moments: dict[float, list[str]] = {}
+            for item, at in _touched(file, path, wanted):
+                moments.setdefault(at, []).append(item)
+    except OSError as error:
+        raise DataError(f"cannot be read: {reason(error)}", path=path) from error
+    return [items for _, items in sorted(moments.items())]
+
+
+def _touched(file: TextIO, path: Path, wanted: list[str]) -> Iterator[tuple[str, float]]:
+    rows = csv.reader(file, strict=True)
+    try:
+        names: list[str] = next(rows, [])
+        for column in wanted:
+            if names.count(column) != 1:
+                raise DataError(
+                    f"its columns are {', '.join(names) or 'none'}; one must be called {column!r}",
+                    path=path,
+                    line=1,
+                )
+        places = [names.index(column) for column in wanted]
+        for row in rows:
+            if row:
+                yield _cells(row, places, len(names))
+    except (csv.Error, ProtocolError) as error:
+        raise DataError(str(error), path=path, line=rows.line_num) from error
+
+
+def _cells(row: list[str], places: list[int], width: int) -> tuple[str, float]:
+    if len(row) != width:
+        raise ProtocolError(f"{len(row)} fields, the first line names {width}")
+    item, *at = (row[place] for place in places)
+    if any(ord(character) in UNREADABLE for character in item):
+        raise ProtocolError("this line is not UTF-8")
+    return strict.text(item, most=MAX_TEXT, what="item"), _seconds(at[0]) if at else 0.0
+
+
+def _seconds(text: str) -> float:
+    """Of a number, or an ISO date with or without a time."""
+    try:
+        return _finite(float(text))
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError) as error:
+        raise ProtocolError(
+            f"a time is a number or an ISO date, not {strict.shown(text)}"
+        ) from error
+
+
+def _finite(number: float) -> float:
+    if not isfinite(number):
+        raise ValueError("a time is finite")
+    return number
+
 
 _OURS = "client."
 """How the names of all files in a client's folder begin."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from sottovoce.model.bounds import MOST_TOUCHED
+from sottovoce.core.bounds import MOST_TOUCHED
 from sottovoce.storage import Database
 
 PRAGMAS = ("temp_store = MEMORY",)

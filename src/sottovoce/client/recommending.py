@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sottovoce.model.ranking import best_rows
-from sottovoce.model.recency import recency
-from sottovoce.model.taste import Taste
-from sottovoce.model.wide import WideModel
+from sottovoce.core.recommending import Taste, WideModel, best_rows, recency
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sottovoce.model.tags import Tag
+    from sottovoce.core.recommending import Tag
     from sottovoce.protocol import Edition, Item
 
 MOST_OWN = 1_000

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sottovoce.client.store import Waiting
+from sottovoce.core import Histories, user_vectors
 from sottovoce.errors import SettingsError
-from sottovoce.model import Histories, user_vectors
 from sottovoce.privacy import Charge
 from sottovoce.protocol import Batch, seal_reports
 from sottovoce.protocol.batch import ID
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sottovoce.protocol import Edition
 
     Words = Callable[[int, int], NDArray[np.uint64]]
-    """(users, reports) to random words, as `sottovoce.mechanism.os_words`."""
+    """(users, reports) to random words, as `sottovoce.core.os_words`."""
 
 
 def make_batch(
@@ -32,7 +32,7 @@ def make_batch(
     """Exactly k sealed reports of whoever touched these rows; of nobody's history just as many.
 
     To stay silent with nothing to say would be saying it. For the same reason nothing here can fail
-    because of the rows: see `sottovoce.model.bounds`.
+    because of the rows: see `sottovoce.core.bounds`.
     """
     manifest, terms = edition.manifest, edition.manifest.terms
     if manifest.public_key is None:

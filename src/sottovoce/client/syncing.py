@@ -2,24 +2,104 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from sottovoce.client.fetching import refresh
-from sottovoce.client.reporting import make_batch
-from sottovoce.client.timing import MOST_LEAD, PACE, READY, drawn_plan, is_time, lead, not_before
-from sottovoce.errors import ClosedError, LedgerError, RefusedError, UnavailableError
+from sottovoce.client.http import ProxyApi
+from sottovoce.client.reporting import Words, make_batch
+from sottovoce.client.store import ClientStore, Kept, Trusted, Waiting
+from sottovoce.client.timing import (
+    MOST_LEAD,
+    PACE,
+    READY,
+    Entropy,
+    Plan,
+    drawn_plan,
+    is_time,
+    lead,
+    not_before,
+)
+from sottovoce.errors import (
+    ClosedError,
+    LedgerError,
+    RefusedError,
+    UnavailableError,
+    UntrustedError,
+)
 from sottovoce.privacy import rounded_down, rounded_up
+from sottovoce.protocol import (
+    Edition,
+    Manifest,
+    SignedManifest,
+    Terms,
+    fetch_edition,
+    fetch_manifest,
+    verified,
+)
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+# What a device's owner agreed to, at most; a server cannot ask for more by asking again.
 
-    from sottovoce.client.api import ProxyApi
-    from sottovoce.client.reporting import Words
-    from sottovoce.client.store import ClientStore, Kept, Waiting
-    from sottovoce.client.timing import Entropy, Plan
-    from sottovoce.protocol import Edition, Manifest
+
+class TermsError(UntrustedError):
+    """The server asks for more than the owner accepted. Nothing is sent unless they accept it."""
+
+    def __init__(self, worse: list[str], asked: Terms):
+        super().__init__(
+            f"the server changed its terms: {'; '.join(worse)}. Nothing is sent. `sottovoce client "
+            "terms` shows them, and how to accept them"
+        )
+        self.worse = worse
+        """In plain words, everything that would be worse."""
+        self.asked = asked
+        """What `Client.accept` must be given if they say yes: these very terms, no later ones."""
+
+
+def check_terms(accepted: Terms | None, asked: Terms) -> None:
+    """Refuse whatever is worse. Whoever has not been asked yet has nothing that could be broken."""
+    worse = [] if accepted is None else accepted.broken_by(asked)
+    if worse:
+        raise TermsError(worse, asked)
+
+
+# What the server published: fetched, verified, held against the owner's terms, and kept.
+
+
+def refresh(store: ClientStore, api: ProxyApi, trusted: Trusted) -> Edition:
+    """What is current; an error means that none of it was stored, but for a question of terms.
+
+    `trusted` is read by whoever calls: nothing is read here before the first request.
+    """
+    signed = fetch_manifest(api, *trusted)
+    try:
+        check_terms(store.terms, signed.manifest.terms)
+    except TermsError as error:
+        store.ask(error.asked.name)
+        raise
+    edition, files = fetch_edition(signed, api, store.file)
+    store.keep_edition(signed, files)
+    return edition
+
+
+def asked_terms(store: ClientStore, api: ProxyApi) -> Terms:
+    """What the server asks for now, to be shown to the owner; stores nothing."""
+    return fetch_manifest(api, *store.trusted).manifest.terms
+
+
+def held(store: ClientStore) -> Edition | None:
+    """What was accepted last, without asking anybody; None if there is nothing."""
+    with store.at_once():
+        data = store.signed_manifest()
+        if data is None:
+            return None
+        signed = SignedManifest.open(data, store.trusted.key)
+        manifest = signed.manifest
+        model, catalogue = store.file(manifest.model), store.file(manifest.catalogue)
+    if model is None or catalogue is None:
+        return None
+    return verified(signed, model, catalogue)
+
 
 Outcome = Literal[
     "sent",

@@ -14,10 +14,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from sottovoce.core.model import Histories
+from sottovoce.core.recommending import Traits
 from sottovoce.data.streams import stream
 from sottovoce.errors import DataError, SettingsError
-from sottovoce.model.histories import Histories
-from sottovoce.model.tags import Traits
 
 FilterRule = Literal["stable", "once"]
 Bools = NDArray[np.bool_]

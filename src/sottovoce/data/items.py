@@ -21,10 +21,10 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from sottovoce.characters import CONTROL, named
+from sottovoce.core.recommending import KIND, Traits
 from sottovoce.data.interactions import Interactions
 from sottovoce.data.tables import ALIASES, PARQUET, Columns, reading
 from sottovoce.errors import DataError, MissingExtraError, ProtocolError
-from sottovoce.model.tags import KIND, Traits
 
 Described = dict[str, tuple[str, Traits]]
 """Title and tags, by the item's id."""

@@ -18,6 +18,7 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from sottovoce.characters import spaced
+from sottovoce.core.recommending import Traits
 from sottovoce.data.interactions import Interactions
 from sottovoce.data.tables import (
     Block,
@@ -31,7 +32,6 @@ from sottovoce.data.tables import (
     reading,
 )
 from sottovoce.errors import DataError
-from sottovoce.model.tags import Traits
 
 File = Path | zipfile.Path
 Films = dict[str, tuple[str, Traits]]

@@ -28,7 +28,8 @@ import polars as pl
 from numpy.typing import NDArray
 from polars.exceptions import PolarsError
 
-from sottovoce.atomic import write_atomically
+from sottovoce.core.model import Histories
+from sottovoce.core.recommending import Traits
 from sottovoce.data.interactions import (
     Bools,
     FilterRule,
@@ -41,17 +42,9 @@ from sottovoce.data.interactions import (
     object_array,
     pack,
 )
-from sottovoce.data.tables import (
-    Columns,
-    Numbering,
-    parquet_blocks,
-    plain_name,
-    positive,
-    reading,
-)
+from sottovoce.data.tables import Columns, Numbering, parquet_blocks, plain_name, positive, reading
 from sottovoce.errors import DataError
-from sottovoce.model.histories import Histories
-from sottovoce.model.tags import Traits
+from sottovoce.storage.files import write_atomically
 
 Watch = Callable[[str], None]
 FORMAT = "sottovoce-shards-1"

@@ -17,10 +17,10 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from sottovoce.core.model import Histories
 from sottovoce.data.interactions import Bools, Interactions, Times, row_sums
 from sottovoce.data.streams import stream
 from sottovoce.errors import DataError, SettingsError
-from sottovoce.model.histories import Histories
 
 SplitRule = Literal["random", "latest", "date"]
 SPLIT_RULES: tuple[SplitRule, ...] = get_args(SplitRule)

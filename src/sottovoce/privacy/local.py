@@ -10,20 +10,15 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import exp, floor, sqrt
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sottovoce.errors import SettingsError
 from sottovoce.privacy.bound import moments, renyi_epsilon
-from sottovoce.privacy.events import SIGN, checked_delta
+from sottovoce.privacy.events import SIGN, Reporting, checked_delta
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sottovoce.privacy.events import Reporting
-
-    Float64 = NDArray[np.float64]
+Float64 = NDArray[np.float64]
 
 MOST_SIGNS, MOST_COUNTED = 10**7, 10**6
 """So many reports are counted out, of signs and of others: seconds, and under a gigabyte."""

@@ -1,19 +1,21 @@
 """What travels between client, proxy and server: every byte, once. See docs/protocol.md."""
 
-from sottovoce.protocol.batch import Batch, batch_size
+from sottovoce.protocol.batch import MAX_CHUNK_REPORTS, Batch, Chunk, batch_size
 from sottovoce.protocol.catalogue import Catalogue, Item
-from sottovoce.protocol.chunk import MAX_CHUNK_REPORTS, Chunk
-from sottovoce.protocol.manifest import Manifest
-from sottovoce.protocol.model import decode_items, encode_items, model_size
-from sottovoce.protocol.published import (
+from sottovoce.protocol.manifest import (
+    MAX_SIGNED_MANIFEST,
     Edition,
     Files,
+    KeyStatement,
+    Manifest,
     Newest,
     PublishedSource,
+    SignedManifest,
     fetch_edition,
     fetch_manifest,
     verified,
 )
+from sottovoce.protocol.model import decode_items, encode_items, model_size
 from sottovoce.protocol.sealing import (
     SEALED,
     Opened,
@@ -23,7 +25,6 @@ from sottovoce.protocol.sealing import (
     public_key_of,
     seal_reports,
 )
-from sottovoce.protocol.signed import MAX_SIGNED_MANIFEST, KeyStatement, SignedManifest
 from sottovoce.protocol.terms import Terms
 
 __all__ = [

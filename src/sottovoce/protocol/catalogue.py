@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from sottovoce.core.recommending import KIND, Tags, tags_of
 from sottovoce.errors import ProtocolError
-from sottovoce.model.tags import KIND, Tags, tags_of
 from sottovoce.protocol import strict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any, Self
 
-    from sottovoce.model.tags import Traits
+    from sottovoce.core.recommending import Traits
 
 VERSION = 2
 MAX_CATALOGUE = 64 * 1024 * 1024

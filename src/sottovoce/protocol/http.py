@@ -9,30 +9,68 @@ from __future__ import annotations
 import json
 import ssl
 import time
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+from ipaddress import ip_address
+from typing import ClassVar, NoReturn
 
 import httpx
 
-from sottovoce.errors import (
-    ClosedError,
-    ProtocolError,
-    RefusedError,
-    TlsError,
-    UnavailableError,
-)
+from sottovoce.errors import ClosedError, ProtocolError, RefusedError, TlsError, UnavailableError
 from sottovoce.protocol import routes
 from sottovoce.protocol.catalogue import MAX_CATALOGUE
-from sottovoce.protocol.signed import MAX_SIGNED_MANIFEST
-from sottovoce.protocol.transfer import (
-    WRONG_EPOCH,
-    is_for_later,
-    read_capped,
-    seconds_to_wait,
-)
+from sottovoce.protocol.manifest import MAX_SIGNED_MANIFEST
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+# What HTTP adds to the bytes: names of refusals, and bodies that are never longer than allowed.
+
+
+CLOSED = "urn:sottovoce:closed"
+"""The `type` of a problem: the epoch is over."""
+WRONG_EPOCH = "urn:sottovoce:wrong-epoch"
+"""The `type` of a problem: a batch of an epoch that is not the present one."""
+LATER = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS)
+"""Statuses that, beside every 5xx, mean: retry later."""
+_LONGEST_WAIT = 9
+"""Digits of `Retry-After`."""
+_LONGEST_LENGTH = 18
+"""Digits of a body's announced length: Python refuses to convert thousands of them."""
+
+
+def is_for_later(status: int) -> bool:
+    """Whether the same request may succeed another time."""
+    return status in LATER or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+def seconds_to_wait(header: str, now: float) -> float | None:
+    """What `Retry-After` asks for, as seconds or as a date (RFC 9110, 10.2.3); None if it does not.
+
+    >>> seconds_to_wait("120", now=0.0), seconds_to_wait("soon", now=0.0)
+    (120.0, None)
+    """
+    if header.isascii() and header.isdigit() and len(header) <= _LONGEST_WAIT:
+        return float(header)
+    try:
+        seconds = parsedate_to_datetime(header).timestamp() - now
+    except (ValueError, OverflowError):
+        return None
+    return seconds if seconds > 0 else None
+
+
+def read_capped(response: httpx.Response, most: int) -> bytes:
+    """The body as it came, given up as soon as it is longer: it is never held in memory."""
+    too_long = ProtocolError(f"{response.url}: longer than {most} bytes; it was not read")
+    announced = response.headers.get("content-length", "0")
+    if len(announced) > _LONGEST_LENGTH or (announced.isdecimal() and int(announced) > most):
+        raise too_long
+    body = bytearray()
+    # Raw: nothing compressed was asked for, and what is small on the way may be huge inside.
+    for piece in response.iter_raw():
+        if len(body) + len(piece) > most:
+            raise too_long
+        body += piece
+    return bytes(body)
+
 
 HEADERS = {"User-Agent": "sottovoce", "Accept": "*/*", "Accept-Encoding": "identity"}
 TIMEOUT = httpx.Timeout(30.0, connect=10.0)
@@ -136,3 +174,20 @@ def _problem_type(response: httpx.Response) -> object:
     except (ProtocolError, ValueError, RecursionError):
         return None
     return problem.get("type") if isinstance(problem, dict) else None
+
+
+# Which addresses need no encryption.
+
+
+def is_this_machine(host: str) -> bool:
+    """Whether what is sent there never leaves this machine.
+
+    >>> is_this_machine("127.0.0.1"), is_this_machine("shop.example")
+    (True, False)
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -12,10 +12,10 @@ from hashlib import sha256
 from json import dumps
 from typing import TYPE_CHECKING
 
+from sottovoce.core import MECHANISMS
+from sottovoce.core.bounds import MOST_FACTORS, MOST_ITEMS, MOST_REPORTS
+from sottovoce.core.coin import LEAST_EPSILON, MAX_EPSILON
 from sottovoce.errors import ProtocolError
-from sottovoce.mechanism import MECHANISMS
-from sottovoce.mechanism.coin import LEAST_EPSILON, MAX_EPSILON
-from sottovoce.model.bounds import MOST_FACTORS, MOST_ITEMS, MOST_REPORTS
 from sottovoce.privacy import SIGN, Promise, Reporting, promise
 from sottovoce.privacy.account import DELTA
 from sottovoce.protocol import strict

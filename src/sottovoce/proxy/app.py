@@ -7,40 +7,129 @@ limit, and refusals are counted, not logged, because whatever keeps a log adds t
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from http import HTTPStatus
+from math import ceil
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sottovoce.errors import UnavailableError
-from sottovoce.page import Content, page_routes
+from sottovoce.errors import SottovoceError, UnavailableError
 from sottovoce.protocol import routes
-from sottovoce.proxy.compressed import Compressed
-from sottovoce.proxy.limit import RateLimit
-from sottovoce.proxy.origins import CrossOrigin
-from sottovoce.proxy.taking import Taking
+from sottovoce.proxy.intake import RateLimit
+from sottovoce.proxy.origins import CrossOrigin, check_sender
+from sottovoce.proxy.proxy import Proxy
+from sottovoce.proxy.settings import ProxySettings
 from sottovoce.proxy.writer import GroupCommit
 from sottovoce.service import (
+    Content,
     Heartbeat,
     epoch_of,
     errors_as_problems,
     hash_of,
+    page_routes,
+    problem_of,
+    read_body,
 )
-from sottovoce.service.files import BRIEFLY, FOR_EVER, accepts_gzip, serve
+from sottovoce.service.http import BRIEFLY, FOR_EVER, accepts_gzip, compress, serve
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+# Batches over HTTP: 202 when one is on disk.
+#
+# Nearly every request to a proxy is one, so this is a plain ASGI application in front of
+# Starlette's routes: its layers for routes, requests and errors would cost a third of the time
+# again.
 
-    from starlette.requests import Request
-    from starlette.responses import Response
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from sottovoce.proxy.proxy import Proxy
-    from sottovoce.proxy.settings import ProxySettings
+class Taking:
+    """What is posted to the route of batches; all else goes to `app`."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        proxy: Proxy,
+        writer: GroupCommit,
+        limit: RateLimit,
+        origins: Collection[str],
+    ):
+        self._app = app
+        self._proxy = proxy
+        self._writer = writer
+        self._limit = limit
+        self._origins = origins
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] != routes.BATCHES:
+            await self._app(scope, receive, send)
+            return
+        try:
+            await self._take(scope, receive)
+        except (SottovoceError, HTTPException, ClientDisconnect) as error:
+            self._proxy.metrics.refused(error)
+            # The store has logged once what is wrong; a line for each would keep its time.
+            await problem_of(error, log_unavailable=False)(scope, receive, send)
+            return
+        self._proxy.metrics.accepted.inc()
+        headers = [(b"content-length", b"0")]
+        await send({"type": "http.response.start", "status": 202, "headers": headers})
+        await send({"type": "http.response.body"})
+
+    async def _take(self, scope: Scope, receive: Receive) -> None:
+        if scope["method"] != "POST":
+            raise HTTPException(HTTPStatus.METHOD_NOT_ALLOWED, headers={"Allow": "POST"})
+        check_sender(scope, self._origins)
+        address, epoch = scope["client"][0] if scope["client"] else "", None
+        self._take_place(address)
+        try:
+            data = await read_body(scope, receive, self._proxy.intake.batch_size())
+            batch = self._proxy.intake.check(data)
+            await self._writer.write(batch)
+            epoch = batch.epoch
+        finally:
+            self._limit.end(address, epoch)
+
+    def _take_place(self, address: str) -> None:
+        """For one of the batches that this address may send."""
+        wait = self._limit.wait(address, self._proxy.epoch)
+        if wait:
+            raise HTTPException(
+                HTTPStatus.TOO_MANY_REQUESTS,
+                "too many batches from one address",
+                {"Retry-After": str(ceil(wait))},
+            )
+
+
+# Catalogues, compressed once and kept.
+
+
+MOST = 2
+"""A training has one catalogue; a second is there while clients change over to another training."""
+
+
+class Compressed:
+    """By hash; whoever asks first waits for it, and so does everybody who asks meanwhile."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, bytes] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, name: str, content: bytes) -> bytes:
+        with self._lock:
+            if name not in self._kept:
+                self._kept[name] = compress(content)
+            self._kept.move_to_end(name)
+            while len(self._kept) > MOST:
+                self._kept.popitem(last=False)
+            return self._kept[name]
 
 
 def build_app(

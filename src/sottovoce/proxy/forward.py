@@ -6,15 +6,39 @@ the server counts a name once.
 
 from __future__ import annotations
 
+import json
 import logging
-from typing import TYPE_CHECKING
+import ssl
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+from urllib.parse import urlsplit
 
-from sottovoce.errors import ClosedError, RefusedError
-from sottovoce.protocol import Chunk
+import httpx
 
-if TYPE_CHECKING:
-    from sottovoce.proxy.store import Flush, ProxyStore
-    from sottovoce.proxy.upstream import Upstream
+from sottovoce.errors import (
+    ClosedError,
+    ProtocolError,
+    RefusedError,
+    SettingsError,
+    UnknownProxyError,
+    UntrustedError,
+    reason,
+)
+from sottovoce.protocol import (
+    Chunk,
+    Files,
+    PublishedSource,
+    SignedManifest,
+    fetch_edition,
+    fetch_manifest,
+    routes,
+    strict,
+)
+from sottovoce.protocol.batch import Crowd
+from sottovoce.protocol.http import HttpSource
+from sottovoce.proxy.settings import ProxySettings
+from sottovoce.proxy.store import Flush, ProxyStore
+from sottovoce.service.listen import load_certificate
 
 log = logging.getLogger("sottovoce")
 
@@ -60,3 +84,185 @@ def _confirm(store: ProxyStore, upstream: Upstream, flush: Flush) -> None:
         with store.write() as tables:
             tables.set_delivered(flush.epoch, 0)
         raise
+
+
+# The seam to the server: seven calls, over HTTP or in memory for a test.
+
+
+STATES = ("open", "closed", "applied")
+MAX_ANSWER = 4096
+"""Bytes of an answer that is not a file."""
+
+
+class Upstream(PublishedSource, Protocol):
+    """The server, as the proxy knows it.
+
+    Every call raises `UnavailableError` (the same may work later), `ClosedError` (the epoch was
+    applied without us), `RefusedError` (understood, and no) or `ProtocolError` (malformed answer).
+    """
+
+    def waiting(self, epoch: int, crowd: Crowd) -> str:
+        """Tell whether the crowd is there; learn whether the epoch is open, closed or applied."""
+
+    def check_secret(self) -> None:
+        """Ask whether the server knows our secret: `UnknownProxyError` if not. Tells nothing."""
+
+    def put_chunk(self, chunk: Chunk) -> None:
+        """Hand a chunk over; the same chunk again changes nothing."""
+
+    def commit(self, epoch: int, manifest_hash: bytes, chunks: int, reports: int) -> None:
+        """Say that this was all; returns when the server has exactly that."""
+
+
+class HttpUpstream(HttpSource):
+    """`Upstream` over HTTP. The secret goes to one address, and only where it is needed."""
+
+    _who = "the server"
+    _trust = "tls.authority names who signed its certificate, tls.certificate is our own"
+    _refusals: ClassVar = {401: UnknownProxyError}
+    _hints: ClassVar = {401: "; is this proxy's secret the one that the server knows?"}
+
+    def __init__(self, http: httpx.Client, url: str, secret: str):
+        super().__init__(http, url)
+        self._secret = {"Authorization": f"Bearer {secret}"}
+
+    def waiting(self, epoch: int, crowd: Crowd) -> str:
+        told = json.dumps({"crowd": crowd}).encode()
+        answer = self._tell("POST", routes.WAITING.format(epoch=epoch), told)
+        state = strict.read_object(answer, most=MAX_ANSWER, what="state of the epoch").get("state")
+        if state not in STATES:
+            raise ProtocolError(f"state of the epoch: one of {STATES}, not {strict.shown(state)}")
+        return str(state)
+
+    def check_secret(self) -> None:
+        """The secret is looked at before the request: one of no epoch is refused, and no harm."""
+        try:
+            self._tell("POST", routes.WAITING.format(epoch=0), b"{}")
+        except UnknownProxyError:
+            raise
+        except RefusedError:
+            return
+
+    def put_chunk(self, chunk: Chunk) -> None:
+        path = routes.CHUNK.format(epoch=chunk.epoch, sha256=chunk.name)
+        self._tell("PUT", path, chunk.encode())
+
+    def commit(self, epoch: int, manifest_hash: bytes, chunks: int, reports: int) -> None:
+        told = {"manifest": manifest_hash.hex(), "chunks": chunks, "reports": reports}
+        self._tell("POST", routes.COMMIT.format(epoch=epoch), json.dumps(told).encode())
+
+    def _tell(self, method: str, path: str, content: bytes) -> bytes:
+        return self._exchange(method, path, most=MAX_ANSWER, content=content, headers=self._secret)
+
+
+def connect(settings: ProxySettings) -> tuple[httpx.Client, HttpUpstream]:
+    """The server of the settings; whoever asks closes the client."""
+    if urlsplit(settings.server).scheme == "http":
+        log.warning("%s is not encrypted: whoever listens learns the secret", settings.server)
+    tls = settings.tls
+    try:
+        secret = settings.secret_file.read_text(encoding="ascii").strip()
+    except (OSError, ValueError) as error:
+        raise SettingsError(
+            f"{settings.secret_file}: no secret can be read: {reason(error)}"
+        ) from error
+    try:
+        context = ssl.create_default_context(cafile=tls.authority)
+    except (OSError, ValueError) as error:
+        raise SettingsError(
+            f"{tls.authority}: no certificate of an authority: {reason(error)}"
+        ) from error
+    if tls.certificate is not None:
+        load_certificate(context, tls.certificate, tls.private_key)
+    if not secret or not secret.isprintable():
+        raise SettingsError(f"{settings.secret_file}: must hold one line of text, the secret")
+    http = httpx.Client(verify=context, timeout=30.0, trust_env=False)
+    return http, HttpUpstream(http, settings.server, secret)
+
+
+# The mirror: clients ask the proxy alone, so it holds the server's manifests and files for them.
+#
+# Nothing is shown to a client before all of it was verified (see `sottovoce.protocol.manifest`).
+
+
+@dataclass(frozen=True)
+class MirroredEpoch:
+    """One verified epoch as bytes: replaced as a whole, so requests never see half of a change."""
+
+    signed: SignedManifest
+    files: Files
+
+
+class Mirror:
+    def __init__(self, store: ProxyStore, server: PublishedSource, key: bytes, *, keep_models: int):
+        self._store = store
+        self._server = server
+        self._key = key
+        self._keep_models = keep_models
+        self.current = self._load()
+        """The latest epoch; None before the first."""
+
+    def newer(self) -> MirroredEpoch | None:
+        """Ask the server: a complete later epoch, or None; `ProtocolError` if it does not hold."""
+        known = None if self.current is None else self.current.signed
+        newest = None if known is None else (known.manifest.epoch, known.hash)
+        # The key that signed the last one: nobody leads back to one that it has replaced.
+        signed = fetch_manifest(self._server, self._key if known is None else known.key, newest)
+        if known is not None and signed.hash == known.hash:
+            return None
+        _, files = fetch_edition(signed, self._server, self._held)
+        return MirroredEpoch(signed, files)
+
+    def publish(self, epoch: MirroredEpoch) -> None:
+        """Show it to clients from now on; drop files that only old epochs need."""
+        with self._store.write() as tables:
+            tables.add_manifest(epoch.signed)
+            for sha256, content in epoch.files.items():
+                tables.add_file(sha256, content)
+            tables.prune_files(self._keep_models)
+        self.current = epoch
+
+    def manifest_of(self, epoch: int) -> bytes | None:
+        """The signed manifest of an epoch that was mirrored."""
+        with self._store.read() as tables:
+            return tables.manifest_of(epoch)
+
+    def model(self, sha256: bytes) -> bytes | None:
+        """A model file that is still kept."""
+        current = self.current
+        if current is not None and sha256 == current.signed.manifest.model:
+            return current.files[sha256]
+        with self._store.read() as tables:
+            return tables.model(sha256)
+
+    def catalogue(self, sha256: bytes) -> bytes | None:
+        """A catalogue file that is still kept."""
+        current = self.current
+        if current is not None and sha256 == current.signed.manifest.catalogue:
+            return current.files[sha256]
+        with self._store.read() as tables:
+            return tables.catalogue(sha256)
+
+    def _held(self, sha256: bytes) -> bytes | None:
+        return self.model(sha256) or self.catalogue(sha256)
+
+    def _load(self) -> MirroredEpoch | None:
+        with self._store.read() as tables:
+            raw = tables.latest_manifest()
+            if raw is None:
+                return None
+            signed = self._opened(raw)
+            manifest = signed.manifest
+            model, catalogue = tables.model(manifest.model), tables.catalogue(manifest.catalogue)
+        assert model is not None, "the latest manifest's files are never pruned"
+        assert catalogue is not None, "the latest manifest's files are never pruned"
+        return MirroredEpoch(signed, {manifest.model: model, manifest.catalogue: catalogue})
+
+    def _opened(self, raw: bytes) -> SignedManifest:
+        try:
+            return SignedManifest.open(raw, self._key)
+        except UntrustedError as error:
+            raise SettingsError(
+                "verification_key does not lead to the key that signed the manifest in this "
+                "proxy's folder: leave the server's first key there, also when it was replaced"
+            ) from error

@@ -19,7 +19,7 @@ from starlette.responses import Response
 
 from sottovoce.errors import SettingsError
 from sottovoce.protocol import routes
-from sottovoce.protocol.address import is_this_machine
+from sottovoce.protocol.http import is_this_machine
 from sottovoce.service import header
 
 if TYPE_CHECKING:

@@ -13,22 +13,21 @@ import time
 from typing import TYPE_CHECKING
 
 from sottovoce.errors import ProtocolError, UnavailableError
-from sottovoce.protocol.crowd import SHORT, crowd_of
-from sottovoce.proxy.flush import discard, flush
-from sottovoce.proxy.forward import forward
+from sottovoce.protocol.batch import SHORT, crowd_of
+from sottovoce.proxy.forward import Mirror, forward
 from sottovoce.proxy.intake import Intake
-from sottovoce.proxy.metrics import Metrics
-from sottovoce.proxy.mirror import Mirror
+from sottovoce.proxy.shuffle import discard, flush
+from sottovoce.proxy.status import Metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sottovoce.protocol import SignedManifest
-    from sottovoce.protocol.crowd import Crowd
+    from sottovoce.protocol.batch import Crowd
+    from sottovoce.proxy.forward import Upstream
     from sottovoce.proxy.settings import ProxySettings
     from sottovoce.proxy.shuffle import Entropy
     from sottovoce.proxy.store import ProxyStore
-    from sottovoce.proxy.upstream import Upstream
 
 log = logging.getLogger("sottovoce")
 

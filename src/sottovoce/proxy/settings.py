@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
-from pathlib import Path  # noqa: TC003 - read_settings reads the annotations
+from importlib.resources import files
+from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -12,6 +14,7 @@ from sottovoce.protocol import MAX_CHUNK_REPORTS
 from sottovoce.protocol.strict import hexadecimal
 from sottovoce.proxy.origins import check_origin
 from sottovoce.service import Listen, Watch
+from sottovoce.service.listen import caps_toml
 from sottovoce.settings import check, setting
 
 MAX_STATEMENT = 8_000
@@ -60,7 +63,7 @@ class Tls:
 
 @dataclass(frozen=True)
 class Page:
-    """The page for browsers, at the proxy's own address: see `sottovoce.page`."""
+    """The page for browsers, at the proxy's own address: see `sottovoce.service`."""
 
     serve: bool = False
     """Whether there is one. Browsers need TLS for it, or localhost."""
@@ -167,3 +170,42 @@ def _is_address(url: str) -> bool:
         return False
     plain = not (parts.username or parts.password or parts.query or parts.fragment)
     return parts.scheme in ("http", "https") and bool(host) and plain
+
+
+# A new settings file, every field explained.
+
+
+PORT, WATCH_PORT = 8080, 8081
+"""Where a new proxy listens, and where it is watched."""
+
+
+def settings_file(
+    *,
+    folder: str,
+    server: str,
+    secret_file: str,
+    verification_key: str,
+    least_clients: int = ProxySettings.least_clients,
+    port: int = PORT,
+    watch_port: int = WATCH_PORT,
+) -> str:
+    """The text of a `proxy.toml` with these values and the usual ones for the rest."""
+    text = (files(__package__) / "proxy.toml").read_text(encoding="utf-8")
+    rate = Rate.for_crowd(least_clients)
+    return text.format(
+        folder=_quoted(folder),
+        server=_quoted(server),
+        secret_file=_quoted(secret_file),
+        verification_key=_quoted(verification_key),
+        caps=caps_toml(),
+        least_clients=least_clients,
+        burst=rate.burst,
+        per_epoch=rate.per_epoch,
+        port=port,
+        watch_port=watch_port,
+    )
+
+
+def _quoted(value: str) -> str:
+    """A basic string of TOML, which is written as in JSON."""
+    return json.dumps(value, ensure_ascii=False)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from sottovoce.errors import SettingsError, reason
-from sottovoce.proxy.template import settings_file
+from sottovoce.proxy.settings import settings_file
 
 SETTINGS, SECRET, DATA = "proxy.toml", "server.secret", "data"
 

@@ -6,8 +6,8 @@ is published; its private key is destroyed in the transaction that applies it.
 """
 
 from sottovoce.server.app import build_app
+from sottovoce.server.counting import InProcess, Opener, Pool
 from sottovoce.server.keys import Keys
-from sottovoce.server.opening import InProcess, Opener, Pool
 from sottovoce.server.server import Server
 from sottovoce.server.settings import ProxyAccess, ServerSettings
 from sottovoce.server.store import ServerStore

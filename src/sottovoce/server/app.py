@@ -14,10 +14,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from sottovoce.protocol import MAX_CHUNK_REPORTS, SEALED, routes, strict
-from sottovoce.protocol.chunk import HEADER
-from sottovoce.protocol.crowd import read_crowd
+from sottovoce.protocol.batch import CHUNK_HEADER as HEADER
+from sottovoce.protocol.batch import read_crowd
 from sottovoce.service import Heartbeat, epoch_of, errors_as_problems, hash_of, read_body
-from sottovoce.service.files import BRIEFLY, FOR_EVER, serve
+from sottovoce.service.http import BRIEFLY, FOR_EVER, serve
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

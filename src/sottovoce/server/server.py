@@ -16,27 +16,28 @@ from sottovoce.errors import (
     UnavailableError,
 )
 from sottovoce.protocol import Chunk, SignedManifest
-from sottovoce.server.choice import agree
+from sottovoce.server.administration import agree
 from sottovoce.server.counting import Counter
-from sottovoce.server.metrics import Metrics
-from sottovoce.server.publishing import Publisher
-from sottovoce.server.state import (
+from sottovoce.server.epochs import (
+    Publisher,
     check_closed,
     check_known,
     check_manifest,
     check_not_committed,
     check_room,
+    for_crowds,
+    for_reports,
 )
+from sottovoce.server.keys import check_may_sign, lacking
+from sottovoce.server.status import Metrics
 from sottovoce.server.store import APPLIED, CLOSED, OPEN
-from sottovoce.server.succession import check_may_sign, lacking
-from sottovoce.server.waiting import for_crowds, for_reports
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sottovoce.protocol.crowd import Crowd
+    from sottovoce.protocol.batch import Crowd
+    from sottovoce.server.counting import Opener
     from sottovoce.server.keys import Keys
-    from sottovoce.server.opening import Opener
     from sottovoce.server.settings import ServerSettings
     from sottovoce.server.store import Epoch, ServerStore, Service, State, Transaction
 

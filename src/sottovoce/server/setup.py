@@ -13,12 +13,11 @@ from sqlalchemy import make_url
 from sottovoce.errors import SettingsError, reason
 from sottovoce.protocol import Catalogue, Item
 from sottovoce.protocol.catalogue import MAX_TEXT
+from sottovoce.server.counting import InProcess
 from sottovoce.server.keys import Keys, write_secret
-from sottovoce.server.opening import InProcess
 from sottovoce.server.server import Server
-from sottovoce.server.settings import ServerSettings
+from sottovoce.server.settings import ServerSettings, server_toml
 from sottovoce.server.store import ServerStore
-from sottovoce.server.template import server_toml
 from sottovoce.training import Settings
 
 SETTINGS = "server.toml"

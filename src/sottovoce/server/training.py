@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sottovoce.mechanism import MECHANISMS, Shape
+from sottovoce.core import MECHANISMS, Shape
 from sottovoce.protocol import Terms
 from sottovoce.protocol.terms import TRAINING
 from sottovoce.training import Settings
@@ -15,7 +15,7 @@ from sottovoce.training import Settings
 if TYPE_CHECKING:
     from typing import Self
 
-    from sottovoce.mechanism import Mechanism
+    from sottovoce.core import Mechanism
     from sottovoce.training import Participation
 
 

@@ -1,6 +1,5 @@
 """What proxy and server have in common: settings from TOML, HTTP without surprises, a heartbeat."""
 
-from sottovoce.service.heartbeat import Heartbeat
 from sottovoce.service.http import (
     epoch_of,
     errors_as_problems,
@@ -10,13 +9,13 @@ from sottovoce.service.http import (
     problem_of,
     read_body,
 )
-from sottovoce.service.listen import Listen, Watch
-from sottovoce.service.run import run
+from sottovoce.service.listen import Listen, TurnedAway, Watch
+from sottovoce.service.page import Content, page_routes
+from sottovoce.service.run import Heartbeat, build_watch, run
 from sottovoce.service.toml import read_settings
-from sottovoce.service.turned_away import TurnedAway
-from sottovoce.service.watch import build_watch
 
 __all__ = [
+    "Content",
     "Heartbeat",
     "Listen",
     "TurnedAway",
@@ -26,6 +25,7 @@ __all__ = [
     "errors_as_problems",
     "hash_of",
     "header",
+    "page_routes",
     "problem",
     "problem_of",
     "read_body",

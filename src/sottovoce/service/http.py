@@ -6,15 +6,18 @@ most which value was refused, to whoever sent it.
 
 from __future__ import annotations
 
+import gzip
 import logging
 import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from math import ceil
-from typing import TYPE_CHECKING
 
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope
 
 from sottovoce.errors import (
     ClosedError,
@@ -27,16 +30,10 @@ from sottovoce.errors import (
     WrongEpochError,
 )
 from sottovoce.protocol import strict
+from sottovoce.protocol.http import CLOSED, WRONG_EPOCH
 from sottovoce.protocol.manifest import MAX_EPOCH
-from sottovoce.protocol.transfer import CLOSED, WRONG_EPOCH
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
-    from starlette.requests import Request
-    from starlette.types import Receive, Scope
-
-    Handlers = dict[type[Exception] | int, Callable[..., Awaitable[Response]]]
+Handlers = dict[type[Exception] | int, Callable[..., Awaitable[Response]]]
 
 log = logging.getLogger("sottovoce")
 
@@ -151,3 +148,87 @@ def errors_as_problems(*, log_unavailable: bool) -> Handlers:
         return problem_of(error, log_unavailable=log_unavailable)
 
     return dict.fromkeys((Exception, HTTPException, ClientDisconnect, *STATUS_OF), answer)
+
+
+# Public files over HTTP: tags, caching, 304 to whoever has them, gzip to whoever accepts it.
+#
+# Only files that are the same for everybody are compressed, and none of them mixes a secret with
+# what a reader chose: their compressed length tells nobody anything.
+
+
+BYTES = "application/octet-stream"
+BRIEFLY = "public, max-age=10"
+"""For what changes with the epoch."""
+FOR_EVER = "public, max-age=31536000, immutable"
+"""For what is named by its hash or its epoch."""
+
+
+def serve(
+    request: Request, content: bytes | None, tag: str, caching: str, compressed: bytes | None = None
+) -> Response:
+    """A file of the protocol, and how long caches may keep it; 404 if there is none."""
+    if content is None:
+        raise NotFoundError("there is no such file")
+    file = File(content, tag, compressed=compressed)
+    return file.respond(request, {"Cache-Control": caching})
+
+
+def compress(content: bytes) -> bytes:
+    """As small as gzip gets it; the same bytes for the same content."""
+    return gzip.compress(content, mtime=0)
+
+
+@dataclass(frozen=True)
+class File:
+    """One public file, as it is and, if there is any use in it, compressed."""
+
+    content: bytes
+    tag: str
+    """Names the content."""
+    media_type: str = BYTES
+    compressed: bytes | None = None
+
+    def respond(self, request: Request, headers: Mapping[str, str]) -> Response:
+        """Bytes as the reader accepts them, 304 if they have them; without a body for HEAD."""
+        body, own = self._chosen(request)
+        headers = {**headers, **own}
+        known = [held.strip().removeprefix("W/") for held in _listed(request, "if-none-match")]
+        if "*" in known or headers["ETag"] in known:
+            del headers["Content-Length"]
+            return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+        if request.method == "HEAD":
+            return Response(headers=headers, media_type=self.media_type)
+        return Response(body, headers=headers, media_type=self.media_type)
+
+    def _chosen(self, request: Request) -> tuple[bytes, dict[str, str]]:
+        """Other bytes have another tag, and whoever keeps them must know what they depend on."""
+        if self.compressed is None:
+            return self.content, _about(self.content, self.tag)
+        varying = {"Vary": "Accept-Encoding"}
+        if not accepts_gzip(request):
+            return self.content, {**_about(self.content, self.tag), **varying}
+        about = _about(self.compressed, f"{self.tag}-gzip")
+        return self.compressed, {**about, **varying, "Content-Encoding": "gzip"}
+
+
+def accepts_gzip(request: Request) -> bool:
+    """Whether the reader said so: silence means the bytes as they are."""
+    weights = dict(_weighted(each) for each in _listed(request, "accept-encoding"))
+    return weights.get("gzip", weights.get("*", 0.0)) > 0
+
+
+def _about(body: bytes, tag: str) -> dict[str, str]:
+    return {"ETag": f'"{tag}"', "Content-Length": str(len(body))}
+
+
+def _listed(request: Request, header: str) -> list[str]:
+    return ",".join(request.headers.getlist(header)).split(",")
+
+
+def _weighted(encoding: str) -> tuple[str, float]:
+    """`gzip;q=0.5` as a name and a weight; one that cannot be read counts as a no."""
+    name, _, weight = encoding.partition(";")
+    try:
+        return name.strip().lower(), float(weight.strip().lower().removeprefix("q=") or 1.0)
+    except ValueError:
+        return name.strip().lower(), 0.0

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 import ssl
-from dataclasses import dataclass
-from pathlib import Path  # noqa: TC003 - read_settings reads the annotations
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol, get_args
+
+from prometheus_client import CollectorRegistry, Counter
 
 from sottovoce.errors import SettingsError, reason
 from sottovoce.settings import check, setting, stated
@@ -102,7 +107,7 @@ def _load_authority(context: ssl.SSLContext, authority: Path) -> None:
 
 @dataclass(frozen=True)
 class Watch:
-    """Where the operator watches a service (`sottovoce.service.watch`); no place for the public."""
+    """Where the operator watches a service (`sottovoce.service.run`); no place for the public."""
 
     host: str = "127.0.0.1"
     port: int = 8081
@@ -131,3 +136,159 @@ def caps_toml() -> str:
     return "".join(
         f"{name} = {each.default}  # {each.help}\n" for name, each in stated(Listen).items()
     )
+
+
+# Whom an address stands for. Addresses are held in memory and nowhere else.
+
+
+def network_of(address: str) -> str | int:
+    """What one household has: an IPv4 address, or the first 56 bits of an IPv6 address.
+
+    >>> network_of("203.0.113.7")
+    '203.0.113.7'
+    >>> network_of("2001:db8::1") == network_of("2001:db8::ffff")
+    True
+    >>> network_of("::ffff:203.0.113.7")
+    '203.0.113.7'
+    """
+    if ":" not in address:
+        return address
+    try:
+        known = ipaddress.IPv6Address(address.partition("%")[0])
+    except ValueError:
+        return address
+    return str(known.ipv4_mapped) if known.ipv4_mapped else int(known) >> 72
+
+
+# Connections that were not served, counted by reason: no address, no moment, nothing of a request.
+#
+# So an operator sees an attack, or a cap that is too low for honest people, in the metrics.
+
+
+TurnAway = Callable[["Reason"], None]
+
+Reason = Literal["full", "displaced", "late", "unreadable"]
+FULL: Reason = "full"
+"""All places were taken by requests that are being worked on."""
+DISPLACED: Reason = "displaced"
+"""It had sent no complete request, and another took its place."""
+LATE: Reason = "late"
+"""A header, a body or a handshake did not come in time. Idle connections that end are not late."""
+UNREADABLE: Reason = "unreadable"
+"""A header that is too large, or no HTTP."""
+
+
+class TurnedAway:
+    """The counter of one service, to be called with each reason."""
+
+    def __init__(self, service: str, registry: CollectorRegistry):
+        self._counter = Counter(
+            f"sottovoce_{service}_connections_turned_away",
+            "Connections that were not served",
+            ["reason"],
+            registry=registry,
+        )
+        for each in get_args(Reason):
+            self._counter.labels(each)
+
+    def __call__(self, reason: Reason) -> None:
+        self._counter.labels(reason).inc()
+
+
+def uncounted(_: Reason) -> None:
+    """For a listener that nobody measures."""
+
+
+# Places for connections: so many in all, so many for one address.
+#
+# When all are taken, whoever has waited longest without sending a complete request goes. So whoever
+# connects and says nothing locks nobody out.
+
+
+class Guest(Protocol):
+    """A connection."""
+
+    deadline: float
+    """When `late` is called, by the event loop's clock."""
+
+    def late(self) -> None:
+        """The time for what it was to do is over."""
+
+    def give_way(self) -> None:
+        """Its place is given to another."""
+
+
+@dataclass
+class Room:
+    """So many places, and who waits in them, longest first."""
+
+    most: int
+    taken: int = 0
+    waiting: dict[Guest, None] = field(default_factory=dict)
+
+
+class Places:
+    """Who has one. With no limit for one address, no address is remembered."""
+
+    def __init__(self, most: int, most_of_address: int, turned_away: TurnAway = uncounted):
+        self._turned_away = turned_away
+        self._everybody = Room(most)
+        self._most_of_address = most_of_address
+        self._addresses: dict[str | int, Room] = {}
+        self._guests: dict[Guest, tuple[str | int, list[Room]]] = {}
+
+    def __iter__(self) -> Iterator[Guest]:
+        return iter(list(self._guests))
+
+    def __len__(self) -> int:
+        return len(self._guests)
+
+    def take(self, guest: Guest, address: str) -> bool:
+        """Whether there is one: not if everybody else's request is being worked on."""
+        whom: str | int = ""
+        rooms = [self._everybody]
+        if self._most_of_address:
+            whom = network_of(address)
+            rooms.insert(0, self._addresses.get(whom) or Room(self._most_of_address))
+        for room in rooms:
+            if room.taken >= room.most and not self._make_place(room):
+                self._turned_away(FULL)
+                return False
+        if self._most_of_address:
+            self._addresses[whom] = rooms[0]
+        self._guests[guest] = whom, rooms
+        for room in rooms:
+            room.taken += 1
+            room.waiting[guest] = None
+        return True
+
+    def wait(self, guest: Guest) -> None:
+        """It was answered: from now on it waits again."""
+        for room in self._rooms(guest):
+            room.waiting.pop(guest, None)
+            room.waiting[guest] = None
+
+    def work(self, guest: Guest) -> None:
+        """Its request is complete: nobody takes its place."""
+        for room in self._rooms(guest):
+            room.waiting.pop(guest, None)
+
+    def leave(self, guest: Guest) -> None:
+        whom, rooms = self._guests.pop(guest, ("", []))
+        for room in rooms:
+            room.taken -= 1
+            room.waiting.pop(guest, None)
+        if self._most_of_address and rooms and not rooms[0].taken:
+            del self._addresses[whom]
+
+    def _rooms(self, guest: Guest) -> list[Room]:
+        return self._guests.get(guest, ("", []))[1]
+
+    def _make_place(self, room: Room) -> bool:
+        longest = next(iter(room.waiting), None)
+        if longest is None:
+            return False
+        self.leave(longest)
+        longest.give_way()
+        self._turned_away(DISPLACED)
+        return True

@@ -6,26 +6,47 @@ import asyncio
 import logging
 import signal
 import socket
+import ssl
 import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import uvicorn
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
 
-from sottovoce.service.descriptors import raise_limit
-from sottovoce.service.guard import Guard, GuardedProtocol
-from sottovoce.service.handshake import Handshake
-from sottovoce.service.turned_away import uncounted
+from sottovoce.errors import SottovoceError
+from sottovoce.service.guard import Guard, GuardedProtocol, Handshake
+from sottovoce.service.http import errors_as_problems
+from sottovoce.service.listen import Listen, TurnAway, Watch, uncounted
 
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Iterator, Sequence
+# File descriptors: every connection needs one.
 
-    from starlette.applications import Starlette
 
-    from sottovoce.service.listen import Listen, Watch
-    from sottovoce.service.turned_away import TurnAway
+USUAL = 512
+"""Where the system does not say (Windows)."""
+
+
+def raise_limit(wanted: int) -> int:
+    """As many as the system lets this process have; `wanted` if it sets no limit."""
+    if sys.platform == "win32":
+        return USUAL
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY:
+        hard = max(soft, wanted)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
 
 log = logging.getLogger("sottovoce")
 
@@ -175,3 +196,85 @@ def _end_cleanly(servers: Sequence[Listener]) -> None:
 def _stop(servers: Sequence[Listener]) -> None:
     for server in servers:
         server.should_exit = True
+
+
+# What a service does by itself, again and again: close, flush, forward, apply.
+
+
+class Heartbeat:
+    """Calls `beat` every `interval` seconds in a thread of its own, and at once after `hurry`.
+
+    A beat that fails is said in the log and tried again, later each time, up to `slowest` seconds:
+    everything a beat does must be safe to do twice.
+    """
+
+    def __init__(self, beat: Callable[[], None], interval: float, *, slowest: float = 60.0):
+        self._beat = beat
+        self._interval = interval
+        self._slowest = max(slowest, interval)
+        self._awake = threading.Event()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+        self.failures = 0
+        """Beats in a row that failed, for whoever asks whether all is well."""
+
+    def start(self) -> None:
+        """Begin, with a beat at once."""
+        self._thread.start()
+
+    def hurry(self) -> None:
+        """Do not wait for the next one."""
+        self._awake.set()
+
+    def stop(self) -> None:
+        """Finish the beat that is under way, and no more."""
+        self._stopping = True
+        self._awake.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping:
+            self._awake.clear()
+            try:
+                self._beat()
+                self.failures = 0
+            except SottovoceError as error:
+                self.failures += 1
+                log.warning("%s: %s", type(error).__name__, error)
+            except Exception:
+                self.failures += 1
+                log.exception("a beat failed")
+            if not self._stopping:
+                self._awake.wait(self._pause())
+
+    def _pause(self) -> float:
+        """Seconds to the next beat. The exponent is capped: after a day of failures too."""
+        return min(self._interval * 2.0 ** min(self.failures, 30), self._slowest)
+
+
+# What the operator may see of a service: on an address of its own, never on the public one.
+#
+# How many batches wait, say, would tell an outsider when a crowd is complete but for one.
+
+
+HEALTH, READY, METRICS = "/healthz", "/readyz", "/metrics"
+
+
+def build_watch(check: Callable[[], None], metrics: Callable[[], bytes]) -> Starlette:
+    """The application; `check` raises what keeps the service from its work."""
+
+    async def alive(_: Request) -> Response:
+        return PlainTextResponse("alive\n")
+
+    async def ready(_: Request) -> Response:
+        await run_in_threadpool(check)
+        return PlainTextResponse("ready\n")
+
+    async def measured(_: Request) -> Response:
+        return Response(await run_in_threadpool(metrics), media_type=CONTENT_TYPE_LATEST)
+
+    return Starlette(
+        routes=[Route(HEALTH, alive), Route(READY, ready), Route(METRICS, measured)],
+        exception_handlers=errors_as_problems(log_unavailable=False),
+    )

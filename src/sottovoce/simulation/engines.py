@@ -7,28 +7,22 @@ makes the engine. It imports what it needs when it builds, so that listing engin
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Protocol, cast
+from types import ModuleType
+from typing import Any, Protocol, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce.core import Histories
+from sottovoce.core.mechanism import SignMechanism
 from sottovoce.errors import SettingsError
-from sottovoce.mechanism.base import SignMechanism
-from sottovoce.settings import check, stated
-from sottovoce.simulation.kernels import has_kernel
-from sottovoce.simulation.parts import Part, Parts, Whole
-from sottovoce.simulation.people import People
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from sottovoce.model import Histories
-    from sottovoce.settings import Setting
-    from sottovoce.simulation.interface import Engine
-    from sottovoce.training import Settings
+from sottovoce.settings import Setting, check, stated
+from sottovoce.simulation.interface import Engine
+from sottovoce.simulation.people import Part, Parts, People, Whole
+from sottovoce.training import Settings
 
 ENGINES = {
     "cpu": "sottovoce.simulation.cpu",
@@ -106,7 +100,7 @@ def build_engine(
 
 
 def is_for_the_reference(people: int, n_items: int, settings: Settings) -> bool:
-    """Whether `auto` is the reference: work is small, or there is nothing to compile it with."""
+    """Whether `auto` is the reference: work is small, or there is nothing to compile, or no way."""
     if find_spec("numba") is None or not has_kernel(
         f"{ENGINES['cpu']}.kernels", settings.mechanism
     ):
@@ -126,3 +120,22 @@ def reference_seconds(people: int, n_items: int, settings: Settings) -> float:
     looked_at = settings.reports if drawn else mechanism.n_directions
     one = (20e-6 if drawn else 200e-6) + 0.5e-6 * settings.reports + 45e-9 * looked_at
     return people * settings.turns * one
+
+
+# Where an engine keeps its code for a mechanism: a folder with one module each, of its name.
+#
+# An engine without such a folder asks the mechanism itself, and so computes all of them.
+
+
+def has_kernel(folder: str, mechanism: str) -> bool:
+    return find_spec(f"{folder}.{mechanism}") is not None
+
+
+def kernel_module(folder: str, mechanism: str) -> ModuleType:
+    """The engine's module for the mechanism; a `SettingsError` if it has none."""
+    if not has_kernel(folder, mechanism):
+        engine = folder.split(".")[-2]
+        raise SettingsError(
+            f"the {engine} engine has no kernel for {mechanism!r}: use the reference engine"
+        )
+    return import_module(f"{folder}.{mechanism}")

@@ -2,51 +2,201 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
-from sottovoce.errors import DataError, SettingsError
-from sottovoce.model import user_vectors
-from sottovoce.model.recency import recency_of
-from sottovoce.model.tags import no_tags
-from sottovoce.model.taste import MOST_REASONS, Taste
+from sottovoce.core import Histories, user_vectors
+from sottovoce.core.recommending import (
+    MOST_REASONS,
+    Tag,
+    Tags,
+    Taste,
+    WideModel,
+    no_tags,
+    recency_of,
+)
+from sottovoce.errors import CheckpointError, DataError, SettingsError
 from sottovoce.privacy import Account, account
 from sottovoce.privacy.account import DELTA
-from sottovoce.simulation.features import all_scores, tags_from, times_of
-from sottovoce.simulation.files import read_model, write_model
-from sottovoce.simulation.fitting import Tested, epoch_bar, fitted, metrics_in
-from sottovoce.simulation.lists import (
+from sottovoce.simulation.engines import build_engine
+from sottovoce.simulation.files import ModelFile, fingerprint, read_model, write_model
+from sottovoce.simulation.parameters import (
+    ItemFeatures,
+    Matrix,
+    Parameters,
+    Trainable,
+    all_scores,
     at_least_one,
     best,
     histories_from,
     ids_in,
     left_to_rank,
     most_similar,
+    plain,
+    tags_from,
+    times_of,
 )
-from sottovoce.simulation.loop import Trained
-from sottovoce.simulation.quality import check_hidden, model_of, quality
-from sottovoce.simulation.saving import as_file, parameters_of, parameters_saved, tags_saved
-from sottovoce.simulation.trainable import Trainable
+from sottovoce.simulation.run import check_hidden, model_of, quality
+from sottovoce.simulation.training import Trained, keep, record_of, resume, train
+from sottovoce.training import Settings
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Self
+# The epochs of `FederatedMF.fit`: a checkpoint after each, metrics, a bar.
 
-    from numpy.typing import ArrayLike, NDArray
 
-    from sottovoce.model import Histories
-    from sottovoce.model.tags import Tag, Tags
-    from sottovoce.model.wide import WideModel
-    from sottovoce.simulation.features import ItemFeatures, Matrix
-    from sottovoce.training import Settings
+TESTED = "tested"
+"""What the metrics of a record are of."""
 
-    Float32 = NDArray[np.float32]
-    Float64 = NDArray[np.float64]
-    Int32 = NDArray[np.int32]
-    Callback = Callable[[int, float, dict[str, float]], None]
 
+@dataclass(frozen=True, eq=False)
+class Tested:
+    """What every epoch is measured on."""
+
+    histories: Histories
+    hidden: Histories
+    tags: Tags
+    settings: Settings
+
+    @cached_property
+    def name(self) -> str:
+        """Another one for other people, items or tags."""
+        return fingerprint(self.hidden, self.tags.table.indptr, self.tags.table.indices)
+
+    def metrics(self, V: NDArray[np.float32]) -> dict[str, Any]:
+        """By name, and what they are of."""
+        model = model_of(V, self.settings)(self.tags)
+        return {**quality(model, self.histories, self.hidden), TESTED: self.name}
+
+
+def fitted(
+    histories: Histories,
+    settings: Settings,
+    engine: tuple[str, Mapping[str, Any]],
+    checkpoint: Path | None,
+    tested: Tested | None,
+) -> Iterator[tuple[Trained, dict[str, Any]]]:
+    """A state and a record after each epoch, those that the checkpoint already has included.
+
+    Of these, metrics on something else are left out; those of the last are computed anew.
+    """
+    identity = {"data": fingerprint(histories), "resample": None} if checkpoint else {}
+    start, records = resume(checkpoint, settings, identity, histories.n_items)
+    records = [_of_this_test(record, tested) for record in records]
+    if tested and records and TESTED not in records[-1]:
+        records[-1] |= tested.metrics(start.V)
+    for record in records:
+        yield start, record
+    if start.epochs_done == settings.epochs:
+        return
+    name, options = engine
+    with build_engine(name, histories, settings, **options) as running:
+        for state in train(settings, running, start):
+            records.append(record_of(state, settings) | (tested.metrics(state.V) if tested else {}))
+            if checkpoint:
+                keep(checkpoint, state, settings, identity, records)
+            yield state, records[-1]
+
+
+def _of_this_test(record: dict[str, Any], tested: Tested | None) -> dict[str, Any]:
+    if tested and record.get(TESTED) == tested.name:
+        return record
+    return {name: value for name, value in record.items() if name != TESTED and "@" not in name}
+
+
+def metrics_in(record: Mapping[str, Any]) -> dict[str, float]:
+    """All that is named `...@K`."""
+    return {name: value for name, value in record.items() if "@" in name}
+
+
+@contextmanager
+def epoch_bar(epochs: int, *, shown: bool) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    """A live bar on standard error; gives what is to be called with each record."""
+    if not shown:
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True)) as bar:
+        task = bar.add_task("training", total=epochs)
+
+        def show(record: Mapping[str, Any]) -> None:
+            measured = [f"{name} {value:.4f}" for name, value in metrics_in(record).items()]
+            said = "  ".join(["training", *measured[:1]])
+            bar.update(task, completed=record["epoch"], description=said)
+
+        yield show
+
+
+# What a saved `FederatedMF` holds beside its item matrix: its parameters, and tags.
+
+
+PARAMETERS, TAGS = "parameters", "tags"
+STARTS, COLUMNS = "tag_starts", "tag_columns"
+
+
+def as_file(
+    V: NDArray[np.float32],
+    settings: Settings,
+    epochs_done: int,
+    parameters: Mapping[str, Any],
+    tags: Tags | None,
+) -> ModelFile:
+    """A model as `save` writes it."""
+    extra: dict[str, Any] = {PARAMETERS: plain(parameters)}
+    arrays: dict[str, NDArray[Any]] = {}
+    if tags is not None:
+        extra[TAGS] = [[tag.kind, tag.name] for tag in tags.names]
+        arrays = {
+            STARTS: tags.table.indptr.astype(np.int64),
+            COLUMNS: tags.table.indices.astype(np.int32),
+        }
+    return ModelFile(V, settings, epochs_done, extra, arrays)
+
+
+def tags_saved(saved: ModelFile, path: Path) -> Tags | None:
+    """None of a model that had none, and of a checkpoint."""
+    if TAGS not in saved.extra:
+        return None
+    try:
+        names = tuple(Tag(str(kind), str(name)) for kind, name in saved.extra[TAGS])
+        starts, columns = saved.arrays[STARTS], saved.arrays[COLUMNS]
+        shape = (len(saved.V), len(names))
+        table = sparse.csr_array((np.ones(len(columns)), columns, starts), shape=shape)
+        table.check_format(full_check=True)
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path}: its tags cannot be read: {error}") from error
+    return Tags(names, table)
+
+
+def parameters_saved(saved: ModelFile, path: Path, kind: type[Parameters]) -> dict[str, Any]:
+    """Those of the model that was saved; of a checkpoint none."""
+    parameters = saved.extra.get(PARAMETERS, {})
+    try:
+        kind(**parameters)
+    except (TypeError, SettingsError) as error:
+        raise CheckpointError(f"{path}: its parameters cannot be read: {error}") from error
+    return dict(parameters)
+
+
+def parameters_of(settings: Settings) -> dict[str, Any]:
+    """With which a model is trained by these very settings."""
+    named, options = settings.as_dict(), dict(settings.options)
+    training = {name: value for name, value in named.items() if name not in options}
+    return {**training, "options": options or None}
+
+
+Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+Int32 = NDArray[np.int32]
+Callback = Callable[[int, float, dict[str, float]], None]
 
 USERS_AT_ONCE = 512
 """Whose scores of the whole catalogue are held at the same time."""

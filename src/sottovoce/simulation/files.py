@@ -14,10 +14,10 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from sottovoce.atomic import write_atomically
+from sottovoce.core.bounds import within_bounds
 from sottovoce.errors import CheckpointError
-from sottovoce.model.bounds import within_bounds
 from sottovoce.settings import Setting
+from sottovoce.storage.files import write_atomically
 from sottovoce.training import Settings
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sottovoce.model import Histories
+    from sottovoce.core import Histories
 
 FORMAT = "sottovoce-model-2"
 ITEM_MATRIX = "item_matrix"

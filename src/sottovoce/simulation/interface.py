@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from sottovoce.core import Histories, Mechanism, gram
+from sottovoce.core.bounds import within_bounds
 from sottovoce.errors import DivergedError, SettingsError
-from sottovoce.evaluation import rank_factors
-from sottovoce.model.bounds import within_bounds
-from sottovoce.training import next_items
+from sottovoce.simulation.evaluation import Candidates, Ranks, rank_factors
+from sottovoce.simulation.people import LeftOut, Part, Parts, People
+from sottovoce.training import Settings, next_items
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Self
-
-    from numpy.typing import NDArray
-
-    from sottovoce.evaluation import Candidates, Ranks
-    from sottovoce.model import Histories
-    from sottovoce.simulation.parts import LeftOut, Part
-    from sottovoce.simulation.people import People
-    from sottovoce.training import Settings
-
-    Float32 = NDArray[np.float32]
+Float32 = NDArray[np.float32]
 
 T = TypeVar("T")
 
@@ -162,3 +154,85 @@ class LocalEngine(Engine):
     def _ranks_alone(self, V: Float32, candidates: Candidates) -> Ranks:
         """Under `x . v`."""
         return rank_factors(self._user_vectors(V), V, candidates)
+
+
+# What every user's computation needs of an epoch, whatever the mechanism; computed once.
+
+
+Float64 = NDArray[np.float64]
+
+
+class EpochConstants(NamedTuple):
+    """Public numbers of one epoch; a kernel gets the mechanism's own constants beside them."""
+
+    seed: np.uint64
+    epoch: int
+    reports: int
+    alpha: float
+    regularization: float
+    n_directions: np.uint64
+    V: Float32
+    G: Float64
+
+
+def prepare(settings: Settings, mechanism: Mechanism, V: Float32, epoch: int) -> EpochConstants:
+    return EpochConstants(
+        seed=np.uint64(settings.seed),
+        epoch=epoch,
+        reports=settings.reports,
+        alpha=float(settings.alpha),
+        regularization=settings.user_ridge(V),
+        n_directions=np.uint64(mechanism.n_directions),
+        V=V,
+        G=gram(V),
+    )
+
+
+# Engines over people in several parts: what each part gives, put together.
+
+
+class PartedEngine(Engine):
+    """Reports, vectors and ranks are those of all parts, one after the other; sums are added."""
+
+    def _collect(self, V: Float32, epoch: int) -> Collected:
+        sums, n_reports = np.zeros(self.mechanism.n_directions, np.int64), 0
+        for found in self._each_who_reports(lambda engine: engine.collect(V, epoch)):
+            sums += found.sums
+            n_reports += found.n_reports
+        return Collected(sums, n_reports)
+
+    def _reports(self, V: Float32, epoch: int) -> NDArray[np.uint32]:
+        nobody = np.empty((0, self.settings.reports), np.uint32)
+        found = self._each_who_reports(lambda engine: engine.reports(V, epoch))
+        return np.concatenate([nobody, *found])
+
+    def _user_vectors(self, V: Float32) -> Float32:
+        return np.concatenate(list(self.each(lambda engine: engine.user_vectors(V))))
+
+    def _ranks(self, V: Float32, *, known: bool) -> Ranks:
+        return Ranks.joined(self.each(lambda engine: engine.ranks(V, known=known)))
+
+    def _each_who_reports(self, question: Callable[[LocalEngine], T]) -> Iterable[T]:
+        """The same for those who report, where these are made out of the others."""
+        return self.each(question)
+
+
+class StreamedEngine(PartedEngine):
+    """One part in memory at a time: any number of people, with any engine for one machine."""
+
+    name: ClassVar[str] = "streamed"
+
+    def __init__(self, parts: Parts, settings: Settings, make: Callable[[Part], LocalEngine]):
+        super().__init__(parts.n_items, settings)
+        self._parts = parts
+        self._make = make
+
+    def each(self, question: Callable[[LocalEngine], T]) -> Iterable[T]:
+        for part in self._parts:
+            with self._make(part) as engine:
+                yield question(engine)
+
+
+def one_by_one(parts: Parts, settings: Settings, make: Callable[[Part], LocalEngine]) -> Engine:
+    """The engine of the only part, or one that goes through all of them."""
+    return make(parts[0]) if len(parts) == 1 else StreamedEngine(parts, settings, make)

@@ -1,21 +1,28 @@
-"""The conventions of scikit-learn, without scikit-learn.
-
-The parameters of a model are the arguments of its constructor, and its attributes of these names
-hold them as they were given. So `clone` and `ParameterGrid` work.
-"""
+"""Everything that `FederatedMF` can be told about a training, by name, and the plan made of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
-from sottovoce.errors import SettingsError
+from sottovoce.core import Histories
+from sottovoce.core.recommending import Tag, Tags, Traits, WideModel, tags_of
+from sottovoce.errors import DataError, SettingsError
+from sottovoce.protocol import Catalogue
+from sottovoce.settings import Setting
+from sottovoce.simulation.engines import AUTO, chosen_options
+from sottovoce.simulation.evaluation import wide_vectors
+from sottovoce.training import DEFAULT, Budget, Settings, all_settings, planned, unplanned
 
-if TYPE_CHECKING:
-    from typing import Self
+# The conventions of scikit-learn, without scikit-learn.
+#
+# The parameters of a model are the arguments of its constructor, and its attributes of these names
+# hold them as they were given. So `clone` and `ParameterGrid` work.
 
 
 class Parameters:
@@ -55,3 +62,329 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(name): plain(each) for name, each in value.items()}
     return value.item() if isinstance(value, np.generic) else value
+
+
+# What `FederatedMF` is asked: matrices, ids and numbers, checked; and the best of many scores.
+
+
+Float32 = NDArray[np.float32]
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+
+def histories_from(user_items: Matrix | Histories, name: str = "user_items") -> Histories:
+    """Of a sparse matrix; one row of a sparse array, which has one dimension, is one person."""
+    if isinstance(user_items, Histories):
+        return user_items
+    return Histories.from_csr(matrix_from(user_items, name, "a sparse matrix or Histories"))
+
+
+def matrix_from(given: Any, name: str, kind: str = "a sparse matrix") -> Matrix:
+    """A sparse matrix of numbers whose arrays fit together; compiled code relies on that."""
+    if not hasattr(given, "tocsr"):
+        raise DataError(f"{name} must be {kind}, got {type(given).__name__}")
+    if given.dtype.kind not in "biuf":
+        raise DataError(f"{name} must hold numbers, got {given.dtype}")
+    if hasattr(given, "indptr"):
+        try:
+            if (np.diff(given.indptr) < 0).any():
+                raise ValueError("indptr decreases")
+            # Another one around the same arrays: the check may cut them off.
+            given = type(given)((given.data, given.indices, given.indptr), shape=given.shape)
+            given.check_format(full_check=True)
+        except ValueError as error:
+            raise DataError(f"{name} is a damaged sparse matrix: {error}") from error
+    if given.ndim == 1:
+        given = given.reshape((1, given.shape[0]))
+    matrix: Matrix = given.tocsr()
+    return matrix
+
+
+def number(name: str, value: Any) -> float | None:
+    """A finite number or None; numpy's numbers too."""
+    checked: float | None = Setting(name, float, optional=True).checked(value)
+    return checked
+
+
+def at_least_one(name: str, value: Any) -> int:
+    return int(Setting(name, int, least=1).checked(value))
+
+
+def ids_in(given: ArrayLike, n: int | None, name: str) -> Int64:
+    """Whole numbers below n (None: any), in one dimension."""
+    try:
+        ids = np.atleast_1d(np.asarray(given))
+    except ValueError as error:
+        raise DataError(
+            f"{name} must be a whole number or an array of them with one dimension: {error}"
+        ) from error
+    if ids.ndim != 1 or (len(ids) and ids.dtype.kind not in "iu"):
+        raise DataError(
+            f"{name} must be a whole number or an array of them with one dimension, got "
+            f"{ids.dtype} with {ids.ndim}"
+        )
+    outside = ids[(ids < 0) | (ids >= (np.iinfo(np.int64).max if n is None else n))]
+    if len(outside):
+        bounds = "at least 0" if n is None else f"from 0 to {n - 1}"
+        raise DataError(f"{name} must be {bounds}, found {outside[0]}")
+    return ids.astype(np.int64)
+
+
+def left_to_rank(
+    n_items: int, items: ArrayLike | None, filter_items: ArrayLike | None
+) -> NDArray[np.bool_]:
+    """Which items a list may hold: `items` alone (None: all), without `filter_items`."""
+    allowed = np.full(n_items, items is None)
+    if items is not None:
+        allowed[ids_in(items, n_items, "items")] = True
+    if filter_items is not None:
+        allowed[ids_in(filter_items, n_items, "filter_items")] = False
+    return allowed
+
+
+def best(scores: Float32, n: int) -> tuple[Int32, Float32]:
+    """The n largest of every row, ties to the lower number; -1 where nothing is left."""
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :n]
+    found = np.take_along_axis(scores, order, axis=1)
+    return np.where(np.isneginf(found), -1, order).astype(np.int32), found
+
+
+def most_similar(
+    V: Float32, ids: Int64, allowed: NDArray[np.bool_], n: int
+) -> tuple[Int32, Float32]:
+    """By cosine, a row for each id; an item is itself first, whatever rounding says."""
+    length = np.linalg.norm(V, axis=1)
+    products = np.maximum(length[ids][:, None] * length, np.float32(1e-30))
+    cosine = ((V[ids] @ V.T) / products).astype(np.float32)
+    cosine[np.arange(len(ids)), ids] = np.inf
+    cosine[:, ~allowed] = -np.inf
+    items, scores = best(cosine, n)
+    return items, np.where(np.isposinf(scores), np.float32(1), scores)
+
+
+NOT_OF_TRAINING = (
+    "preset",
+    "budget",
+    "central_budget",
+    "history",
+    "options",
+    "engine",
+    "engine_options",
+    "threads",
+)
+"""Parameters that are no settings of a training."""
+
+
+class Trainable(Parameters):
+    def __init__(
+        self,
+        factors: int | None = None,
+        epochs: int | None = None,
+        epsilon: float | None = None,
+        reports: int | None = None,
+        mechanism: str | None = None,
+        seed: int = 0,
+        *,
+        preset: str = DEFAULT,
+        budget: float | None = None,
+        central_budget: float | None = None,
+        history: float | None = None,
+        lifetime: int | None = None,
+        half_life: float | None = None,
+        alpha: float | None = None,
+        regularization: float | None = None,
+        ridge: float | None = None,
+        learning_rate: float | None = None,
+        steps: int | None = None,
+        rate_grows_with_reports: bool | None = None,
+        initial_scale: float | None = None,
+        head_start: float | None = None,
+        rotate: bool | None = None,
+        options: Mapping[str, Any] | None = None,
+        engine: str = AUTO,
+        engine_options: Mapping[str, Any] | None = None,
+        threads: int | None = None,
+    ):
+        """None leaves a value to the planner, which knows people and items once `fit` is called.
+
+        `budget` is what each person may spend in all (epsilon, with nobody to trust);
+        `central_budget` the same after an honest shuffle. Without either, the preset has its usual
+        reports; there are `strong`, `crowd`, `paper` and one for each mechanism. `history` is how
+        many items a typical person has touched (by default the median of the data, to two digits).
+        The other settings are those of `sottovoce.training.Settings`. `options` are the
+        mechanism's, as `{"block": 8}` for `loudest`; `engine_options` are the engine's, as
+        `{"card": 1}` for `cuda`; `threads` is short for that option of `cpu` and `auto`.
+        """
+        self.factors = factors
+        self.epochs = epochs
+        self.epsilon = epsilon
+        self.reports = reports
+        self.mechanism = mechanism
+        self.seed = seed
+        self.preset = preset
+        self.budget = budget
+        self.central_budget = central_budget
+        self.history = history
+        self.lifetime = lifetime
+        self.half_life = half_life
+        self.alpha = alpha
+        self.regularization = regularization
+        self.ridge = ridge
+        self.learning_rate = learning_rate
+        self.steps = steps
+        self.rate_grows_with_reports = rate_grows_with_reports
+        self.initial_scale = initial_scale
+        self.head_start = head_start
+        self.rotate = rotate
+        self.options = options
+        self.engine = engine
+        self.engine_options = engine_options
+        self.threads = threads
+        # Refuses what cannot be, before any data is read.
+        unplanned(preset, self._given())
+        self._spend()
+        number("history", history)
+        chosen_options(engine, self._engine_options())
+
+    def _given(self) -> dict[str, Any]:
+        """The settings of the training that are named, as plain numbers."""
+        known, named = all_settings(), self.get_params()
+        options = _mapping("options", self.options, "{'block': 8}")
+        if twice := sorted(set(options) & set(named)):
+            raise SettingsError(f"give {', '.join(twice)} as an argument, not among the options")
+        training = {name: each for name, each in named.items() if name not in NOT_OF_TRAINING}
+        return {
+            name: known[name].checked(value) if name in known else value
+            for name, value in {**training, **options}.items()
+            if value is not None
+        }
+
+    def _spend(self) -> Budget | None:
+        return Budget.of(
+            number("budget", self.budget), number("central_budget", self.central_budget)
+        )
+
+    def _engine_options(self) -> dict[str, Any]:
+        given = _mapping("engine_options", self.engine_options, "{'card': 1}")
+        if self.threads is None:
+            return given
+        if "threads" in given:
+            raise SettingsError("threads is given twice: as an argument and in engine_options")
+        return {**given, "threads": self.threads}
+
+    def _planned(self, histories: Histories) -> Settings:
+        history = number("history", self.history)
+        return planned(
+            histories.n_users,
+            histories.n_items,
+            history=histories.typical_length() if history is None else history,
+            preset=self.preset,
+            budget=self._spend(),
+            **self._given(),
+        )
+
+
+def _mapping(name: str, given: Any, example: str) -> dict[str, Any]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping) or not all(isinstance(each, str) for each in given):
+        raise SettingsError(f"{name} must be a mapping by name, as {example}; got {given!r:.80}")
+    return dict(given)
+
+
+# What `FederatedMF` is told beside who touched what: features of the items, and times.
+
+
+Matrix = sparse.csr_matrix | sparse.csr_array
+ItemFeatures = Matrix | Catalogue | Sequence[Mapping[str, Any]]
+Float64 = NDArray[np.float64]
+
+WANTED = "a Catalogue, a mapping for each item or a sparse matrix"
+
+
+def tags_from(item_features: ItemFeatures, n_items: int) -> Tags:
+    """Columns of a catalogue, of a list of mappings, or of a matrix as it is."""
+    known = getattr(item_features, "tags", None)  # of a catalogue, which needs cryptography
+    if isinstance(known, Tags):
+        tags = known
+    elif hasattr(item_features, "tocsr"):
+        matrix = matrix_from(item_features, "item_features")
+        table = sparse.csr_array(matrix.astype(bool).astype(np.float64))
+        names = (Tag("column", str(number)) for number in range(matrix.shape[1]))
+        tags = Tags(tuple(names), table)
+    else:
+        tags = tags_of([_traits(row, given) for row, given in enumerate(_items(item_features))])
+    if tags.n_items != n_items:
+        raise DataError(f"item_features describe {tags.n_items} items, the model has {n_items}")
+    return tags
+
+
+def _items(item_features: Any) -> list[Any]:
+    if hasattr(item_features, "columns") or isinstance(item_features, Mapping):
+        raise DataError(
+            f"item_features must be {WANTED}; a {type(item_features).__name__} is not taken. "
+            "Make a list of its rows, as [{'genre': ['Horror'], 'year': 1979}, ...]"
+        )
+    try:
+        return list(item_features)
+    except TypeError as error:
+        raise DataError(
+            f"item_features must be {WANTED}; got {type(item_features).__name__}"
+        ) from error
+
+
+def _traits(row: int, given: Any) -> Traits:
+    """Of one item, as `tags_of` needs them: labels in a tuple, each once, or a finite number."""
+    if not isinstance(given, Mapping):
+        raise DataError(f"item_features must be {WANTED}; item {row} is {type(given).__name__}")
+    traits: dict[str, tuple[str, ...] | float] = {}
+    for kind, value in given.items():
+        if isinstance(value, list | tuple) and all(isinstance(label, str) for label in value):
+            traits[kind] = tuple(dict.fromkeys(value))
+        elif isinstance(value, int | float | np.number) and _is_small(value):
+            traits[kind] = float(value)
+        else:
+            raise DataError(
+                f"item_features: {kind!r} of item {row} is {value!r}; it must be a list of labels "
+                "or a finite number"
+            )
+    return traits
+
+
+def _is_small(value: Any) -> bool:
+    return bool(abs(value) < 2**53)  # a NaN is not
+
+
+def times_of(given: Matrix, histories: Histories) -> NDArray[np.int64]:
+    """In the order of the histories' entries; one that has no time there is an error."""
+    times = matrix_from(given, "times")
+    if times.shape != (histories.n_users, histories.n_items):
+        raise DataError(
+            f"times must have the shape of user_items, {histories.n_users} x {histories.n_items}, "
+            f"not {times.shape[0]} x {times.shape[1]}"
+        )
+    if not histories.n_interactions:
+        return np.zeros(0, np.int64)
+    at = sparse.csr_array(times, copy=True)
+    at.sort_indices()
+    users, known = histories.users_of_entries(), at.tocoo()
+    places = np.searchsorted(
+        known.row.astype(np.int64) * histories.n_items + known.col,
+        users.astype(np.int64) * histories.n_items + histories.indices,
+    )
+    found = np.minimum(places, max(at.nnz - 1, 0))
+    if not at.nnz or ((known.row[found] != users) | (known.col[found] != histories.indices)).any():
+        raise DataError("times must have an entry wherever user_items has an interaction")
+    when = known.data[found]
+    if not np.isfinite(when).all():
+        raise DataError("times must be finite numbers")
+    return np.unique(when, return_inverse=True)[1].astype(np.int64)
+
+
+def all_scores(model: WideModel, histories: Histories, weights: Float64 | None) -> Float32:
+    """Of every item for everybody, N x M; somebody without a history is shown what is popular."""
+    X = wide_vectors(model, histories, weights).astype(np.float64)
+    lengths = np.diff(histories.indptr)
+    return np.array(
+        [model.list_scores(x, n_own) for x, n_own in zip(X, lengths, strict=True)], np.float32
+    )

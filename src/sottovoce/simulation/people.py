@@ -6,24 +6,112 @@ it. Both are functions of the seed and the person's number, so nobody needs memo
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
+from sottovoce.core import WORDS_PER_DRAW, Histories
+from sottovoce.core.recommending import Tags, no_tags, tags_of
+from sottovoce.data import Interactions, Shards, leave_one_out
+from sottovoce.data.split import SplitRule, choices, drawn, take_out
 from sottovoce.errors import SettingsError
-from sottovoce.mechanism import WORDS_PER_DRAW
-from sottovoce.model import Histories
-from sottovoce.simulation.words import RESAMPLED, multiply_high, philox
+from sottovoce.simulation.evaluation import Candidates, Known, sample_candidates
+from sottovoce.simulation.files import fingerprint
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+# The simulator's random words: Philox 4x64-10, a function of (seed, epoch, user, draw).
+#
+# Counter based, so nobody's words depend on who was simulated before: any number of threads, any
+# batching, a GPU or a cluster give the same reports. It is the generator behind
+# `numpy.random.Philox`, which the tests hold it against. Never for live clients: those ask the
+# operating system.
 
-    from numpy.typing import NDArray
 
-    from sottovoce.data import Interactions
+Words = NDArray[np.uint64]
 
-    Int64 = NDArray[np.int64]
+ROUNDS = 10
+MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
+WEYL = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
+REPORTS, TURNS, RESAMPLED, CHANCES = 1, 2, 3, 4
+"""What the words are for, as the second half of the key: another use would have another number."""
+
+_MASK = (1 << 64) - 1
+_LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
+
+
+def report_words(seed: int, epoch: int, users: NDArray[np.integer], reports: int) -> Words:
+    """What `Mechanism.reports` takes for these users: N x (k + 1) x 4."""
+    draws = np.arange(reports + 1, dtype=np.uint64)
+    return philox((seed, REPORTS), draws[None, :], users[:, None], epoch, 0)
+
+
+def take_part(
+    seed: int, epoch: int, users: NDArray[np.integer], turns: int, epochs: int
+) -> NDArray[np.bool_]:
+    """Who takes part in an epoch, of people who do so in `turns` of `epochs`, each by own coins.
+
+    With a chance of turns left over epochs left: everybody takes all of their turns, every epoch is
+    as likely as any other, and nobody has to remember anything but how many are left. That is the
+    rule of a device (`sottovoce.client.timing`); here earlier coins are tossed again.
+    """
+    left = np.full(len(users), turns, np.uint64)
+    takes = np.ones(len(users), bool)
+    for each in range(epoch + 1 if turns < epochs else 0):
+        words = philox((seed, TURNS), np.array(each // WORDS_PER_DRAW), users, 0, 0)
+        takes = multiply_high(words[..., each % WORDS_PER_DRAW], epochs - each) < left
+        left -= takes
+    return takes
+
+
+def chances(seed: int, epoch: int, users: NDArray[np.integer]) -> NDArray[np.float64]:
+    """In [0, 1), as a device makes one of a word: who is below the share of the terms takes part.
+
+    The rule of a training without end. That nobody takes part beyond a lifetime is counted by
+    whoever asks, for people join at different times.
+    """
+    words = philox((seed, CHANCES), np.array(epoch // WORDS_PER_DRAW), users, 0, 0)
+    return np.asarray((words[..., epoch % WORDS_PER_DRAW] >> np.uint64(11)) * 2.0**-53, np.float64)
+
+
+def philox(
+    key: tuple[int, int], c0: NDArray[np.integer], c1: NDArray[np.integer], c2: int, c3: int
+) -> Words:
+    """Four words for each counter (c0, c1, c2, c3), broadcast; last axis 4."""
+    shape = np.broadcast_shapes(np.shape(c0), np.shape(c1))
+    x0, x1 = (np.broadcast_to(np.asarray(c, np.uint64), shape) for c in (c0, c1))
+    x2, x3 = (np.full(shape, c, np.uint64) for c in (c2, c3))
+    k0, k1 = key
+    for _ in range(ROUNDS):
+        high0, low0 = _multiply(x0, MULTIPLIERS[0])
+        high1, low1 = _multiply(x2, MULTIPLIERS[1])
+        x0, x1 = high1 ^ x1 ^ np.uint64(k0), low1
+        x2, x3 = high0 ^ x3 ^ np.uint64(k1), low0
+        k0, k1 = (k0 + WEYL[0]) & _MASK, (k1 + WEYL[1]) & _MASK
+    out = np.empty((*shape, WORDS_PER_DRAW), np.uint64)
+    out[..., 0], out[..., 1], out[..., 2], out[..., 3] = x0, x1, x2, x3
+    return out
+
+
+def multiply_high(words: Words, below: int) -> Words:
+    """From uniform words uniform numbers below this, to within `below / 2^64`."""
+    return _multiply(words, below)[0]
+
+
+def _multiply(a: Words, b: int) -> tuple[Words, Words]:
+    """The upper and lower 64 bits of a 128-bit product."""
+    a_low, a_high = a & _LOW, a >> _HALF
+    b_low, b_high = np.uint64(b & 0xFFFFFFFF), np.uint64(b >> 32)
+    low, middle = a_low * b_low, a_high * b_low
+    cross = a_low * b_high + (low >> _HALF)
+    middle = middle + (cross & _LOW)
+    high = a_high * b_high + (cross >> _HALF) + (middle >> _HALF)
+    return high, (middle << _HALF) | (low & _LOW)
+
+
+Int64 = NDArray[np.int64]
 
 DROPPED = 6554
 """Of 65,536: a tenth of a history is forgotten."""
@@ -105,3 +193,232 @@ def _without_a_tenth(histories: Histories, numbers: Int64, seed: int) -> Histori
         histories.indices[kept],
         histories.n_items,
     )
+
+
+# People part by part: all in memory, cut into pieces, or read from shards when they are wanted.
+#
+# Reports, the item that is left out and whom it competes with are functions of a person's number.
+# So any cut gives the same reports and the same ranks, and what is computed part by part adds up to
+# what is computed at once.
+
+
+@dataclass(frozen=True)
+class LeaveOut:
+    """What people are tested on, as a rule."""
+
+    split: SplitRule = "random"
+    negatives: int = 99
+    """0 ranks the test item among the whole catalogue."""
+    seed: int = 0
+    tags: bool = True
+    """Recommend with the tags of the data, where it has any."""
+    time: bool | None = None
+    """Recommend by the order of a history; None: unless a random item is asked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOut:
+    """What some people are tested on."""
+
+    candidates: Candidates
+    known: Known
+    """To their devices, beside the model."""
+
+    @classmethod
+    def of(cls, candidates: Candidates) -> LeftOut:
+        """With devices that know nothing but the model."""
+        return cls(candidates, Known(no_tags(candidates.split.train.n_items), None))
+
+    def some(self, begin: int, end: int) -> LeftOut:
+        """Of those at these places."""
+        split, known = self.candidates.split, self.known
+        entries = slice(split.train.indptr[begin], split.train.indptr[end])
+        some = replace(
+            split,
+            train=split.train.some(begin, end),
+            test=split.test[begin:end],
+            times=None if split.times is None else split.times[entries],
+            all_but_test=None
+            if split.all_but_test is None
+            else split.all_but_test.some(begin, end),
+        )
+        weights = None if known.weights is None else known.weights[entries]
+        return LeftOut(
+            Candidates(self.candidates.items[begin:end], some), Known(known.tags, weights)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Some people, in memory."""
+
+    people: People
+    left_out: LeftOut | None = None
+    """What those of the data are tested on; None: nobody is tested."""
+
+    @property
+    def histories(self) -> Histories:
+        """Of the data, whoever was made out of it."""
+        return self.people.histories
+
+
+class Parts(ABC):
+    """All people, each in one part, in the order of their numbers."""
+
+    @property
+    @abstractmethod
+    def n_users(self) -> int:
+        """Of the data."""
+
+    @property
+    @abstractmethod
+    def n_items(self) -> int: ...
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many parts."""
+
+    @abstractmethod
+    def __getitem__(self, index: int) -> Part: ...
+
+    def __iter__(self) -> Iterator[Part]:
+        return (self[index] for index in range(len(self)))
+
+    def resampled(self, people: int) -> Parts:
+        """So many people made out of these, who report in their place."""
+        raise SettingsError(
+            f"{people:,} people can be made only out of histories that are all in memory, not out "
+            f"of shards; make shards of them: sottovoce data shard FROM TO --resample {people}"
+        )
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Names the data and what people are tested on: a run is not continued on other data."""
+
+
+class Whole(Parts):
+    """One part: everybody."""
+
+    def __init__(self, part: Part):
+        self._part = part
+
+    @classmethod
+    def of(cls, data: Interactions, rule: LeaveOut) -> Whole:
+        split = leave_one_out(data, rule.split, rule.seed)
+        known = Known.of(data, split, tags=rule.tags, time=rule.time)
+        left_out = LeftOut(sample_candidates(split, rule.negatives, rule.seed), known)
+        return cls(Part(People(split.train), left_out))
+
+    @property
+    def n_users(self) -> int:
+        return self._part.histories.n_users
+
+    @property
+    def n_items(self) -> int:
+        return self._part.histories.n_items
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> Part:
+        return self._part
+
+    def resampled(self, people: int) -> Whole:
+        return Whole(replace(self._part, people=replace(self._part.people, resampled=people)))
+
+    def as_they_are(self) -> Whole:
+        """The people of the data, whoever is made out of them."""
+        return Whole(replace(self._part, people=replace(self._part.people, resampled=None)))
+
+    def fingerprint(self) -> str:
+        left_out = self._part.left_out
+        if left_out is None:
+            return fingerprint(self._part.histories)
+        table, times = left_out.known.tags.table, left_out.candidates.split.times
+        tags = [table.indptr, table.indices] if left_out.known.tags.names else []
+        ordered = [] if left_out.known.weights is None or times is None else [times]
+        return fingerprint(self._part.histories, *tags, *ordered)
+
+    def cut(self, pieces: int) -> Parts:
+        """The same people in so many parts, without copies; those who report, if they were made."""
+        made = self._part.people.resampled
+        everybody = self.n_users if made is None else made
+        bounds = np.linspace(0, everybody, min(pieces, max(everybody, 1)) + 1).astype(np.int64)
+        return Cut(self, bounds.tolist())
+
+
+class Cut(Parts):
+    """A whole in pieces, which are views of it."""
+
+    def __init__(self, whole: Whole, bounds: list[int]):
+        self._whole = whole
+        self._bounds = bounds
+
+    @property
+    def n_users(self) -> int:
+        return self._whole.n_users
+
+    @property
+    def n_items(self) -> int:
+        return self._whole.n_items
+
+    def __len__(self) -> int:
+        return len(self._bounds) - 1
+
+    def __getitem__(self, index: int) -> Part:
+        part, begin, end = self._whole[0], *self._bounds[index : index + 2]
+        if part.people.resampled is not None:
+            return Part(part.people.some(begin, end))
+        left_out = None if part.left_out is None else part.left_out.some(begin, end)
+        return Part(part.people.some(begin, end), left_out)
+
+    def resampled(self, people: int) -> Parts:
+        return self._whole.resampled(people).cut(len(self))
+
+    def fingerprint(self) -> str:
+        return self._whole.fingerprint()
+
+
+class Stored(Parts):
+    """Shards in a folder, each read when it is wanted, and not kept."""
+
+    def __init__(self, shards: Shards, rule: LeaveOut):
+        self._shards = shards
+        self._rule = rule
+        # One number for each person: all that is kept of everybody.
+        each = [choices(data, rule.split) for data in shards]
+        self._places = drawn(np.concatenate(each), rule.seed).astype(np.int32)
+
+    @property
+    def n_users(self) -> int:
+        return self._shards.n_users
+
+    @property
+    def n_items(self) -> int:
+        return self._shards.n_items
+
+    def __len__(self) -> int:
+        return len(self._shards)
+
+    def __getitem__(self, index: int) -> Part:
+        data, rule, first = self._shards[index], self._rule, self._shards.first(index)
+        split = take_out(data, self._places_of(first, data), rule.split, rule.seed)
+        known = replace(Known.of(data, split, tags=False, time=rule.time), tags=self._tags)
+        candidates = sample_candidates(split, rule.negatives, rule.seed, first)
+        return Part(People(split.train, first), LeftOut(candidates, known))
+
+    def fingerprint(self) -> str:
+        return self._shards.digest
+
+    @cached_property
+    def _tags(self) -> Tags:
+        known = self._shards.tags if self._rule.tags else None
+        return no_tags(self.n_items) if known is None else tags_of(known.tolist())
+
+    def _places_of(self, first: int, data: Interactions) -> NDArray[np.int64]:
+        return self._places[first : first + data.histories.n_users].astype(np.int64)
+
+
+def parts_of(data: Interactions | Shards, rule: LeaveOut) -> Parts:
+    """In memory if the data is, else part by part."""
+    return Stored(data, rule) if isinstance(data, Shards) else Whole.of(data, rule)

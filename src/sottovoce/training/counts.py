@@ -1,7 +1,7 @@
 """What chance can make of honest people: how often they send one report, how many come.
 
 No report counts more often than honest people send it. Counts are by report
-(`sottovoce.mechanism.count_reports`), two for each direction: what may be capped is a direction
+(`sottovoce.core.count_reports`), two for each direction: what may be capped is a direction
 *and* its sign.
 """
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sottovoce.model import initial_items, rotate_factors, update
-from sottovoce.model.bounds import flushed
+from sottovoce.core import initial_items, rotate_factors, update
+from sottovoce.core.bounds import flushed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sottovoce.mechanism.base import Mechanism
+    from sottovoce.core.mechanism import Mechanism
     from sottovoce.training.settings import Settings
 
 

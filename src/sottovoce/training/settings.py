@@ -6,26 +6,20 @@ simulation read this statement (`all_settings`) or go through `Settings.preset`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from sottovoce.core import MECHANISMS, Mechanism, Shape, mechanism_named
+from sottovoce.core.bounds import LEAST_RIDGE, MOST_ALPHA, MOST_REPORTS, MOST_RIDGE
+from sottovoce.core.coin import LEAST_EPSILON, MAX_EPSILON
 from sottovoce.errors import SettingsError
-from sottovoce.mechanism import MECHANISMS, Shape, mechanism_named
-from sottovoce.mechanism.coin import LEAST_EPSILON, MAX_EPSILON
-from sottovoce.model.bounds import LEAST_RIDGE, MOST_ALPHA, MOST_REPORTS, MOST_RIDGE
+from sottovoce.privacy import Reporting
 from sottovoce.settings import Setting, check, setting, stated
 from sottovoce.training.counts import least_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
-    from numpy.typing import NDArray
-
-    from sottovoce.mechanism import Mechanism
-    from sottovoce.privacy import Reporting
 
 
 @dataclass(frozen=True)
@@ -263,3 +257,23 @@ def presets() -> list[str]:
     Those that follow from a budget, people and items are in `sottovoce.training.planning`.
     """
     return [PAPER, *MECHANISMS]
+
+
+@dataclass(frozen=True)
+class Participation:
+    """What an operator asks of devices in addition to a training: the crowd and the size."""
+
+    least_clients: int = setting(
+        100, "devices whose reports are mixed, at least; an epoch waits for them", least=1
+    )
+    hold: int = setting(
+        7 * 86_400,
+        "seconds that an epoch waits for its crowd beyond its end; then it is thrown away",
+        least=0,
+    )
+    most_items: int = setting(
+        0, "items that the catalogue may grow to; 0: twice as many as at the beginning", least=0
+    )
+
+    def __post_init__(self) -> None:
+        check(self)

@@ -12,17 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from sottovoce.core import MECHANISMS, Histories, initial_items
 from sottovoce.errors import SettingsError
-from sottovoce.mechanism import MECHANISMS
-from sottovoce.model import Histories, initial_items
 from sottovoce.simulation import build_engine
 from sottovoce.simulation.cuda import engine as engine_module
-from sottovoce.simulation.cuda import setup
+from sottovoce.simulation.cuda import memory as setup
 from sottovoce.simulation.cuda.card import CudaCard
 from sottovoce.simulation.cuda.engine import CudaEngine
 from sottovoce.simulation.cuda.kernels import loudest
-from sottovoce.simulation.parts import Part
-from sottovoce.simulation.people import People
+from sottovoce.simulation.people import Part, People
 from sottovoce.training import Settings
 from tests.kernels import computes
 from tests.people import random_people

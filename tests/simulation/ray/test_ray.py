@@ -19,7 +19,7 @@ from sottovoce.data.loading import shard
 from sottovoce.data.shards import ShardWriter
 from sottovoce.errors import DataError, DivergedError, MissingExtraError, SettingsError
 from sottovoce.simulation import ENGINES, SimulationPlan, build_engine, simulate
-from sottovoce.simulation.parts import LeaveOut, Stored
+from sottovoce.simulation.people import LeaveOut, Stored
 from sottovoce.training import Settings, first_items
 from tests.kernels import COMPILED
 from tests.lacking import leave_out

@@ -20,13 +20,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from sottovoce.core import MECHANISMS, Histories, Loudest, Shape, user_vectors
+from sottovoce.core.bounds import LEAST_ENTRY, LEAST_RIDGE, MOST_ENTRY, flushed
+from sottovoce.core.recommending import WideModel, recency, tags_of
 from sottovoce.errors import ProtocolError
-from sottovoce.mechanism import MECHANISMS, Loudest, Shape
-from sottovoce.model import Histories, user_vectors
-from sottovoce.model.bounds import LEAST_ENTRY, LEAST_RIDGE, MOST_ENTRY, flushed
-from sottovoce.model.recency import recency
-from sottovoce.model.tags import tags_of
-from sottovoce.model.wide import WideModel
 from sottovoce.protocol import (
     Batch,
     Catalogue,
@@ -39,7 +36,7 @@ from sottovoce.protocol import (
     public_key_of,
     seal_reports,
 )
-from sottovoce.protocol.signed import MAGIC, SIGNED_MANIFEST
+from sottovoce.protocol.manifest import MAGIC, SIGNED_MANIFEST
 from tests.lacking import leave_out
 from tests.privacy.test_ledger_vectors import played
 from tests.protocol.examples import (

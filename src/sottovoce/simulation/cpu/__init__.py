@@ -9,7 +9,7 @@ from sottovoce.settings import setting
 
 if TYPE_CHECKING:
     from sottovoce.simulation.interface import Engine
-    from sottovoce.simulation.parts import Parts
+    from sottovoce.simulation.people import Parts
     from sottovoce.training import Settings
 
 
@@ -21,6 +21,6 @@ class Options:
 def build(parts: Parts, settings: Settings, options: Options) -> Engine:
     # Here and not above: numba takes a second to import, and only this needs it.
     from sottovoce.simulation.cpu.engine import CpuEngine
-    from sottovoce.simulation.parted import one_by_one
+    from sottovoce.simulation.interface import one_by_one
 
     return one_by_one(parts, settings, lambda part: CpuEngine(part, settings, options.threads))

@@ -11,10 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from sottovoce.atomic import write_atomically
+from sottovoce.storage.files import write_atomically
 
 PACKAGE = Path(__file__).parents[2]
-COMPILED_IN = ("evaluation/kernels.py", "mechanism", "model", "simulation")
+COMPILED_IN = ("core", "simulation")
 """Constants of all of these are frozen into a loop."""
 
 

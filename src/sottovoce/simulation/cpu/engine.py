@@ -6,21 +6,20 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from sottovoce.evaluation.kernels import checked_threads, on_threads, share_out
-from sottovoce.model import gram
+from sottovoce.core import gram
 from sottovoce.simulation.cpu.cache import drop_stale
 from sottovoce.simulation.cpu.epoch import run_epoch
 from sottovoce.simulation.cpu.kernels import kernel_of
 from sottovoce.simulation.cpu.philox import Gathering
 from sottovoce.simulation.cpu.solve import USERS_PER_BLOCK, solve_users
-from sottovoce.simulation.interface import Collected, LocalEngine
-from sottovoce.simulation.preparation import prepare
-from sottovoce.simulation.words import take_part
+from sottovoce.simulation.evaluation.kernels import checked_threads, on_threads, share_out
+from sottovoce.simulation.interface import Collected, LocalEngine, prepare
+from sottovoce.simulation.people import take_part
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sottovoce.simulation.parts import Part
+    from sottovoce.simulation.people import Part
     from sottovoce.training import Settings
 
     Float32 = NDArray[np.float32]

@@ -8,15 +8,15 @@ import numpy as np
 from numba import njit, types
 from numba.extending import overload
 
-from sottovoce.evaluation.kernels import compiled_in
 from sottovoce.simulation.cpu.philox import history_of, number_of, takes_part
 from sottovoce.simulation.cpu.solve import new_room, solve_user
+from sottovoce.simulation.evaluation.kernels import compiled_in
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sottovoce.simulation.cpu.philox import Gathering
-    from sottovoce.simulation.preparation import EpochConstants
+    from sottovoce.simulation.interface import EpochConstants
 
     Int32 = NDArray[np.int32]
 

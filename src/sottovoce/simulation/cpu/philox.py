@@ -1,6 +1,6 @@
 """Random words, whose turn it is and what they touched, compiled.
 
-As in `sottovoce.simulation.words` and `sottovoce.simulation.people`, bit for bit.
+As in `sottovoce.simulation.people` and `sottovoce.simulation.people`, bit for bit.
 """
 
 from __future__ import annotations
@@ -12,10 +12,18 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from sottovoce.evaluation.kernels import compiled_in
-from sottovoce.mechanism import WORDS_PER_DRAW
-from sottovoce.simulation.people import DROPPED, PIECES
-from sottovoce.simulation.words import MULTIPLIERS, REPORTS, RESAMPLED, ROUNDS, TURNS, WEYL
+from sottovoce.core import WORDS_PER_DRAW
+from sottovoce.simulation.evaluation.kernels import compiled_in
+from sottovoce.simulation.people import (
+    DROPPED,
+    MULTIPLIERS,
+    PIECES,
+    REPORTS,
+    RESAMPLED,
+    ROUNDS,
+    TURNS,
+    WEYL,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -102,7 +110,7 @@ def fill_words(
 
 @compiled_in
 def takes_part(seed: np.uint64, epoch: int, user: int, turns: int, epochs: int) -> bool:
-    """`sottovoce.simulation.words.take_part` of one user."""
+    """`sottovoce.simulation.people.take_part` of one user."""
     if turns == epochs:
         return True
     left, takes = np.uint64(turns), False

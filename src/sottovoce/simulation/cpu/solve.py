@@ -1,4 +1,4 @@
-"""User vectors, compiled: `sottovoce.model.user_vectors` in the same order of operations.
+"""User vectors, compiled: `sottovoce.core.user_vectors` in the same order of operations.
 
 numba leaves vector instructions to LLVM, which finds none where four entries of one row meet four
 of another. So sums of outer products, four by four entries at a time, are written in LLVM's own
@@ -15,8 +15,8 @@ from numba import njit, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from sottovoce.evaluation.kernels import compiled_in
-from sottovoce.model.bounds import MOST_USER_ENTRY
+from sottovoce.core.bounds import MOST_USER_ENTRY
+from sottovoce.simulation.evaluation.kernels import compiled_in
 
 Float64 = NDArray[np.float64]
 
@@ -182,7 +182,7 @@ def solve_user(
 ) -> None:
     """Equation (4) for one user, into `x`.
 
-    A vector that is not usable becomes zero, as in `sottovoce.model.bounds.usable`.
+    A vector that is not usable becomes zero, as in `sottovoce.core.bounds.usable`.
     """
     rows, lower, column, solution = room
     size = x.shape[0]

@@ -9,7 +9,7 @@ from sottovoce.settings import setting
 
 if TYPE_CHECKING:
     from sottovoce.simulation.interface import Engine
-    from sottovoce.simulation.parts import Parts
+    from sottovoce.simulation.people import Parts
     from sottovoce.training import Settings
 
 
@@ -26,7 +26,7 @@ class Options:
 def build(parts: Parts, settings: Settings, options: Options) -> Engine:
     from sottovoce.simulation.cuda.card import CudaCard
     from sottovoce.simulation.cuda.engine import CudaEngine
-    from sottovoce.simulation.parted import one_by_one
+    from sottovoce.simulation.interface import one_by_one
 
     card = CudaCard(options.card or 0)
     return one_by_one(parts, settings, lambda part: CudaEngine(part, settings, card))

@@ -6,23 +6,29 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from sottovoce.core.model import diverged, factor_basis, most_updated
 from sottovoce.errors import SettingsError
-from sottovoce.evaluation.ranking import Ranks, tested
-from sottovoce.model.factorization import diverged, factor_basis, most_updated
 from sottovoce.simulation.cuda.kernels import kernel_of
-from sottovoce.simulation.cuda.memory import Memory
-from sottovoce.simulation.cuda.setup import COUNTS, gram_bytes, solve_bytes, solve_threads, source
+from sottovoce.simulation.cuda.memory import (
+    COUNTS,
+    Memory,
+    gram_bytes,
+    solve_bytes,
+    solve_threads,
+    source,
+)
+from sottovoce.simulation.evaluation.ranking import Ranks, tested
 from sottovoce.simulation.interface import Collected, LocalEngine
-from sottovoce.simulation.words import take_part
+from sottovoce.simulation.people import take_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from sottovoce.evaluation import Candidates
     from sottovoce.simulation.cuda.card import Card
-    from sottovoce.simulation.parts import Part
+    from sottovoce.simulation.evaluation import Candidates
+    from sottovoce.simulation.people import Part
     from sottovoce.training import Settings
 
     Float32 = NDArray[np.float32]

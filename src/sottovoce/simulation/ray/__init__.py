@@ -9,7 +9,7 @@ from sottovoce.settings import setting
 
 if TYPE_CHECKING:
     from sottovoce.simulation.interface import Engine
-    from sottovoce.simulation.parts import Parts
+    from sottovoce.simulation.people import Parts
     from sottovoce.training import Settings
 
 
@@ -24,7 +24,7 @@ class Options:
 
 
 def build(parts: Parts, settings: Settings, options: Options) -> Engine:
-    from sottovoce.simulation.ray.cluster import Cluster, import_ray
+    from sottovoce.simulation.ray.engine import Cluster, import_ray
 
     import_ray()  # says what to install where it is missing; the engine's modules need it
     from sottovoce.simulation.ray.engine import RayEngine

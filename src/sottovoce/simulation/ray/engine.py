@@ -2,26 +2,78 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import socket
+from collections.abc import Callable, Iterable
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+import ray
+from numpy.typing import NDArray
 from ray.exceptions import RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sottovoce.errors import SottovoceError
-from sottovoce.simulation.parted import PartedEngine
-from sottovoce.simulation.parts import Whole
-from sottovoce.simulation.ray.worker import Worker, added
+from sottovoce.errors import MissingExtraError, SettingsError, SottovoceError
+from sottovoce.simulation.engines import build_engine
+from sottovoce.simulation.interface import Collected, Engine, LocalEngine, PartedEngine, T
+from sottovoce.simulation.people import Part, Parts, Whole
+from sottovoce.training import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from ray import ObjectRef
 
-    import numpy as np
-    from numpy.typing import NDArray
 
-    from sottovoce.simulation.interface import Collected, LocalEngine, T
-    from sottovoce.simulation.parts import Parts
-    from sottovoce.simulation.ray.cluster import Cluster
-    from sottovoce.training import Settings
+# A process of the cluster that holds some people and answers for them.
+
+
+Everybody = list[ObjectRef[Parts]]
+"""Where all people are; in a list, since Ray would otherwise fetch them with every question."""
+
+
+class Worker:
+    """What it has follows from what it is made with and asked with: it can be made again."""
+
+    def __init__(self, indices: list[int], settings: Settings):
+        self._indices = indices
+        self._settings = settings
+        self._engines: dict[int, Engine] = {}
+
+    def answers(
+        self, stored: Everybody, question: Callable[[LocalEngine], Any]
+    ) -> list[tuple[int, Any]]:
+        """For each of its parts, with the part's index."""
+        return [
+            (index, answer)
+            for index, engine in self._ready(stored).items()
+            for answer in engine.each(question)
+        ]
+
+    def collect(self, stored: Everybody, question: Callable[[LocalEngine], Collected]) -> Collected:
+        """What its people say, added up."""
+        return added(*(answer for _, answer in self.answers(stored, question)))
+
+    def _ready(self, stored: Everybody) -> dict[int, Engine]:
+        """Made when they are first asked: what fails here is an answer, and not a lost worker."""
+        if not self._engines:
+            parts = ray.get(stored[0])
+            made = {index: _engine(parts[index], self._settings) for index in self._indices}
+            self._engines = made
+        return self._engines
+
+
+def added(*collected: Collected) -> Collected:
+    """Of different people; whole numbers, so any order gives the same."""
+    sums = np.sum([each.sums for each in collected], axis=0)
+    return Collected(sums, sum(each.n_reports for each in collected))
+
+
+def _engine(part: Part, settings: Settings) -> Engine:
+    # Compiled loops are for arrays that may be written to; those of the object store may not.
+    own = part if part.histories.indices.flags.writeable else deepcopy(part)
+    return build_engine("cpu", Whole(own), settings, threads=1)
+
 
 FAN_IN = 8
 """Sums that are added in one step of the tree."""
@@ -116,3 +168,67 @@ class Workers:
     def stop(self) -> None:
         for worker in self._all:
             self._ray.kill(worker)
+
+
+# A Ray cluster: there already, or made of this machine until it is closed.
+
+
+PATIENCE = 5.0
+"""Seconds for an address to answer; Ray itself would try for minutes."""
+
+
+def import_ray() -> Any:
+    """Ray itself, if it is there."""
+    # It would tell its makers that it is used.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingExtraError("the ray engine needs Ray: pip install 'sottovoce[ray]'") from error
+    return ray
+
+
+class Cluster:
+    def __init__(self, address: str | None):
+        self.ray = ray = import_ray()
+        self._is_ours = not ray.is_initialized()
+        if not self._is_ours:
+            return
+        if address is not None:
+            _check_answers(address)
+        try:
+            ray.init(
+                address or "local",
+                include_dashboard=None if address else False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
+        except (ConnectionError, ValueError) as error:
+            raise SettingsError(f"no Ray cluster can be reached at {address}: {error}") from error
+
+    def cores(self) -> list[str]:
+        """The machine of each core, in turns: the first cores are on different machines."""
+        alive = [node for node in self.ray.nodes() if node["Alive"]]
+        numbered = [
+            (core, node["NodeID"])
+            for node in alive
+            for core in range(int(node["Resources"].get("CPU", 0)))
+        ]
+        if not numbered:
+            raise SettingsError("no machine of the Ray cluster has a core for us")
+        return [machine for _, machine in sorted(numbered)]
+
+    def close(self) -> None:
+        """Leave the cluster; stop it if it was made here."""
+        if self._is_ours:
+            self.ray.shutdown()
+
+
+def _check_answers(address: str) -> None:
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not (host and port.isdecimal()):
+        return  # such as "auto", which Ray looks up
+    try:
+        socket.create_connection((host, int(port)), PATIENCE).close()
+    except OSError as error:
+        raise SettingsError(f"no Ray cluster answers at {address}: {error}") from error

@@ -9,7 +9,7 @@ from sottovoce.settings import setting
 
 if TYPE_CHECKING:
     from sottovoce.simulation.interface import Engine
-    from sottovoce.simulation.parts import Parts
+    from sottovoce.simulation.people import Parts
     from sottovoce.training import Settings
 
 
@@ -19,7 +19,7 @@ class Options:
 
 
 def build(parts: Parts, settings: Settings, options: Options) -> Engine:
-    from sottovoce.simulation.parted import one_by_one
+    from sottovoce.simulation.interface import one_by_one
     from sottovoce.simulation.reference.engine import ReferenceEngine
 
     return one_by_one(parts, settings, lambda part: ReferenceEngine(part, settings, options.batch))

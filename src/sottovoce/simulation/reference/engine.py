@@ -1,4 +1,4 @@
-"""`sottovoce.mechanism` itself, with the simulator's words, a batch of people at a time."""
+"""`sottovoce.core` itself, with the simulator's words, a batch of people at a time."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from sottovoce.mechanism import sum_signs
-from sottovoce.model import user_vectors
+from sottovoce.core import sum_signs, user_vectors
 from sottovoce.simulation.interface import Collected, LocalEngine
-from sottovoce.simulation.words import report_words, take_part
+from sottovoce.simulation.people import report_words, take_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from sottovoce.model import Histories
-    from sottovoce.simulation.parts import Part
+    from sottovoce.core import Histories
+    from sottovoce.simulation.people import Part
     from sottovoce.training import Settings
 
     Float32 = NDArray[np.float32]

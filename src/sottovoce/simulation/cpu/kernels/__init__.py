@@ -2,8 +2,8 @@
 
 from types import ModuleType
 
-from sottovoce.mechanism import Mechanism
-from sottovoce.simulation.kernels import kernel_module
+from sottovoce.core import Mechanism
+from sottovoce.simulation.engines import kernel_module
 
 
 def kernel_of(mechanism: Mechanism) -> ModuleType:

@@ -1,4 +1,4 @@
-"""`coordinate`, compiled: `sottovoce.mechanism.coordinate` in the same order of operations."""
+"""`coordinate`, compiled: `sottovoce.core.coordinate` in the same order of operations."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sottovoce.evaluation.kernels import compiled_in, score
-from sottovoce.mechanism.coordinate import CoordinateConstants
+from sottovoce.core.coordinate import CoordinateConstants
 from sottovoce.simulation.cpu.epoch import plug_in
 from sottovoce.simulation.cpu.philox import begin_draws, fill_words, multiply_high
+from sottovoce.simulation.evaluation.kernels import compiled_in, score
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sottovoce.simulation.preparation import EpochConstants
+    from sottovoce.simulation.interface import EpochConstants
 
     Scratch = tuple[NDArray[np.uint8], NDArray[np.uint64], NDArray[np.uint64]]
 

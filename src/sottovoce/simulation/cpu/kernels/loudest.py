@@ -1,4 +1,4 @@
-"""`loudest`, compiled: `sottovoce.mechanism.loudest` in the same order of operations."""
+"""`loudest`, compiled: `sottovoce.core.loudest` in the same order of operations."""
 
 from __future__ import annotations
 
@@ -8,25 +8,18 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numba import njit
 
-from sottovoce.evaluation.kernels import compiled_in, score
-from sottovoce.mechanism.loudest import LoudestConstants
+from sottovoce.core.loudest import LoudestConstants
 from sottovoce.simulation.cpu.cache import drop_stale
 from sottovoce.simulation.cpu.epoch import TOGETHER, plug_in_groups
-from sottovoce.simulation.cpu.kernels.select import (
-    Ranks,
-    find_loud,
-    list_tied,
-    new_ranks,
-    nth_loud,
-)
+from sottovoce.simulation.cpu.kernels.select import Ranks, find_loud, list_tied, new_ranks, nth_loud
 from sottovoce.simulation.cpu.philox import multiply_high, report_words
+from sottovoce.simulation.evaluation.kernels import compiled_in, score
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sottovoce.mechanism import Loudest, Mechanism
-    from sottovoce.model import Histories
-    from sottovoce.simulation.preparation import EpochConstants
+    from sottovoce.core import Histories, Loudest, Mechanism
+    from sottovoce.simulation.interface import EpochConstants
 
     Float32 = NDArray[np.float32]
     Scratch = tuple[Float32, Float32, NDArray[np.int64], Ranks]

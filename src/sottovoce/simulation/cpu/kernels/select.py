@@ -1,4 +1,4 @@
-"""The loud directions of one person, exactly, without sorting: `sottovoce.mechanism.loud`.
+"""The loud directions of one person, exactly, without sorting: `sottovoce.core.loudest`.
 
 Rows are counted in bins by the upper bits of their magnitude. How many directions agree by at least
 some value is then a look into one bin for each factor, which finds the least agreement that is loud
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sottovoce.evaluation.kernels import compiled_in
+from sottovoce.simulation.evaluation.kernels import compiled_in
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

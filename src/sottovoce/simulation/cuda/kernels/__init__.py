@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from sottovoce.simulation.kernels import kernel_module
+from sottovoce.simulation.engines import kernel_module
 
 if TYPE_CHECKING:
     from typing import Any
@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from sottovoce.mechanism import Mechanism
-    from sottovoce.model import Histories
+    from sottovoce.core import Histories, Mechanism
     from sottovoce.simulation.cuda.memory import Memory
 
 

@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from sottovoce.mechanism.coordinate import Coordinate
-    from sottovoce.model import Histories
+    from sottovoce.core import Histories
+    from sottovoce.core.coordinate import Coordinate
     from sottovoce.simulation.cuda.memory import Memory
 
 SOURCE = "coordinate.cu"

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sottovoce.simulation.cuda.setup import GROUP, TOGETHER, room_bytes
+from sottovoce.simulation.cuda.memory import GROUP, TOGETHER, room_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sottovoce.mechanism.loudest import Loudest
-    from sottovoce.model import Histories
+    from sottovoce.core import Histories
+    from sottovoce.core.loudest import Loudest
     from sottovoce.simulation.cuda.memory import Memory
 
 SOURCE = "loudest.cu"

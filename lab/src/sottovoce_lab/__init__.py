@@ -1,0 +1,30 @@
+"""What every figure of the documentation was made with: experiments, baselines, audit, benchmarks.
+
+`COMMANDS` brings them under `sottovoce`: the module of each command, its help line, and what pip
+installs for it.
+"""
+
+_NEEDS = "sottovoce-lab"
+
+COMMANDS = {
+    "replay": (
+        "sottovoce_lab.cli.replay",
+        "Replay a data set in the order of its days, as a service that learns without end.",
+        _NEEDS,
+    ),
+    "audit": (
+        "sottovoce_lab.cli.audit",
+        "Measure the epsilon of the shipped client from outside, then attack people's reports.",
+        _NEEDS,
+    ),
+    "bench": (
+        "sottovoce_lab.cli.bench",
+        "Time one epoch of each mechanism against one ALS iteration and the numpy reference.",
+        _NEEDS,
+    ),
+    "paper": (
+        "sottovoce_lab.cli.paper",
+        "Run the paper's figures and tables again, with its numbers beside ours.",
+        _NEEDS,
+    ),
+}

@@ -1,0 +1,117 @@
+"""The loops over bits, neighbours and Walsh rows, compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, prange, types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+TILE = 32
+"""Columns that are compared with as many others while both stay in a cache."""
+
+
+@intrinsic
+def count_bits(typing_context: Any, word: Any) -> Any:  # noqa: ARG001 - numba's signature
+    """How many bits are set: one instruction, which numba has no name for."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
+        function = builder.module.declare_intrinsic("llvm.ctpop", [ir.IntType(64)])
+        return builder.call(function, arguments)
+
+    return types.int64(types.uint64), generate
+
+
+@njit(parallel=True, cache=True)
+def both_set(columns: NDArray[np.uint64], out: Int32) -> None:
+    """`out[i, j]`: how many bits are set in both of the columns i and j.
+
+    It is the same for j and i, so every pair is counted once.
+    """
+    tiles = -(-columns.shape[0] // TILE)
+    # The last columns meet all others, the first ones few: one of each makes the work even.
+    for pair in prange(-(-tiles // 2)):
+        _count_tile(columns, pair, out)
+        if pair != tiles - 1 - pair:
+            _count_tile(columns, tiles - 1 - pair, out)
+
+
+@njit(cache=True)
+def _count_tile(columns: NDArray[np.uint64], tile: int, out: Int32) -> None:
+    """The columns of a tile with all up to themselves."""
+    n = columns.shape[0]
+    for start in range(0, (tile + 1) * TILE, TILE):
+        for j in range(tile * TILE, min((tile + 1) * TILE, n)):
+            for i in range(start, min(start + TILE, j + 1)):
+                a, b = columns[i], columns[j]
+                total = 0
+                for w in range(a.shape[0]):
+                    total += count_bits(a[w] & b[w])
+                out[i, j] = out[j, i] = total
+
+
+@njit(parallel=True, cache=True)
+def sum_similarities(
+    indptr: Int64,
+    indices: Int32,
+    weights: NDArray[np.float32],
+    users: Int64,
+    items: Int32,
+    similarity: NDArray[np.float32],
+    out: NDArray[np.float32],
+) -> None:
+    """`out[n, m]`: the similarities of item `items[n, m]` to those of user `users[n]`, summed up.
+
+    Each by the weight of the user's item, in the order of these, so that neither threads nor the
+    other candidates matter. A candidate of -1 is none.
+    """
+    for n in prange(users.shape[0]):
+        first, last = indptr[users[n]], indptr[users[n] + 1]
+        for m in range(items.shape[1]):
+            total = np.float32(0)
+            if items[n, m] >= 0:
+                row = similarity[items[n, m]]
+                for t in range(first, last):
+                    total += weights[t] * row[indices[t]]
+            out[n, m] = total
+
+
+@njit(parallel=True, cache=True)
+def walsh_rows(indptr: Int64, indices: Int32, signs: Int32, block: Int32, out: Int32) -> None:
+    """`out[u, r]`: row r of a Hadamard matrix times user u's items, each with its sign."""
+    for u in prange(out.shape[0]):
+        _walsh_row(indices[indptr[u] : indptr[u + 1]], signs, block, out[u])
+
+
+@njit(cache=True)
+def _walsh_row(items: Int32, signs: Int32, block: Int32, row: Int32) -> None:
+    """`block` is the matrix of a smaller size: an item adds one row of it, butterflies the rest."""
+    row[:] = 0
+    half = block.shape[0]
+    for i in items:
+        column = i & (half - 1)
+        _add(signs[i], block[column], row[i - column : i - column + half])
+    while half < row.shape[0]:
+        for low in range(0, row.shape[0], 2 * half):
+            _butterfly(row[low : low + half], row[low + half : low + 2 * half])
+        half *= 2
+
+
+# Functions of their own, on slices: so LLVM sees that these loops can be vectorised.
+@njit(cache=True)
+def _add(sign: np.int32, values: Int32, out: Int32) -> None:
+    for c in range(out.shape[0]):
+        out[c] += sign * values[c]
+
+
+@njit(cache=True)
+def _butterfly(first: Int32, second: Int32) -> None:
+    for c in range(first.shape[0]):
+        low, high = first[c], second[c]
+        first[c], second[c] = low + high, low - high

@@ -1,0 +1,143 @@
+"""The whole benchmark of the live system: opening, intake, memory; what an epoch costs."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from sottovoce.protocol import MAX_CHUNK_REPORTS, SEALED, Batch
+from sottovoce.proxy.status import AT_THE_END
+from sottovoce.settings import check, setting
+from sottovoce_lab.bench.live.bench_server import BenchServer, Counting, measure_counting
+from sottovoce_lab.bench.live.intake import Intake, measure_intake
+from sottovoce_lab.bench.live.opening import CoreRate, OpeningRate, measure_core, measure_opening
+from sottovoce_lab.bench.timing import Watch
+
+PREFIX = 8
+"""Bytes that the server keeps of each report until its epoch is applied."""
+
+
+@dataclass(frozen=True)
+class LiveBenchPlan:
+    repeats: int = setting(5, "rounds", least=1)
+    processes: int = setting(0, "beside 1; 0: as many as there are cores")
+    chunk: int = setting(MAX_CHUNK_REPORTS, "reports in a chunk", least=1, most=MAX_CHUNK_REPORTS)
+    batches: int = setting(
+        10_000, "in an epoch at the proxy; the server's epoch has as many reports", least=1
+    )
+    reports: int = setting(100, "k: in a batch", least=1)
+    items: int = setting(1000, "M", least=1)
+    full: bool = setting(
+        default=False, help="whether the server's epoch is sealed and opened for real"
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True)
+class LiveBenchResult:
+    plan: LiveBenchPlan
+    cores: int
+    opening: list[OpeningRate]
+    core: CoreRate
+    intake: Intake
+    counting: Counting
+    units: UnitCosts
+
+
+def run_live_bench(plan: LiveBenchPlan, watch: Watch = lambda _what: None) -> LiveBenchResult:
+    """Measure; databases lie in a temporary folder on a real disk (see TMPDIR)."""
+    cores = os.cpu_count() or 1
+    processes = sorted({1, plan.processes or cores})
+    with tempfile.TemporaryDirectory(prefix="sottovoce-bench-") as name:
+        folder = Path(name)
+        bench = BenchServer.make(folder / "bench", items=plan.items, reports=plan.reports)
+        opening = measure_opening(
+            bench, folder, processes=processes, reports=plan.chunk, rounds=plan.repeats, watch=watch
+        )
+        core = measure_core(bench, folder, reports=plan.chunk, rounds=plan.repeats, watch=watch)
+        intake = measure_intake(
+            bench, folder, batches=plan.batches, rounds=plan.repeats, watch=watch
+        )
+        counting = measure_counting(
+            bench,
+            folder,
+            reports=plan.batches * plan.reports,
+            chunk_reports=plan.chunk,
+            processes=processes[-1],
+            for_real=plan.full,
+            watch=watch,
+        )
+        units = UnitCosts.measured(bench, core, intake)
+    return LiveBenchResult(plan, cores, opening, core, intake, counting, units)
+
+
+@dataclass(frozen=True)
+class UnitCosts:
+    """Seconds are CPU time of one core of this machine; bytes are exact."""
+
+    reports: int
+    """k: in a batch."""
+    items: int
+    """In the catalogue."""
+    opening: float
+    """Seconds of a report at the server: opened, checked, counted, synced."""
+    intake: float
+    """Seconds of a batch at the proxy: taken, synced, acknowledged."""
+    mixing: float
+    """Seconds of a batch at the proxy: mixed and handed in."""
+    up: int
+    """Bytes that a device sends in an epoch, without HTTP and TLS."""
+    down: int
+    """Bytes that it fetches in an epoch: manifest and model, not compressed."""
+    catalogue: int
+    """Bytes that it fetches once for each version of the catalogue."""
+
+    @classmethod
+    def measured(cls, bench: BenchServer, core: CoreRate, intake: Intake) -> UnitCosts:
+        signed, reports = bench.signed, bench.signed.manifest.terms.reports
+        batch = Batch(signed.manifest.epoch, signed.hash, bytes(16), bytes(SEALED * reports))
+        return cls(
+            reports=reports,
+            items=len(bench.catalogue.items),
+            opening=1 / core.per_second.median,
+            intake=1 / intake.per_cpu_second.median,
+            mixing=1 / intake.mixed_per_cpu_second.median,
+            up=len(batch.encode()),
+            down=len(signed.encode()) + len(bench.model),
+            catalogue=len(bench.catalogue.raw),
+        )
+
+    def of(self, people: int) -> EpochCosts:
+        """For so many who report in an epoch."""
+        reports = people * self.reports
+        return EpochCosts(
+            people=people,
+            reports=reports,
+            server_core_hours=reports * self.opening / 3600,
+            proxy_core_hours=people * (self.intake + self.mixing) / 3600,
+            up=people * self.up,
+            down=people * self.down,
+            proxy_disk=AT_THE_END * people * self.up,
+            server_disk=PREFIX * reports,
+        )
+
+
+@dataclass(frozen=True)
+class EpochCosts:
+    """Of one epoch; bytes are those of all devices together."""
+
+    people: int
+    reports: int
+    server_core_hours: float
+    proxy_core_hours: float
+    up: int
+    """Devices to proxies, and, without 56 bytes a batch, proxies to server."""
+    down: int
+    proxy_disk: int
+    """At the most, over all proxies."""
+    server_disk: int
+    """Until the epoch is applied."""

@@ -1,0 +1,180 @@
+"""`sottovoce audit`: does the client keep its promise, and what does the proxy buy?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from sottovoce.cli import output
+from sottovoce.cli.options import (
+    DataSource,
+    HistoryColumns,
+    JsonFile,
+    Mechanisms,
+    optional,
+    picture_option,
+    training_options,
+)
+from sottovoce.data import Interactions, load, parse_columns
+from sottovoce.errors import SettingsError
+from sottovoce_lab.audit import ALPHA, Attack, AttackPlan, AuditPlan, AuditResult, run_audit
+from sottovoce_lab.audit.picture import draw_attacks
+
+QUICK_SAMPLES, QUICK_CLIENTS, QUICK_TRIALS, QUICK_EPOCHS = 100_000, 400, 800, 5
+
+
+@training_options(only=["epsilon", "reports", "epochs", "alpha"])
+def audit(
+    *,
+    mechanism: Mechanisms = None,
+    training: dict[str, Any],
+    samples: Annotated[
+        int, typer.Option(help="Reports to draw from each of the two people in a test case.")
+    ] = 200_000,
+    attack: Annotated[
+        bool,
+        typer.Option(
+            "--attack/--no-attack",
+            help="Also try to guess what one person touched from their reports.",
+        ),
+    ] = True,
+    data: DataSource = "synthetic:N=1000,M=500,seed=0",
+    columns: HistoryColumns = None,
+    clients: Annotated[
+        int | None, optional("Number of people of the data set who take part.", "all", min=2)
+    ] = None,
+    history: Annotated[
+        bool,
+        typer.Option(
+            "--history", help="Guess the whole history of the person, not one interaction."
+        ),
+    ] = False,
+    trials: Annotated[int, typer.Option(min=8, help="Number of guesses.")] = AttackPlan.trials,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of the attack; the audited client is never seeded.")
+    ] = 0,
+    json_file: JsonFile = None,
+    plot: Annotated[Path | None, picture_option("the attack")] = None,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick",
+            help=f"Take at most {QUICK_SAMPLES:,} samples, {QUICK_CLIENTS} people, "
+            f"{QUICK_TRIALS} trials and {QUICK_EPOCHS} epochs.",
+        ),
+    ] = False,
+) -> None:
+    """Measure the epsilon of the shipped client from outside, then attack people's reports.
+
+    The audit counts reports and computes, with exact confidence intervals, a lower bound of the
+    client's true epsilon. It must not exceed the stated epsilon, and must come close to it. An
+    honest client fails one audit in a million. The attacker knows everything but one interaction of
+    one person, and sees that person's reports either linked to the person, or shuffled among
+    everybody's. AUC is the probability that the attacker guesses right: 0.5 is chance. The exit
+    code is 1 if a check fails.
+
+    \b
+    Examples:
+      sottovoce audit --quick
+      sottovoce audit --mechanism loudest --epsilon 5 --no-attack --samples 1000000
+      sottovoce audit --data ml-1m --clients 2000 --json audit.json --plot audit.png
+    """
+    if plot and not attack:
+        raise SettingsError("--plot draws the attack: leave out --no-attack")
+    plan = AuditPlan(
+        mechanisms=tuple(mechanism) if mechanism else AuditPlan.mechanisms,
+        samples=samples,
+        **training,
+        attack=_attack_plan(trials, seed, history=history) if attack else None,
+    )
+    if quick:
+        plan, clients = _quicker(plan), min(clients or QUICK_CLIENTS, QUICK_CLIENTS)
+    with output.messages.status("starting") as status:
+        people = _people(data, columns, clients, seed) if attack else None
+        result = run_audit(plan, people, lambda what: status.update(output.plain(what)))
+    show(result)
+    if json_file:
+        output.write_json(json_file, result.as_dict())
+    if plot:
+        draw_attacks(result.attacks, plot)
+    if not result.passed:
+        raise typer.Exit(1)
+
+
+def show(result: AuditResult) -> None:
+    output.results.print(_verdicts(result))
+    if result.attacks:
+        output.results.print(_attacks(result.attacks))
+        output.results.print(
+            "k: reports of a person in an epoch; T: epochs. Linked: the reports of the person are "
+            "known. Shuffled: they are mixed with everybody's. In the limit of many people no "
+            "attack on these exceeds the bound in the last column; linked reports have no such "
+            "bound. The attacker knows the item "
+            f"matrix V and everything but one {result.attacks[0].question} of one of "
+            f"{result.attacks[0].clients:,} people. V is trained once and stays fixed.",
+        )
+    word = "passed" if result.passed else "FAILED"
+    output.results.print(
+        f"Audit {word}. An honest client fails a check with probability at most {ALPHA:g}; only "
+        "`the audit can see` also fails if there are too few samples.",
+    )
+
+
+def _verdicts(result: AuditResult) -> Table:
+    table = Table("mechanism", "check", "measured", "allowed", "verdict", title="Audit")
+    for check in result.checks:
+        verdict = "pass" if check.passed else "[bold red]FAIL"
+        table.add_row(
+            check.mechanism,
+            check.check,
+            output.plain(check.measured),
+            output.plain(check.bound),
+            verdict,
+        )
+    return table
+
+
+def _attacks(attacks: Sequence[Attack]) -> Table:
+    table = Table(
+        "mechanism",
+        "k",
+        "T",
+        "linked",
+        "shuffled",
+        "bound of shuffled",
+        title="AUC of the attacker (0.5: chance), +- standard error",
+    )
+    for attack in attacks:
+        for point in attack.points:
+            both = (f"{auc.value:.3f} +- {auc.error:.3f}" for auc in (point.linked, point.unlinked))
+            name = attack.settings.mechanism
+            table.add_row(name, f"{point.reports}", f"{point.epochs}", *both, f"{point.bound:.3f}")
+    return table
+
+
+def _attack_plan(trials: int, seed: int, *, history: bool) -> AttackPlan:
+    crowds = max(2, min(AttackPlan.crowds, trials // 8))
+    question = "history" if history else AttackPlan.question
+    return AttackPlan(trials=trials, crowds=crowds, question=question, seed=seed)
+
+
+def _quicker(plan: AuditPlan) -> AuditPlan:
+    attack = plan.attack and replace(plan.attack, trials=min(plan.attack.trials, QUICK_TRIALS))
+    return replace(
+        plan,
+        samples=min(plan.samples, QUICK_SAMPLES),
+        epochs=min(plan.epochs or QUICK_EPOCHS, QUICK_EPOCHS),
+        attack=attack,
+    )
+
+
+def _people(source: str, columns: str | None, clients: int | None, seed: int) -> Interactions:
+    people = load(source, parse_columns(columns))
+    if clients is not None and clients < people.histories.n_users:
+        people = people.subset(users=clients, seed=seed)
+    return people

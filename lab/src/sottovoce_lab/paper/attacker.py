@@ -1,0 +1,219 @@
+"""The attacker again: how well a person is guessed at each preset, and what proofs allow.
+
+Not in the paper. `sottovoce_lab.audit.attack` says what the attacker knows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import TYPE_CHECKING, Any, get_args
+
+from scipy import special
+
+from sottovoce.privacy import Crowd, central_epsilon
+from sottovoce.privacy.account import DELTA
+from sottovoce.training import Budget, Settings, all_presets, planned
+from sottovoce_lab.audit import AttackPlan, run_attack
+from sottovoce_lab.audit.worlds import Question
+from sottovoce_lab.paper.cells import Cell, Size
+from sottovoce_lab.paper.methods import CellContext
+from sottovoce_lab.paper.scale import Family, Scale, drawn_with
+from sottovoce_lab.paper.store import CellStore
+from sottovoce_lab.paper.style import COLOURS
+from sottovoce_lab.paper.tables import NOTHING, Reader, Table, budget, record, shown
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+NAME = "attacker"
+TITLE = "The attacker again"
+USERS = 5_000
+TRIALS, CROWDS = 2_000, 10
+BY_TURNS = 50.0
+"""A local budget, so that people take turns: among so few, no preset makes them."""
+QUESTIONS: tuple[Question, ...] = get_args(Question)
+GUESSES = {"linked": COLOURS["paper"], "unlinked": COLOURS["loudest"]}
+OWN = ("question", "trials", "crowds")
+"""Parameters of a cell beside the settings of the training that is attacked."""
+DELTAS = (DELTA, 1e-4, 1e-3, 0.01, 0.03, 0.1, 0.2, 0.4)
+"""The bound is the least of theirs: each holds."""
+ERRORS = 4.9
+"""Standard errors beyond a bound that count: of a normal draw, a chance of 5e-7."""
+WHAT = (
+    "AUC: how often the attacker ranks a true world above a false one; 0.5 is a guess. "
+    "Interaction: did this person touch one item? History: which of two whole histories is theirs? "
+    "The attacker knows everything else, every history and every epoch's model. Linked, they see "
+    "which reports are the victim's; unlinked, all reports of an epoch in no order. In both cases "
+    "they are told in which epochs the victim takes part."
+)
+BOUNDS = (
+    "At most: 1 - (1 - delta)^2 / (1 + e^eps); linked of the local budget with delta 0, unlinked "
+    "the least over several deltas of what the accountant says. The Gaussian limit is of many "
+    "people: no proof for few."
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    label: str
+    settings: Settings
+    question: Question
+
+
+def cells(scale: Scale) -> list[Cell]:
+    return scale.all_of(_family(scale, row) for row in _rows(scale))
+
+
+def tables(scale: Scale, store: CellStore) -> list[Table]:
+    reader, rows, records = Reader(store, scale), [], []
+    for row in _rows(scale):
+        family, settings = _family(scale, row), row.settings
+        spent, bounds = reader.budget(family), _bounds_of(reader, family)
+        found = {guess: reader.interval(family, guess) for guess in GUESSES}
+        for guess, interval in found.items():
+            about = {"preset": row.label, "question": row.question, "guess": guess, **spent}
+            records += record(interval, **about, bound=bounds.get(guess))
+        rows.append(
+            (
+                row.label, row.question, f"{settings.epsilon:.3g}", f"{settings.reports}",
+                f"{settings.turns} of {settings.epochs}", budget(spent["local"]),
+                budget(spent["central"]), shown(found["linked"]), _area(bounds.get("linked")),
+                shown(found["unlinked"]), _area(bounds.get("unlinked")),
+                _area(bounds.get("gaussian")),
+            )
+        )  # fmt: skip
+    headings = (
+        "preset", "question", "eps", "k", "turns", "local budget", "central budget", "linked",
+        "at most", "unlinked", "at most", "Gaussian limit",
+    )  # fmt: skip
+    title = f"{TITLE}: AUC, {_size(scale)}"
+    return [Table(NAME, title, headings, rows, records, [*_verdict(scale, store), WHAT, BOUNDS])]
+
+
+def draw(scale: Scale, store: CellStore, figure: Figure) -> None:
+    reader, rows = Reader(store, scale), _rows(scale)
+    axes: Any = figure.subplots()
+    for guess, colour in GUESSES.items():
+        found = [
+            (place, interval.mean, _bounds_of(reader, _family(scale, row))[guess])
+            for place, row in enumerate(rows)
+            if (interval := reader.interval(_family(scale, row), guess))
+        ]
+        at, means, bounds = zip(*found, strict=True) if found else ((), (), ())
+        axes.plot(means, at, "o", color=colour, label=guess)
+        axes.plot(bounds, at, "|", color=colour, markersize=16, label=f"{guess}, at most")
+    axes.set_yticks(range(len(rows)), [f"{row.label}, {row.question}" for row in rows])
+    axes.invert_yaxis()
+    axes.set(xlabel="AUC", xlim=(0.49, 1.01))
+    axes.grid(axis="x", alpha=0.3)
+    figure.legend(loc="outside right upper", fontsize=8)
+
+
+def attack(cell: Cell, context: CellContext) -> dict[str, Any]:
+    """Both AUCs after the whole training, what the proofs allow, and the budgets."""
+    named, data = cell.named, context.data
+    given = {name: value for name, value in named.items() if name not in OWN}
+    settings = Settings.from_dict({**given, "seed": cell.seed})
+    plan = AttackPlan(
+        trials=named["trials"],
+        crowds=named["crowds"],
+        question=named["question"],
+        points=((settings.reports, settings.epochs),),
+        seed=cell.seed,
+        threads=context.threads,
+    )
+    (point,) = run_attack(data.histories, settings, plan).points
+    event, crowd = settings.event(data.n_items), Crowd.of(settings.crowd(data.n_users))
+    central = {d: event.pure if crowd is None else central_epsilon(event, crowd, d) for d in DELTAS}
+    return {
+        "final": {
+            "linked": point.linked.value,
+            "unlinked": point.unlinked.value,
+            "linked error": point.linked.error,
+            "unlinked error": point.unlinked.error,
+        },
+        "bounds": {
+            "linked": largest_area(event.pure),
+            "unlinked": min(largest_area(epsilon, delta) for delta, epsilon in central.items()),
+            "gaussian": point.bound,
+        },
+        "budget": {"local": event.pure, "central": central[DELTA]},
+    }
+
+
+def largest_area(epsilon: float, delta: float = 0.0) -> float:
+    """The AUC that no guess exceeds between two worlds that are (epsilon, delta) apart.
+
+    TPR is at most `e^eps FPR + delta` and at most `1 - e^-eps (1 - delta - FPR)`. The two lines
+    cross where FPR = 1 - TPR = (1 - delta) / (1 + e^eps), and above them lies an area of
+    `(1 - delta)^2 / (1 + e^eps)`. It holds for any mixture of victims as well.
+
+    >>> largest_area(0.0), round(largest_area(1.0), 4)
+    (0.5, 0.7311)
+    """
+    return float(1 - (1 - delta) ** 2 * special.expit(-epsilon))
+
+
+def _verdict(scale: Scale, store: CellStore) -> list[str]:
+    """How many cells are under their bounds, and which are not."""
+    seen, over = 0, []
+    for row, seed in product(_rows(scale), scale.seeds):
+        result = store.get(_family(scale, row)(seed))
+        if result is None:
+            continue
+        seen += 1
+        final, bounds = result["final"], result["bounds"]
+        beyond = [
+            f"{guess} {final[guess]:.4f} over {bounds[guess]:.4f}"
+            for guess in GUESSES
+            if final[guess] - ERRORS * final[f"{guess} error"] > bounds[guess]
+        ]
+        if beyond:
+            over.append(f"{row.label}, {row.question}, seed {seed} ({', '.join(beyond)})")
+    if not seen:
+        return []
+    but = f"; over it: {'; '.join(over)}" if over else ""
+    return [f"Under the bound in {seen - len(over)} of {seen} cells{but}."]
+
+
+def _bounds_of(reader: Reader, family: Family) -> dict[str, float]:
+    """The same for every seed; none before anything is known."""
+    found = (reader.store.get(family(seed)) for seed in reader.scale.seeds)
+    return next((result["bounds"] for result in found if result is not None), {})
+
+
+def _area(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:.4f}"
+
+
+def _rows(scale: Scale) -> list[Row]:
+    """Presets with the same settings share their rows."""
+    names: dict[str, list[str]] = {}
+    chosen = _settings(scale)
+    for name, settings in chosen.items():
+        names.setdefault(str(settings), []).append(name)
+    together = [(", ".join(same), chosen[same[0]]) for same in names.values()]
+    return [Row(*each, question) for each in together for question in QUESTIONS]
+
+
+def _settings(scale: Scale) -> dict[str, Settings]:
+    size, epochs = _size(scale), scale.epochs if scale.about.quick else None
+    public = size.users or scale.about.users, size.items or scale.about.items
+    by_budget = planned(*public, budget=Budget(local=BY_TURNS), epochs=epochs)
+    presets = {name: planned(*public, preset=name, epochs=epochs) for name in all_presets()}
+    return {**presets, f"budget {BY_TURNS:g}": by_budget}
+
+
+def _size(scale: Scale) -> Size:
+    users = scale.users[0] if scale.about.quick else min(USERS, scale.about.users)
+    return scale.small(users)
+
+
+def _family(scale: Scale, row: Row) -> Family:
+    trials, crowds = (80, 4) if scale.about.quick else (TRIALS, CROWDS)
+    more = zip(OWN, (row.question, trials, crowds), strict=True)
+    whole = Cell.training("attacker", _size(scale), row.settings, 0)
+    parameters = (*whole.parameters, *more)
+    return lambda seed: replace(whole, seed=seed, draw=drawn_with(seed), parameters=parameters)

@@ -1,0 +1,289 @@
+"""From a cell to its result: each method trained, ranked and accounted for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce.core import Histories
+from sottovoce.data import Interactions, hold_people
+from sottovoce.privacy import Crowd, Reporting, central_epsilon
+from sottovoce.privacy.account import DELTA
+from sottovoce.simulation import SimulationPlan, build_engine, simulate
+from sottovoce.simulation.engines import engine_options
+from sottovoce.simulation.evaluation import Candidates, Known, Ranks, rank_factors, summary
+from sottovoce.simulation.run import popularity_ranks
+from sottovoce.simulation.training import begin
+from sottovoce.simulation.training import train as learn
+from sottovoce.training import Settings
+from sottovoce_lab.paper.attacker import attack
+from sottovoce_lab.paper.cells import TRAINED, Cell, Measured, Method, Way
+from sottovoce_lab.paper.cost import count_bytes
+from sottovoce_lab.paper.lying.run import lie
+from sottovoce_lab.paper.measures import (
+    Published,
+    PublishedCounts,
+    PublishedFactors,
+    PublishedTraining,
+    how_many_late,
+    measure_late,
+    measure_people,
+)
+from sottovoce_lab.paper.sharing import Prepared, Shared
+
+
+@dataclass(frozen=True)
+class CellContext:
+    """What a method needs beside its cell."""
+
+    data: Interactions
+    """The subset."""
+    threads: int | None = None
+    """Of the cpu engine, and of the baselines."""
+    engine: str = "cpu"
+    card: int | None = None
+    """Of the cuda engine."""
+    shared: Shared = field(default_factory=Shared)
+    on_part: Callable[[float], None] = lambda _: None
+    """Told which part of the cell is done, 0 to 1."""
+
+    @property
+    def engine_options(self) -> dict[str, Any]:
+        """What the engine may be told: the number of threads is for the baselines too."""
+        given = {"threads": self.threads, "card": self.card}
+        known = engine_options()[self.engine]
+        return {name: value for name, value in given.items() if name in known}
+
+    def prepared(self, cell: Cell) -> Prepared:
+        return self.shared.prepared(cell, self.data)
+
+
+def run_cell(cell: Cell, context: CellContext) -> dict[str, Any]:
+    """Metrics, and for private methods the lifetime budget: ready for JSON."""
+    how = MEASURED.get(cell.measured) or HOW.get(cell.method, _compared)
+    return how(cell, context)
+
+
+def _counted_bytes(cell: Cell, context: CellContext) -> dict[str, Any]:
+    return count_bytes(context.data, cell.named["reports"], cell.named["factors"])
+
+
+def _compared(cell: Cell, context: CellContext) -> dict[str, Any]:
+    """What ours is compared with."""
+    prepared = context.prepared(cell)
+    candidates = prepared.candidates
+    model = _baseline(cell, candidates.split.train, context)
+    result = {"final": summary(_ranks(model, candidates)), **_fixed_budget(cell, context)}
+    found = {
+        way: _known_ranks(cell, model, known, candidates)
+        for way, known in prepared.known(cell.known).items()
+    }
+    return {**result, **_ways({way: ranks for way, ranks in found.items() if ranks is not None})}
+
+
+def _ways(found: dict[Way, Ranks]) -> dict[str, Any]:
+    """What is added to a result that was tested with what devices know."""
+    return {"known": {way: summary(ranks) for way, ranks in found.items()}} if found else {}
+
+
+def _with_items(cell: Cell, context: CellContext) -> dict[str, Any]:
+    """A method whose devices solve their vectors for a published item matrix."""
+    prepared = context.prepared(cell)
+    candidates = prepared.candidates
+    model = _published(cell, candidates.split.train, context)
+    X = model.vectors(candidates.split.train)
+    final = summary(rank_factors(X, model.V, candidates))
+    solving = _solving(cell, model.V)
+    found = {
+        way: known.ranks(model.V, candidates, **solving)
+        for way, known in prepared.known(cell.known).items()
+    }
+    return {"final": final, **_lifetime_budget(cell, context), **_ways(found)}
+
+
+def _trained(cell: Cell, context: CellContext) -> dict[str, Any]:
+    return (_simulated if cell.curve or cell.resample else _with_items)(cell, context)
+
+
+def _simulated(cell: Cell, context: CellContext) -> dict[str, Any]:
+    """A training that is tested on its way, or of people who are made up."""
+    settings = cell.settings
+    plan = SimulationPlan(
+        settings,
+        cell.split,
+        cell.negatives,
+        engine=context.engine,
+        engine_options=context.engine_options,
+        evaluate_every=1 if cell.curve else 0,
+        tags=False,
+        time=False,
+        resample=cell.resample,
+    )
+    run = simulate(
+        context.data,
+        plan,
+        on_epoch=lambda record: context.on_part(record["epoch"] / settings.epochs),
+    )
+    people = cell.resample or context.data.n_users
+    spent = _budget_of(settings, context.data.n_items, people)
+    result: dict[str, Any] = {"final": run.final, "budget": spent}
+    if cell.curve:
+        result["curve"] = [
+            {name: value for name, value in record.items() if name != "seconds"}
+            for record in run.epochs
+        ]
+    return result
+
+
+def _budget_of(settings: Settings, items: int, people: int) -> dict[str, float | None]:
+    """Lifetime, alone and in the crowd of an epoch: where people take turns, not everybody."""
+    return _spent(settings.event(items), settings.crowd(people))
+
+
+def _spent(event: Reporting, people: int) -> dict[str, float | None]:
+    crowd = Crowd.of(people)
+    central = None if crowd is None else central_epsilon(event, crowd, DELTA)
+    return {"local": event.pure, "central": central}
+
+
+def _fixed_budget(cell: Cell, context: CellContext) -> dict[str, Any]:
+    """Of the private baselines. Neither a randomised row nor an item's name is a report of ours.
+
+    So those have no central figure.
+    """
+    named = cell.named
+    if cell.method == "private-popularity":
+        # Its report is a sign through the coin, as the accountant knows it.
+        spent = _spent(Reporting(named["epsilon"], named["reports"], 1), context.data.n_users)
+    elif cell.method in ("named-counts", "named-als"):
+        spent = {"local": named["epsilon"] * named["reports"], "central": None}
+    elif cell.method == "dplcf":
+        spent = {"local": named["epsilon"] * context.data.histories.n_items, "central": None}
+    elif cell.method == "dp-als":
+        spent = {"local": None, "central": named["epsilon"]}
+    else:
+        return {}
+    return {"budget": spent}
+
+
+def _baseline(cell: Cell, train: Histories, context: CellContext) -> Any:
+    """The method's model, trained."""
+    # Here and not above: the cells that need no such library must run without it.
+    from sottovoce_lab import baselines
+
+    named, threads = cell.named, context.threads
+    if cell.method == "popularity":
+        return baselines.Popularity.fit(train)
+    if cell.method == "random":
+        # All scores alike: ties are broken by a fair coin, so this is chance to the last digit.
+        return baselines.Popularity(np.zeros(train.n_items, np.float32), train.n_users)
+    if cell.method == "private-popularity":
+        return baselines.PrivatePopularity.fit(train, **named, seed=cell.seed)
+    if cell.method == "named-counts":
+        return baselines.NamedItems(train.n_items, **named).counted(train, cell.seed)
+    if cell.method in ("mf", "named-als"):
+        fit = baselines.MatrixFactorization.fit if cell.method == "mf" else baselines.factorized
+        return fit(train, **named, seed=cell.seed, engine=context.engine, **context.engine_options)
+    if cell.method == "fcf":
+        return baselines.Federated.fit(train, cell.settings, threads=threads)
+    if cell.method == "dp-als":
+        chosen = baselines.TrustedSettings(**named)
+        return baselines.DPALS.fit(train, chosen, seed=cell.seed, threads=threads)
+    return baselines.DPLCF.fit(train, **named, seed=cell.seed, threads=threads)
+
+
+def _ranks(model: Any, candidates: Candidates) -> Ranks:
+    from sottovoce_lab import baselines
+
+    return baselines.rank(model, candidates)
+
+
+def _known_ranks(cell: Cell, model: Any, known: Known, candidates: Candidates) -> Ranks | None:
+    """Of a baseline that is given what devices know; None where it has no use for it."""
+    if cell.method == "popularity":
+        return popularity_ranks(candidates, known)
+    if cell.method == "dplcf" and not known.tags.names:
+        return _ranks(replace(model, weights=known.weights), candidates)
+    return None
+
+
+def _late(cell: Cell, context: CellContext) -> dict[str, Any]:
+    """People who never reported use what the others made."""
+    late = hold_people(context.data, how_many_late(context.data.n_users), cell.seed)
+    others = replace(context, data=late.others)
+    model = _published(cell, late.others.histories, others)
+    return {**measure_late(model, late), **_lifetime_budget(cell, others)}
+
+
+def _people(cell: Cell, context: CellContext) -> dict[str, Any]:
+    """Everybody who reported, by fifths."""
+    candidates = context.prepared(cell).candidates
+    model = _published(cell, candidates.split.train, context)
+    return {**measure_people(model, candidates), **_lifetime_budget(cell, context)}
+
+
+def _published(cell: Cell, train: Histories, context: CellContext) -> Published:
+    """What a method makes of these histories, for methods that have an item matrix."""
+    if cell.method == "popularity":
+        return PublishedCounts.of(train)
+    V = context.shared.model(cell, lambda: _items(cell, train, context))
+    solving = _solving(cell, V)
+    if cell.method not in (*TRAINED, "mf", "named-als"):
+        return PublishedFactors(V, **solving)
+    settings = Settings.preset("paper", factors=V.shape[1], **solving)
+    return PublishedTraining(
+        V,
+        **solving,
+        engine=lambda histories: build_engine(
+            context.engine, histories, settings, **context.engine_options
+        ),
+    )
+
+
+def _items(cell: Cell, train: Histories, context: CellContext) -> NDArray[np.float32]:
+    """V after all epochs, without any evaluation."""
+    if cell.method not in TRAINED:
+        V: NDArray[np.float32] = _baseline(cell, train, context).V
+        return V
+    settings = cell.settings
+    state = begin(settings, train.n_items)
+    with build_engine(context.engine, train, settings, **context.engine_options) as engine:
+        for after in learn(settings, engine, state):
+            context.on_part(after.epochs_done / settings.epochs)
+            state = after
+    return state.V
+
+
+def _solving(cell: Cell, V: NDArray[np.float32]) -> dict[str, float]:
+    """How a device of this method solves its vector for V."""
+    if cell.method in TRAINED:
+        settings = cell.settings
+        return {"alpha": settings.alpha, "regularization": settings.user_ridge(V)}
+    return {name: cell.named[name] for name in ("alpha", "regularization")}
+
+
+def _lifetime_budget(cell: Cell, context: CellContext) -> dict[str, Any]:
+    """Of any method, for who reported."""
+    if cell.method not in TRAINED:
+        return _fixed_budget(cell, context)
+    settings, data = cell.settings, context.data
+    return {"budget": _budget_of(settings, data.n_items, data.n_users)}
+
+
+MEASURED: dict[Measured, Callable[[Cell, CellContext], dict[str, Any]]] = {
+    "late": _late,
+    "people": _people,
+}
+HOW: dict[Method, Callable[[Cell, CellContext], dict[str, Any]]] = {
+    "cost": _counted_bytes,
+    "liars": lie,
+    "attacker": attack,
+    "mf": _with_items,
+    "named-als": _with_items,
+    **dict.fromkeys(TRAINED, _trained),
+}
+"""By method; what is not named here is trained to be compared with."""

@@ -1,0 +1,200 @@
+"""How large the experiments are: the paper's sizes, or tiny ones to see that everything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
+
+from sottovoce.data.split import SplitRule
+from sottovoce.training import Budget, planned
+from sottovoce_lab.baselines.trusted_settings import TrustedSettings
+from sottovoce_lab.paper.cells import COMPARED, Cell, Size, Trained, Way
+from sottovoce_lab.paper.rules import MF, NEIGHBOURS, fcf_settings, settings_of
+from sottovoce_lab.paper.store import About
+
+Family = Callable[[int], Cell]
+
+CHOOSING = 1000
+"""The seed on which settings are chosen; from here on nothing is ever reported."""
+EPSILON = 2.5
+"""The paper's budget of one report, where it is not what is varied."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The grid of every experiment; a `Family` below gives the cell of each seed."""
+
+    about: About
+    seeds: range
+    """Of the splits that are reported."""
+    users: tuple[int, ...] = (1_000, 10_000, 50_000)
+    items: tuple[int | None, ...] = (1_000, 5_000, None)
+    curve_users: tuple[int, ...] = (10_000, 50_000)
+    epsilons: tuple[float, ...] = (0.5, 1.0, 2.5, 6.0)
+    reports: tuple[int, ...] = (1, 50, 100, 250)
+    curve_reports: tuple[int, ...] = (50, 100)
+    full_reports: tuple[int, ...] = (100, 250)
+    table4_reports: int = 100
+    epochs: int = 20
+    curve_epochs: int = 30
+    marks: tuple[int, ...] = (1, 2, 5, 10, 20)
+    """Epochs of trainings with one report, for the frontier."""
+    small_epsilons: tuple[float, ...] = (0.5, 1.0, 2.5, 5.0, 10.0)
+    central: tuple[float, ...] = (0.32, 1.0, 2.12)
+    """Budgets of a person behind an honest proxy, or of a trusted party."""
+    lifetimes: tuple[float, ...] = (10.0, 50.0, 5_000.0)
+    """Local budgets that the planner spends."""
+    fitted_people: tuple[int, ...] = (5_000, 20_000, 500_000, 5_000_000, 50_000_000)
+    """Populations that the law is fitted on, beside everybody of the data."""
+    checked_people: tuple[int, ...] = (10_000, 40_000, 200_000, 1_500_000, 10_000_000, 100_000_000)
+    """And those that it is checked on."""
+    most_people: int = 200_000
+    """The largest population that is made up."""
+    iterations: int = MF["iterations"]
+
+    @classmethod
+    def of(cls, about: About, seeds: int | None = None) -> Scale:
+        """What this data is large enough for; as many splits as there are, or only the first."""
+        splits = range(about.seeds if seeds is None else seeds)
+        if about.quick:
+            return _quick(about, splits)
+        users = tuple(n for n in cls.users if n <= about.users) or (about.users,)
+        items = (*(m for m in cls.items if m is not None and m < about.items), None)
+        curve_users = tuple(n for n in cls.curve_users if n <= about.users) or users[-1:]
+        return cls(
+            about,
+            splits,
+            users=users,
+            items=items,
+            curve_users=curve_users,
+            fitted_people=tuple(sorted({*cls.fitted_people, about.users})),
+        )
+
+    @property
+    def smallest_items(self) -> int | None:
+        """Figures 2 and 3 use the small item set."""
+        return self.items[0]
+
+    @property
+    def splits(self) -> list[SplitRule]:
+        """Data without times has no latest."""
+        return ["random", "latest"] if self.about.timestamps else ["random"]
+
+    def small(self, users: int) -> Size:
+        """So many users with the small item set."""
+        return Size(users, self.smallest_items)
+
+    def trained(
+        self,
+        method: Trained,
+        size: Size,
+        epsilon: float,
+        reports: int,
+        *,
+        epochs: int | None = None,
+        curve: bool = False,
+        split: SplitRule = "random",
+        factors: int | None = None,
+    ) -> Family:
+        """One training of each seed, set by the fixed rules; None leaves the factors to them."""
+        settings = settings_of(
+            method,
+            epsilon,
+            reports,
+            epochs or self.epochs,
+            users=size.users or self.about.users,
+            items=size.items or self.about.items,
+        ).changed(factors=factors)
+        return lambda seed: Cell.training(
+            method, size, settings, seed, draw=drawn_with(seed), split=split, curve=curve
+        )
+
+    def planned(
+        self,
+        size: Size,
+        spend: Budget,
+        *,
+        split: SplitRule = "random",
+        factors: int | None = None,
+    ) -> Family:
+        """As the planner spends a lifetime budget, but for the epochs of a quick run."""
+        users, items = size.users or self.about.users, size.items or self.about.items
+        epochs = self.epochs if self.about.quick else None
+        settings = planned(users, items, budget=spend, factors=factors, epochs=epochs)
+        return lambda seed: Cell.training(
+            "loudest", size, settings, seed, draw=drawn_with(seed), split=split
+        )
+
+    def all_trained(self, size: Size, epsilon: float, reports: int) -> dict[str, Family]:
+        return {method: self.trained(method, size, epsilon, reports) for method in COMPARED}
+
+    def ceiling(
+        self, size: Size, split: SplitRule = "random", factors: int = MF["factors"]
+    ) -> Family:
+        """MF-NP."""
+        parameters = {**MF, "iterations": self.iterations, "factors": factors}
+        return lambda seed: Cell.make(
+            "mf", size, seed, draw=drawn_with(seed), split=split, **parameters
+        )
+
+    def fcf(self, size: Size, split: SplitRule = "random") -> Family:
+        """Federated and not private."""
+        settings = fcf_settings(self.epochs)
+        return lambda seed: Cell.training("fcf", size, settings, seed, split=split)
+
+    def dplcf(self, size: Size, epsilon: float, split: SplitRule = "random") -> Family:
+        """With so large an epsilon for each item."""
+        return lambda seed: Cell.make(
+            "dplcf", size, seed, split=split, epsilon=epsilon, neighbours=NEIGHBOURS
+        )
+
+    def trusted(self, size: Size, epsilon: float) -> Family:
+        """DP-ALS with a central budget."""
+        settings = asdict(self.trusted_settings(size, epsilon))
+        return lambda seed: Cell.make("dp-als", size, seed, draw=drawn_with(seed), **settings)
+
+    def trusted_settings(self, size: Size, epsilon: float) -> TrustedSettings:
+        users, items = size.users or self.about.users, size.items or self.about.items
+        return TrustedSettings.by_rule(epsilon, people=users, items=items)
+
+    def popularity(self, size: Size, split: SplitRule = "random") -> Family:
+        return lambda seed: Cell.make("popularity", size, seed, draw=drawn_with(seed), split=split)
+
+    def all_of(self, families: Iterable[Family]) -> list[Cell]:
+        return [family(seed) for family in families for seed in self.seeds]
+
+
+def knowing(family: Family, *ways: Way) -> Family:
+    """Tested with what devices know for free as well."""
+    return lambda seed: replace(family(seed), known=ways)
+
+
+def drawn_with(seed: int) -> int:
+    """Reported splits are of one subset, as in the paper; settings are chosen on another one."""
+    return 0 if seed < CHOOSING else seed
+
+
+def _quick(about: About, splits: range) -> Scale:
+    few, items = min(150, about.users), min(60, about.items - 1)
+    users = (few, min(300, about.users)) if about.users > few else (few,)
+    return Scale(
+        about,
+        splits,
+        users=users,
+        items=(items, None),
+        curve_users=users[-1:],
+        epsilons=(1.0, 6.0),
+        reports=(1, 20),
+        curve_reports=(20,),
+        full_reports=(20,),
+        table4_reports=20,
+        epochs=2,
+        curve_epochs=3,
+        marks=(1, 2),
+        small_epsilons=(1.0, 10.0),
+        central=(1.0, 10.0),
+        lifetimes=(10.0, 100.0),
+        fitted_people=(few, about.users),
+        checked_people=(2 * about.users,),
+        iterations=2,
+    )

@@ -1,0 +1,255 @@
+"""A training without end over a data set in the order of its days, tested on what comes next.
+
+Each period ends with an epoch, as a live service runs it: whoever has joined takes part by coins of
+their own, with the chance `share` of the terms and never more often than a lifetime allows,
+reporting from what they had touched by then. Items that arrive get rows of zeros. Before the epoch,
+the model of the last one is tested on this period: nothing is tested that was trained on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce.core.recommending import WideModel, counts_model, no_tags, recency_of
+from sottovoce.errors import SettingsError
+from sottovoce.privacy import Account, account
+from sottovoce.settings import check, setting
+from sottovoce.simulation.engines import AUTO, build_engine, engine_package
+from sottovoce.simulation.evaluation import Known, Ranks, hits, ndcg, rank_devices, rank_factors
+from sottovoce.simulation.people import chances
+from sottovoce.simulation.training import Trained, begin
+from sottovoce.training import Settings, next_items
+from sottovoce_lab.replay.timeline import Cases, Timeline, cases_of
+
+# Models side by side on the same cases of a replay, each with what devices know and without.
+
+
+Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+
+CUTOFF = 10
+RECENT = 2
+"""Periods that make the popularity of today."""
+MODEL, FROZEN, POPULAR, LATELY = "model", "frozen", "popularity", "popularity lately"
+ALONE = " alone"
+"""Ends the name of one that knows neither tags nor the order of a history."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tested:
+    """One period: of each rival, by name, the chance of a hit in each case, and the NDCG."""
+
+    cases: Cases
+    hits: dict[str, Float64]
+    ndcg: dict[str, float]
+
+    def quality(self) -> dict[str, dict[str, float]]:
+        """By name, as in every evaluation."""
+        return {
+            name: {f"hr@{CUTOFF}": float(each.mean()), f"ndcg@{CUTOFF}": self.ndcg[name]}
+            for name, each in self.hits.items()
+        }
+
+
+def tested(
+    timeline: Timeline, cases: Cases, models: dict[str, Float32], settings: Settings, known: Known
+) -> Tested:
+    """The models by name, whose rows are the catalogue's, beside two kinds of popularity."""
+    ranks: dict[str, Ranks] = {}
+    for name, V in models.items():
+        ridge = settings.user_ridge(V)
+        for ending, knowing in (("", known), (ALONE, Known(no_tags(len(V)), None))):
+            wide = WideModel.of(V, knowing.tags, alpha=settings.alpha, regularization=ridge)
+            ranks[name + ending] = rank_devices(wide, cases.candidates, knowing.weights)
+    size, people = cases.candidates.split.train.n_items, timeline.histories.n_users
+    for name, first in ((POPULAR, 0), (LATELY, max(cases.period - RECENT, 0))):
+        counts = timeline.counts[first : cases.period, :size].sum(axis=0)
+        wide = counts_model(counts, people, known.tags)
+        ranks[name] = rank_devices(wide, cases.candidates, known.weights)
+        same = np.ones((len(cases), 1), np.float32)
+        shares = counts.astype(np.float32)[:, None]
+        ranks[name + ALONE] = rank_factors(same, shares, cases.candidates)
+    return Tested(
+        cases,
+        {name: hits(each, CUTOFF) for name, each in ranks.items()},
+        {name: ndcg(each, CUTOFF) for name, each in ranks.items()},
+    )
+
+
+def known_to_devices(timeline: Timeline, cases: Cases, *, tags: bool, time: bool) -> Known:
+    """In the period of these cases."""
+    split = cases.candidates.split
+    columns = timeline.tags(cases.period) if tags else no_tags(split.train.n_items)
+    ordered = split.times if time else None
+    return Known(columns, None if ordered is None else recency_of(split.train, ordered))
+
+
+@dataclass(frozen=True)
+class ReplayPlan:
+    """What to run beside the training's own settings."""
+
+    settings: Settings
+    negatives: int = setting(99, "items that a person never touched, to rank against", least=1)
+    people: int = setting(2_000, "people who are tested in each period, at most", least=1)
+    tags: bool = True
+    time: bool = True
+    engine: str = AUTO
+    engine_options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        engine_package(self.engine)  # refuses one that is not there, before the data is read
+        check(self)
+        if not self.settings.half_life:
+            raise SettingsError(
+                "a replay learns without end: half_life must be above 0 (after 1000 epochs and "
+                "more, nothing fades that matters)"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Period:
+    """One period and the epoch that ends it."""
+
+    number: int
+    """From 0: as many epochs were done before it."""
+    V: Float32
+    """Of the epochs before it, with rows of zeros for what arrived in it."""
+    people: int
+    """Who took part."""
+    joined: int
+    """Who had touched anything by its end."""
+    seconds: float
+    tested: Tested | None
+    """None where nobody could be tested, as in the first."""
+    young: Tested | None
+    """The same on new items alone, in the later periods."""
+
+
+@dataclass(frozen=True, eq=False)
+class Replay:
+    plan: ReplayPlan
+    timeline: Timeline
+    periods: list[Period]
+    frozen_at: int
+
+    @property
+    def crowd(self) -> int:
+        """The fewest people who took part in an epoch."""
+        return min(period.people for period in self.periods)
+
+    @cached_property
+    def account(self) -> Account:
+        """What it cost each person at most, hidden among those of the smallest epoch."""
+        event = self.plan.settings.event(len(self.periods[-1].V))
+        return account(event, self.crowd)
+
+    def curve(self, name: str) -> dict[int, float]:
+        """HR@10 by period."""
+        return {
+            period.number: float(period.tested.hits[name].mean())
+            for period in self.periods
+            if period.tested is not None and name in period.tested.hits
+        }
+
+
+def replay(
+    timeline: Timeline,
+    plan: ReplayPlan,
+    *,
+    frozen_at: int | None = None,
+    after: Replay | None = None,
+    on_period: Callable[[Period], None] = lambda _: None,
+) -> Replay:
+    """All periods; the seed of the settings fixes coins, reports and whoever is tested.
+
+    Beside the model stands the one that stopped to learn after `frozen_at` epochs, by default half
+    of all. With `after`, a replay of a timeline that is the same until then, its periods up to
+    there are taken over.
+    """
+    frozen_at = timeline.n_periods // 2 if frozen_at is None else frozen_at
+    periods = [] if after is None else after.periods[:frozen_at]
+    start = None if after is None else Trained(frozen_at, after.periods[frozen_at].V)
+    for period in _periods(timeline, plan, frozen_at, start):
+        periods.append(period)
+        on_period(period)
+    return Replay(plan, timeline, periods, frozen_at)
+
+
+def takes_part(timeline: Timeline, settings: Settings) -> NDArray[np.bool_]:
+    """By period and person: the rule of a device in a training without end."""
+    everybody = np.arange(timeline.histories.n_users)
+    left = np.full(len(everybody), settings.most_turns)
+    takes = np.zeros((timeline.n_periods, len(everybody)), bool)
+    for period in range(timeline.n_periods):
+        below = chances(settings.seed, period, everybody) < settings.share
+        takes[period] = below & (timeline.joined <= period) & (left > 0)
+        left -= takes[period]
+    return takes
+
+
+def grown(V: Float32, n_items: int) -> Float32:
+    """With rows of zeros for the items that were appended."""
+    return np.concatenate([V, np.zeros((n_items - len(V), V.shape[1]), np.float32)])
+
+
+def _periods(
+    timeline: Timeline, plan: ReplayPlan, frozen_at: int, start: Trained | None
+) -> Iterator[Period]:
+    settings, sizes = plan.settings, timeline.catalogue_sizes
+    state = start or begin(settings, int(sizes[0]))
+    frozen, takes = state.V, takes_part(timeline, settings)
+    for number in range(state.epochs_done, timeline.n_periods):
+        began = time.perf_counter()
+        V = grown(state.V, int(sizes[number]))
+        frozen = V if number <= frozen_at else grown(frozen, len(V))
+        beside = {FROZEN: frozen} if number > frozen_at else {}
+        found = _test(timeline, plan, number, {MODEL: V, **beside})
+        is_later = number in timeline.later
+        young = _test(timeline, plan, number, {MODEL: V}, young=True) if is_later else None
+        state = _epoch(timeline, plan, Trained(number, V), takes[number])
+        people = state.n_reports // settings.reports
+        joined = int((timeline.joined <= number).sum())
+        yield Period(number, V, people, joined, time.perf_counter() - began, found, young)
+
+
+def _test(
+    timeline: Timeline,
+    plan: ReplayPlan,
+    number: int,
+    models: dict[str, Float32],
+    *,
+    young: bool = False,
+) -> Tested | None:
+    seed = plan.settings.seed
+    cases = cases_of(timeline, number, plan.people, plan.negatives, seed, young=young)
+    if not len(cases):
+        return None
+    known = known_to_devices(timeline, cases, tags=plan.tags, time=plan.time)
+    return tested(timeline, cases, models, plan.settings, known)
+
+
+def _epoch(
+    timeline: Timeline, plan: ReplayPlan, state: Trained, takes: NDArray[np.bool_]
+) -> Trained:
+    """Reports of those whose turn it is, as at the end of the period."""
+    users, settings = np.flatnonzero(takes), plan.settings
+    n_items, number = len(state.V), state.epochs_done
+    histories, _ = timeline.so_far(users, number, n_items)
+    # Whose turn it is has been drawn: to the engine all of them take part.
+    everybody = replace(settings, lifetime=0)
+    with build_engine(
+        plan.engine, histories, everybody, numbers=users, **plan.engine_options
+    ) as engine:
+        collected = engine.collect(state.V, number)
+    # Where few people take turns, an epoch may be nobody's: then it estimates nothing.
+    n_reports = max(collected.n_reports, 1)
+    mechanism = settings.build(n_items)
+    V = next_items(state.V, collected.sums, n_reports, number + 1, settings, mechanism)
+    return Trained(number + 1, V, n_reports=collected.n_reports)

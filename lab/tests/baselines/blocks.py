@@ -1,0 +1,34 @@
+"""People of two tastes who share nothing: the right recommendation is known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sottovoce.core import Histories
+
+if TYPE_CHECKING:
+    from sottovoce.simulation.evaluation import Scorer
+
+ITEMS_PER_TASTE = 8
+
+
+def two_blocks(n_users: int = 40) -> Histories:
+    """User u likes the items of taste u % 2 and touched all of them but one."""
+    items = np.arange(ITEMS_PER_TASTE)
+    rows = [
+        (np.delete(items, u // 2 % ITEMS_PER_TASTE) + ITEMS_PER_TASTE * (u % 2)).tolist()
+        for u in range(n_users)
+    ]
+    return Histories.from_lists(rows, 2 * ITEMS_PER_TASTE)
+
+
+def own_block_first(model: Scorer, train: Histories) -> bool:
+    """Whether everybody's one missing item of their own taste scores above all of the other."""
+    users = np.arange(train.n_users)
+    scores = model.scores(users)
+    missing = users // 2 % ITEMS_PER_TASTE + ITEMS_PER_TASTE * (users % 2)
+    tastes = scores.reshape(len(users), 2, ITEMS_PER_TASTE)
+    other = tastes[users, 1 - users % 2].max(axis=1)
+    return bool((scores[users, missing] > other).all())

@@ -1,0 +1,311 @@
+"""DP-ALS: how far one person moves what is released, what noise that needs, what is learnt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from math import inf, nan, sqrt
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.tests.baselines.blocks import own_block_first, two_blocks
+from sottovoce.core import Histories, user_vectors
+from sottovoce.data import leave_one_out, synthetic_people
+from sottovoce.errors import DataError, SettingsError
+from sottovoce.privacy import gaussian_delta, gaussian_epsilon
+from sottovoce.simulation.evaluation import sample_candidates, summary
+from sottovoce_lab.baselines import DPALS, MatrixFactorization, Popularity, TrustedSettings, rank
+from sottovoce_lab.baselines.devices import blocks_of
+from sottovoce_lab.baselines.trusted import (
+    Aggregator,
+    Solver,
+    Sums,
+    best_items,
+    in_cone,
+    published_items,
+    symmetric_noise,
+)
+from sottovoce_lab.baselines.trusted_settings import REPLACED, Noise
+
+ITEMS, FACTORS = 7, 3
+WITH_OUTER = TrustedSettings(factors=FACTORS, observed=2.0)
+SEEDS = st.integers(0, 2**32)
+HISTORIES = st.sets(st.integers(0, ITEMS - 1)).map(sorted)
+
+
+@contextmanager
+def holding(people: Histories, settings: TrustedSettings) -> Iterator[Aggregator]:
+    with ThreadPoolExecutor(1) as pool:
+        crowd = [some.to_csr().astype(np.float64) for some in blocks_of(people)]
+        yield Aggregator(crowd, settings, pool)
+
+
+def everything_released(
+    people: Histories, seed: int, settings: TrustedSettings
+) -> list[np.ndarray]:
+    """All sums of one step before noise, in full, for a V, weights and an axis of the seed."""
+    rng = np.random.default_rng(seed)
+    V = rng.standard_normal((ITEMS, FACTORS)).astype(np.float32)
+    weights, axis = rng.exponential(size=ITEMS) + 1e-3, rng.standard_normal(FACTORS)
+    with holding(people, settings) as holder:
+        sums = holder.sums(V, weights, axis)
+        return [holder.count(), sums.products, sums.gram, *whole(sums)]
+
+
+def whole(sums: Sums) -> list[np.ndarray]:
+    """The symmetric matrices of which only the triangles are kept."""
+    if sums.outer is None:
+        return []
+    rows, columns = np.tril_indices(FACTORS)
+    full = np.zeros((ITEMS, FACTORS, FACTORS))
+    full[:, rows, columns] = full[:, columns, rows] = sums.outer
+    return [full]
+
+
+def distances(a: list[np.ndarray], b: list[np.ndarray]) -> list[float]:
+    return [float(np.sqrt(((x - y) ** 2).sum())) for x, y in zip(a, b, strict=True)]
+
+
+@given(mine=HISTORIES, other=HISTORIES, seed=SEEDS, observed=st.sampled_from([0.0, 2.0]))
+def test_a_replaced_history_moves_no_sum_by_more_than_stated(
+    mine: list[int], other: list[int], seed: int, observed: float
+) -> None:
+    settings = replace(WITH_OUTER, observed=observed)
+    rest = [[0, 1, 2], [], [4, 6]]
+    first, second, without = (
+        everything_released(Histories.from_lists(rows, ITEMS), seed, settings)
+        for rows in ([mine, *rest], [other, *rest], rest)
+    )
+    assert len(first) == (4 if observed else 3)
+    assert max(distances(first, second)) <= REPLACED * (1 + 1e-9)
+    assert max(distances(first, without)) <= 1 + 1e-9
+
+
+def test_the_stated_distance_is_met() -> None:
+    """Two people without a common item, whose vectors have nothing in common either."""
+    V = np.array([[1, 1], [1, -1]], np.float32)
+    settings = TrustedSettings(factors=2, regularization=1e-9)
+    found = []
+    for rows in ([[0]], [[1]]):
+        with holding(Histories.from_lists(rows, 2), settings) as holder:
+            sums = holder.sums(V, np.ones(2), np.array([1.0, 0.0]))
+            found.append([holder.count(), sums.products, sums.gram])
+    assert distances(*found) == pytest.approx([sqrt(2)] * 3)
+
+
+@given(seed=SEEDS, factors=st.integers(1, 6))
+def test_in_the_cone_no_product_is_negative(seed: int, factors: int) -> None:
+    rng = np.random.default_rng(seed)
+    axis = rng.standard_normal(factors)
+    X = in_cone(np.vstack([rng.standard_normal((20, factors)), -axis, 0 * axis]), axis)
+    assert (X @ X.T).min() >= -1e-12
+    assert np.sqrt((X * X).sum(axis=1)).max() <= 1 + 1e-12
+    assert (X[-1] == 0).all()
+    inside = axis + 0.1 * rng.standard_normal(factors) / factors * np.sqrt((axis**2).sum())
+    assert in_cone(inside[None], axis)[0] == pytest.approx(inside / np.sqrt((inside**2).sum()))
+
+
+def test_without_an_axis_nobody_is_in_the_cone() -> None:
+    X = np.random.default_rng(0).standard_normal((5, 3))
+    assert (in_cone(X, np.zeros(3)) == 0).all()
+
+
+@pytest.mark.parametrize("observed", [0.0, 1.0])
+@pytest.mark.parametrize("epsilon", [0.32, 1.0, 2.87])
+def test_noise_is_what_the_budget_needs(epsilon: float, observed: float) -> None:
+    """Once by adding squares up; once as one Gaussian vector, each entry in its own deviation."""
+    settings = TrustedSettings(epsilon=epsilon, steps=5, observed=observed)
+    noise = settings.noise
+    assert gaussian_epsilon(noise.mu(), settings.delta) == pytest.approx(epsilon, rel=1e-9)
+    deviations = [noise.count, *[noise.products, noise.gram] * 5]
+    deviations += [] if noise.outer is None else [noise.outer] * 5
+    move = np.array([sqrt(2)] * len(deviations)) / deviations
+    assert gaussian_delta(float(np.linalg.norm(move)), epsilon) == pytest.approx(1e-6, rel=1e-6)
+    assert settings.add_remove_epsilon < epsilon
+    less = gaussian_delta(float(np.linalg.norm(move)) / sqrt(2), settings.add_remove_epsilon)
+    assert less == pytest.approx(1e-6, rel=1e-6)
+
+
+def test_it_agrees_with_dp_accounting() -> None:
+    from dp_accounting import GaussianDpEvent, SelfComposedDpEvent
+    from dp_accounting.pld import PLDAccountant
+
+    noise = TrustedSettings(epsilon=1.0).noise
+    theirs = PLDAccountant()
+    theirs.compose(GaussianDpEvent(noise.count / sqrt(2)))
+    for deviation in (noise.products, noise.gram):
+        theirs.compose(SelfComposedDpEvent(GaussianDpEvent(deviation / sqrt(2)), noise.steps))
+    assert theirs.get_epsilon(1e-6) == pytest.approx(1.0, rel=2e-3)
+
+
+class Watched(Aggregator):
+    """Has nothing but what it is told to say, and counts how often it is asked."""
+
+    asked: ClassVar[list[str]] = []
+
+    def count(self) -> np.ndarray:
+        self.asked.append("count")
+        return np.arange(1.0, ITEMS + 1)
+
+    def sums(self, V: np.ndarray, weights: np.ndarray, axis: np.ndarray) -> Sums:
+        self.asked.append("sums")
+        return Sums(np.ones((ITEMS, FACTORS)), np.eye(FACTORS), None)
+
+
+def test_histories_are_asked_for_what_is_paid_for_and_never_else() -> None:
+    """One count and as many sums as there are steps; the crowd itself is not even there."""
+    settings = TrustedSettings(factors=FACTORS, steps=4)
+    with ThreadPoolExecutor(1) as pool:
+        V = published_items(Watched([], settings, pool), np.random.default_rng(0))
+    assert Watched.asked == ["count", *["sums"] * settings.noise.steps]
+    assert V.shape == (ITEMS, FACTORS)
+
+
+def test_the_noise_is_as_strong_as_stated_in_every_direction() -> None:
+    """Variance along fixed directions of length 1, from 5,000 draws: within 7 deviations of it."""
+    noise, draws = Noise(1, 1.0, 5.0, 3.0, 2.0), 5_000
+    rng = np.random.default_rng(0)
+    none = Sums(np.zeros((1, 2)), np.zeros((2, 2)), np.zeros((1, 3)))
+    found = [none.released(noise, rng) for _ in range(draws)]
+    K = np.array([each.gram for each in found])
+    assert (K.transpose(0, 2, 1) == K).all()
+    B = np.array([each.products for each in found])
+    A = np.array([whole_of_two(each) for each in found])
+    for values, deviation in ((K, 3.0), (A, 2.0)):
+        for direction in (
+            np.diag([1, 0]),
+            np.array([[0, 1], [1, 0]]) / sqrt(2),
+            np.eye(2) / sqrt(2),
+        ):
+            along = (values * direction).sum(axis=(1, 2))
+            assert along.var() == pytest.approx(deviation**2, rel=7 * sqrt(2 / draws))
+    assert B.var() == pytest.approx(25, rel=7 / sqrt(draws))
+
+
+def whole_of_two(sums: Sums) -> np.ndarray:
+    assert sums.outer is not None
+    first, both, second = sums.outer[0]
+    return np.array([[first, both], [both, second]])
+
+
+def test_symmetric_noise_is_spherical() -> None:
+    triangles = symmetric_noise(np.random.default_rng(1), 40_000, 2)
+    assert triangles.var(axis=0) == pytest.approx([1, 0.5, 1], rel=0.05)
+
+
+@pytest.mark.parametrize("observed", [0.0, 3.0])
+def test_without_noise_a_step_is_weighted_least_squares(observed: float) -> None:
+    """V of a step against a dense solution item by item, with everybody's vector held still."""
+    n = 12
+    people = synthetic_people(n_users=200, n_items=n, seed=1).histories
+    rng = np.random.default_rng(0)
+    V = rng.standard_normal((n, FACTORS)).astype(np.float32)
+    axis, settings = rng.standard_normal(FACTORS), replace(WITH_OUTER, observed=observed)
+    settings = replace(settings, item_ridge=1e-12)
+    with holding(people, settings) as holder:
+        found = best_items(holder.sums(V, np.ones(n), axis), settings)
+        X = in_cone(holder.solver(V)(holder.crowd[0]), axis)
+    P = people.to_csr().toarray()
+    Q = P / np.sqrt(np.maximum(P.sum(axis=1, keepdims=True), 1))
+    expected = np.stack(
+        [np.linalg.solve((X.T * (1 + observed * Q[:, i])) @ X, X.T @ Q[:, i]) for i in range(n)]
+    )
+    expected *= sqrt(FACTORS / (expected**2).sum())
+    assert found == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.fixture(scope="module")
+def people() -> Histories:
+    return synthetic_people(n_users=3000, n_items=200, seed=3).histories
+
+
+def test_the_vectors_are_those_of_devices(people: Histories) -> None:
+    V = np.random.default_rng(0).standard_normal((200, 4)).astype(np.float32)
+    for alpha in (0.0, 1.0, 4.0):
+        ours = Solver(V, alpha, 0.1)(people.to_csr().astype(np.float64))
+        assert ours == pytest.approx(
+            user_vectors(V, people, alpha=alpha, regularization=0.1), abs=1e-5
+        )
+
+
+@pytest.mark.parametrize("observed", [0.0, 4.0])
+def test_with_a_huge_budget_it_is_as_good_as_without_privacy(observed: float) -> None:
+    """HR@10 on people of several tastes, against implicit's ALS and against popularity."""
+    split = leave_one_out(synthetic_people(n_users=3000, n_items=200, seed=3), "random", 0)
+    candidates = sample_candidates(split, 99, 0)
+    free = MatrixFactorization.fit(
+        split.train, factors=8, alpha=1.0, regularization=0.1, iterations=15, seed=0, threads=1
+    )
+    settings = TrustedSettings(
+        epsilon=1e7, factors=8, steps=15, item_ridge=0.01, rare_power=0.0, observed=observed
+    )
+    private = DPALS.fit(split.train, settings, seed=0, threads=1)
+    best, ours, counted = (
+        summary(rank(model, candidates))["hr@10"]
+        for model in (free, private, Popularity.fit(split.train))
+    )
+    assert best > counted + 0.05
+    assert ours > best - 0.02
+
+
+def test_a_small_budget_says_little(people: Histories) -> None:
+    """All noise: V of people whose histories were exchanged is nearly the same."""
+    settings = TrustedSettings(epsilon=1e-3, factors=2, steps=2)
+    other = Histories.from_lists([[199 - i for i in people[u]] for u in range(3000)], 200)
+    a, b = (DPALS.fit(each, settings, seed=0, threads=1).V for each in (people, other))
+    assert np.corrcoef(a.ravel(), b.ravel())[0, 1] > 0.95
+
+
+def test_own_block_comes_first() -> None:
+    train = two_blocks()
+    settings = TrustedSettings(epsilon=1e6, factors=2, item_ridge=0.1)
+    assert own_block_first(DPALS.fit(train, settings, seed=1), train)
+
+
+def test_the_seed_decides_and_threads_do_not(people: Histories) -> None:
+    settings = TrustedSettings.by_rule(1.0, people=3000, items=200)
+    first, again, other = (
+        DPALS.fit(people, settings, seed=seed, threads=threads)
+        for seed, threads in ((1, 1), (1, 2), (2, 1))
+    )
+    assert np.array_equal(first.V, again.V)
+    assert np.array_equal(first.X, again.X)
+    assert not np.array_equal(first.V, other.V)
+
+
+def test_more_people_and_a_larger_budget_give_more_factors() -> None:
+    def factors(epsilon: float, people: int, items: int) -> int:
+        return TrustedSettings.by_rule(epsilon, people=people, items=items).factors
+
+    assert factors(1.0, 75_000, 9_800) > factors(0.32, 75_000, 9_800) > factors(0.32, 7_500, 9_800)
+    assert factors(1e-3, 10, 10) == 1
+    assert factors(100.0, 10**9, 10) == 10
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"epsilon": 0.0}, {"epsilon": nan}, {"epsilon": inf}, {"delta": 1.0}, {"delta": 0.0},
+        {"factors": 0}, {"steps": 0}, {"memory": 1.1}, {"observed": -1.0}, {"regularization": 0.0},
+        {"item_ridge": 0.0}, {"alpha": -1.0},
+    ],
+)  # fmt: skip
+def test_what_cannot_work_is_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(SettingsError, match=next(iter(wrong))):
+        TrustedSettings(**wrong)  # type: ignore[arg-type]
+
+
+def test_no_threads_are_refused(people: Histories) -> None:
+    with pytest.raises(SettingsError, match="threads"):
+        DPALS.fit(people, TrustedSettings(), seed=0, threads=0)
+
+
+def test_nobody_is_refused() -> None:
+    with pytest.raises(DataError, match="nobody to learn from"):
+        DPALS.fit(Histories.from_lists([], 5), TrustedSettings(), seed=0)

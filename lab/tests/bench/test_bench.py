@@ -1,0 +1,299 @@
+"""Benchmarks of an epoch: they measure what they say, and only what gives equal results."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sottovoce.core import MECHANISMS
+from sottovoce.data import Interactions, synthetic_people
+from sottovoce.errors import MissingExtraError, SettingsError, SottovoceError
+from sottovoce.simulation import LocalEngine
+from sottovoce.simulation.engines import build_engine
+from sottovoce.simulation.evaluation.kernels import checked_threads
+from sottovoce.simulation.interface import Collected, PartedEngine
+from sottovoce.simulation.people import Whole
+from sottovoce.simulation.reference.engine import ReferenceEngine
+from sottovoce.training import Settings
+from sottovoce_lab.bench import Spread
+from sottovoce_lab.bench.comparison import (
+    BenchPlan,
+    BenchResult,
+    als_solver,
+    one_blas_thread,
+    run_bench,
+)
+from sottovoce_lab.bench.engines import (
+    RULE,
+    EnginesPlan,
+    EnginesResult,
+    ScalingPlan,
+    ScalingResult,
+    check_equal,
+    let_ray_compete,
+    run_engines,
+    run_scaling,
+    stored_parts,
+)
+from sottovoce_lab.bench.epoch import ReferenceEpoch, TimedEpoch
+from sottovoce_lab.bench.timing import Contender, peak_memory, ratio, take_turns
+
+PEOPLE = 120
+PLAN = BenchPlan(repeats=2, reference_users=5, reports=8, threads=1)
+
+
+@pytest.fixture(scope="module")
+def people() -> Interactions:
+    return synthetic_people(n_users=PEOPLE, n_items=60, seed=0)
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """A machine without Ray and without a card: both take long to start."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "ray", None)
+        patch.setitem(sys.modules, "cupy", None)
+        yield
+
+
+def test_contenders_take_turns_in_a_rotating_order() -> None:
+    ran: list[str] = []
+
+    def contender(name: str) -> Contender:
+        def run() -> float:
+            ran.append(name)
+            return float(len(ran))
+
+        return Contender(name, run)
+
+    seconds = take_turns([contender(name) for name in "abc"], 4, lambda _what: None)
+    rounds = ["".join(ran[at : at + 3]) for at in range(0, 12, 3)]
+    assert rounds == ["abc", "bca", "cab", "abc"]
+    assert all(len(each) == 4 for each in seconds.values())
+
+
+def test_ratios_are_taken_within_a_round() -> None:
+    """The second round ran on a machine ten times slower; the ratio does not notice."""
+    seconds = {"ours": [1.0, 10.0], "theirs": [4.0, 40.0]}
+    assert ratio(seconds, "theirs", "ours") == Spread(4.0, 4.0, 4.0)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_the_reference_is_timed_on_a_sample_and_extrapolated(
+    people: Interactions, mechanism: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    epoch = TimedEpoch.warmed_up(people.histories, Settings.preset(mechanism, reports=5), 1)
+    seen: list[LocalEngine] = []
+
+    def parts(_: TimedEpoch, engine: LocalEngine) -> tuple[float, float]:
+        seen.append(engine)
+        return 3.0, 0.5
+
+    monkeypatch.setattr(TimedEpoch, "parts", parts)
+    reference = ReferenceEpoch.drawn(epoch, 30, seed=0)
+    assert len({*reference.users}) == 30
+    assert reference.run() == 3.0 * PEOPLE / 30 + 0.5
+    assert (seen[0].name, seen[0].histories.n_users) == ("reference", 30)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"mechanisms": ("louder",)}, {"mechanisms": ()}, {"repeats": 0}, {"reference_users": 0}],
+)
+def test_a_plan_that_cannot_work_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(SettingsError):
+        replace(PLAN, **wrong)  # type: ignore[arg-type]
+
+
+# Beside ALS and the reference.
+
+
+@pytest.fixture(scope="module")
+def result(people: Interactions) -> BenchResult:
+    return run_bench(people, PLAN)
+
+
+def test_every_mechanism_has_positive_ratios(result: BenchResult) -> None:
+    assert [each.mechanism for each in result.comparisons] == list(MECHANISMS)
+    for each in result.comparisons:
+        assert len(each.seconds) == PLAN.repeats
+        for spread in (
+            each.epoch_over_als,
+            each.reference_over_epoch,
+            each.client_epochs_per_second,
+        ):
+            assert 0 < spread.low <= spread.median <= spread.high < np.inf
+
+
+def test_every_mechanism_grows_along_every_axis(result: BenchResult, people: Interactions) -> None:
+    found = {(growth.mechanism, growth.axis) for growth in result.growth}
+    assert found == {(m, axis) for m in MECHANISMS for axis in ("users", "items", "reports")}
+    for growth in result.growth:
+        last = growth.points[-1]
+        assert last.interactions == people.histories.n_interactions
+        assert (growth.slope_of_interactions is None) == (growth.axis == "reports")
+        assert last.nanoseconds_per_interaction > 0
+    sizes = {g.axis: [p.size for p in g.points] for g in result.growth}
+    assert sizes == {"users": [15, 30, 60, 120], "items": [7, 15, 30, 60], "reports": [2, 4, 8, 16]}
+
+
+@pytest.mark.skipif(peak_memory() is None, reason="nobody counts memory here")
+def test_memory_is_a_peak(result: BenchResult) -> None:
+    memory = result.memory
+    assert memory.loaded is not None
+    assert memory.epochs is not None
+    assert memory.all is not None
+    assert 0 < memory.loaded <= memory.epochs <= memory.all
+
+
+@pytest.mark.parametrize("module", ["implicit.cpu.als", "threadpoolctl"])
+def test_a_missing_library_is_said(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtraError), one_blas_thread():
+        als_solver()
+
+
+# Engines side by side.
+
+
+@pytest.fixture(scope="module")
+def found(people: Interactions) -> EnginesResult:
+    with alone():
+        return run_engines(people, EnginesPlan(reports=5, repeats=2, reference_users=6, parts=3))
+
+
+def test_every_engine_is_timed_or_left_out_with_the_reason(found: EnginesResult) -> None:
+    threads = checked_threads(None)
+    names = {"cpu, 1 thread", "streamed, 3 parts", "streamed, 3 shards", "reference"}
+    names.add("cpu, 1 thread" if threads == 1 else f"cpu, {threads} threads")
+    assert [each.mechanism for each in found.mechanisms] == list(found.plan.mechanisms)
+    for each in found.mechanisms:
+        assert {way.name for way in each.ways} == names
+        assert set(each.left_out) == {"ray", "cuda"}
+
+
+def test_ratios_rates_and_a_million_people_agree(found: EnginesResult) -> None:
+    cpu = f"cpu, {found.threads} thread{'' if found.threads == 1 else 's'}"
+    for each in found.mechanisms:
+        ways = {way.name: way for way in each.ways}
+        assert (ways[cpu].over_cpu.low, ways[cpu].over_cpu.high) == (1.0, 1.0)
+        for way in each.ways:
+            assert len(way.seconds) == 2
+            ratios = np.divide(way.seconds, ways[cpu].seconds)
+            assert way.over_cpu.low == pytest.approx(ratios.min())
+            assert way.over_cpu.high == pytest.approx(ratios.max())
+            assert way.seconds_per_million.low == pytest.approx(
+                1e6 / way.client_epochs_per_second.high
+            )
+            assert way.client_epochs_per_second.high == pytest.approx(PEOPLE / min(way.seconds))
+
+
+@pytest.mark.parametrize(
+    ("engine", "named"), [(PartedEngine, "streamed, 3 parts"), (ReferenceEngine, "reference")]
+)
+def test_an_engine_with_other_sums_is_not_timed(
+    people: Interactions, engine: type[PartedEngine], named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = engine._collect
+
+    def wrong(self: PartedEngine, V: np.ndarray, epoch: int) -> Collected:
+        collected = right(self, V, epoch)
+        collected.sums[0] += 2
+        return collected
+
+    monkeypatch.setattr(engine, "_collect", wrong)
+    plan = EnginesPlan(("coordinate",), reports=5, repeats=1, reference_users=6, parts=3)
+    with alone(), pytest.raises(SottovoceError, match=named):
+        run_engines(people, plan)
+
+
+def test_sums_and_numbers_of_reports_are_compared() -> None:
+    one = Collected(np.array([1, -1]), 2)
+    check_equal("same", Collected(np.array([1, -1]), 2), one)
+    for other in (Collected(np.array([1, 1]), 2), Collected(np.array([1, -1]), 4)):
+        with pytest.raises(SottovoceError):
+            check_equal("other", other, one)
+
+
+def test_shards_on_disk_hold_everybody(people: Interactions, tmp_path: Path) -> None:
+    bare = replace(people, titles=None, tags=None)
+    stored, whole = stored_parts(bare, tmp_path / "shards", 3), Whole.of(bare, RULE)
+    assert len(stored) == 3
+    lengths = [len(part.people) for part in stored]
+    assert sum(lengths) == PEOPLE
+    assert max(lengths) - min(lengths) <= 1
+    joined = np.concatenate([part.histories.indices for part in stored])
+    assert np.array_equal(joined, whole[0].histories.indices)
+
+
+# On more threads and processes.
+
+
+@pytest.fixture(scope="module")
+def scaled(people: Interactions) -> ScalingResult:
+    with alone():
+        return run_scaling(people, ScalingPlan(("coordinate",), reports=5, repeats=2))
+
+
+def test_efficiency_is_that_of_one_alone_over_that_of_each(scaled: ScalingResult) -> None:
+    most = checked_threads(None)
+    assert {(each.over, each.kind) for each in scaled.scalings} == {
+        ("threads", "strong"),
+        ("threads", "weak"),
+    }
+    assert set(scaled.left_out) == {"ray workers"}
+    for scaling in scaled.scalings:
+        first, last = scaling.points[0], scaling.points[-1]
+        assert (first.count, last.count, last.people) == (1, most, PEOPLE)
+        assert first.people == (PEOPLE if scaling.kind == "strong" else PEOPLE // most)
+        assert (first.efficiency.low, first.efficiency.high) == (1.0, 1.0)
+        each = np.divide(first.seconds, last.seconds)
+        each = each / most if scaling.kind == "strong" else each
+        assert last.efficiency.high == pytest.approx(each.max())
+        assert last.speedup == pytest.approx(float(np.median(each)) * most)
+
+
+def test_the_largest_run_is_shared_by_both_kinds(scaled: ScalingResult) -> None:
+    strong, weak = scaled.scalings
+    assert strong.points[-1].seconds == weak.points[-1].seconds
+
+
+# With real processes of Ray, which take seconds to start.
+
+
+@pytest.mark.slow
+def test_ray_takes_part_where_it_is_installed(people: Interactions) -> None:
+    pytest.importorskip("ray")
+    plan = EnginesPlan(
+        ("coordinate",), reports=5, repeats=1, reference_users=6, parts=2, ray_workers=1
+    )
+    (each,) = run_engines(people, plan).mechanisms
+    assert "ray, 1 worker" in [way.name for way in each.ways]
+    assert "ray" not in each.left_out
+
+
+@pytest.mark.slow
+def test_processes_of_ray_do_not_step_back(people: Interactions) -> None:
+    pytest.importorskip("ray")
+    let_ray_compete()
+    settings = Settings.preset("coordinate", reports=5)
+    with build_engine("ray", people.histories, settings, ray_workers=1) as engine:
+        assert list(engine.each(lambda _: os.nice(0))) == [os.nice(0)]
+
+
+@pytest.mark.slow
+def test_scaling_over_processes(people: Interactions) -> None:
+    pytest.importorskip("ray")
+    plan = ScalingPlan(("coordinate",), reports=5, repeats=1, threads=1, ray_workers=2)
+    result = run_scaling(people, plan)
+    counts = {(each.over, each.kind): [p.count for p in each.points] for each in result.scalings}
+    assert counts["ray workers", "strong"] == counts["ray workers", "weak"] == [1, 2]
+    assert counts["threads", "strong"] == [1]
+    assert result.left_out == {}

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+from sottovoce.errors import CheckpointError, SettingsError
+from sottovoce_lab.cli.paper import app
+from sottovoce_lab.paper import EXPERIMENTS, Runner
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from typer.testing import Result
+
+
+SPLITS = ("random", "latest")
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(each) for each in arguments], catch_exceptions=False)
+
+
+@pytest.mark.slow  # every method, tiny, and every picture
+def test_everything_in_small(tmp_path: Path) -> None:
+    result = run("all", "--quick", "--seeds", 2, "--out", tmp_path, "--threads", 1)
+    assert result.exit_code == 0, result.output
+    assert "SMOKE RUN" in result.stdout
+    assert re.search(r"^\d+% after 0 min.*: .*seed \d", result.stderr, re.MULTILINE)
+    assert "stands in for ML-20M" in result.stdout
+    page = (tmp_path / "report.html").read_text()
+    for name, experiment in EXPERIMENTS.items():
+        content = json.loads((tmp_path / f"{name}.json").read_text())
+        assert content["about"]["quick"] is True
+        assert experiment.title in page
+        assert f"sottovoce paper {name} --data" in page
+        for table_name, table in content["tables"].items():
+            assert table["numbers"]
+            assert f'id="table-{table_name}"' in page
+            assert (tmp_path / f"{table_name}.csv").read_text().count("\n") > 1
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert b"<svg" in (tmp_path / f"{name}.svg").read_bytes()
+    assert "SMOKE RUN" in page
+    assert " not private" in page
+    # Nothing is asked of anybody else: anchors and inlined pictures alone.
+    targets = re.findall(r"""(?:src|href)\s*=\s*["']?([^"'\s>]+)""", page)
+    assert targets
+    assert all(target.startswith(("#", "data:image/svg+xml")) for target in targets)
+    assert "@import" not in page
+    assert "url(" not in page
+    _again(tmp_path, page)
+
+
+def _again(folder: Path, page: str) -> None:
+    """Nothing to compute, and the same page to the last byte: no date, no order by chance."""
+    before = {path: path.stat().st_mtime_ns for path in (folder / "cells").iterdir()}
+    (folder / "report.html").unlink()
+    assert run("all", "--quick", "--seeds", 2, "--out", folder).exit_code == 0
+    assert (folder / "report.html").read_text() == page
+    assert {path: path.stat().st_mtime_ns for path in (folder / "cells").iterdir()} == before
+
+
+def test_some_methods_alone(tmp_path: Path) -> None:
+    few = ("--methods", "paper", "--methods", "popularity", "--seeds", 1)
+    result = run("table4", "--quick", *few, "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    cells = [json.loads(path.read_text())["cell"] for path in (tmp_path / "cells").iterdir()]
+    assert {cell["method"] for cell in cells} == {"paper", "popularity"}
+    assert "Table 4" in result.stdout
+    assert not (tmp_path / "cost.json").exists()
+
+
+def test_what_devices_know(tmp_path: Path) -> None:
+    """Of a data set with times and tags of its own, and with tags of a file in their place."""
+    few = ("--quick", "--methods", "popularity", "--seeds", 1)
+    result = run("known", *few, "--out", tmp_path / "own")
+    assert result.exit_code == 0, result.output
+    assert "What devices know for free" in result.stdout
+    content = json.loads((tmp_path / "own" / "known.json").read_text())
+    numbers = content["tables"]["known"]["numbers"]
+    ways = {split: [n["known"] for n in numbers if n["split"] == split] for split in SPLITS}
+    assert ways == {"random": ["alone", "tags"], "latest": ["alone", "tags", "time", "both"]}
+    assert {number["method"] for number in numbers} == {"popularity"}
+    assert "known,local,central,mean" in (tmp_path / "own" / "known.csv").read_text()
+    films = tmp_path / "films.csv"
+    films.write_text("item,odd\n" + "".join(f"{n},{n % 2}\n" for n in range(1, 100_000)))
+    assert run("known", *few, "--items", films, "--out", tmp_path / "odd").exit_code == 0
+    odd = json.loads((tmp_path / "odd" / "known.json").read_text())["tables"]["known"]["numbers"]
+    assert [n["mean"] for n in odd[:2]] != [n["mean"] for n in numbers[:2]]
+    assert odd[0] == numbers[0], "alone it is the same"
+    with pytest.raises(SettingsError, match="another --out"):
+        run("known", *few, "--items", films, "--out", tmp_path / "own")
+
+
+def test_stopping_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Runner, "_one", stop)
+    result = run("cost", "--quick", "--out", tmp_path)
+    assert result.exit_code == 130
+    assert "run the same command to resume" in result.stderr
+    monkeypatch.undo()
+    assert run("cost", "--quick", "--out", tmp_path).exit_code == 0
+    before = (tmp_path / "report.html").read_text()
+    (tmp_path / "report.html").unlink()
+    (tmp_path / "cost.csv").unlink()
+    assert run("report", "--out", tmp_path).exit_code == 0
+    assert (tmp_path / "cost.csv").exists()
+    assert (tmp_path / "report.html").read_text() == before
+
+
+def test_errors(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="louder"):
+        run("fig2", "--quick", "--methods", "louder", "--out", tmp_path)
+    with pytest.raises(SettingsError, match="--data"):
+        run("fig2", "--out", tmp_path)
+    with pytest.raises(CheckpointError, match="compute some first"):
+        run("report", "--out", tmp_path)
+
+
+def test_only_what_was_asked_for_is_written(tmp_path: Path) -> None:
+    """Others share its cells, and would be nearly empty."""
+    few = ("--quick", "--methods", "paper", "--seeds", 1, "--out", tmp_path)
+    assert run("fig2", *few).exit_code == 0
+    assert {path.stem for path in tmp_path.glob("*.svg")} == {"fig2"}
+    assert run("table4", *few).exit_code == 0
+    assert run("report", "--out", tmp_path).exit_code == 0
+    assert {path.stem for path in tmp_path.glob("*.svg")} == {"fig2", "table4"}
+    page = (tmp_path / "report.html").read_text()
+    shown = {name for name, each in EXPERIMENTS.items() if each.title in page}
+    assert shown == {"fig2", "table4"}

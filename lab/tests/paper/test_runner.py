@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sottovoce.data import synthetic_people
+from sottovoce.errors import CheckpointError, SettingsError
+from sottovoce.simulation import build_engine
+from sottovoce.training import Settings
+from sottovoce_lab.baselines import TrustedSettings
+from sottovoce_lab.paper import About, Cell, CellStore, Runner, Size
+from sottovoce_lab.paper.methods import CellContext, run_cell
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sottovoce.data import Interactions
+    from sottovoce.simulation import Engine
+
+
+class Watched:
+    """Remembers what it saw."""
+
+    def __init__(self) -> None:
+        self.begun: list[Cell] = []
+        self.work = 0.0
+
+    def begin(self, cell: Cell) -> None:
+        self.begun.append(cell)
+
+    def advance(self, work: float) -> None:
+        self.work += work
+
+
+@pytest.fixture(scope="module")
+def people() -> Interactions:
+    return synthetic_people(n_users=80, n_items=50, seed=0)
+
+
+def store_of(folder: Path, people: Interactions, *, quick: bool = True) -> CellStore:
+    about = About.of(people, "synthetic", min_interactions=0, quick=quick, seeds=2)
+    return CellStore.start(folder, about)
+
+
+def some_cells() -> list[Cell]:
+    cells = []
+    for seed in (0, 1):
+        for users in (40, None):
+            size = Size(users, 30)
+            for mechanism in ("paper", "loudest"):
+                settings = Settings.preset(mechanism, epochs=2, reports=5)
+                cells.append(Cell.training(mechanism, size, settings, seed, curve=seed == 0))
+            cells.append(Cell.make("popularity", size, seed))
+    return cells
+
+
+def results(folder: Path) -> dict[str, Any]:
+    contents = {path.name: json.loads(path.read_text()) for path in (folder / "cells").iterdir()}
+    return {name: content["result"] for name, content in contents.items()}
+
+
+def test_stopped_and_started_again_it_goes_on(tmp_path: Path, people: Interactions) -> None:
+    cells = some_cells()
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    Runner(people, store_of(whole, people), 1).run(cells, Watched())
+    computed: list[Cell] = []
+
+    def dies(cell: Cell, context: CellContext) -> dict[str, Any]:
+        if len(computed) == 5:
+            raise KeyboardInterrupt
+        computed.append(cell)
+        return run_cell(cell, context)
+
+    with pytest.raises(KeyboardInterrupt):
+        Runner(people, store_of(parts, people), 1, dies).run(cells, Watched())
+    assert len(results(parts)) == 5
+    again = Watched()
+    assert Runner(people, store_of(parts, people), 1).run(cells, again) == len(cells) - 5
+    assert not set(again.begun) & set(computed)
+    assert results(parts) == results(whole)
+    assert Runner(people, store_of(parts, people), 1).run(cells, Watched()) == 0
+
+
+def test_every_engine_gives_the_same_results(
+    tmp_path: Path, people: Interactions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is asked for by its name; threads and card are for whoever knows them."""
+    cells, asked = some_cells()[:3], []
+
+    def build(name: str, *given: Any, **options: Any) -> Engine:
+        asked.append((name, options["threads"] if name == "cpu" else None))
+        return build_engine(name, *given, **options)
+
+    monkeypatch.setattr("sottovoce.simulation.run.build_engine", build)
+    for engine in ("cpu", "reference"):
+        store = store_of(tmp_path / engine, people)
+        Runner(people, store, 1, engine=engine, card=0).run(cells, Watched())
+    assert results(tmp_path / "cpu") == results(tmp_path / "reference")
+    assert asked == [("cpu", 1)] * 2 + [("reference", None)] * 2
+
+
+def test_processes_beside_it_change_no_result(tmp_path: Path, people: Interactions) -> None:
+    cells = [
+        *some_cells()[:6],
+        *(Cell.make("dplcf", size, 0, epsilon=2.0, neighbours=3) for size in (Size(), Size(40))),
+    ]
+    alone, beside = store_of(tmp_path / "alone", people), store_of(tmp_path / "beside", people)
+    Runner(people, alone, 1).run(cells, Watched())
+    watched = Watched()
+    runner = Runner(people, beside, 1, jobs=2)
+    assert runner.run(cells, watched) == len(cells)
+    assert results(tmp_path / "beside") == results(tmp_path / "alone")
+    assert watched.work == pytest.approx(sum(map(runner.work_of, cells)))
+    assert {cell.method for cell in watched.begun} == {"paper", "loudest"}
+    assert "NUMBA_NUM_THREADS" not in os.environ
+
+
+def test_what_fails_in_a_process_is_told_and_the_rest_is_kept(
+    tmp_path: Path, people: Interactions
+) -> None:
+    bad = Cell.make("dplcf", Size(), 0, epsilon=-1.0, neighbours=3)
+    store = store_of(tmp_path, people)
+    with pytest.raises(SettingsError, match="epsilon"):
+        Runner(people, store, 1, jobs=2).run([bad, *some_cells()[:1]], Watched())
+    assert store.get(some_cells()[0]) is not None
+    assert store.get(bad) is None
+
+
+def test_a_cell_is_computed_once_and_all_work_is_told(tmp_path: Path, people: Interactions) -> None:
+    cells, watched = some_cells(), Watched()
+    runner = Runner(people, store_of(tmp_path, people), 1)
+    assert runner.run([*cells, *cells], watched) == len(cells)
+    assert watched.work == pytest.approx(sum(map(runner.work_of, cells)))
+
+
+def test_those_of_one_subset_come_together(tmp_path: Path, people: Interactions) -> None:
+    ordered = Runner(people, store_of(tmp_path, people), 1).missing(some_cells())
+    sizes = [cell.size for cell in ordered]
+    assert len(sizes) == 12
+    assert sum(a != b for a, b in pairwise(sizes)) == 1
+
+
+def test_a_result_of_other_data_is_computed_anew(tmp_path: Path, people: Interactions) -> None:
+    cell = some_cells()[0]
+    store = store_of(tmp_path, people)
+    store.put(cell, {"final": {"hr@10": 0.5}}, 1.0)
+    path = tmp_path / "cells" / f"{cell.key}.json"
+    foreign = json.loads(path.read_text()) | {"data": "0" * 64}
+    path.write_text(json.dumps(foreign))
+    assert store_of(tmp_path, people).get(cell) is None
+    path.write_text("{ not json")
+    fresh = store_of(tmp_path, people)
+    assert fresh.get(cell) is None
+    Runner(people, fresh, 1).run([cell], Watched())
+    found = store_of(tmp_path, people).get(cell)
+    assert found is not None
+    assert len(found["curve"]) == 2
+
+
+def test_a_folder_of_other_data_or_scale_is_refused(tmp_path: Path, people: Interactions) -> None:
+    store_of(tmp_path, people)
+    with pytest.raises(SettingsError, match="another --out"):
+        store_of(tmp_path, synthetic_people(n_users=80, n_items=50, seed=1))
+    with pytest.raises(SettingsError, match="another --out"):
+        store_of(tmp_path, people, quick=False)
+
+
+def test_a_folder_without_results(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="compute some first"):
+        CellStore.open(tmp_path)
+
+
+def test_more_splits_are_remembered(tmp_path: Path, people: Interactions) -> None:
+    about = store_of(tmp_path, people).about
+    assert CellStore.start(tmp_path, replace(about, seeds=5)).about.seeds == 5
+    assert CellStore.start(tmp_path, replace(about, seeds=1)).about.seeds == 5
+
+
+def test_a_curve_ends_where_its_training_does(people: Interactions) -> None:
+    settings = Settings.preset("loudest", epsilon=1.0, epochs=3, reports=2, factors=1)
+    cell = Cell.training("loudest", Size(), settings, 0, curve=True)
+    result = run_cell(cell, CellContext(people, 1))
+    assert result["budget"]["local"] == 6.0
+    assert 0 < result["budget"]["central"] <= 6.0
+    assert result["curve"][-1]["hr@10"] == result["final"]["hr@10"]
+
+
+def test_random_is_chance(people: Interactions) -> None:
+    result = run_cell(Cell.make("random", Size(), 0), CellContext(people, 1))
+    # Of 50 items nobody has 99 untouched ones, so chance is above a tenth, and the same for all.
+    assert 0.1 < result["final"]["hr@10"] < 1
+    assert result["final"]["hr@10"] == pytest.approx(5 * result["final"]["hr@2"])
+
+
+def test_a_trusted_partys_budget_is_central_alone(people: Interactions) -> None:
+    settings = asdict(TrustedSettings.by_rule(2.0, people=80, items=50))
+    cell = Cell.make("dp-als", Size(), 0, **settings)
+    result = run_cell(cell, CellContext(people, 1))
+    assert result["budget"] == {"local": None, "central": 2.0}
+    assert 0 < result["final"]["hr@10"] < 1
+    assert run_cell(cell, CellContext(people, 1)) == result
+    assert str(cell) == "dp-als, eps 2, all users x all items, seed 0"

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import csv
+import io
+import re
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sottovoce.data import synthetic_people
+from sottovoce.protocol import SEALED, Catalogue, Item, batch_size, encode_items
+from sottovoce.simulation.evaluation import Interval
+from sottovoce_lab.paper import published
+from sottovoce_lab.paper.cost import count_bytes
+from sottovoce_lab.paper.tables import Contest, Table, beats, record, signed, verdict
+
+PAPER = Path(__file__).parents[4] / "shared" / "paper" / "minto2021.tex"
+MACROS4 = ("smsm", "sm", "smla", "ms", "mm", "ml", "ls", "lm", "lala")
+MACROS5 = {
+    "MF-NP": "mfnp{}",
+    "DPLCF": "dplcf{}",
+    "FMF-LDP-100": "fmfldpLarge{}f",
+    "FMF-LDP-250": "fmfldpLarge{}",
+}
+
+
+def test_sums_of_the_papers_numbers() -> None:
+    assert sum(published.TABLE4.values()) == pytest.approx(3.2216)
+    assert sum(map(sum, published.TABLE5.values())) == pytest.approx(6.0789)
+    assert list(published.TABLE4) == [
+        (users, items) for users in (1000, 10_000, 50_000) for items in (1000, 5000, None)
+    ]
+
+
+@pytest.mark.skipif(not PAPER.exists(), reason="the paper's source is not here")
+def test_the_papers_numbers_are_the_papers() -> None:
+    found = re.findall(r"\\newcommand\{\\(\w+)\}\{([0-9.]+)\}", PAPER.read_text())
+    macros = {name: float(value) for name, value in found}
+    assert list(published.TABLE4.values()) == [macros[name] for name in MACROS4]
+    for row, name in MACROS5.items():
+        said = tuple(macros[name.format(cutoff)] for cutoff in ("Two", "Five", "Ten"))
+        assert published.TABLE5[row] == said
+
+
+def test_bytes_are_those_of_the_encodings() -> None:
+    people = synthetic_people(n_users=20, n_items=30, seed=0)
+    counted = count_bytes(people, reports=7, factors=5)
+    assert counted["batch_sealed"] == batch_size(7) == 56 + 7 * SEALED
+    assert counted["reports_unsealed"] == 28
+    assert counted["model"] == len(encode_items(np.ones((30, 5), np.float32)))
+    assert counted["model"] > 4 * 30 * 5
+    items = [Item(*each) for each in people.described()]
+    assert any(item.tags for item in items)
+    assert counted["catalogue_once"] == len(Catalogue.of(items).raw)
+    assert 64 < counted["manifest"] < 2000
+
+
+def test_csv_has_every_number() -> None:
+    records = [
+        *record(Interval.of([0.1, 0.2, 0.4]), users=5),
+        *record(Interval.of([0.3]), users=6, method="a,b"),
+        *record(None, users=7),
+    ]
+    table = Table("t", "T", ("users",), [("5",)], records)
+    read = list(csv.DictReader(io.StringIO(table.as_csv())))
+    assert [float(row["mean"]) for row in read] == [pytest.approx(0.7 / 3), 0.3]
+    assert read[1]["half_width95"] == ""
+    assert read[1]["method"] == "a,b"
+
+
+def test_verdict_names_what_is_not_won() -> None:
+    clear, unclear = Interval.of([0.1, 0.11, 0.12]), Interval.of([0.1, -0.05, 0.1])
+    assert beats(clear)
+    assert not beats(unclear)
+    assert not beats(Interval.of([-0.1]))
+    contest = partial(Contest, "loudest", "paper")
+    notes = verdict([contest("here", clear), contest("there", unclear)])
+    assert len(notes) == 1
+    assert "loudest beats preset paper in 1 of 2 cells" in notes[0]
+    assert f"there ({signed(unclear)})" in notes[0]
+    assert "here (" not in notes[0].replace("there (", "")
+    assert "95% interval" in notes[0]
+    assert "single split" in verdict([contest("here", Interval.of([0.1]))])[0]
+    assert verdict([contest("here", None)]) == []
+
+
+def test_verdict_keeps_the_opponents_apart() -> None:
+    won, lost = Interval.of([0.1, 0.11]), Interval.of([-0.1, -0.11])
+    notes = verdict(
+        [Contest("loudest", "paper", "here", won), Contest("loudest", "paper-alpha", "here", lost)]
+    )
+    assert notes[0].startswith("loudest beats preset paper in 1 of 1 cells")
+    assert notes[1].startswith("loudest beats preset paper, alpha 4 in 0 of 1 cells")

@@ -1,1 +1,0 @@
-"""The paper's figures and tables, and measurements of the system itself."""

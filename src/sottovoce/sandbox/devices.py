@@ -1,0 +1,314 @@
+"""Many real clients on one machine: each a folder of its own, synced by a pool of processes.
+
+Processes and not threads, because sealing holds the interpreter's lock. A process shares its
+connection and the public files that it has fetched among its clients; everything else (database,
+ledger, entropy, sealing, the manifest asked for anew and checked) is each client's own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Self, TypeVar
+
+import httpx
+import numpy as np
+
+from sottovoce.client import Client, HttpProxy, ProxyApi
+from sottovoce.core import Histories
+from sottovoce.data import Interactions, leave_one_out
+from sottovoce.data.split import SplitRule
+from sottovoce.errors import DataError, SottovoceError, UnavailableError
+from sottovoce.protocol import (
+    Catalogue,
+    Edition,
+    Files,
+    Newest,
+    PublishedSource,
+    SignedManifest,
+    fetch_edition,
+    fetch_manifest,
+)
+from sottovoce.service.workers import begin_worker
+from sottovoce.simulation.evaluation import Candidates, sample_candidates
+from sottovoce.simulation.people import LeftOut, Part, Parts, Whole
+from sottovoce.simulation.people import People as Simulated
+
+T = TypeVar("T")
+
+AT_ONCE = 4
+"""Clients that a process is given at a time."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+"""Seconds before the second try, doubled from try to try."""
+MOST_FILES = 8
+
+
+@dataclass(frozen=True)
+class NewClient:
+    folder: Path
+    items: list[str]
+    """Ids of the items that its owner touched."""
+
+
+@dataclass(frozen=True)
+class SyncResult:
+    outcome: str
+    """As in `sottovoce.client.Synced`, or `unavailable`, or `failed`."""
+    tries: int
+    spent: float
+    """Of the lifetime budget, so far."""
+    problem: str = ""
+
+
+class SharedDownloads:
+    """A `ProxyApi` that fetches each public file once, however many clients ask."""
+
+    def __init__(self, api: ProxyApi):
+        self._api = api
+        self._files: dict[bytes, bytes] = {}
+
+    def manifest(self) -> bytes:
+        """Asked for anew by every client."""
+        return self._api.manifest()
+
+    def model(self, sha256: bytes, most: int) -> bytes:
+        return self._once(sha256, lambda: self._api.model(sha256, most))
+
+    def catalogue(self, sha256: bytes) -> bytes:
+        return self._once(sha256, lambda: self._api.catalogue(sha256))
+
+    def send(self, batch: bytes) -> None:
+        self._api.send(batch)
+
+    def _once(self, sha256: bytes, fetch: Callable[[], bytes]) -> bytes:
+        if sha256 not in self._files:
+            if len(self._files) == MOST_FILES:
+                self._files.clear()
+            self._files[sha256] = fetch()
+        return self._files[sha256]
+
+
+class ClientPool:
+    """A pool of processes that run clients. Use it in a `with`."""
+
+    def __init__(self, url: str, processes: int):
+        self._pool = ProcessPoolExecutor(
+            processes, get_context("spawn"), initializer=_start_worker, initargs=(url,)
+        )
+
+    def make(
+        self, clients: Sequence[NewClient], url: str, key: bytes, limit: float
+    ) -> Iterator[int]:
+        """Begin these clients, under the terms of now; yields how many were made."""
+        some = [self._pool.submit(make_clients, each, url, key, limit) for each in _groups(clients)]
+        yield from _results(some)
+
+    def sync(self, folders: Sequence[Path], patience: float) -> Iterator[list[SyncResult]]:
+        """Every client once, each tried for at most so many seconds; in any order."""
+        some = [self._pool.submit(sync_clients, each, patience) for each in _groups(folders)]
+        yield from _results(some)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+
+def make_clients(clients: Sequence[NewClient], url: str, key: bytes, limit: float) -> int:
+    """In a process of the pool: new clients that know what their owners touched.
+
+    Their owners say yes to the terms that are asked for when they begin, and to no others.
+    """
+    assert _api is not None, "the pool starts its processes with an address"
+    for new in clients:
+        with Client.create(new.folder, proxy_url=url, verification_key=key, limit=limit) as client:
+            client.record(new.items)
+            client.accept(client.asked(_api))
+    return len(clients)
+
+
+def sync_clients(folders: Iterable[Path], patience: float) -> list[SyncResult]:
+    """In a process of the pool: these clients, one after the other."""
+    assert _api is not None, "the pool starts its processes with an address"
+    return [sync_one(folder, _api, patience) for folder in folders]
+
+
+def sync_one(
+    folder: Path,
+    api: ProxyApi,
+    patience: float,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> SyncResult:
+    """Until it works, is refused, or time is up; a batch that was made is only ever resent.
+
+    Each sends at once (no jitter): a swarm is a test, and nobody's wake-up time is in it.
+    """
+    deadline = clock() + patience
+    tries, pause = 1, FIRST_PAUSE
+    with Client.open(folder) as client:
+        while True:
+            try:
+                synced = client.sync(api, jitter=0)
+                return SyncResult(synced.outcome, tries, synced.spent)
+            except UnavailableError as error:
+                if clock() + pause > deadline:
+                    return SyncResult(
+                        "unavailable", tries, client.status().spent or 0.0, str(error)
+                    )
+            except SottovoceError as error:
+                told = f"{type(error).__name__}: {error}"
+                return SyncResult("failed", tries, client.status().spent or 0.0, told)
+            sleep(pause)
+            tries, pause = tries + 1, min(2 * pause, LONGEST_PAUSE)
+
+
+_api: ProxyApi | None = None
+"""Of this process."""
+
+
+def _start_worker(url: str) -> None:
+    """In a new process."""
+    global _api
+    begin_worker()
+    _api = SharedDownloads(HttpProxy(httpx.Client(trust_env=False), url))
+
+
+def _results(futures: Sequence[Future[T]]) -> Iterator[T]:
+    """The results in the order in which they come."""
+    try:
+        for done in as_completed(futures):
+            yield done.result()
+    except BrokenExecutor as error:
+        raise UnavailableError("a process that clients run in has ended; begin again") from error
+
+
+def _groups(things: Sequence[T]) -> list[Sequence[T]]:
+    return [things[at : at + AT_ONCE] for at in range(0, len(things), AT_ONCE)]
+
+
+# A data set as the people of a live system: their items are those of the served catalogue.
+
+
+NEGATIVES = 99
+"""As in `sottovoce simulate`."""
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """Who takes part, numbered by the catalogue's rows, and what they are tested on."""
+
+    data: Interactions
+    candidates: Candidates
+
+    @property
+    def train(self) -> Histories:
+        """What their devices know: everything but the item that each is tested on."""
+        return self.candidates.split.train
+
+    @property
+    def tested(self) -> Parts:
+        """The same people as engines take them, with what each is tested on."""
+        return Whole(Part(Simulated(self.train), LeftOut.of(self.candidates)))
+
+    def items_of(self, user: int) -> list[str]:
+        """The names of what a person's device knows."""
+        return [str(self.data.item_ids[row]) for row in self.train[user]]
+
+
+def choose_people(
+    data: Interactions, catalogue: Catalogue, clients: int, *, split: SplitRule, seed: int
+) -> People:
+    """So many at random, and for each of them one item that their device is not told of."""
+    chosen = on_catalogue(data, catalogue).subset(users=clients, seed=seed)
+    left_out = leave_one_out(chosen, split, seed)
+    return People(chosen, sample_candidates(left_out, NEGATIVES, seed))
+
+
+def on_catalogue(data: Interactions, catalogue: Catalogue) -> Interactions:
+    """The same people with the catalogue's items, in its order; what it does not know is gone."""
+    row_of = catalogue.numbers
+    rows = np.array([row_of.get(str(item), -1) for item in data.item_ids.tolist()], np.int32)
+    if not (rows >= 0).any():
+        raise DataError(
+            f"{data.name}: none of its {len(rows):,} items is in the catalogue that the proxy "
+            f"serves ({len(catalogue.items):,} items, the first is {catalogue.items[0].id!r}): "
+            "name the data set that the server's catalogue was made from"
+        )
+    numbers = rows[data.histories.indices]
+    known = numbers >= 0
+    users = data.histories.users_of_entries()[known]
+    # Sorted anew: the catalogue's order need not be the data's.
+    order = np.lexsort((numbers[known], users))
+    counts = np.bincount(users, minlength=data.histories.n_users)
+    histories = Histories.from_arrays(
+        np.concatenate([[0], np.cumsum(counts)]), numbers[known][order], len(catalogue.items)
+    )
+    times = data.timestamps
+    return replace(
+        data,
+        histories=histories,
+        item_ids=np.array([item.id for item in catalogue.items], object),
+        timestamps=None if times is None else times[known][order],
+        titles=None,
+        tags=None,
+    )
+
+
+# What a proxy shows to everybody, as anybody may read it.
+
+
+LOOK_SECONDS = 0.2
+
+
+class PublicReader:
+    """Reads what one proxy publishes, and verifies it like a client."""
+
+    def __init__(
+        self,
+        source: PublishedSource,
+        key: bytes,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ):
+        self._source = source
+        self._key = key
+        self._clock = clock
+        self._sleep = sleep
+        self._newest: Newest | None = None
+        self._files: Files = {}
+
+    def manifest(self) -> SignedManifest:
+        signed = fetch_manifest(self._source, self._key, self._newest)
+        self._newest = signed.manifest.epoch, signed.hash
+        return signed
+
+    def edition(self, signed: SignedManifest) -> Edition:
+        """All of an epoch; what it shares with the last one read is not fetched again."""
+        edition, self._files = fetch_edition(signed, self._source, self._files.get)
+        return edition
+
+    def after(self, epoch: int, patience: float) -> SignedManifest:
+        """The first manifest of a later epoch; `UnavailableError` if there is none in time."""
+        deadline = self._clock() + patience
+        problem = ""
+        while self._clock() < deadline:
+            try:
+                signed = self.manifest()
+                if signed.manifest.epoch > epoch:
+                    return signed
+            except UnavailableError as error:
+                problem = f" ({error})"
+            self._sleep(LOOK_SECONDS)
+        raise UnavailableError(
+            f"epoch {epoch} was not applied within {patience:g} seconds{problem}. An epoch ends "
+            "when its time is over and its crowd (least_clients) has come: let as many report, or "
+            "wait longer (--wait)"
+        )

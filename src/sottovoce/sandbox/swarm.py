@@ -1,0 +1,374 @@
+"""A swarm: live clients over HTTP, epoch by epoch, held against the simulator.
+
+The server learns from these clients as from any others; what is measured is the model that it
+publishes, on the items that no device was told of.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import httpx
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce.client import HttpProxy
+from sottovoce.data import Interactions
+from sottovoce.data.split import SplitRule
+from sottovoce.errors import RefusedError, SettingsError, UnavailableError
+from sottovoce.privacy import Account, Reporting, account
+from sottovoce.protocol import Manifest, SignedManifest
+from sottovoce.sandbox.devices import ClientPool, NewClient, People, PublicReader, choose_people
+from sottovoce.sandbox.system import new_folder
+from sottovoce.simulation import Engine, build_engine
+from sottovoce.simulation.evaluation import summary
+from sottovoce.simulation.run import evaluate, popularity_ranks
+from sottovoce.training import Settings, next_items
+
+# The same training in the simulator, from where the live one began: what noise alone does.
+
+
+APART = 1 << 20
+"""Runs number their epochs so far from each other that no two ever use the same random words."""
+
+
+@dataclass(frozen=True)
+class Noise:
+    """One metric over runs that differ in their reports' words alone."""
+
+    mean: float
+    sd: float
+    runs: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Noise:
+        """Mean and standard deviation; with one run the latter is 0.
+
+        >>> Noise.of([1.0, 2.0, 3.0])
+        Noise(mean=2.0, sd=1.0, runs=3)
+        """
+        sd = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+        return cls(float(np.mean(values)), sd, len(values))
+
+    def distance(self, value: float) -> float | None:
+        """How far a further run lies off, in standard deviations; None where that is unknown."""
+        return (value - self.mean) / self.sd if self.sd else None
+
+
+def training_of(manifest: Manifest, epochs: int, known: Settings | None = None) -> Settings:
+    """The settings behind a manifest; what it does not say is `known`, else the preset's.
+
+    For some epochs of it: whose turn they are is not among them (`simulate_from`).
+    """
+    base = known or Settings.preset(manifest.terms.mechanism)
+    return replace(manifest.training(base), epochs=epochs, lifetime=0)
+
+
+def simulate_from(
+    V: NDArray[np.float32],
+    epochs_done: int,
+    settings: Settings,
+    people: People,
+    runs: int,
+    watch: Callable[[], None] = lambda: None,
+    *,
+    share: float = 1.0,
+) -> list[list[dict[str, float]]]:
+    """The metrics after each of the settings' epochs, for each run.
+
+    Where people take turns, so large a `share` of them, drawn anew, takes part in an epoch.
+    """
+    return [_run(V, epochs_done, settings, people, run, watch, share) for run in range(runs)]
+
+
+def _run(
+    V: NDArray[np.float32],
+    epochs_done: int,
+    settings: Settings,
+    people: People,
+    run: int,
+    watch: Callable[[], None],
+    share: float,
+) -> list[dict[str, float]]:
+    everybody = build_engine("cpu", people.tested, settings)
+    mechanism = settings.build(len(V))
+    metrics = []
+    for epoch in range(epochs_done, epochs_done + settings.epochs):
+        drawn = np.random.default_rng((run, epoch)).random(people.train.n_users) < share
+        some = people.train.take(np.flatnonzero(drawn))
+        collected = build_engine("cpu", some, settings).collect(V, run * APART + epoch)
+        n_reports = max(collected.n_reports, 1)
+        V = next_items(V, collected.sums, n_reports, epoch + 1, settings, mechanism)
+        metrics.append(evaluate(everybody, V))
+        watch()
+    return metrics
+
+
+LEAST_TIME = 30.0
+"""Seconds to an epoch's end: with less, the next one is waited for,"""
+BEATS = 5.0
+"""and so long beyond it: one that is still there then waits for its crowd, which is us."""
+
+
+class SwarmProgress(Protocol):
+    """Is told how far the swarm is."""
+
+    def begin(self, what: str, total: int, reports_each: int = 0) -> None:
+        """Begin a task of `total` steps, each of `reports_each` reports."""
+
+    def step(self, steps: int = 1) -> None:
+        """Some steps are done."""
+
+    def end(self) -> None:
+        """The task is done."""
+
+
+@dataclass(frozen=True)
+class SwarmPlan:
+    """Which clients to run, and against which proxy."""
+
+    proxy: str
+    """Its address."""
+    key: bytes
+    """The server's verification key."""
+    clients: int
+    epochs: int
+    processes: int
+    seed: int = 0
+    """Of who takes part, what is left out, and against what it is ranked; never of a report."""
+    split: SplitRule = "random"
+    wait: float = 600.0
+    """Seconds that one epoch may take after everybody has sent."""
+    compare_runs: int = 0
+    """Runs of the simulator to compare with."""
+    training: Settings | None = None
+    """What the server trains with, where it is known better than from the manifest."""
+    keep: Path | None = None
+    """Where the clients' folders go and stay; else a temporary folder."""
+
+    def __post_init__(self) -> None:
+        for name in ("clients", "epochs", "processes"):
+            if getattr(self, name) < 1:
+                raise SettingsError(f"{name} must be at least 1, not {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class Round:
+    """One epoch of the swarm, and the same epoch simulated."""
+
+    epoch: int
+    outcomes: dict[str, int]
+    """How many clients' syncs came to what."""
+    retries: int
+    counted: int
+    """Reports behind the new model, as the server says."""
+    seconds: dict[str, float]
+    """`sync`, of all clients; `wait`, until the next manifest was there."""
+    metrics: dict[str, float]
+    """Of the new model."""
+    simulated: dict[str, Noise] = field(default_factory=dict)
+    """The same metrics of the simulator, if it was asked."""
+
+    @property
+    def sent(self) -> int:
+        """Clients whose batch the proxy has acknowledged."""
+        return self.outcomes.get("sent", 0)
+
+
+@dataclass(frozen=True, eq=False)
+class SwarmResult:
+    plan: SwarmPlan
+    people: People
+    settings: Settings
+    rounds: list[Round]
+    popularity: dict[str, float]
+    """The metrics of recommending what most have touched: a reader must see them."""
+    spent: float
+    """The largest epsilon that any client's ledger shows."""
+    problems: list[str]
+    """Every error message, once."""
+    account: Account
+    seconds: dict[str, float]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "proxy": self.plan.proxy,
+            "data": self.people.data.summary(),
+            "clients": self.plan.clients,
+            "processes": self.plan.processes,
+            "seed": self.plan.seed,
+            "split": self.plan.split,
+            "settings": self.settings.as_dict(),
+            "epochs": [{**asdict(each), "sent": each.sent} for each in self.rounds],
+            "popularity": self.popularity,
+            "ledgers_spent_at_most": self.spent,
+            "problems": self.problems,
+            "privacy": {**self.account.as_dict(), "statement": self.account.statement()},
+            "seconds": self.seconds,
+        }
+
+
+def run_swarm(data: Interactions, plan: SwarmPlan, watch: SwarmProgress) -> SwarmResult:
+    """Make the clients, drive them through the epochs, say how good the model got."""
+    with httpx.Client(trust_env=False) as http:
+        reader = PublicReader(HttpProxy(http, plan.proxy), plan.key)
+        first = reader.manifest()
+        if first.manifest.public_key is None:
+            raise RefusedError("the training is finished: the server asks for no more reports")
+        catalogue = reader.edition(first).catalogue
+        people = choose_people(data, catalogue, plan.clients, split=plan.split, seed=plan.seed)
+        began = time.perf_counter()
+        with (
+            new_folder(plan.keep, "swarm") as folder,
+            ClientPool(plan.proxy, plan.processes) as pool,
+        ):
+            swarm = _Swarm(plan, reader, people, pool, watch, first)
+            swarm.make_clients(folder)
+            made = time.perf_counter()
+            swarm.drive()
+        driven = time.perf_counter()
+        rounds = swarm.compared()
+    seconds = {
+        "make": made - began,
+        "drive": driven - made,
+        "compare": time.perf_counter() - driven,
+    }
+    popularity = summary(popularity_ranks(people.candidates))
+    return SwarmResult(
+        plan,
+        people,
+        swarm.settings,
+        rounds,
+        popularity,
+        swarm.spent,
+        sorted(swarm.problems),
+        swarm.account(),
+        seconds,
+    )
+
+
+class _Swarm:
+    def __init__(
+        self,
+        plan: SwarmPlan,
+        reader: PublicReader,
+        people: People,
+        pool: ClientPool,
+        watch: SwarmProgress,
+        first: SignedManifest,
+    ):
+        self.settings = training_of(first.manifest, plan.epochs, plan.training)
+        self.spent = 0.0
+        self.problems: set[str] = set()
+        self._plan = plan
+        self._reader = reader
+        self._people = people
+        self._pool = pool
+        self._watch = watch
+        self._first = first
+        self._engine: Engine = build_engine("cpu", people.tested, self.settings)
+        self._first_items: NDArray[np.float32] | None = None
+        self._folders: list[Path] = []
+        self._rounds: list[Round] = []
+
+    def make_clients(self, folder: Path) -> None:
+        """Each with what its owner touched, and a limit that the epochs to come just fit into."""
+        plan, users = self._plan, range(self._people.train.n_users)
+        clients = [NewClient(folder / f"{user:06}", self._people.items_of(user)) for user in users]
+        self._folders = [client.folder for client in clients]
+        limit = self.settings.epsilon * self.settings.reports * plan.epochs
+        self._watch.begin("making clients", len(clients))
+        for made in self._pool.make(clients, plan.proxy, plan.key, limit):
+            self._watch.step(made)
+        self._watch.end()
+
+    def drive(self) -> None:
+        """Epoch after epoch, until there are enough or the training is finished."""
+        self._first = signed = self._with_time_left(self._reader.manifest())
+        self._first_items = self._reader.edition(signed).V
+        while len(self._rounds) < self._plan.epochs and signed.manifest.public_key is not None:
+            signed = self._one(signed)
+
+    def _with_time_left(self, signed: SignedManifest) -> SignedManifest:
+        """The next epoch, if this one would end while clients are sending."""
+        manifest, now = signed.manifest, time.time()
+        left = manifest.closes - now
+        if not -BEATS < left < min(LEAST_TIME, (manifest.closes - manifest.opens) / 2):
+            return signed
+        self._watch.begin(f"epoch {manifest.epoch} is nearly over", 1)
+        with suppress(UnavailableError):
+            signed = self._reader.after(manifest.epoch, left + BEATS)
+        self._watch.step()
+        self._watch.end()
+        return signed
+
+    def _one(self, signed: SignedManifest) -> SignedManifest:
+        epoch, began = signed.manifest.epoch, time.perf_counter()
+        outcomes, retries = self._sync(epoch)
+        synced = time.perf_counter()
+        self._watch.begin(f"epoch {epoch}: waiting for the server", 1)
+        following = self._reader.after(epoch, self._plan.wait)
+        waited = time.perf_counter()
+        self._watch.step()
+        self._watch.end()
+        metrics = evaluate(self._engine, self._reader.edition(following).V)
+        # An epoch whose crowd did not come leaves the model as it was.
+        applied = following.manifest.model != signed.manifest.model
+        counted = following.manifest.reports_behind if applied else 0
+        seconds = {"sync": synced - began, "wait": waited - synced}
+        self._rounds.append(Round(epoch, outcomes, retries, counted, seconds, metrics))
+        return following
+
+    def _sync(self, epoch: int) -> tuple[dict[str, int], int]:
+        self._watch.begin(f"epoch {epoch}", len(self._folders), self.settings.reports)
+        outcomes: Counter[str] = Counter()
+        retries = 0
+        for some in self._pool.sync(self._folders, self._plan.wait):
+            for result in some:
+                outcomes[result.outcome] += 1
+                retries += result.tries - 1
+                self.spent = max(self.spent, result.spent)
+                if result.problem:
+                    self.problems.add(result.problem)
+            self._watch.step(len(some))
+        self._watch.end()
+        return dict(outcomes), retries
+
+    def compared(self) -> list[Round]:
+        """The rounds, each beside what the simulator makes of the same people and epochs."""
+        runs, rounds = self._plan.compare_runs, self._rounds
+        if not runs or self._first_items is None:
+            return rounds
+        self._watch.begin("simulating", runs * self.settings.epochs)
+        first, done = self._first_items, self._first.manifest.epoch - 1
+        simulated = simulate_from(
+            first,
+            done,
+            self.settings,
+            self._people,
+            runs,
+            self._watch.step,
+            share=self._first.manifest.terms.share,
+        )
+        self._watch.end()
+        return [
+            _beside(each, [run[number] for run in simulated]) for number, each in enumerate(rounds)
+        ]
+
+    def account(self) -> Account:
+        """What taking part in these epochs cost each client, at most."""
+        rho = self.settings.build(self._first.manifest.items).loud_fraction
+        epochs = min(len(self._rounds), self._first.manifest.terms.epochs)
+        event = Reporting(self.settings.epsilon, self.settings.reports, epochs, rho)
+        return account(event, min(each.sent for each in self._rounds))
+
+
+def _beside(live: Round, simulated: list[dict[str, float]]) -> Round:
+    noise = {name: Noise.of([run[name] for run in simulated]) for name in live.metrics}
+    return Round(**{**vars(live), "simulated": noise})

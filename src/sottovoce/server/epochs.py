@@ -1,0 +1,392 @@
+"""From epoch to epoch: the manifest that opens one, and the model that its sums make.
+
+All of it happens inside the transaction that publishes, so an epoch is applied once or not at all.
+What the operator has chosen meanwhile (another catalogue, another training, another key) holds from
+the next manifest on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce.core import sums_of
+from sottovoce.errors import (
+    ClosedError,
+    NotFoundError,
+    ProtocolError,
+    RefusedError,
+    SettingsError,
+    StoreError,
+    TooEarlyError,
+)
+from sottovoce.protocol import (
+    SEALED,
+    Catalogue,
+    Chunk,
+    Manifest,
+    SignedManifest,
+    decode_items,
+    encode_items,
+    new_epoch_key,
+    public_key_of,
+)
+from sottovoce.protocol.batch import CHUNK_HEADER as HEADER
+from sottovoce.protocol.batch import ENOUGH, SHORT
+from sottovoce.server.catalogue import moved_rows
+from sottovoce.server.keys import Keys, check_may_sign
+from sottovoce.server.settings import ServerSettings
+from sottovoce.server.store import APPLIED, CLOSED, OPEN, Epoch, Transaction
+from sottovoce.server.training import Training
+from sottovoce.training import first_items, inherited_items, next_items
+from sottovoce.training.counts import capped
+
+log = logging.getLogger("sottovoce")
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What holds for the next manifest."""
+
+    training: Training
+    catalogue: Catalogue
+    version: int
+    """The catalogue's."""
+
+    @classmethod
+    def now(cls, transaction: Transaction) -> Chosen:
+        training, newest = transaction.training(), transaction.catalogue()
+        if training is None or newest is None:
+            raise StoreError("the database is not set up: `sottovoce server init` does it")
+        return cls(training, _catalogue(transaction, newest.sha256), newest.version)
+
+    @property
+    def items(self) -> int:
+        return len(self.catalogue.items)
+
+    def check(self) -> None:
+        """Refuse what no manifest could say."""
+        try:
+            Manifest.decode(_manifest(self, _NOTHING, 1, bytes(32), 1.0, bytes(32), 0, 1).encode())
+        except ProtocolError as error:
+            raise SettingsError(f"no device could take part: {error}") from error
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """How far a training has come."""
+
+    epochs: int
+    """With reports behind its model."""
+    reports: int
+    """In the last of them."""
+
+
+_NOTHING = Learnt(0, 0)
+
+
+@dataclass(frozen=True)
+class Publisher:
+    settings: ServerSettings
+    keys: Keys
+
+    def begin(self, transaction: Transaction, now: float) -> None:
+        chosen = Chosen.now(transaction)
+        V = first_items(chosen.training.settings, chosen.items)
+        self._publish(transaction, chosen, V, _NOTHING, now)
+
+    def apply(self, transaction: Transaction, epoch: Epoch, now: float) -> None:
+        """The paper's update; an epoch without a crowd leaves the model as it is."""
+        self._check_keys(transaction)
+        manifest = self.manifest_of(epoch)
+        mechanism = manifest.build()
+        V = _model(transaction, manifest)
+        learnt = Learnt(epoch.epochs_done, manifest.reports_behind)
+        counted, crowdless = with_crowd(transaction.counts(epoch.epoch), manifest)
+        kept = capped(counted, mechanism.event(1, 1))
+        reports, over = int(kept.sum()), int(counted.sum() - kept.sum())
+        if reports:
+            learnt, sums = Learnt(epoch.epochs_done + 1, reports), sums_of(kept)
+            settings = _training_of(transaction, epoch).settings
+            V = next_items(V, sums, reports, learnt.epochs, settings, mechanism)
+            transaction.add_sums(epoch.epoch, sums)
+        if over:
+            said = "epoch %d: %d reports dropped, more of one kind than honest people send"
+            log.warning(said, epoch.epoch, over)
+        transaction.apply(epoch.epoch, reports=reports, crowdless=crowdless, capped=over)
+        self._follow(transaction, epoch, V, learnt, now)
+
+    def has_more(self, transaction: Transaction, last: Epoch) -> bool:
+        """Whether something is to be published after an epoch that asks for no reports."""
+        training, newest = transaction.training(), transaction.catalogue()
+        service = transaction.service()
+        assert training is not None
+        assert newest is not None
+        assert service is not None
+        same = (training.number, newest.sha256) == (last.training, last.catalogue)
+        has_gap = service.next_epoch > last.epoch + 1  # `go_beyond`: others have seen later ones
+        return not same or has_gap or _goes_on(training, last.epochs_done)
+
+    def go_on(self, transaction: Transaction, last: Epoch, now: float) -> None:
+        """After a finished training: more epochs, another training, another catalogue."""
+        manifest = self.manifest_of(last)
+        learnt = Learnt(last.epochs_done, manifest.reports_behind)
+        self._follow(transaction, last, _model(transaction, manifest), learnt, now)
+
+    def manifest_of(self, epoch: Epoch) -> Manifest:
+        """Our own, checked like anybody's."""
+        return SignedManifest.open(epoch.manifest, self.keys.first).manifest
+
+    def _follow(
+        self,
+        transaction: Transaction,
+        last: Epoch,
+        V: NDArray[np.float32],
+        learnt: Learnt,
+        now: float,
+    ) -> None:
+        """Publish the epoch after this one: its model carried over to what is chosen now."""
+        chosen = Chosen.now(transaction)
+        if chosen.catalogue.hash != last.catalogue:
+            before = _catalogue(transaction, last.catalogue)
+            V = moved_rows(V, before.items, chosen.catalogue.items)
+        if chosen.training.number != last.training:
+            settings = chosen.training.settings
+            if chosen.training.anew:
+                V, learnt = first_items(settings, chosen.items), _NOTHING
+            else:
+                V, learnt = inherited_items(V, settings), Learnt(0, learnt.reports)
+        if not V.any():  # no item is left of those before: nobody could say anything of zeros
+            V = first_items(chosen.training.settings, chosen.items)
+        self._publish(transaction, chosen, V, learnt, now)
+        transaction.forget_before(last.epoch + 2 - self.settings.keep_epochs)
+
+    def _publish(
+        self,
+        transaction: Transaction,
+        chosen: Chosen,
+        V: NDArray[np.float32],
+        learnt: Learnt,
+        now: float,
+    ) -> None:
+        """The next manifest: with a key of its own, or without one when the training is over."""
+        number = self._check_keys(transaction)
+        private = new_epoch_key() if _goes_on(chosen.training, learnt.epochs) else None
+        public = None if private is None else public_key_of(private)
+        content = encode_items(V)
+        model = sha256(content).digest()
+        ridge = chosen.training.settings.user_ridge(V)
+        until = int(now) + self.settings.epoch_seconds
+        manifest = _manifest(chosen, learnt, number, model, ridge, public, int(now), until)
+        signed = SignedManifest.make(manifest, self.keys.signer, self.keys.statements)
+        epoch = Epoch(
+            epoch=number,
+            state=APPLIED if private is None else OPEN,
+            manifest=signed.encode(),
+            hash=signed.hash,
+            model=model,
+            epochs_done=learnt.epochs,
+            opens=manifest.opens,
+            closes=manifest.closes,
+            ends=manifest.ends,
+            training=chosen.training.number,
+            catalogue=chosen.catalogue.hash,
+        )
+        transaction.add_file(model, "model", content)
+        transaction.add_epoch(epoch, None if private is None else self.keys.wrap(number, private))
+        transaction.set_service(self.keys.verification_key, number + 1)
+
+    def _check_keys(self, transaction: Transaction) -> int:
+        """A worker with an old key computes nothing that it could not publish; the next number."""
+        service = transaction.service(lock=True)
+        assert service is not None
+        check_may_sign(self.keys, service)
+        return service.next_epoch
+
+
+def _goes_on(training: Training, epochs_done: int) -> bool:
+    """An epoch that came to nothing is held again."""
+    return bool(training.settings.half_life) or _epochs_left(training, epochs_done) > 0
+
+
+def _epochs_left(training: Training, epochs_done: int) -> int:
+    """0 where there is no end."""
+    settings = training.settings
+    return 0 if settings.half_life else max(settings.epochs - epochs_done, 0)
+
+
+def _training_of(transaction: Transaction, epoch: Epoch) -> Training:
+    found = transaction.training(epoch.training)
+    assert found is not None, "a training that has had an epoch stays"
+    return found
+
+
+def _model(transaction: Transaction, manifest: Manifest) -> NDArray[np.float32]:
+    content = transaction.file(manifest.model, "model") or b""
+    return decode_items(content, manifest.items, manifest.terms.factors)
+
+
+def _catalogue(transaction: Transaction, digest: bytes) -> Catalogue:
+    return Catalogue.decode(transaction.file(digest, "catalogue") or b"")
+
+
+def _manifest(
+    chosen: Chosen,
+    learnt: Learnt,
+    number: int,
+    model: bytes,
+    ridge: float,
+    public: bytes | None,
+    opens: int,
+    closes: int,
+) -> Manifest:
+    return Manifest(
+        epoch=number,
+        terms=chosen.training.terms_for(chosen.items),
+        items=chosen.items,
+        alpha=chosen.training.settings.alpha,
+        regularization=ridge,
+        model=model,
+        catalogue=chosen.catalogue.hash,
+        catalogue_version=chosen.version,
+        public_key=public,
+        opens=opens,
+        closes=closes,
+        epochs_left=_epochs_left(chosen.training, learnt.epochs),
+        reports_behind=learnt.reports,
+    )
+
+
+def with_crowd(
+    counts: Mapping[str, NDArray[np.int64]], manifest: Manifest
+) -> tuple[NDArray[np.int64], int]:
+    """The counts of those proxies together that have a crowd, and how many reports others had.
+
+    What counts is what could be opened: otherwise somebody who sends bytes that mean nothing makes
+    a crowd for one person, and reads that person's reports off the public model.
+    """
+    terms = manifest.terms
+    total, dropped = np.zeros(2 * manifest.build().n_directions, np.int64), 0
+    for proxy, found in sorted(counts.items()):
+        reports = int(found.sum())
+        if reports >= terms.least_clients * terms.reports:
+            total += found
+        else:
+            dropped += reports
+            said = "epoch %d: %d reports from proxy %s are too few for a crowd and were dropped"
+            log.warning(said, manifest.epoch, reports, proxy)
+    return total, dropped
+
+
+# What an epoch waits for before it is closed, and before it is applied: the one rule for both.
+#
+# Workers ask it whether to go on, and `sottovoce server status` what is still missing.
+
+
+LONGEST = 10
+"""Times the grace: a closed epoch waits no longer, however many chunks still come.
+
+Otherwise a proxy that lies could hold it for ever, with one chunk at a time.
+"""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    is_over: bool
+    """Whether to go on now."""
+    since: float
+    """When there was news last."""
+    until: float
+    """From then on it waits for nobody."""
+    short: tuple[str, ...] = ()
+    """Proxies that have people, and too few to mix."""
+    silent: tuple[str, ...] = ()
+    """Proxies that have said nothing, or have not handed in what they have."""
+    has_crowd: bool = True
+    """Whether some proxy has enough people."""
+
+
+def for_crowds(
+    epoch: Epoch, told: Mapping[str, str], settings: ServerSettings, now: float
+) -> Waiting:
+    """Of an open epoch: never closed before its time, then with the crowd, at the end in any case.
+
+    A proxy that has said nothing yet might be short; one that is down is not waited for long.
+    """
+    short = tuple(name for name in settings.proxies if told.get(name) == SHORT)
+    silent = tuple(name for name in settings.proxies if name not in told)
+    has_crowd = any(told.get(name) == ENOUGH for name in settings.proxies)
+    patient = bool(silent) and now < epoch.closes + settings.grace_seconds
+    complete = has_crowd and not short and not patient
+    is_over = now >= epoch.closes and (complete or now >= epoch.ends)
+    return Waiting(is_over, epoch.closes, epoch.ends, short, silent, has_crowd)
+
+
+def for_reports(
+    epoch: Epoch,
+    committed: Collection[str],
+    counted: Mapping[str, float],
+    settings: ServerSettings,
+    now: float,
+) -> Waiting:
+    """Of a closed epoch: applied when every proxy has handed in, or the others' grace is over.
+
+    It begins anew with every chunk of theirs: a large epoch is not ended while it comes. `counted`
+    is when the last one came.
+    """
+    closed, grace = epoch.closed_at or 0.0, settings.grace_seconds
+    news = {name: max(counted.get(name, closed), closed) for name in settings.proxies}
+    silent = tuple(name for name in settings.proxies if name not in committed)
+    latest = max((news[name] for name in silent), default=closed)
+    until = min(latest + grace, closed + LONGEST * grace)
+    since = min(news[name] for name in silent) if silent else max(news.values())
+    return Waiting(not silent or now >= until, since, until, silent=silent)
+
+
+# What may be done to an epoch in which state: open, closed, applied.
+
+
+def check_known(epoch: Epoch | None, number: int) -> Epoch:
+    if epoch is None:
+        raise NotFoundError(f"there is no epoch {number}")
+    return epoch
+
+
+def check_closed(epoch: Epoch | None, number: int) -> Epoch:
+    """Chunks and commits belong to the time between closing and applying."""
+    found = check_known(epoch, number)
+    if found.state == OPEN:
+        raise TooEarlyError(f"epoch {number} is still open: send this when it is closed")
+    if found.state != CLOSED:
+        raise ClosedError(f"epoch {number} is over: what it counted is in the next model")
+    return found
+
+
+def check_manifest(epoch: Epoch, manifest_hash: bytes) -> None:
+    """Everybody must mean the same epoch under the same manifest."""
+    if epoch.hash != manifest_hash:
+        raise RefusedError(f"epoch {epoch.epoch} has the manifest {epoch.hash.hex()}")
+
+
+def check_not_committed(transaction: Transaction, epoch: int, proxy: str) -> None:
+    """A commit means that this was all."""
+    if transaction.commit_of(epoch, proxy) is not None:
+        raise RefusedError(f"this proxy has committed epoch {epoch}: nothing more is taken of it")
+
+
+def check_room(
+    transaction: Transaction, proxy: str, chunk: Chunk, settings: ServerSettings
+) -> None:
+    """What one proxy may hand in of one epoch; those under way at the same time are not counted."""
+    chunks, reports = transaction.received(chunk.epoch, proxy)
+    size = HEADER * (chunks + 1) + SEALED * (reports + chunk.reports)
+    if chunks >= settings.most_chunks or size > settings.most_bytes:
+        raise RefusedError(
+            f"of epoch {chunk.epoch} this server takes {settings.most_chunks} chunks and "
+            f"{settings.most_bytes} bytes of a proxy, and no more"
+        )

@@ -1,0 +1,209 @@
+"""The page's routes: `/`, `/page/NAME`, `/sw.js`, `/page/panel.json`."""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import re
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from sottovoce.errors import ProtocolError, SettingsError
+from sottovoce.protocol.model import Panel
+from sottovoce.service.http import File, compress
+
+# The built files: read once, filled in, compressed once.
+
+
+INDEX, SERVICE_WORKER = "index.html", "sw.js"
+_TYPES = {
+    "html": "text/html; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "svg": "image/svg+xml",
+    "json": "application/json",
+    "txt": "text/plain; charset=utf-8",
+}
+_PLACE = re.compile(rb"\{\{(\w+)\}\}")
+
+
+def in_package() -> Traversable:
+    """Where the package has them."""
+    return files(__package__) / "assets"
+
+
+def read_assets(folder: Traversable) -> dict[str, bytes]:
+    """Every file by its name; without the two that make it a page it is no page."""
+    found = {}
+    if folder.is_dir():
+        found = {
+            each.name: each.read_bytes()
+            for each in folder.iterdir()
+            if each.is_file() and not each.name.startswith(".")
+        }
+    if not {INDEX, SERVICE_WORKER} <= set(found):
+        raise SettingsError(
+            f"{folder}: the page is not built. In a checkout run: make web; "
+            "or leave page.serve at false"
+        )
+    return found
+
+
+def as_file(name: str, content: bytes) -> File:
+    kind = name.rpartition(".")[2]
+    if kind not in _TYPES:
+        raise SettingsError(f"{name}: the page knows {', '.join(_TYPES)}; this is none of them")
+    tag = hashlib.sha256(content).hexdigest()
+    return File(content, tag, _TYPES[kind], compress(content))
+
+
+def filled(text: bytes, values: Mapping[str, str]) -> bytes:
+    """Every `{{name}}` replaced by its value, in one pass, as text that is never markup.
+
+    >>> filled(b'<meta content="{{a}}">', {"a": '"><script>'})
+    b'<meta content="&quot;&gt;&lt;script&gt;">'
+    """
+    places = sorted(name.decode() for name in _PLACE.findall(text))
+    if places != sorted(values):
+        raise SettingsError(
+            f"{INDEX} must have exactly the places {sorted(values)}, but has {places}"
+        )
+    return _PLACE.sub(lambda found: html.escape(values[found[1].decode()]).encode(), text)
+
+
+# What a browser is told about the page: nothing but its own files, from its own origin.
+#
+# Even if somebody smuggled a line of script into a title, it would not run, and it could tell
+# nobody.
+
+
+_POLICY = {
+    "default-src": "'none'",
+    "script-src": "'self'",
+    "style-src": "'self'",
+    "img-src": "'self'",
+    "connect-src": "'self'",
+    "worker-src": "'self'",
+    "manifest-src": "'self'",
+    "base-uri": "'none'",
+    "form-action": "'none'",
+    "frame-ancestors": "'none'",
+    "require-trusted-types-for": "'script'",
+    "trusted-types": "sottovoce",
+}
+
+_UNUSED = (
+    "accelerometer",
+    "autoplay",
+    "camera",
+    "display-capture",
+    "encrypted-media",
+    "fullscreen",
+    "geolocation",
+    "gyroscope",
+    "hid",
+    "idle-detection",
+    "local-fonts",
+    "magnetometer",
+    "microphone",
+    "midi",
+    "payment",
+    "picture-in-picture",
+    "publickey-credentials-get",
+    "screen-wake-lock",
+    "serial",
+    "usb",
+    "xr-spatial-tracking",
+)
+"""What a page could ask for, and this one never does."""
+
+HEADERS = {
+    "Content-Security-Policy": "; ".join(f"{name} {value}" for name, value in _POLICY.items()),
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": ", ".join(f"{name}=()" for name in _UNUSED),
+    "Cache-Control": "no-cache",
+}
+"""With every file of the page; scripts too, since a worker obeys those that it came with."""
+
+
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+PANEL = "panel.json"
+
+
+@dataclass(frozen=True)
+class Content:
+    """What an operator adds to the built files."""
+
+    key: bytes
+    """The server's verification key: the page pins it at a visitor's first use."""
+    statement: str = ""
+    """The privacy statement, in plain text."""
+    notice: str = ""
+    """What visitors should know about this service, such as that it is a demo."""
+    panel: Path | None = None
+    """Test people on whom the page measures every epoch's model; see `simulation.evaluation`."""
+    jitter: float = 3_600
+    """Seconds over which a browser draws the moment at which it sends; 0, for demos: at once."""
+
+
+def page_routes(content: Content, assets: Traversable | None = None) -> list[Route]:
+    """Everything is read and compressed now: a file that changes later changes nothing here."""
+    found = read_assets(in_package() if assets is None else assets)
+    places = {
+        "key": content.key.hex(),
+        "statement": content.statement,
+        "notice": content.notice,
+        "jitter": f"{content.jitter:g}",
+    }
+    index = as_file(INDEX, filled(found.pop(INDEX), places))
+    service_worker = as_file(SERVICE_WORKER, found.pop(SERVICE_WORKER))
+    if content.panel is not None:
+        found[PANEL] = read_panel(content.panel)[1]
+    named = {name: as_file(name, data) for name, data in found.items()}
+    return [
+        Route("/", _one(index)),
+        Route(f"/{SERVICE_WORKER}", _one(service_worker)),
+        Route("/page/{name}", _by_name(named)),
+    ]
+
+
+def _one(file: File) -> Handler:
+    async def answer(request: Request) -> Response:
+        return file.respond(request, HEADERS)
+
+    return answer
+
+
+def _by_name(named: dict[str, File]) -> Handler:
+    async def answer(request: Request) -> Response:
+        file = named.get(request.path_params["name"])
+        if file is None:
+            raise HTTPException(HTTPStatus.NOT_FOUND)
+        return file.respond(request, HEADERS)
+
+    return answer
+
+
+def read_panel(path: Path) -> tuple[Panel, bytes]:
+    """A file that is no panel is the operator's mistake: better now than in every browser."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise SettingsError(f"page.panel: {error}") from error
+    try:
+        return Panel.decode(content), content
+    except ProtocolError as error:
+        raise SettingsError(f"page.panel: {path}: {error}") from error

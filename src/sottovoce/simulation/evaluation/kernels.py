@@ -1,0 +1,258 @@
+"""The loops of ranking, compiled; and the threads of all compiled loops.
+
+A loop takes some of the people, from `begin` to `end`, and leaves Python's lock alone; `share_out`
+gives every thread some at a time. (numba's own parallel loops take longer to compile.)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Thread
+from typing import Any
+
+import numba
+import numpy as np
+from numba import njit
+from numba.core import event
+from numpy.typing import NDArray
+
+from sottovoce.errors import SettingsError
+
+Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+compiled_in = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+"""For functions that compiled loops alone call: what Python would need takes a quarter longer."""
+USERS_AT_A_TIME = 256
+"""What a thread takes: small enough to share out evenly, large enough to call Python rarely."""
+
+
+class SaidOnce(event.Listener):  # type: ignore[misc]
+    """Says so the first time that a loop is compiled in this process, and not read from a cache."""
+
+    said = False
+
+    def on_start(self, _: Any) -> None:
+        if not self.said:
+            self.said = True
+            logging.getLogger("sottovoce").warning(
+                "compiling loops for this machine, once: up to half a minute"
+            )
+
+    def on_end(self, _: Any) -> None:
+        pass
+
+
+event.register("numba:compile", SaidOnce())
+
+
+def checked_threads(n: int | None) -> int:
+    """As many as were asked for; None: all that numba has."""
+    most = int(numba.config.NUMBA_NUM_THREADS)
+    if n is not None and not 1 <= n <= most:
+        raise SettingsError(f"threads must be from 1 to {most} on this machine, got {n}")
+    return n or most
+
+
+@contextmanager
+def on_threads(n: int) -> Iterator[None]:
+    before = numba.get_num_threads()
+    numba.set_num_threads(n)
+    try:
+        yield
+    finally:
+        numba.set_num_threads(before)
+
+
+def share_out(
+    n: int, run: Callable[[int, int, int], None], at_a_time: int = USERS_AT_A_TIME
+) -> None:
+    """Call `run(begin, end, thread)` for all of n, on as many threads as `on_threads` says."""
+    starts = iter(range(0, n, at_a_time))
+    failed: list[BaseException] = []
+
+    def take(thread: int) -> None:
+        try:
+            for begin in starts:  # one iterator for all: each start is somebody's
+                run(begin, min(begin + at_a_time, n), thread)
+        except BaseException as error:  # raised again below, where it is seen
+            failed.append(error)
+
+    threads = min(int(numba.get_num_threads()), -(-n // at_a_time))
+    others = [Thread(target=take, args=(number,), daemon=True) for number in range(1, threads)]
+    for each in others:
+        each.start()
+    take(0)
+    for each in others:
+        each.join()
+    if failed:
+        raise failed[0]
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def wide_vectors(
+    begin: int,
+    end: int,
+    indptr: Int64,
+    indices: Int32,
+    weights: Float64,
+    V: Float64,
+    starts: Int64,
+    columns: Int64,
+    values: Float64,
+    gram: Float64,
+    ridges: Float64,
+    alpha: float,
+    out: Float32,
+) -> None:
+    """Everybody's vector over `W = [V | D]`, as `sottovoce.core.recommending` solves it for one.
+
+    D is given by rows. `ridges` has one row for each length of a history: of the factors, and of
+    the tags.
+    """
+    factors, size = V.shape[1], gram.shape[0]
+    system, x = np.empty((size, size)), np.empty(size)
+    for u in range(begin, end):
+        for i in range(size):
+            x[i] = 0.0
+            for j in range(i + 1):
+                system[i, j] = 0.0
+        for t in range(indptr[u], indptr[u + 1]):
+            item, weight = indices[t], weights[t]
+            for i in range(factors):
+                x[i] += weight * V[item, i]
+                for j in range(i + 1):
+                    system[i, j] += weight * (V[item, i] * V[item, j])
+            for a in range(starts[item], starts[item + 1]):
+                k, value = factors + columns[a], values[a]
+                x[k] += weight * value
+                for f in range(factors):
+                    system[k, f] += weight * (value * V[item, f])
+                for b in range(starts[item], a + 1):
+                    system[k, factors + columns[b]] += weight * (value * values[b])
+        n = indptr[u + 1] - indptr[u]
+        for i in range(size):
+            x[i] *= 1 + alpha
+            for j in range(i + 1):
+                system[i, j] = gram[i, j] + alpha * system[i, j]
+            system[i, i] += ridges[n, 0] if i < factors else ridges[n, 1]
+        if solve_in_place(system, x):
+            for i in range(size):
+                out[u, i] = x[i]
+
+
+@compiled_in
+def solve_in_place(lower: Float64, x: Float64) -> bool:
+    """Cholesky of a lower triangle, row by row, then forward and back; whether all is finite."""
+    size = x.shape[0]
+    for i in range(size):
+        for j in range(i + 1):
+            total = lower[i, j]
+            for m in range(j):
+                total -= lower[i, m] * lower[j, m]
+            lower[i, j] = np.sqrt(total) if i == j else total / lower[j, j]
+        total = x[i]
+        for m in range(i):
+            total -= lower[i, m] * x[m]
+        x[i] = total / lower[i, i]
+    finite = True
+    for i in range(size - 1, -1, -1):
+        for m in range(i + 1, size):
+            x[i] -= lower[m, i] * x[m]
+        x[i] /= lower[i, i]
+        finite &= np.isfinite(x[i])
+    return finite
+
+
+@compiled_in
+def score(x: Float32, row: Float32) -> np.float32:
+    """`x . v`, factor by factor, as `sottovoce.core.predictions`."""
+    total = x[0] * row[0]
+    for f in range(1, x.shape[0]):
+        total += x[f] * row[f]
+    return total
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def rank_sampled(
+    begin: int,
+    end: int,
+    candidates: Int32,
+    test: Int32,
+    X: Float32,
+    V: Float32,
+    better: Int64,
+    ties: Int64,
+) -> None:
+    """How many candidates score above each user's test item, and how many the same."""
+    for u in range(begin, end):
+        if test[u] < 0:
+            continue
+        own = score(X[u], V[test[u]])
+        for i in candidates[u]:
+            if i >= 0:
+                other = score(X[u], V[i])
+                better[u] += other > own
+                ties[u] += other == own
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def rank_several(
+    begin: int,
+    end: int,
+    known_indptr: Int64,
+    known: Int32,
+    indptr: Int64,
+    hidden: Int32,
+    X: Float32,
+    V: Float32,
+    better: Int64,
+    ties: Int64,
+) -> None:
+    """The place of every hidden item among all that its user does not have."""
+    scores = np.empty(V.shape[0], np.float32)
+    for u in range(begin, end):
+        if indptr[u] == indptr[u + 1]:
+            continue
+        for i in range(V.shape[0]):
+            scores[i] = score(X[u], V[i])
+        for t in range(known_indptr[u], known_indptr[u + 1]):
+            scores[known[t]] = -np.inf
+        for t in range(indptr[u], indptr[u + 1]):
+            own, above, same = scores[hidden[t]], 0, -1  # it ties with itself
+            for i in range(V.shape[0]):
+                above += scores[i] > own
+                same += scores[i] == own
+            better[t], ties[t] = above, same
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def best_untouched(
+    begin: int, end: int, indptr: Int64, indices: Int32, X: Float32, V: Float32, out: Int32
+) -> None:
+    """The best items that each user did not touch, best first; among equals the lowest number."""
+    length = out.shape[1]
+    taken, best = np.zeros(V.shape[0], np.uint8), np.empty(length, np.float32)
+    for u in range(begin, end):
+        for t in range(indptr[u], indptr[u + 1]):
+            taken[indices[t]] = 1
+        n = 0
+        for i in range(V.shape[0]):
+            if taken[i]:
+                continue
+            own = score(X[u], V[i])
+            if n < length:
+                n += 1
+            elif own <= best[length - 1]:
+                continue
+            place = n - 1
+            while place > 0 and best[place - 1] < own:
+                best[place], out[u, place] = best[place - 1], out[u, place - 1]
+                place -= 1
+            best[place], out[u, place] = own, i
+        for t in range(indptr[u], indptr[u + 1]):
+            taken[indices[t]] = 0

@@ -1,0 +1,194 @@
+"""From ranks to numbers: HR@K, NDCG@K, MRR@K, Recall@K, coverage; means with a 95% interval.
+
+With one test item for each person Recall@K is HR@K. Of several it is, as in the literature on
+held-out people (Liang et al. 2018), divided by as many items as could have been found,
+`min(K, hidden)`, and NDCG by the best that the same person could have had. Both are sums over the
+hidden items, so the place of each one by itself is all that is needed. Ties count by a fair coin in
+expectation everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from sottovoce.core import Histories
+from sottovoce.errors import DataError
+from sottovoce.simulation.evaluation.ranking import Ranks, best_untouched
+
+Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+
+CUTOFFS = (2, 5, 10)
+RECALLS = (20, 50)
+NDCG_AT = 100
+
+
+def hits(ranks: Ranks, cutoff: int) -> Float64:
+    """For each, the chance that the test item is among the first `cutoff`, ties by a fair coin.
+
+    A test item that ties with t others lies anywhere among these t + 1 places with equal chance,
+    so a model that scores everything alike is exactly as good as a random one.
+    """
+    return np.clip((cutoff - ranks.better) / (ranks.ties + 1), 0.0, 1.0)
+
+
+def hit_ratio(ranks: Ranks, cutoff: int) -> float:
+    """The share of test items among the first `cutoff`."""
+    return mean_of(hits(ranks, cutoff))
+
+
+def ndcg(ranks: Ranks, cutoff: int) -> float:
+    """Mean of 1 / log2(1 + rank) within the cutoff, ties averaged over their places."""
+    return mean_of(gains(ranks, cutoff))
+
+
+def mrr(ranks: Ranks, cutoff: int) -> float:
+    """Mean of 1 / rank within the cutoff, ties averaged over their places."""
+    return mean_of(reciprocals(ranks, cutoff))
+
+
+def gains(ranks: Ranks, cutoff: int) -> Float64:
+    """For each, what its place is worth; beyond the cutoff nothing."""
+    return _averaged(ranks, discounts(cutoff))
+
+
+def reciprocals(ranks: Ranks, cutoff: int) -> Float64:
+    """For each, one over its place; beyond the cutoff nothing."""
+    return _averaged(ranks, np.concatenate([[0.0], np.cumsum(1 / np.arange(1, cutoff + 1))]))
+
+
+def _averaged(ranks: Ranks, worth: Float64) -> Float64:
+    """Over the places of a tie, where the first n places are worth `worth[n]` together."""
+    cutoff = len(worth) - 1
+    first = np.minimum(ranks.better, cutoff)
+    last = np.minimum(ranks.better + ranks.ties + 1, cutoff)
+    return np.asarray((worth[last] - worth[first]) / (ranks.ties + 1))
+
+
+def discounts(cutoff: int) -> Float64:
+    """What the first n places are worth together, for n from 0 to the cutoff."""
+    places = np.arange(1, cutoff + 1)
+    return np.concatenate([[0.0], np.cumsum(1 / np.log2(1 + places))])
+
+
+def summary(ranks: Ranks, cutoffs: Sequence[int] = CUTOFFS) -> dict[str, float]:
+    """`hr@K` for every cutoff, `ndcg@` and `mrr@` the largest."""
+    out = {f"hr@{cutoff}": hit_ratio(ranks, cutoff) for cutoff in cutoffs}
+    out[f"ndcg@{max(cutoffs)}"] = ndcg(ranks, max(cutoffs))
+    out[f"mrr@{max(cutoffs)}"] = mrr(ranks, max(cutoffs))
+    return out
+
+
+def mean_of(values: Float64) -> float:
+    """Over people, of whom there must be one."""
+    if not len(values):
+        raise DataError("nobody can be tested: no user has two interactions and an untouched item")
+    return float(values.mean())
+
+
+def recall(ranks: Ranks, hidden: Histories, cutoff: int) -> float:
+    """The mean over people of the share that is among the first `cutoff`."""
+    possible = np.minimum(np.diff(hidden.indptr), cutoff).astype(np.float64)
+    return _mean_share(hits(ranks, cutoff), hidden, possible)
+
+
+def ndcg_of_several(ranks: Ranks, hidden: Histories, cutoff: int) -> float:
+    """The mean over people of what the places of their items are worth, the best being 1."""
+    best = discounts(cutoff)[np.minimum(np.diff(hidden.indptr), cutoff)]
+    return _mean_share(gains(ranks, cutoff), hidden, best)
+
+
+def hit_ratio_of_several(ranks: Ranks, hidden: Histories, cutoff: int) -> float:
+    """The share of people with any of their items among the first `cutoff`."""
+    return _mean_best(hits(ranks, cutoff), hidden)
+
+
+def mrr_of_several(ranks: Ranks, hidden: Histories, cutoff: int) -> float:
+    """The mean over people of one over the first place that any of their items has."""
+    return _mean_best(reciprocals(ranks, cutoff), hidden)
+
+
+def summary_of_several(ranks: Ranks, hidden: Histories) -> dict[str, float]:
+    """The recalls and the NDCG of the literature on held-out people."""
+    out = {f"recall@{cutoff}": recall(ranks, hidden, cutoff) for cutoff in RECALLS}
+    out[f"ndcg@{NDCG_AT}"] = ndcg_of_several(ranks, hidden, NDCG_AT)
+    return out
+
+
+def _mean_share(found: Float64, hidden: Histories, possible: Float64) -> float:
+    """Over people of whom something is hidden."""
+    totals = np.bincount(hidden.users_of_entries(), weights=found, minlength=hidden.n_users)
+    asked = possible > 0
+    return mean_of(totals[asked] / possible[asked])
+
+
+def _mean_best(found: Float64, hidden: Histories) -> float:
+    """The same of the best item of each; that several tie with each other is left aside."""
+    most = np.zeros(hidden.n_users)
+    np.maximum.at(most, hidden.users_of_entries(), found)
+    return mean_of(most[np.diff(hidden.indptr) > 0])
+
+
+def exposure(X: Float32, V: Float32, histories: Histories, length: int) -> NDArray[np.int64]:
+    """In how many people's first `length` each item is, of all that they did not touch."""
+    lists = best_untouched(X, V, histories, length)
+    return np.bincount(lists[lists >= 0], minlength=histories.n_items)
+
+
+def coverage(exposed: NDArray[np.int64]) -> float:
+    """The share of items that are recommended to anybody.
+
+    >>> coverage(np.array([3, 0, 1, 0]))
+    0.5
+    """
+    return float(np.count_nonzero(exposed)) / _some(exposed)
+
+
+def gini(exposed: NDArray[np.int64]) -> float:
+    """0 where all items are recommended equally often, near 1 where a few are to everybody.
+
+    >>> gini(np.array([2, 2, 2])), gini(np.array([0, 0, 0, 4]))
+    (0.0, 0.75)
+    """
+    n, total = _some(exposed), float(exposed.sum())
+    places = 2 * np.arange(1, n + 1) - n - 1
+    return float(places @ np.sort(exposed)) / (n * total) if total else 0.0
+
+
+def _some(exposed: NDArray[np.int64]) -> int:
+    if not len(exposed):
+        raise DataError("an empty catalogue recommends nothing")
+    return len(exposed)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean over runs and its 95% interval (Student's t); with one run there is no interval."""
+
+    mean: float
+    half_width: float | None
+    runs: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Interval:
+        """From one number for each seed or split.
+
+        >>> Interval.of([1.0, 2.0, 3.0]).mean
+        2.0
+        """
+        n = len(values)
+        if n == 0:
+            raise DataError("a mean needs at least one run")
+        if n == 1:
+            return cls(float(values[0]), None, 1)
+        t = float(special.stdtrit(n - 1, 0.975))
+        return cls(float(np.mean(values)), t * float(np.std(values, ddof=1)) / sqrt(n), n)
+
+    def __str__(self) -> str:
+        return f"{self.mean:.4f}" + ("" if self.half_width is None else f" ± {self.half_width:.4f}")

@@ -1,0 +1,297 @@
+"""Where each user's test item ranks: among sampled negatives, or among the whole catalogue.
+
+The test item is scored against items that the user never touched, neither in training nor as the
+test item. Two ways in: any model gives blocks of scores; a factor model goes straight through
+numpy, or through compiled loops where there is more to do. All give the same ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce.core import Histories, predictions
+from sottovoce.data.split import Split
+from sottovoce.errors import SettingsError
+
+Float32 = NDArray[np.float32]
+Int64 = NDArray[np.int64]
+
+USERS_PER_BLOCK = 256
+NUMPY_FIRST = 3.0
+"""Seconds of a process that numpy ranks, about, before a loop is compiled: that takes as long, so
+nobody ever waits twice as long as with the better choice, and small work waits for no compiler."""
+STEPS_PER_SECOND = 1e8
+"""Products that numpy adds up, about."""
+
+
+@dataclass
+class Pace:
+    """What numpy has ranked in this process, in seconds."""
+
+    seconds: float = 0.0
+
+    def is_worth_compiling(self, steps: float) -> bool:
+        """Whether a loop that adds up so many products is to be compiled; else they are counted."""
+        needed = self.seconds + steps / STEPS_PER_SECOND
+        if needed > NUMPY_FIRST and find_spec("numba") is not None:
+            return True
+        self.seconds = needed
+        return False
+
+
+PACE = Pace()
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """For each tested user: how many candidates score higher than the test item, how many alike."""
+
+    better: NDArray[np.int64]
+    ties: NDArray[np.int64]
+
+    @classmethod
+    def joined(cls, parts: Iterable[Ranks]) -> Ranks:
+        """Of people one after the other."""
+        found = list(parts)
+        return cls(
+            np.concatenate([each.better for each in found]),
+            np.concatenate([each.ties for each in found]),
+        )
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Whom the test item of each user competes with: fixed before any model is looked at."""
+
+    items: NDArray[np.int32]
+    """N x n, -1 where a user has fewer untouched items; with n = 0 it is the whole catalogue."""
+    split: Split
+
+    @property
+    def full(self) -> bool:
+        """Whether the whole catalogue competes."""
+        return bool(self.items.shape[1] == 0)
+
+
+class Scorer(Protocol):
+    """Any model: scores of every item for some of the training users, one row each."""
+
+    def scores(self, users: NDArray[np.int64]) -> NDArray[np.float32]:
+        """len(users) x M."""
+
+
+def sample_candidates(split: Split, negatives: int, seed: int, first: int = 0) -> Candidates:
+    """`negatives` distinct items that each user never touched, uniformly; 0 for all.
+
+    A user with fewer untouched items meets all of those. Each has a random stream of their own,
+    keyed by the seed and their number (from `first` on), so the same split and seed give the same
+    candidates on any machine, and to a part of the people.
+    """
+    if negatives < 0:
+        raise SettingsError(f"negatives must not be negative, got {negatives}")
+    own = split.not_competing
+    items = np.full((own.n_users, min(negatives, own.n_items)), -1, np.int32)
+    for users in _blocks(own.n_users) if negatives else ():
+        items[users] = _untouched_of(split, users, items.shape[1], seed, first)
+    return Candidates(items, split)
+
+
+def _untouched_of(
+    split: Split, users: Int64, negatives: int, seed: int, first: int
+) -> NDArray[np.int32]:
+    """What some users draw, and draw again where it is touched or taken already."""
+    some, test, n_items = split.not_competing.take(users), split.test[users], split.train.n_items
+    taken = np.zeros((len(users), n_items), np.bool_)
+    taken[some.users_of_entries(), some.indices] = True
+    tested = np.flatnonzero(test >= 0)
+    taken[tested, test[tested]] = True
+    left = n_items - taken.sum(axis=1)
+    wanted, out = np.minimum(negatives, left), np.full((len(users), negatives), -1, np.int32)
+    # SplitMix64, a stream for each user: no two users share a starting state.
+    start = _mixed(
+        _mixed(np.array([seed], np.uint64) + _GOLDEN) ^ (users + first).astype(np.uint64)
+    )
+    shuffling = 2 * wanted > left
+    for user in np.flatnonzero(shuffling):
+        free = np.flatnonzero(~taken[user])
+        out[user, : wanted[user]] = _shuffled(free, wanted[user], start[user])
+    drawing, n_draws = np.flatnonzero(~shuffling & (wanted > 0)), 2 * negatives
+    while len(drawing):
+        draws = _drawn(start[drawing, None], np.arange(n_draws), n_items)
+        row = np.broadcast_to(np.arange(len(drawing))[:, None], draws.shape)
+        order = np.argsort(draws, axis=1, kind="stable")  # of equal draws the first counts
+        ordered = np.take_along_axis(draws, order, axis=1)
+        fresh = ~taken[drawing[row], draws]
+        fresh[row[:, 1:], order[:, 1:]] &= ordered[:, 1:] != ordered[:, :-1]
+        nth = np.cumsum(fresh, axis=1) - 1
+        kept = fresh & (nth < wanted[drawing, None])
+        out[drawing[row[kept]], nth[kept]] = draws[kept]
+        drawing, n_draws = drawing[nth[:, -1] + 1 < wanted[drawing]], 2 * n_draws
+    return out
+
+
+def _shuffled(free: Int64, wanted: int, start: np.uint64) -> Int64:
+    """For users who touched nearly everything: what is left, its beginning shuffled."""
+    places = np.arange(wanted)
+    for place, other in zip(
+        places, places + _drawn(start, places, len(free) - places), strict=True
+    ):
+        free[[place, other]] = free[[other, place]]
+    return free[:wanted]
+
+
+def _drawn(start: NDArray[np.uint64] | np.uint64, nth: Int64, below: Int64 | int) -> Int64:
+    """The nth numbers of streams: the upper 32 bits scaled down, uniform to within n / 2^32."""
+    words = _mixed(start + (nth + 1).astype(np.uint64) * _GOLDEN)
+    scaled = (words >> np.uint64(32)) * np.asarray(below).astype(np.uint64)
+    return np.asarray(scaled >> np.uint64(32)).astype(np.int64)
+
+
+def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """SplitMix64's output function."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
+
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def rank_factors(X: Float32, V: Float32, candidates: Candidates) -> Ranks:
+    """Where each person's test item ranks under scores `x . v`: X is N x F, V is M x F."""
+    split, items = candidates.split, candidates.items
+    if candidates.full:
+        ranks = rank_hidden(X, V, split.not_competing, split.left_out)
+        can_be = who_is_tested(candidates)[split.test >= 0]
+        return Ranks(ranks.better[can_be], ranks.ties[can_be])
+    better, ties = _empty(split)
+    if PACE.is_worth_compiling(items.size * V.shape[1]):
+        from sottovoce.simulation.evaluation import kernels
+
+        kernels.share_out(
+            len(X),
+            lambda begin, end, _: kernels.rank_sampled(
+                begin, end, items, split.test, X, V, better, ties
+            ),
+        )
+        return tested(candidates, better, ties)
+    for users in _blocks(len(X)):
+        x, there = X[users], items[users] >= 0
+        own = predictions(x, V[split.test[users]])[:, None]
+        others = predictions(x[:, None], V[items[users]])
+        better[users] = ((others > own) & there).sum(axis=1)
+        ties[users] = ((others == own) & there).sum(axis=1)
+    return tested(candidates, better, ties)
+
+
+def rank_hidden(X: Float32, V: Float32, known: Histories, hidden: Histories) -> Ranks:
+    """Of each entry of `hidden`, under `x . v`, among all items that its person does not have."""
+    n = hidden.n_interactions
+    better, ties = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    if PACE.is_worth_compiling(len(X) * V.size + n * len(V)):
+        from sottovoce.simulation.evaluation import kernels
+
+        arrays = known.indptr, known.indices, hidden.indptr, hidden.indices, X, V, better, ties
+        kernels.share_out(len(X), lambda begin, end, _: kernels.rank_several(begin, end, *arrays))
+        return Ranks(better, ties)
+    for users in _blocks(len(X)):
+        scores = _scores_of_new(X, V, known, users)
+        for row, user in enumerate(users):
+            entries = slice(*hidden.indptr[user : user + 2])
+            own = scores[row, hidden.indices[entries], None]
+            better[entries] = (scores[row] > own).sum(axis=1)
+            ties[entries] = (scores[row] == own).sum(axis=1) - 1  # it ties with itself
+    return Ranks(better, ties)
+
+
+def best_untouched(X: Float32, V: Float32, known: Histories, length: int) -> NDArray[np.int32]:
+    """The best items that each does not have, best first, -1 where there are no more; N x length.
+
+    Items with equal scores come in the order of their numbers.
+    """
+    lists = np.full((len(X), length), -1, np.int32)
+    if PACE.is_worth_compiling(len(X) * V.size):
+        from sottovoce.simulation.evaluation import kernels
+
+        arrays = known.indptr, known.indices, X, V, lists
+        kernels.share_out(len(X), lambda begin, end, _: kernels.best_untouched(begin, end, *arrays))
+        return lists
+    for users in _blocks(len(X)):
+        scores = _scores_of_new(X, V, known, users)
+        order = np.argsort(-scores, axis=1, kind="stable")[:, :length]
+        found = np.where(np.isneginf(np.take_along_axis(scores, order, axis=1)), -1, order)
+        lists[users, : found.shape[1]] = found
+    return lists
+
+
+def _scores_of_new(X: Float32, V: Float32, known: Histories, users: Int64) -> Float32:
+    """Of all items, less what these users have."""
+    scores = predictions(X[users][:, None], V[None])
+    some = known.take(users)
+    scores[some.users_of_entries(), some.indices] = -np.inf
+    return scores
+
+
+def _blocks(n: int) -> Iterator[Int64]:
+    for start in range(0, n, USERS_PER_BLOCK):
+        yield np.arange(start, min(start + USERS_PER_BLOCK, n))
+
+
+def rank_scores(model: Scorer, candidates: Candidates) -> Ranks:
+    """Ranks under any model's scores, a block of users at a time."""
+    split = candidates.split
+    better, ties = _empty(split)
+    everybody = np.flatnonzero(split.test >= 0)
+    for block in _blocks(len(everybody)):
+        users = everybody[block]
+        scores = model.scores(users)
+        own = scores[np.arange(len(users)), split.test[users]][:, None]
+        competes = _competes(candidates, users)
+        better[users] = ((scores > own) & competes).sum(axis=1)
+        ties[users] = ((scores == own) & competes).sum(axis=1)
+    return tested(candidates, better, ties)
+
+
+def _empty(split: Split) -> tuple[Int64, Int64]:
+    n = split.train.n_users
+    return np.zeros(n, np.int64), np.zeros(n, np.int64)
+
+
+def _competes(candidates: Candidates, users: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """len(users) x M: which items the test item of each user is ranked against."""
+    own, test = candidates.split.not_competing, candidates.split.test
+    mask = np.full((len(users), own.n_items), candidates.full)
+    if candidates.full:
+        some = own.take(users)
+        mask[some.users_of_entries(), some.indices] = False
+        mask[np.arange(len(users)), test[users]] = False
+        return mask
+    items = candidates.items[users]
+    row, _ = np.nonzero(items >= 0)
+    mask[row, items[items >= 0]] = True
+    return mask
+
+
+def tested(candidates: Candidates, better: Int64, ties: Int64) -> Ranks:
+    """The ranks of those who can be tested."""
+    can_be = who_is_tested(candidates)
+    return Ranks(better[can_be], ties[can_be])
+
+
+def who_is_tested(candidates: Candidates) -> NDArray[np.bool_]:
+    """Only users with a test item and somebody to compete with."""
+    can_be = candidates.split.test >= 0
+    if candidates.full:
+        return np.asarray(can_be & (_untouched(candidates.split.not_competing) > 1))
+    return np.asarray(can_be & (candidates.items[:, 0] >= 0))
+
+
+def _untouched(own: Histories) -> NDArray[np.int64]:
+    """How many items are not in each of these histories; the test item is one of them."""
+    return own.n_items - np.diff(own.indptr)

@@ -1,0 +1,205 @@
+"""What every mechanism must do: one suite for all of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sottovoce.core import (
+    MECHANISMS,
+    Coordinate,
+    Histories,
+    Mechanism,
+    Shape,
+    bounds,
+    initial_items,
+    sum_signs,
+    user_vectors,
+)
+from sottovoce.core.coin import LEAST_EPSILON, MAX_EPSILON
+from sottovoce.errors import SettingsError
+from sottovoce.training import Settings
+from tests.people import histories, random_people
+
+
+def build(
+    name: str,
+    n_items: int,
+    factors: int = 3,
+    epsilon: float = 1.0,
+    alpha: float = 1.0,
+    *,
+    example: bool = False,
+) -> Mechanism:
+    """With the options that it chooses itself, or with those of its example."""
+    options = MECHANISMS[name].example if example else {}
+    plan = Settings.preset(name, factors=factors, epsilon=epsilon, alpha=alpha, **options)
+    return plan.build(n_items)
+
+
+def os_words(n_users: int, reports: int, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return rng.integers(0, 2**64, (n_users, reports + 1, 4), dtype=np.uint64)
+
+
+def vectors(V: np.ndarray, h: Histories) -> np.ndarray:
+    return user_vectors(V, h, alpha=1.0, regularization=1e-6)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+@given(
+    items=st.integers(1, 5000),
+    factors=st.integers(1, 9),
+    epsilon=st.floats(LEAST_EPSILON, MAX_EPSILON),
+    example=st.booleans(),
+)
+def test_a_manifest_says_everything(
+    name: str, items: int, factors: int, epsilon: float, example: bool
+) -> None:
+    """In whole numbers; and it stays at the epsilon that people agree to."""
+    made = build(name, items, factors, epsilon, example=example)
+    public = made.published()
+    assert all(type(value) is int and value >= 0 for value in public.values())
+    read = MECHANISMS[name].from_manifest(made.shape, epsilon, public)
+    assert read == made
+    assert read.epsilon == made.event(1, 1).epsilon == epsilon
+    assert made.gain > 0
+    assert made.for_items(2 * items).loud_fraction <= made.loud_fraction
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+@given(
+    h=histories(),
+    factors=st.integers(1, 5),
+    k=st.integers(1, 4),
+    seed=st.integers(0, 2**32),
+    example=st.booleans(),
+)
+@settings(max_examples=40)
+def test_any_history_gives_k_reports_within_range(
+    name: str, h: Histories, factors: int, k: int, seed: int, example: bool
+) -> None:
+    """Empty histories, full ones, M that is no power of two, F = 1."""
+    mechanism = build(name, h.n_items, factors, example=example)
+    V = initial_items(h.n_items, factors, 0.3, seed)
+    reports = mechanism.reports(V, vectors(V, h), h, os_words(h.n_users, k, seed))
+    assert reports.shape == (h.n_users, k)
+    assert reports.dtype == np.uint32
+    assert (reports >> 1 < mechanism.n_directions).all()
+    sums = sum_signs(reports, mechanism.n_directions)
+    estimate = mechanism.estimate(sums, reports.size)
+    assert estimate.shape == (h.n_items, factors)
+    assert np.isfinite(estimate).all()
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_a_batch_is_its_users_one_by_one(name: str) -> None:
+    """A live client is a batch of one. A batch may be empty: nobody's turn."""
+    h = random_people(12, 30, seed=1)
+    mechanism = build(name, 30)
+    V = initial_items(30, 3, 0.3, 0)
+    words = os_words(12, 7)
+    together = mechanism.reports(V, vectors(V, h), h, words)
+    for user in range(12):
+        alone = h.take(np.array([user]))
+        single = mechanism.reports(V, vectors(V, alone), alone, words[user : user + 1])
+        assert np.array_equal(single[0], together[user])
+    nobody = h.take(np.array([], np.int64))
+    assert mechanism.reports(V, vectors(V, nobody), nobody, words[:0]).shape == (0, 7)
+
+
+sizes = st.sampled_from([0.0, bounds.LEAST_ENTRY, 1e-9, 1.0, 1e3, bounds.MOST_ENTRY])
+entries = st.tuples(sizes, st.sampled_from([1.0, -1.0])).map(lambda pair: pair[0] * pair[1])
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+@given(
+    rows=st.lists(st.tuples(entries, entries, entries), min_size=8, max_size=8),
+    alpha=st.sampled_from([0.0, 0.1, 40.0, bounds.MOST_ALPHA]),
+    ridge=st.sampled_from([bounds.LEAST_RIDGE, 1e-6, bounds.MOST_RIDGE]),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=60)
+def test_whatever_a_server_may_publish_everybody_can_report(
+    name: str, rows: list[tuple[float, ...]], alpha: float, ridge: float, seed: int
+) -> None:
+    """Every history, in float arithmetic that would say so if a value were not finite."""
+    h, V = random_people(6, 8, seed=seed), np.array(rows, np.float32)
+    mechanism = build(name, 8, alpha=alpha)
+    with np.errstate(over="raise", invalid="raise"):
+        X = user_vectors(V, h, alpha=alpha, regularization=ridge)
+        reports = mechanism.reports(V, X, h, os_words(6, 50))
+    assert np.isfinite(X).all()
+    assert (reports >> 1 < mechanism.n_directions).all()
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_the_estimate_is_linear_in_the_sums_and_zero_without_reports(name: str) -> None:
+    mechanism = build(name, 9)
+    sums = np.random.default_rng(0).integers(-5, 6, mechanism.n_directions)
+    once, twice = mechanism.estimate(sums, 100), mechanism.estimate(2 * sums, 100)
+    assert twice == pytest.approx(2 * once)
+    assert not mechanism.estimate(np.zeros_like(sums), 0).any()
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+@given(
+    h=histories(max_items=12),
+    epsilon=st.floats(0.1, 8),
+    seed=st.integers(0, 2**32),
+    example=st.booleans(),
+)
+@settings(max_examples=25)
+def test_densities_keep_what_the_accountant_is_told(
+    name: str, h: Histories, epsilon: float, seed: int, example: bool
+) -> None:
+    """Between gamma and gamma e^eps, and 1 in the mean: all that the proofs ask of a report."""
+    mechanism = build(name, h.n_items, 2, epsilon, example=example)
+    V = initial_items(h.n_items, 2, 0.3, seed)
+    density = mechanism.densities(V, vectors(V, h), h).astype(np.float64)
+    gamma = mechanism.event(1, 1).blanket
+    assert density.shape == (h.n_users, 2 * mechanism.n_directions)
+    rounding = 1e-6  # of float32
+    assert (density >= gamma - rounding).all()
+    assert (density <= gamma * np.exp(epsilon) * (1 + rounding)).all()
+    assert density.mean(axis=1) == pytest.approx(np.ones(h.n_users), rel=1e-5)
+
+
+def test_a_report_from_another_model_is_refused() -> None:
+    with pytest.raises(SettingsError, match="beyond"):
+        sum_signs(np.array([21], np.uint32), 10)
+
+
+def test_too_many_directions_are_refused() -> None:
+    class Endless(Coordinate):
+        n_directions = 2**31 + 1
+
+    with pytest.raises(SettingsError, match="four-byte"):
+        Endless(Shape(5, 3, 1.0), 1.0)
+    with pytest.raises(SettingsError, match="items and"):
+        Shape(2**24 + 1, 1, 1.0)
+    with pytest.raises(SettingsError, match="too many for a device"):
+        Shape(2**24, 5, 1.0)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_many_people_point_down_the_gradient(name: str) -> None:
+    """The estimate correlates with the true mean gradient: it would be useless otherwise."""
+    from sottovoce.core import gradients, residuals
+
+    h = random_people(400, 16, seed=4, most=8)
+    V = initial_items(16, 2, 0.3, 1)
+    X = vectors(V, h)
+    mechanism = build(name, 16, factors=2, epsilon=3.0)
+    reports = mechanism.reports(V, X, h, os_words(400, 200))
+    estimate = mechanism.estimate(sum_signs(reports, mechanism.n_directions), reports.size)
+    true = gradients(residuals(V, X, h, alpha=1.0), X).mean(axis=0)
+    assert np.corrcoef(estimate.ravel(), true.ravel())[0, 1] > 0.8
+
+
+@pytest.mark.parametrize(("items", "factors", "alpha"), [(0, 1, 1), (1, 0, 1), (1, 1, -1)])
+def test_an_impossible_shape_is_refused(items: int, factors: int, alpha: float) -> None:
+    with pytest.raises(SettingsError):
+        Shape(items, factors, alpha)

@@ -1,0 +1,146 @@
+"""`loudest`: exactly two output probabilities, whatever the gradient."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import exp
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sottovoce.core import Histories, Loudest, Shape, initial_items, user_vectors
+from sottovoce.core.coin import WORD, exp_epsilon
+from sottovoce.core.loudest import usual_block, usual_fraction, usual_gain, usual_history
+from sottovoce.errors import SettingsError
+from tests.people import random_people
+
+
+def share(place: int, n: int) -> Fraction:
+    """How many of the 2^64 words `multiply_high` sends to this one of n places."""
+    return Fraction(-(-(place + 1) * WORD // n) - -(-place * WORD // n), WORD)
+
+
+def probabilities(mechanism: Loudest, loud: list[int]) -> list[Fraction]:
+    """Of every report, counted over all words, exactly."""
+    gamma = Fraction(mechanism.blanket_below, WORD)
+    out = [gamma * share(signed, mechanism.n_signed) for signed in range(mechanism.n_signed)]
+    for rank, signed in enumerate(loud):
+        out[signed] += (1 - gamma) * share(rank, mechanism.loud)
+    return out
+
+
+@given(st.integers(1, 9), st.sampled_from([1, 2, 8]), st.floats(0.05, 12), st.randoms(), st.data())
+def test_two_probabilities_with_ratio_e_to_the_epsilon(
+    items: int, block: int, epsilon: float, random: object, data: st.DataObject
+) -> None:
+    """For two loud sets of any kind, the likeliest and the least likely places included."""
+    shape = Shape(items, 2, 1.0)
+    most = Loudest(shape, epsilon, block=block).n_directions
+    mechanism = Loudest(shape, epsilon, block=block, loud=data.draw(st.integers(1, most)))
+    everything = list(range(mechanism.n_signed))
+    one, other = (
+        probabilities(mechanism, random.sample(everything, mechanism.loud))  # type: ignore[attr-defined]
+        for _ in range(2)
+    )
+    assert sum(one) == sum(other) == 1
+    bound = Fraction(exp_epsilon(epsilon))
+    assert all(p <= bound * q and q <= bound * p for p, q in zip(one, other, strict=True))
+    uniform = probabilities(mechanism, [])
+    louder = [p / q for p, q in zip(one, uniform, strict=True) if p != q]
+    assert len(louder) == mechanism.loud
+    assert float(max(louder)) == pytest.approx(exp(epsilon), rel=1e-9)
+
+
+def test_reports_follow_the_enumerated_probabilities() -> None:
+    """The whole path from words to bytes: chi-square over reports, false alarm below 1e-7."""
+    h = Histories.from_lists([[0, 2, 3]], 8)
+    V = initial_items(8, 2, 0.5, 0)
+    X = user_vectors(V, h, alpha=1.0, regularization=1e-6)
+    mechanism = Loudest(Shape(8, 2, 1.0), 1.5, block=4, loud=5)
+    n = 300_000
+    words = np.random.default_rng(3).integers(0, 2**64, (1, n + 1, 4), dtype=np.uint64)
+    reports = mechanism.reports(V, X, h, words)[0]
+    offset = np.array([int(words[0, -1, 0]) * mechanism.n_signed >> 64])
+    [loud] = mechanism.loud_sets(V, X, h, offset)
+    chances = probabilities(mechanism, loud.at(np.arange(5)).tolist())
+    expected = n * np.array([float(p) for p in chances])
+    chi_square = ((np.bincount(reports, minlength=32) - expected) ** 2 / expected).sum()
+    assert chi_square < 31 + 6 * np.sqrt(62)
+
+
+def test_an_empty_history_reports_uniformly() -> None:
+    """Nothing to say: over random offsets every report comes equally often."""
+    n = 4000
+    h = Histories.from_lists([[]] * n, 4)
+    V = initial_items(4, 1, 0.5, 0)
+    mechanism = Loudest(Shape(4, 1, 1.0), 3.0, block=4, loud=2)
+    words = np.random.default_rng(3).integers(0, 2**64, (n, 2, 4), dtype=np.uint64)
+    reports = mechanism.reports(V, np.zeros((n, 1), np.float32), h, words)
+    chi_square = ((np.bincount(reports.ravel(), minlength=8) - n / 8) ** 2 / (n / 8)).sum()
+    assert chi_square < 7 + 6 * np.sqrt(14)
+
+
+def test_a_loud_report_goes_down_the_loss() -> None:
+    """At a large epsilon every report is loud: its direction has the gradient against it."""
+    from sottovoce.core import gradients, residuals
+
+    h = random_people(20, 30, seed=1)
+    h = h.take(np.flatnonzero(np.diff(h.indptr) > 0))
+    V = initial_items(30, 3, 0.5, 3)
+    X = user_vectors(V, h, alpha=1.0, regularization=1e-6)
+    mechanism = Loudest(Shape(30, 3, 1.0), 40.0, 9, block=4, loud=20)
+    words = np.random.default_rng(0).integers(0, 2**64, (h.n_users, 101, 4), dtype=np.uint64)
+    reports = mechanism.reports(V, X, h, words)
+    dense = mechanism.blocks.forward(gradients(residuals(V, X, h, alpha=1.0), X).astype(float))
+    shares = dense.reshape(h.n_users, -1)[np.arange(h.n_users)[:, None], reports >> 1]
+    assert np.array_equal(shares > 0, reports & 1 == 1)
+
+
+@pytest.mark.parametrize("items", [60, 1000, 9781, 10**6])
+def test_rules_go_one_way_as_epsilon_grows(items: int) -> None:
+    """Smaller blocks, fewer loud directions, more said; for each factor never fewer than 20, or
+    than half of a typical history.
+    """
+    epsilons = np.arange(0.25, 20, 0.25).tolist()
+    history = usual_history(items)
+    blocks = [usual_block(e, items, history) for e in epsilons]
+    assert blocks == sorted(blocks, reverse=True)
+    rho = [usual_fraction(e, items, history, b) for e, b in zip(epsilons, blocks, strict=True)]
+    assert rho == sorted(rho, reverse=True)
+    assert min(rho) >= min(0.5, 10 / items, history / 4 / items)
+    gain = [usual_gain(e, items) for e in epsilons]
+    assert gain == sorted(gain)
+
+
+@pytest.mark.parametrize(
+    "options", [{"loud": -1}, {"loud": 17}, {"block": 3}, {"block": 2048}, {"block": -2}]
+)
+def test_impossible_numbers_are_refused(options: dict[str, int]) -> None:
+    with pytest.raises(SettingsError, match=next(iter(options))):
+        Loudest(Shape(8, 2, 1.0), 6.0, **options)
+
+
+@pytest.mark.parametrize("public", [{"block": 0, "loud": 3}, {"block": 2, "loud": 0}])
+def test_a_manifest_leaves_nothing_to_choose(public: dict[str, int]) -> None:
+    with pytest.raises(SettingsError, match="needs"):
+        Loudest.from_manifest(Shape(8, 2, 1.0), 1.0, {"directions_seed": 0, **public})
+
+
+def test_a_user_who_has_everything() -> None:
+    h = Histories.from_lists([list(range(8))], 8)
+    V = initial_items(8, 2, 0.5, 0)
+    X = user_vectors(V, h, alpha=1.0, regularization=1e-6)
+    words = np.random.default_rng(3).integers(0, 2**64, (1, 11, 4), dtype=np.uint64)
+    assert Loudest(Shape(8, 2, 1.0), 1.0).reports(V, X, h, words).shape == (1, 10)
+
+
+def test_the_number_of_loud_directions_is_the_same_for_everybody() -> None:
+    h = random_people(50, 20, seed=8)
+    h = h.take(np.flatnonzero(np.diff(h.indptr) > 0))
+    V = initial_items(20, 2, 0.5, 0)
+    X = user_vectors(V, h, alpha=1.0, regularization=1e-6)
+    mechanism = Loudest(Shape(20, 2, 1.0), 1.0, loud=30)
+    density = mechanism.densities(V, X, h)
+    assert (density > 1).sum(axis=1).tolist() == [30] * h.n_users

@@ -1,0 +1,112 @@
+"""`tests/vectors/mechanisms.json`: what every implementation, in any language, must reproduce.
+
+Words and item matrices go in, user vectors and reports come out, bit for bit. The file changes only
+when the protocol does. To add a mechanism's cases: `python -m tests.core.test_vectors`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sottovoce.core import MECHANISMS, Histories, Shape, initial_items, user_vectors
+from sottovoce.training import Settings
+from tests.people import random_people
+
+FILE = Path(__file__).parents[1] / "vectors" / "mechanisms.json"
+SHAPES = {
+    "small": (5, 1, 1.5, 2.5),
+    "some items": (150, 3, 0.1, 2.5),
+    "many items and factors": (300, 12, 7.3, 5.0),
+    "several large blocks": (600, 2, 1.0, 1.6),
+    "a small epsilon": (300, 2, 1.0, 0.5),
+    "a large epsilon": (40, 3, 4.0, 12.0),
+    "all items alike": (20, 2, 0.1, 3.0),
+    "no solution": (6, 2, 0.1, 2.5),
+}
+"""Items, factors, alpha (0.1 is not exact in float32) and epsilon, which decides the blocks. Items
+that are alike make many directions tie. The last one's equations are singular."""
+CASES = [(name, shape) for name in MECHANISMS for shape in SHAPES]
+
+
+def compute(case: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    h = Histories.from_lists(case["histories"], case["items"])
+    V = np.array([float.fromhex(v) for v in case["item_matrix"]], np.float32)
+    V = V.reshape(case["items"], case["factors"])
+    words = np.array([int(w, 16) for w in case["words"]], np.uint64)
+    words = words.reshape(h.n_users, case["k"] + 1, 4)
+    X = user_vectors(V, h, alpha=case["alpha"], regularization=case["regularization"])
+    shape = Shape(case["items"], case["factors"], case["alpha"])
+    kind = MECHANISMS[case["mechanism"]]
+    mechanism = kind.from_manifest(shape, case["epsilon"], case["parameters"])
+    return X, mechanism.reports(V, X, h, words)
+
+
+def make(name: str, shape: str) -> dict[str, Any]:
+    """Without the answers; every parameter that a manifest carries is there."""
+    n_items, factors, alpha, epsilon = SHAPES[shape]
+    h = random_people(4, n_items, seed=n_items)
+    words = np.random.default_rng(7).integers(0, 2**64, 4 * 9 * 4, dtype=np.uint64)
+    V = initial_items(n_items, factors, 0.25, 7)
+    if shape == "all items alike":
+        V = np.full((n_items, factors), 0.25, np.float32)
+    if shape == "no solution":
+        V = np.full((n_items, factors), 2.0**20, np.float32)
+    plan = Settings.preset(name, factors=factors, epsilon=epsilon, seed=7)
+    return {
+        "label": f"{name}, {shape}",
+        "mechanism": name,
+        "parameters": plan.build(n_items).published(),
+        "epsilon": plan.epsilon,
+        "k": 8,
+        "factors": factors,
+        "alpha": alpha,
+        "regularization": 1e-12 if shape == "no solution" else 1e-6,
+        "items": n_items,
+        "histories": [h[user].tolist() for user in range(4)],
+        "item_matrix": [float(v).hex() for v in V.ravel()],
+        "words": [f"{int(word):016x}" for word in words],
+    }
+
+
+def answers(case: dict[str, Any]) -> dict[str, Any]:
+    X, reports = compute(case)
+    return {
+        "user_vectors": [float(x).hex() for x in X.ravel()],
+        "reports": reports.tolist(),
+    }
+
+
+def test_every_mechanism_has_its_vectors() -> None:
+    known = [case["label"] for case in json.loads(FILE.read_text())]
+    wanted = [f"{name}, {shape}" for name, shape in CASES]
+    assert known == wanted, "write the new ones: python -m tests.core.test_vectors"
+
+
+def test_equations_without_a_solution_give_the_zero_vector() -> None:
+    cases = [each for each in json.loads(FILE.read_text()) if "no solution" in each["label"]]
+    assert cases
+    assert {x for case in cases for x in case["user_vectors"]} == {"0x0.0p+0"}
+    assert all(any(case["histories"]) for case in cases)
+
+
+@pytest.mark.parametrize("number", range(len(CASES)))
+def test_vectors(number: int) -> None:
+    case = json.loads(FILE.read_text())[number]
+    assert answers(case) == {name: case[name] for name in ("user_vectors", "reports")}
+
+
+def main() -> None:
+    """Cases that are there stay: a manifest's parameters hold, whatever would be chosen today."""
+    known = {case["label"]: case for case in json.loads(FILE.read_text())}
+    made = [make(*case) for case in CASES]
+    cases = [known.get(case["label"], {**case, **answers(case)}) for case in made]
+    FILE.write_text("[\n" + ",\n".join(json.dumps(case) for case in cases) + "\n]\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.linalg import hadamard
+
+from sottovoce.core import walsh
+
+
+@pytest.mark.parametrize("n", [1, 2, 8, 64])
+def test_the_transform_is_the_hadamard_matrix(n: int) -> None:
+    H = hadamard(n)
+    values = np.random.default_rng(0).standard_normal((n, 3))
+    assert walsh.transform(values, 0) == pytest.approx(H @ values)
+    assert walsh.transform(values.T, 1) == pytest.approx((H @ values).T)
+    rows, columns = np.indices((n, n))
+    assert np.array_equal(walsh.hadamard_signs(rows, columns), H)
+
+
+def test_the_next_power_of_two() -> None:
+    assert [walsh.next_power_of_two(n) for n in (1, 2, 3, 8, 9)] == [1, 2, 4, 8, 16]
+
+
+def test_public_signs_are_pinned() -> None:
+    """Every client must compute the same ones: SHA-256 in counter mode, low bit first."""
+    signs = walsh.public_signs(1, 600)
+    assert "".join("-" if s < 0 else "+" for s in signs[:24]) == PINNED
+    assert np.array_equal(signs[:100], walsh.public_signs(1, 100))
+    assert not np.array_equal(signs, walsh.public_signs(2, 600))
+    assert abs(signs.sum()) < 5 * np.sqrt(600)
+
+
+def test_public_bytes_go_on_and_differ_by_use() -> None:
+    stream = walsh.public_stream(3, "order", 100)
+    assert walsh.public_stream(3, "order", 40) == stream[:40]
+    assert walsh.public_stream(3, "signs", 100) != stream
+
+
+PINNED = "---++----+-+-++---+-+--+"

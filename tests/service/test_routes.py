@@ -1,0 +1,178 @@
+"""The page over HTTP: headers to the letter, escaping, compression, what is not there."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from starlette.applications import Starlette
+
+from sottovoce.errors import SettingsError
+from sottovoce.protocol.model import Panel, Panellist
+from sottovoce.service import Content, page_routes
+from tests.asgi import Answer, ask
+
+KEY = bytes(range(32))
+INDEX = (
+    b'<meta name="k" content="{{key}}"><meta name="s" content="{{statement}}">'
+    b'<meta name="n" content="{{notice}}"><meta name="j" content="{{jitter}}">' + b" " * 999
+)
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "worker-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types sottovoce"
+)
+ASSETS = {
+    "index.html": (INDEX, "text/html; charset=utf-8"),
+    "page.js": (b"let a = 1;" * 50, "text/javascript; charset=utf-8"),
+    "worker.js": (b"let b = 2;" * 50, "text/javascript; charset=utf-8"),
+    "sw.js": (b"let c = 3;" * 50, "text/javascript; charset=utf-8"),
+    "style.css": (b"p { margin: 0 }" * 50, "text/css; charset=utf-8"),
+    "icon.svg": (b"<svg/>" * 50, "image/svg+xml"),
+    "LICENSES.txt": (b"free " * 50, "text/plain; charset=utf-8"),
+}
+PATHS = {"index.html": "/", "sw.js": "/sw.js"}
+
+
+@pytest.fixture
+def assets(tmp_path: Path) -> Path:
+    folder = tmp_path / "assets"
+    folder.mkdir()
+    for name, (content, _) in ASSETS.items():
+        (folder / name).write_bytes(content)
+    (folder / ".hidden.js").write_bytes(b"left over")
+    return folder
+
+
+def get(
+    assets: Path | None, path: str, method: str = "GET", *, content: Content | None = None,
+    headers: Iterable[tuple[str, str]] = (),
+) -> Answer:  # fmt: skip
+    app = Starlette(routes=page_routes(content or Content(KEY), assets))
+    app.router.redirect_slashes = False
+    return asyncio.run(ask(app, method, path, headers=headers))
+
+
+def expected(name: str) -> bytes:
+    filled = ASSETS[name][0].replace(b"{{key}}", KEY.hex().encode())
+    for place, value in ((b"statement", b""), (b"notice", b""), (b"jitter", b"3600")):
+        filled = filled.replace(b"{{" + place + b"}}", value)
+    return filled
+
+
+@pytest.mark.parametrize("name", ASSETS)
+def test_every_file_with_every_header(assets: Path, name: str) -> None:
+    path = PATHS.get(name, f"/page/{name}")
+    answer = get(assets, path)
+    assert (answer.status, answer.body) == (200, expected(name))
+    permissions = answer.headers.pop("permissions-policy")
+    assert answer.headers == {
+        "content-security-policy": POLICY,
+        "referrer-policy": "no-referrer",
+        "cross-origin-opener-policy": "same-origin",
+        "cross-origin-resource-policy": "same-origin",
+        "cache-control": "no-cache",
+        "etag": f'"{hashlib.sha256(answer.body).hexdigest()}"',
+        "content-length": str(len(answer.body)),
+        "content-type": ASSETS[name][1],
+        "vary": "Accept-Encoding",
+    }
+    assert {"camera=()", "geolocation=()", "microphone=()"} <= set(permissions.split(", "))
+    assert all(closed.endswith("=()") for closed in permissions.split(", "))
+    head = get(assets, path, "HEAD")
+    assert (head.status, head.body) == (200, b"")
+    assert head.headers == {**answer.headers, "permissions-policy": permissions}
+
+
+def test_compressed_and_conditional(assets: Path) -> None:
+    accepts = ("accept-encoding", "gzip")
+    packed = get(assets, "/page/page.js", headers=[accepts])
+    assert gzip.decompress(packed.body) == expected("page.js")
+    held = ("if-none-match", packed.headers["etag"])
+    answer = get(assets, "/page/page.js", headers=[accepts, held])
+    assert (answer.status, answer.body) == (304, b"")
+    assert answer.headers["content-security-policy"] == POLICY
+
+
+def test_what_is_filled_in_is_never_markup(assets: Path) -> None:
+    """A statement that looks like a place for the key is not one, either."""
+    hostile = '"><script>alert("&\')</script> {{key}} \N{EURO SIGN}'
+    content = Content(KEY, hostile)
+    body = get(assets, "/", content=content).body.decode()
+    assert "<script>" not in body
+    escaped = (
+        "&quot;&gt;&lt;script&gt;alert(&quot;&amp;&#x27;)&lt;/script&gt; {{key}} \N{EURO SIGN}"
+    )
+    assert f'content="{escaped}"' in body
+    assert body.count(KEY.hex()) == 1
+
+
+def test_a_demo_says_that_it_sends_at_once(assets: Path) -> None:
+    assert b'name="j" content="3600"' in get(assets, "/").body
+    body = get(assets, "/", content=Content(KEY, jitter=0)).body
+    assert b'name="j" content="0"' in body
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/page", "/page/", "/page/index.html", "/page/sw.js", "/page/panel.json",
+        "/page/.hidden.js", "/page/other.js", "/page/../proxy.toml", "/page/a/page.js",
+        "/index.html", "/sw.js/",
+    ],
+)  # fmt: skip
+def test_404(assets: Path, path: str) -> None:
+    assert get(assets, path).status == 404
+
+
+def test_405(assets: Path) -> None:
+    assert get(assets, "/", "POST").status == 405
+
+
+PANEL = Panel(bytes(32), (Panellist((0,), 1, (2,)),)).encode()
+
+
+def test_the_panel_as_it_was_at_the_start(assets: Path, tmp_path: Path) -> None:
+    path = tmp_path / "given.json"
+    path.write_bytes(PANEL)
+    routes = page_routes(Content(KEY, panel=path), assets)
+    path.write_bytes(b"changed")
+    answer = asyncio.run(ask(Starlette(routes=routes), "GET", "/page/panel.json"))
+    assert (answer.status, answer.body) == (200, PANEL)
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["content-security-policy"] == POLICY
+
+
+@pytest.mark.parametrize("given", [None, b"[]", b'{"version": 1}', PANEL.replace(b":1", b":2", 1)])
+def test_a_panel_that_is_none(assets: Path, tmp_path: Path, given: bytes | None) -> None:
+    path = tmp_path / "given.json"
+    if given is not None:
+        path.write_bytes(given)
+    with pytest.raises(SettingsError, match=r"page\.panel: .*given\.json"):
+        page_routes(Content(KEY, panel=path), assets)
+
+
+@pytest.mark.parametrize("missing", ["index.html", "sw.js", "all"])
+def test_a_page_that_was_not_built(assets: Path, missing: str) -> None:
+    folder = assets / "nowhere" if missing == "all" else assets
+    if missing != "all":
+        (assets / missing).unlink()
+    with pytest.raises(SettingsError, match="the page is not built"):
+        page_routes(Content(KEY), folder)
+
+
+@pytest.mark.parametrize("text", [b"{{key}}", b"{{key}}{{key}}{{statement}}", b"{{key}}{{other}}"])
+def test_an_index_with_other_places(assets: Path, text: bytes) -> None:
+    (assets / "index.html").write_bytes(text)
+    with pytest.raises(SettingsError, match="exactly the places"):
+        page_routes(Content(KEY), assets)
+
+
+def test_a_file_of_an_unknown_kind(assets: Path) -> None:
+    (assets / "tracker.wasm").write_bytes(b"")
+    with pytest.raises(SettingsError, match=r"tracker\.wasm"):
+        page_routes(Content(KEY), assets)

@@ -1,0 +1,147 @@
+"""The panel, and `tests/vectors/panel.json`: what the page must compute from it as well.
+
+To write the file anew: `python -m tests.simulation.evaluation.test_panel`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sottovoce.core import initial_items, user_vectors
+from sottovoce.core.recommending import Tags, WideModel, no_tags, popularity_model, tags_of
+from sottovoce.data import leave_one_out, synthetic_people
+from sottovoce.errors import DataError
+from sottovoce.protocol import Catalogue, Item
+from sottovoce.protocol.model import Panel
+from sottovoce.simulation.evaluation import rank_factors, sample_candidates, summary
+from sottovoce.simulation.evaluation.panel import (
+    OTHERS,
+    make_panel,
+    panel_popularity,
+    panel_quality,
+)
+
+FILE = Path(__file__).parents[1] / "vectors" / "panel.json"
+HASH = bytes(range(32))
+ITEMS = 130
+PEOPLE = synthetic_people(12, ITEMS, seed=5)
+PEOPLE_TAGS = json.loads(json.dumps(list(PEOPLE.tags if PEOPLE.tags is not None else [])))
+
+
+def item_matrix(kind: str) -> np.ndarray:
+    """`plain`: all different; `ties`: many rows alike, so that ranks share places; `zero`."""
+    V = initial_items(ITEMS, 3, 0.5, 11, head_start=1.0)
+    if kind == "ties":
+        V = V[np.arange(ITEMS) // 26]
+    return np.zeros_like(V) if kind == "zero" else V
+
+
+def make(kind: str) -> dict[str, Any]:
+    """Without the answer; in the last case competitors are few and of different number."""
+    panel = json.loads(make_panel(PEOPLE, HASH, seed=3).encode())
+    if kind == "few":
+        for number, person in enumerate(panel["people"]):
+            del person["others"][1 + number :]
+    V = item_matrix(kind)
+    return {
+        "kind": kind,
+        "tags": PEOPLE_TAGS if kind == "tags" else None,
+        "alpha": 1.5,
+        "regularization": 0.01,
+        "items": ITEMS,
+        "factors": V.shape[1],
+        "item_matrix": [float(v).hex() for v in V.ravel()],
+        "panel": panel,
+    }
+
+
+def answer(case: dict[str, Any]) -> float:
+    V = np.array([float.fromhex(v) for v in case["item_matrix"]], np.float32)
+    V = V.reshape(case["items"], case["factors"])
+    panel = Panel.decode(json.dumps(case["panel"]).encode())
+    tags = no_tags(len(V))
+    if case["tags"] is not None:
+        tags = tags_of([{**film, "genre": tuple(film["genre"])} for film in case["tags"]])
+    return panel_quality(wide(V, case["alpha"], case["regularization"], tags), panel)
+
+
+def wide(V: np.ndarray, alpha: float, regularization: float, tags: Tags | None = None) -> WideModel:
+    return WideModel.of(V, tags or no_tags(len(V)), alpha=alpha, regularization=regularization)
+
+
+@pytest.mark.parametrize("case", json.loads(FILE.read_text()), ids=lambda case: case["kind"])
+def test_vectors(case: dict[str, Any]) -> None:
+    assert answer(case) == case["hr@10"]
+    assert make(case["kind"]) == {name: case[name] for name in case if name != "hr@10"}
+
+
+def test_a_model_that_scores_everything_alike_scores_chance() -> None:
+    case = make("zero")
+    chances = [min(1, 10 / (len(person["others"]) + 1)) for person in case["panel"]["people"]]
+    assert answer(case) == pytest.approx(sum(chances) / len(chances))
+
+
+def test_the_numbers_are_those_of_every_other_evaluation() -> None:
+    V = item_matrix("ties")
+    candidates = sample_candidates(leave_one_out(PEOPLE, "random", 3), OTHERS, 3)
+    X = user_vectors(V, candidates.split.train, alpha=2.0, regularization=0.1)
+    known = summary(rank_factors(X, V, candidates))["hr@10"]
+    assert panel_quality(wide(V, 2.0, 0.1), make_panel(PEOPLE, HASH, seed=3)) == known
+
+
+def test_popularity_is_that_of_others() -> None:
+    crowd, panel = synthetic_people(500, ITEMS, seed=6).histories, make_panel(PEOPLE, HASH)
+    assert panel_popularity(panel, no_tags(ITEMS)) is None
+    counted = replace(panel, touched=tuple(crowd.popularity().tolist()))
+    popular = popularity_model(crowd, no_tags(ITEMS))
+    assert panel_popularity(counted, no_tags(ITEMS)) == panel_quality(popular, panel)
+
+
+def test_what_is_left_out_is_not_seen_and_the_others_never_were() -> None:
+    people = make_panel(PEOPLE, HASH).people
+    assert len(people) == PEOPLE.histories.n_users
+    for user, person in enumerate(people):
+        own = set(PEOPLE.histories[user].tolist())
+        assert {*person.seen, person.left} == own
+        assert len(person.others) == min(OTHERS, ITEMS - len(own))
+        assert not own & set(person.others)
+
+
+def test_a_model_of_another_size() -> None:
+    with pytest.raises(DataError, match="of a model that has 5"):
+        panel_quality(wide(item_matrix("plain")[:5], 1.0, 0.1), make_panel(PEOPLE, HASH))
+
+
+def main() -> None:
+    cases = [make(kind) for kind in ("plain", "tags", "ties", "zero", "few")]
+    cases = [{**case, "hr@10": answer(case)} for case in cases]
+    FILE.write_text("[\n" + ",\n".join(json.dumps(case) for case in cases) + "\n]\n")
+
+
+def test_the_documented_way_to_a_panel_for_another_catalogue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/operations.md: the same people, whatever has become of the items."""
+    text = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    code = text.partition("### The panel and the catalogue")[2].split("```python\n")[1]
+    monkeypatch.chdir(tmp_path)
+    Path("people.csv").write_text("user,item\n" + "".join(f"u{n % 3},{n}\n" for n in range(12)))
+    ids = ["new", *(str(number) for number in reversed(range(1, 12)))]  # without 0
+    catalogue = Catalogue.of(Item(each, f"Film {each}") for each in ids)
+    Path("films.json").write_bytes(catalogue.raw)
+    exec(code.partition("```")[0], {})
+    panel = Panel.decode(Path("panel.json").read_bytes())
+    assert panel.catalogue == catalogue.hash
+    touched = [{ids[row] for row in (*each.seen, each.left)} for each in panel.people]
+    assert touched == [{"3", "6", "9"}, {"1", "4", "7", "10"}, {"2", "5", "8", "11"}]
+    assert all(0 in each.others for each in panel.people), "what is new competes"
+
+
+if __name__ == "__main__":
+    main()
