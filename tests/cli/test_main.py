@@ -314,3 +314,17 @@ def test_an_installed_package_adds_its_commands(monkeypatch: pytest.MonkeyPatch)
     )
     assert every_command()["paper"] == LazyCommand(*EntryPoint.load()["paper"])
     assert "Another paper." in call("--help")
+
+
+class HalfInstalled:
+    @staticmethod
+    def load() -> None:
+        raise ImportError("gone", name="sottovoce_lab")
+
+
+@pytest.mark.usefixtures("no_laboratory")
+def test_a_package_that_is_half_installed_does_not_end_all_help(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(door, "entry_points", lambda **_: [HalfInstalled])
+    assert "(not installed: pip install sottovoce-lab)" in call("--help")

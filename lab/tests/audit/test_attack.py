@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 from math import sqrt
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,10 +39,6 @@ from sottovoce_lab.audit.attack import (
 from sottovoce_lab.audit.audit import attack_check
 from sottovoce_lab.audit.clients import mean_density, report_densities
 from sottovoce_lab.paper.attacker import largest_area
-
-if TYPE_CHECKING:
-    pass
-
 
 PLAN = AttackPlan(trials=400, crowds=20, threads=1)
 POINTS = ((1, 1), (10, 1), (40, 1), (40, 3))

@@ -2,19 +2,14 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from sottovoce.errors import CheckpointError, SettingsError
 from sottovoce_lab.cli.paper import app
 from sottovoce_lab.paper import EXPERIMENTS, Runner
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from typer.testing import Result
 
 
 def run(*arguments: object) -> Result:

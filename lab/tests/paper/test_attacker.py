@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import exp
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
 from lab.tests.paper.helpers import WHOLE, cells_of
-from sottovoce.data import synthetic_people
+from sottovoce.data import Interactions, synthetic_people
 from sottovoce.privacy import Crowd, central_epsilon
 from sottovoce.privacy.account import DELTA
 from sottovoce.training import all_presets
@@ -20,11 +20,6 @@ from sottovoce_lab.paper import CellStore, Scale, Size, attacker
 from sottovoce_lab.paper.attacker import AttackerAgain
 from sottovoce_lab.paper.methods import CellContext
 from sottovoce_lab.paper.runner import run_cell
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from sottovoce.data import Interactions
 
 CHOSEN = 15
 """Of the cells: two seeds of two questions of five trainings."""

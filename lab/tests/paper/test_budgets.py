@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
@@ -22,17 +22,11 @@ from sottovoce_lab.paper.budgets import (
     least_budget,
     options,
 )
-from sottovoce_lab.paper.cells import TRAINED
+from sottovoce_lab.paper.cells import TRAINED, Cell
 from sottovoce_lab.paper.people import SideInformation
 from sottovoce_lab.paper.published import Table5
 from sottovoce_lab.paper.scale import CHOOSING
 from sottovoce_lab.paper.tables import Experiment
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from sottovoce_lab.paper.cells import Cell
-
 
 FULL = replace(QUICK, quick=False, users=75_040, items=9_781)
 

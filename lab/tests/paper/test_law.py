@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,15 +18,11 @@ from sottovoce.errors import DataError
 from sottovoce.privacy import Crowd, central_epsilon
 from sottovoce.privacy.account import DELTA
 from sottovoce_lab.paper import About, CellStore, Scale
+from sottovoce_lab.paper.cells import Cell
 from sottovoce_lab.paper.law import Law, LawChecked, Measured
 from sottovoce_lab.paper.methods import CellContext
 from sottovoce_lab.paper.runner import run_cell
 from sottovoce_lab.paper.scale import CHOOSING
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from sottovoce_lab.paper.cells import Cell
 
 TRUE = Law(
     knots=(3.4, 5.8, 8.2, 10.6, 13.0, 15.4),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,6 @@ from sottovoce_lab.paper.liars import ATTACKED, LiarsShown
 from sottovoce_lab.paper.lying import DEFENCES
 from sottovoce_lab.paper.methods import CellContext
 from sottovoce_lab.paper.runner import run_cell
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BANDS = ("cold", "middling", "popular")
 

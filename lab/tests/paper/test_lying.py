@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,10 +42,6 @@ from sottovoce_lab.paper.lying import (
     sums_for,
     targets,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 SPLIT = leave_one_out(synthetic_people(n_users=300, n_items=60, seed=3), "random", 0)
 PEOPLE = SPLIT.train

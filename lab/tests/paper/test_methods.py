@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,11 +16,6 @@ from sottovoce_lab.paper import About, Cell, CellStore, Runner, methods
 from sottovoce_lab.paper.cells import Size
 from sottovoce_lab.paper.methods import CellContext, Shared
 from sottovoce_lab.paper.runner import run_cell
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from sottovoce.data import Interactions
 
 SETTINGS = Settings.preset("loudest", epochs=2, reports=10, factors=2)
 LEFT_OUT = Cell.training("loudest", Size(), SETTINGS, 0)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,8 @@ from sottovoce.simulation.evaluation import (
 from sottovoce.simulation.training import begin, train
 from sottovoce.training import Settings
 from sottovoce_lab.baselines import DPALS, DPLCF, MatrixFactorization, TrustedSettings
-from sottovoce_lab.paper import About, Cell, CellStore, Runner, Scale, Size
+from sottovoce_lab.paper import About, Cell, CellStore, Runner, Scale, Size, Table
+from sottovoce_lab.paper.cells import Way
 from sottovoce_lab.paper.methods import CellContext
 from sottovoce_lab.paper.people import (
     FIFTHS,
@@ -42,13 +44,6 @@ from sottovoce_lab.paper.people import (
 )
 from sottovoce_lab.paper.runner import run_cell
 from sottovoce_lab.paper.scale import MF, NEIGHBOURS, settings_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from sottovoce_lab.paper import Table
-    from sottovoce_lab.paper.cells import Way
-
 
 FEW = {**MF, "iterations": 2, "factors": 3}
 SETTINGS = Settings.preset("loudest", epochs=2, reports=10, factors=2, ridge=0.5)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -16,12 +16,6 @@ from sottovoce_lab.baselines import TrustedSettings
 from sottovoce_lab.paper import About, Cell, CellStore, Runner, Size
 from sottovoce_lab.paper.methods import CellContext
 from sottovoce_lab.paper.runner import run_cell
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from sottovoce.data import Interactions
-    from sottovoce.simulation import Engine
 
 
 @pytest.fixture(scope="module")
