@@ -22,7 +22,7 @@ from sottovoce_lab.paper.budgets import (
     least_budget,
     options,
 )
-from sottovoce_lab.paper.cells import TRAINED, Cell
+from sottovoce_lab.paper.cells import TRAINED
 from sottovoce_lab.paper.people import SideInformation
 from sottovoce_lab.paper.published import Table5
 from sottovoce_lab.paper.scale import CHOOSING

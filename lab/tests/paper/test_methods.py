@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lab.tests.paper.helpers import Watched
-from sottovoce.data import synthetic_people
+from sottovoce.data import Interactions, synthetic_people
 from sottovoce.simulation.training import Trained, begin
 from sottovoce.training import Settings
 from sottovoce_lab.paper import About, Cell, CellStore, Runner, methods

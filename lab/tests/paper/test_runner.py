@@ -3,14 +3,15 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lab.tests.paper.helpers import Watched
-from sottovoce.data import synthetic_people
+from sottovoce.data import Interactions, synthetic_people
 from sottovoce.errors import SettingsError
-from sottovoce.simulation import build_engine
+from sottovoce.simulation import Engine, build_engine
 from sottovoce.training import Settings
 from sottovoce_lab.baselines import TrustedSettings
 from sottovoce_lab.paper import About, Cell, CellStore, Runner, Size
