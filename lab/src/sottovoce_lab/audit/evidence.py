@@ -4,8 +4,6 @@ If a client is eps-LDP, then for every event `P[event | first] <= e^eps P[event 
 two histories. Counting the event under both gives, by Clopper and Pearson's exact intervals, an
 epsilon that the client is *at least* as bad as, except with a chance that is chosen beforehand.
 
-What was seen, and what it amounts to.
-
 Evidence is gathered first and judged together: how likely a false alarm may be is fixed for the
 whole audit, so every single test must know how many there are (Bonferroni).
 """

@@ -1,4 +1,4 @@
-"""MF-NP: matrix factorisation that is not private, by alternating least squares.
+"""Matrix factorisation that is not private: MF-NP in one place, FCF on devices.
 
 FCF (Ammad-ud-din et al. 2019): federated and not private, what a mechanism's reports stand for.
 

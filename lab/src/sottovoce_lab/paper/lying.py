@@ -37,8 +37,6 @@ from sottovoce_lab.paper.cells import Cell
 from sottovoce_lab.paper.methods import CellContext
 
 Float32 = NDArray[np.float32]
-
-
 Ridge = Callable[[Float32], float]
 """Lambda of the users' equations, for some V."""
 SHOWN = 10
