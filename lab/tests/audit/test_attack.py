@@ -215,7 +215,7 @@ def test_an_attack_beyond_its_bound_fails(attacks: dict[tuple[str, Question], At
 def test_plans_that_cannot_work(people: Interactions) -> None:
     for plan in ({"trials": 7, "crowds": 2}, {"crowds": 1}, {"question": "name"}):
         with pytest.raises(SettingsError):
-            AttackPlan(**plan)  # type: ignore[arg-type]
+            AttackPlan(**plan)
     with pytest.raises(SettingsError):
         run_attack(people.histories, settings_of("loudest"), replace(PLAN, points=((41, 1),)))
 

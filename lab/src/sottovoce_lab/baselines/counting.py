@@ -2,8 +2,8 @@
 
 A report names a row of a Walsh-Hadamard matrix, drawn without looking at the data, and the sign of
 that row's product with the person's history (a zero gets a random sign), which passes the coin of
-`sottovoce.core.coin`: eps-LDP by itself, the same proof and the same bytes as the mechanisms'. A sign
-says where a history points and not how long it is, so everybody weighs the same whatever they
+`sottovoce.core.coin`: eps-LDP by itself, the same proof and the same bytes as the mechanisms'. A
+sign says where a history points and not how long it is, so everybody weighs the same whatever they
 touched. The sums are unbiased for everybody's signs; these stand for the mean history of unit
 length as far as a row's products with it are normal, which they are the less the fewer items there
 are.

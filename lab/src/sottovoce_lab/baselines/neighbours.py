@@ -1,9 +1,10 @@
 """DPLCF (Gao et al. 2020) as the paper describes it in section 5.2; without noise, plain item-kNN.
 
 Every person sends their whole 0/1 row through randomised response: each bit is flipped with the
-probability of `sottovoce.core.coin`, so it is eps-LDP for that item and M eps for the person. The server estimates how many touched both of two items, with the bias of the
-randomisation removed, and from that the cosine similarity of the items. The device scores an item
-by its similarity to what the person truly touched.
+probability of `sottovoce.core.coin`, so it is eps-LDP for that item and M eps for the person. The
+server estimates how many touched both of two items, with the bias of the randomisation removed, and
+from that the cosine similarity of the items. The device scores an item by its similarity to what
+the person truly touched.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from sottovoce.protocol import (
     seal_reports,
 )
 from sottovoce.protocol.terms import TRAINING
+from sottovoce.simulation.evaluation import Interval
 from sottovoce.training import Participation, Settings, first_items
 from sottovoce_lab.paper.cells import COMPARED, THEIRS, TRAINED, Cell, Size, Trained
 from sottovoce_lab.paper.scale import EPSILON, FEW_FACTORS, Family, knowing
@@ -388,7 +389,7 @@ class Table5(Experiment):
 
     def draw(self, figure: Figure) -> None:
         rows = self._rows(self.scale.full_reports)
-        series = {
+        series: dict[str, list[Interval | float | None]] = {
             "here": [self.reader.interval(row.at(self._splits()[0])) for row in rows],
             "paper (ML-20M)": [TABLE5[row.said][2] if row.said else None for row in rows],
         }
