@@ -10,8 +10,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from sottovoce.data import Interactions, leave_one_out, synthetic_people
-from sottovoce.simulation import SimulationPlan, simulate
-from sottovoce.simulation.evaluation import Known, rank_scores, sample_candidates, summary
+from sottovoce.simulation import Simulation, simulate
+from sottovoce.simulation.evaluation import SideInformation, rank_scores, sample_candidates, summary
 from sottovoce.training import Settings
 from sottovoce_lab.baselines import DPLCF
 from sottovoce_lab.paper import About, Cell, CellStore, Runner, Scale, Size, known
@@ -133,7 +133,7 @@ def test_a_training_is_ranked_as_its_simulation_with_the_same_knowledge(
     result = result_of(cell, people)
     assert {*result["known"]} == {*WAYS}
     for way, tags, time in (("tags", True, False), ("time", False, True), ("both", True, True)):
-        plan = SimulationPlan(settings, "latest", evaluate_every=0, tags=tags, time=time)
+        plan = Simulation(settings, "latest", evaluate_every=0, tags=tags, time=time)
         run = simulate(people, plan)
         assert result["known"][way] == run.final
         assert result["final"] == run.without
@@ -144,7 +144,7 @@ def test_dplcf_takes_the_order_alone(people: Interactions) -> None:
     named: dict[str, Any] = {"epsilon": 2.5, "neighbours": NEIGHBOURS}
     result = result_of(Cell.make("dplcf", Size(), 0, split="latest", **named), people)
     split = leave_one_out(people, "latest", 0)
-    order = Known.of(people, split, tags=False, time=True).weights
+    order = SideInformation.of(people, split, tags=False, time=True).weights
     model = replace(DPLCF.fit(split.train, **named, seed=0), weights=order)
     ranks = rank_scores(model, sample_candidates(split, 99, 0))
     assert {*result["known"]} == {"time"}

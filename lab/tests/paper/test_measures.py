@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sottovoce.core import Histories, user_vectors
 from sottovoce.data import Interactions, hold_people, leave_one_out, synthetic_people
-from sottovoce.simulation import SimulationPlan, build_engine, simulate
+from sottovoce.simulation import Simulation, build_engine, simulate
 from sottovoce.simulation.evaluation import hits, rank_factors, sample_candidates
 from sottovoce.simulation.training import begin, train
 from sottovoce.training import Settings
@@ -152,7 +152,7 @@ def test_the_whole_is_as_everywhere_else(cell: Cell, people: Interactions) -> No
 
 
 def test_the_whole_is_that_of_the_simulation(people: Interactions) -> None:
-    plan = SimulationPlan(replace(SETTINGS, seed=1), evaluate_every=0, tags=False, time=False)
+    plan = Simulation(replace(SETTINGS, seed=1), evaluate_every=0, tags=False, time=False)
     final = result_of(CELLS[2], people, "people")["final"]
     assert simulate(people, plan).final.items() <= final.items()
 

@@ -56,9 +56,9 @@ class Coordinate(SignMechanism):
         return self.n_directions / tanh(self.epsilon / 2)
 
     def reports(
-        self, V: Float32, X: Float32, histories: Histories, words: NDArray[np.uint64]
+        self, V: Float32, X: Float32, histories: Histories, random_words: NDArray[np.uint64]
     ) -> NDArray[np.uint32]:
-        draws = words[:, :-1]
+        draws = random_words[:, :-1]
         index = coin.multiply_high(draws[..., DIRECTION], self.n_directions)
         value = self._values(V, X, histories, index)
         plus = coin.unit(draws[..., ROUNDING]) < (1.0 + value) / 2.0

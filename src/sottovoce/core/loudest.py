@@ -370,15 +370,15 @@ class Loudest(Mechanism):
         return self.blanket_below / coin.WORD
 
     def reports(
-        self, V: Float32, X: Float32, histories: Histories, words: NDArray[np.uint64]
+        self, V: Float32, X: Float32, histories: Histories, random_words: NDArray[np.uint64]
     ) -> NDArray[np.uint32]:
-        offset = coin.multiply_high(words[:, -1, DIRECTION], self.n_signed)
-        choice = words[:, :-1, DIRECTION]
+        offset = coin.multiply_high(random_words[:, -1, DIRECTION], self.n_signed)
+        choice = random_words[:, :-1, DIRECTION]
         uniform = coin.multiply_high(choice, self.n_signed)
         rank = coin.multiply_high(choice, self.loud)
         loud = self.loud_sets(V, X, histories, offset)
         named = np.array([each.at(ranks) for each, ranks in zip(loud, rank, strict=True)])
-        at_random = words[:, :-1, COIN] < np.uint64(self.blanket_below)
+        at_random = random_words[:, :-1, COIN] < np.uint64(self.blanket_below)
         return np.where(at_random, uniform, named.reshape(rank.shape)).astype(np.uint32)
 
     def loud_sets(self, V: Float32, X: Float32, histories: Histories, offset: Int64) -> list[Loud]:

@@ -169,7 +169,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def reports(
-        self, V: Float32, X: Float32, histories: Histories, words: NDArray[np.uint64]
+        self, V: Float32, X: Float32, histories: Histories, random_words: NDArray[np.uint64]
     ) -> UInt32:
         """N x k reports of N users with vectors X, from N x (k + 1) x 4 random words."""
 

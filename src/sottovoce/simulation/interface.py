@@ -57,12 +57,12 @@ class Engine(ABC):
         """The vector of everybody in the data set, N x F."""
         return self._user_vectors(self._checked(V))
 
-    def ranks(self, V: Float32, *, known: bool = False) -> Ranks:
+    def ranks(self, V: Float32, *, informed: bool = False) -> Ranks:
         """Where the items rank that were left out of everybody's history, under `x . v`.
 
-        Or under what devices compute that use all they have `known` beside the model.
+        If `informed`, under what devices compute with their side information.
         """
-        return self._ranks(self._checked(V), known=known)
+        return self._ranks(self._checked(V), informed=informed)
 
     def learn(self, V: Float32, epoch: int) -> tuple[Float32, int]:
         """One epoch: the next item matrix, and how many reports it is made of."""
@@ -82,7 +82,7 @@ class Engine(ABC):
     def _user_vectors(self, V: Float32) -> Float32: ...
 
     @abstractmethod
-    def _ranks(self, V: Float32, *, known: bool) -> Ranks: ...
+    def _ranks(self, V: Float32, *, informed: bool) -> Ranks: ...
 
     def _learn(self, V: Float32, epoch: int) -> tuple[Float32, int]:
         found = self._collect(V, epoch)
@@ -142,12 +142,12 @@ class LocalEngine(Engine):
     def each(self, question: Callable[[LocalEngine], T]) -> Iterable[T]:
         yield question(self)
 
-    def _ranks(self, V: Float32, *, known: bool) -> Ranks:
+    def _ranks(self, V: Float32, *, informed: bool) -> Ranks:
         left_out, settings = self.left_out, self.settings
-        if not (known and left_out.known):
+        if not (informed and left_out.side_information):
             return self._ranks_alone(V, left_out.candidates)
         ridge = settings.user_ridge(V)
-        return left_out.known.ranks(
+        return left_out.side_information.ranks(
             V, left_out.candidates, alpha=settings.alpha, regularization=ridge
         )
 
@@ -209,8 +209,8 @@ class PartedEngine(Engine):
     def _user_vectors(self, V: Float32) -> Float32:
         return np.concatenate(list(self.each(lambda engine: engine.user_vectors(V))))
 
-    def _ranks(self, V: Float32, *, known: bool) -> Ranks:
-        return Ranks.joined(self.each(lambda engine: engine.ranks(V, known=known)))
+    def _ranks(self, V: Float32, *, informed: bool) -> Ranks:
+        return Ranks.joined(self.each(lambda engine: engine.ranks(V, informed=informed)))
 
     def _each_who_reports(self, question: Callable[[LocalEngine], T]) -> Iterable[T]:
         """The same for those who report, where these are made out of the others."""

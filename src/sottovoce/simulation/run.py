@@ -23,8 +23,8 @@ from sottovoce.simulation.engines import AUTO, build_engine, engine_package
 from sottovoce.simulation.evaluation import (
     CUTOFFS,
     Candidates,
-    Known,
     Ranks,
+    SideInformation,
     coverage,
     exposure,
     hit_ratio_of_several,
@@ -80,20 +80,20 @@ def quality(
 
 
 def coverage_of(
-    engine: Engine, model: Callable[[Tags], WideModel], *, known: bool
+    engine: Engine, model: Callable[[Tags], WideModel], *, informed: bool
 ) -> dict[str, float]:
     """The share of items in the first ten of anybody, of the first `LISTED` people.
 
-    `model` with the tags that devices have `known`, who also know an order then; or with none.
+    `model` with the tags of the side information, and its order; or with none.
     """
 
     def shown(part: LocalEngine) -> NDArray[np.int64]:
         n = min(max(LISTED - part.people.first, 0), part.histories.n_users)
         if not n:
             return np.zeros(part.histories.n_items, np.int64)
-        histories, theirs = part.histories.some(0, n), part.left_out.some(0, n).known
-        tags = theirs.tags if known else no_tags(histories.n_items)
-        X, W = as_factors(model(tags), histories, theirs.weights if known else None)
+        histories, theirs = part.histories.some(0, n), part.left_out.some(0, n).side_information
+        tags = theirs.tags if informed else no_tags(histories.n_items)
+        X, W = as_factors(model(tags), histories, theirs.weights if informed else None)
         return exposure(X, W, histories, CUTOFF)
 
     return {f"coverage@{CUTOFF}": coverage(np.sum(list(engine.each(shown)), axis=0))}
@@ -136,7 +136,7 @@ def _cells(histories: Histories) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True)
-class SimulationPlan:
+class Simulation:
     """What to run beside the training's own settings."""
 
     settings: Settings
@@ -176,18 +176,18 @@ class SimulationPlan:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    plan: SimulationPlan
+    plan: Simulation
     epochs: list[dict[str, Any]]
     """`epoch`, `seconds`, `people` who took part and, where evaluated, the metrics."""
     final: dict[str, float]
     """With whatever devices know beside the model."""
-    known: str
+    side_information: str
     """What that is: "28 tags and time"; empty if it is nothing."""
     without: dict[str, float]
     """The same metrics of the model alone."""
     popularity: dict[str, float]
     """The same metrics of recommending what everybody touches: a reader must see it."""
-    known_popularity: dict[str, float]
+    informed_popularity: dict[str, float]
     """Popularity with what devices know: tags and time without any learning."""
     V: NDArray[np.float32]
     n_users: int
@@ -230,7 +230,7 @@ class Run:
 
 def simulate(
     data: Interactions | Shards,
-    plan: SimulationPlan,
+    plan: Simulation,
     *,
     checkpoint: Path | None = None,
     on_epoch: Callable[[dict[str, Any]], None] = lambda _: None,
@@ -255,7 +255,7 @@ def simulate(
             record = record_of(state, plan.settings)
             if plan.due(state.epochs_done):
                 started = time.perf_counter()
-                record |= evaluate(engine, state.V, known=True)
+                record |= evaluate(engine, state.V, informed=True)
                 evaluating += time.perf_counter() - started
             epochs.append(record)
             if checkpoint:
@@ -263,19 +263,24 @@ def simulate(
             on_epoch(record)
         final = {name: value for name, value in epochs[-1].items() if "@" in name}
         if not final:
-            final = evaluate(engine, state.V, known=True)
-        known = next(iter(engine.each(what_is_known)))
+            final = evaluate(engine, state.V, informed=True)
+        side_information = next(iter(engine.each(what_is_known)))
         n_tested = sum(engine.each(how_many_are_tested))
-        without = evaluate(engine, state.V) if known else final
+        without = evaluate(engine, state.V) if side_information else final
         counts = counts_of(engine)
         popularity = evaluate_popularity(engine, counts)
-        known_popularity = evaluate_popularity(engine, counts, known=True) if known else popularity
+        informed_popularity = (
+            evaluate_popularity(engine, counts, informed=True) if side_information else popularity
+        )
         if plan.coverage:
             learnt, counted = model_of(state.V, plan.settings), partial(counts_model, *counts)
-            final = {**final, **coverage_of(engine, learnt, known=True)}
-            without = {**without, **coverage_of(engine, learnt, known=False)}
-            popularity = {**popularity, **coverage_of(engine, counted, known=False)}
-            known_popularity = {**known_popularity, **coverage_of(engine, counted, known=True)}
+            final = {**final, **coverage_of(engine, learnt, informed=True)}
+            without = {**without, **coverage_of(engine, learnt, informed=False)}
+            popularity = {**popularity, **coverage_of(engine, counted, informed=False)}
+            informed_popularity = {
+                **informed_popularity,
+                **coverage_of(engine, counted, informed=True),
+            }
     seconds = {
         "prepare": ready - began,
         "train": sum(record["seconds"] for record in epochs),
@@ -286,10 +291,10 @@ def simulate(
         plan,
         epochs,
         final,
-        known,
+        side_information,
         without,
         popularity,
-        known_popularity,
+        informed_popularity,
         state.V,
         parts.n_users,
         n_tested,
@@ -297,22 +302,24 @@ def simulate(
     )
 
 
-def evaluate(engine: Engine, V: NDArray[np.float32], *, known: bool = False) -> dict[str, float]:
+def evaluate(engine: Engine, V: NDArray[np.float32], *, informed: bool = False) -> dict[str, float]:
     """The metrics of one item matrix: vectors are solved on training histories alone.
 
-    Of the matrix alone, or with whatever devices have `known` beside it.
+    Of the matrix alone, or, if `informed`, with the side information of devices.
     """
-    return summary(engine.ranks(V, known=known))
+    return summary(engine.ranks(V, informed=informed))
 
 
 def evaluate_popularity(
-    engine: Engine, counted: tuple[NDArray[np.int64], int], *, known: bool = False
+    engine: Engine, counted: tuple[NDArray[np.int64], int], *, informed: bool = False
 ) -> dict[str, float]:
     """The metrics of scoring by training counts."""
 
     def ranks(part: LocalEngine) -> Ranks:
         left_out = part.left_out
-        return popularity_ranks(left_out.candidates, left_out.known if known else None, counted)
+        return popularity_ranks(
+            left_out.candidates, left_out.side_information if informed else None, counted
+        )
 
     return summary(Ranks.joined(engine.each(ranks)))
 
@@ -325,7 +332,7 @@ def counts_of(engine: Engine) -> tuple[NDArray[np.int64], int]:
 
 def popularity_ranks(
     candidates: Candidates,
-    known: Known | None = None,
+    side_information: SideInformation | None = None,
     counted: tuple[NDArray[np.int64], int] | None = None,
 ) -> Ranks:
     """A factor model with one factor: everybody has 1 of it, unless devices know more.
@@ -334,8 +341,12 @@ def popularity_ranks(
     """
     train = candidates.split.train
     counts, people = counted or (train.popularity(), train.n_users)
-    if known:
-        return rank_devices(counts_model(counts, people, known.tags), candidates, known.weights)
+    if side_information:
+        return rank_devices(
+            counts_model(counts, people, side_information.tags),
+            candidates,
+            side_information.weights,
+        )
     one = np.ones((train.n_users, 1), np.float32)
     return rank_factors(one, counts.astype(np.float32)[:, None], candidates)
 
@@ -346,10 +357,10 @@ def how_many_are_tested(part: LocalEngine) -> int:
 
 def what_is_known(part: LocalEngine) -> str:
     """To devices, beside the model; the same for everybody."""
-    return str(part.left_out.known)
+    return str(part.left_out.side_information)
 
 
-def _identity(plan: SimulationPlan, parts: Parts) -> dict[str, Any]:
+def _identity(plan: Simulation, parts: Parts) -> dict[str, Any]:
     return {
         "data": parts.fingerprint(),
         "tags": plan.tags,

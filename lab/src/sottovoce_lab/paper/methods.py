@@ -13,9 +13,15 @@ from sottovoce.core import Histories
 from sottovoce.data import Interactions, hold_people
 from sottovoce.privacy import Crowd, Reporting, central_epsilon
 from sottovoce.privacy.account import DELTA
-from sottovoce.simulation import SimulationPlan, build_engine, simulate
+from sottovoce.simulation import Simulation, build_engine, simulate
 from sottovoce.simulation.engines import engine_options
-from sottovoce.simulation.evaluation import Candidates, Known, Ranks, rank_factors, summary
+from sottovoce.simulation.evaluation import (
+    Candidates,
+    Ranks,
+    SideInformation,
+    rank_factors,
+    summary,
+)
 from sottovoce.simulation.run import popularity_ranks
 from sottovoce.simulation.training import begin
 from sottovoce.simulation.training import train as learn
@@ -112,7 +118,7 @@ def _trained(cell: Cell, context: CellContext) -> dict[str, Any]:
 def _simulated(cell: Cell, context: CellContext) -> dict[str, Any]:
     """A training that is tested on its way, or of people who are made up."""
     settings = cell.settings
-    plan = SimulationPlan(
+    plan = Simulation(
         settings,
         cell.split,
         cell.negatives,
@@ -202,7 +208,9 @@ def _ranks(model: Any, candidates: Candidates) -> Ranks:
     return baselines.rank(model, candidates)
 
 
-def _known_ranks(cell: Cell, model: Any, known: Known, candidates: Candidates) -> Ranks | None:
+def _known_ranks(
+    cell: Cell, model: Any, known: SideInformation, candidates: Candidates
+) -> Ranks | None:
     """Of a baseline that is given what devices know; None where it has no use for it."""
     if cell.method == "popularity":
         return popularity_ranks(candidates, known)

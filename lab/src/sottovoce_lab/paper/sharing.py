@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.data import Interactions, leave_one_out
-from sottovoce.simulation.evaluation import Candidates, Known, sample_candidates
+from sottovoce.simulation.evaluation import Candidates, SideInformation, sample_candidates
 from sottovoce_lab.paper.cells import Cell, Way
 
 Float32 = NDArray[np.float32]
@@ -51,24 +51,24 @@ class Prepared:
     data: Interactions
     candidates: Candidates
 
-    def known(self, ways: Iterable[Way]) -> dict[Way, Known]:
+    def known(self, ways: Iterable[Way]) -> dict[Way, SideInformation]:
         """Each way that is asked for and that the data has."""
-        known: dict[Way, Known | None] = {way: getattr(self, f"_{way}") for way in ways}
+        known: dict[Way, SideInformation | None] = {way: getattr(self, f"_{way}") for way in ways}
         return {way: each for way, each in known.items() if each is not None}
 
     @cached_property
-    def _tags(self) -> Known | None:
+    def _tags(self) -> SideInformation | None:
         if self.data.tags is None:
             return None
-        return Known.of(self.data, self.candidates.split, tags=True, time=False)
+        return SideInformation.of(self.data, self.candidates.split, tags=True, time=False)
 
     @cached_property
-    def _time(self) -> Known | None:
+    def _time(self) -> SideInformation | None:
         if self.candidates.split.times is None:
             return None
-        return Known.of(self.data, self.candidates.split, tags=False, time=True)
+        return SideInformation.of(self.data, self.candidates.split, tags=False, time=True)
 
     @cached_property
-    def _both(self) -> Known | None:
+    def _both(self) -> SideInformation | None:
         tags, time = self._tags, self._time
-        return None if tags is None or time is None else Known(tags.tags, time.weights)
+        return None if tags is None or time is None else SideInformation(tags.tags, time.weights)

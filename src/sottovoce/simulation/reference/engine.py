@@ -57,5 +57,5 @@ class ReferenceEngine(LocalEngine):
             numbers = self.people.numbers(places)
             takes = take_part(settings.seed, epoch, numbers, settings.turns, settings.epochs)
             people = self.people.take(places[takes], settings.seed)
-            words = report_words(settings.seed, epoch, numbers[takes], settings.reports)
-            yield self.mechanism.reports(V, self._vectors(V, people), people, words)
+            random_words = report_words(settings.seed, epoch, numbers[takes], settings.reports)
+            yield self.mechanism.reports(V, self._vectors(V, people), people, random_words)
