@@ -22,7 +22,7 @@ from sottovoce.errors import SettingsError
 from sottovoce.simulation.evaluation import Candidates, SideInformation, sample_candidates
 from sottovoce.simulation.files import fingerprint
 
-# The simulator's random words: Philox 4x64-10, a function of (seed, epoch, user, draw).
+# Random words: Philox 4x64-10, a function of (seed, epoch, user, draw).
 #
 # Counter based, so nobody's words depend on who was simulated before: any number of threads, any
 # batching, a GPU or a cluster give the same reports. It is the generator behind
@@ -267,14 +267,9 @@ class Part:
 class Parts(ABC):
     """All people, each in one part, in the order of their numbers."""
 
-    @property
-    @abstractmethod
-    def n_users(self) -> int:
-        """Of the data."""
-
-    @property
-    @abstractmethod
-    def n_items(self) -> int: ...
+    n_users: int
+    """Of the data."""
+    n_items: int
 
     @abstractmethod
     def __len__(self) -> int:
@@ -303,6 +298,7 @@ class Whole(Parts):
 
     def __init__(self, part: Part):
         self._part = part
+        self.n_users, self.n_items = part.histories.n_users, part.histories.n_items
 
     @classmethod
     def of(cls, data: Interactions, rule: LeaveOut) -> Whole:
@@ -310,14 +306,6 @@ class Whole(Parts):
         side_information = SideInformation.of(data, split, tags=rule.tags, time=rule.time)
         left_out = LeftOut(sample_candidates(split, rule.negatives, rule.seed), side_information)
         return cls(Part(People(split.train), left_out))
-
-    @property
-    def n_users(self) -> int:
-        return self._part.histories.n_users
-
-    @property
-    def n_items(self) -> int:
-        return self._part.histories.n_items
 
     def __len__(self) -> int:
         return 1
@@ -355,14 +343,7 @@ class Cut(Parts):
     def __init__(self, whole: Whole, bounds: list[int]):
         self._whole = whole
         self._bounds = bounds
-
-    @property
-    def n_users(self) -> int:
-        return self._whole.n_users
-
-    @property
-    def n_items(self) -> int:
-        return self._whole.n_items
+        self.n_users, self.n_items = whole.n_users, whole.n_items
 
     def __len__(self) -> int:
         return len(self._bounds) - 1
@@ -387,24 +368,18 @@ class Stored(Parts):
     def __init__(self, shards: Shards, rule: LeaveOut):
         self._shards = shards
         self._rule = rule
+        self.n_users, self.n_items = shards.n_users, shards.n_items
         # One number for each person: all that is kept of everybody.
         each = [choices(data, rule.split) for data in shards]
         self._places = drawn(np.concatenate(each), rule.seed).astype(np.int32)
-
-    @property
-    def n_users(self) -> int:
-        return self._shards.n_users
-
-    @property
-    def n_items(self) -> int:
-        return self._shards.n_items
 
     def __len__(self) -> int:
         return len(self._shards)
 
     def __getitem__(self, index: int) -> Part:
         data, rule, first = self._shards[index], self._rule, self._shards.first(index)
-        split = take_out(data, self._places_of(first, data), rule.split, rule.seed)
+        places = self._places[first : first + data.n_users].astype(np.int64)
+        split = take_out(data, places, rule.split, rule.seed)
         side_information = replace(
             SideInformation.of(data, split, tags=False, time=rule.time), tags=self._tags
         )
@@ -418,9 +393,6 @@ class Stored(Parts):
     def _tags(self) -> Tags:
         known = self._shards.tags if self._rule.tags else None
         return no_tags(self.n_items) if known is None else tags_of(known.tolist())
-
-    def _places_of(self, first: int, data: Interactions) -> NDArray[np.int64]:
-        return self._places[first : first + data.histories.n_users].astype(np.int64)
 
 
 def parts_of(data: Interactions | Shards, rule: LeaveOut) -> Parts:

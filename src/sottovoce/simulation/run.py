@@ -38,8 +38,8 @@ from sottovoce.simulation.evaluation import (
     wide_vectors,
 )
 from sottovoce.simulation.interface import Engine, LocalEngine
-from sottovoce.simulation.people import LeaveOut, Parts, parts_of
-from sottovoce.simulation.training import keep, record_of, resume, train
+from sottovoce.simulation.people import LeaveOut, parts_of
+from sottovoce.simulation.training import Trained, go_on, metrics_in, resume
 from sottovoce.training import Settings
 
 # How well lists find items that were left out, and how much of the catalogue they show.
@@ -51,6 +51,8 @@ Float64 = NDArray[np.float64]
 CUTOFF = max(CUTOFFS)
 LISTED = 10_000
 """People whose lists a simulation makes to see what they show: every item is scored for each."""
+_IDENTITY = ("tags", "time", "split", "negatives", "resample")
+"""What must be the same for a run to be continued, beside its data and its settings."""
 
 
 def model_of(V: Float32, settings: Settings) -> Callable[[Tags], WideModel]:
@@ -242,45 +244,47 @@ def simulate(
     """
     began = time.perf_counter()
     parts = parts_of(data, plan.left_out)
-    identity = _identity(plan, parts) if checkpoint else {}
+    identity: dict[str, Any] = {}
+    if checkpoint:
+        asked = {name: getattr(plan, name) for name in _IDENTITY}
+        identity = {"data": parts.fingerprint(), **asked}
     start, epochs = resume(checkpoint, plan.settings, identity, parts.n_items)
     for done in epochs:
         on_epoch(done)
     state, evaluating = start, 0.0
+
+    def measure(state: Trained) -> dict[str, float]:
+        nonlocal evaluating
+        started = time.perf_counter()
+        found = evaluate(engine, state.V, informed=True) if plan.due(state.epochs_done) else {}
+        evaluating += time.perf_counter() - started
+        return found
+
     with build_engine(
         plan.engine, parts, plan.settings, resample=plan.resample, **plan.engine_options
     ) as engine:
         ready = time.perf_counter()
-        for state in train(plan.settings, engine, start):
-            record = record_of(state, plan.settings)
-            if plan.due(state.epochs_done):
-                started = time.perf_counter()
-                record |= evaluate(engine, state.V, informed=True)
-                evaluating += time.perf_counter() - started
-            epochs.append(record)
-            if checkpoint:
-                keep(checkpoint, state, plan.settings, identity, epochs)
-            on_epoch(record)
-        final = {name: value for name, value in epochs[-1].items() if "@" in name}
-        if not final:
-            final = evaluate(engine, state.V, informed=True)
-        side_information = next(iter(engine.each(what_is_known)))
-        n_tested = sum(engine.each(how_many_are_tested))
-        without = evaluate(engine, state.V) if side_information else final
-        counts = counts_of(engine)
+        for after in go_on(plan.settings, engine, start, epochs, measure, checkpoint, identity):
+            state = after
+            on_epoch(epochs[-1])
+        final = metrics_in(epochs[-1]) or evaluate(engine, state.V, informed=True)
+        informed = next(iter(engine.each(lambda part: str(part.left_out.side_information))))
+        tested = engine.each(lambda part: int((part.left_out.candidates.split.test >= 0).sum()))
+        n_tested, counts = sum(tested), counts_of(engine)
         popularity = evaluate_popularity(engine, counts)
-        informed_popularity = (
-            evaluate_popularity(engine, counts, informed=True) if side_information else popularity
-        )
+        found = {
+            "final": final,
+            "without": evaluate(engine, state.V) if informed else final,
+            "popularity": popularity,
+            "informed_popularity": evaluate_popularity(engine, counts, informed=True)
+            if informed
+            else popularity,
+        }
         if plan.coverage:
             learnt, counted = model_of(state.V, plan.settings), partial(counts_model, *counts)
-            final = {**final, **coverage_of(engine, learnt, informed=True)}
-            without = {**without, **coverage_of(engine, learnt, informed=False)}
-            popularity = {**popularity, **coverage_of(engine, counted, informed=False)}
-            informed_popularity = {
-                **informed_popularity,
-                **coverage_of(engine, counted, informed=True),
-            }
+            for name, model in zip(found, (learnt, learnt, counted, counted), strict=True):
+                with_it = name in ("final", "informed_popularity")
+                found[name] = {**found[name], **coverage_of(engine, model, informed=with_it)}
     seconds = {
         "prepare": ready - began,
         "train": sum(record["seconds"] for record in epochs),
@@ -290,15 +294,12 @@ def simulate(
     return Run(
         plan,
         epochs,
-        final,
-        side_information,
-        without,
-        popularity,
-        informed_popularity,
-        state.V,
-        parts.n_users,
-        n_tested,
-        seconds,
+        side_information=informed,
+        V=state.V,
+        n_users=parts.n_users,
+        n_tested=n_tested,
+        seconds=seconds,
+        **found,
     )
 
 
@@ -349,23 +350,3 @@ def popularity_ranks(
         )
     one = np.ones((train.n_users, 1), np.float32)
     return rank_factors(one, counts.astype(np.float32)[:, None], candidates)
-
-
-def how_many_are_tested(part: LocalEngine) -> int:
-    return int((part.left_out.candidates.split.test >= 0).sum())
-
-
-def what_is_known(part: LocalEngine) -> str:
-    """To devices, beside the model; the same for everybody."""
-    return str(part.left_out.side_information)
-
-
-def _identity(plan: Simulation, parts: Parts) -> dict[str, Any]:
-    return {
-        "data": parts.fingerprint(),
-        "tags": plan.tags,
-        "time": plan.time,
-        "split": plan.split,
-        "negatives": plan.negatives,
-        "resample": plan.resample,
-    }

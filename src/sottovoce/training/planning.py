@@ -233,11 +233,12 @@ def planned(
     >>> few.epsilon, few.reports, few.turns, few.epochs, few.factors
     (10.0, 1, 5, 20, 15)
     """
-    given = {name: value for name, value in given.items() if value is not None}
     if max(people, items) > MOST:
         raise SettingsError("a plan is for at most 10^30 people and items")
     about = Public(people, items, usual_history(max(items, 1)) if history is None else history)
+    named = {name for name, value in given.items() if value is not None}
     settings = unplanned(preset, given)
+    given = {name: value for name, value in settings.as_dict().items() if name in named}
     if preset in PLANNED:
         budget = PLANNED[preset] if budget is None else budget.filled_from(PLANNED[preset])
     if budget is None:
@@ -264,7 +265,8 @@ def unplanned(preset: str, given: Mapping[str, Any]) -> Settings:
         raise SettingsError(f"no preset {preset!r:.80}; there are {', '.join(all_presets())}")
     if preset in PLANNED or preset == DEFAULT:
         # One that is named brings its own usual settings.
-        preset = mechanism_named(given.get("mechanism", DEFAULT)).name
+        named = given.get("mechanism")
+        preset = mechanism_named(DEFAULT if named is None else named).name
     return Settings.preset(preset, **given)
 
 

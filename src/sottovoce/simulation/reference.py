@@ -1,25 +1,33 @@
-"""`sottovoce.core` itself, with the simulator's words, a batch of people at a time."""
+"""The reference as an engine: `sottovoce.core` itself, a batch of people at a time.
+
+No compiler, slow; what all other engines must equal.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sottovoce.core import sum_signs, user_vectors
-from sottovoce.simulation.interface import Collected, LocalEngine
-from sottovoce.simulation.people import report_words, take_part
+from sottovoce.core import Histories, sum_signs, user_vectors
+from sottovoce.settings import setting
+from sottovoce.simulation.interface import Collected, Engine, LocalEngine, one_by_one
+from sottovoce.simulation.people import Part, Parts, report_words, take_part
+from sottovoce.training import Settings
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+Float32 = NDArray[np.float32]
 
-    from numpy.typing import NDArray
 
-    from sottovoce.core import Histories
-    from sottovoce.simulation.people import Part
-    from sottovoce.training import Settings
+@dataclass(frozen=True)
+class Options:
+    batch: int = setting(64, "people computed together", least=1)
 
-    Float32 = NDArray[np.float32]
+
+def build(parts: Parts, settings: Settings, options: Options) -> Engine:
+    return one_by_one(parts, settings, lambda part: ReferenceEngine(part, settings, options.batch))
 
 
 class ReferenceEngine(LocalEngine):
