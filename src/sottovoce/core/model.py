@@ -214,16 +214,12 @@ def diverged(rate: float) -> DivergedError:
     )
 
 
-# Who touched what: the one input of the paper's equations.
-#
-# Implicit feedback is binary here (the paper's `r_ui` in {0, 1}), so a set of users is two arrays:
-# the items of user `u` are `indices[indptr[u]:indptr[u + 1]]`, ascending and without repeats. A
-# live client is a batch of one user.
-
-
 @dataclass(frozen=True, eq=False)
 class Histories:
-    """The items that each of N users touched, out of `n_items`.
+    """The items that each of N users touched, out of `n_items`: the input of all equations.
+
+    Feedback is binary (the paper's `r_ui` in {0, 1}), so two arrays hold it: the items of user `u`
+    are `indices[indptr[u]:indptr[u + 1]]`. A live client is a batch of one user.
 
     >>> h = Histories.from_lists([[2, 0], []], n_items=3)
     >>> h.n_users, h[0].tolist(), h[1].tolist()
@@ -254,7 +250,10 @@ class Histories:
             )
         items: NDArray[np.int32] = np.ascontiguousarray(indices, dtype=np.int32)
         if not _ascending(offsets, items):
-            items = _sort_rows(offsets, items, n_items)
+            users = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+            items = items[np.lexsort((items, users))]
+            if not _ascending(offsets, items):
+                raise DataError("an item repeats within one user; collapse duplicates first")
         return cls(offsets, items, n_items)
 
     @classmethod
@@ -340,18 +339,3 @@ def _ascending(indptr: NDArray[np.int64], indices: NDArray[np.int32]) -> bool:
     starts = starts[(starts > 0) & (starts < len(indices))]
     grows[starts - 1] = True
     return bool(grows.all())
-
-
-def _sort_rows(
-    indptr: NDArray[np.int64], indices: NDArray[np.int32], n_items: int
-) -> NDArray[np.int32]:
-    from scipy import sparse  # slow to import, and no device needs it: it has one sorted row
-
-    shape = (len(indptr) - 1, n_items)
-    matrix = sparse.csr_matrix((np.ones(len(indices), np.int8), indices, indptr), shape=shape)
-    matrix = matrix.copy()
-    matrix.sort_indices()
-    ordered = np.asarray(matrix.indices, dtype=np.int32)
-    if not _ascending(indptr, ordered):
-        raise DataError("an item repeats within one user; collapse duplicates first")
-    return ordered

@@ -10,11 +10,11 @@ from typing import ClassVar, NamedTuple, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core import Histories, Mechanism, gram
+from sottovoce.core import Mechanism, gram
 from sottovoce.core.bounds import within_bounds
 from sottovoce.errors import DivergedError, SettingsError
 from sottovoce.simulation.evaluation import Candidates, Ranks, rank_factors
-from sottovoce.simulation.people import LeftOut, Part, Parts, People
+from sottovoce.simulation.people import LeftOut, Part, Parts
 from sottovoce.training import Settings, next_items
 
 Float32 = NDArray[np.float32]
@@ -121,16 +121,10 @@ class LocalEngine(Engine):
     def __init__(self, part: Part, settings: Settings):
         super().__init__(part.histories.n_items, settings)
         self.part = part
-
-    @property
-    def people(self) -> People:
+        self.people = part.people
         """Who report."""
-        return self.part.people
-
-    @property
-    def histories(self) -> Histories:
+        self.histories = part.histories
         """Of the data set, whoever was made out of it."""
-        return self.part.histories
 
     @property
     def left_out(self) -> LeftOut:
@@ -156,14 +150,8 @@ class LocalEngine(Engine):
         return rank_factors(self._user_vectors(V), V, candidates)
 
 
-# What every user's computation needs of an epoch, whatever the mechanism; computed once.
-
-
-Float64 = NDArray[np.float64]
-
-
 class EpochConstants(NamedTuple):
-    """Public numbers of one epoch; a kernel gets the mechanism's own constants beside them."""
+    """Public numbers of one epoch, for all; a kernel gets the mechanism's own beside them."""
 
     seed: np.uint64
     epoch: int
@@ -172,7 +160,7 @@ class EpochConstants(NamedTuple):
     regularization: float
     n_directions: np.uint64
     V: Float32
-    G: Float64
+    G: NDArray[np.float64]
 
 
 def prepare(settings: Settings, mechanism: Mechanism, V: Float32, epoch: int) -> EpochConstants:
@@ -188,11 +176,8 @@ def prepare(settings: Settings, mechanism: Mechanism, V: Float32, epoch: int) ->
     )
 
 
-# Engines over people in several parts: what each part gives, put together.
-
-
 class PartedEngine(Engine):
-    """Reports, vectors and ranks are those of all parts, one after the other; sums are added."""
+    """Over people in several parts: reports, vectors and ranks of all parts, and added sums."""
 
     def _collect(self, V: Float32, epoch: int) -> Collected:
         sums, n_reports = np.zeros(self.mechanism.n_directions, np.int64), 0

@@ -197,13 +197,6 @@ def _without_a_tenth(histories: Histories, numbers: Int64, seed: int) -> Histori
     )
 
 
-# People part by part: all in memory, cut into pieces, or read from shards when they are wanted.
-#
-# Reports, the item that is left out and whom it competes with are functions of a person's number.
-# So any cut gives the same reports and the same ranks, and what is computed part by part adds up to
-# what is computed at once.
-
-
 @dataclass(frozen=True)
 class LeaveOut:
     """What people are tested on, as a rule."""
@@ -265,7 +258,11 @@ class Part:
 
 
 class Parts(ABC):
-    """All people, each in one part, in the order of their numbers."""
+    """All people, each in one part, in the order of their numbers.
+
+    Reports, the item that is left out and whom it competes with are functions of a person's number:
+    any cut gives the same reports and ranks, and what is computed part by part adds up.
+    """
 
     n_users: int
     """Of the data."""

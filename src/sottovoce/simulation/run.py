@@ -42,9 +42,6 @@ from sottovoce.simulation.people import LeaveOut, parts_of
 from sottovoce.simulation.training import Trained, go_on, metrics_in, resume
 from sottovoce.training import Settings
 
-# How well lists find items that were left out, and how much of the catalogue they show.
-
-
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 

@@ -1,7 +1,4 @@
-"""Random words, whose turn it is and what they touched, compiled.
-
-As in `sottovoce.simulation.people` and `sottovoce.simulation.people`, bit for bit.
-"""
+"""Random words, whose turn it is and what they touched: `simulation.people`, compiled."""
 
 from __future__ import annotations
 

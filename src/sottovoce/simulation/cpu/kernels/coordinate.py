@@ -31,6 +31,23 @@ def new_scratch(
 
 @compiled_in
 def fill_reports(
+    numbers: NDArray[np.int64],
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    X: NDArray[np.float32],
+    c: EpochConstants,
+    m: CoordinateConstants,
+    scratch: Scratch,
+    out: NDArray[np.uint32],
+) -> None:
+    """One user after the other."""
+    for u in range(X.shape[0]):
+        items = indices[indptr[u] : indptr[u + 1]]
+        report_entries(numbers[u], items, X[u], c, m, scratch, out[u])
+
+
+@compiled_in
+def report_entries(
     user: int,
     items: NDArray[np.int32],
     x: NDArray[np.float32],
