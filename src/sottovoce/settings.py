@@ -7,7 +7,6 @@ TOML files and their templates read the same statement, and `check` holds every 
 from __future__ import annotations
 
 from dataclasses import Field, dataclass, field, fields
-from functools import cache
 from math import isfinite
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, get_args
@@ -105,10 +104,15 @@ _KINDS: dict[type, str] = {
 _BY_NAME = {kind.__name__: kind for kind in _KINDS}
 
 
-@cache
+_STATED: dict[type, dict[str, Setting]] = {}
+
+
 def stated(kind: type[DataclassInstance]) -> dict[str, Setting]:
     """The stated fields of a settings class by name, in order: one dict for all who ask."""
-    return {each.name: _setting(each) for each in fields(kind) if _KEY in each.metadata}
+    if kind not in _STATED:
+        found = [each for each in fields(kind) if _KEY in each.metadata]
+        _STATED[kind] = {each.name: _setting(each) for each in found}
+    return _STATED[kind]
 
 
 def _setting(each: Field[Any]) -> Setting:

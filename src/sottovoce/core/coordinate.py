@@ -47,7 +47,6 @@ class Coordinate(SignMechanism):
 
     @property
     def n_directions(self) -> int:
-        """M * F."""
         return self.shape.n_items * self.shape.factors
 
     @property
@@ -92,7 +91,6 @@ class Coordinate(SignMechanism):
 
 
 def _touched(histories: Histories, users: Int64, items: Int64) -> NDArray[np.bool_]:
-    """Whether each user touched each item."""
     known = histories.users_of_entries() * histories.n_items + histories.indices
     wanted = users * histories.n_items + items
     if not len(known):

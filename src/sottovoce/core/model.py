@@ -281,12 +281,10 @@ class Histories:
 
     @property
     def n_users(self) -> int:
-        """N."""
         return len(self.indptr) - 1
 
     @property
     def n_interactions(self) -> int:
-        """How many (user, item) pairs there are."""
         return len(self.indices)
 
     def __getitem__(self, user: int) -> NDArray[np.int32]:
@@ -318,7 +316,6 @@ class Histories:
         return max(float(f"{np.median(np.diff(self.indptr)):.2g}"), 1.0)
 
     def popularity(self) -> NDArray[np.int64]:
-        """How many users touched each item."""
         return np.bincount(self.indices, minlength=self.n_items)
 
     def to_csr(self) -> sparse.csr_matrix:
@@ -331,7 +328,6 @@ class Histories:
 
 
 def _ascending(indptr: NDArray[np.int64], indices: NDArray[np.int32]) -> bool:
-    """Whether items strictly ascend within every user."""
     if len(indices) < 2:
         return True
     grows = indices[1:] > indices[:-1]

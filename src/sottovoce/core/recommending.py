@@ -77,7 +77,6 @@ class WideModel:
         return self.regularization, self.tag_ridge * (1 + SURE_AFTER / max(n_own, 1))
 
     def rows(self, items: NDArray[np.integer] | list[int]) -> Float64:
-        """Of W."""
         return np.concatenate([self.V[items], self.D[items].toarray()], axis=1)
 
     def shares(self, own: list[int], weights: Float64) -> Float64:
@@ -96,7 +95,6 @@ class WideModel:
         return np.asarray(shares if np.isfinite(shares).all() else np.zeros(rows.T.shape))
 
     def scores(self, x: Float64) -> Float64:
-        """`W x`."""
         factors = self.V.shape[1]
         return np.asarray(self.V @ x[:factors] + self.D @ x[factors:])
 

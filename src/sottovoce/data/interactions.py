@@ -144,7 +144,6 @@ class Interactions:
         }
 
     def _kinds(self) -> dict[str, int]:
-        """How many items have a tag of each kind."""
         items = [] if self.tags is None else self.tags.tolist()
         return dict(Counter(kind for traits in items for kind in traits))
 

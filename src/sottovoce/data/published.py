@@ -73,8 +73,6 @@ def _year_and_title(line: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Edition:
-    """How one generation of MovieLens names and writes its files."""
-
     title: str
     ratings: str
     films: str

@@ -286,7 +286,6 @@ class FederatedMF(Parameters):
         return histories
 
     def _rows(self, userid: ArrayLike, user_items: Matrix | Histories) -> Histories:
-        """One for each user."""
         histories, users = self._checked(user_items), ids_in(userid, None, "userid")
         if histories.n_users != len(users):
             raise DataError(

@@ -146,7 +146,6 @@ class LocalEngine(Engine):
         )
 
     def _ranks_alone(self, V: Float32, candidates: Candidates) -> Ranks:
-        """Under `x . v`."""
         return rank_factors(self._user_vectors(V), V, candidates)
 
 

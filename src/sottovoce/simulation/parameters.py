@@ -256,7 +256,7 @@ def _traits(row: int, given: Any) -> Traits:
     for kind, value in given.items():
         if isinstance(value, list | tuple) and all(isinstance(label, str) for label in value):
             traits[kind] = tuple(dict.fromkeys(value))
-        elif isinstance(value, int | float | np.number) and abs(value) < 2**53:  # a NaN is not
+        elif isinstance(value, int | float | np.number) and _is_small(value):
             traits[kind] = float(value)
         else:
             raise DataError(
@@ -264,6 +264,10 @@ def _traits(row: int, given: Any) -> Traits:
                 "or a finite number"
             )
     return traits
+
+
+def _is_small(value: Any) -> bool:
+    return bool(abs(value) < 2**53)  # a NaN is not
 
 
 def times_of(given: Matrix, histories: Histories) -> NDArray[np.int64]:

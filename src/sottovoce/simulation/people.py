@@ -145,7 +145,6 @@ class People:
         return self.histories.n_users if self.resampled is None else self.resampled
 
     def numbers(self, places: Int64) -> Int64:
-        """Of those at these places."""
         return self.first + places if self.chosen is None else self.chosen[places]
 
     def some(self, begin: int, end: int) -> People:
@@ -213,8 +212,6 @@ class LeaveOut:
 
 @dataclass(frozen=True, eq=False)
 class LeftOut:
-    """What some people are tested on."""
-
     candidates: Candidates
     side_information: SideInformation
 
@@ -224,7 +221,6 @@ class LeftOut:
         return cls(candidates, SideInformation(no_tags(candidates.split.train.n_items), None))
 
     def some(self, begin: int, end: int) -> LeftOut:
-        """Of those at these places."""
         split, informed = self.candidates.split, self.side_information
         entries = slice(split.train.indptr[begin], split.train.indptr[end])
         some = replace(
@@ -291,8 +287,6 @@ class Parts(ABC):
 
 
 class Whole(Parts):
-    """One part: everybody."""
-
     def __init__(self, part: Part):
         self._part = part
         self.n_users, self.n_items = part.histories.n_users, part.histories.n_items

@@ -31,8 +31,6 @@ def build(parts: Parts, settings: Settings, options: Options) -> Engine:
 
 
 class ReferenceEngine(LocalEngine):
-    """One process, one thread."""
-
     name: ClassVar[str] = "reference"
 
     def __init__(self, part: Part, settings: Settings, batch: int):

@@ -164,7 +164,6 @@ class Simulation:
 
     @property
     def left_out(self) -> LeaveOut:
-        """What people are tested on."""
         return LeaveOut(self.split, self.negatives, self.settings.seed, self.tags, self.time)
 
     def due(self, epoch: int) -> bool:
@@ -279,7 +278,8 @@ def simulate(
         }
         if plan.coverage:
             learnt, counted = model_of(state.V, plan.settings), partial(counts_model, *counts)
-            for name, model in zip(found, (learnt, learnt, counted, counted), strict=True):
+            models: list[Callable[[Tags], WideModel]] = [learnt, learnt, counted, counted]
+            for name, model in zip(found, models, strict=True):
                 with_it = name in ("final", "informed_popularity")
                 found[name] = {**found[name], **coverage_of(engine, model, informed=with_it)}
     seconds = {

@@ -426,7 +426,6 @@ def _best_reports(
 
 
 def _gain(mechanism: str, epsilon: float, items: int) -> float:
-    """Of one report, at the usual settings."""
     within = min(max(epsilon, LEAST_EPSILON), MAX_EPSILON)
     return mechanism_named(mechanism).build(Shape(items, 1, 1.0), within, 0, {}).gain
 

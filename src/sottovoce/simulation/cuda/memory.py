@@ -133,7 +133,6 @@ class Memory:
         self._buffers: dict[str, Buffer] = {}
 
     def put(self, name: str, array: NDArray[Any]) -> None:
-        """This array, copied."""
         self._buffers[name] = self.card.upload(np.ascontiguousarray(array))
 
     def make(self, name: str, size: int, kind: DTypeLike) -> None:
@@ -144,7 +143,6 @@ class Memory:
         self._buffers.pop(name, None)
 
     def get(self, name: str) -> NDArray[Any]:
-        """A copy of it, here."""
         return self.card.download(self._buffers[name])
 
     def sort(self, name: str) -> None:
@@ -154,11 +152,9 @@ class Memory:
         self._buffers.clear()
 
     def count(self, name: str) -> int:
-        """One of the counters."""
         return int(self.get("counts")[COUNTS.index(name)])
 
     def restart(self, name: str) -> None:
-        """Set one of the counters to 0."""
         self._buffers["counts"][COUNTS.index(name)] = 0
 
     @property

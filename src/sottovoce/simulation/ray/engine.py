@@ -47,7 +47,6 @@ class Worker:
         ]
 
     def collect(self, stored: Everybody, question: Callable[[LocalEngine], Collected]) -> Collected:
-        """What its people say, added up."""
         return added(*(answer for _, answer in self.answers(stored, question)))
 
     def _ready(self, stored: Everybody) -> dict[int, Engine]:
@@ -122,8 +121,8 @@ class Workers:
         cores = cluster.cores()
         # Where we say if that machine is there, as often as it takes. What they hold stays with
         # us too: one that is made again fetches it again.
-        kind = ray.remote(max_restarts=-1, max_task_retries=-1)(Worker)
-        self._all = [
+        kind: Any = ray.remote(max_restarts=-1, max_task_retries=-1)(Worker)
+        self._all: list[Any] = [
             kind.options(
                 scheduling_strategy=NodeAffinitySchedulingStrategy(cores[w % len(cores)], soft=True)
             ).remote(list(range(w, len(parts), n)), settings)
@@ -190,7 +189,7 @@ class Cluster:
 
     def cores(self) -> list[str]:
         """The machine of each core, in turns: the first cores are on different machines."""
-        alive = [node for node in ray.nodes() if node["Alive"]]
+        alive = [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
         numbered = [
             (core, node["NodeID"])
             for node in alive
