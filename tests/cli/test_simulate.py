@@ -24,12 +24,12 @@ def test_json_and_plot(tmp_path: Path) -> None:
     content = json.loads(out.read_text())
     assert set(content) == {
         "data", "people", "settings", "epochs", "final", "without", "popularity",
-        "known_popularity", "privacy", "seconds",
+        "informed_popularity", "privacy", "seconds",
     }  # fmt: skip
     assert [record["epoch"] for record in content["epochs"]] == [1, 2]
     assert content["epochs"][-1]["hr@10"] == content["final"]["hr@10"]
     metrics = {"hr@2", "hr@5", "hr@10", "ndcg@10", "mrr@10", "coverage@10"}
-    for who in ("final", "without", "popularity", "known_popularity"):
+    for who in ("final", "without", "popularity", "informed_popularity"):
         assert set(content[who]) == metrics
     assert 0 < content["popularity"]["coverage@10"] < content["final"]["coverage@10"] <= 1
     assert content["privacy"]["spans"][2]["pure"] == 2 * 10 * 2.5
@@ -114,18 +114,18 @@ def outcome(folder: Path, *options: str) -> tuple[dict[str, Any], str]:
 
 def test_tags_and_time_are_told_and_can_be_left_out(tmp_path: Path) -> None:
     tagged, shown = outcome(tmp_path)
-    tags = tagged["settings"]["known"]
+    tags = tagged["settings"]["side_information"]
     assert re.fullmatch(r"\d+ tags", tags)
     for heading in (f"loudest with {tags}", "loudest alone", f"popularity with {tags}"):
         assert heading in shown
     plain, shown = outcome(tmp_path, "--no-tags")
-    assert plain["settings"]["known"] == ""
+    assert plain["settings"]["side_information"] == ""
     assert plain["final"] == plain["without"] == tagged["without"] != tagged["final"]
-    assert plain["popularity"] == plain["known_popularity"] == tagged["popularity"]
-    assert tagged["known_popularity"] != tagged["popularity"]
+    assert plain["popularity"] == plain["informed_popularity"] == tagged["popularity"]
+    assert tagged["informed_popularity"] != tagged["popularity"]
     assert "alone" not in shown
     timed, shown = outcome(tmp_path, "--no-tags", "--time")
-    assert timed["settings"]["known"] == "time"
+    assert timed["settings"]["side_information"] == "time"
     assert "loudest with time" in shown
     assert timed["without"] == plain["final"] != timed["final"]
     assert timed["privacy"] == plain["privacy"] == tagged["privacy"]
@@ -139,7 +139,7 @@ def test_with_the_latest_left_out_the_order_counts_unless_told(
     tmp_path: Path, options: tuple[str, ...], known: str
 ) -> None:
     content, _ = outcome(tmp_path, "--split", "latest", *options)
-    assert re.fullmatch(rf"\d+ tags{known}", content["settings"]["known"])
+    assert re.fullmatch(rf"\d+ tags{known}", content["settings"]["side_information"])
 
 
 def test_items_of_a_file(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_items_of_a_file(tmp_path: Path) -> None:
     rows = "".join(f"{film},{'odd' if film % 2 else 'even'},A film\n" for film in films)
     path.write_text(f"film,parity,title\n{rows}")
     content, _ = outcome(tmp_path, "--items", str(path))
-    assert content["settings"]["known"] == "2 tags"
+    assert content["settings"]["side_information"] == "2 tags"
     assert content["data"]["tags"] == {"parity": 80}
     path.write_text("film,parity\nnone,odd\n")
     with pytest.raises(DataError, match="describes none of the 80 items"):

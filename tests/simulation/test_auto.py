@@ -15,7 +15,7 @@ import pytest
 
 from sottovoce import FederatedMF
 from sottovoce.data import Interactions, synthetic_people
-from sottovoce.simulation import SimulationPlan, build_engine, simulate
+from sottovoce.simulation import Simulation, build_engine, simulate
 from sottovoce.simulation import engines as registry
 from sottovoce.simulation.engines import AUTO, is_for_the_reference, reference_seconds
 from sottovoce.simulation.evaluation import kernels, ranking
@@ -68,18 +68,18 @@ def test_the_choice_does_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = []
     for seconds, engine in ((0.0, "cpu"), (1e9, "reference")):
         monkeypatch.setattr(ranking, "NUMPY_FIRST", seconds)
-        full = SimulationPlan(plan, negatives=0, engine=engine, coverage=True)
+        full = Simulation(plan, negatives=0, engine=engine, coverage=True)
         runs += [
             simulate(data, asked) for asked in (full, replace(full, split="latest", negatives=99))
         ]
     for one, other in zip(runs[:2], runs[2:], strict=True):
         assert np.array_equal(one.V, other.V)
-        for name in ("final", "without", "popularity", "known_popularity"):
+        for name in ("final", "without", "popularity", "informed_popularity"):
             assert getattr(one, name) == getattr(other, name)
 
 
 def test_the_default_is_auto() -> None:
-    assert FederatedMF().engine == SimulationPlan(Settings()).engine == AUTO
+    assert FederatedMF().engine == Simulation(Settings()).engine == AUTO
 
 
 def test_numpy_ranks_for_some_seconds_before_a_loop_is_compiled(

@@ -67,8 +67,9 @@ def make(engine: str, who: Histories | Parts, plan: Settings, **options: Any) ->
     assert built.name == engine
     others = {package for name, package in ENGINES.items() if name != engine}
     for kind in type(built).__mro__:
-        assert not any(kind.__module__.startswith(f"{other}.") for other in others), kind
-    assert type(built).__module__.startswith(f"{ENGINES[engine]}."), "this is another engine"
+        assert not any(f"{kind.__module__}.".startswith(f"{other}.") for other in others), kind
+    module = f"{type(built).__module__}."
+    assert module.startswith(f"{ENGINES[engine]}."), "this is another engine"
     return built
 
 

@@ -12,7 +12,7 @@ from scipy import sparse
 from sottovoce import FederatedMF
 from sottovoce.data import leave_one_out, synthetic_people
 from sottovoce.errors import CheckpointError, DataError
-from sottovoce.simulation import SimulationPlan, simulate
+from sottovoce.simulation import Simulation, simulate
 
 DATA = synthetic_people(300, 80, seed=2)
 SPLIT = leave_one_out(DATA, "random", seed=1000)
@@ -105,7 +105,7 @@ def test_metrics_are_those_of_simulate_and_of_the_lists() -> None:
     assert found["coverage@10"] == pytest.approx(len(np.unique(lists)) / 80)
     settings = model.settings.changed(seed=1000)
     again = FederatedMF.from_items(model.item_factors, settings).fit(TRAIN).evaluate(TRAIN, TEST)
-    run = simulate(DATA, SimulationPlan(settings, negatives=0, tags=False, coverage=True)).final
+    run = simulate(DATA, Simulation(settings, negatives=0, tags=False, coverage=True)).final
     names = ("hr@10", "ndcg@10", "mrr@10", "coverage@10")
     assert [again[name] for name in names] == pytest.approx([run[name] for name in names])
 
@@ -113,7 +113,7 @@ def test_metrics_are_those_of_simulate_and_of_the_lists() -> None:
 def test_a_simulation_makes_lists_for_some_people_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sottovoce.simulation.run.LISTED", 5)
     model = FederatedMF(**{**SETTINGS, "seed": 1000}).fit(TRAIN)
-    run = simulate(DATA, SimulationPlan(model.settings, tags=False, coverage=True))
+    run = simulate(DATA, Simulation(model.settings, tags=False, coverage=True))
     lists, _ = model.recommend(np.arange(5), TRAIN.to_csr()[:5])
     assert run.final["coverage@10"] == pytest.approx(len(np.unique(lists)) / 80)
 

@@ -12,7 +12,7 @@ from sottovoce.data import Interactions, load
 from sottovoce.data.loading import shard
 from sottovoce.data.shards import ShardWriter
 from sottovoce.errors import CheckpointError, SettingsError
-from sottovoce.simulation import SimulationPlan, simulate
+from sottovoce.simulation import Simulation, simulate
 from sottovoce.simulation.people import LeaveOut, Stored, Whole, parts_of
 from sottovoce.training import Settings
 
@@ -55,8 +55,8 @@ def same(found: Run, expected: Run) -> bool:
         and found.final == expected.final
         and found.without == expected.without
         and found.popularity == expected.popularity
-        and found.known_popularity == expected.known_popularity
-        and found.known == expected.known
+        and found.informed_popularity == expected.informed_popularity
+        and found.side_information == expected.side_information
         and found.n_users == expected.n_users
     )
 
@@ -66,10 +66,10 @@ def same(found: Run, expected: Run) -> bool:
 def test_a_run_over_shards_is_the_run_in_memory(
     data: Interactions, shards: Shards, split: str, negatives: int
 ) -> None:
-    plan = SimulationPlan(SETTINGS, split, negatives)  # type: ignore[arg-type]
+    plan = Simulation(SETTINGS, split, negatives)  # type: ignore[arg-type]
     found, expected = simulate(shards, plan), simulate(data, plan)
     assert same(found, expected)
-    assert found.known == ("27 tags" if split == "random" else "27 tags and time")
+    assert found.side_information == ("27 tags" if split == "random" else "27 tags and time")
     assert found.final != found.without
     assert not same(simulate(shards, replace(plan, settings=replace(SETTINGS, seed=8))), expected)
 
@@ -78,7 +78,7 @@ def test_a_run_that_was_stopped_goes_on_over_the_same_shards_only(
     data: Interactions, shards: Shards, tmp_path: Path
 ) -> None:
     settings = replace(SETTINGS, lifetime=0)
-    plan, file = SimulationPlan(settings, negatives=20), tmp_path / "run"
+    plan, file = Simulation(settings, negatives=20), tmp_path / "run"
     simulate(shards, replace(plan, settings=replace(settings, epochs=1)), checkpoint=file)
     assert same(simulate(shards, plan, checkpoint=file), simulate(data, plan))
     others = shard("ml-latest-small", tmp_path / "others", min_interactions=50)
@@ -88,7 +88,7 @@ def test_a_run_that_was_stopped_goes_on_over_the_same_shards_only(
 
 def test_nobody_is_made_out_of_shards(shards: Shards) -> None:
     with pytest.raises(SettingsError, match="all in memory, not out of shards"):
-        simulate(shards, SimulationPlan(SETTINGS, resample=1000))
+        simulate(shards, Simulation(SETTINGS, resample=1000))
 
 
 @pytest.mark.parametrize("split", ["random", "latest"])
@@ -125,7 +125,7 @@ def left_out_items(part: Part) -> np.ndarray:
 
 def weights(part: Part) -> np.ndarray:
     assert part.left_out is not None
-    known = part.left_out.known.weights
+    known = part.left_out.side_information.weights
     return np.zeros(0) if known is None else known
 
 

@@ -12,7 +12,7 @@ import pytest
 from sottovoce.core import Histories
 from sottovoce.data import Interactions, Split, leave_one_out, synthetic_people
 from sottovoce.errors import CheckpointError, SettingsError
-from sottovoce.simulation import FederatedMF, SimulationPlan, build_engine, simulate
+from sottovoce.simulation import FederatedMF, Simulation, build_engine, simulate
 from sottovoce.simulation.evaluation import hit_ratio, rank_factors, rank_scores, sample_candidates
 from sottovoce.simulation.training import begin, train
 from sottovoce.training import Settings
@@ -25,8 +25,8 @@ def people() -> Interactions:
     return synthetic_people(1500, 300, seed=5)
 
 
-def short_plan(mechanism: str = "loudest", **changes: Any) -> SimulationPlan:
-    return SimulationPlan(Settings.preset(mechanism, **{"epochs": 4, "reports": 40, **changes}))
+def short_plan(mechanism: str = "loudest", **changes: Any) -> Simulation:
+    return Simulation(Settings.preset(mechanism, **{"epochs": 4, "reports": 40, **changes}))
 
 
 class InterruptedRunError(Exception):
@@ -89,21 +89,19 @@ def test_another_runs_checkpoint_is_refused(people: Interactions, tmp_path: Path
 
 
 def test_evaluation_can_be_left_to_the_end(people: Interactions) -> None:
-    plan = SimulationPlan(short_plan().settings, evaluate_every=0)
+    plan = Simulation(short_plan().settings, evaluate_every=0)
     run = simulate(people, plan)
     assert [("hr@10" in record) for record in run.epochs] == [False, False, False, True]
     every = simulate(people, short_plan())
     assert run.final == every.final
     assert run.account.training == 4 * 40 * 2.5
     with pytest.raises(SettingsError, match="evaluate_every"):
-        SimulationPlan(Settings(), evaluate_every=-1)
+        Simulation(Settings(), evaluate_every=-1)
 
 
 @pytest.mark.parametrize("mechanism", ["loudest"])
 def test_it_learns_and_beats_popularity(people: Interactions, mechanism: str) -> None:
-    run = simulate(
-        people, SimulationPlan(Settings.preset(mechanism, reports=250), evaluate_every=0)
-    )
+    run = simulate(people, Simulation(Settings.preset(mechanism, reports=250), evaluate_every=0))
     split = leave_one_out(people, "random", 0)
     candidates = sample_candidates(split, 99, 0)
     popular = hit_ratio(rank_scores(Popularity.fit(split.train), candidates), 10)
@@ -174,7 +172,7 @@ def test_a_single_user_and_a_single_item_work() -> None:
 
 def test_turns_and_resampled_people_are_said_and_accounted_for(people: Interactions) -> None:
     settings = Settings(epochs=4, reports=2, factors=2, lifetime=1, seed=1)
-    run = simulate(people, SimulationPlan(settings, resample=2_000, evaluate_every=0))
+    run = simulate(people, Simulation(settings, resample=2_000, evaluate_every=0))
     crowds = [record["people"] for record in run.epochs]
     assert sum(crowds) == 2_000, "everybody once"
     assert run.crowd == min(crowds) > 400
@@ -189,7 +187,7 @@ def test_turns_and_resampled_people_are_said_and_accounted_for(people: Interacti
 
 def test_an_epoch_that_is_nobodys_is_survived(people: Interactions) -> None:
     settings = Settings(epochs=30, reports=1, factors=1, lifetime=1)
-    run = simulate(people, SimulationPlan(settings, resample=2, evaluate_every=0))
+    run = simulate(people, Simulation(settings, resample=2, evaluate_every=0))
     assert run.crowd == 0
     assert run.account.crowd is None
     assert np.isfinite(run.V).all()
@@ -199,7 +197,7 @@ def test_turns_go_on_from_a_checkpoint_but_never_longer(
     people: Interactions, tmp_path: Path
 ) -> None:
     """With more epochs everybody's turns would have been others."""
-    plan = SimulationPlan(Settings(epochs=4, reports=2, factors=2, lifetime=2), evaluate_every=0)
+    plan = Simulation(Settings(epochs=4, reports=2, factors=2, lifetime=2), evaluate_every=0)
     file, seen = tmp_path / "run.safetensors", []
 
     def stop(record: dict[str, Any]) -> None:

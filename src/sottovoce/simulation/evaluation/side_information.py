@@ -20,7 +20,7 @@ Float64 = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class SideInformation:
     """What devices know beside the model, and use without telling anybody."""
 
     tags: Tags
@@ -28,7 +28,9 @@ class Known:
     """Of the training entries, by their order; None: all weigh alike."""
 
     @classmethod
-    def of(cls, data: Interactions, split: Split, *, tags: bool, time: bool | None) -> Known:
+    def of(
+        cls, data: Interactions, split: Split, *, tags: bool, time: bool | None
+    ) -> SideInformation:
         """With `time` None the order counts where the latest item is asked for, or the next.
 
         A random split asks for an item of any time, which an order says nothing about.

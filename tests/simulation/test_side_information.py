@@ -11,8 +11,8 @@ import pytest
 from sottovoce.data import Interactions, leave_one_out, synthetic_people
 from sottovoce.data.interactions import object_array
 from sottovoce.errors import CheckpointError, DataError
-from sottovoce.simulation import SimulationPlan, simulate
-from sottovoce.simulation.evaluation import Known, rank_scores, sample_candidates, summary
+from sottovoce.simulation import Simulation, simulate
+from sottovoce.simulation.evaluation import SideInformation, rank_scores, sample_candidates, summary
 from sottovoce.simulation.run import popularity_ranks
 from sottovoce.training import Settings
 from sottovoce_lab.baselines import Popularity
@@ -36,8 +36,8 @@ def people() -> Interactions:
     return synthetic_people(300, 120, seed=5)
 
 
-def plan(split: Any = "latest", **changes: Any) -> SimulationPlan:
-    return SimulationPlan(SETTINGS, split, **{"evaluate_every": 0, **changes})
+def plan(split: Any = "latest", **changes: Any) -> Simulation:
+    return Simulation(SETTINGS, split, **{"evaluate_every": 0, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +59,8 @@ def test_each_way_has_a_name_and_numbers_of_its_own(
     people: Interactions, runs: dict[str, Run]
 ) -> None:
     split = leave_one_out(people, "latest", 0)
-    number = len(Known.of(people, split, tags=True, time=False).tags.names)
-    assert {name: run.known for name, run in runs.items()} == {
+    number = len(SideInformation.of(people, split, tags=True, time=False).tags.names)
+    assert {name: run.side_information for name, run in runs.items()} == {
         "nothing": "",
         "tags": f"{number} tags",
         "time": "time",
@@ -68,24 +68,26 @@ def test_each_way_has_a_name_and_numbers_of_its_own(
     }
     assert len({tuple(run.final.values()) for run in runs.values()}) == 4
     # The order alone makes nothing of popularity, which is one factor for everybody.
-    popular = {name: tuple(run.known_popularity.values()) for name, run in runs.items()}
+    popular = {name: tuple(run.informed_popularity.values()) for name, run in runs.items()}
     assert popular["time"] == popular["nothing"]
     assert len({*popular.values()}) == 3
     plain = runs["nothing"]
     assert plain.final == plain.without
-    assert plain.known_popularity == plain.popularity
+    assert plain.informed_popularity == plain.popularity
 
 
 def test_the_numbers_are_those_of_the_devices(people: Interactions, runs: dict[str, Run]) -> None:
     split = leave_one_out(people, "latest", 0)
     candidates = sample_candidates(split, 99, 0)
     for name, run in runs.items():
-        known = Known.of(people, split, tags=WAYS[name].get("tags", True), time=WAYS[name]["time"])
+        known = SideInformation.of(
+            people, split, tags=WAYS[name].get("tags", True), time=WAYS[name]["time"]
+        )
         ranks = known.ranks(
             run.V, candidates, alpha=SETTINGS.alpha, regularization=SETTINGS.user_ridge(run.V)
         )
         assert run.final == pytest.approx(summary(ranks), abs=0.01)
-        assert run.known_popularity == summary(popularity_ranks(candidates, known))
+        assert run.informed_popularity == summary(popularity_ranks(candidates, known))
     popular = summary(rank_scores(Popularity.fit(split.train), candidates))
     assert runs["both"].popularity == popular
 
@@ -100,7 +102,7 @@ def test_every_epoch_is_evaluated_with_what_is_known(people: Interactions) -> No
 def test_data_without_tags_and_times_is_as_before(people: Interactions) -> None:
     bare = replace(people, tags=None, timestamps=None)
     run = simulate(bare, plan("random"))
-    assert (run.known, run.without) == ("", run.final)
+    assert (run.side_information, run.without) == ("", run.final)
     assert run.final == simulate(people, plan("random", tags=False)).final
     with pytest.raises(DataError, match="no timestamps"):
         simulate(bare, plan("random", time=True))

@@ -16,7 +16,7 @@ from sottovoce.core.recommending import Tag, Tags, WideModel, no_tags, recency, 
 from sottovoce.data import Interactions, leave_one_out, synthetic_people
 from sottovoce.errors import DataError
 from sottovoce.simulation.evaluation import (
-    Known,
+    SideInformation,
     rank_devices,
     rank_scores,
     sample_candidates,
@@ -115,7 +115,7 @@ class DeviceScorer:
 def test_ranks_are_those_of_every_device(people: Interactions, negatives: int, time: bool) -> None:
     split = leave_one_out(people, "latest", 1)
     candidates = sample_candidates(split, negatives, 1)
-    known = Known.of(people, split, tags=True, time=time)
+    known = SideInformation.of(people, split, tags=True, time=time)
     V = initial_items(80, FACTORS, 0.1, 4, head_start=3)
     model = WideModel.of(V, known.tags, alpha=4.0, regularization=0.1)
     weights = np.ones(split.train.n_interactions) if known.weights is None else known.weights
@@ -135,7 +135,7 @@ def test_the_order_counts_where_the_latest_is_asked_for_unless_told(
     people: Interactions, rule: Any, time: bool | None
 ) -> None:
     split = leave_one_out(people, rule, 0)
-    known = Known.of(people, split, tags=False, time=time)
+    known = SideInformation.of(people, split, tags=False, time=time)
     assert (known.weights is not None) is (rule == "latest" if time is None else time)
     if known.weights is not None:
         assert split.times is not None
@@ -147,17 +147,17 @@ def test_an_order_that_nobody_knows_is_refused_or_left_out(people: Interactions)
     timeless = replace(people, timestamps=None)
     split = leave_one_out(timeless, "random", 0)
     with pytest.raises(DataError, match="synthetic has no timestamps"):
-        Known.of(timeless, split, tags=True, time=True)
-    assert Known.of(timeless, split, tags=True, time=None).weights is None
+        SideInformation.of(timeless, split, tags=True, time=True)
+    assert SideInformation.of(timeless, split, tags=True, time=None).weights is None
 
 
 def test_tags_are_those_of_the_data_if_it_has_any(people: Interactions) -> None:
     split = leave_one_out(people, "random", 0)
-    tags = Known.of(people, split, tags=True, time=False).tags
+    tags = SideInformation.of(people, split, tags=True, time=False).tags
     assert tags.names == tags_of(described(people)).names != ()
-    assert Known.of(people, split, tags=False, time=False).tags.names == ()
+    assert SideInformation.of(people, split, tags=False, time=False).tags.names == ()
     untagged = replace(people, tags=None)
-    empty = Known.of(untagged, split, tags=True, time=False).tags
+    empty = SideInformation.of(untagged, split, tags=True, time=False).tags
     assert (empty.names, empty.n_items) == ((), 80)
 
 
@@ -165,7 +165,7 @@ def test_what_is_known_in_words(people: Interactions) -> None:
     split = leave_one_out(people, "latest", 0)
     number = len(tags_of(described(people)).names)
     said = {
-        (tags, time): Known.of(people, split, tags=tags, time=time)
+        (tags, time): SideInformation.of(people, split, tags=tags, time=time)
         for tags in (True, False)
         for time in (True, False)
     }

@@ -1,24 +1,36 @@
-"""`sottovoce.core` itself, with the simulator's words, a batch of people at a time."""
+"""The reference as an engine: `sottovoce.core` itself, a batch of people at a time.
+
+No compiler, slow; what all other engines must equal.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.core import Histories, sum_signs, user_vectors
-from sottovoce.simulation.interface import Collected, LocalEngine
-from sottovoce.simulation.people import Part, report_words, take_part
+from sottovoce.settings import setting
+from sottovoce.simulation.interface import Collected, Engine, LocalEngine, one_by_one
+from sottovoce.simulation.people import Part, Parts, report_words, take_part
 from sottovoce.training import Settings
 
 Float32 = NDArray[np.float32]
 
 
-class ReferenceEngine(LocalEngine):
-    """One process, one thread."""
+@dataclass(frozen=True)
+class Options:
+    batch: int = setting(64, "people computed together", least=1)
 
+
+def build(parts: Parts, settings: Settings, options: Options) -> Engine:
+    return one_by_one(parts, settings, lambda part: ReferenceEngine(part, settings, options.batch))
+
+
+class ReferenceEngine(LocalEngine):
     name: ClassVar[str] = "reference"
 
     def __init__(self, part: Part, settings: Settings, batch: int):
@@ -51,5 +63,5 @@ class ReferenceEngine(LocalEngine):
             numbers = self.people.numbers(places)
             takes = take_part(settings.seed, epoch, numbers, settings.turns, settings.epochs)
             people = self.people.take(places[takes], settings.seed)
-            words = report_words(settings.seed, epoch, numbers[takes], settings.reports)
-            yield self.mechanism.reports(V, self._vectors(V, people), people, words)
+            random_words = report_words(settings.seed, epoch, numbers[takes], settings.reports)
+            yield self.mechanism.reports(V, self._vectors(V, people), people, random_words)
