@@ -30,7 +30,7 @@ COMPILED = (
 SLOW = ("live", "web")
 """Whole systems and browsers: before the others, so that no process waits for them at the end."""
 LONG = (
-    "web/test_node.py", "live/test_kill.py", "cli/test_up.py",
+    "web/test_node.py", "live/test_kill.py", "cli/test_sandbox.py",
     "live/test_operations.py", "test_tutorials.py", "release/test_extras.py",
 )  # fmt: skip
 """Half a minute and more each: before all."""

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from sottovoce.cli.app import app
 from sottovoce.protocol import Catalogue
-from tests.cli.test_up import running
+from tests.cli.test_sandbox import running
 from tests.processes import calling, free_port
 from tests.simulation.living import living_people
 from tests.test_docs import commands
@@ -86,7 +86,7 @@ def test_the_research_commands_of_a_page_run(page: str, folder: Path) -> None:
 
 
 FOLLOWED = ("server init", "server run", "proxy init", "proxy run")
-"""By the operator's tutorial, and `up` and `swarm` by `tests/cli/test_up.py`."""
+"""By the operator's tutorial, and `up` and `swarm` by `tests/cli/test_sandbox.py`."""
 LAST = "server go-beyond"
 """Of a server that stands still."""
 

@@ -130,11 +130,6 @@ def test_damaged_and_false_archives(tmp_path: Path) -> None:
             load(path)
 
 
-def test_columns_make_no_sense_here(tmp_path: Path) -> None:
-    with pytest.raises(DataError):
-        load(archive(tmp_path, EDITIONS["dat"]), columns={"user": "x"})
-
-
 def combined(folder: Path, content: bytes = FIRST + SECOND) -> Path:
     return unpacked(folder, {"combined_data_1.txt": content, "movie_titles.csv": TITLES})
 
