@@ -190,7 +190,7 @@ def test_shards_of_anything(tmp_path: Path) -> None:
     invented = "synthetic:N=1000,M=50,seed=3"
     for name, least in (("three", 0), ("four", 1)):
         made = shard(invented, tmp_path / name, rows=10_000, min_interactions=least)
-        assert len(made) > 2
+        assert len(made) > 1
         assert same(made.joined(), load(invented))
     source, items = three(tmp_path), tmp_path / "items.csv"
     items.write_text("item,title,kind\n0,Tea,drink\n1,Cup,\n")
