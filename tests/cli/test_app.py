@@ -169,16 +169,14 @@ def run_without(packages: tuple[str, ...], *command: str) -> subprocess.Complete
 @pytest.mark.parametrize(
     ("command", "package", "extra"),
     [
-        ("simulate", "numba", "sim"),
-        ("demo", "httpx", "sim,server"),
+        ("simulate", "numba", "sim"), ("demo", "httpx", "sim,server"),
         ("client init", "httpx", "client,cli"),
         ("proxy run --config x.toml", "starlette", "proxy"),
         ("server catalogue update --config x.toml new.csv", "sqlalchemy", "server"),
-        ("simulate --plot x.png", "matplotlib", "plot"),
-        ("simulate --engine ray", "ray", "ray"),
+        ("simulate --plot x.png", "matplotlib", "plot"), ("simulate --engine ray", "ray", "ray"),
         ("simulate --engine cuda", "cupy", "cuda"),
     ],
-)
+)  # fmt: skip
 def test_what_is_not_installed_is_named_with_its_extra(
     command: str, package: str, extra: str
 ) -> None:
@@ -233,26 +231,17 @@ def test_an_installed_package_adds_its_commands(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        ("simulat", "did you mean simulate?"),
-        ("frobnicate", "frobnicate"),
-        ("server runn", "did you mean run?"),
-        ("server", "Usage: sottovoce server"),
+        ("simulat", "did you mean simulate?"), ("frobnicate", "frobnicate"),
+        ("server runn", "did you mean run?"), ("server", "Usage: sottovoce server"),
         ("simulate --epsilom 3", "did you mean --epsilon?"),
-        ("simulate --epsilon much", "--epsilon"),
-        ("simulate --seeds 1.5", "--seeds"),
-        ("simulate --seeds 0", "--seeds"),
-        ("up x --port 70000", "65535"),
-        ("up x --epoch-seconds 0", "epoch_seconds"),
-        ("simulate more", "more"),
-        ("simulate --data", "--data"),
-        ("server run", "--config"),
-        ("server init", "FOLDER"),
-        ("privacy --plot p.gif", "p.gif"),
-        ("privacy --preset=", "--preset"),
-        ("client forget a ''", "ITEMS"),
-        ("privacy --json /", "--json"),
+        ("simulate --epsilon much", "--epsilon"), ("simulate --seeds 1.5", "--seeds"),
+        ("simulate --seeds 0", "--seeds"), ("up x --port 70000", "65535"),
+        ("up x --epoch-seconds 0", "epoch_seconds"), ("simulate more", "more"),
+        ("simulate --data", "--data"), ("server run", "--config"), ("server init", "FOLDER"),
+        ("privacy --plot p.gif", "p.gif"), ("privacy --preset=", "--preset"),
+        ("client forget a ''", "ITEMS"), ("privacy --json /", "--json"),
     ],
-)
+)  # fmt: skip
 def test_wrong_usage_is_code_2_and_names_what_is_wrong(
     arguments: str, named: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 
 from sottovoce.cli.client import app
 from sottovoce.client import TermsError
-from sottovoce.errors import DataError, SettingsError, StoreError
+from sottovoce.errors import SettingsError, StoreError
 from tests.client.world import COST, FakeProxy, World, item
 from tests.loopback import LoopbackServer, serve
 
@@ -170,14 +170,10 @@ def test_forgetting_is_asked_for(device: Device) -> None:
         ["init", "--proxy", "http://proxy.example", "--key", "00" * 32, "--limit", "5"],
         ["init", "--proxy", "https://proxy.example", "--key", "xyz", "--limit", "5"],
         ["init", "--proxy", "https://proxy.example", "--key", "00" * 32, "--limit", "nan"],
-        ["record"],
-        ["record", "a", "--csv", "b.csv"],
-        ["record", "a", "--time", "when"],
-        ["forget"],
-        ["forget", "a", "--all"],
-        ["set"],
+        ["record"], ["record", "a", "--csv", "b.csv"], ["record", "a", "--time", "when"],
+        ["forget"], ["forget", "a", "--all"], ["set"],
     ],
-)
+)  # fmt: skip
 def test_what_cannot_work_is_refused(tmp_path: Path, arguments: list[str]) -> None:
     command, *rest = arguments
     result = runner.invoke(app, [command, "--folder", str(tmp_path / "client"), *rest])
@@ -191,19 +187,3 @@ def test_through_the_whole_program_an_error_is_one_line_and_code_2(tmp_path: Pat
     assert done.stderr.startswith("sottovoce: ")
     assert "there is no client; begin one first" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
-
-
-def test_a_csv_file_is_recorded_in_the_order_of_its_times(device: Device, tmp_path: Path) -> None:
-    device.init()
-    file = tmp_path / "watched.csv"
-    file.write_text(f"film,when\n{item(1)},2021-05-01\n{item(2)},2020-05-01\n{item(3)},1e9\n")
-    asked = ("record", "--csv", str(file), "--time", "when")
-    assert isinstance(device(*asked).exception, DataError), "no column for the item"
-    assert device(*asked, "--column", "film").stdout == "New items: 3\n"
-    with closing(sqlite3.connect(device.folder / "client.history.db")) as db:
-        kept = db.execute("SELECT item FROM interactions ORDER BY moment").fetchall()
-    assert kept == [(item(3),), (item(2),), (item(1),)]
-    file.write_text(f"film,when\n{item(4)},2021-05-01\n{item(5)},yesterday\n")
-    refused = device(*asked, "--column", "film").exception
-    assert isinstance(refused, DataError)
-    assert refused.line == 3

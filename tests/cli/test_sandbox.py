@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from sottovoce.cli.app import app
-from sottovoce.cli.sandbox import LOCK, can_open
+from sottovoce.cli.sandbox import LOCK
 from sottovoce.errors import SettingsError, StoreError
 from sottovoce.protocol import SignedManifest
 from sottovoce.protocol.model import Panel
@@ -188,24 +188,6 @@ def test_a_later_start_takes_no_options_and_follows_the_settings(
     page = read_settings(proxy_toml(folder), ProxySettings).page
     assert "in each of 9 epochs" in page.statement
     assert ServerSettings.read(server_toml(folder)).keys.read_bytes() == keys
-
-
-@pytest.mark.parametrize(("data", "on_panel"), [(DATA, 200), ("ml-latest-small", 0)])
-def test_there_is_a_page_and_invented_people_on_its_panel(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: str, on_panel: int
-) -> None:
-    made(tmp_path / "here", monkeypatch, "--data", data, "--min-interactions", 5)
-    page = read_settings(proxy_toml(tmp_path / "here"), ProxySettings).page
-    assert page.serve
-    assert "the number of people is not known" in page.statement
-    assert page.statement.endswith("so only the local guarantee holds.")
-    if not on_panel:
-        catalogue = read_catalogue(ServerSettings.read(server_toml(tmp_path / "here")).catalogue)
-        assert len(catalogue.items) < 4_000  # of 9,742
-        assert page.panel is None
-        return
-    assert page.panel == tmp_path / "here" / "proxy" / "panel.json"
-    assert len(Panel.decode(page.panel.read_bytes()).people) == on_panel
 
 
 SHOP = """\
@@ -391,36 +373,9 @@ def no_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sottovoce.sandbox.system.signal.signal", lambda *_: None)
 
 
-def test_a_port_that_is_taken() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        assert str(port) in refused("--port", port)
-
-
 def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("precious")
     for folder in (file, tmp_path, file / "below"):
         assert str(folder) in refused("--folder", folder)
     assert file.read_text() == "precious"
-
-
-@pytest.mark.parametrize(
-    ("environment", "platform", "terminal", "opens"),
-    [
-        ({"DISPLAY": ":0"}, "linux", True, True),
-        ({}, "linux", True, False),
-        ({}, "darwin", True, True),
-        ({"DISPLAY": ":0"}, "linux", False, False),
-        ({"DISPLAY": ":10", "SSH_CONNECTION": "a b"}, "linux", True, False),
-    ],
-)
-def test_a_browser_is_opened_where_somebody_sees_it(
-    monkeypatch: pytest.MonkeyPatch,
-    environment: dict[str, str],
-    platform: str,
-    terminal: bool,
-    opens: bool,
-) -> None:
-    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
-    assert can_open(environment, platform) is opens

@@ -108,15 +108,11 @@ def test_init_overwrites_nothing_and_leaves_nothing_behind(
 @pytest.mark.parametrize(
     "given",
     [
-        ("--data", "ml-1m"),
-        ("--preset", "quiet"),
-        ("--epoch-seconds", "0"),
-        ("--port", "7000", "--watch-port", "7000"),
-        ("--proxy", "east", "--proxy", "east"),
-        ("--proxy", "../up"),
-        ("--columns", "item=a"),
+        ("--data", "ml-1m"), ("--preset", "quiet"), ("--epoch-seconds", "0"),
+        ("--port", "7000", "--watch-port", "7000"), ("--proxy", "east", "--proxy", "east"),
+        ("--proxy", "../up"), ("--columns", "item=a"),
     ],
-)
+)  # fmt: skip
 def test_init_refuses_what_could_not_run(
     tmp_path: Path, catalogue: Path, given: tuple[str, ...]
 ) -> None:

@@ -53,31 +53,6 @@ def test_a_budget_is_all_that_must_be_named(tmp_path: Path) -> None:
         call(*people, "--budget", "6", "--epsilon", "2", "--reports", "9", "--epochs", "1")
 
 
-def test_resampled_people_are_said_everywhere(tmp_path: Path) -> None:
-    out, picture = tmp_path / "run.json", tmp_path / "curve.svg"
-    options = ["--resample", "1000", "--lifetime", "1", "--json", str(out), "--plot", str(picture)]
-    shown = call(*SMALL, *options)
-    content = json.loads(out.read_text())
-    assert "1,000 people who report were made out of 300" in " ".join(shown.split())
-    assert "takes part in 1 of 2 epochs" in " ".join(shown.split())
-    assert content["settings"]["resample"] == 1000
-    assert "made out of 300" in content["people"]
-    assert sum(record["people"] for record in content["epochs"]) == 1000
-    assert 400 < content["privacy"]["crowd"]["clients"] < 500.5
-    assert picture.exists()
-
-
-def test_several_seeds_have_an_interval(tmp_path: Path) -> None:
-    out = tmp_path / "run.json"
-    shown = call(*SMALL, "--seeds", "3", "--seed", "5", "--json", str(out))
-    content = json.loads(out.read_text())
-    assert content["settings"]["seeds"] == [5, 6, 7]
-    finals = [run["final"]["hr@10"] for run in content["runs"]]
-    assert content["final"]["hr@10"] == pytest.approx(sum(finals) / 3)
-    assert content["interval95"]["hr@10"] > 0
-    assert "±" in shown
-
-
 def test_a_checkpoint_folder_is_continued(tmp_path: Path) -> None:
     folder, first, second = tmp_path / "ck", tmp_path / "a.json", tmp_path / "b.json"
     common = [*SMALL, "--checkpoint", str(folder)]

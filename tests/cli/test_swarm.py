@@ -24,16 +24,13 @@ KEY = "ab" * 32
 @pytest.mark.parametrize(
     "arguments",
     [
-        (),
-        ("--proxy", "http://127.0.0.1:1"),
-        ("--up", ".", "--key", KEY),
+        (), ("--proxy", "http://127.0.0.1:1"), ("--up", ".", "--key", KEY),
         ("--proxy", "http://127.0.0.1:1", "--key", KEY),
-        ("--proxy", "http://127.0.0.1:1", "--key", "12"),
-        ("--up", "nowhere"),
+        ("--proxy", "http://127.0.0.1:1", "--key", "12"), ("--up", "nowhere"),
         ("--proxy", "http://proxy.example", "--key", KEY, "--data", "synthetic:N=30,M=20"),
         ("--proxy", "http://127.0.0.1:1", "--key", KEY, "--data", "synthetic:N=30,M=20"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_work_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
 ) -> None:

@@ -127,17 +127,13 @@ def test_the_publishers_checksum(site: Site, tmp_path: Path, form: str) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"md5": b"0" * 32},
-        {"md5": b"<html>"},
-        {"md5_status": 500},
-        {"body": b"<html>sorry</html>"},
-        {"body": archive()[:-8]},
-        {"body": archive()[:200] + b"?" + archive()[201:]},
-        {"url": "http://127.0.0.1:1"},
+        {"md5": b"0" * 32}, {"md5": b"<html>"}, {"md5_status": 500},
+        {"body": b"<html>sorry</html>"}, {"body": archive()[:-8]},
+        {"body": archive()[:200] + b"?" + archive()[201:]}, {"url": "http://127.0.0.1:1"},
         {"url": "file:///etc"},
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_what_cannot_be_verified_is_not_kept(
     site: Site, tmp_path: Path, wrong: dict[str, Any]
 ) -> None:

@@ -152,15 +152,12 @@ def test_subsets_have_the_size_asked_for_and_grow_with_it() -> None:
 @pytest.mark.parametrize(
     "asked",
     [
-        lambda data: data.select(np.array([9]), None),
-        lambda data: data.filter(-1),
-        lambda data: data.filter(1, rule="twice"),
-        lambda data: data.subset(users=3),
-        lambda data: data.subset(items=9),
-        lambda data: data.subset(users=0),
+        lambda data: data.select(np.array([9]), None), lambda data: data.filter(-1),
+        lambda data: data.filter(1, rule="twice"), lambda data: data.subset(users=3),
+        lambda data: data.subset(items=9), lambda data: data.subset(users=0),
         lambda data: replace(data, item_ids=np.arange(3)),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_is_refused(asked: Any) -> None:
     with pytest.raises((DataError, SettingsError)):
         asked(stamped([[0, 1], [2], [3, 4]]))

@@ -108,32 +108,19 @@ def test_compressed_with_mark_and_windows_line_ends(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("", None),
-        ("user,item\n", None),
-        ("user,item,rating\n1,1,0\n", None),
-        ("who,item\n1,1\n", None),
-        ("user,item,movie\n1,1,1\n", None),
-        ("x" * 200_000, None),
-        ("user,item\n1,1\n1\n", 3),
-        ("user,item\n1,1\n\n1,2\n", 3),
-        ("user,item\n1,1\n1,2,3\n", 3),
-        ("user,item\n1\n", 2),
-        ("user,item\n1,2,3\n1,1\n", 2),
-        ("user,item,x,y\n1,1,1,1\n1,1,1\n", 3),
-        ("user,item,x,y\n1,1,1,1\n1,1,1,1,1\n", 3),
-        ('user,item\n"' + "x" * 200_000 + '"\n', 2),
-        ("user,item\n1,1\n,3\n", 3),
-        ('user,item\n1,1\n1,""\n', 3),
-        ("user,item,rating\n1,1,NaN\n", 2),
-        ("user,item,rating\n1,1,\n", 2),
-        ("user,item,time\n1,1,later\n", 2),
-        ('user,item\n1,a"b\n', None),
-        ('user,item,rating\n"a\n\nb",i,1\n"c",i,one\n', 5),
-        ("user,item,time\na,i,2020-01-01\na,j,5\n", 2),
-        (b"\xff\xfe\n1,2\n", 1),
+        ("", None), ("user,item\n", None), ("user,item,rating\n1,1,0\n", None),
+        ("who,item\n1,1\n", None), ("user,item,movie\n1,1,1\n", None), ("x" * 200_000, None),
+        ("user,item\n1,1\n1\n", 3), ("user,item\n1,1\n\n1,2\n", 3),
+        ("user,item\n1,1\n1,2,3\n", 3), ("user,item\n1\n", 2), ("user,item\n1,2,3\n1,1\n", 2),
+        ("user,item,x,y\n1,1,1,1\n1,1,1\n", 3), ("user,item,x,y\n1,1,1,1\n1,1,1,1,1\n", 3),
+        ('user,item\n"' + "x" * 200_000 + '"\n', 2), ("user,item\n1,1\n,3\n", 3),
+        ('user,item\n1,1\n1,""\n', 3), ("user,item,rating\n1,1,NaN\n", 2),
+        ("user,item,rating\n1,1,\n", 2), ("user,item,time\n1,1,later\n", 2),
+        ('user,item\n1,a"b\n', None), ('user,item,rating\n"a\n\nb",i,1\n"c",i,one\n', 5),
+        ("user,item,time\na,i,2020-01-01\na,j,5\n", 2), (b"\xff\xfe\n1,2\n", 1),
         (b"user,item\n1,2\n1,\xff\n", 3),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_in_text_and_where(
     tmp_path: Path, text: str | bytes, line: int | None
 ) -> None:
@@ -180,15 +167,12 @@ def test_the_line_at_fault_is_named(line: bytes, before: int) -> None:
 @pytest.mark.parametrize(
     ("texts", "expected"),
     [
-        (["5", "-7"], [5, -7]),
-        (["1112486027.0", "2"], [1112486027, 2]),
-        (["1970-01-02", "1970-01-01"], [86400, 0]),
-        (["1970-01-01 00:01:00"], [60]),
-        (["1970-01-01T01:00:00"], [3600]),
-        (["5", "soon"], [5, None]),
+        (["5", "-7"], [5, -7]), (["1112486027.0", "2"], [1112486027, 2]),
+        (["1970-01-02", "1970-01-01"], [86400, 0]), (["1970-01-01 00:01:00"], [60]),
+        (["1970-01-01T01:00:00"], [3600]), (["5", "soon"], [5, None]),
         (["nan", "1.5"], [None, None]),
     ],
-)
+)  # fmt: skip
 def test_seconds(texts: list[str], expected: list[int | None]) -> None:
     assert seconds(pl.Series(texts)).to_list() == expected
 

@@ -341,11 +341,6 @@ def test_popularity_is_passed_clearly_by_the_fifth_epoch(demo: Demo) -> None:
     assert panel_quality(wide_model(demo.edition(5)), demo.panel) > popularity + 0.03
 
 
-def test_an_epoch_waits_for_everybody(demo: Demo) -> None:
-    assert demo.least_clients == PEOPLE
-    assert demo.settings.turns == demo.settings.epochs
-
-
 def listed(edition: Edition, films: list[str], *, ordered: bool) -> list[str]:
     touched = {film: moment if ordered else 1 for moment, film in enumerate(films)}
     return [each.id for each in recommendations(edition, touched, 10)]
@@ -362,18 +357,3 @@ def test_a_horror_fan_and_a_childrens_fan_see_different_films(
         assert len(lists[genre]) == 10
         assert demo.share(lists[genre], genre) >= 7
     assert len({*lists["Horror"]} & {*lists["Children"]}) <= MOST_SHARED
-
-
-@pytest.mark.parametrize("learnt", LEARNT)
-def test_three_films_are_enough_for_that(demo: Demo, learnt: int) -> None:
-    """As many as a visitor chooses at first; the model of one epoch is still unsure."""
-    shares: dict[str, list[int]] = {"Horror": [], "Children": []}
-    for place in range(0, 15, 3):
-        lists = {
-            genre: listed(demo.edition(learnt), demo.fan(genre, place, 3), ordered=False)
-            for genre in shares
-        }
-        assert len({*lists["Horror"]} & {*lists["Children"]}) <= MOST_SHARED
-        for genre, own in shares.items():
-            own.append(demo.share(lists[genre], genre))
-    assert min(map(np.mean, shares.values())) >= (4 if learnt == 1 else 7)

@@ -107,15 +107,6 @@ def test_a_proxy_that_stays_away_is_given_up(tmp_path: Path) -> None:
     assert result.tries > 5
 
 
-def test_what_no_retry_mends_is_counted_as_failed(tmp_path: Path) -> None:
-    world = open_now()
-    other = FakeProxy(open_now())
-    world.create(tmp_path / "c").close()
-    result = sync_one(tmp_path / "c", other, 10.0)
-    assert (result.outcome, result.tries) == ("failed", 1)
-    assert result.problem.startswith("UntrustedError: ")
-
-
 def test_public_files_are_fetched_once_for_all(tmp_path: Path) -> None:
     world = open_now()
     proxy = FakeProxy(world)

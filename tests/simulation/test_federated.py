@@ -49,15 +49,6 @@ def test_options_of_recommend(model: FederatedMF, matrix: sparse.csr_matrix) -> 
     assert np.array_equal(several[1], model.recommend(9, matrix[9], N=5)[0])
 
 
-def test_many_users_at_once(model: FederatedMF, matrix: sparse.csr_matrix) -> None:
-    everybody = np.tile(np.arange(400), 2)
-    items, scores = model.recommend(everybody, matrix[everybody], N=3)
-    assert items.shape == scores.shape == (800, 3)
-    for user in (0, 399, 511, 512, 799):
-        alone, _ = model.recommend(int(everybody[user]), matrix[everybody[user]], N=3)
-        assert np.array_equal(items[user], alone)
-
-
 def test_too_few_items_left_end_with_minus_one(model: FederatedMF) -> None:
     seen = np.ones((1, 120))
     seen[0, :2] = 0
@@ -125,14 +116,6 @@ def test_a_loaded_model_keeps_engine_and_tags(matrix: sparse.csr_matrix, tmp_pat
     again = FederatedMF.load(tmp_path / "other.safetensors")
     assert (again.engine, again.engine_options) == ("reference", {"batch": 7})
     assert np.array_equal(other.item_factors, model.item_factors)
-
-
-def test_a_model_from_elsewhere_trains_by_its_settings(
-    model: FederatedMF, matrix: sparse.csr_matrix
-) -> None:
-    same = FederatedMF.from_items(model.item_factors, model.settings)
-    assert same.fit(matrix).settings == model.settings
-    assert np.array_equal(same.item_factors, model.item_factors)
 
 
 def test_a_budget_plans_the_rest_when_people_and_items_are_known() -> None:
@@ -244,34 +227,6 @@ def test_people_without_a_history_are_tested_on_what_is_popular() -> None:
     popular, _ = model.recommend(0, nobody)
     asked = sparse.csr_matrix((np.ones(1), ([0], [popular[2]])), shape=(1, 80))
     assert model.evaluate(nobody, asked)["mrr@10"] == pytest.approx(1 / 3)
-
-
-def test_a_continued_training_is_measured_on_the_present_test(tmp_path: Path) -> None:
-    file = tmp_path / "run.safetensors"
-    other = sparse.csr_matrix(TEST.to_csr().multiply(np.arange(300)[:, None] < 40))
-    films = [{"genre": ("odd",)} if item % 2 else {"genre": ("even",)} for item in range(80)]
-
-    def heard(settings: dict[str, Any] = SETTINGS, **given: Any) -> list[dict[str, float]]:
-        said: list[dict[str, float]] = []
-        model = FederatedMF(**settings)
-        model.fit(TRAIN, checkpoint=file, callback=lambda *each: said.append(each[2]), **given)
-        if said[-1]:
-            assert said[-1] == model.evaluate(TRAIN, given["test"])
-        return said
-
-    first = heard(test=TEST)
-    assert heard(test=TEST) == first
-    assert heard() == [{}] * 4
-    changed = heard(test=other)
-    assert changed[:3] == [{}] * 3
-    assert changed[3]["hr@10"] != first[3]["hr@10"]
-    tagged = heard(test=TEST, item_features=films)
-    assert tagged[:3] == [{}] * 3
-    assert tagged[3] != first[3]
-    assert heard(test=TEST) == first
-    longer = heard({**SETTINGS, "epochs": 5}, test=other)
-    assert [bool(each) for each in longer] == [False, False, False, True, True]
-    assert heard({**SETTINGS, "epochs": 5}, test=other) == longer
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from sottovoce.data import synthetic_people
 from sottovoce.errors import DataError, SettingsError
 from sottovoce.protocol import Catalogue, Item
 from sottovoce.settings import stated
-from sottovoce.simulation.parameters import NOT_OF_TRAINING, tags_from, times_of
+from sottovoce.simulation.parameters import NOT_OF_TRAINING, times_of
 from sottovoce.training import Settings
 from tests.people import random_people
 
@@ -44,12 +44,6 @@ def test_every_setting_of_a_training_is_an_argument_of_its_type() -> None:
         assert arguments[name].default == (0 if name == "seed" else None), name
 
 
-def test_parameters_are_kept_as_they_were_given() -> None:
-    model = FederatedMF(**GIVEN)
-    assert set(model.get_params()) == set(signature(FederatedMF).parameters)
-    assert all(model.get_params(deep=False)[name] is value for name, value in GIVEN.items())
-
-
 def test_numbers_of_numpy_train_as_those_of_python() -> None:
     plain: dict[str, Any] = {
         "factors": 2,
@@ -62,13 +56,6 @@ def test_numbers_of_numpy_train_as_those_of_python() -> None:
     numpy, python = FederatedMF(**GIVEN).fit(SMALL), FederatedMF(**plain).fit(SMALL)
     assert numpy.settings == python.settings
     assert np.array_equal(numpy.item_factors, python.item_factors)
-
-
-def test_small_numbers_of_numpy_do_not_overflow_in_a_plan() -> None:
-    said: dict[str, Any] = {"epochs": 20, "reports": 10, "epsilon": 0.015625}
-    small = {"epochs": np.int8(20), "reports": np.int8(10), "epsilon": np.float16(0.015625)}
-    spent = FederatedMF(central_budget=np.float32(3), **small).fit(SMALL)  # type: ignore[arg-type]
-    assert spent.settings == FederatedMF(central_budget=3, **said).fit(SMALL).settings
 
 
 def test_parameters_can_be_changed() -> None:
@@ -184,17 +171,6 @@ def test_features_make_the_list_of_a_device_and_train_nothing(
     assert np.array_equal(tagged.fit(MATRIX).recommend(3, MATRIX[3]), model.recommend(3, MATRIX[3]))
 
 
-def test_a_matrix_counts_as_it_is_whatever_its_values_and_their_order() -> None:
-    unsorted = sparse.csr_array(
-        (np.array([2.0, -1.0, 5.0, 1.0]), np.array([2, 0, 1, 1]), np.array([0, 2, 4])), shape=(2, 3)
-    )
-    tags = tags_from(unsorted, 2)
-    assert tags.table.toarray().tolist() == [[1, 0, 1], [0, 1, 0]]
-    assert [(tag.kind, tag.name) for tag in tags.names] == [
-        ("column", "0"), ("column", "1"), ("column", "2"),
-    ]  # fmt: skip
-
-
 def times_for(user: int, moments: Any) -> sparse.csr_matrix:
     own = MATRIX[user].indices
     return sparse.csr_matrix(
@@ -261,21 +237,16 @@ def test_who_has_no_history_is_shown_what_is_popular(model: FederatedMF, feature
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
-        (FILMS[:-1], "59"),
-        (sparse.csr_matrix((61, 4)), "61"),
+        (FILMS[:-1], "59"), (sparse.csr_matrix((61, 4)), "61"),
         (Catalogue.of([Item("a", "A film")]), "1 "),
         ([{"genre": "Horror"}] * 60, "'genre' of item 0"),
         ([{"year": float("nan")}] * 60, "'year' of item 0"),
-        ([{"year": None}] * 60, "'year' of item 0"),
-        ([{"genre": [7]}] * 60, "'genre' of item 0"),
-        (np.ones((60, 2)), "ndarray"),
-        (3, "int"),
-        (Table(), "Table"),
-        ({"genre": ["Horror"]}, "dict"),
-        (damaged(sparse.csr_matrix(np.eye(60))), "damaged"),
+        ([{"year": None}] * 60, "'year' of item 0"), ([{"genre": [7]}] * 60, "'genre' of item 0"),
+        (np.ones((60, 2)), "ndarray"), (3, "int"), (Table(), "Table"),
+        ({"genre": ["Horror"]}, "dict"), (damaged(sparse.csr_matrix(np.eye(60))), "damaged"),
         (sparse.coo_array(np.ones(60)), "1 "),
     ],
-)
+)  # fmt: skip
 def test_features_that_cannot_be_are_refused(model: FederatedMF, wrong: Any, named: str) -> None:
     with pytest.raises(DataError, match=named):
         model.recommend(0, MATRIX[0], item_features=wrong)
@@ -286,17 +257,12 @@ def test_features_that_cannot_be_are_refused(model: FederatedMF, wrong: Any, nam
 @pytest.mark.parametrize(
     "times",
     [
-        sparse.csr_matrix((1, 59)),
-        sparse.csr_matrix((2, 60)),
-        sparse.csr_matrix((1, 60)),
+        sparse.csr_matrix((1, 59)), sparse.csr_matrix((2, 60)), sparse.csr_matrix((1, 60)),
         times_for(7, np.full(MATRIX[7].nnz, np.nan)),
-        sparse.csr_matrix(times_for(7, np.arange(MATRIX[7].nnz)).toarray()),
-        [1],
-        damaged(MATRIX[7]),
-        damaged(MATRIX[7].tocsc()),
-        MATRIX[7].astype(complex),
+        sparse.csr_matrix(times_for(7, np.arange(MATRIX[7].nnz)).toarray()), [1],
+        damaged(MATRIX[7]), damaged(MATRIX[7].tocsc()), MATRIX[7].astype(complex),
     ],
-)
+)  # fmt: skip
 def test_times_that_cannot_be_are_refused(model: FederatedMF, times: Any) -> None:
     with pytest.raises(DataError):
         model.recommend(7, MATRIX[7], times=times)
@@ -305,31 +271,22 @@ def test_times_that_cannot_be_are_refused(model: FederatedMF, times: Any) -> Non
 @pytest.mark.parametrize(
     ("named", "wrong"),
     [
-        ("loud", {"preset": "loud"}),
-        ("mechanism", {"mechanism": "loud"}),
-        ("budget", {"budget": np.nan}),
-        ("budget", {"budget": "ten"}),
-        ("budget", {"budget": 0}),
-        ("history", {"history": np.inf}),
-        ("epochs", {"epochs": 2.5}),
-        ("gamma", {"options": {"gamma": 1}}),
-        ("block", {"options": {"block": 2048}}),
+        ("loud", {"preset": "loud"}), ("mechanism", {"mechanism": "loud"}),
+        ("budget", {"budget": np.nan}), ("budget", {"budget": "ten"}), ("budget", {"budget": 0}),
+        ("history", {"history": np.inf}), ("epochs", {"epochs": 2.5}),
+        ("gamma", {"options": {"gamma": 1}}), ("block", {"options": {"block": 2048}}),
         ("block", {"mechanism": "coordinate", "options": {"block": 4}}),
-        ("gpu", {"engine": "gpu"}),
-        ("card", {"engine_options": {"card": 0}}),
+        ("gpu", {"engine": "gpu"}), ("card", {"engine_options": {"card": 0}}),
         ("threads", {"engine": "cuda", "threads": 2}),
-        ("card", {"engine": "cuda", "engine_options": {"card": -1}}),
-        ("threads", {"threads": 0}),
+        ("card", {"engine": "cuda", "engine_options": {"card": -1}}), ("threads", {"threads": 0}),
         ("epsilon", {"epsilon": 1.0, "options": {"epsilon": 9.0}}),
-        ("budget", {"options": {"budget": 4}}),
-        ("options", {"options": 3}),
+        ("budget", {"options": {"budget": 4}}), ("options", {"options": 3}),
         ("options", {"options": {3: 4}}),
         ("threads", {"threads": 2, "engine_options": {"threads": 1}}),
-        ("engine_options", {"engine_options": 3}),
-        ("engine", {"engine": []}),
+        ("engine_options", {"engine_options": 3}), ("engine", {"engine": []}),
         ("half_life", {"half_life": 1e300}),
     ],
-)
+)  # fmt: skip
 def test_nonsense_is_refused_at_once(named: str, wrong: dict[str, Any]) -> None:
     with pytest.raises(SettingsError, match=named):
         FederatedMF(**wrong)

@@ -12,7 +12,7 @@ import pytest
 from sottovoce.core import Histories
 from sottovoce.data import Interactions, Split, leave_one_out, synthetic_people
 from sottovoce.data.interactions import object_array
-from sottovoce.errors import CheckpointError, DataError, SettingsError
+from sottovoce.errors import CheckpointError, SettingsError
 from sottovoce.simulation import FederatedMF, Run, SimulationPlan, build_engine, simulate
 from sottovoce.simulation.evaluation import (
     Known,
@@ -210,15 +210,6 @@ def test_the_numbers_are_those_of_the_devices(people: Interactions, runs: dict[s
         assert run.known_popularity == summary(popularity_ranks(candidates, known))
     popular = summary(rank_scores(Constant(split.train.popularity()), candidates))
     assert runs["both"].popularity == popular
-
-
-def test_data_without_tags_and_times_is_as_before(people: Interactions) -> None:
-    bare = replace(people, tags=None, timestamps=None)
-    run = simulate(bare, plan("random"))
-    assert (run.known, run.without) == ("", run.final)
-    assert run.final == simulate(people, plan("random", tags=False)).final
-    with pytest.raises(DataError):
-        simulate(bare, plan("random", time=True))
 
 
 def test_another_runs_checkpoint_is_refused(people: Interactions, tmp_path: Path) -> None:

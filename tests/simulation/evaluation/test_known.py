@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from sottovoce.core import Histories, initial_items, user_vectors
+from sottovoce.core import Histories, initial_items
 from sottovoce.core.recommending import Tag, Tags, WideModel, no_tags, recency, tags_of
 from sottovoce.data import Interactions, leave_one_out, synthetic_people
 from sottovoce.errors import DataError
@@ -22,7 +22,7 @@ from sottovoce.simulation.evaluation import (
     sample_candidates,
     wide_vectors,
 )
-from tests.people import histories, random_people
+from tests.people import histories
 
 FACTORS = 3
 
@@ -62,15 +62,6 @@ def test_vectors_are_those_of_the_model(h: Histories, seed: int, columns: int, n
 
 def described(data: Interactions) -> list[Any]:
     return [tags for _, _, tags in data.described()]
-
-
-def test_without_tags_and_weights_they_are_the_papers_vectors() -> None:
-    h, V = random_people(30, 20, seed=1), initial_items(20, FACTORS, 0.3, 1)
-    model = WideModel.of(V, no_tags(20), alpha=2.0, regularization=0.1)
-    ones = np.ones(h.n_interactions)
-    assert np.array_equal(wide_vectors(model, h), wide_vectors(model, h, ones))
-    expected = user_vectors(V, h, alpha=2.0, regularization=0.1)
-    np.testing.assert_allclose(wide_vectors(model, h), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_who_has_no_solution_has_the_zero_vector() -> None:

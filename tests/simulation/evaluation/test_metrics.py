@@ -150,18 +150,13 @@ def test_gini_is_half_the_mean_difference_over_the_mean(counts: list[int]) -> No
     ("measure", "better", "ties", "expected"),
     [
         (hit_ratio, [0, 9, 10, 50], [0] * 4, 0.5),
-        (hit_ratio, [9, 8, 10], [1] * 3, (0.5 + 1 + 0) / 3),
-        (hit_ratio, [0], [99], 0.1),
-        (ndcg, [0, 10], [0, 0], 1 / 2),
-        (ndcg, [1], [0], 1 / np.log2(3)),
-        (ndcg, [0], [1], (1 + 1 / np.log2(3)) / 2),
-        (ndcg, [9], [1], 1 / np.log2(11) / 2),
-        (mrr, [0, 3], [0, 0], (1 + 1 / 4) / 2),
-        (mrr, [10], [0], 0),
-        (mrr, [0], [1], (1 + 1 / 2) / 2),
-        (mrr, [9], [1], 1 / 10 / 2),
+        (hit_ratio, [9, 8, 10], [1] * 3, (0.5 + 1 + 0) / 3), (hit_ratio, [0], [99], 0.1),
+        (ndcg, [0, 10], [0, 0], 1 / 2), (ndcg, [1], [0], 1 / np.log2(3)),
+        (ndcg, [0], [1], (1 + 1 / np.log2(3)) / 2), (ndcg, [9], [1], 1 / np.log2(11) / 2),
+        (mrr, [0, 3], [0, 0], (1 + 1 / 4) / 2), (mrr, [10], [0], 0),
+        (mrr, [0], [1], (1 + 1 / 2) / 2), (mrr, [9], [1], 1 / 10 / 2),
     ],
-)
+)  # fmt: skip
 def test_who_tie_share_their_places(
     measure: Any, better: list[int], ties: list[int], expected: float
 ) -> None:
