@@ -53,20 +53,6 @@ def test_units_start_commands_that_exist(unit: Path) -> None:
     check(words)
 
 
-def test_a_worker_of_several_is_confined_as_the_only_one_is() -> None:
-    """All that stands under [Service] but for the command and the folder, which no worker has."""
-    one, several = (
-        {
-            line
-            for line in (DEPLOY / f"{name}.service").read_text().splitlines()
-            if line and not line.startswith(("#", "ExecStart=", "StateDirectory"))
-        }
-        for name in ("sottovoce-server", "sottovoce-server@")
-    )
-    different = {line.partition("=")[0] for line in one ^ several}
-    assert different == {"Description", "After"}
-
-
 def test_health_is_asked_for_where_it_is_watched() -> None:
     """On the ports of the examples, and never on one that is published."""
     text = (DEPLOY / "compose.yaml").read_text()

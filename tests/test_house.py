@@ -26,11 +26,7 @@ def test_every_vector_file_is_explained() -> None:
 
 
 def imported(path: Path, modules: set[str]) -> set[str]:
-    """Modules of ours and of the laboratory that a file names, type imports included.
-
-    A package that holds the file is left out where a module of it is meant: to import a module
-    runs its packages first, however it is written.
-    """
+    """Modules of ours and of the laboratory that a file names, type imports included."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):

@@ -26,10 +26,8 @@ from sottovoce.proxy import ProxySettings
 from sottovoce.sandbox.demo import REPORTS
 from sottovoce.sandbox.system import LiveSystem, proxy_toml, server_toml, set_values
 from sottovoce.server import Keys, ServerSettings
-from sottovoce.server.administration import read_catalogue
 from sottovoce.service import read_settings
 from sottovoce.storage import exclusive_lock
-from sottovoce.training import Budget, planned
 from tests.processes import PATIENCE, calling, free_port, read_until, wait_until
 
 CLIENTS, EPOCHS = 20, 2
@@ -188,35 +186,6 @@ def test_a_later_start_takes_no_options_and_follows_the_settings(
     page = read_settings(proxy_toml(folder), ProxySettings).page
     assert "in each of 9 epochs" in page.statement
     assert ServerSettings.read(server_toml(folder)).keys.read_bytes() == keys
-
-
-SHOP = """\
-sku,name,category,price
-T-01,Green tea,tea,4.50
-T-02,Black tea,tea,3.90
-T-03,Tea pot,kitchen,24.00
-C-01,Espresso,coffee,7.20
-"""
-COLUMNS = "item=sku,title=name,kind=category"
-
-
-def test_a_catalogue_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, shop = tmp_path / "here", tmp_path / "shop.csv"
-    shop.write_text(SHOP)
-    with pytest.raises(SettingsError):
-        made(folder, monkeypatch, "--catalogue", shop, "--data", DATA)
-    with pytest.raises(SettingsError):
-        made(folder, monkeypatch, "--columns", COLUMNS)
-    chosen = ("--catalogue", shop, "--columns", COLUMNS)
-    made(folder, monkeypatch, *chosen, "--least-clients", 500, "--budget", 50)
-    server = ServerSettings.read(server_toml(folder))
-    items = read_catalogue(server.catalogue).items
-    assert [item.id for item in items] == ["T-01", "T-02", "T-03", "C-01"]
-    assert items[2].title == "Tea pot"
-    assert items[2].tags == {"kind": ("kitchen",)}
-    assert server.training == planned(500, 4, budget=Budget(local=50), half_life=4.0)
-    assert read_settings(proxy_toml(folder), ProxySettings).page.panel is None
-    assert LiveSystem.read(folder).data is None
 
 
 def test_a_first_start_that_failed_or_was_cut_short_is_begun_again(

@@ -382,26 +382,6 @@ def test_processes_that_replace_the_key_at_once_make_one_chain(begun: Path) -> N
     beat(begun)  # a worker starts with it
 
 
-def test_a_key_that_was_lost_before_it_signed_is_replaced(begun: Path) -> None:
-    path = ServerSettings.read(begun).keys
-    before = path.read_bytes()
-    call("keys", "rotate", "--config", begun)
-    path.write_bytes(before)
-    with pytest.raises(SettingsError):
-        call("keys", "rotate", "--config", begun)
-    assert path.read_bytes() == before
-    call("keys", "rotate", "--config", begun, "--newest-is-lost")
-    assert len(Keys.read(path).statements) == 1
-    beat(begun)
-
-
-def test_a_restored_database_goes_beyond(begun: Path) -> None:
-    assert "The next epoch has the number 41" in call("go-beyond", "--config", begun, 40)
-    assert beat(begun).manifest.epoch == 41
-    with pytest.raises(SettingsError):
-        call("go-beyond", "--config", begun, 41)
-
-
 @pytest.mark.parametrize(
     ("row", "column"),
     [

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from sottovoce.data import Interactions, load, parse_columns, tables
-from sottovoce.data.tables import Block, Layout, blocks, parse, seconds
+from sottovoce.data.tables import Block, Layout, parse, seconds
 from sottovoce.errors import DataError
 
 ids = st.text(st.characters(codec="utf-8", exclude_characters="\r\x00"), min_size=1, max_size=8)
@@ -135,17 +135,6 @@ def test_a_quotation_mark_without_end(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(DataError) as caught:
         load(written(tmp_path, 'user,item\na,b\n"' + "c,d\n" * 100))
     assert caught.value.line == 3
-
-
-@given(st.lists(st.text("ab,", min_size=1, max_size=9), min_size=1), st.integers(4, 40))
-def test_blocks_are_whole_lines_with_their_numbers(lines: list[str], size: int) -> None:
-    data = "\n".join(lines).encode()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tables, "_BLOCK", size)
-        found = list(blocks(io.BytesIO(data), "x", quoted=False))
-    assert b"".join(block.data for block in found) == data
-    for block in found:
-        assert lines[block.first_line - 1] == block.data.split(b"\n")[0].decode()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What is in the sdist and in the wheel: what git has, and a README that needs no files around it."""
+"""What is in the sdist and in the wheel: what git has, and a README that stands alone."""
 
 from __future__ import annotations
 
