@@ -27,10 +27,7 @@ Each message says what was wrong, with what value, and what to do.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 
 class SottovoceError(Exception):

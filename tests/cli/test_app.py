@@ -249,3 +249,17 @@ def test_wrong_usage_is_code_2_and_names_what_is_wrong(
     assert (code, out) == (2, "")
     assert named in said
     assert arguments == "server" or len(said.splitlines()) <= 2
+
+
+class HalfInstalled:
+    @staticmethod
+    def load() -> None:
+        raise ImportError("gone", name="sottovoce_lab")
+
+
+@pytest.mark.usefixtures("no_laboratory")
+def test_a_package_that_is_half_installed_does_not_end_all_help(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(door, "entry_points", lambda **_: [HalfInstalled])
+    assert "(not installed: pip install sottovoce-lab)" in call("--help")

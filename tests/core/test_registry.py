@@ -27,6 +27,7 @@ from sottovoce.core.mechanism import COIN, DIRECTION, ROUNDING, SignMechanism, p
 from sottovoce.errors import SettingsError
 from sottovoce.protocol import Manifest
 from sottovoce.settings import setting
+from sottovoce.simulation import build_engine
 from sottovoce.training import Settings, all_settings
 from tests.people import random_people
 from tests.protocol.examples import manifest
@@ -106,6 +107,10 @@ def test_an_engine_without_a_kernel_for_it_says_so() -> None:
     register(Whisper)
     with pytest.raises(SettingsError, match="no kernel for 'whisper': use the reference engine"):
         FederatedMF(2, 1, mechanism="whisper", engine="cpu").fit(random_people(20, 9, 1))
+    many = build_engine(
+        "auto", random_people(20, 9, 1), Settings(mechanism="whisper"), resample=10**8
+    )
+    assert many.name == "reference"
 
 
 def whisper(*fields: Any, **content: Any) -> Any:

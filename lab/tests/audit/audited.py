@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core import Histories, os_words
+from sottovoce.core import Histories, Mechanism, os_words
 from sottovoce.core.coin import WORD
+from sottovoce.training import Settings
 from sottovoce_lab.audit import Check, Client, examine, judge, live_client
-from sottovoce_lab.audit.clients import answer
-
-if TYPE_CHECKING:
-    from sottovoce.core import Mechanism
-    from sottovoce.training import Settings
-    from sottovoce_lab.audit.clients import Maker
+from sottovoce_lab.audit.clients import Maker, answer
 
 Words = NDArray[np.uint64]
 HONEST_ALPHA = 2e-7

@@ -9,7 +9,8 @@ import sys
 from dataclasses import replace
 from itertools import pairwise
 from math import exp, sqrt
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,9 +30,6 @@ from sottovoce_lab.audit.knowledge import Knowledge
 from sottovoce_lab.audit.picture import draw_attacks
 from sottovoce_lab.audit.roc import Auc, area
 from sottovoce_lab.audit.worlds import Question, Trials, all_trials, choose_targets, victims_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PLAN = AttackPlan(trials=400, crowds=20, threads=1)
 POINTS = ((1, 1), (10, 1), (40, 1), (40, 3))

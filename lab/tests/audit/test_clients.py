@@ -6,10 +6,11 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from math import log
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from lab.tests.audit.audited import (
     HONEST_ALPHA,
@@ -24,7 +25,7 @@ from lab.tests.audit.audited import (
     with_words,
     wrapped,
 )
-from sottovoce.core import MECHANISMS, Histories, Loudest, os_words, user_vectors
+from sottovoce.core import MECHANISMS, Histories, Loudest, Mechanism, os_words, user_vectors
 from sottovoce.core.coin import WORD, flip_threshold
 from sottovoce.core.mechanism import COIN, DIRECTION
 from sottovoce.training import Settings
@@ -32,11 +33,6 @@ from sottovoce_lab.audit import Client, examine, judge, live_client
 from sottovoce_lab.audit.clients import answer
 from sottovoce_lab.audit.entropy import FORK, FRESH, SPEAKS, in_fork
 from sottovoce_lab.audit.sampling import ONE, PAIRS, RANGE, SHARE, SILENT, STATED, TWO
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sottovoce.core import Mechanism
 
 ALL_CHECKS = {ONE, TWO, RANGE, STATED, SHARE, SILENT, PAIRS, FRESH, FORK, SPEAKS}
 

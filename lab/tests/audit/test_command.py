@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -16,10 +16,6 @@ from sottovoce.core import MECHANISMS
 from sottovoce.errors import SettingsError
 from sottovoce_lab.audit import AuditPlan, judge
 from tests.processes import calling
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 call = calling(app, "audit")
 TINY = ["--data", "synthetic:N=60,M=30,seed=0", "--reports", "5", "--trials", "80", "--quick"]

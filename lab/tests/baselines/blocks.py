@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from sottovoce.core import Histories
-
-if TYPE_CHECKING:
-    from sottovoce.simulation.evaluation import Scorer
+from sottovoce.simulation.evaluation import Scorer
 
 ITEMS_PER_TASTE = 8
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 
 from sottovoce.core import Histories
-from sottovoce.data import leave_one_out, synthetic_people
+from sottovoce.data import Split, leave_one_out, synthetic_people
 from sottovoce.data.interactions import Interactions
-from sottovoce.simulation.evaluation import rank_scores, sample_candidates
+from sottovoce.simulation.evaluation import Scorer, rank_scores, sample_candidates
 from sottovoce.training import Settings
 from sottovoce_lab.baselines import (
     DPLCF,
@@ -21,10 +19,6 @@ from sottovoce_lab.baselines import (
     Random,
     rank,
 )
-
-if TYPE_CHECKING:
-    from sottovoce.data import Split
-    from sottovoce.simulation.evaluation import Scorer
 
 
 @pytest.fixture(scope="module")

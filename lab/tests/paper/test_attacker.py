@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import exp
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from sottovoce.data import synthetic_people
+from sottovoce.data import Interactions, synthetic_people
 from sottovoce.privacy import Crowd, central_epsilon
 from sottovoce.privacy.account import DELTA
 from sottovoce.training import all_presets
 from sottovoce_lab.audit import AttackPlan, run_attack
 from sottovoce_lab.paper import About, CellStore, Scale, Size, attacker
 from sottovoce_lab.paper.methods import CellContext, run_cell
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from sottovoce.data import Interactions
 
 ABOUT = About("f" * 64, "x", "x", 75_040, 9_781, 9_000_000, True, True, 0, quick=False, seeds=2)
 CHOSEN = 15

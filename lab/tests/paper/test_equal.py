@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 from matplotlib.figure import Figure
 
 from sottovoce.core.coin import MAX_EPSILON
 from sottovoce_lab.paper import About, CellStore, Scale, benchmarks, equal, known
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from types import ModuleType
-
-    from sottovoce_lab.paper.cells import Cell
+from sottovoce_lab.paper.cells import Cell
 
 ABOUT = About("f" * 64, "x", "x", 400, 150, 9000, True, True, 0, quick=True, seeds=2)
 FULL = replace(ABOUT, quick=False, users=75_040, items=9_781)

@@ -1,16 +1,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from sottovoce.training import Settings
 from sottovoce_lab.paper import About, Cell, CellStore, Scale, Size, frontier
 from sottovoce_lab.paper.cells import TRAINED
 from sottovoce_lab.paper.options import BudgetPoint, Option, best, choose, least_budget, options
 from sottovoce_lab.paper.scale import CHOOSING
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ABOUT = About("f" * 64, "x", "x", 400, 150, 9000, True, True, 0, quick=True, seeds=2)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,15 +15,10 @@ from sottovoce.simulation import SimulationPlan, simulate
 from sottovoce.simulation.evaluation import Known, rank_scores, sample_candidates, summary
 from sottovoce.training import Settings
 from sottovoce_lab.baselines import DPLCF
-from sottovoce_lab.paper import About, Cell, CellStore, Runner, Scale, Size, known
+from sottovoce_lab.paper import About, Cell, CellStore, Runner, Scale, Size, Table, known
+from sottovoce_lab.paper.cells import Way
 from sottovoce_lab.paper.methods import CellContext, run_cell
 from sottovoce_lab.paper.rules import MF, NEIGHBOURS
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from sottovoce_lab.paper import Table
-    from sottovoce_lab.paper.cells import Way
 
 METHODS = (
     "popularity", "MF-NP", "loudest, budget 10", "loudest, budget 100", "loudest, k 20",

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
@@ -10,9 +10,6 @@ from lab.tests.paper.test_runner import Watched
 from sottovoce.data import synthetic_people
 from sottovoce_lab.paper import About, CellStore, Runner, Scale, late
 from sottovoce_lab.paper.rules import settings_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 METHODS = (
     "popularity", "MF-NP", "FCF", "DP-ALS, central 1", "preset paper, k 20", "loudest, k 20",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,14 +17,10 @@ from sottovoce.errors import DataError
 from sottovoce.privacy import Crowd, central_epsilon
 from sottovoce.privacy.account import DELTA
 from sottovoce_lab.paper import About, CellStore, Scale, law
+from sottovoce_lab.paper.cells import Cell
 from sottovoce_lab.paper.methods import CellContext, run_cell
 from sottovoce_lab.paper.scale import CHOOSING
 from sottovoce_lab.paper.signal import Law, Measured
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from sottovoce_lab.paper.cells import Cell
 
 ABOUT = About("f" * 64, "x", "x", 75_040, 9_781, 9_000_000, True, True, 0, quick=False, seeds=2)
 TRUE = Law(

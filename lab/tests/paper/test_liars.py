@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
@@ -13,9 +14,6 @@ from sottovoce.data import Interactions, synthetic_people
 from sottovoce_lab.paper import About, Cell, CellStore, Runner, Scale, liars
 from sottovoce_lab.paper.lying.defences import DEFENCES
 from sottovoce_lab.paper.methods import CellContext, run_cell
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BANDS = ("cold", "middling", "popular")
 

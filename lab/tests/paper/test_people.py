@@ -1,15 +1,12 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
 
 from sottovoce_lab.paper import About, CellStore, Scale, people
 from sottovoce_lab.paper.measures import FIFTHS, fifth_name
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 METHODS = (
     "popularity", "MF-NP", "MF-NP, 5 factors", "preset paper, k 20", "loudest, k 20",

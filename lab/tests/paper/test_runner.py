@@ -4,23 +4,18 @@ import json
 import os
 from dataclasses import asdict, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sottovoce.data import synthetic_people
+from sottovoce.data import Interactions, synthetic_people
 from sottovoce.errors import CheckpointError, SettingsError
-from sottovoce.simulation import build_engine
+from sottovoce.simulation import Engine, build_engine
 from sottovoce.training import Settings
 from sottovoce_lab.baselines import TrustedSettings
 from sottovoce_lab.paper import About, Cell, CellStore, Runner, Size
 from sottovoce_lab.paper.methods import CellContext, run_cell
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from sottovoce.data import Interactions
-    from sottovoce.simulation import Engine
 
 
 class Watched:

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from lab.tests.paper.test_runner import Watched
-from sottovoce.data import synthetic_people
+from sottovoce.data import Interactions, synthetic_people
 from sottovoce.simulation.training import Trained, begin
 from sottovoce.training import Settings
 from sottovoce_lab.paper import About, Cell, CellStore, Runner, methods
 from sottovoce_lab.paper.cells import Size
 from sottovoce_lab.paper.methods import CellContext, run_cell
 from sottovoce_lab.paper.sharing import Shared
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from sottovoce.data import Interactions
 
 SETTINGS = Settings.preset("loudest", epochs=2, reports=10, factors=2)
 LEFT_OUT = Cell.training("loudest", Size(), SETTINGS, 0)

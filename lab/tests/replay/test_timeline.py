@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sottovoce.core import Histories
 from sottovoce.data import Interactions
 from sottovoce.errors import DataError, SettingsError
 from sottovoce_lab.replay.timeline import ALIKE, Timeline
 from tests.people import histories
 from tests.simulation.living import DAY, living_people
-
-if TYPE_CHECKING:
-    from sottovoce.core import Histories
 
 
 @pytest.fixture(scope="module")

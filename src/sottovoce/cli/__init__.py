@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from sottovoce.characters import visible
 from sottovoce.errors import MissingExtraError, SottovoceError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def main() -> None:

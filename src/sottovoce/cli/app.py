@@ -8,6 +8,7 @@ import re
 import shlex
 import types
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
@@ -279,7 +280,8 @@ def every_command() -> dict[str, LazyCommand]:
     """What is shipped, and what installed packages add."""
     found = COMMANDS | ABSENT
     for entry in entry_points(group=ENTRY_POINTS):
-        found |= {name: LazyCommand(*about) for name, about in entry.load().items()}
+        with suppress(ImportError):  # a package that is only half installed must not end all help
+            found |= {name: LazyCommand(*about) for name, about in entry.load().items()}
     return found
 
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sottovoce.core.recommending import Taste, WideModel, best_rows, recency
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from sottovoce.core.recommending import Tag
-    from sottovoce.protocol import Edition, Item
+from sottovoce.core.recommending import Tag, Taste, WideModel, best_rows, recency
+from sottovoce.protocol import Edition, Item
 
 MOST_OWN = 1_000
 """Own items that a list is made from, the latest: a longer history must not take longer."""

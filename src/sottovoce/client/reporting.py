@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sottovoce.client.store import Waiting
+from sottovoce.client.timing import Entropy
 from sottovoce.core import Histories, user_vectors
 from sottovoce.errors import SettingsError
 from sottovoce.privacy import Charge
-from sottovoce.protocol import Batch, seal_reports
+from sottovoce.protocol import Batch, Edition, seal_reports
 from sottovoce.protocol.batch import ID
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from sottovoce.client.timing import Entropy
-    from sottovoce.protocol import Edition
-
-    Words = Callable[[int, int], NDArray[np.uint64]]
-    """(users, reports) to random words, as `sottovoce.core.os_words`."""
+Words = Callable[[int, int], NDArray[np.uint64]]
+"""(users, reports) to random words, as `sottovoce.core.os_words`."""
 
 
 def make_batch(

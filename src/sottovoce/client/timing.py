@@ -7,17 +7,14 @@ time for it, and what is ready earlier waits.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from sottovoce.protocol import Manifest
 
-    from sottovoce.protocol import Manifest
-
-    Entropy = Callable[[int], bytes]
-    """So many random bytes, as `os.urandom`."""
+Entropy = Callable[[int], bytes]
+"""So many random bytes, as `os.urandom`."""
 
 JITTER = 3_600.0
 """Seconds over which devices spread what they send, or what is left of the epoch."""

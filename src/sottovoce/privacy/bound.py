@@ -48,20 +48,17 @@ delta.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil, expm1, floor, log, sqrt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sottovoce.privacy.events import Reporting, checked_delta
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    Float64 = NDArray[np.float64]
-    Int64 = NDArray[np.int64]
+Float64 = NDArray[np.float64]
+Int64 = NDArray[np.int64]
 
 UNSEEN = 1e-3
 """The share of delta that the ends of the binomials are cut for."""

@@ -12,14 +12,11 @@ Normal noise in floating point is an approximation that this does not account fo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import exp, isfinite, sqrt
-from typing import TYPE_CHECKING
 
 from sottovoce.errors import SettingsError
 from sottovoce.privacy.events import checked_delta
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 HALVINGS = 100
 """More than a double can be halved to any purpose."""

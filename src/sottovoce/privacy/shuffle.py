@@ -15,25 +15,21 @@ place.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from math import expm1, sqrt
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sottovoce.errors import MissingExtraError, SettingsError
 from sottovoce.privacy.bound import Group, central_bound
 from sottovoce.privacy.events import MOST, SIGN, Reporting, checked_delta
 from sottovoce.privacy.local import local_epsilon, surely_lost
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
-    from numpy.typing import NDArray
-
-    Float64 = NDArray[np.float64]
+Float64 = NDArray[np.float64]
 
 TAIL = 1e-16
 """The ends of a distribution that are not looked at are no likelier than this."""

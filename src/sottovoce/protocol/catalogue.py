@@ -8,19 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Any, Self
 
-from sottovoce.core.recommending import KIND, Tags, tags_of
+from sottovoce.core.recommending import KIND, Tags, Traits, tags_of
 from sottovoce.errors import ProtocolError
 from sottovoce.protocol import strict
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any, Self
-
-    from sottovoce.core.recommending import Traits
 
 VERSION = 2
 MAX_CATALOGUE = 64 * 1024 * 1024

@@ -7,17 +7,14 @@ a report opens in its own epoch, under its own manifest, or not at all.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+from numpy.typing import NDArray
 
 from sottovoce.errors import ProtocolError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 INFO = b"sottovoce report 2\x00"

@@ -6,26 +6,21 @@ each field has one rule, and a single field that is worse refuses the manifest, 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from hashlib import sha256
 from json import dumps
-from typing import TYPE_CHECKING
+from typing import Any, Self
 
 from sottovoce.core import MECHANISMS
 from sottovoce.core.bounds import MOST_FACTORS, MOST_ITEMS, MOST_REPORTS
 from sottovoce.core.coin import LEAST_EPSILON, MAX_EPSILON
 from sottovoce.errors import ProtocolError
-from sottovoce.privacy import SIGN, Promise, Reporting, promise
+from sottovoce.privacy import SIGN, Charge, Ledger, Promise, Reporting, promise
 from sottovoce.privacy.account import DELTA
 from sottovoce.protocol import strict
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from typing import Any, Self
-
-    from sottovoce.privacy import Charge, Ledger
-    from sottovoce.training import Participation, Settings
+from sottovoce.training import Participation, Settings
 
 MOST_CLIENTS = 10_000_000
 """No crowd is larger: one that is never reached would make every epoch a wasted one."""

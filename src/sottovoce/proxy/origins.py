@@ -8,6 +8,7 @@ those of the proxy's page too, and tells refused origins some of it as well.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from http import HTTPStatus
 from ipaddress import IPv6Address
 from typing import TYPE_CHECKING
@@ -23,8 +24,6 @@ from sottovoce.protocol.http import is_this_machine
 from sottovoce.service import header
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _HOST = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*")

@@ -10,24 +10,17 @@ import logging
 import os
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from sottovoce.errors import ProtocolError, UnavailableError
-from sottovoce.protocol.batch import SHORT, crowd_of
-from sottovoce.proxy.forward import Mirror, forward
+from sottovoce.protocol import SignedManifest
+from sottovoce.protocol.batch import SHORT, Crowd, crowd_of
+from sottovoce.proxy.forward import Mirror, Upstream, forward
 from sottovoce.proxy.intake import Intake
-from sottovoce.proxy.shuffle import discard, flush
+from sottovoce.proxy.settings import ProxySettings
+from sottovoce.proxy.shuffle import Entropy, discard, flush
 from sottovoce.proxy.status import Metrics
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from sottovoce.protocol import SignedManifest
-    from sottovoce.protocol.batch import Crowd
-    from sottovoce.proxy.forward import Upstream
-    from sottovoce.proxy.settings import ProxySettings
-    from sottovoce.proxy.shuffle import Entropy
-    from sottovoce.proxy.store import ProxyStore
+from sottovoce.proxy.store import ProxyStore
 
 log = logging.getLogger("sottovoce")
 

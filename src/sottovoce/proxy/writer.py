@@ -6,20 +6,16 @@ sync. So a thread of its own takes whatever waits and stores it at once.
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from sottovoce.errors import UnavailableError
+from sottovoce.protocol import Batch
 
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable, Sequence
-
-    from sottovoce.protocol import Batch
-
-    Keep = Callable[[list[Batch]], Sequence[Exception | None]]
-    Waiting = tuple[Batch, asyncio.Future[None]]
+Keep = Callable[[list[Batch]], Sequence[Exception | None]]
+Waiting = tuple[Batch, asyncio.Future[None]]
 
 GROUP = 512
 """Batches in one transaction, at most."""

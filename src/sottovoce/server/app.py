@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
@@ -16,16 +17,13 @@ from starlette.routing import Route
 from sottovoce.protocol import MAX_CHUNK_REPORTS, SEALED, routes, strict
 from sottovoce.protocol.batch import CHUNK_HEADER as HEADER
 from sottovoce.protocol.batch import read_crowd
+from sottovoce.server.server import Server
+from sottovoce.server.settings import ServerSettings
 from sottovoce.service import Heartbeat, epoch_of, errors_as_problems, hash_of, read_body
 from sottovoce.service.http import BRIEFLY, FOR_EVER, serve
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
     from starlette.requests import Request
-
-    from sottovoce.server.server import Server
-    from sottovoce.server.settings import ServerSettings
 
 T = TypeVar("T")
 

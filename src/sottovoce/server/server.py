@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
 from sottovoce.errors import (
     ProtocolError,
@@ -16,8 +16,9 @@ from sottovoce.errors import (
     UnavailableError,
 )
 from sottovoce.protocol import Chunk, SignedManifest
+from sottovoce.protocol.batch import Crowd
 from sottovoce.server.administration import agree
-from sottovoce.server.counting import Counter
+from sottovoce.server.counting import Counter, Opener
 from sottovoce.server.epochs import (
     Publisher,
     check_closed,
@@ -28,19 +29,19 @@ from sottovoce.server.epochs import (
     for_crowds,
     for_reports,
 )
-from sottovoce.server.keys import check_may_sign, lacking
+from sottovoce.server.keys import Keys, check_may_sign, lacking
+from sottovoce.server.settings import ServerSettings
 from sottovoce.server.status import Metrics
-from sottovoce.server.store import APPLIED, CLOSED, OPEN
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from sottovoce.protocol.batch import Crowd
-    from sottovoce.server.counting import Opener
-    from sottovoce.server.keys import Keys
-    from sottovoce.server.settings import ServerSettings
-    from sottovoce.server.store import Epoch, ServerStore, Service, State, Transaction
-
+from sottovoce.server.store import (
+    APPLIED,
+    CLOSED,
+    OPEN,
+    Epoch,
+    ServerStore,
+    Service,
+    State,
+    Transaction,
+)
 
 log = logging.getLogger("sottovoce")
 

@@ -5,18 +5,12 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Self
 
-from sottovoce.core import MECHANISMS, Shape
+from sottovoce.core import MECHANISMS, Mechanism, Shape
 from sottovoce.protocol import Terms
 from sottovoce.protocol.terms import TRAINING
-from sottovoce.training import Settings
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from sottovoce.core import Mechanism
-    from sottovoce.training import Participation
+from sottovoce.training import Participation, Settings
 
 
 @dataclass(frozen=True)

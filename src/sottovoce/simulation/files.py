@@ -8,25 +8,20 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from sottovoce.core import Histories
 from sottovoce.core.bounds import within_bounds
 from sottovoce.errors import CheckpointError
 from sottovoce.settings import Setting
 from sottovoce.storage.files import write_atomically
 from sottovoce.training import Settings
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Any
-
-    from numpy.typing import NDArray
-
-    from sottovoce.core import Histories
 
 FORMAT = "sottovoce-model-2"
 ITEM_MATRIX = "item_matrix"

@@ -8,16 +8,13 @@ No report counts more often than honest people send it. Counts are by report
 from __future__ import annotations
 
 from math import exp
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from sottovoce.privacy import Reporting
 
-    from sottovoce.privacy import Reporting
-
-    Counts = NDArray[np.int64]
+Counts = NDArray[np.int64]
 
 TAIL = 1e-9
 """So small a chance is left out of account: that of six standard deviations of a normal draw."""

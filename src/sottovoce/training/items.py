@@ -5,18 +5,13 @@ Live server and simulator call the same functions, so the same reports give the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
 from sottovoce.core import initial_items, rotate_factors, update
 from sottovoce.core.bounds import flushed
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sottovoce.core.mechanism import Mechanism
-    from sottovoce.training.settings import Settings
+from sottovoce.core.mechanism import Mechanism
+from sottovoce.training.settings import Settings
 
 
 def first_items(settings: Settings, n_items: int) -> NDArray[np.float32]:

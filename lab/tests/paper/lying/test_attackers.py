@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,9 +31,6 @@ from sottovoce_lab.paper.lying.reporting import Reporters, afforded, sums_for
 from sottovoce_lab.paper.lying.run import joined
 from sottovoce_lab.paper.lying.sending import Senders
 from sottovoce_lab.paper.lying.targets import Audience, solved, targets
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SPLIT = leave_one_out(synthetic_people(n_users=300, n_items=60, seed=3), "random", 0)
 PEOPLE = SPLIT.train

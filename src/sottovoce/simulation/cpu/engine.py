@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sottovoce.core import gram
 from sottovoce.simulation.cpu.cache import drop_stale
@@ -14,15 +15,10 @@ from sottovoce.simulation.cpu.philox import Gathering
 from sottovoce.simulation.cpu.solve import USERS_PER_BLOCK, solve_users
 from sottovoce.simulation.evaluation.kernels import checked_threads, on_threads, share_out
 from sottovoce.simulation.interface import Collected, LocalEngine, prepare
-from sottovoce.simulation.people import take_part
+from sottovoce.simulation.people import Part, take_part
+from sottovoce.training import Settings
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sottovoce.simulation.people import Part
-    from sottovoce.training import Settings
-
-    Float32 = NDArray[np.float32]
+Float32 = NDArray[np.float32]
 
 drop_stale(run_epoch, solve_users)
 _NOTHING_KEPT = np.empty((0, 0), np.uint32)

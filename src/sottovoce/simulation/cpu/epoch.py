@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numba import njit, types
 from numba.extending import overload
+from numpy.typing import NDArray
 
-from sottovoce.simulation.cpu.philox import history_of, number_of, takes_part
+from sottovoce.simulation.cpu.philox import Gathering, history_of, number_of, takes_part
 from sottovoce.simulation.cpu.solve import new_room, solve_user
 from sottovoce.simulation.evaluation.kernels import compiled_in
+from sottovoce.simulation.interface import EpochConstants
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sottovoce.simulation.cpu.philox import Gathering
-    from sottovoce.simulation.interface import EpochConstants
-
-    Int32 = NDArray[np.int32]
+Int32 = NDArray[np.int32]
 
 
 TOGETHER = 8

@@ -5,12 +5,13 @@ As in `sottovoce.simulation.people` and `sottovoce.simulation.people`, bit for b
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
+from numpy.typing import NDArray
 
 from sottovoce.core import WORDS_PER_DRAW
 from sottovoce.simulation.evaluation.kernels import compiled_in
@@ -24,9 +25,6 @@ from sottovoce.simulation.people import (
     TURNS,
     WEYL,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _M0, _M1 = (np.uint64(m) for m in MULTIPLIERS)
 _W0, _W1 = (np.uint64(w) for w in WEYL)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
+
+from numpy.typing import DTypeLike, NDArray
 
 from sottovoce.errors import SettingsError
 
-if TYPE_CHECKING:
-    from typing import Any
-
-    from numpy.typing import DTypeLike, NDArray
-
-    Buffer = Any
-    """An array on the card."""
+Buffer = Any
+"""An array on the card."""
 
 # No fused multiply-add: one rounding for each operation, as everywhere else.
 OPTIONS = ("--std=c++17", "--fmad=false")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterator
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sottovoce.core.model import diverged, factor_basis, most_updated
 from sottovoce.errors import SettingsError
+from sottovoce.simulation.cuda.card import Card
 from sottovoce.simulation.cuda.kernels import kernel_of
 from sottovoce.simulation.cuda.memory import (
     COUNTS,
@@ -17,21 +20,13 @@ from sottovoce.simulation.cuda.memory import (
     solve_threads,
     source,
 )
+from sottovoce.simulation.evaluation import Candidates
 from sottovoce.simulation.evaluation.ranking import Ranks, tested
 from sottovoce.simulation.interface import Collected, LocalEngine
-from sottovoce.simulation.people import take_part
+from sottovoce.simulation.people import Part, take_part
+from sottovoce.training import Settings
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from sottovoce.simulation.cuda.card import Card
-    from sottovoce.simulation.evaluation import Candidates
-    from sottovoce.simulation.people import Part
-    from sottovoce.training import Settings
-
-    Float32 = NDArray[np.float32]
+Float32 = NDArray[np.float32]
 
 AT_ONCE = 1 << 20
 """People whose vectors lie on the card at the same time."""

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sottovoce.settings import setting
-
-if TYPE_CHECKING:
-    from sottovoce.simulation.interface import Engine
-    from sottovoce.simulation.people import Parts
-    from sottovoce.training import Settings
+from sottovoce.simulation.interface import Engine
+from sottovoce.simulation.people import Parts
+from sottovoce.training import Settings
 
 
 @dataclass(frozen=True)

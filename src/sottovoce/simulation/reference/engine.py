@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterator
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sottovoce.core import sum_signs, user_vectors
+from sottovoce.core import Histories, sum_signs, user_vectors
 from sottovoce.simulation.interface import Collected, LocalEngine
-from sottovoce.simulation.people import report_words, take_part
+from sottovoce.simulation.people import Part, report_words, take_part
+from sottovoce.training import Settings
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from sottovoce.core import Histories
-    from sottovoce.simulation.people import Part
-    from sottovoce.training import Settings
-
-    Float32 = NDArray[np.float32]
+Float32 = NDArray[np.float32]
 
 
 class ReferenceEngine(LocalEngine):

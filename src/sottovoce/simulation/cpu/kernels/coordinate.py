@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
 from sottovoce.core.coordinate import CoordinateConstants
 from sottovoce.simulation.cpu.epoch import plug_in
 from sottovoce.simulation.cpu.philox import begin_draws, fill_words, multiply_high
 from sottovoce.simulation.evaluation.kernels import compiled_in, score
+from sottovoce.simulation.interface import EpochConstants
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sottovoce.simulation.interface import EpochConstants
-
-    Scratch = tuple[NDArray[np.uint8], NDArray[np.uint64], NDArray[np.uint64]]
+Scratch = tuple[NDArray[np.uint8], NDArray[np.uint64], NDArray[np.uint64]]
 
 _ONE = np.float32(1)
 _ZERO = np.float32(0)

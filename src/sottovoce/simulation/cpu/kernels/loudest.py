@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from math import exp
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
+from sottovoce.core import Histories, Loudest, Mechanism
 from sottovoce.core.loudest import LoudestConstants
 from sottovoce.simulation.cpu.cache import drop_stale
 from sottovoce.simulation.cpu.epoch import TOGETHER, plug_in_groups
 from sottovoce.simulation.cpu.kernels.select import Ranks, find_loud, list_tied, new_ranks, nth_loud
 from sottovoce.simulation.cpu.philox import multiply_high, report_words
 from sottovoce.simulation.evaluation.kernels import compiled_in, score
+from sottovoce.simulation.interface import EpochConstants
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sottovoce.core import Histories, Loudest, Mechanism
-    from sottovoce.simulation.interface import EpochConstants
-
-    Float32 = NDArray[np.float32]
-    Scratch = tuple[Float32, Float32, NDArray[np.int64], Ranks]
-    Scores = tuple[np.float32, np.float32, np.float32, np.float32]
+Float32 = NDArray[np.float32]
+Scratch = tuple[Float32, Float32, NDArray[np.int64], Ranks]
+Scores = tuple[np.float32, np.float32, np.float32, np.float32]
 
 _ZERO = np.float32(0)
 _ONE = np.float32(1)

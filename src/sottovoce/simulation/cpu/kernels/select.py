@@ -7,20 +7,18 @@ up to a few bins; only the rows in those are compared exactly.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sottovoce.simulation.evaluation.kernels import compiled_in
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Float32 = NDArray[np.float32]
-    Float64 = NDArray[np.float64]
-    Int32 = NDArray[np.int32]
-    Int64 = NDArray[np.int64]
-    UInt32 = NDArray[np.uint32]
+Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+UInt32 = NDArray[np.uint32]
 
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 _SHIFT = np.uint32(15)

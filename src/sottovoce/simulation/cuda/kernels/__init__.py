@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce.core import Histories, Mechanism
+from sottovoce.simulation.cuda.memory import Memory
 from sottovoce.simulation.engines import kernel_module
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from sottovoce.core import Histories, Mechanism
-    from sottovoce.simulation.cuda.memory import Memory
 
 
 class Kernel(Protocol):

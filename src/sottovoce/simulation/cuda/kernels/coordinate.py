@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from sottovoce.core import Histories
-    from sottovoce.core.coordinate import Coordinate
-    from sottovoce.simulation.cuda.memory import Memory
+from sottovoce.core import Histories
+from sottovoce.core.coordinate import Coordinate
+from sottovoce.simulation.cuda.memory import Memory
 
 SOURCE = "coordinate.cu"
 

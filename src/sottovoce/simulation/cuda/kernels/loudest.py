@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
-from sottovoce.simulation.cuda.memory import GROUP, TOGETHER, room_bytes
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sottovoce.core import Histories
-    from sottovoce.core.loudest import Loudest
-    from sottovoce.simulation.cuda.memory import Memory
+from sottovoce.core import Histories
+from sottovoce.core.loudest import Loudest
+from sottovoce.simulation.cuda.memory import GROUP, TOGETHER, Memory, room_bytes
 
 SOURCE = "loudest.cu"
 SORTED_AT_ONCE = 1 << 26
