@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 import typer
-from typer.exceptions import TyperException
 
 from sottovoce import cli
 from sottovoce.cli import app as door
-from sottovoce.cli.app import ABSENT, COMMANDS, LazyCommand, app, every_command, help_line
+from sottovoce.cli.app import COMMANDS, LazyCommand, app, every_command, help_line
 from sottovoce.errors import DataError, MissingExtraError
 from tests.processes import calling
 
@@ -45,20 +44,11 @@ def test_our_errors_become_one_line(
     assert said == (2, "", "sottovoce: ratings.csv, line 3: not a number\n")
 
 
-def test_other_errors_are_bugs_and_stay_visible(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> None:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(cli, "_app", lambda: fail)
-    with pytest.raises(ZeroDivisionError):
-        cli.main()
-
-
 def test_a_bare_install_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("sottovoce.cli.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "typer", None)
-    with pytest.raises(MissingExtraError, match=r"typer: pip install 'sottovoce\[cli\]'"):
+    with pytest.raises(MissingExtraError, match=r"sottovoce\[cli\]"):
         cli._app()
 
 
@@ -144,20 +134,6 @@ def parse(command: Any, arguments: list[str]) -> None:
     command.make_context(command.name, arguments)
 
 
-def test_an_example_with_a_typing_error_does_not_parse() -> None:
-    with pytest.raises(TyperException, match="--epsilom"):
-        parse(typer.main.get_command(app), ["simulate", "--epsilom", "3"])
-
-
-def test_there_are_few_commands() -> None:
-    leaves = [
-        path
-        for path, command in EVERY_COMMAND.items()
-        if not isinstance(command, typer.core.TyperGroup) and path[0] not in ABSENT
-    ]
-    assert len(leaves) <= 27
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_front_door_says_what_a_command_says_of_itself(name: str) -> None:
     assert COMMANDS[name].help == help_line(EVERY_COMMAND[name,])
@@ -171,68 +147,6 @@ def test_help_shows_what_most_people_need_and_help_all_the_rest() -> None:
         assert option in all_
     assert "--json FILE" in few
     assert "--help-all" not in call("client", "sync", "--help")
-
-
-def test_help_says_units_bounds_and_defaults() -> None:
-    shown = " ".join(call("up", "--help").split())
-    assert "--epoch-seconds SECONDS Shortest length of an epoch in seconds" in shown
-    assert "[default: 60]" in shown
-    assert "[FOLDER]" in shown
-    assert "1 to 65535]" in shown
-
-
-def test_help_lists_commands_of_groups() -> None:
-    shown = " ".join(call("server", "--help").split())
-    assert "catalogue update Make the catalogue equal to a file" in shown
-    assert "as [training] and [terms] now say" in shown, "rich would take this for markup"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ("simulat", "no such command: simulat; did you mean simulate?\nHelp: sottovoce --help"),
-        ("frobnicate", "no such command: frobnicate\nHelp: sottovoce --help"),
-        ("server runn", "no such command: runn; did you mean run?\nHelp: sottovoce server --help"),
-        (
-            "simulate --epsilom 3",
-            "no such option: --epsilom; did you mean --epsilon?\nHelp: sottovoce simulate --help",
-        ),
-        (
-            "simulate --epsilon much",
-            "--epsilon: must be a number\nHelp: sottovoce simulate --help",
-        ),
-        (
-            "simulate --seeds 1.5",
-            "--seeds: must be a whole number\nHelp: sottovoce simulate --help",
-        ),
-        ("simulate --seeds 0", "--seeds: must be at least 1\nHelp: sottovoce simulate --help"),
-        ("up x --port 70000", "--port: must be at most 65535\nHelp: sottovoce up --help"),
-        ("up x --epoch-seconds 0", "epoch_seconds must be a whole number of at least 1, got 0"),
-        ("simulate more", "too many arguments: (more)\nHelp: sottovoce simulate --help"),
-        ("simulate --data", "option '--data' requires an argument"),
-        ("server run", "missing option '--config'\nHelp: sottovoce server run --help"),
-        ("server init", "missing argument 'FOLDER'\nHelp: sottovoce server init --help"),
-        (
-            "privacy --plot p.gif",
-            "--plot: p.gif must end in .png or .svg\nHelp: sottovoce privacy --help",
-        ),
-        ("privacy --preset=", "--preset: must not be empty\nHelp: sottovoce privacy --help"),
-        ("client forget a ''", "ITEMS: must not be empty\nHelp: sottovoce client forget --help"),
-        ("privacy --json /", "--json: / cannot be written\nHelp: sottovoce privacy --help"),
-    ],
-)
-def test_wrong_usage_is_a_line_or_two(
-    arguments: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert said_by(arguments, monkeypatch, capsys) == (2, "", f"sottovoce: {said}\n")
-
-
-def test_a_group_without_a_command_shows_its_help(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, _, said = said_by("server", monkeypatch, capsys)
-    assert code == 2
-    assert said.startswith("Usage: sottovoce server [OPTIONS] COMMAND")
 
 
 def run_without(packages: tuple[str, ...], *command: str) -> subprocess.CompletedProcess[str]:
@@ -255,16 +169,14 @@ def run_without(packages: tuple[str, ...], *command: str) -> subprocess.Complete
 @pytest.mark.parametrize(
     ("command", "package", "extra"),
     [
-        ("simulate", "numba", "sim"),
-        ("demo", "httpx", "sim,server"),
+        ("simulate", "numba", "sim"), ("demo", "httpx", "sim,server"),
         ("client init", "httpx", "client,cli"),
         ("proxy run --config x.toml", "starlette", "proxy"),
         ("server catalogue update --config x.toml new.csv", "sqlalchemy", "server"),
-        ("simulate --plot x.png", "matplotlib", "plot"),
-        ("simulate --engine ray", "ray", "ray"),
+        ("simulate --plot x.png", "matplotlib", "plot"), ("simulate --engine ray", "ray", "ray"),
         ("simulate --engine cuda", "cupy", "cuda"),
     ],
-)
+)  # fmt: skip
 def test_what_is_not_installed_is_named_with_its_extra(
     command: str, package: str, extra: str
 ) -> None:
@@ -281,7 +193,7 @@ class EntryPoint:
 
     @staticmethod
     def load() -> dict[str, tuple[str, str, str]]:
-        return {"paper": ("tests.cli.test_main", "Another paper.", "sottovoce-lab")}
+        return {"paper": ("tests.cli.test_app", "Another paper.", "sottovoce-lab")}
 
 
 def paper(number: int) -> None:
@@ -302,9 +214,9 @@ def no_laboratory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_without_the_laboratory_its_commands_say_how_to_get_it(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = "sottovoce: this command needs sottovoce-lab: pip install sottovoce-lab\n"
-    assert said_by(f"{name} --any thing", monkeypatch, capsys) == (2, "", said)
-    assert "(not installed: pip install sottovoce-lab)" in call("--help")
+    code, _, said = said_by(f"{name} --any thing", monkeypatch, capsys)
+    assert (code, "pip install sottovoce-lab" in said) == (2, True)
+    assert "pip install sottovoce-lab" in call("--help")
 
 
 @pytest.mark.usefixtures("no_laboratory")
@@ -314,6 +226,29 @@ def test_an_installed_package_adds_its_commands(monkeypatch: pytest.MonkeyPatch)
     )
     assert every_command()["paper"] == LazyCommand(*EntryPoint.load()["paper"])
     assert "Another paper." in call("--help")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ("simulat", "did you mean simulate?"), ("frobnicate", "frobnicate"),
+        ("server runn", "did you mean run?"), ("server", "Usage: sottovoce server"),
+        ("simulate --epsilom 3", "did you mean --epsilon?"),
+        ("simulate --epsilon much", "--epsilon"), ("simulate --seeds 1.5", "--seeds"),
+        ("simulate --seeds 0", "--seeds"), ("up x --port 70000", "65535"),
+        ("up x --epoch-seconds 0", "epoch_seconds"), ("simulate more", "more"),
+        ("simulate --data", "--data"), ("server run", "--config"), ("server init", "FOLDER"),
+        ("privacy --plot p.gif", "p.gif"), ("privacy --preset=", "--preset"),
+        ("client forget a ''", "ITEMS"), ("privacy --json /", "--json"),
+    ],
+)  # fmt: skip
+def test_wrong_usage_is_code_2_and_names_what_is_wrong(
+    arguments: str, named: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, said = said_by(arguments, monkeypatch, capsys)
+    assert (code, out) == (2, "")
+    assert named in said
+    assert arguments == "server" or len(said.splitlines()) <= 2
 
 
 class HalfInstalled:
