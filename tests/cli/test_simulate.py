@@ -22,12 +22,12 @@ def test_json_and_plot(tmp_path: Path) -> None:
     content = json.loads(out.read_text())
     assert set(content) == {
         "data", "people", "settings", "epochs", "final", "without", "popularity",
-        "known_popularity", "privacy", "seconds",
+        "informed_popularity", "privacy", "seconds",
     }  # fmt: skip
     assert [record["epoch"] for record in content["epochs"]] == [1, 2]
     assert content["epochs"][-1]["hr@10"] == content["final"]["hr@10"]
     metrics = {"hr@2", "hr@5", "hr@10", "ndcg@10", "mrr@10", "coverage@10"}
-    for who in ("final", "without", "popularity", "known_popularity"):
+    for who in ("final", "without", "popularity", "informed_popularity"):
         assert set(content[who]) == metrics
     assert 0 < content["popularity"]["coverage@10"] < content["final"]["coverage@10"] <= 1
     assert content["privacy"]["spans"][2]["pure"] == 2 * 10 * 2.5
@@ -109,14 +109,14 @@ def test_what_devices_know_can_be_left_out_and_comes_from_a_file(tmp_path: Path)
     rows = "".join(f"{film},{'odd' if film % 2 else 'even'}\n" for film in films)
     path.write_text(f"film,parity\n{rows}")
     tagged, shown = outcome(tmp_path)
-    assert f"loudest with {tagged['settings']['known']}" in shown
+    assert f"loudest with {tagged['settings']['side_information']}" in shown
     assert "loudest alone" in shown
     plain, shown = outcome(tmp_path, "--no-tags")
     assert plain["final"] == plain["without"] == tagged["without"] != tagged["final"]
     assert "alone" not in shown
     timed, shown = outcome(tmp_path, "--no-tags", "--split", "latest", "--negatives", "0")
-    assert timed["settings"]["known"] == "time"
+    assert timed["settings"]["side_information"] == "time"
     assert "whole catalogue" in shown
     untimed, _ = outcome(tmp_path, "--split", "latest", "--no-time", "--items", str(path))
-    assert untimed["settings"]["known"] == "2 tags"
+    assert untimed["settings"]["side_information"] == "2 tags"
     assert timed["privacy"] == plain["privacy"] == tagged["privacy"] == untimed["privacy"]

@@ -22,7 +22,7 @@ from sottovoce.sandbox.devices import (
 )
 from sottovoce.sandbox.swarm import SwarmPlan, simulate_from, training_of
 from sottovoce.sandbox.system import set_values
-from sottovoce.simulation import SimulationPlan, simulate
+from sottovoce.simulation import Simulation, simulate
 from sottovoce.training import Settings, first_items
 from tests.client.world import FakeProxy, World, item
 from tests.sandbox.test_demo import Time
@@ -62,7 +62,7 @@ def test_devices_are_not_told_what_their_owners_are_tested_on() -> None:
 def test_the_simulator_beside_a_swarm_is_the_simulator() -> None:
     data = synthetic_people(n_users=60, n_items=30)
     settings = Settings.preset("loudest", reports=5, epochs=2, factors=2, seed=3)
-    expected = simulate(data, SimulationPlan(settings, tags=False)).epochs
+    expected = simulate(data, Simulation(settings, tags=False)).epochs
     catalogue = catalogue_of(*(str(number) for number in data.item_ids))
     people = choose_people(data, catalogue, 60, split="random", seed=3)
     same, other = simulate_from(first_items(settings, 30), 0, settings, people, 2)

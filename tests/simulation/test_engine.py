@@ -26,7 +26,7 @@ from sottovoce import FederatedMF
 from sottovoce.core import MECHANISMS, Coordinate, Histories, initial_items, sum_signs, user_vectors
 from sottovoce.data import Interactions
 from sottovoce.errors import DivergedError, SettingsError
-from sottovoce.simulation import ENGINES, Engine, SimulationPlan, build_engine
+from sottovoce.simulation import ENGINES, Engine, Simulation, build_engine
 from sottovoce.simulation import engines as registry
 from sottovoce.simulation.cuda import card
 from sottovoce.simulation.engines import AUTO, engine_options, is_for_the_reference
@@ -70,8 +70,9 @@ def make(engine: str, who: Histories | Parts, plan: Settings, **options: Any) ->
     assert built.name == engine
     others = {package for name, package in ENGINES.items() if name != engine}
     for kind in type(built).__mro__:
-        assert not any(kind.__module__.startswith(f"{other}.") for other in others), kind
-    assert type(built).__module__.startswith(f"{ENGINES[engine]}."), "this is another engine"
+        assert not any(f"{kind.__module__}.".startswith(f"{other}.") for other in others), kind
+    module = f"{type(built).__module__}."
+    assert module.startswith(f"{ENGINES[engine]}."), "this is another engine"
     return built
 
 
@@ -320,7 +321,7 @@ def test_small_work_is_for_the_reference_and_larger_work_for_compiled_loops(
 
 def test_the_engine_is_what_the_rule_says(monkeypatch: pytest.MonkeyPatch) -> None:
     h, plan = random_people(20, 10), Settings(factors=2)
-    assert FederatedMF().engine == SimulationPlan(plan).engine == AUTO
+    assert FederatedMF().engine == Simulation(plan).engine == AUTO
     assert build_engine(AUTO, h, plan, threads=1).name == "reference"
     assert build_engine(AUTO, h, plan, resample=10_000_000).name == "cpu"
     monkeypatch.setattr(registry, "find_spec", lambda _: None)

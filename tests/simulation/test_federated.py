@@ -14,7 +14,7 @@ from sottovoce.core import Histories
 from sottovoce.core.recommending import Tag
 from sottovoce.data import leave_one_out, synthetic_people
 from sottovoce.errors import CheckpointError, DataError, SettingsError
-from sottovoce.simulation import SimulationPlan, simulate
+from sottovoce.simulation import Simulation, simulate
 from sottovoce.training import Budget, planned
 from tests.people import random_people
 
@@ -216,7 +216,7 @@ def test_metrics_are_those_of_simulate_and_of_the_lists() -> None:
     assert found["coverage@10"] == pytest.approx(len(np.unique(lists)) / 80)
     settings = model.settings.changed(seed=1000)
     again = FederatedMF.from_items(model.item_factors, settings).fit(TRAIN).evaluate(TRAIN, TEST)
-    run = simulate(DATA, SimulationPlan(settings, negatives=0, tags=False, coverage=True)).final
+    run = simulate(DATA, Simulation(settings, negatives=0, tags=False, coverage=True)).final
     names = ("hr@10", "ndcg@10", "mrr@10", "coverage@10")
     assert [again[name] for name in names] == pytest.approx([run[name] for name in names])
 

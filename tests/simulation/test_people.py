@@ -17,7 +17,7 @@ from sottovoce.data import Interactions, Shards, load
 from sottovoce.data.loading import shard
 from sottovoce.data.shards import ShardWriter
 from sottovoce.errors import CheckpointError, SettingsError
-from sottovoce.simulation import Run, SimulationPlan, build_engine, simulate
+from sottovoce.simulation import Run, Simulation, build_engine, simulate
 from sottovoce.simulation.cpu.philox import begin_draws, fill_words
 from sottovoce.simulation.people import (
     DROPPED,
@@ -144,7 +144,7 @@ def shards(data: Interactions, tmp_path_factory: pytest.TempPathFactory) -> Shar
         return writer.finish(data)
 
 
-SAME = ("final", "without", "popularity", "known_popularity", "known", "n_users")
+SAME = ("final", "without", "popularity", "informed_popularity", "side_information", "n_users")
 
 
 def same(found: Run, expected: Run) -> bool:
@@ -161,10 +161,10 @@ def same(found: Run, expected: Run) -> bool:
 def test_a_run_over_shards_is_the_run_in_memory(
     data: Interactions, shards: Shards, split: str, negatives: int
 ) -> None:
-    plan = SimulationPlan(SETTINGS, split, negatives)  # type: ignore[arg-type]
+    plan = Simulation(SETTINGS, split, negatives)  # type: ignore[arg-type]
     found, expected = simulate(shards, plan), simulate(data, plan)
     assert same(found, expected)
-    assert found.known == ("27 tags" if split == "random" else "27 tags and time")
+    assert found.side_information == ("27 tags" if split == "random" else "27 tags and time")
     assert found.final != found.without
     assert not same(simulate(shards, replace(plan, settings=replace(SETTINGS, seed=8))), expected)
 
@@ -173,7 +173,7 @@ def test_a_run_that_was_stopped_goes_on_over_the_same_shards_only(
     data: Interactions, shards: Shards, tmp_path: Path
 ) -> None:
     settings = replace(SETTINGS, lifetime=0)
-    plan, file = SimulationPlan(settings, negatives=20), tmp_path / "run"
+    plan, file = Simulation(settings, negatives=20), tmp_path / "run"
     simulate(shards, replace(plan, settings=replace(settings, epochs=1)), checkpoint=file)
     assert same(simulate(shards, plan, checkpoint=file), simulate(data, plan))
     others = shard("ml-latest-small", tmp_path / "others", min_interactions=50)
@@ -203,7 +203,7 @@ def contents(parts: Iterable[Part]) -> list[np.ndarray]:
     rows = []
     for part in parts:
         assert part.left_out is not None
-        candidates, weights = part.left_out.candidates, part.left_out.known.weights
+        candidates, weights = part.left_out.candidates, part.left_out.side_information.weights
         known = np.zeros(0) if weights is None else weights
         tested = (candidates.items.ravel(), candidates.split.test)
         rows.append((part.histories.indices, *tested, known, numbers(part)))
@@ -236,4 +236,4 @@ def test_people_who_cannot_be_are_refused(shards: Shards) -> None:
         with pytest.raises(SettingsError):
             People(h, 0, resampled, chosen)
     with pytest.raises(SettingsError):
-        simulate(shards, SimulationPlan(SETTINGS, resample=1000))
+        simulate(shards, Simulation(SETTINGS, resample=1000))

@@ -13,9 +13,9 @@ from sottovoce.core import Histories
 from sottovoce.data import Interactions, Split, leave_one_out, synthetic_people
 from sottovoce.data.interactions import object_array
 from sottovoce.errors import CheckpointError, SettingsError
-from sottovoce.simulation import FederatedMF, Run, SimulationPlan, build_engine, simulate
+from sottovoce.simulation import FederatedMF, Run, Simulation, build_engine, simulate
 from sottovoce.simulation.evaluation import (
-    Known,
+    SideInformation,
     hit_ratio,
     rank_factors,
     rank_scores,
@@ -33,8 +33,8 @@ def people() -> Interactions:
     return synthetic_people(1500, 300, seed=5)
 
 
-def short_plan(mechanism: str = "loudest", **changes: Any) -> SimulationPlan:
-    return SimulationPlan(Settings.preset(mechanism, **{"epochs": 4, "reports": 40, **changes}))
+def short_plan(mechanism: str = "loudest", **changes: Any) -> Simulation:
+    return Simulation(Settings.preset(mechanism, **{"epochs": 4, "reports": 40, **changes}))
 
 
 class InterruptedRunError(Exception):
@@ -67,17 +67,17 @@ def test_an_interrupted_run_ends_as_if_it_had_not_been(
 
 
 def test_evaluation_can_be_left_to_the_end(people: Interactions) -> None:
-    plan = SimulationPlan(short_plan().settings, evaluate_every=0)
+    plan = Simulation(short_plan().settings, evaluate_every=0)
     run = simulate(people, plan)
     assert [("hr@10" in record) for record in run.epochs] == [False, False, False, True]
     assert run.final == simulate(people, short_plan()).final
     assert run.account.training == 4 * 40 * 2.5
     with pytest.raises(SettingsError):
-        SimulationPlan(Settings(), evaluate_every=-1)
+        Simulation(Settings(), evaluate_every=-1)
 
 
 def test_it_learns_and_beats_popularity(people: Interactions) -> None:
-    plan = SimulationPlan(Settings.preset("loudest", reports=250), evaluate_every=0)
+    plan = Simulation(Settings.preset("loudest", reports=250), evaluate_every=0)
     run = simulate(people, plan)
     split = leave_one_out(people, "random", 0)
     candidates = sample_candidates(split, 99, 0)
@@ -149,7 +149,7 @@ def test_a_single_user_and_a_single_item_work() -> None:
 
 def test_turns_and_resampled_people_are_said_and_accounted_for(people: Interactions) -> None:
     settings = Settings(epochs=4, reports=2, factors=2, lifetime=1, seed=1)
-    run = simulate(people, SimulationPlan(settings, resample=2_000, evaluate_every=0))
+    run = simulate(people, Simulation(settings, resample=2_000, evaluate_every=0))
     crowds = [record["people"] for record in run.epochs]
     assert sum(crowds) == 2_000, "everybody once"
     assert run.crowd == min(crowds) > 400
@@ -162,7 +162,7 @@ def test_turns_and_resampled_people_are_said_and_accounted_for(people: Interacti
 
 def test_an_epoch_that_is_nobodys_is_survived(people: Interactions) -> None:
     settings = Settings(epochs=30, reports=1, factors=1, lifetime=1)
-    run = simulate(people, SimulationPlan(settings, resample=2, evaluate_every=0))
+    run = simulate(people, Simulation(settings, resample=2, evaluate_every=0))
     assert run.crowd == 0
     assert run.account.crowd is None
     assert np.isfinite(run.V).all()
@@ -177,8 +177,8 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-def plan(split: Any = "latest", **changes: Any) -> SimulationPlan:
-    return SimulationPlan(SETTINGS, split, **{"evaluate_every": 0, **changes})
+def plan(split: Any = "latest", **changes: Any) -> Simulation:
+    return Simulation(SETTINGS, split, **{"evaluate_every": 0, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -202,12 +202,14 @@ def test_the_numbers_are_those_of_the_devices(people: Interactions, runs: dict[s
     split = leave_one_out(people, "latest", 0)
     candidates = sample_candidates(split, 99, 0)
     for name, run in runs.items():
-        known = Known.of(people, split, tags=WAYS[name].get("tags", True), time=WAYS[name]["time"])
+        known = SideInformation.of(
+            people, split, tags=WAYS[name].get("tags", True), time=WAYS[name]["time"]
+        )
         ranks = known.ranks(
             run.V, candidates, alpha=SETTINGS.alpha, regularization=SETTINGS.user_ridge(run.V)
         )
         assert run.final == pytest.approx(summary(ranks), abs=0.01)
-        assert run.known_popularity == summary(popularity_ranks(candidates, known))
+        assert run.informed_popularity == summary(popularity_ranks(candidates, known))
     popular = summary(rank_scores(Constant(split.train.popularity()), candidates))
     assert runs["both"].popularity == popular
 

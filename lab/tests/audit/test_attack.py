@@ -5,11 +5,9 @@ Everything here is keyed: the same numbers every time.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from itertools import pairwise
-from math import exp, sqrt
-from pathlib import Path
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -18,18 +16,29 @@ from scipy import stats
 
 from sottovoce.core import MECHANISMS, Histories, user_vectors
 from sottovoce.data import Interactions, synthetic_people
-from sottovoce.errors import DataError, MissingExtraError, SettingsError
+from sottovoce.errors import DataError, SettingsError
 from sottovoce.simulation.engines import build_engine
 from sottovoce.simulation.people import report_words
 from sottovoce.training import Settings
-from sottovoce_lab.audit import Attack, AttackPlan, run_attack, sweep
-from sottovoce_lab.audit.attack import AttackPoint, curve, published, shuffled_bound
+from sottovoce_lab.audit import Attack, AttackPlan, run_attack
+from sottovoce_lab.audit.attack import (
+    AttackPoint,
+    Auc,
+    Knowledge,
+    Question,
+    Trials,
+    all_trials,
+    area,
+    choose_targets,
+    curve,
+    published,
+    shuffled_bound,
+    takes_part,
+    victims_of,
+)
 from sottovoce_lab.audit.audit import attack_check
-from sottovoce_lab.audit.densities import mean_density, report_densities
-from sottovoce_lab.audit.knowledge import Knowledge
-from sottovoce_lab.audit.picture import draw_attacks
-from sottovoce_lab.audit.roc import Auc, area
-from sottovoce_lab.audit.worlds import Question, Trials, all_trials, choose_targets, victims_of
+from sottovoce_lab.audit.clients import mean_density, report_densities
+from sottovoce_lab.paper.attacker import largest_area
 
 PLAN = AttackPlan(trials=400, crowds=20, threads=1)
 POINTS = ((1, 1), (10, 1), (40, 1), (40, 3))
@@ -82,51 +91,6 @@ def test_densities_are_those_of_the_reports(mechanism: str) -> None:
         assert stats.chisquare(seen, chances * len(reports)).pvalue > 1e-4
 
 
-def test_loudest_has_two_densities(people: Interactions) -> None:
-    settings = settings_of("loudest")
-    V = np.random.default_rng(0).normal(0, 0.1, (60, 5)).astype(np.float32)
-    densities = report_densities(settings.build(60), settings, V, people.histories)
-    assert len(np.unique(densities)) == 2
-    assert densities.max() / densities.min() == pytest.approx(exp(2.5), rel=1e-5)
-
-
-def test_mean_density_does_not_depend_on_chunks(
-    people: Interactions, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = settings_of("coordinate")
-    V = np.random.default_rng(0).normal(0, 0.1, (60, 5)).astype(np.float32)
-    whole = mean_density(settings.build(60), settings, V, people.histories)
-    monkeypatch.setattr("sottovoce_lab.audit.densities.CHUNK", 7000)
-    parts = mean_density(settings.build(60), settings, V, people.histories)
-    np.testing.assert_allclose(whole, parts, rtol=1e-6)
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_scores_lie_around_zero_as_far_apart_as_theory_says(
-    people: Interactions, mechanism: str
-) -> None:
-    """Between the worlds lie `k mean((f1 - f0)^2 / fbar)`, and zero is in their middle."""
-    settings = settings_of(mechanism, epochs=1)
-    histories = people.histories
-    engine = build_engine("cpu", histories, settings, threads=1)
-    rng = np.random.default_rng(1)
-    targets = choose_targets(histories, 20, "history", rng)
-    trials = all_trials(20, 60)
-    (V,) = published(settings, engine, histories.n_items, 1)
-    own = build_engine("cpu", victims_of(targets, trials), settings, threads=1)
-    seen = Knowledge(settings, engine, own, histories, targets, trials, V, 0).unlinked(40)
-    built = settings.build(histories.n_items)
-    f1 = report_densities(built, settings, V, targets.true).astype(np.float64)
-    f0 = report_densities(built, settings, V, targets.other).astype(np.float64)
-    distance = 40 * ((f1 - f0) ** 2 / mean_density(built, settings, V, histories)).mean(axis=1)
-    signs = np.where(trials.is_true, 1, -1)
-    off = seen - signs * distance[trials.victim] / 2
-    by_crowd = off.reshape(60, 40).mean(axis=1)
-    assert abs(by_crowd.mean()) < ERRORS * by_crowd.std() / sqrt(60)
-    apart = (signs * seen).reshape(60, 40).mean(axis=1)
-    assert abs(apart.mean() - distance.mean() / 2) < ERRORS * apart.std() / sqrt(60)
-
-
 # What the attacker achieves
 
 
@@ -174,7 +138,7 @@ def test_the_shuffled_attack_does_see_something(
 def test_a_larger_epsilon_betrays_more(people: Interactions) -> None:
     of = [settings_of("loudest", epsilon=epsilon, epochs=1) for epsilon in (0.5, 2.0, 5.0)]
     plan = replace(PLAN, question="history", points=((2, 1),))
-    found = sweep(people.histories, of, plan)
+    found = [run_attack(people.histories, settings, plan) for settings in of]
     values = [attack.points[0].linked.value for attack in found]
     assert values == sorted(values)
     assert values[-1] - values[0] > 0.2
@@ -191,38 +155,13 @@ def test_the_same_seed_is_the_same_attack(people: Interactions) -> None:
     assert one.points != other.points
 
 
-def test_every_epoch_and_crowd_has_its_own_words(people: Interactions) -> None:
-    settings = settings_of("coordinate", reports=5, epochs=2)
-    engine = build_engine("cpu", people.histories, settings, threads=1)
-    V = published(settings, engine, 60, 2)
-    assert len(V) == 2
-    used = {engine.reports(V[0], epoch).tobytes() for epoch in range(10)}
-    assert len(used) == 10
-
-
 # Victims, points, curves
 
 
-def test_a_victim_misses_one_item(people: Interactions) -> None:
-    targets = choose_targets(people.histories, 30, "interaction", np.random.default_rng(0))
-    for place, victim in enumerate(targets.victims):
-        own, without = set(people.histories[int(victim)]), set(targets.other[place])
-        assert own == set(targets.true[place])
-        assert without < own
-        assert len(own - without) == 1
-
-
-def test_more_victims_than_people_repeat() -> None:
-    few = Histories.from_lists([[0, 1], [1, 2], [0]], n_items=3)
-    targets = choose_targets(few, 10, "interaction", np.random.default_rng(0))
-    assert set(targets.victims) <= {0, 1}
-
-
 def test_nobody_to_attack() -> None:
-    with pytest.raises(DataError, match="nobody has two"):
-        choose_targets(
-            Histories.from_lists([[0], []], n_items=3), 4, "interaction", np.random.default_rng(0)
-        )
+    few = Histories.from_lists([[0], []], n_items=3)
+    with pytest.raises(DataError):
+        choose_targets(few, 4, "interaction", np.random.default_rng(0))
 
 
 def test_curve_climbs_to_the_whole_training() -> None:
@@ -273,37 +212,101 @@ def test_an_attack_beyond_its_bound_fails(attacks: dict[tuple[str, Question], At
     assert "0.900" in check.measured
 
 
-@pytest.mark.parametrize(
-    ("plan", "message"),
-    [
-        ({"trials": 7, "crowds": 2}, "four trials"),
-        ({"crowds": 1}, "two crowds"),
-        ({"question": "name"}, "question"),
-    ],
-)
-def test_plans_that_cannot_work(plan: dict[str, Any], message: str) -> None:
-    with pytest.raises(SettingsError, match=message):
-        AttackPlan(**plan)
-
-
-def test_points_beyond_the_training(people: Interactions) -> None:
-    with pytest.raises(SettingsError, match="cannot look at k = 41"):
+def test_plans_that_cannot_work(people: Interactions) -> None:
+    for plan in ({"trials": 7, "crowds": 2}, {"crowds": 1}, {"question": "name"}):
+        with pytest.raises(SettingsError):
+            AttackPlan(**plan)
+    with pytest.raises(SettingsError):
         run_attack(people.histories, settings_of("loudest"), replace(PLAN, points=((41, 1),)))
 
 
-# The picture
+EPOCHS, CROWDS, VICTIMS = 4, 150, 20
+"""Standard errors that a fixed seed may be off by."""
 
 
-def test_picture(attacks: dict[tuple[str, Question], Attack], tmp_path: Path) -> None:
-    path = tmp_path / "new" / "attack.png"
-    draw_attacks([attacks[mechanism, "history"] for mechanism in MECHANISMS], path)
-    assert path.read_bytes().startswith(b"\x89PNG")
-    assert [each.name for each in path.parent.iterdir()] == ["attack.png"]
+def turns_of(mechanism: str, **changes: Any) -> Settings:
+    return Settings.preset(mechanism, **{"reports": 40, "epochs": EPOCHS, **changes})
 
 
-def test_picture_without_matplotlib(
-    attacks: dict[tuple[str, Question], Attack], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def some_items(n_items: int, factors: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+    return np.random.default_rng(0).normal(0, 0.3, (n_items, factors)).astype(np.float32)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_compiled_densities_are_the_mechanism_s_own(people: Interactions, mechanism: str) -> None:
+    settings, V = turns_of(mechanism, factors=5), some_items(60, 5)
+    V[7] = V[8]  # ties
+    some = Histories.from_lists([[], *(list(people.histories[user]) for user in range(30))], 60)
+    built = settings.build(60)
+    X = user_vectors(V, some, alpha=settings.alpha, regularization=settings.user_ridge(V))
+    expected = built.densities(V, X, some)
+    np.testing.assert_array_equal(report_densities(built, settings, V, some), expected)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_each_trial_is_a_person_with_the_history_of_its_world(
+    people: Interactions, mechanism: str
 ) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(MissingExtraError, match=r"sottovoce\[plot\]"):
-        draw_attacks([attacks["loudest", "history"]], tmp_path / "a.png")
+    settings, V = turns_of(mechanism), some_items(60, 5)
+    targets = choose_targets(people.histories, 6, "interaction", np.random.default_rng(0))
+    trials = all_trials(6, 3)
+    victims = victims_of(targets, trials)
+    for number, (place, is_true) in enumerate(zip(trials.victim, trials.is_true, strict=True)):
+        world = targets.true if is_true else targets.other
+        assert list(victims[number]) == list(world[int(place)])
+    X = user_vectors(V, victims, alpha=settings.alpha, regularization=settings.user_ridge(V))
+    words = report_words(settings.seed, 9, np.arange(len(trials.victim)), settings.reports)
+    expected = settings.build(60).reports(V, X, victims, words)
+    seen = build_engine("cpu", victims, settings, threads=1).reports(V, 9)
+    np.testing.assert_array_equal(seen, expected)
+
+
+def test_everybody_takes_all_turns_in_every_crowd() -> None:
+    settings = turns_of("loudest", lifetime=3, epochs=5)
+    takes = np.array([takes_part(settings, epoch, 4, 200) for epoch in range(5)])
+    assert takes.shape == (5, 4, 200)
+    assert (takes.sum(axis=0) == 3).all()
+    assert len({crowd.tobytes() for crowd in takes[0]}) == 4
+    assert takes_part(turns_of("loudest"), 2, 4, 200).all()
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_scores_lie_around_zero_in_a_victim_s_turn_and_at_zero_else(
+    people: Interactions, mechanism: str
+) -> None:
+    settings, histories = turns_of(mechanism, lifetime=1), people.histories
+    always = settings.changed(lifetime=EPOCHS)
+    targets = choose_targets(histories, VICTIMS, "history", np.random.default_rng(1))
+    trials = all_trials(VICTIMS, CROWDS)
+    engine = build_engine("cpu", histories, always, threads=1)
+    own = build_engine("cpu", victims_of(targets, trials), always, threads=1)
+    (V,) = published(settings, engine, histories.n_items, 1)
+    seen = Knowledge(settings, engine, own, histories, targets, trials, V, 2)
+    takes = takes_part(settings, 2, CROWDS, histories.n_users)
+    turn = takes[trials.crowd, targets.victims[trials.victim]]
+    linked, unlinked = seen.linked(40), seen.unlinked(40)
+    for scores in (linked, unlinked):
+        assert not scores[~turn].any()
+        assert scores[turn].all()
+    built = settings.build(histories.n_items)
+    f1 = report_densities(built, settings, V, targets.true).astype(np.float64)
+    f0 = report_densities(built, settings, V, targets.other).astype(np.float64)
+    distance = 40 * ((f1 - f0) ** 2 / mean_density(built, settings, V, histories)).mean(axis=1)
+    signs = np.where(trials.is_true, 1, -1)
+    off = unlinked - turn * signs * distance[trials.victim] / 2
+    by_crowd = off.reshape(CROWDS, 2 * VICTIMS).sum(axis=1)
+    assert abs(by_crowd.mean()) < ERRORS * by_crowd.std() / sqrt(CROWDS)
+    apart = (signs * off).reshape(CROWDS, 2 * VICTIMS).sum(axis=1)
+    assert abs(apart.mean()) < ERRORS * apart.std() / sqrt(CROWDS)
+
+
+def test_turns_are_under_their_bounds_and_betray_less(people: Interactions) -> None:
+    plan = AttackPlan(trials=1600, crowds=20, question="history", points=((1, EPOCHS),), threads=1)
+    once, always = (turns_of("loudest", reports=1, lifetime=lifetime) for lifetime in (1, EPOCHS))
+    (seldom,) = run_attack(people.histories, once, plan).points
+    (often,) = run_attack(people.histories, always, plan).points
+    assert seldom.linked.value < largest_area(once.epsilon) + ERRORS * seldom.linked.error
+    assert often.linked.value > largest_area(once.epsilon) + ERRORS * seldom.linked.error
+    assert seldom.linked.value > 0.5 + ERRORS * seldom.linked.error
+    assert seldom.unlinked.value < seldom.bound + ERRORS * seldom.unlinked.error
+    assert seldom.bound == shuffled_bound(once.build(60), 1, 1, once.crowd(150))

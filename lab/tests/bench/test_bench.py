@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,20 +13,17 @@ import pytest
 
 from sottovoce.core import MECHANISMS
 from sottovoce.data import Interactions, synthetic_people
-from sottovoce.errors import MissingExtraError, SettingsError, SottovoceError
+from sottovoce.errors import SettingsError, SottovoceError
 from sottovoce.simulation import LocalEngine
-from sottovoce.simulation.engines import build_engine
 from sottovoce.simulation.evaluation.kernels import checked_threads
 from sottovoce.simulation.interface import Collected, PartedEngine
 from sottovoce.simulation.people import Whole
-from sottovoce.simulation.reference.engine import ReferenceEngine
+from sottovoce.simulation.reference import ReferenceEngine
 from sottovoce.training import Settings
 from sottovoce_lab.bench import Spread
 from sottovoce_lab.bench.comparison import (
     BenchPlan,
     BenchResult,
-    als_solver,
-    one_blas_thread,
     run_bench,
 )
 from sottovoce_lab.bench.engines import (
@@ -36,14 +32,12 @@ from sottovoce_lab.bench.engines import (
     EnginesResult,
     ScalingPlan,
     ScalingResult,
-    check_equal,
-    let_ray_compete,
     run_engines,
     run_scaling,
     stored_parts,
 )
 from sottovoce_lab.bench.epoch import ReferenceEpoch, TimedEpoch
-from sottovoce_lab.bench.timing import Contender, peak_memory, ratio, take_turns
+from sottovoce_lab.bench.timing import Contender, ratio, take_turns
 
 PEOPLE = 120
 PLAN = BenchPlan(repeats=2, reference_users=5, reports=8, threads=1)
@@ -144,22 +138,6 @@ def test_every_mechanism_grows_along_every_axis(result: BenchResult, people: Int
     assert sizes == {"users": [15, 30, 60, 120], "items": [7, 15, 30, 60], "reports": [2, 4, 8, 16]}
 
 
-@pytest.mark.skipif(peak_memory() is None, reason="nobody counts memory here")
-def test_memory_is_a_peak(result: BenchResult) -> None:
-    memory = result.memory
-    assert memory.loaded is not None
-    assert memory.epochs is not None
-    assert memory.all is not None
-    assert 0 < memory.loaded <= memory.epochs <= memory.all
-
-
-@pytest.mark.parametrize("module", ["implicit.cpu.als", "threadpoolctl"])
-def test_a_missing_library_is_said(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtraError), one_blas_thread():
-        als_solver()
-
-
 # Engines side by side.
 
 
@@ -214,14 +192,6 @@ def test_an_engine_with_other_sums_is_not_timed(
         run_engines(people, plan)
 
 
-def test_sums_and_numbers_of_reports_are_compared() -> None:
-    one = Collected(np.array([1, -1]), 2)
-    check_equal("same", Collected(np.array([1, -1]), 2), one)
-    for other in (Collected(np.array([1, 1]), 2), Collected(np.array([1, -1]), 4)):
-        with pytest.raises(SottovoceError):
-            check_equal("other", other, one)
-
-
 def test_shards_on_disk_hold_everybody(people: Interactions, tmp_path: Path) -> None:
     bare = replace(people, titles=None, tags=None)
     stored, whole = stored_parts(bare, tmp_path / "shards", 3), Whole.of(bare, RULE)
@@ -260,11 +230,6 @@ def test_efficiency_is_that_of_one_alone_over_that_of_each(scaled: ScalingResult
         assert last.speedup == pytest.approx(float(np.median(each)) * most)
 
 
-def test_the_largest_run_is_shared_by_both_kinds(scaled: ScalingResult) -> None:
-    strong, weak = scaled.scalings
-    assert strong.points[-1].seconds == weak.points[-1].seconds
-
-
 # With real processes of Ray, which take seconds to start.
 
 
@@ -277,23 +242,3 @@ def test_ray_takes_part_where_it_is_installed(people: Interactions) -> None:
     (each,) = run_engines(people, plan).mechanisms
     assert "ray, 1 worker" in [way.name for way in each.ways]
     assert "ray" not in each.left_out
-
-
-@pytest.mark.slow
-def test_processes_of_ray_do_not_step_back(people: Interactions) -> None:
-    pytest.importorskip("ray")
-    let_ray_compete()
-    settings = Settings.preset("coordinate", reports=5)
-    with build_engine("ray", people.histories, settings, ray_workers=1) as engine:
-        assert list(engine.each(lambda _: os.nice(0))) == [os.nice(0)]
-
-
-@pytest.mark.slow
-def test_scaling_over_processes(people: Interactions) -> None:
-    pytest.importorskip("ray")
-    plan = ScalingPlan(("coordinate",), reports=5, repeats=1, threads=1, ray_workers=2)
-    result = run_scaling(people, plan)
-    counts = {(each.over, each.kind): [p.count for p in each.points] for each in result.scalings}
-    assert counts["ray workers", "strong"] == counts["ray workers", "weak"] == [1, 2]
-    assert counts["threads", "strong"] == [1]
-    assert result.left_out == {}

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,6 @@ from sottovoce_lab.bench.live.live_bench import (
 )
 from sottovoce_lab.bench.live.opening import DECRYPT, PARSED, RAW, SERVER
 from sottovoce_lab.bench.timing import cpu_seconds, most_resident, resident
-from sottovoce_lab.cli.bench import show_live
 
 PROC = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc, as on Linux")
 TINY = LiveBenchPlan(repeats=2, processes=2, chunk=300, batches=40, reports=10, items=20)
@@ -75,18 +72,6 @@ def test_what_an_epoch_costs() -> None:
     assert found.proxy_core_hours == pytest.approx(1 / 12)
     assert (found.up, found.down) == (5_256_000_000, 21_000_000_000)
     assert (found.proxy_disk, found.server_disk) == (15_768_000_000, 800_000_000)
-
-
-@PROC
-@pytest.mark.slow
-def test_measurements_are_shown_and_written(
-    measured: LiveBenchResult, capsys: pytest.CaptureFixture[str]
-) -> None:
-    show_live(measured)
-    shown = capsys.readouterr().out
-    assert "opening stubbed" in shown
-    assert "Suite.decrypt" in shown
-    json.dumps(asdict(measured))
 
 
 @PROC

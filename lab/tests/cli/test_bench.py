@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import json
-import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from sottovoce.cli.app import app
 from sottovoce.core import MECHANISMS
 from sottovoce.errors import SettingsError
-from sottovoce_lab.bench.live.live_bench import UnitCosts
-from sottovoce_lab.cli.bench import PEOPLE, show_costs
 from tests.processes import calling
 
 SMALL = ("--data", "synthetic:N=80,M=40,seed=0", "--reports", "4", "--repeats", "1")
@@ -48,15 +43,6 @@ def test_an_epoch_beside_als_and_the_reference(tmp_path: Path) -> None:
     content = written(json_file)
     assert [each["mechanism"] for each in content["comparisons"]] == list(MECHANISMS)
     assert {path.name for path in tmp_path.iterdir()} == {"bench.json"}
-
-
-def test_one_mechanism_filtered_without_growth(tmp_path: Path) -> None:
-    json_file = tmp_path / "bench.json"
-    few = ("--mechanism", "loudest", "--no-growth", "--min-interactions", "3")
-    assert "Growth" not in bench(*SMALL, *REFERENCE, *few, "--json", json_file)
-    content = written(json_file)
-    assert content["plan"]["mechanisms"] == ["loudest"]
-    assert content["growth"] == []
 
 
 @pytest.mark.parametrize("command", [("--no-growth",), ("engines",)])
@@ -95,16 +81,3 @@ def test_scaling_table_and_json(tmp_path: Path) -> None:
 def test_an_unknown_mechanism_is_refused(command: tuple[str, ...]) -> None:
     with pytest.raises(SettingsError):
         bench(*command, *SMALL, "--mechanism", "louder")
-
-
-def test_costs_are_readable_in_80_columns() -> None:
-    units = UnitCosts(
-        reports=100, items=1000, opening=9e-5, intake=2e-4, mixing=1e-4, up=5256, down=21_000,
-        catalogue=50_000,
-    )  # fmt: skip
-    console = Console(width=80, record=True, file=io.StringIO())
-    show_costs(units, [units.of(number) for number in PEOPLE], console)
-    shown = console.export_text()
-    assert "90 us" in shown
-    for whole in ("10,000,000", "1,000,000,000", "server's disk", "210 GB", "25 h", "52.6 GB"):
-        assert re.search(rf"[ │┃]{re.escape(whole)} *[│┃]", shown), whole

@@ -3,20 +3,13 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from sottovoce.errors import CheckpointError, SettingsError
 from sottovoce_lab.cli.paper import app
 from sottovoce_lab.paper import EXPERIMENTS, Runner
-
-if TYPE_CHECKING:
-    from typer.testing import Result
-
-
-SPLITS = ("random", "latest")
 
 
 def run(*arguments: object) -> Result:
@@ -72,28 +65,6 @@ def test_some_methods_alone(tmp_path: Path) -> None:
     assert not (tmp_path / "cost.json").exists()
 
 
-def test_what_devices_know(tmp_path: Path) -> None:
-    """Of a data set with times and tags of its own, and with tags of a file in their place."""
-    few = ("--quick", "--methods", "popularity", "--seeds", 1)
-    result = run("known", *few, "--out", tmp_path / "own")
-    assert result.exit_code == 0, result.output
-    assert "What devices know for free" in result.stdout
-    content = json.loads((tmp_path / "own" / "known.json").read_text())
-    numbers = content["tables"]["known"]["numbers"]
-    ways = {split: [n["known"] for n in numbers if n["split"] == split] for split in SPLITS}
-    assert ways == {"random": ["alone", "tags"], "latest": ["alone", "tags", "time", "both"]}
-    assert {number["method"] for number in numbers} == {"popularity"}
-    assert "known,local,central,mean" in (tmp_path / "own" / "known.csv").read_text()
-    films = tmp_path / "films.csv"
-    films.write_text("item,odd\n" + "".join(f"{n},{n % 2}\n" for n in range(1, 100_000)))
-    assert run("known", *few, "--items", films, "--out", tmp_path / "odd").exit_code == 0
-    odd = json.loads((tmp_path / "odd" / "known.json").read_text())["tables"]["known"]["numbers"]
-    assert [n["mean"] for n in odd[:2]] != [n["mean"] for n in numbers[:2]]
-    assert odd[0] == numbers[0], "alone it is the same"
-    with pytest.raises(SettingsError, match="another --out"):
-        run("known", *few, "--items", films, "--out", tmp_path / "own")
-
-
 def test_stopping_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
@@ -113,11 +84,11 @@ def test_stopping_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_errors(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="louder"):
+    with pytest.raises(SettingsError):
         run("fig2", "--quick", "--methods", "louder", "--out", tmp_path)
-    with pytest.raises(SettingsError, match="--data"):
+    with pytest.raises(SettingsError):
         run("fig2", "--out", tmp_path)
-    with pytest.raises(CheckpointError, match="compute some first"):
+    with pytest.raises(CheckpointError):
         run("report", "--out", tmp_path)
 
 

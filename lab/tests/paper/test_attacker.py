@@ -10,15 +10,17 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from lab.tests.paper.helpers import WHOLE, cells_of
 from sottovoce.data import Interactions, synthetic_people
 from sottovoce.privacy import Crowd, central_epsilon
 from sottovoce.privacy.account import DELTA
 from sottovoce.training import all_presets
 from sottovoce_lab.audit import AttackPlan, run_attack
-from sottovoce_lab.paper import About, CellStore, Scale, Size, attacker
-from sottovoce_lab.paper.methods import CellContext, run_cell
+from sottovoce_lab.paper import CellStore, Scale, Size, attacker
+from sottovoce_lab.paper.attacker import AttackerAgain
+from sottovoce_lab.paper.methods import CellContext
+from sottovoce_lab.paper.runner import run_cell
 
-ABOUT = About("f" * 64, "x", "x", 75_040, 9_781, 9_000_000, True, True, 0, quick=False, seeds=2)
 CHOSEN = 15
 """Of the cells: two seeds of two questions of five trainings."""
 LABELS = ["paper, coordinate", "loudest", "strong", "crowd", "budget 50"]
@@ -31,12 +33,12 @@ def people() -> Interactions:
 
 @pytest.fixture(scope="module")
 def scale() -> Scale:
-    return Scale.of(replace(ABOUT, users=400, items=150, quick=True))
+    return Scale.of(replace(WHOLE, users=400, items=150, quick=True))
 
 
 def filled(folder: Path, scale: Scale, **final: float) -> CellStore:
     """Made up: the guesses of seed 1 about histories at `crowd` are as given."""
-    cells, store = attacker.cells(scale), CellStore.start(folder, scale.about)
+    cells, store = cells_of(AttackerAgain, scale), CellStore.start(folder, scale.about)
     usual = {"linked": 0.9, "unlinked": 0.55, "linked error": 0.01, "unlinked error": 0.01}
     for place, cell in enumerate(cells):
         result = {
@@ -56,12 +58,8 @@ def test_the_bound_is_the_area_below_both_lines(epsilon: float, delta: float) ->
     assert attacker.largest_area(epsilon, delta) == pytest.approx(expected, abs=1e-8)
 
 
-def test_a_huge_budget_bounds_nothing() -> None:
-    assert attacker.largest_area(5_000.0) == 1.0
-
-
 def test_every_preset_is_attacked_in_both_ways() -> None:
-    cells = attacker.cells(Scale.of(ABOUT))
+    cells = cells_of(AttackerAgain, Scale.of(WHOLE))
     assert {cell.size for cell in cells} == {Size(5_000, 1_000)}
     assert {(cell.seed, cell.draw) for cell in cells} == {(0, 0), (1, 0)}
     assert len({cell.key for cell in cells}) == len(cells) == 2 * 2 * len(LABELS)
@@ -72,7 +70,9 @@ def test_every_preset_is_attacked_in_both_ways() -> None:
 
 
 def test_a_cell_is_an_attack_with_its_bounds(scale: Scale, people: Interactions) -> None:
-    whole = next(cell for cell in attacker.cells(scale) if cell.named["question"] == "history")
+    whole = next(
+        cell for cell in cells_of(AttackerAgain, scale) if cell.named["question"] == "history"
+    )
     changes = {"reports": 2, "epochs": 3, "lifetime": 1, "trials": 40, "epsilon": 0.5}
     given = {**whole.named, **changes}
     cell = replace(whole, seed=3, parameters=tuple(given.items()))
@@ -98,7 +98,7 @@ def test_a_cell_is_an_attack_with_its_bounds(scale: Scale, people: Interactions)
 
 def test_what_is_under_the_bound_is_said_to_be(tmp_path: Path, scale: Scale) -> None:
     store = filled(tmp_path, scale)
-    (table,) = attacker.tables(scale, store)
+    (table,) = AttackerAgain(scale, store).tables()
     assert table.notes[0] == "Under the bound in 20 of 20 cells."
     assert list(dict.fromkeys(row[0] for row in table.rows)) == LABELS
     assert table.rows[0][5:] == (
@@ -110,7 +110,7 @@ def test_what_is_under_the_bound_is_said_to_be(tmp_path: Path, scale: Scale) -> 
         ("unlinked", 0.6),
     }
     figure = Figure()
-    attacker.draw(scale, store, figure)
+    AttackerAgain(scale, store).draw(figure)
     assert len(figure.axes[0].get_yticks()) == len(table.rows)
     assert [np.size(line.get_xdata()) for line in figure.axes[0].lines] == [10] * 4
 
@@ -121,15 +121,6 @@ def test_what_is_over_the_bound_is_named(
 ) -> None:
     """Only by more than chance: 4.9 standard errors of 0.01 beyond 0.6."""
     store = filled(tmp_path, scale, unlinked=unlinked)
-    (table,) = attacker.tables(scale, store)
+    (table,) = AttackerAgain(scale, store).tables()
     over = "19 of 20 cells; over it: crowd, history, seed 1 (unlinked 0.6500 over 0.6000)."
     assert table.notes[0] == f"Under the bound in {over if is_over else '20 of 20 cells.'}"
-
-
-def test_nothing_is_said_before_anything_is_known(tmp_path: Path, scale: Scale) -> None:
-    store = CellStore.start(tmp_path, scale.about)
-    (table,) = attacker.tables(scale, store)
-    assert not table.filled
-    assert table.rows[0][7:] == ("-",) * 5
-    assert not any("Under the bound" in note for note in table.notes)
-    attacker.draw(scale, store, Figure())

@@ -8,20 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from matplotlib.figure import Figure
 
+from lab.tests.paper.helpers import Watched, cells_of
 from sottovoce.data import Interactions, synthetic_people
-from sottovoce_lab.paper import About, Cell, CellStore, Runner, Scale, liars
-from sottovoce_lab.paper.lying.defences import DEFENCES
-from sottovoce_lab.paper.methods import CellContext, run_cell
+from sottovoce_lab.paper import About, Cell, CellStore, Runner, Scale
+from sottovoce_lab.paper.liars import ATTACKED, LiarsShown
+from sottovoce_lab.paper.lying import DEFENCES
+from sottovoce_lab.paper.methods import CellContext
+from sottovoce_lab.paper.runner import run_cell
 
 BANDS = ("cold", "middling", "popular")
-
-
-class Unwatched:
-    def begin(self, cell: Cell) -> None: ...
-
-    def advance(self, work: float) -> None: ...
 
 
 @pytest.fixture(scope="module")
@@ -48,13 +44,13 @@ def made_up(cell: Cell, _: CellContext) -> dict[str, Any]:
 def known(tmp_path: Path, people: Interactions) -> tuple[Scale, CellStore]:
     store = CellStore.start(tmp_path, about(people))
     scale = Scale.of(store.about)
-    Runner(people, store, 1, made_up).run(liars.cells(scale), Unwatched())
+    Runner(people, store, 1, made_up).run(cells_of(LiarsShown, scale), Watched())
     return scale, store
 
 
 def test_the_strongest_attack_meets_every_defence(people: Interactions) -> None:
     scale = Scale.of(replace(about(people), quick=False, users=75_040, items=9_781, seeds=3))
-    cells = liars.cells(scale)
+    cells = cells_of(LiarsShown, scale)
     assert (
         len({cell.key for cell in cells})
         == len(cells)
@@ -71,7 +67,7 @@ def _ours(cell: Cell) -> bool:
 
 
 def test_tables_and_sentences(known: tuple[Scale, CellStore]) -> None:
-    exposure, cost = liars.tables(*known)
+    exposure, cost = LiarsShown(*known).tables()
     assert len(exposure.rows) == 3 * 3 * 3
     assert len(exposure.records) == 2 * (3 * 3 * 3 + (3 + 3 + 2))
     first = exposure.rows[0]
@@ -89,49 +85,12 @@ def test_tables_and_sentences(known: tuple[Scale, CellStore]) -> None:
     assert len(cost.records) == 4 + 4 + 3
 
 
-def test_more_liars_can_do_whatever_fewer_can(tmp_path: Path, people: Interactions) -> None:
-    def weaker(cell: Cell, context: CellContext) -> dict[str, Any]:
-        result = made_up(cell, context)
-        if cell.named["share"] == 0.05:
-            result["final"] = {name: value / 2 for name, value in result["final"].items()}
-        return result
-
-    store = CellStore.start(tmp_path, replace(about(people), quick=False, seeds=1))
-    scale = Scale.of(store.about)
-    chosen = [c for c in liars.cells(scale) if c.named["attacked"] == "paper"]
-    Runner(people, store, 1, weaker).run(chosen, Unwatched())
-    notes = liars.tables(scale, store)[0].notes
-    assert notes[0] == (
-        "preset paper, defence none: 1 of 81 tokens moved exposure by at most 0.5000; "
-        "1 of 81 tokens moved exposure by at most 0.5000; "
-        "4 of 84 tokens moved exposure by at most 0.5000."
-    )
-
-
-def test_the_picture_has_a_panel_for_each_attacker_and_item(
-    known: tuple[Scale, CellStore],
-) -> None:
-    figure = Figure()
-    liars.draw(*known, figure)
-    assert len(figure.axes) == 3 * 3
-    assert all(len(axes.lines) == 4 + 4 + 3 for axes in figure.axes)
-
-
-def test_before_anything_is_computed_the_tables_are_empty(
-    tmp_path: Path, people: Interactions
-) -> None:
-    store = CellStore.start(tmp_path, about(people))
-    found = liars.tables(Scale.of(store.about), store)
-    assert not any(table.filled for table in found)
-    assert not [note for table in found for note in table.notes if "tokens" in note]
-
-
-@pytest.mark.parametrize("attacked", liars.ATTACKED)
+@pytest.mark.parametrize("attacked", ATTACKED)
 @pytest.mark.parametrize("attacker", ["nobody", "history", "reports", "adaptive"])
 def test_a_cell_gives_json(people: Interactions, attacked: str, attacker: str) -> None:
     cells = [
         cell
-        for cell in liars.cells(Scale.of(about(people)))
+        for cell in cells_of(LiarsShown, Scale.of(about(people)))
         if (cell.named["attacked"], cell.named["attacker"]) == (attacked, attacker)
     ]
     cell = cells[0]

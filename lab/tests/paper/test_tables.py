@@ -8,12 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
+from lab.tests.paper.helpers import QUICK
 from sottovoce.data import synthetic_people
 from sottovoce.protocol import SEALED, Catalogue, Item, batch_size, encode_items
 from sottovoce.simulation.evaluation import Interval
-from sottovoce_lab.paper import published
-from sottovoce_lab.paper.cost import count_bytes
+from sottovoce_lab.paper import EXPERIMENTS, CellStore, Scale, published
+from sottovoce_lab.paper.published import count_bytes
 from sottovoce_lab.paper.tables import Contest, Table, beats, record, signed, verdict
 
 PAPER = Path(__file__).parents[4] / "shared" / "paper" / "minto2021.tex"
@@ -86,10 +88,10 @@ def test_verdict_names_what_is_not_won() -> None:
     assert verdict([contest("here", None)]) == []
 
 
-def test_verdict_keeps_the_opponents_apart() -> None:
-    won, lost = Interval.of([0.1, 0.11]), Interval.of([-0.1, -0.11])
-    notes = verdict(
-        [Contest("loudest", "paper", "here", won), Contest("loudest", "paper-alpha", "here", lost)]
-    )
-    assert notes[0].startswith("loudest beats preset paper in 1 of 1 cells")
-    assert notes[1].startswith("loudest beats preset paper, alpha 4 in 0 of 1 cells")
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_nothing_is_shown_before_anything_is_known(name: str, tmp_path: Path) -> None:
+    scale = Scale.of(QUICK)
+    experiment = EXPERIMENTS[name](scale, CellStore.start(tmp_path, scale.about))
+    assert experiment.cells()
+    assert not any(table.filled for table in experiment.tables())
+    experiment.draw(Figure())

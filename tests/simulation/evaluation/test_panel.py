@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from sottovoce.core import initial_items, user_vectors
-from sottovoce.core.recommending import Tags, WideModel, no_tags, popularity_model, tags_of
+from sottovoce.core.recommending import Tags, WideModel, counts_model, no_tags, tags_of
 from sottovoce.data import leave_one_out, synthetic_people
 from sottovoce.errors import DataError
 from sottovoce.protocol import Catalogue, Item
@@ -93,7 +93,7 @@ def test_popularity_is_that_of_others() -> None:
     crowd, panel = synthetic_people(500, ITEMS, seed=6).histories, make_panel(PEOPLE, HASH)
     assert panel_popularity(panel, no_tags(ITEMS)) is None
     counted = replace(panel, touched=tuple(crowd.popularity().tolist()))
-    popular = popularity_model(crowd, no_tags(ITEMS))
+    popular = counts_model(crowd.popularity(), crowd.n_users, no_tags(ITEMS))
     assert panel_popularity(counted, no_tags(ITEMS)) == panel_quality(popular, panel)
 
 

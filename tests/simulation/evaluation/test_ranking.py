@@ -23,7 +23,7 @@ from sottovoce.simulation.evaluation import (
     wide_vectors,
 )
 from tests.people import histories, random_people
-from tests.simulation.evaluation.test_known import model_for
+from tests.simulation.evaluation.test_side_information import model_for
 
 
 def split_of(h: Histories, seed: int = 0) -> Split:

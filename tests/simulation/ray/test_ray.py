@@ -17,7 +17,7 @@ from sottovoce.data import Interactions
 from sottovoce.data.loading import shard
 from sottovoce.data.shards import ShardWriter
 from sottovoce.errors import DataError, DivergedError, SettingsError
-from sottovoce.simulation import ENGINES, SimulationPlan, build_engine, simulate
+from sottovoce.simulation import ENGINES, Simulation, build_engine, simulate
 from sottovoce.simulation.people import LeaveOut, Stored
 from sottovoce.training import Settings, first_items
 from tests.kernels import COMPILED
@@ -171,16 +171,16 @@ def test_a_whole_run_from_shards(tmp_path: Path) -> None:
         for begin, end in ((0, 70), (70, 200), (200, 300)):
             writer.add(data.select(np.arange(begin, end), None))
         shards = writer.finish(data)
-    plan = SimulationPlan(Settings.preset("loudest", factors=2, reports=3, epochs=2), "latest", 20)
+    plan = Simulation(Settings.preset("loudest", factors=2, reports=3, epochs=2), "latest", 20)
     expected = simulate(data, plan)
-    on_ray = SimulationPlan(plan.settings, "latest", 20, "ray", {"ray_workers": 2})
+    on_ray = Simulation(plan.settings, "latest", 20, "ray", {"ray_workers": 2})
     for source in (data, shards):
         run = simulate(source, on_ray)
         assert np.array_equal(run.V, expected.V)
         assert run.final == expected.final
         assert run.popularity == expected.popularity
-        assert run.known_popularity == expected.known_popularity
-        assert run.known == expected.known == "time"
+        assert run.informed_popularity == expected.informed_popularity
+        assert run.side_information == expected.side_information == "time"
 
 
 def test_errors_of_people_come_through() -> None:

@@ -1,6 +1,6 @@
 """Does the code keep its promise? Lower bounds on epsilon, and an attack on one person."""
 
-from sottovoce_lab.audit.attack import Attack, AttackPlan, run_attack, sweep
+from sottovoce_lab.audit.attack import Attack, AttackPlan, run_attack
 from sottovoce_lab.audit.audit import AuditPlan, AuditResult, examine, run_audit
 from sottovoce_lab.audit.clients import Client, live_client
 from sottovoce_lab.audit.evidence import ALPHA, Check, judge
@@ -18,5 +18,4 @@ __all__ = [
     "live_client",
     "run_attack",
     "run_audit",
-    "sweep",
 ]

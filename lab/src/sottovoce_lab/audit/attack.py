@@ -18,22 +18,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
+from scipy import special, stats
 
 from sottovoce.core import Histories, Mechanism
-from sottovoce.errors import SettingsError
+from sottovoce.errors import DataError, SettingsError
 from sottovoce.privacy import Reporting, gaussian_mu
 from sottovoce.simulation.engines import build_engine
 from sottovoce.simulation.interface import Engine
+from sottovoce.simulation.people import take_part
 from sottovoce.simulation.training import begin, train
 from sottovoce.training import Settings
-from sottovoce_lab.audit.knowledge import Knowledge
-from sottovoce_lab.audit.roc import Auc, area
-from sottovoce_lab.audit.worlds import Question, Trials, all_trials, choose_targets, victims_of
+from sottovoce_lab.audit.clients import mean_density, report_densities
 
+Ints = NDArray[np.int64]
+Question = Literal["interaction", "history"]
 Float64 = NDArray[np.float64]
 
 
@@ -132,11 +134,6 @@ def run_attack(
     return Attack(settings, plan.question, histories.n_users, len(trials.victim), tuple(found))
 
 
-def sweep(histories: Histories, of: Sequence[Settings], plan: AttackPlan) -> list[Attack]:
-    """The same attack under several settings: mechanisms, epsilons, alphas."""
-    return [run_attack(histories, settings, plan) for settings in of]
-
-
 def curve(reports: int, epochs: int) -> tuple[tuple[int, int], ...]:
     """(k, T) from a single report to all of them, about three for every factor of ten."""
     steps = [scale * 10**power for power in range(6) for scale in (1, 2, 5)]
@@ -202,3 +199,169 @@ def _check_points(points: Sequence[tuple[int, int]], settings: Settings) -> None
                 f"cannot look at k = {reports}, T = {epochs} in a training of "
                 f"k = {settings.reports}, T = {settings.epochs}"
             )
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """The victims and their two worlds."""
+
+    victims: Ints
+    true: Histories
+    """What the victims really did: also what the crowd's own copy of them reports from."""
+    other: Histories
+
+
+@dataclass(frozen=True, eq=False)
+class Trials:
+    """Trial j is about victim `victim[j]` among crowd `crowd[j]`, in the true world or not."""
+
+    victim: Ints
+    crowd: Ints
+    is_true: NDArray[np.bool_]
+
+
+def choose_targets(
+    histories: Histories, count: int, question: Question, rng: np.random.Generator
+) -> Targets:
+    """Random people with two items or more, and one of their items (or somebody else's history)."""
+    able = np.flatnonzero(np.diff(histories.indptr) >= 2)
+    if not len(able):
+        raise DataError("nobody has two interactions: there is no victim to attack")
+    victims = rng.choice(able, count, replace=count > len(able))
+    if question == "history":
+        others = rng.choice(able, count)
+        return Targets(victims, histories.take(victims), histories.take(others))
+    without = []
+    for victim in victims:
+        own = histories[int(victim)]
+        without.append(np.delete(own, rng.integers(len(own))).tolist())
+    other = Histories.from_lists(without, histories.n_items)
+    return Targets(victims, histories.take(victims), other)
+
+
+def all_trials(n_victims: int, n_crowds: int) -> Trials:
+    """Every victim in every crowd, in both worlds: what the crowd adds is then the same for both.
+
+    It takes most of the noise out of the AUC and leaves its expectation alone, but for the few
+    pairs of scores that share a crowd and a victim: one in so many trials.
+    """
+    cells = np.arange(n_victims * n_crowds).repeat(2)
+    crowd, victim = np.divmod(cells, n_victims)
+    return Trials(victim, crowd, np.arange(len(cells)) % 2 == 0)
+
+
+def victims_of(targets: Targets, trials: Trials) -> Histories:
+    """Each trial's victim in its world, as if they were so many people."""
+    n = len(targets.victims)
+    worlds = [list(world[place]) for world in (targets.true, targets.other) for place in range(n)]
+    both = Histories.from_lists(worlds, targets.true.n_items)
+    return both.take(trials.victim + np.where(trials.is_true, 0, n))
+
+
+@dataclass(frozen=True)
+class Auc:
+    """How often the attacker ranks a true world above a false one: 0.5 is a guess."""
+
+    value: float
+    error: float
+    """Its standard error over other crowds and other victims."""
+
+
+def area(scores: NDArray[np.float64], trials: Trials) -> Auc:
+    """Under the ROC curve of all trials.
+
+    Trials of one crowd share its noise, trials of one victim a history: whole crowds, and then
+    whole victims, are left out (the jackknife). Both variances are added: rather too
+    much than too little.
+    """
+    crowds = _jackknife(scores, trials.is_true, trials.crowd)
+    victims = _jackknife(scores, trials.is_true, trials.victim)
+    return Auc(_area(scores, trials.is_true), sqrt(crowds + victims))
+
+
+def _area(scores: NDArray[np.float64], is_true: NDArray[np.bool_]) -> float:
+    """The share of (true, false) pairs in the right order; ties count half."""
+    positives, negatives = int(is_true.sum()), int((~is_true).sum())
+    ranks = stats.rankdata(scores)[is_true].sum()
+    return float((ranks - positives * (positives + 1) / 2) / (positives * negatives))
+
+
+def _jackknife(
+    scores: NDArray[np.float64], is_true: NDArray[np.bool_], group: NDArray[np.int64]
+) -> float:
+    """Variance of the area; 0 where there is but one group and nothing to leave out."""
+    groups = np.unique(group)
+    if len(groups) < 2:
+        return 0.0
+    kept = (group != each for each in groups)
+    without = np.array([_area(scores[some], is_true[some]) for some in kept])
+    return (len(groups) - 1) * float(without.var())
+
+
+class Knowledge:
+    """What the attacker makes of one epoch; both engines let everybody report."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        everybody: Engine,
+        own: Engine,
+        histories: Histories,
+        targets: Targets,
+        trials: Trials,
+        V: NDArray[np.float32],
+        epoch: int,
+    ):
+        mechanism = settings.build(histories.n_items)
+        self._targets, self._trials = targets, trials
+        true = report_densities(mechanism, settings, V, targets.true).astype(np.float64)
+        other = report_densities(mechanism, settings, V, targets.other).astype(np.float64)
+        self._ratio = np.log(true) - np.log(other)
+        self._weight = (true - other) / mean_density(mechanism, settings, V, histories)
+        # The others' expectation is minus the true victim's, who is among fbar but not among them,
+        # for each who takes part; with it a score of 0 lies halfway between the two worlds.
+        halfway = (true + other) / 2 - settings.share * true
+        self._middle = (halfway * self._weight).mean(axis=1)
+        # Epoch numbers beyond the training's own: nobody's words are used twice.
+        beyond = settings.epochs
+        self._own = own.reports(V, beyond + epoch)
+        n_crowds = int(trials.crowd.max()) + 1
+        self._crowds = [
+            everybody.reports(V, (2 + crowd) * settings.epochs + epoch) for crowd in range(n_crowds)
+        ]
+        self._takes = takes_part(settings, epoch, n_crowds, histories.n_users)
+        self._present = self._takes[trials.crowd, targets.victims[trials.victim]]
+
+    def linked(self, reports: int) -> Float64:
+        """Each trial's log-likelihood ratio from the victim's first reports in their turn."""
+        return self._present * self._of_own(self._ratio, reports)
+
+    def unlinked(self, reports: int) -> Float64:
+        """Each trial's linear statistic over everybody's reports, the victim's among them.
+
+        Nothing where it is not their turn: what others say then is noise, and the attacker knows.
+        """
+        each = zip(self._crowds, self._takes, strict=True)
+        others = np.stack([self._of_crowd(crowd[:, :reports], takes) for crowd, takes in each])
+        trials = self._trials
+        total = others[trials.crowd, trials.victim] + self._of_own(self._weight, reports)
+        return np.asarray(self._present * (total - reports * self._middle[trials.victim]))
+
+    def _of_own(self, table: Float64, reports: int) -> Float64:
+        rows = self._trials.victim[:, None]
+        return np.asarray(table[rows, self._own[:, :reports]].sum(axis=1))
+
+    def _of_crowd(self, reports: NDArray[np.uint32], takes: NDArray[np.bool_]) -> Float64:
+        """For every victim in their turn, what all the others add: not the victim's own copy."""
+        counts = np.bincount(reports[takes].ravel(), minlength=self._weight.shape[1])
+        own = reports[self._targets.victims]
+        rows = np.arange(len(own))[:, None]
+        return np.asarray(self._weight @ counts - self._weight[rows, own].sum(axis=1))
+
+
+def takes_part(settings: Settings, epoch: int, n_crowds: int, people: int) -> NDArray[np.bool_]:
+    """Who takes part in an epoch, in a row for each crowd: every crowd has turns of its own."""
+    turns, epochs = settings.turns, settings.epochs
+    seeds = range(settings.seed + 1, settings.seed + 1 + n_crowds)
+    everybody = np.arange(people)
+    return np.stack([take_part(seed, epoch, everybody, turns, epochs) for seed in seeds])

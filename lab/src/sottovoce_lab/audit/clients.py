@@ -1,14 +1,20 @@
-"""A client as the audit sees it: histories go in, reports come out."""
+"""A client as the audit sees it, the people it is tried on, and what its reports should be.
+
+Catalogues are so small that every report can be counted, and the two people as unlike as can be.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core import Histories, Mechanism, os_words, user_vectors
+from sottovoce.core import Histories, Mechanism, mechanism_named, os_words, user_vectors
+from sottovoce.simulation.cpu import kernels
+from sottovoce.simulation.engines import has_kernel
 from sottovoce.training import Settings
 
 Client = Callable[[NDArray[np.float32], Sequence[int], int], NDArray[Any]]
@@ -47,3 +53,100 @@ def sample(
     """Reports, one row for each call of the client."""
     rows = [client(V, history, k) for _ in range(calls)]
     return np.stack(rows).astype(np.int64)
+
+
+Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+CHUNK = 1 << 24
+"""Densities that are held at the same time while averaging over everybody."""
+
+
+def report_densities(
+    mechanism: Mechanism, settings: Settings, V: Float32, histories: Histories
+) -> Float32:
+    """Of every report under every user's history, N x 2D; a report is its own column."""
+    X = user_vectors(V, histories, alpha=settings.alpha, regularization=settings.user_ridge(V))
+    # A kernel may compute what the mechanism states, sooner.
+    known = has_kernel(kernels.__name__, mechanism.name)
+    compiled = getattr(kernels.kernel_of(mechanism), "densities", None) if known else None
+    if compiled is None:
+        return mechanism.densities(V, X, histories)
+    found: Float32 = compiled(mechanism, V, X, histories)
+    return found
+
+
+def mean_density(
+    mechanism: Mechanism, settings: Settings, V: Float32, histories: Histories
+) -> Float64:
+    """Everybody's average: how the crowd's reports are spread."""
+    total = np.zeros(2 * mechanism.n_directions)
+    step = max(1, CHUNK // total.size)
+    for start in range(0, histories.n_users, step):
+        users = np.arange(start, min(start + step, histories.n_users))
+        some = report_densities(mechanism, settings, V, histories.take(users))
+        total += some.sum(axis=0, dtype=np.float64)
+    return total / histories.n_users
+
+
+SCALE = 0.01
+"""Of V. Small, so that user vectors are large and `coordinate`'s values are clipped to +-1."""
+MANY, PAIR = 2000, 2
+"""k while sampling: even numbers, since reports are looked at in pairs."""
+SLOWER = 100
+"""A scene of pairs has so many times fewer reports, or its calls would take all day."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """A public V and the two histories that are to be told apart."""
+
+    name: str
+    settings: Settings
+    V: NDArray[np.float32]
+    first: tuple[int, ...]
+    second: tuple[int, ...]
+    per_call: int = MANY
+    """k. Where directions tie, the reports of one call share their order of ties: then a pair."""
+
+    def calls(self, samples: int) -> int:
+        """How often to ask each person for about so many reports."""
+        fewer = samples if self.per_call == MANY else samples // SLOWER
+        return -(-fewer // self.per_call)
+
+    @property
+    def n_items(self) -> int:
+        return len(self.V)
+
+    def densities(self) -> NDArray[np.float32]:
+        """Of every report under both histories, 2 x 2D."""
+        both = Histories.from_lists([self.first, self.second], self.n_items)
+        return report_densities(self.settings.build(self.n_items), self.settings, self.V, both)
+
+
+def scenes(settings: Settings) -> list[Scene]:
+    """The worst case, where reports are as telling as they may be, two like it, and nobody.
+
+    The people of the first two have vectors of opposite sign, which turns all signs around. Who has
+    no history must say nothing at all, and nobody may while the model is nothing; where directions
+    tie, code of its own sees to that.
+    """
+    return [
+        _scene("2 items", settings, [[1.0], [-0.6]], (0,), (1,)),
+        _scene("4 items", settings, [[1.0], [-0.6], [0.35], [-0.85]], (0, 2), (1, 3)),
+        _scene("3 items x 2", settings, [[1.0, 0.3], [-0.6, 0.9], [0.25, -0.7]], (0,), (1, 2)),
+        replace(_scene("nobody", settings, [[1.0], [-0.6]], (0,), ()), per_call=PAIR),
+        replace(_scene("no model", settings, [[0.0], [0.0]], (0,), (1,)), per_call=PAIR),
+    ]
+
+
+def _scene(
+    name: str,
+    settings: Settings,
+    V: list[list[float]],
+    first: tuple[int, ...],
+    second: tuple[int, ...],
+) -> Scene:
+    items = (SCALE * np.asarray(V)).astype(np.float32)
+    # The options are for another catalogue.
+    changes = {"factors": items.shape[1], "options": mechanism_named(settings.mechanism).example}
+    return Scene(name, replace(settings, **changes), items, first, second)

@@ -1,4 +1,6 @@
-"""FCF (Ammad-ud-din et al. 2019): federated and not private, what a mechanism's reports stand for.
+"""Matrix factorisation that is not private: MF-NP in one place, FCF on devices.
+
+FCF (Ammad-ud-din et al. 2019): federated and not private, what a mechanism's reports stand for.
 
 Devices solve their vectors in closed form and send their whole gradient in clear; the server
 averages and updates V. With `S_i = alpha sum x x^T + X^T X` and `b_i = (1 + alpha) sum x`, sums
@@ -26,19 +28,69 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.core import Histories, gram, initial_items, outer_table, update
 from sottovoce.errors import SettingsError
+from sottovoce.simulation import build_engine
 from sottovoce.training import Settings
-from sottovoce_lab.baselines.devices import blocks_of, device_vectors, normal_equations
-from sottovoce_lab.baselines.ranking import Factorization
+from sottovoce_lab.baselines.models import (
+    Factorization,
+    blocks_of,
+    device_vectors,
+    normal_equations,
+)
 
 if TYPE_CHECKING:
     from scipy import sparse
+
+
+FIRST = 0.1
+"""Scale of the first V, whose entries are random."""
+
+
+class MatrixFactorization(Factorization):
+    """The paper's upper bound: V from everybody's data in one place.
+
+    People and items take turns. Both sides' equations are those of a device, which an engine
+    solves: items are the people of the transposed histories. Nothing but V differs from a federated
+    model, whose people solve the same equations for theirs.
+    """
+
+    @classmethod
+    def fit(
+        cls,
+        train: Histories,
+        *,
+        factors: int,
+        alpha: float,
+        regularization: float,
+        iterations: int,
+        seed: int,
+        engine: str = "cpu",
+        **options: Any,
+    ) -> MatrixFactorization:
+        """Alternate `iterations` times between people and items, from a V drawn by the seed."""
+        # A preset for what is not asked of these engines: they solve, and nobody reports.
+        settings = Settings.preset(
+            "paper", factors=factors, alpha=alpha, regularization=regularization, seed=seed
+        )
+        V = initial_items(train.n_items, factors, FIRST, seed)
+        with (
+            build_engine(engine, train, settings, **options) as people,
+            build_engine(engine, _by_item(train), settings, **options) as items,
+        ):
+            for _ in range(iterations):
+                V = items.user_vectors(people.user_vectors(V))
+            return cls(people.user_vectors(V), V)
+
+
+def _by_item(train: Histories) -> Histories:
+    """Who touched each item."""
+    return Histories.from_csr(train.to_csr().T.tocsr())
 
 
 Float32 = NDArray[np.float32]

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
-
 TILE = 32
 """Columns that are compared with as many others while both stay in a cache."""
 

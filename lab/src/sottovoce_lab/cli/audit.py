@@ -23,7 +23,7 @@ from sottovoce.cli.options import (
 from sottovoce.data import Interactions, load, parse_columns
 from sottovoce.errors import SettingsError
 from sottovoce_lab.audit import ALPHA, Attack, AttackPlan, AuditPlan, AuditResult, run_audit
-from sottovoce_lab.audit.picture import draw_attacks
+from sottovoce_lab.audit.audit import draw_attacks
 
 QUICK_SAMPLES, QUICK_CLIENTS, QUICK_TRIALS, QUICK_EPOCHS = 100_000, 400, 800, 5
 

@@ -41,22 +41,7 @@ MAX_WIDTH = 400
 INTERRUPTED = 130
 """What a shell says of a program that was stopped by Ctrl-C."""
 
-SUMMARIES = {
-    "fig2": "HR@10 by budget of a report and number of reports, for three crowds.",
-    "fig3": "Learning curves over 30 epochs.",
-    "table4": "HR@10 for three numbers of users and three of items.",
-    "table5": "Every method on the full set, with what it costs a person.",
-    "cost": "Bytes of one client in one epoch, counted on the real encodings.",
-    "known": "What tags and time on the device are worth, to every method.",
-    "equal": "Every private method with the same budget, local and central.",
-    "late": "What the model is worth to people who never reported.",
-    "people": "Who pays for privacy: quality by activity, by popularity, and what is seen.",
-    "frontier": "The least lifetime budget that reaches a quality, local and central.",
-    "law": "Quality predicted from people, reports, budget and catalogue, and checked.",
-    "liars": "How many people are shown an item that liars push, and what defences cost.",
-    "attacker": "Linked and unlinked guesses about a person at each preset, and their bounds.",
-    "all": "All of the figures and tables.",
-}
+EVERYTHING = "All of the figures and tables."
 DETAILS = """
 
     Results are kept in FOLDER/cells: a command that was stopped resumes where it was, and commands
@@ -197,11 +182,12 @@ def _command(name: str) -> Callable[..., None]:
         _compute(names, runner, scale, methods or [])
         _show(store, names)
 
-    run.__doc__ = SUMMARIES[name] + DETAILS.format(name=name)
+    summary = EVERYTHING if name == "all" else EXPERIMENTS[name].summary()
+    run.__doc__ = summary + DETAILS.format(name=name)
     return run
 
 
-for _name in SUMMARIES:
+for _name in (*EXPERIMENTS, "all"):
     app.command(_name)(_command(_name))
 
 
@@ -240,7 +226,7 @@ def _compute(names: list[str], runner: Runner, scale: Scale, methods: list[str])
 def _show(store: CellStore, names: list[str]) -> None:
     scale = Scale.of(store.about)
     for name in names:
-        for table in EXPERIMENTS[name].tables(scale, store):
+        for table in EXPERIMENTS[name](scale, store).tables():
             if table.filled:
                 _print(table)
     output.results.print(output.plain(store.about.sentence()), soft_wrap=True)

@@ -38,7 +38,6 @@ from sottovoce.privacy import Account
 from sottovoce.settings import stated
 from sottovoce.simulation.evaluation import Interval
 from sottovoce.training import DEFAULT, Budget, planned, planned_without_end
-from sottovoce_lab.replay.findings import Recovery, Row, by_age, by_touched, overall, recovery
 from sottovoce_lab.replay.replay import (
     ALONE,
     FROZEN,
@@ -47,8 +46,14 @@ from sottovoce_lab.replay.replay import (
     POPULAR,
     RECENT,
     Period,
+    Recovery,
     Replay,
     ReplayPlan,
+    Row,
+    by_age,
+    by_touched,
+    overall,
+    recovery,
 )
 from sottovoce_lab.replay.replay import (
     replay as run_replay,

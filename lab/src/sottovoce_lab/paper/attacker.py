@@ -15,20 +15,16 @@ from sottovoce.privacy import Crowd, central_epsilon
 from sottovoce.privacy.account import DELTA
 from sottovoce.training import Budget, Settings, all_presets, planned
 from sottovoce_lab.audit import AttackPlan, run_attack
-from sottovoce_lab.audit.worlds import Question
+from sottovoce_lab.audit.attack import Question
 from sottovoce_lab.paper.cells import Cell, Size
 from sottovoce_lab.paper.methods import CellContext
-from sottovoce_lab.paper.scale import Family, Scale, drawn_with
-from sottovoce_lab.paper.store import CellStore
-from sottovoce_lab.paper.style import COLOURS
-from sottovoce_lab.paper.tables import NOTHING, Reader, Table, budget, record, shown
+from sottovoce_lab.paper.scale import Family, drawn_with
+from sottovoce_lab.paper.tables import COLOURS, NOTHING, Experiment, Table, budget, record, shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-NAME = "attacker"
-TITLE = "The attacker again"
 USERS = 5_000
 TRIALS, CROWDS = 2_000, 10
 BY_TURNS = 50.0
@@ -60,55 +56,6 @@ class Row:
     label: str
     settings: Settings
     question: Question
-
-
-def cells(scale: Scale) -> list[Cell]:
-    return scale.all_of(_family(scale, row) for row in _rows(scale))
-
-
-def tables(scale: Scale, store: CellStore) -> list[Table]:
-    reader, rows, records = Reader(store, scale), [], []
-    for row in _rows(scale):
-        family, settings = _family(scale, row), row.settings
-        spent, bounds = reader.budget(family), _bounds_of(reader, family)
-        found = {guess: reader.interval(family, guess) for guess in GUESSES}
-        for guess, interval in found.items():
-            about = {"preset": row.label, "question": row.question, "guess": guess, **spent}
-            records += record(interval, **about, bound=bounds.get(guess))
-        rows.append(
-            (
-                row.label, row.question, f"{settings.epsilon:.3g}", f"{settings.reports}",
-                f"{settings.turns} of {settings.epochs}", budget(spent["local"]),
-                budget(spent["central"]), shown(found["linked"]), _area(bounds.get("linked")),
-                shown(found["unlinked"]), _area(bounds.get("unlinked")),
-                _area(bounds.get("gaussian")),
-            )
-        )  # fmt: skip
-    headings = (
-        "preset", "question", "eps", "k", "turns", "local budget", "central budget", "linked",
-        "at most", "unlinked", "at most", "Gaussian limit",
-    )  # fmt: skip
-    title = f"{TITLE}: AUC, {_size(scale)}"
-    return [Table(NAME, title, headings, rows, records, [*_verdict(scale, store), WHAT, BOUNDS])]
-
-
-def draw(scale: Scale, store: CellStore, figure: Figure) -> None:
-    reader, rows = Reader(store, scale), _rows(scale)
-    axes: Any = figure.subplots()
-    for guess, colour in GUESSES.items():
-        found = [
-            (place, interval.mean, _bounds_of(reader, _family(scale, row))[guess])
-            for place, row in enumerate(rows)
-            if (interval := reader.interval(_family(scale, row), guess))
-        ]
-        at, means, bounds = zip(*found, strict=True) if found else ((), (), ())
-        axes.plot(means, at, "o", color=colour, label=guess)
-        axes.plot(bounds, at, "|", color=colour, markersize=16, label=f"{guess}, at most")
-    axes.set_yticks(range(len(rows)), [f"{row.label}, {row.question}" for row in rows])
-    axes.invert_yaxis()
-    axes.set(xlabel="AUC", xlim=(0.49, 1.01))
-    axes.grid(axis="x", alpha=0.3)
-    figure.legend(loc="outside right upper", fontsize=8)
 
 
 def attack(cell: Cell, context: CellContext) -> dict[str, Any]:
@@ -156,64 +103,114 @@ def largest_area(epsilon: float, delta: float = 0.0) -> float:
     return float(1 - (1 - delta) ** 2 * special.expit(-epsilon))
 
 
-def _verdict(scale: Scale, store: CellStore) -> list[str]:
-    """How many cells are under their bounds, and which are not."""
-    seen, over = 0, []
-    for row, seed in product(_rows(scale), scale.seeds):
-        result = store.get(_family(scale, row)(seed))
-        if result is None:
-            continue
-        seen += 1
-        final, bounds = result["final"], result["bounds"]
-        beyond = [
-            f"{guess} {final[guess]:.4f} over {bounds[guess]:.4f}"
-            for guess in GUESSES
-            if final[guess] - ERRORS * final[f"{guess} error"] > bounds[guess]
-        ]
-        if beyond:
-            over.append(f"{row.label}, {row.question}, seed {seed} ({', '.join(beyond)})")
-    if not seen:
-        return []
-    but = f"; over it: {'; '.join(over)}" if over else ""
-    return [f"Under the bound in {seen - len(over)} of {seen} cells{but}."]
-
-
-def _bounds_of(reader: Reader, family: Family) -> dict[str, float]:
-    """The same for every seed; none before anything is known."""
-    found = (reader.store.get(family(seed)) for seed in reader.scale.seeds)
-    return next((result["bounds"] for result in found if result is not None), {})
-
-
 def _area(value: float | None) -> str:
     return NOTHING if value is None else f"{value:.4f}"
 
 
-def _rows(scale: Scale) -> list[Row]:
-    """Presets with the same settings share their rows."""
-    names: dict[str, list[str]] = {}
-    chosen = _settings(scale)
-    for name, settings in chosen.items():
-        names.setdefault(str(settings), []).append(name)
-    together = [(", ".join(same), chosen[same[0]]) for same in names.values()]
-    return [Row(*each, question) for each in together for question in QUESTIONS]
+class AttackerAgain(Experiment):
+    """Linked and unlinked guesses about a person at each preset, and their bounds."""
 
+    name = "attacker"
+    title = "The attacker again"
+    picture = (9.0, 4.5)
 
-def _settings(scale: Scale) -> dict[str, Settings]:
-    size, epochs = _size(scale), scale.epochs if scale.about.quick else None
-    public = size.users or scale.about.users, size.items or scale.about.items
-    by_budget = planned(*public, budget=Budget(local=BY_TURNS), epochs=epochs)
-    presets = {name: planned(*public, preset=name, epochs=epochs) for name in all_presets()}
-    return {**presets, f"budget {BY_TURNS:g}": by_budget}
+    def cells(self) -> list[Cell]:
+        return self.scale.all_of(self._family(row) for row in self._rows())
 
+    def tables(self) -> list[Table]:
+        rows, records = [], []
+        for row in self._rows():
+            family, settings = self._family(row), row.settings
+            spent, bounds = self.reader.budget(family), self._bounds_of(family)
+            found = {guess: self.reader.interval(family, guess) for guess in GUESSES}
+            for guess, interval in found.items():
+                about = {"preset": row.label, "question": row.question, "guess": guess, **spent}
+                records += record(interval, **about, bound=bounds.get(guess))
+            rows.append(
+                (
+                    row.label, row.question, f"{settings.epsilon:.3g}", f"{settings.reports}",
+                    f"{settings.turns} of {settings.epochs}", budget(spent["local"]),
+                    budget(spent["central"]), shown(found["linked"]), _area(bounds.get("linked")),
+                    shown(found["unlinked"]), _area(bounds.get("unlinked")),
+                    _area(bounds.get("gaussian")),
+                )
+            )  # fmt: skip
+        headings = (
+            "preset", "question", "eps", "k", "turns", "local budget", "central budget", "linked",
+            "at most", "unlinked", "at most", "Gaussian limit",
+        )  # fmt: skip
+        title = f"{self.title}: AUC, {self._size()}"
+        return [Table(self.name, title, headings, rows, records, [*self._verdict(), WHAT, BOUNDS])]
 
-def _size(scale: Scale) -> Size:
-    users = scale.users[0] if scale.about.quick else min(USERS, scale.about.users)
-    return scale.small(users)
+    def draw(self, figure: Figure) -> None:
+        rows = self._rows()
+        axes: Any = figure.subplots()
+        for guess, colour in GUESSES.items():
+            found = [
+                (place, interval.mean, self._bounds_of(self._family(row))[guess])
+                for place, row in enumerate(rows)
+                if (interval := self.reader.interval(self._family(row), guess))
+            ]
+            at, means, bounds = zip(*found, strict=True) if found else ((), (), ())
+            axes.plot(means, at, "o", color=colour, label=guess)
+            axes.plot(bounds, at, "|", color=colour, markersize=16, label=f"{guess}, at most")
+        axes.set_yticks(range(len(rows)), [f"{row.label}, {row.question}" for row in rows])
+        axes.invert_yaxis()
+        axes.set(xlabel="AUC", xlim=(0.49, 1.01))
+        axes.grid(axis="x", alpha=0.3)
+        figure.legend(loc="outside right upper", fontsize=8)
 
+    def _verdict(self) -> list[str]:
+        """How many cells are under their bounds, and which are not."""
+        seen, over = 0, []
+        for row, seed in product(self._rows(), self.scale.seeds):
+            result = self.store.get(self._family(row)(seed))
+            if result is None:
+                continue
+            seen += 1
+            final, bounds = result["final"], result["bounds"]
+            beyond = [
+                f"{guess} {final[guess]:.4f} over {bounds[guess]:.4f}"
+                for guess in GUESSES
+                if final[guess] - ERRORS * final[f"{guess} error"] > bounds[guess]
+            ]
+            if beyond:
+                over.append(f"{row.label}, {row.question}, seed {seed} ({', '.join(beyond)})")
+        if not seen:
+            return []
+        but = f"; over it: {'; '.join(over)}" if over else ""
+        return [f"Under the bound in {seen - len(over)} of {seen} cells{but}."]
 
-def _family(scale: Scale, row: Row) -> Family:
-    trials, crowds = (80, 4) if scale.about.quick else (TRIALS, CROWDS)
-    more = zip(OWN, (row.question, trials, crowds), strict=True)
-    whole = Cell.training("attacker", _size(scale), row.settings, 0)
-    parameters = (*whole.parameters, *more)
-    return lambda seed: replace(whole, seed=seed, draw=drawn_with(seed), parameters=parameters)
+    def _bounds_of(self, family: Family) -> dict[str, float]:
+        """The same for every seed; none before anything is known."""
+        found = (self.reader.store.get(family(seed)) for seed in self.reader.scale.seeds)
+        return next((result["bounds"] for result in found if result is not None), {})
+
+    def _rows(self) -> list[Row]:
+        """Presets with the same settings share their rows."""
+        names: dict[str, list[str]] = {}
+        chosen = self._settings()
+        for name, settings in chosen.items():
+            names.setdefault(str(settings), []).append(name)
+        together = [(", ".join(same), chosen[same[0]]) for same in names.values()]
+        return [Row(*each, question) for each in together for question in QUESTIONS]
+
+    def _settings(self) -> dict[str, Settings]:
+        size, epochs = self._size(), self.scale.epochs if self.scale.about.quick else None
+        public = self.scale.public(size)
+        by_budget = planned(*public, budget=Budget(local=BY_TURNS), epochs=epochs)
+        presets = {name: planned(*public, preset=name, epochs=epochs) for name in all_presets()}
+        return {**presets, f"budget {BY_TURNS:g}": by_budget}
+
+    def _size(self) -> Size:
+        users = (
+            self.scale.users[0] if self.scale.about.quick else min(USERS, self.scale.about.users)
+        )
+        return self.scale.small(users)
+
+    def _family(self, row: Row) -> Family:
+        trials, crowds = (80, 4) if self.scale.about.quick else (TRIALS, CROWDS)
+        more = zip(OWN, (row.question, trials, crowds), strict=True)
+        whole = Cell.training("attacker", self._size(), row.settings, 0)
+        parameters = (*whole.parameters, *more)
+        return lambda seed: replace(whole, seed=seed, draw=drawn_with(seed), parameters=parameters)

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from sottovoce.simulation.evaluation import Interval
 from sottovoce.training import Settings
 from sottovoce_lab.paper.cells import Cell, Size
-from sottovoce_lab.paper.lying.attackers import ATTACKERS, Attacker
-from sottovoce_lab.paper.lying.defences import DEFENCES, GROUPS, TIMES, Defence
-from sottovoce_lab.paper.lying.run import NOBODY, exposure_of, liars_among
-from sottovoce_lab.paper.lying.targets import BANDS, SAMPLE
-from sottovoce_lab.paper.rules import fcf_settings, settings_of
-from sottovoce_lab.paper.scale import EPSILON, Family, Scale, drawn_with
-from sottovoce_lab.paper.store import CellStore
-from sottovoce_lab.paper.style import COLOURS
-from sottovoce_lab.paper.tables import METRIC, Reader, Table, record, shown, signed
+from sottovoce_lab.paper.lying import (
+    ATTACKERS,
+    BANDS,
+    DEFENCES,
+    GROUPS,
+    NOBODY,
+    SAMPLE,
+    TIMES,
+    Attacker,
+    Defence,
+    exposure_of,
+    liars_among,
+)
+from sottovoce_lab.paper.scale import EPSILON, Family, drawn_with, fcf_settings, settings_of
+from sottovoce_lab.paper.tables import COLOURS, METRIC, Experiment, Table, record, shown, signed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
 Attacked = Literal["paper", "loudest", "fcf"]
-
-NAME = "liars"
-TITLE = "What liars can do"
 ATTACKED: tuple[Attacked, ...] = get_args(Attacked)
 LABELS = {"paper": "preset paper", "loudest": "loudest", "fcf": "FCF (not private)"}
 HOW = {"history": "invented history", "reports": "reports of choice", "adaptive": "adaptive"}
@@ -63,152 +66,6 @@ class Attack:
     share: float
 
 
-def cells(scale: Scale) -> list[Cell]:
-    peace = [_peace(scale, *each) for each in _peaceful()]
-    war = [
-        _family(scale, attack, defence)
-        for attack in _attacks(scale)
-        for defence in _defences_against(attack)
-    ]
-    return scale.all_of([*peace, *war])
-
-
-def tables(scale: Scale, store: CellStore) -> list[Table]:
-    reader = Reader(store, scale)
-    return [_exposures(scale, reader), _costs(scale, reader)]
-
-
-def draw(scale: Scale, store: CellStore, figure: Figure) -> None:
-    reader = Reader(store, scale)
-    panels: Any = figure.subplots(len(BANDS), len(ATTACKERS), sharex=True, sharey=True)
-    for (row, pushed), (column, attacker) in product(enumerate(BANDS), enumerate(ATTACKERS)):
-        axes = panels[row][column]
-        for attacked in ATTACKED:
-            for defence in _defences(attacked):
-                _line(axes, scale, reader, Attack(attacked, attacker, pushed, 0.0), defence)
-        axes.set_title(f"{HOW[attacker]}, {pushed} item", fontsize=9)
-        axes.set(xscale="log", ylim=(-0.02, 1.02))
-        axes.set_xticks(_shares(scale), [f"{share:.1%}" for share in _shares(scale)])
-        axes.set_xticks([], minor=True)
-        axes.grid(alpha=0.3)
-    figure.supxlabel("share of liars among all who report")
-    figure.supylabel("exposure@10")
-    figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside right upper", fontsize=8)
-
-
-def _line(axes: Any, scale: Scale, reader: Reader, at: Attack, defence: Defence) -> None:
-    found = [
-        (share, _exposure(scale, reader, replace(at, share=share), defence))
-        for share in _shares(scale)
-    ]
-    known = [(share, each.mean) for share, each in found if each is not None]
-    axes.plot(
-        [share for share, _ in known],
-        [mean for _, mean in known],
-        LINES[defence],
-        marker="o",
-        markersize=3,
-        color=COLOURS["mf" if at.attacked == "fcf" else at.attacked],
-        label=f"{LABELS[at.attacked]}, {defence}",
-    )
-
-
-def _exposures(scale: Scale, reader: Reader) -> Table:
-    rows, records = [], []
-    for attack in _attacks(scale):
-        before = _before(scale, reader, attack, "none")
-        found = {each: _exposure(scale, reader, attack, each) for each in DEFENCES}
-        quality = {each: _quality(scale, reader, attack, each) for each in DEFENCES}
-        about = {
-            "attacked": attack.attacked,
-            "attacker": attack.attacker,
-            "pushed": attack.pushed,
-            "share": attack.share,
-        }
-        for defence in DEFENCES:
-            named = {**about, "defence": defence}
-            records += record(found[defence], **named, metric="exposure@10")
-            records += record(quality[defence], **named, metric=METRIC)
-        rows.append(
-            (
-                LABELS[attack.attacked], HOW[attack.attacker], attack.pushed,
-                f"{attack.share:.1%}", shown(before), *(shown(each) for each in found.values()),
-                shown(quality["none"]),
-            )
-        )  # fmt: skip
-    headings = (
-        "method", "attacker", "item", "liars", "without liars",
-        *(f"defence: {each}" for each in DEFENCES), "HR@10, no defence",
-    )  # fmt: skip
-    size = _size(scale)
-    how = f"{size}, eps {EPSILON:g}, k {scale.table4_reports}, {scale.epochs} epochs"
-    notes = [*_sentences(scale, reader), *NOTES] if records else NOTES
-    return Table(NAME, f"{TITLE}: exposure@10, {how}", headings, rows, records, notes)
-
-
-def _costs(scale: Scale, reader: Reader) -> Table:
-    """Of each defence where nobody lies."""
-    rows, records = [], []
-    for attacked, defence in _peaceful():
-        family = _peace(scale, attacked, defence)
-        found = reader.interval(family)
-        loss = reader.gain(family, _peace(scale, attacked, "none"))
-        records += record(found, attacked=attacked, defence=defence, metric=METRIC)
-        rows.append((LABELS[attacked], defence, shown(found), signed(loss)))
-    headings = ("method", "defence", "HR@10", "against none")
-    return Table(f"{NAME}-cost", "What the defences cost without liars", headings, rows, records)
-
-
-def _sentences(scale: Scale, reader: Reader) -> Iterator[str]:
-    """What can be said of each method under each defence: the worst of all runs."""
-    people, shares = _size(scale).users or scale.about.users, _shares(scale)
-    for attacked in ATTACKED:
-        for defence in _defences(attacked):
-            worst = {share: _worst(scale, reader, attacked, defence, share) for share in shares}
-            said = [
-                f"{liars_among(people, share):,} of {people + liars_among(people, share):,} tokens "
-                f"moved exposure by at most {rise:.4f}"
-                for share, rise in worst.items()
-                if rise is not None
-            ]
-            if said:
-                yield f"{LABELS[attacked]}, defence {defence}: {'; '.join(said)}."
-
-
-def _worst(
-    scale: Scale, reader: Reader, attacked: Attacked, defence: Defence, share: float
-) -> float | None:
-    """The largest rise of exposure in any run with so many liars, or with fewer: some may rest."""
-    rises = []
-    for attack in _attacks(scale):
-        if attack.attacked == attacked and attack.share <= share:
-            metric = exposure_of(attack.pushed)
-            after = reader.values(_family(scale, attack, defence), metric)
-            before = reader.values(_peace(scale, attacked, defence), metric)
-            rises += [after[seed] - before[seed] for seed in after if seed in before]
-    return max(rises, default=None)
-
-
-def _exposure(scale: Scale, reader: Reader, attack: Attack, defence: Defence) -> Interval | None:
-    if defence not in _defences(attack.attacked):
-        return None
-    return reader.interval(_family(scale, attack, defence), exposure_of(attack.pushed))
-
-
-def _quality(scale: Scale, reader: Reader, attack: Attack, defence: Defence) -> Interval | None:
-    if defence not in _defences(attack.attacked):
-        return None
-    return reader.interval(_family(scale, attack, defence))
-
-
-def _before(scale: Scale, reader: Reader, attack: Attack, defence: Defence) -> Interval | None:
-    return reader.interval(_peace(scale, attack.attacked, defence), exposure_of(attack.pushed))
-
-
-def _attacks(scale: Scale) -> list[Attack]:
-    return [Attack(*each) for each in product(ATTACKED, ATTACKERS, BANDS, _shares(scale))]
-
-
 def _peaceful() -> list[tuple[Attacked, Defence]]:
     return [(attacked, defence) for attacked in ATTACKED for defence in _defences(attacked)]
 
@@ -224,46 +81,163 @@ def _defences_against(attack: Attack) -> tuple[Defence, ...]:
     return _defences(attack.attacked) if strongest else ("none",)
 
 
-def _shares(scale: Scale) -> tuple[float, ...]:
-    return SHARES[-1:] if scale.about.quick else SHARES
+class LiarsShown(Experiment):
+    """How many people are shown an item that liars push, and what defences cost."""
 
+    name = "liars"
+    title = "What liars can do"
+    picture = (12.0, 6.5)
 
-def _size(scale: Scale) -> Size:
-    return scale.small(min(scale.users, key=lambda users: abs(users - USERS)))
+    def cells(self) -> list[Cell]:
+        peace = [self._peace(*each) for each in _peaceful()]
+        war = [
+            self._family(attack, defence)
+            for attack in self._attacks()
+            for defence in _defences_against(attack)
+        ]
+        return self.scale.all_of([*peace, *war])
 
+    def tables(self) -> list[Table]:
+        return [self._exposures(), self._costs()]
 
-def _peace(scale: Scale, attacked: Attacked, defence: Defence) -> Family:
-    return _cell(scale, attacked, attacker=NOBODY, defence=defence, pushed=NOBODY, share=0.0)
+    def draw(self, figure: Figure) -> None:
+        panels: Any = figure.subplots(len(BANDS), len(ATTACKERS), sharex=True, sharey=True)
+        for (row, pushed), (column, attacker) in product(enumerate(BANDS), enumerate(ATTACKERS)):
+            axes = panels[row][column]
+            for attacked in ATTACKED:
+                for defence in _defences(attacked):
+                    self._line(axes, Attack(attacked, attacker, pushed, 0.0), defence)
+            axes.set_title(f"{HOW[attacker]}, {pushed} item", fontsize=9)
+            axes.set(xscale="log", ylim=(-0.02, 1.02))
+            axes.set_xticks(self._shares(), [f"{share:.1%}" for share in self._shares()])
+            axes.set_xticks([], minor=True)
+            axes.grid(alpha=0.3)
+        figure.supxlabel("share of liars among all who report")
+        figure.supylabel("exposure@10")
+        handles = panels[0][0].get_legend_handles_labels()
+        figure.legend(*handles, loc="outside right upper", fontsize=8)
 
+    def _line(self, axes: Any, at: Attack, defence: Defence) -> None:
+        known = [
+            (share, found.mean)
+            for share in self._shares()
+            if (found := self._found(replace(at, share=share), defence, exposure_of(at.pushed)))
+        ]
+        axes.plot(
+            [share for share, _ in known],
+            [mean for _, mean in known],
+            LINES[defence],
+            marker="o",
+            markersize=3,
+            color=COLOURS["mf" if at.attacked == "fcf" else at.attacked],
+            label=f"{LABELS[at.attacked]}, {defence}",
+        )
 
-def _family(scale: Scale, attack: Attack, defence: Defence) -> Family:
-    return _cell(
-        scale,
-        attack.attacked,
-        attacker=attack.attacker,
-        defence=defence,
-        pushed=attack.pushed,
-        share=attack.share,
-    )
+    def _exposures(self) -> Table:
+        rows, records = [], []
+        for attack in self._attacks():
+            metric = exposure_of(attack.pushed)
+            before = self.reader.interval(self._peace(attack.attacked, "none"), metric)
+            found = {each: self._found(attack, each, metric) for each in DEFENCES}
+            quality = {each: self._found(attack, each) for each in DEFENCES}
+            for defence in DEFENCES:
+                named = {**asdict(attack), "defence": defence}
+                records += record(found[defence], **named, metric="exposure@10")
+                records += record(quality[defence], **named, metric=METRIC)
+            rows.append(
+                (
+                    LABELS[attack.attacked], HOW[attack.attacker], attack.pushed,
+                    f"{attack.share:.1%}", shown(before), *(shown(each) for each in found.values()),
+                    shown(quality["none"]),
+                )
+            )  # fmt: skip
+        headings = (
+            "method", "attacker", "item", "liars", "without liars",
+            *(f"defence: {each}" for each in DEFENCES), "HR@10, no defence",
+        )  # fmt: skip
+        size = self._size()
+        how = f"{size}, eps {EPSILON:g}, k {self.scale.table4_reports}, {self.scale.epochs} epochs"
+        notes = [*self._sentences(), *NOTES] if records else NOTES
+        return Table(self.name, f"{self.title}: exposure@10, {how}", headings, rows, records, notes)
 
+    def _costs(self) -> Table:
+        """Of each defence where nobody lies."""
+        rows, records = [], []
+        for attacked, defence in _peaceful():
+            family = self._peace(attacked, defence)
+            found = self.reader.interval(family)
+            loss = self.reader.gain(family, self._peace(attacked, "none"))
+            records += record(found, attacked=attacked, defence=defence, metric=METRIC)
+            rows.append((LABELS[attacked], defence, shown(found), signed(loss)))
+        headings = ("method", "defence", "HR@10", "against none")
+        title = "What the defences cost without liars"
+        return Table(f"{self.name}-cost", title, headings, rows, records)
 
-def _cell(scale: Scale, attacked: Attacked, **own: Any) -> Family:
-    size, settings = _size(scale), _settings(scale, attacked)
-    more = (("attacked", attacked), *own.items())
+    def _sentences(self) -> Iterator[str]:
+        """What can be said of each method under each defence: the worst of all runs."""
+        people, shares = self.scale.public(self._size())[0], self._shares()
+        for attacked in ATTACKED:
+            for defence in _defences(attacked):
+                said = []
+                for share in shares:
+                    liars, rise = liars_among(people, share), self._worst(attacked, defence, share)
+                    if rise is not None:
+                        moved = f"moved exposure by at most {rise:.4f}"
+                        said.append(f"{liars:,} of {people + liars:,} tokens {moved}")
+                if said:
+                    yield f"{LABELS[attacked]}, defence {defence}: {'; '.join(said)}."
 
-    def family(seed: int) -> Cell:
-        cell = Cell.training("liars", size, settings, seed, draw=drawn_with(seed))
-        return replace(cell, parameters=(*cell.parameters, *more))
+    def _worst(self, attacked: Attacked, defence: Defence, share: float) -> float | None:
+        """The largest rise of exposure with so many liars, or with fewer: some may rest."""
+        rises = []
+        for attack in self._attacks():
+            if attack.attacked == attacked and attack.share <= share:
+                metric = exposure_of(attack.pushed)
+                after = self.reader.values(self._family(attack, defence), metric)
+                before = self.reader.values(self._peace(attacked, defence), metric)
+                rises += [after[seed] - before[seed] for seed in after if seed in before]
+        return max(rises, default=None)
 
-    return family
+    def _found(self, attack: Attack, defence: Defence, metric: str = METRIC) -> Interval | None:
+        if defence not in _defences(attack.attacked):
+            return None
+        return self.reader.interval(self._family(attack, defence), metric)
 
+    def _attacks(self) -> list[Attack]:
+        return [Attack(*each) for each in product(ATTACKED, ATTACKERS, BANDS, self._shares())]
 
-def _settings(scale: Scale, attacked: Attacked) -> Settings:
-    """As in the other experiments; FCF as in table 5."""
-    if attacked == "fcf":
-        return fcf_settings(scale.epochs)
-    size = _size(scale)
-    users, items = size.users or scale.about.users, size.items or scale.about.items
-    return settings_of(
-        attacked, EPSILON, scale.table4_reports, scale.epochs, users=users, items=items
-    )
+    def _shares(self) -> tuple[float, ...]:
+        return SHARES[-1:] if self.scale.about.quick else SHARES
+
+    def _size(self) -> Size:
+        return self.scale.small(min(self.scale.users, key=lambda users: abs(users - USERS)))
+
+    def _peace(self, attacked: Attacked, defence: Defence) -> Family:
+        return self._cell(attacked, attacker=NOBODY, defence=defence, pushed=NOBODY, share=0.0)
+
+    def _family(self, attack: Attack, defence: Defence) -> Family:
+        return self._cell(
+            attack.attacked,
+            attacker=attack.attacker,
+            defence=defence,
+            pushed=attack.pushed,
+            share=attack.share,
+        )
+
+    def _cell(self, attacked: Attacked, **own: Any) -> Family:
+        size, settings = self._size(), self._settings(attacked)
+        more = (("attacked", attacked), *own.items())
+
+        def family(seed: int) -> Cell:
+            cell = Cell.training("liars", size, settings, seed, draw=drawn_with(seed))
+            return replace(cell, parameters=(*cell.parameters, *more))
+
+        return family
+
+    def _settings(self, attacked: Attacked) -> Settings:
+        """As in the other experiments; FCF as in table 5."""
+        if attacked == "fcf":
+            return fcf_settings(self.scale.epochs)
+        users, items = self.scale.public(self._size())
+        k, epochs = self.scale.table4_reports, self.scale.epochs
+        return settings_of(attacked, EPSILON, k, epochs, users=users, items=items)

@@ -1,30 +1,39 @@
-"""From a cell to its result: each method trained, ranked and accounted for."""
+"""From a cell to its result: each method trained, ranked and accounted for.
+
+Item matrices that several cells ask for are trained once, tests prepared once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.core import Histories
-from sottovoce.data import Interactions, hold_people
+from sottovoce.data import Interactions, hold_people, leave_one_out
 from sottovoce.privacy import Crowd, Reporting, central_epsilon
 from sottovoce.privacy.account import DELTA
-from sottovoce.simulation import SimulationPlan, build_engine, simulate
+from sottovoce.simulation import Simulation, build_engine, simulate
 from sottovoce.simulation.engines import engine_options
-from sottovoce.simulation.evaluation import Candidates, Known, Ranks, rank_factors, summary
+from sottovoce.simulation.evaluation import (
+    Candidates,
+    Ranks,
+    SideInformation,
+    rank_factors,
+    sample_candidates,
+    summary,
+)
 from sottovoce.simulation.run import popularity_ranks
 from sottovoce.simulation.training import begin
 from sottovoce.simulation.training import train as learn
 from sottovoce.training import Settings
-from sottovoce_lab.paper.attacker import attack
 from sottovoce_lab.paper.cells import TRAINED, Cell, Measured, Method, Way
-from sottovoce_lab.paper.cost import count_bytes
-from sottovoce_lab.paper.lying.run import lie
-from sottovoce_lab.paper.measures import (
+from sottovoce_lab.paper.people import (
     Published,
     PublishedCounts,
     PublishedFactors,
@@ -33,7 +42,66 @@ from sottovoce_lab.paper.measures import (
     measure_late,
     measure_people,
 )
-from sottovoce_lab.paper.sharing import Prepared, Shared
+from sottovoce_lab.paper.published import count_bytes
+
+Float32 = NDArray[np.float32]
+
+
+class Shared:
+    """By the cells that are still to be computed; gone with this object."""
+
+    def __init__(self, cells: Iterable[Cell] = ()):
+        self._wanted = Counter(cell.trained_as.key for cell in cells)
+        self._kept: dict[str, Float32] = {}
+        self._last: tuple[object, Prepared] | None = None
+
+    def model(self, cell: Cell, train: Callable[[], Float32]) -> Float32:
+        """The cell's V, trained unless another cell has trained the same; kept for the last one."""
+        key = cell.trained_as.key
+        V = self._kept.pop(key) if key in self._kept else train()
+        self._wanted[key] -= 1
+        if self._wanted[key] > 0:
+            self._kept[key] = V
+        return V
+
+    def prepared(self, cell: Cell, data: Interactions) -> Prepared:
+        """The last one is kept: cells of one split follow each other."""
+        which = (data, cell.split, cell.negatives, cell.seed)
+        if self._last is None or self._last[0] != which:
+            split = leave_one_out(data, cell.split, cell.seed)
+            candidates = sample_candidates(split, cell.negatives, cell.seed)
+            self._last = which, Prepared(data, candidates)
+        return self._last[1]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A test, and what devices may know of it."""
+
+    data: Interactions
+    candidates: Candidates
+
+    def known(self, ways: Iterable[Way]) -> dict[Way, SideInformation]:
+        """Each way that is asked for and that the data has."""
+        known: dict[Way, SideInformation | None] = {way: getattr(self, f"_{way}") for way in ways}
+        return {way: each for way, each in known.items() if each is not None}
+
+    @cached_property
+    def _tags(self) -> SideInformation | None:
+        if self.data.tags is None:
+            return None
+        return SideInformation.of(self.data, self.candidates.split, tags=True, time=False)
+
+    @cached_property
+    def _time(self) -> SideInformation | None:
+        if self.candidates.split.times is None:
+            return None
+        return SideInformation.of(self.data, self.candidates.split, tags=False, time=True)
+
+    @cached_property
+    def _both(self) -> SideInformation | None:
+        tags, time = self._tags, self._time
+        return None if tags is None or time is None else SideInformation(tags.tags, time.weights)
 
 
 @dataclass(frozen=True)
@@ -62,17 +130,14 @@ class CellContext:
         return self.shared.prepared(cell, self.data)
 
 
-def run_cell(cell: Cell, context: CellContext) -> dict[str, Any]:
-    """Metrics, and for private methods the lifetime budget: ready for JSON."""
-    how = MEASURED.get(cell.measured) or HOW.get(cell.method, _compared)
-    return how(cell, context)
+Compute = Callable[[Cell, CellContext], dict[str, Any]]
 
 
 def _counted_bytes(cell: Cell, context: CellContext) -> dict[str, Any]:
     return count_bytes(context.data, cell.named["reports"], cell.named["factors"])
 
 
-def _compared(cell: Cell, context: CellContext) -> dict[str, Any]:
+def compared(cell: Cell, context: CellContext) -> dict[str, Any]:
     """What ours is compared with."""
     prepared = context.prepared(cell)
     candidates = prepared.candidates
@@ -112,7 +177,7 @@ def _trained(cell: Cell, context: CellContext) -> dict[str, Any]:
 def _simulated(cell: Cell, context: CellContext) -> dict[str, Any]:
     """A training that is tested on its way, or of people who are made up."""
     settings = cell.settings
-    plan = SimulationPlan(
+    plan = Simulation(
         settings,
         cell.split,
         cell.negatives,
@@ -202,7 +267,9 @@ def _ranks(model: Any, candidates: Candidates) -> Ranks:
     return baselines.rank(model, candidates)
 
 
-def _known_ranks(cell: Cell, model: Any, known: Known, candidates: Candidates) -> Ranks | None:
+def _known_ranks(
+    cell: Cell, model: Any, known: SideInformation, candidates: Candidates
+) -> Ranks | None:
     """Of a baseline that is given what devices know; None where it has no use for it."""
     if cell.method == "popularity":
         return popularity_ranks(candidates, known)
@@ -274,16 +341,14 @@ def _lifetime_budget(cell: Cell, context: CellContext) -> dict[str, Any]:
     return {"budget": _budget_of(settings, data.n_items, data.n_users)}
 
 
-MEASURED: dict[Measured, Callable[[Cell, CellContext], dict[str, Any]]] = {
+MEASURED: dict[Measured, Compute] = {
     "late": _late,
     "people": _people,
 }
-HOW: dict[Method, Callable[[Cell, CellContext], dict[str, Any]]] = {
+HOW: dict[Method, Compute] = {
     "cost": _counted_bytes,
-    "liars": lie,
-    "attacker": attack,
     "mf": _with_items,
     "named-als": _with_items,
     **dict.fromkeys(TRAINED, _trained),
 }
-"""By method; what is not named here is trained to be compared with."""
+"""By method; what is not named here is `compared`, but for attacks: see `runner`."""

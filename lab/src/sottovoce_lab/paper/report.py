@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from sottovoce.cli.figures import figure_class, save_figure
 from sottovoce.storage.files import write_atomically
-from sottovoce_lab.paper.experiments import EXPERIMENTS, Experiment
+from sottovoce_lab.paper.cells import About, CellStore, known_as
+from sottovoce_lab.paper.runner import EXPERIMENTS
 from sottovoce_lab.paper.scale import Scale
-from sottovoce_lab.paper.store import About, CellStore, known_as
-from sottovoce_lab.paper.tables import Table
+from sottovoce_lab.paper.tables import Experiment, Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,13 +42,14 @@ pre { background: #f4f4f4; padding: .8rem; overflow-x: auto }
 def write_all(store: CellStore) -> list[str]:
     """Files of every experiment that was asked for and has results, and the page; their names."""
     scale, sections, names, asked = Scale.of(store.about), [], [], store.asked()
-    for experiment in EXPERIMENTS.values():
-        if experiment.name not in asked:
+    for name, shown in EXPERIMENTS.items():
+        if name not in asked:
             continue
-        tables = [table for table in experiment.tables(scale, store) if table.filled]
+        experiment = shown(scale, store)
+        tables = [table for table in experiment.tables() if table.filled]
         if tables:
             _write_numbers(store, experiment, tables)
-            picture = _write_pictures(store, scale, experiment)
+            picture = _write_pictures(store, experiment)
             sections.append(_section(experiment, tables, picture))
             names.append(experiment.name)
     page = _page(store.about, names, sections)
@@ -65,13 +66,13 @@ def _write_numbers(store: CellStore, experiment: Experiment, tables: list[Table]
         write_atomically(store.folder / f"{table.name}.csv", table.as_csv().encode())
 
 
-def _write_pictures(store: CellStore, scale: Scale, experiment: Experiment) -> bytes:
+def _write_pictures(store: CellStore, experiment: Experiment) -> bytes:
     """PNG and SVG; the SVG's bytes."""
     figure_class()
     import matplotlib as mpl
 
     def draw(figure: Figure) -> None:
-        experiment.draw(scale, store, figure)
+        experiment.draw(figure)
         figure.suptitle(_picture_title(store.about, experiment), fontsize=10)
 
     # A fixed salt: names inside the SVG are hashes, and the same picture is the same file.

@@ -1,21 +1,128 @@
-"""Compute the cells that are missing, one after the other; whatever is known stays known."""
+"""The experiments, and how they are run: cells that are missing first, then all that shows them."""
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from multiprocessing import get_context
+from typing import Any, Protocol, Self
 
 from sottovoce.data import Interactions
-from sottovoce_lab.paper.aside import METHODS as ASIDE
-from sottovoce_lab.paper.aside import Aside, Subsets
-from sottovoce_lab.paper.cells import OURS, TRAINED, Cell
-from sottovoce_lab.paper.methods import CellContext, run_cell
-from sottovoce_lab.paper.sharing import Shared
-from sottovoce_lab.paper.store import CellStore
+from sottovoce_lab.paper.attacker import AttackerAgain, attack
+from sottovoce_lab.paper.budgets import Equal, Frontier
+from sottovoce_lab.paper.cells import OURS, TRAINED, Cell, CellStore, Method, Size
+from sottovoce_lab.paper.law import LawChecked
+from sottovoce_lab.paper.liars import LiarsShown
+from sottovoce_lab.paper.lying import lie
+from sottovoce_lab.paper.methods import HOW, MEASURED, CellContext, Compute, Shared, compared
+from sottovoce_lab.paper.people import LatePeople, SideInformationWorth, WhoPays
+from sottovoce_lab.paper.published import Cost, Figure2, Figure3, Table4, Table5
+from sottovoce_lab.paper.scale import Scale
+from sottovoce_lab.paper.tables import Experiment
 
-Compute = Callable[[Cell, CellContext], dict[str, Any]]
+Done = tuple[Cell, dict[str, Any], float]
+"""A cell, its result and the seconds that it took."""
+ASIDE: tuple[Method, ...] = (
+    "popularity", "private-popularity", "named-counts", "fcf", "dplcf", "dp-als", "liars",
+    "attacker",
+)  # fmt: skip
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+"""Variables that libraries read when they are loaded."""
+
+
+def run_cell(cell: Cell, context: CellContext) -> dict[str, Any]:
+    """Metrics, and for private methods the lifetime budget: ready for JSON."""
+    how = MEASURED.get(cell.measured) or _HOW.get(cell.method, compared)
+    return how(cell, context)
+
+
+_HOW: dict[Method, Compute] = {**HOW, "liars": lie, "attacker": attack}
+
+
+class Aside:
+    """So many processes, each with its share of the cores; close it, or use it in a `with`."""
+
+    def __init__(self, data: Interactions, cells: Iterable[Cell], jobs: int):
+        threads = max((os.cpu_count() or 1) // jobs, 1)
+        self._pool = ProcessPoolExecutor(
+            jobs, get_context("spawn"), _begin, (Subsets(data), threads)
+        )
+        with _environment(dict.fromkeys(THREADS, str(threads))):
+            self._running: dict[Future[tuple[dict[str, Any], float]], Cell] = {
+                self._pool.submit(_compute, cell): cell for cell in cells
+            }
+
+    def done(self, *, wait: bool = False) -> Iterator[Done]:
+        """Those that are ready and were not told of before, or all; then what failed first."""
+        failed: BaseException | None = None
+        for future, cell in list(self._running.items()):
+            if not (wait or future.done()):
+                continue
+            del self._running[future]
+            error = future.exception()
+            if error is None:
+                yield cell, *future.result()
+            failed = failed or error
+        if failed is not None:
+            raise failed
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """What is in hand is finished, what waits is not begun."""
+        self._pool.shutdown(cancel_futures=True)
+
+
+class Subsets:
+    """Parts of a data set; the last one is kept."""
+
+    def __init__(self, data: Interactions):
+        self._data = data
+        self._last: tuple[tuple[Size, int], Interactions] | None = None
+
+    def of(self, cell: Cell) -> Interactions:
+        if cell.size.users is None and cell.size.items is None:
+            return self._data
+        which = cell.size, cell.draw
+        if self._last is None or self._last[0] != which:
+            users, items = cell.size.users, cell.size.items
+            self._last = which, self._data.subset(users=users, items=items, seed=cell.draw)
+        return self._last[1]
+
+
+_mine: list[tuple[Subsets, int, Shared]] = []
+"""What a process was given when it began."""
+
+
+def _begin(subsets: Subsets, threads: int) -> None:
+    _mine.append((subsets, threads, Shared()))
+
+
+def _compute(cell: Cell) -> tuple[dict[str, Any], float]:
+    subsets, threads, shared = _mine[0]
+    began = time.perf_counter()
+    result = run_cell(cell, CellContext(subsets.of(cell), threads, shared=shared))
+    return result, time.perf_counter() - began
+
+
+@contextmanager
+def _environment(given: dict[str, str]) -> Iterator[None]:
+    """For the processes that are started meanwhile."""
+    before = {name: os.environ.get(name) for name in given}
+    os.environ.update(given)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 class CellProgress(Protocol):
@@ -143,3 +250,50 @@ def _seconds_per_user(cell: Cell, items: int) -> float:
     if cell.method == "private-popularity":
         return 1.5e-8 * items + 4e-8 * float(named["reports"])
     return 2e-6
+
+
+EXPERIMENTS: dict[str, type[Experiment]] = {
+    each.name: each
+    for each in (
+        Figure2,
+        Figure3,
+        Table4,
+        Table5,
+        Cost,
+        Equal,
+        SideInformationWorth,
+        LatePeople,
+        WhoPays,
+        Frontier,
+        LawChecked,
+        LiarsShown,
+        AttackerAgain,
+    )
+}
+
+
+def compute(
+    experiments: Iterable[type[Experiment]],
+    scale: Scale,
+    runner: Runner,
+    methods: Collection[str],
+    watch: Callable[[float], AbstractContextManager[CellProgress]],
+) -> int:
+    """Everything that is missing; a watch is made for each of the two stages, from its work."""
+    chosen = [each(scale, runner.store) for each in experiments]
+    done = _stage([cell for each in chosen for cell in each.cells()], runner, methods, watch)
+    later = [cell for each in chosen for cell in each.then()]
+    return done + _stage(later, runner, methods, watch)
+
+
+def _stage(
+    cells: list[Cell],
+    runner: Runner,
+    methods: Collection[str],
+    watch: Callable[[float], AbstractContextManager[CellProgress]],
+) -> int:
+    missing = runner.missing(cell for cell in cells if not methods or cell.method in methods)
+    if not missing:
+        return 0
+    with watch(sum(map(runner.work_of, missing))) as looking_on:
+        return runner.run(missing, looking_on)

@@ -1,18 +1,23 @@
-"""Tables as data, the same for a terminal, CSV, JSON and HTML; and means over the splits."""
+"""What every experiment shares: means over splits, tables as data, and pictures."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from sottovoce.cli.figures import draw_interval
 from sottovoce.simulation.evaluation import Interval
-from sottovoce_lab.paper.cells import COMPARED, OURS, THEIRS, Trained
+from sottovoce_lab.paper.cells import COMPARED, OURS, THEIRS, Cell, CellStore, Trained
 from sottovoce_lab.paper.scale import Family, Scale
-from sottovoce_lab.paper.store import CellStore
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 
 METRIC = "hr@10"
 NOTHING = "-"
@@ -108,6 +113,41 @@ class Reader:
             if result is not None and "budget" in result:
                 return budget_in(result)
         return {"local": None, "central": None}
+
+
+class Experiment(ABC):
+    """One figure or table of the paper, or one of ours: its cells, and all that shows them."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    picture: ClassVar[tuple[float, float]]
+    """In inches."""
+
+    @classmethod
+    def summary(cls) -> str:
+        """Its help line: what its docstring begins with."""
+        return (cls.__doc__ or "").partition("\n")[0]
+
+    def __init__(self, scale: Scale, store: CellStore):
+        self.scale = scale
+        self.store = store
+        self.reader = Reader(store, scale)
+
+    @abstractmethod
+    def cells(self) -> list[Cell]:
+        """All that it needs."""
+
+    def then(self) -> list[Cell]:
+        """Cells that are only known once the others are."""
+        return []
+
+    @abstractmethod
+    def tables(self) -> list[Table]:
+        """From whatever has been computed so far."""
+
+    @abstractmethod
+    def draw(self, figure: Figure) -> None:
+        """The same as a picture."""
 
 
 def metric_of(result: dict[str, Any], metric: str = METRIC, epoch: int | None = None) -> float:
@@ -225,3 +265,71 @@ def _how_surely(gains: Iterable[Interval]) -> str:
 def beats(gain: Interval) -> bool:
     """Better, and not by chance as far as the splits tell; with one split: better."""
     return gain.mean > (gain.half_width or 0.0)
+
+
+COLOURS = {
+    "paper": "#b3402a",
+    "paper-alpha": "#dd9c6b",
+    "loudest": "#1b6ca8",
+    "private-popularity": "#8a6fb0",
+    "named-counts": "#5fa8a0",
+    "named-als": "#d0679d",
+    "dp-als": "#c2a02b",
+    "dplcf": "#2e8b57",
+    "mf": "#222222",
+    "popularity": "#888888",
+}
+
+
+def lines(
+    axes: Any, points: Sequence[tuple[float, Interval | None]], label: str, colour: str
+) -> None:
+    """A curve through the points that are known, with their 95% intervals as a band."""
+    known = [(x, interval) for x, interval in points if interval is not None]
+    marker = "o" if len(known) < 12 else None
+    if known:
+        draw_interval(axes, known, 0.2, marker=marker, markersize=3, color=colour, label=label)
+
+
+def level(axes: Any, interval: Interval | None, label: str) -> None:
+    if interval is not None:
+        colour = COLOURS["mf" if label == "MF-NP" else "popularity"]
+        axes.axhline(interval.mean, linestyle="--", linewidth=1, color=colour, label=label)
+
+
+def crowd_panels(
+    figure: Figure,
+    users: Sequence[int],
+    reports: Sequence[int],
+    x_label: str,
+    draw: Callable[[Any, int, int], None],
+) -> None:
+    """HR@10 in a panel for each crowd and k, filled by `draw(axes, users, k)`; one legend."""
+    panels: Any = figure.subplots(len(reports), len(users), sharex=True, sharey=True, squeeze=False)
+    for row, k in zip(panels, reports, strict=True):
+        for axes, crowd in zip(row, users, strict=True):
+            draw(axes, crowd, k)
+            axes.set_title(f"{crowd:,} users, k {k}", fontsize=9)
+            axes.set(ylim=(0, 0.85))
+            axes.grid(alpha=0.3)
+    figure.supxlabel(x_label)
+    figure.supylabel("HR@10")
+    handles = panels[-1][-1].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside right upper")
+
+
+def bars(
+    axes: Any,
+    labels: Sequence[str],
+    series: Mapping[str, Sequence[Interval | float | None]],
+    colours: Sequence[str],
+) -> None:
+    """Horizontal, a group for each label, from the top down; what is not known leaves a gap."""
+    height = 0.8 / len(series)
+    for place, (name, values) in enumerate(series.items()):
+        at = [row - 0.4 + (place + 0.5) * height for row in range(len(labels))]
+        lengths = [value.mean if isinstance(value, Interval) else value or 0.0 for value in values]
+        axes.barh(at, lengths, height=height, label=name, color=colours[place % len(colours)])
+    axes.set_yticks(range(len(labels)), labels)
+    axes.invert_yaxis()
+    axes.grid(axis="x", alpha=0.3)

@@ -9,7 +9,7 @@ the model of the last one is tested on this period: nothing is tested that was t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -18,22 +18,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.core.recommending import WideModel, counts_model, no_tags, recency_of
-from sottovoce.errors import SettingsError
+from sottovoce.errors import DataError, SettingsError
 from sottovoce.privacy import Account, account
 from sottovoce.settings import check, setting
 from sottovoce.simulation.engines import AUTO, build_engine, engine_package
-from sottovoce.simulation.evaluation import Known, Ranks, hits, ndcg, rank_devices, rank_factors
+from sottovoce.simulation.evaluation import (
+    Interval,
+    Ranks,
+    SideInformation,
+    hits,
+    ndcg,
+    rank_devices,
+    rank_factors,
+)
 from sottovoce.simulation.people import chances
 from sottovoce.simulation.training import Trained, begin
 from sottovoce.training import Settings, next_items
-from sottovoce_lab.replay.timeline import Cases, Timeline, cases_of
+from sottovoce_lab.replay.timeline import YOUNG, Cases, Timeline, cases_of
 
 # Models side by side on the same cases of a replay, each with what devices know and without.
 
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
-
 CUTOFF = 10
 RECENT = 2
 """Periods that make the popularity of today."""
@@ -59,13 +66,17 @@ class Tested:
 
 
 def tested(
-    timeline: Timeline, cases: Cases, models: dict[str, Float32], settings: Settings, known: Known
+    timeline: Timeline,
+    cases: Cases,
+    models: dict[str, Float32],
+    settings: Settings,
+    known: SideInformation,
 ) -> Tested:
     """The models by name, whose rows are the catalogue's, beside two kinds of popularity."""
     ranks: dict[str, Ranks] = {}
     for name, V in models.items():
         ridge = settings.user_ridge(V)
-        for ending, knowing in (("", known), (ALONE, Known(no_tags(len(V)), None))):
+        for ending, knowing in (("", known), (ALONE, SideInformation(no_tags(len(V)), None))):
             wide = WideModel.of(V, knowing.tags, alpha=settings.alpha, regularization=ridge)
             ranks[name + ending] = rank_devices(wide, cases.candidates, knowing.weights)
     size, people = cases.candidates.split.train.n_items, timeline.histories.n_users
@@ -83,12 +94,14 @@ def tested(
     )
 
 
-def known_to_devices(timeline: Timeline, cases: Cases, *, tags: bool, time: bool) -> Known:
+def known_to_devices(
+    timeline: Timeline, cases: Cases, *, tags: bool, time: bool
+) -> SideInformation:
     """In the period of these cases."""
     split = cases.candidates.split
     columns = timeline.tags(cases.period) if tags else no_tags(split.train.n_items)
     ordered = split.times if time else None
-    return Known(columns, None if ordered is None else recency_of(split.train, ordered))
+    return SideInformation(columns, None if ordered is None else recency_of(split.train, ordered))
 
 
 @dataclass(frozen=True)
@@ -253,3 +266,134 @@ def _epoch(
     mechanism = settings.build(n_items)
     V = next_items(state.V, collected.sums, n_reports, number + 1, settings, mechanism)
     return Trained(number + 1, V, n_reports=collected.n_reports)
+
+
+AGES = (0, 1, 2, 3, 4, 6, 8)
+"""Where rows of a table by age begin; the last ends where an item is no longer new."""
+TOUCHED = (0, 1, 10, 30, 100, 300, 1_000, 3_000)
+"""The same of how many people had touched an item; the last has no end."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """Cases of one kind, and HR@10 by name."""
+
+    low: int
+    high: int | None
+    """The last of them; None: no end."""
+    cases: int
+    quality: dict[str, Interval]
+
+    @property
+    def label(self) -> str:
+        if self.high is None:
+            return f"{self.low:,} and more"
+        return f"{self.low:,}" if self.low == self.high else f"{self.low:,} to {self.high:,}"
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """After a switch: how much of HR@10 was lost, and how it came back."""
+
+    lost: float
+    """In the first period of other tastes."""
+    gaps: list[float]
+    """What was still missing, in shares of what was lost, after 0, 1, ... epochs of them.
+
+    Empty where nothing was lost.
+    """
+
+    def epochs(self, won: float) -> int | None:
+        """Until so large a share was won back for the first time; None: never.
+
+        Single periods are noisy: a gap is the mean of three neighbours.
+        """
+        for n in range(1, len(self.gaps)):
+            if 1 - float(np.mean(self.gaps[n - 1 : n + 2])) >= won:
+                return n
+        return None
+
+
+def overall(replays: Sequence[Replay]) -> dict[str, dict[str, Interval]]:
+    """By name and metric: the mean over the later periods."""
+    found = [[t.quality() for t in _tested(replay)] for replay in replays]
+    if not all(found):
+        raise DataError("nobody can be tested: nobody comes back in the later periods")
+    return {
+        name: {
+            metric: Interval.of([float(np.mean([q[name][metric] for q in run])) for run in found])
+            for metric in found[0][0][name]
+        }
+        for name in found[0][-1]
+        if all(name in quality for run in found for quality in run)
+    }
+
+
+def by_age(replays: Sequence[Replay]) -> list[Row]:
+    """New items by the epochs in which they were in the catalogue; at the end all cases of others.
+
+    Those of the last row are of the usual test, in which every item may be the next.
+    """
+    rows = _rows(replays, "age", AGES, YOUNG - 1)
+    old = [[(t.cases.age >= YOUNG, t.hits) for t in _tested(replay)] for replay in replays]
+    return [*rows, *_row_of(old, YOUNG, None)] if rows else []
+
+
+def by_touched(replays: Sequence[Replay]) -> list[Row]:
+    """New items by how many people had touched them before."""
+    return _rows(replays, "touched", TOUCHED, None)
+
+
+def recovery(steady: Sequence[Replay], switched: Sequence[Replay], name: str) -> Recovery:
+    """How one that learns follows, against the same with tastes that stay; means over the seeds."""
+    gaps: list[list[float]] = []
+    for one, other in zip(steady, switched, strict=True):
+        before, after = one.curve(name), other.curve(name)
+        gaps.append([before[p] - after[p] for p in after if p >= other.frozen_at])
+    mean = np.mean(gaps, axis=0)
+    lost = float(mean[0])
+    return Recovery(lost, [float(gap / lost) for gap in mean] if lost > 0 else [])
+
+
+def _tested(replay: Replay) -> list[Tested]:
+    return [p.tested for p in replay.periods if p.number in replay.timeline.later and p.tested]
+
+
+def _rows(
+    replays: Sequence[Replay], by: str, edges: tuple[int, ...], last: int | None
+) -> list[Row]:
+    rows: list[Row] = []
+    ends = [*(edge - 1 for edge in edges[1:]), last]
+    for low, high in zip(edges, ends, strict=True):
+        cells = []
+        for replay in replays:
+            young = [period.young for period in replay.periods if period.young]
+            cells.append([(_between(getattr(t.cases, by), low, high), t.hits) for t in young])
+        rows += _row_of(cells, low, high)
+    return rows
+
+
+def _between(values: NDArray[np.int64], low: int, high: int | None) -> NDArray[np.bool_]:
+    return (values >= low) & (values <= (values.max(initial=0) if high is None else high))
+
+
+def _row_of(
+    cells: list[list[tuple[NDArray[np.bool_], dict[str, NDArray[np.float64]]]]],
+    low: int,
+    high: int | None,
+) -> list[Row]:
+    """None where a run has no such case: it would have no mean."""
+    counts = [sum(int(mask.sum()) for mask, _ in run) for run in cells]
+    if not min(counts):
+        return []
+    names = [name for name in cells[0][0][1] if all(name in h for run in cells for _, h in run)]
+    quality = {
+        name: Interval.of(
+            [
+                float(np.concatenate([hits[name][mask] for mask, hits in run]).mean())
+                for run in cells
+            ]
+        )
+        for name in names
+    }
+    return [Row(low, high, sum(counts), quality)]

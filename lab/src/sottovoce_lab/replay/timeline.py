@@ -24,7 +24,6 @@ from sottovoce.simulation.evaluation import Candidates, sample_candidates
 
 Bool = NDArray[np.bool_]
 Int64 = NDArray[np.int64]
-
 FEWEST_PERIODS = 3
 ALIKE = 20
 """Items of like popularity among which a switch exchanges identities."""

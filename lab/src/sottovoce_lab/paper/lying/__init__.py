@@ -1,1 +1,0 @@
-"""People who lie: what they send, whom it reaches, and what a server can do about it."""

@@ -1,0 +1,66 @@
+"""Every baseline's fast ranks are those of its scores."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sottovoce.core import Histories
+from sottovoce.data import Split, leave_one_out, synthetic_people
+from sottovoce.data.interactions import Interactions
+from sottovoce.simulation.evaluation import Scorer, rank_scores, sample_candidates
+from sottovoce.training import Settings
+from sottovoce_lab.baselines import (
+    DPLCF,
+    Federated,
+    MatrixFactorization,
+    Popularity,
+    PrivatePopularity,
+    Random,
+    rank,
+)
+
+
+@pytest.fixture(scope="module")
+def split() -> Split:
+    """Some cannot be tested, and some have touched nearly everything."""
+    people = synthetic_people(n_users=60, n_items=30, seed=2).histories
+    rows = [people[u].tolist() for u in range(60)]
+    rows += [[], [3], list(range(30)), list(range(29))]
+    histories = Histories.from_lists(rows, 30)
+    data = Interactions("some", histories, np.arange(64), np.arange(30))
+    return leave_one_out(data, "random", 1)
+
+
+def models(train: Histories) -> list[Scorer]:
+    mf = {"factors": 2, "alpha": 1.0, "regularization": 0.1, "iterations": 2, "seed": 0}
+    return [
+        Random(30, 1),
+        Popularity.fit(train),
+        PrivatePopularity.fit(train, epsilon=2.0, reports=5, seed=1),
+        MatrixFactorization.fit(train, **mf, threads=1),  # type: ignore[arg-type]
+        Federated.fit(train, Settings.preset("paper", factors=2, epochs=2, regularization=0.1)),
+        DPLCF.fit(train, epsilon=2.0, neighbours=4, seed=1),
+    ]
+
+
+@pytest.mark.parametrize("negatives", [0, 5, 29])
+def test_rank_agrees_with_scores(split: Split, negatives: int) -> None:
+    candidates = sample_candidates(split, negatives, 3)
+    for model in models(split.train):
+        fast, slow = rank(model, candidates), rank_scores(model, candidates)
+        # A product of floats may round otherwise in BLAS, and so change a place now and then.
+        assert fast.better.shape == slow.better.shape
+        assert np.mean(fast.better != slow.better) < 0.02
+        assert np.mean(fast.ties != slow.ties) < 0.02
+
+
+def test_popularity_is_the_count() -> None:
+    model = Popularity.fit(Histories.from_lists([[0, 1], [1], [1, 2]], 4))
+    assert model.scores(np.array([0, 2])).tolist() == [[1, 3, 1, 0]] * 2
+
+
+def test_random_is_the_same_for_the_same_seed_and_differs_between_users() -> None:
+    a, b = Random(50, 1).scores(np.array([0, 1])), Random(50, 1).scores(np.array([1]))
+    assert np.array_equal(a[1], b[0])
+    assert not np.array_equal(a[0], a[1])
