@@ -63,17 +63,18 @@ def test_a_life_on_the_command_line(device: Device, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     assert str(device.folder) in device.init().stdout.replace("\n", "")
     assert "not been accepted yet" in device.sync().stdout
-    assert device.proxy.received == []
     device("terms", "--accept", device.proxy.signed.manifest.terms.name)
+    device("set", "--pause", "--limit", "40")
+    assert "paused" in device.sync().stdout
+    assert "of 40 " in device("status").stdout
+    device("set", "--resume", "--limit", "25")
+    assert device.proxy.received == []
     assert device("record", item(3), item(7), "unheard-of").stdout == "New items: 3\n"
     synced = device.sync("--json", str(out))
     assert "The batch of epoch 1 was sent." in synced.stdout
     assert json.loads(out.read_text())["outcome"] == "sent"
     assert json.loads(out.read_text())["spent"] == COST
     assert "had been sent before" in device.sync().stdout
-    device("set", "--pause", "--limit", "40")
-    assert "paused" in device.sync().stdout
-    assert "of 40 " in device("status").stdout
     found = device("recommend", "-n", "3", "--json", str(out))
     listed = json.loads(out.read_text())["recommendations"]
     assert len(listed) == 3
@@ -95,7 +96,7 @@ def test_status_for_people_and_machines(device: Device, tmp_path: Path) -> None:
     assert f"Your limit of 25, of which {25 - COST:g} is left" in told
     assert "unheard-of" in told
     status = json.loads(out.read_text())
-    assert (status["known"], status["unknown"]) == (1, ["unheard-of"])
+    assert (status["side_information"], status["unknown"]) == (1, ["unheard-of"])
     assert status["terms"]["mechanism"] == "loudest"
     with closing(sqlite3.connect(device.folder / "client.db", isolation_level=None)) as db:
         db.execute("DELETE FROM ledger WHERE record = 2")

@@ -109,7 +109,7 @@ def test_what_devices_know_can_be_left_out_and_comes_from_a_file(tmp_path: Path)
     rows = "".join(f"{film},{'odd' if film % 2 else 'even'}\n" for film in films)
     path.write_text(f"film,parity\n{rows}")
     tagged, shown = outcome(tmp_path)
-    assert f"loudest with {tagged['settings']['known']}" in shown
+    assert f"loudest with {tagged['settings']['side_information']}" in shown
     assert "loudest alone" in shown
     plain, shown = outcome(tmp_path, "--no-tags")
     assert plain["final"] == plain["without"] == tagged["without"] != tagged["final"]

@@ -144,7 +144,7 @@ def shards(data: Interactions, tmp_path_factory: pytest.TempPathFactory) -> Shar
         return writer.finish(data)
 
 
-SAME = ("final", "without", "popularity", "informed_popularity", "known", "n_users")
+SAME = ("final", "without", "popularity", "informed_popularity", "side_information", "n_users")
 
 
 def same(found: Run, expected: Run) -> bool:
