@@ -13,7 +13,6 @@ import pytest
 from sottovoce.proxy import Page, Rate
 from sottovoce.service import build_watch
 from tests.asgi import Answer, ask
-from tests.proxy.asgi import post, stored, within
 from tests.proxy.world import CATALOGUE, ENDS, OPENS, Clock, World, model_of, signed
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ from sottovoce.proxy import Page, ProxySettings, Rate
 from sottovoce.proxy.settings import settings_file
 from sottovoce.service import read_settings
 from tests.asgi import Answer, ask
-from tests.proxy.asgi import serving
 from tests.proxy.test_settings import PLACES
 from tests.proxy.world import CATALOGUE, OPENS, Clock, World, metric, settings, signed
 
