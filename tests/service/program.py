@@ -18,7 +18,8 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from prometheus_client import CollectorRegistry, generate_latest
-from sottovoce.service import Listen, TurnedAway, Watch, build_watch, errors_as_problems, read_body, run
+from sottovoce.service import Listen, TurnedAway, Watch, build_watch, errors_as_problems, run
+from sottovoce.service import read_body
 
 async def hello(request):
     return PlainTextResponse("hello")

@@ -1,21 +1,17 @@
 """Learning without an end, one training after another, and signing keys that change."""
 
 from __future__ import annotations
-import os
+
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
-from sottovoce.errors import NotFoundError, ProtocolError, SettingsError
-from sottovoce.protocol import SignedManifest
-from sottovoce.protocol.manifest import MOST_STATEMENTS
-from sottovoce.server import Keys
+
+from sottovoce.errors import NotFoundError, SettingsError
 from sottovoce.server.administration import begin_training, cancel_training, go_beyond
 from tests.server.changes import present
-from tests.server.test_catalogues import learn, model
-from tests.server.world import KEYS, TRAINING, World
-from tests.server.conftest import MakeWorld
+from tests.server.test_catalogue import learn, model
+from tests.server.world import TRAINING, MakeWorld, World
 
 
 def test_learning_without_an_end(make_world: MakeWorld, sqlite_url: str) -> None:
