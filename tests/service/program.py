@@ -46,7 +46,7 @@ async def lifespan(app):
     yield
     print("closed", flush=True)
 
-paths = {"/hello": hello, "/slow": slow, "/broken": broken, "/large": large}
+paths = {"/hello": hello, "/v2/manifest": hello, "/slow": slow, "/broken": broken, "/large": large}
 app = Starlette(
     routes=[
         Route("/body", body, methods=["POST"]),
