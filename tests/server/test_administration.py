@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from sottovoce.errors import NotFoundError, ProtocolError, SettingsError
-from sottovoce.protocol import SignedManifest
-from sottovoce.protocol.manifest import MOST_STATEMENTS
-from sottovoce.server import Keys
+from sottovoce.errors import NotFoundError, SettingsError
 from sottovoce.server.administration import begin_training, cancel_training, go_beyond
 from tests.server.changes import present
-from tests.server.test_catalogues import learn, model
-from tests.server.world import KEYS, TRAINING, World
-
-if TYPE_CHECKING:
-    from tests.server.conftest import MakeWorld
+from tests.server.test_catalogue import learn, model
+from tests.server.world import TRAINING, MakeWorld, World
 
 
 def test_learning_without_an_end(make_world: MakeWorld, sqlite_url: str) -> None:
@@ -139,91 +130,6 @@ def test_an_old_file_does_not_undo_a_training_that_was_begun(world: World) -> No
         cancel_training(world.store)
     world.apply(world.closed())
     assert world.signed().manifest.terms.training != begun.terms.training
-
-
-def test_signing_keys_change_and_nobody_leads_back(world: World) -> None:
-    """Who knows the first key follows; who has seen the second believes the first no more."""
-    first = learn(world)
-    second, third = KEYS.rotated(), KEYS.rotated().rotated()
-    assert second.first == third.first == KEYS.verification_key
-    newer = World(world.settings, second, now=world.now)
-    newer.apply(newer.closed())
-    signed = newer.server.signed_manifest()
-    assert signed.key == second.verification_key
-    raw = signed.encode()
-    for pinned in (KEYS.verification_key, second.verification_key):
-        assert SignedManifest.open(raw, pinned).key == second.verification_key
-    with pytest.raises(ProtocolError):
-        SignedManifest.open(first.encode(), second.verification_key)
-    world.now = newer.now
-    with pytest.raises(SettingsError, match="copy the new one to all workers"):
-        world.apply(world.closed())
-    assert newer.signed().hash == signed.hash, "a worker with the old key publishes nothing"
-    assert world.signed().hash == signed.hash, "and serves what others publish"
-    stranger = World(world.settings, third)  # of another chain
-    with pytest.raises(SettingsError, match="not in the keys file"):
-        stranger.server.tick()
-    for other in (newer, stranger):
-        other.close()
-
-
-def test_all_keys_of_a_chain_are_followed(make_world: MakeWorld, sqlite_url: str) -> None:
-    world = make_world(sqlite_url)
-    world.server.tick()
-    keys = KEYS
-    for _ in range(3):
-        keys = keys.rotated()
-    later = World(world.settings, keys, now=world.now)
-    later.apply(later.closed())
-    assert later.signed().key == keys.verification_key
-    assert len(later.signed().statements) == 3
-    later.close()
-
-
-def test_keys_with_their_statements_are_read_back(tmp_path: Path) -> None:
-    path = tmp_path / "keys.json"
-    KEYS.write(path)
-    keys = Keys.read(path).rotated()
-    keys.replace(path)
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert Keys.read(path) == keys
-    assert KEYS.signing.hex() not in path.read_text()
-    text = path.read_text()
-    stranger = Keys.generate()
-    for broken in (
-        text.replace(keys.signing.hex(), stranger.signing.hex()),
-        text.replace(keys.first.hex(), stranger.first.hex()),
-        text.replace('"statements": [', '"statements": [3, '),
-        text.replace('"statements": [', '"statements": {}, "other": ['),
-    ):
-        path.write_text(broken)
-        with pytest.raises(SettingsError, match="restore it from a backup"):
-            Keys.read(path)
-
-
-def test_new_keys_go_where_the_old_ones_were(tmp_path: Path) -> None:
-    """Behind a link, and with the same owner: the server must find and read them."""
-    path, link = tmp_path / "keys.json", tmp_path / "link.json"
-    KEYS.write(path)
-    link.symlink_to(path)
-    if os.geteuid() == 0:
-        os.chown(path, 65_534, 65_534)
-    owner = path.stat().st_uid
-    keys = Keys.read(link).rotated()
-    keys.replace(link)
-    assert link.is_symlink()
-    assert Keys.read(path) == keys
-    assert path.stat().st_uid == owner
-    with pytest.raises(SettingsError, match="cannot be written"):
-        keys.replace(tmp_path / "missing.json")
-
-
-def test_a_manifest_has_room_for_so_many_statements() -> None:
-    keys = KEYS
-    for _ in range(MOST_STATEMENTS):
-        keys = keys.rotated()
-    with pytest.raises(SettingsError, match="changed 32 times"):
-        keys.rotated()
 
 
 def test_a_restored_database_goes_beyond_what_others_have_seen(

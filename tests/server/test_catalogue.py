@@ -4,26 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from sottovoce.errors import SettingsError
-from sottovoce.protocol import Catalogue, Item, decode_items
+from sottovoce.protocol import Catalogue, Item, SignedManifest, decode_items
 from sottovoce.server.administration import begin_training, update_catalogue
 from sottovoce.server.catalogue import Difference, moved_rows, updated
 from tests.server.changes import change_catalogue, present, with_added, with_titles, without
-from tests.server.world import ITEMS
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sottovoce.protocol import SignedManifest
-    from tests.server.conftest import MakeWorld
-    from tests.server.world import World
+from tests.server.world import ITEMS, MakeWorld, World
 
 NEW = (Item("film-new", "New", {"genre": ("Horror",)}), Item("film-newer", "Newer"))
 

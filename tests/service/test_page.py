@@ -1,10 +1,11 @@
-"""The page over HTTP: headers to the letter, escaping, compression, what is not there."""
+"""The page: headers to the letter, escaping, what is not there; and the one in the package."""
 
 from __future__ import annotations
 
 import asyncio
 import gzip
 import hashlib
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,18 +15,72 @@ from starlette.applications import Starlette
 from sottovoce.errors import SettingsError
 from sottovoce.protocol.model import Panel, Panellist
 from sottovoce.service import Content, page_routes
+from sottovoce.service.page import in_package, read_assets
 from tests.asgi import Answer, ask
 
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("index.html", None),
+        ("sw.js", None),
+        ("tracker.wasm", b""),
+        ("index.html", b"{{key}}"),
+        ("index.html", b"{{key}}{{key}}{{statement}}"),
+        ("index.html", b"{{key}}{{other}}"),
+    ],
+)
+def test_a_page_that_was_not_built_or_otherwise(
+    assets: Path, name: str, content: bytes | None
+) -> None:
+    if content is None:
+        (assets / name).unlink()
+    else:
+        (assets / name).write_bytes(content)
+    for folder in (assets, assets / "nowhere"):
+        with pytest.raises(SettingsError):
+            page_routes(Content(KEY), folder)
+
+
+# The page in the package.
+
+
+@pytest.fixture(scope="module")
+def app() -> Starlette:
+    return Starlette(routes=page_routes(Content(KEY)))
+
+
+def packed(app: Starlette, path: str, encoding: bytes = b"identity") -> Answer:
+    answer = asyncio.run(ask(app, "GET", path, headers=[(b"accept-encoding", encoding)]))
+    assert answer.status == 200, path
+    return answer
+
+
+def test_everything_that_the_index_names_is_there_and_may_run(app: Starlette) -> None:
+    """No inline script, style or handler, which the policy would stop."""
+    text = packed(app, "/").body.decode()
+    named = set(re.findall(r'(?:src|href)="([^"#]+)"', text))
+    assert {"/page/page.js", "/page/style.css"} <= named
+    for path in named:
+        assert path.startswith("/page/"), path
+        assert packed(app, path).body
+    assert not re.search(r"<style|\sstyle=|\son\w+=|javascript:", text)
+    assert all("src=" in tag for tag in re.findall(r"<script[^>]*>", text))
+
+
 KEY = bytes(range(32))
+
 INDEX = (
     b'<meta name="k" content="{{key}}"><meta name="s" content="{{statement}}">'
     b'<meta name="n" content="{{notice}}"><meta name="j" content="{{jitter}}">' + b" " * 999
 )
+
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "worker-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types sottovoce"
 )
+
 ASSETS = {
     "index.html": (INDEX, "text/html; charset=utf-8"),
     "page.js": (b"let a = 1;" * 50, "text/javascript; charset=utf-8"),
@@ -35,6 +90,7 @@ ASSETS = {
     "icon.svg": (b"<svg/>" * 50, "image/svg+xml"),
     "LICENSES.txt": (b"free " * 50, "text/plain; charset=utf-8"),
 }
+
 PATHS = {"index.html": "/", "sw.js": "/sw.js"}
 
 
@@ -111,12 +167,6 @@ def test_what_is_filled_in_is_never_markup(assets: Path) -> None:
     assert body.count(KEY.hex()) == 1
 
 
-def test_a_demo_says_that_it_sends_at_once(assets: Path) -> None:
-    assert b'name="j" content="3600"' in get(assets, "/").body
-    body = get(assets, "/", content=Content(KEY, jitter=0)).body
-    assert b'name="j" content="0"' in body
-
-
 @pytest.mark.parametrize(
     "path",
     [
@@ -127,10 +177,6 @@ def test_a_demo_says_that_it_sends_at_once(assets: Path) -> None:
 )  # fmt: skip
 def test_404(assets: Path, path: str) -> None:
     assert get(assets, path).status == 404
-
-
-def test_405(assets: Path) -> None:
-    assert get(assets, "/", "POST").status == 405
 
 
 PANEL = Panel(bytes(32), (Panellist((0,), 1, (2,)),)).encode()
@@ -156,23 +202,22 @@ def test_a_panel_that_is_none(assets: Path, tmp_path: Path, given: bytes | None)
         page_routes(Content(KEY, panel=path), assets)
 
 
-@pytest.mark.parametrize("missing", ["index.html", "sw.js", "all"])
-def test_a_page_that_was_not_built(assets: Path, missing: str) -> None:
-    folder = assets / "nowhere" if missing == "all" else assets
-    if missing != "all":
-        (assets / missing).unlink()
-    with pytest.raises(SettingsError, match="the page is not built"):
-        page_routes(Content(KEY), folder)
+FIRST_LOAD = ("/", "/page/page.js", "/page/worker.js", "/page/style.css", "/page/icon.svg")
+
+MOST = 150_000
+"""Bytes of the first load, compressed, beside the model."""
 
 
-@pytest.mark.parametrize("text", [b"{{key}}", b"{{key}}{{key}}{{statement}}", b"{{key}}{{other}}"])
-def test_an_index_with_other_places(assets: Path, text: bytes) -> None:
-    (assets / "index.html").write_bytes(text)
-    with pytest.raises(SettingsError, match="exactly the places"):
-        page_routes(Content(KEY), assets)
+def test_no_other_origin_is_named_but_in_licences() -> None:
+    for name, content in read_assets(in_package()).items():
+        if name == "LICENSES.txt":
+            continue
+        origins = set(re.findall(rb"https?://[\w-]+\.[\w.-]+", content))
+        assert origins <= {b"http://www.w3.org"}, (name, origins)
 
 
-def test_a_file_of_an_unknown_kind(assets: Path) -> None:
-    (assets / "tracker.wasm").write_bytes(b"")
-    with pytest.raises(SettingsError, match=r"tracker\.wasm"):
-        page_routes(Content(KEY), assets)
+def test_the_first_load_is_small(app: Starlette) -> None:
+    answers = [packed(app, path, b"gzip") for path in FIRST_LOAD]
+    assert sum(len(answer.body) for answer in answers) < MOST
+    for answer in answers:
+        gzip.decompress(answer.body)

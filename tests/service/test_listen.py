@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sottovoce.service.listen import Places
+from sottovoce.service.listen import Places, network_of
 
 
 class Somebody:
@@ -24,17 +25,6 @@ class Somebody:
 
 def entering(places: Places, *people: Somebody) -> list[bool]:
     return [places.take(each, each.address) for each in people]
-
-
-def test_whoever_waits_longest_goes_first() -> None:
-    places = Places(3, 0)
-    people = [Somebody() for _ in range(5)]
-    assert entering(places, *people[:3]) == [True] * 3
-    places.work(people[0])
-    places.wait(people[0])  # was answered: it is the last to go now
-    assert entering(places, *people[3:]) == [True] * 2
-    assert [each.gave_way for each in people] == [False, True, True, False, False]
-    assert len(places) == 3
 
 
 def test_nobody_goes_whose_request_is_complete() -> None:
@@ -90,3 +80,21 @@ def test_places_are_never_lost_and_addresses_never_kept(
         places.leave(each)
     assert not places._addresses
     assert (places._everybody.taken, places._everybody.waiting) == (0, {})
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("2001:db8:0:1::1", "2001:db8:0:1:ffff::2", True),
+        ("2001:db8:0:1::1", "2001:db8:0:101::1", False),
+        ("fe80::1%eth0", "fe80::2%eth1", True),
+        ("::ffff:192.0.2.1", "192.0.2.1", True),
+        ("::ffff:192.0.2.1", "::ffff:192.0.2.2", False),
+        ("192.0.2.1", "192.0.2.2", False),
+        ("not:an:address", "not:an:address", True),
+        ("not:an:address", "another:one", False),
+        ("", "", True),
+    ],
+)
+def test_who_counts_as_one(one: str, other: str, same: bool) -> None:
+    assert (network_of(one) == network_of(other)) is same
