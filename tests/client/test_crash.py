@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -121,20 +121,6 @@ def test_a_crash_after_every_step_of_creating(tmp_path: Path) -> None:
     assert steps == 4  # one transaction for the history, which is empty, and one for all else
 
 
-@settings(max_examples=60)
-@given(st.lists(st.integers(0, 17), min_size=1, max_size=8))
-def test_any_number_of_crashes(lives: list[int]) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name) / "client"
-        world, proxy = make(folder)
-        for steps in lives:
-            sync_for(world, proxy, folder, steps)
-            check(proxy, folder)
-        assert sync_for(world, proxy, folder, FOREVER) in ("sent", "already sent")
-        assert len(set(proxy.received)) == 1
-        assert len(charges(folder)) == 1
-
-
 class Lifetime(RuleBasedStateMachine):
     """Epochs, crashes, silence, refusals, pauses, limits, forgetting, in any order."""
 
@@ -197,6 +183,8 @@ class Lifetime(RuleBasedStateMachine):
 
 
 TestLifetime = Lifetime.TestCase
+
+
 TestLifetime.settings = settings(max_examples=25, stateful_step_count=20)
 
 
