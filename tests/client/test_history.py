@@ -109,15 +109,6 @@ def test_no_byte_of_it_is_left_in_any_file(client: Client, proxy: FakeProxy, fol
     assert b"a-very-private" not in raw(folder)
 
 
-def test_nor_how_much_there_was(client: Client, folder: Path) -> None:
-    client.remove([])  # its file is rewritten once
-    before = (folder / "client.history.db").stat().st_size
-    client.record(PRIVATE)
-    client.remove(PRIVATE)
-    assert (folder / "client.history.db").stat().st_size == before
-    assert (folder / "client.history.db-wal").stat().st_size == 0
-
-
 def test_it_is_as_if_it_had_never_been_recorded(world: World, tmp_path: Path) -> None:
     """The order is counted anew: a gap in it would tell that something was there."""
     with world.create(tmp_path / "one") as one, world.create(tmp_path / "other") as other:
@@ -188,17 +179,6 @@ def test_nobody_can_tell_that_something_was_removed(tmp_path: Path) -> None:
     ]
     assert alike[0] == alike[1] == alike[2]
     assert [entry[0] for entry in alike[0]].count("send") == 3
-
-
-def test_a_batch_that_waits_is_left_as_it_is(client: Client, proxy: FakeProxy) -> None:
-    client.sync(proxy, sleep=pause_once_made(client), jitter=60)
-    waiting = client._store.waiting()
-    assert waiting is not None
-    client.remove([item(3)])
-    assert client._store.waiting() == waiting
-    client.pause(on=False)
-    assert client.sync(proxy).outcome == "sent"
-    assert proxy.received == [waiting.batch]
 
 
 # Forgetting at any moment of a sync: no batch of it is kept or leaves after it.

@@ -8,7 +8,6 @@ must come to the same lists and reasons. To write it anew:
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -81,29 +80,6 @@ def test_what_items_and_tags_say_adds_up_to_the_score(touched: dict[str, int], r
     own, tags = personal.parts(row)
     assert (len(own), len(tags)) == (len(touched), len(TAGGED.catalogue.tags.names))
     assert own.sum() + tags.sum() == pytest.approx(personal.scores()[row], rel=1e-9, abs=1e-12)
-
-
-@given(TOUCHED)
-def test_reasons_are_the_largest_parts_of_the_score(touched: dict[str, int]) -> None:
-    personal = Personal.of(TAGGED, touched)
-    names = TAGGED.catalogue.tags.names
-    counts = TAGGED.catalogue.tags.table[personal.rows].sum(axis=0)
-    theirs = {tag for tag, has in zip(names, counts, strict=True) if has}
-    for each in recommendations(TAGGED, touched, 3):
-        own, tags = personal.parts(TAGGED.catalogue.numbers[each.id])
-        parts: dict[Any, float] = {
-            **{TAGGED.catalogue.items[r].id: p for r, p in zip(personal.rows, own, strict=True)},
-            **{tag: p for tag, p in zip(names, tags, strict=True) if tag in theirs},
-        }
-        positive = sorted((part for part in parts.values() if part > 0), reverse=True)
-        said = [
-            parts[reason.what.id if isinstance(reason.what, Item) else reason.what]
-            for reason in each.because
-        ]
-        assert said == positive[:3]
-        assert [reason.share for reason in each.because] == pytest.approx(
-            [part / sum(positive) for part in said]
-        )
 
 
 def test_a_list_is_made_from_the_latest_thousand() -> None:
@@ -183,54 +159,6 @@ def test_a_model_is_read_once_and_never_after_another_process_changed_it(
         other.forget()
         with pytest.raises(StoreError, match="sync first"):
             client.recommend(3)
-
-
-# For people who look at a screen.
-
-
-MANY, WIDE, GENRES, MANY_OWN = 10_000, 32, 50, 200
-
-
-WITHIN = 0.05
-"""Seconds of processor time: what others do on this machine is not in it."""
-
-
-def large_edition() -> Edition:
-    """60 tags: 50 genres, two or three of an item, and ten bands of years."""
-    rng = np.random.default_rng(3)
-    genres = rng.integers(0, GENRES, (MANY, 3)).tolist()
-    years = rng.integers(1920, 2020, MANY).tolist()
-    items = (
-        Item(
-            str(row),
-            f"Title {row}",
-            {"genre": tuple(f"g{n}" for n in sorted({*has})), "year": year},
-        )
-        for row, (has, year) in enumerate(zip(genres, years, strict=True))
-    )
-    V = 0.1 * rng.standard_normal((MANY, WIDE)) / np.sqrt(1 + np.arange(MANY))[:, None]
-    V[:, 0] += 1 / (1 + np.arange(MANY) / 100)
-    signed = World().signed(1)
-    manifest = replace(signed.manifest, alpha=4.0, regularization=0.5)
-    return Edition(replace(signed, manifest=manifest), V.astype(np.float32), Catalogue.of(items))
-
-
-def test_a_list_of_ten_thousand_items_takes_less_than_50_milliseconds() -> None:
-    """The best of several: the first one finds the catalogue's tags."""
-    edition = large_edition()
-    assert len(edition.catalogue.tags.names) == 60
-    rows = np.random.default_rng(4).choice(MANY, MANY_OWN, replace=False).tolist()
-    touched = {str(row): moment for moment, row in enumerate(rows)}
-    best = float("inf")
-    for _ in range(30):
-        began = time.process_time()
-        found = recommendations(edition, touched, 10)
-        best = min(best, time.process_time() - began)
-        if best < WITHIN:
-            break
-    assert len(found) == 10
-    assert all(each.because for each in found)
-    assert best < WITHIN, f"{1000 * best:.0f} ms"
 
 
 # The vectors.

@@ -159,16 +159,6 @@ def test_a_database_only_for_reading_sends_nothing(
     assert client.sync(proxy).outcome == "sent"
 
 
-def test_a_folder_that_went_away_is_an_error_of_ours(
-    world: World, proxy: FakeProxy, folder: Path
-) -> None:
-    with world.create(folder) as client:
-        folder.rename(folder.with_name("moved"))
-        with pytest.raises(StoreError):
-            client.sync(proxy)
-    assert proxy.calls == []
-
-
 def table(folder: Path) -> list[Any]:
     """The ledger and the outbox, read as anybody could."""
     with closing(sqlite3.connect(folder / "client.db")) as db:

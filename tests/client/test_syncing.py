@@ -141,17 +141,6 @@ def test_a_pause_while_the_batch_waits_keeps_it_here(client: Client, proxy: Fake
     assert (resumed.outcome, resumed.spent) == ("sent", COST)
 
 
-def test_a_paused_batch_of_an_earlier_epoch_is_given_up(
-    client: Client, proxy: FakeProxy, world: World
-) -> None:
-    client.sync(proxy, sleep=pause_once_made(client), jitter=60)
-    proxy.next_epoch()
-    assert client.sync(proxy).lost == 1
-    client.pause(on=False)
-    assert client.sync(proxy).outcome == "sent"
-    assert {Batch.decode(batch, REPORTS).epoch for batch in proxy.received} == {2}
-
-
 def test_while_an_old_batch_waits_no_second_one_is_made(
     client: Client, proxy: FakeProxy, world: World
 ) -> None:
@@ -168,12 +157,6 @@ def test_while_an_old_batch_waits_no_second_one_is_made(
     proxy.closed = True
     assert client.sync(proxy).lost == 1
     assert client.status().batches == {"dropped": 2}
-
-
-def test_a_pause_before_the_batch_is_made_costs_nothing(client: Client, proxy: FakeProxy) -> None:
-    paused = client.sync(proxy, sleep=lambda _: client.pause(), jitter=60)
-    assert (paused.outcome, paused.spent) == ("paused", 0.0)
-    assert client.status().batches == {}
 
 
 def refusing(error: Exception) -> Callable[[str], None]:

@@ -312,12 +312,6 @@ def test_a_device_has_its_turns_by_the_last_epoch(tmp_path: Path, turns: int, se
     assert set(outcomes) <= {"sent", "sitting out", "lifetime over"}
 
 
-def test_a_device_that_was_away_makes_up_for_it(tmp_path: Path) -> None:
-    world = World(epochs=2, share=2**-32)
-    outcomes = lived(world, tmp_path / "client", Random(0), [2, 1])
-    assert outcomes == ["sent", "sent"]
-
-
 def test_a_liar_has_the_turns_sooner_and_never_more(tmp_path: Path) -> None:
     """As if every epoch were the last."""
     world = World(epochs=2, share=2**-32)

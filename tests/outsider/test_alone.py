@@ -13,7 +13,7 @@ STANDARD = {
     "__future__", "collections", "dataclasses", "datetime", "decimal", "email", "fractions",
     "hashlib", "json", "math", "os", "pathlib", "re", "typing",
 }  # fmt: skip
-SHARED = ("errors", "mechanism", "model")
+SHARED = ("core", "errors")
 """What `mechanisms.py` has from the package: the vectors test mechanisms."""
 
 
