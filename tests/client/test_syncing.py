@@ -1,25 +1,26 @@
-"""From charged to sent: the same bytes until they arrive, one sync at a time."""
+"""One sync: what leaves, when, how often, and what it costs; the same bytes until they arrive."""
 
 from __future__ import annotations
 
 import inspect
 import os
 from collections.abc import Callable
+from math import nextafter
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sottovoce.client import Client
-from sottovoce.client.timing import JITTER, MOST_LEAD, READY, drawn_plan, lead, not_before, uniform
-from sottovoce.core import os_words
+from sottovoce.client.timing import READY, lead
+from sottovoce.core import Histories, os_words, user_vectors
 from sottovoce.errors import RefusedError, SettingsError, StoreError, UnavailableError
-from sottovoce.protocol import open_reports
+from sottovoce.protocol import Batch, batch_size, open_reports
 from tests.client.world import (
     COST,
     DAY,
+    EPSILON,
+    ITEMS,
     REPORTS,
     FakeProxy,
     World,
@@ -27,29 +28,160 @@ from tests.client.world import (
     item,
     pause_once_made,
     sha,
+    words,
 )
 
-# A proxy that is away, closed, or says no.
+
+def test_a_first_sync_learns_and_takes_part_and_a_second_does_not(
+    client: Client, proxy: FakeProxy, folder: Path
+) -> None:
+    synced = client.sync(proxy)
+    assert (synced.epoch, synced.outcome, synced.lost) == (1, "sent", None)
+    assert (synced.spent, synced.remaining) == (COST, 100 - COST)
+    assert proxy.calls == ["manifest", "model", "catalogue", "send"]
+    assert client._store._db.rows("SELECT state, batch FROM outbox") == [("sent", None)]
+    client.record([item(30)])
+    again = client.sync(proxy)
+    assert (again.outcome, again.spent) == ("already sent", COST)
+    assert proxy.calls[4:] == ["manifest"]
+    (charge,) = charges(folder)
+    assert charge.purpose == sha(proxy.received[0])
+    assert (charge.epoch, charge.epsilon, charge.reports) == (1, EPSILON, REPORTS)
 
 
-def unavailable(call: str) -> None:
-    if call == "send":
-        raise UnavailableError("busy")
+def test_a_batch_opens_to_exactly_the_reports_of_its_words(
+    client: Client, proxy: FakeProxy, world: World
+) -> None:
+    client.sync(proxy, words=words)
+    (sent,) = proxy.received
+    assert b"secret-item" not in sent
+    batch = Batch.decode(sent, REPORTS)
+    assert (batch.epoch, batch.manifest_hash) == (1, proxy.signed.hash)
+    manifest = proxy.signed.manifest
+    mechanism = manifest.build()
+    opened = open_reports(
+        batch.sealed, world.epoch_keys[1], proxy.signed.hash, mechanism.n_directions
+    )
+    own = Histories.from_lists([[3, 7, 20]], ITEMS)
+    V = world.items(1)
+    x = user_vectors(V, own, alpha=manifest.alpha, regularization=manifest.regularization)
+    expected = mechanism.reports(V, x, own, words(1, REPORTS))[0]
+    assert opened.undecodable == 0
+    assert opened.reports.tolist() == expected.tolist()
+    assert expected.astype("<u4").tobytes() not in sent
+
+
+def test_who_has_no_history_takes_part_like_everybody(tmp_path: Path) -> None:
+    world = World()
+    proxy = FakeProxy(world)
+    for n, items in enumerate([[], [item(1)], [item(i) for i in range(ITEMS)], ["not known"]]):
+        with world.create(tmp_path / str(n)) as client:
+            client.record(items)
+            assert client.sync(proxy).outcome == "sent"
+    assert [len(batch) for batch in proxy.received] == [batch_size(REPORTS)] * 4
+    assert len({batch[40:56] for batch in proxy.received}) == 4
+
+
+def test_every_epoch_has_its_own_batch_and_keeps_only_its_own_files(
+    client: Client, proxy: FakeProxy, world: World, folder: Path
+) -> None:
+    for epoch in (1, 2, 3):
+        world.now = (epoch + 0.5) * DAY
+        proxy.publish(world.signed(epoch))
+        assert client.sync(proxy).outcome == "sent"
+    assert len(set(proxy.received)) == 3
+    assert [charge.epoch for charge in charges(folder)] == [1, 2, 3]
+    rows = client._store._db.rows("SELECT sha256 FROM files")
+    manifest = proxy.signed.manifest
+    assert {row[0] for row in rows} == {manifest.model, manifest.catalogue}
+
+
+# When nothing is to be sent.
+@pytest.mark.parametrize(
+    ("now", "changes", "outcome"),
+    [
+        (1 * DAY - 1, {}, "not open"),
+        (1.0 * DAY, {}, "sent"),
+        (nextafter(2.0 * DAY, 0), {}, "sent"),
+        (2 * DAY, {}, "not open"),
+        (2.4 * DAY, {"hold": DAY // 2}, "sent"),
+        (2.5 * DAY, {"hold": DAY // 2}, "not open"),
+        (1.5 * DAY, {"public_key": None}, "nothing asked"),
+    ],
+)
+def test_nothing_is_made_outside_the_epochs_time(
+    world: World, folder: Path, now: float, changes: dict[str, Any], outcome: str
+) -> None:
+    """It takes reports while it waits for its crowd."""
+    world.now = now
+    proxy = FakeProxy(world, **changes)
+    with world.create(folder, accept=False) as client:
+        client.accept(proxy.signed.manifest.terms)
+        assert client.sync(proxy).outcome == outcome
+        assert client.recommend(3)
+    assert len(proxy.received) == len(charges(folder)) == int(outcome == "sent")
+
+
+def test_a_pause_holds_and_ends(client: Client, proxy: FakeProxy, folder: Path) -> None:
+    client.pause()
+    assert client.sync(proxy).outcome == "paused"
+    assert client.recommend(2)
+    assert charges(folder) == []
+    client.pause(on=False)
+    assert client.sync(proxy).outcome == "sent"
+
+
+def test_a_pause_while_the_batch_waits_keeps_it_here(client: Client, proxy: FakeProxy) -> None:
+    paused = client.sync(proxy, sleep=pause_once_made(client), jitter=60)
+    assert paused.outcome == "paused"
+    assert client.sync(proxy).outcome == "paused"
+    assert proxy.received == []
+    client.pause(on=False)
+    resumed = client.sync(proxy)
+    assert (resumed.outcome, resumed.spent) == ("sent", COST)
+
+
+def test_while_an_old_batch_waits_no_second_one_is_made(
+    client: Client, proxy: FakeProxy, world: World
+) -> None:
+    client.sync(proxy, sleep=pause_once_made(client), jitter=60)
+    proxy.publish(world.signed(2, opens=DAY))
+
+    def resume(call: str) -> None:
+        if call == "manifest":
+            client.pause(on=False)
+
+    proxy.after = resume
+    assert client.sync(proxy).outcome == "paused"
+    assert client.status().batches == {"charged": 1}
+    proxy.closed = True
+    assert client.sync(proxy).lost == 1
+    assert client.status().batches == {"dropped": 2}
+
+
+def refusing(error: Exception) -> Callable[[str], None]:
+    def refuse(call: str) -> None:
+        if call == "send":
+            raise error
+
+    return refuse
 
 
 def test_the_same_bytes_are_sent_again(client: Client, proxy: FakeProxy, folder: Path) -> None:
-    proxy.after = unavailable  # it arrived, but the answer was lost
+    busy = refusing(UnavailableError("busy"))
+    proxy.after = busy  # it arrived, but the answer was lost
     with pytest.raises(UnavailableError):
         client.sync(proxy)
-    proxy.before, proxy.after = unavailable, lambda call: None
+    proxy.before, proxy.after = busy, lambda call: None
     for _ in range(3):
         with pytest.raises(UnavailableError):
             client.sync(proxy)
     proxy.before = lambda call: None
     assert client.sync(proxy).outcome == "sent"
     assert len(proxy.received) == 2
-    assert len(set(proxy.received)) == 1
-    assert [charge.purpose for charge in charges(folder)] == [sha(proxy.received[0])]
+    assert [charge.purpose for charge in charges(folder)] == [
+        sha(each) for each in {*proxy.received}
+    ]
 
 
 def test_a_batch_that_comes_too_late_stays_spent(client: Client, proxy: FakeProxy) -> None:
@@ -57,110 +189,64 @@ def test_a_batch_that_comes_too_late_stays_spent(client: Client, proxy: FakeProx
     for _ in range(2):
         synced = client.sync(proxy)
         assert (synced.outcome, synced.spent) == ("too late", COST)
-        assert "stays spent" in synced.sentence
-    assert client.status().batches == {"dropped": 1}
-    assert client._store._db.rows("SELECT batch FROM outbox") == [(None,)]
-
-
-def test_a_left_over_of_a_closed_epoch_makes_way(
-    client: Client, proxy: FakeProxy, world: World, folder: Path
-) -> None:
-    proxy.before = unavailable
-    with pytest.raises(UnavailableError):
-        client.sync(proxy)
-    proxy.before = lambda call: None
-    proxy.next_epoch()
-    synced = client.sync(proxy)
-    assert (synced.epoch, synced.outcome, synced.lost) == (2, "sent", 1)
-    assert "epoch 1 came too late" in synced.sentence
-    assert [charge.epoch for charge in charges(folder)] == [1, 2]
-    assert len(proxy.received) == 1
-
-
-def test_a_refusal_keeps_the_batch_until_its_epoch_is_over(
-    client: Client, proxy: FakeProxy, world: World
-) -> None:
-    def refuse(call: str) -> None:
-        if call == "send":
-            raise RefusedError("403")
-
-    proxy.before = refuse
-    for _ in range(2):
-        with pytest.raises(RefusedError):
-            client.sync(proxy)
-    assert client.status().batches == {"charged": 1}
-    proxy.before = lambda call: None
-    proxy.next_epoch()
-    assert client.sync(proxy).outcome == "sent"
+    assert client._store._db.rows("SELECT state, batch FROM outbox") == [("dropped", None)]
 
 
 def test_a_proxy_that_asks_for_patience_gets_it_also_after_a_restart(
     client: Client, proxy: FakeProxy, world: World, folder: Path
 ) -> None:
-    def busy(call: str) -> None:
-        if call == "send":
-            raise UnavailableError("busy", 120.0)
-
-    proxy.before = busy
+    """For the batch alone: what is published is fetched meanwhile."""
+    proxy.before = refusing(UnavailableError("busy", 120.0))
     with pytest.raises(UnavailableError):
         client.sync(proxy)
     proxy.before = lambda call: None
     client.close()
     with world.open(folder) as again:
         world.now += 119
+        proxy.calls.clear()
         for _ in range(2):
-            with pytest.raises(UnavailableError, match="again in 1 seconds") as caught:
+            with pytest.raises(UnavailableError) as caught:
                 again.sync(proxy)
             assert caught.value.retry_after == pytest.approx(1)
-        assert proxy.calls.count("send") == 0
+        assert set(proxy.calls) == {"manifest"}
         world.now += 1
         assert again.sync(proxy).outcome == "sent"
 
 
-def postponed(call: str) -> None:
-    if call == "send":
-        raise UnavailableError("429", 3_600.0)
-
-
-def test_a_pause_is_for_the_batch_alone(client: Client, proxy: FakeProxy, world: World) -> None:
-    """What is published is fetched meanwhile, and the owner hears that they have paid."""
-    proxy.before = postponed
-    for asked_again_in in (3_600, 3_599):
-        proxy.calls.clear()
-        with pytest.raises(UnavailableError, match="its cost is charged already") as caught:
-            client.sync(proxy)
-        assert caught.value.retry_after == pytest.approx(asked_again_in)
-        assert "manifest" in proxy.calls
-        world.now += 1
-    assert proxy.calls.count("send") == 0
-    assert client.status().batches == {"charged": 1}
-
-
-def test_a_postponed_batch_is_given_up_when_its_epoch_is_over(
-    client: Client, proxy: FakeProxy, world: World, folder: Path
+@pytest.mark.parametrize(
+    ("error", "passed"),
+    [
+        (UnavailableError("busy"), DAY),
+        (UnavailableError("429", 3_600.0), 60),
+        (RefusedError("403"), DAY),
+    ],
+    ids=["unavailable", "postponed", "refused"],
+)
+def test_a_batch_is_kept_until_its_epoch_is_over_and_then_given_up(
+    client: Client, proxy: FakeProxy, world: World, folder: Path, error: Exception, passed: int
 ) -> None:
-    """As any other that is late: before the time that the proxy named, and before `ends`."""
-    proxy.before = postponed
-    with pytest.raises(UnavailableError):
-        client.sync(proxy)
-    world.now += 60
+    """Before the time that the proxy named, and before `ends`."""
+    proxy.before = refusing(error)
+    for _ in range(2):
+        with pytest.raises(type(error)):
+            client.sync(proxy)
+    assert client.status().batches == {"charged": 1}
+    world.now += passed
     proxy.before = lambda call: None
     proxy.publish(world.signed(2, opens=int(world.now)))
     synced = client.sync(proxy)
     assert (synced.epoch, synced.outcome, synced.lost) == (2, "sent", 1)
-    assert "epoch 1 came too late" in synced.sentence
     assert client.status().batches == {"dropped": 1, "sent": 1}
     assert [charge.epoch for charge in charges(folder)] == [1, 2]
     assert len(proxy.received) == 1
 
 
 # Randomness.
-
-
 def test_words_and_entropy_come_from_the_operating_system_by_default(
     client: Client, proxy: FakeProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert inspect.signature(Client.sync).parameters["words"].default is os_words
+    usual = inspect.signature(Client.sync).parameters
+    assert (usual["words"].default, usual["jitter"].default) == (os_words, 3_600)
     for method in (Client.open, Client.create):
         assert inspect.signature(method).parameters["entropy"].default is os.urandom
     asked: list[int] = []
@@ -175,56 +261,10 @@ def test_words_and_entropy_come_from_the_operating_system_by_default(
     assert asked == [8 * (REPORTS + 1) * 4]  # `entropy` was bound before: plan and id are not in it
 
 
-def test_two_devices_with_the_same_history_say_different_things(tmp_path: Path) -> None:
-    """20 reports of 3 bits or more each agree by chance with probability below 2^-60."""
-    world = World(reports=20)
-    proxy = FakeProxy(world)
-    for name in ("a", "b"):
-        with world.create(tmp_path / name) as client:
-            client.sync(proxy)
-    n_directions = proxy.signed.manifest.build().n_directions
-    opened = [
-        open_reports(batch[56:], world.epoch_keys[1], proxy.signed.hash, n_directions)
-        for batch in proxy.received
-    ]
-    assert not np.array_equal(opened[0].reports, opened[1].reports)
-    assert proxy.received[0][40:56] != proxy.received[1][40:56]
-
-
-# When it sends.
-
-
-def test_an_hour_is_the_default() -> None:
-    assert inspect.signature(Client.sync).parameters["jitter"].default == JITTER == 3_600
-
-
 def coins(*shares: float) -> Callable[[int], bytes]:
     """Entropy whose draws are these shares of everything, then zeros."""
     drawn = iter([int(share * 2**64).to_bytes(8, "little") for share in shares])
     return lambda size: next(drawn, bytes(size))
-
-
-@pytest.mark.parametrize("share", [0.0, 0.25, 0.5, 0.75])
-def test_a_coin_is_uniform_in_its_bytes(share: float) -> None:
-    assert uniform(coins(share)) == share
-
-
-@given(st.floats(1, 1e6), st.floats(0, 5e5), st.binary(min_size=8, max_size=8))
-def test_the_moment_leaves_time_to_compute_and_lies_in_the_epoch(
-    jitter: float, age: float, random: bytes
-) -> None:
-    one = World(hold=3 * DAY).manifest(1)
-    now = min(one.opens + age, one.ends - 1)
-    plan = drawn_plan(one, 1, now, jitter, lambda size: random[:size])
-    until = one.closes if now + lead(one) < one.closes else one.ends
-    assert now + lead(one) <= plan.send_at <= max(until, now + lead(one))
-    assert plan.send_at <= now + lead(one) + jitter
-
-
-@pytest.mark.parametrize(("share", "takes_part"), [(0.24, True), (0.25, False), (0.9, False)])
-def test_the_first_coin_says_whether_to_take_part(share: float, takes_part: bool) -> None:
-    plan = drawn_plan(World(share=0.25).manifest(1), 1, 1.5 * DAY, 60, coins(share, 0.5))
-    assert plan.takes_part == takes_part
 
 
 def test_a_device_that_sits_out_asks_its_coin_once(world: World, folder: Path) -> None:
@@ -235,16 +275,6 @@ def test_a_device_that_sits_out_asks_its_coin_once(world: World, folder: Path) -
             assert client.sync(proxy).outcome == "sitting out"
     assert proxy.received == []
     assert charges(folder) == []
-
-
-@given(st.floats(0, 1e4), st.floats(-1e4, 1e4))
-def test_who_computes_too_long_is_seen_in_whole_steps(send_at: float, late: float) -> None:
-    one = World().manifest(1)
-    moment = not_before(send_at, send_at + late, one)
-    assert moment >= send_at + late - 1e-6
-    steps = (moment - send_at) / lead(one)
-    assert steps == pytest.approx(round(steps), abs=1e-6)
-    assert steps == 0 or late > 0
 
 
 def sleeping(world: World, slept: list[float]) -> Callable[[float], None]:
@@ -269,15 +299,6 @@ def test_the_batch_leaves_at_the_moment_that_was_drawn(
     assert slept == [300 - READY, READY, pytest.approx(ahead)]
     # Shortly before it makes the batch it looks again whether the epoch still runs.
     assert proxy.calls == ["manifest", "model", "catalogue", "manifest", "send"]
-
-
-def test_no_shape_has_a_longer_lead_than_a_batch_waits_for() -> None:
-    shapes = [(2**24, 1), (2**24, 4), (2**16, 256), (2**22, 16)]
-    leads = [
-        lead(World(most_items=2**24, factors=f, reports=10_000, items=m).manifest(1))
-        for m, f in shapes
-    ]
-    assert max(leads) < MOST_LEAD
 
 
 def test_a_clock_that_was_set_back_does_not_hold_a_batch(
@@ -340,8 +361,6 @@ def test_a_pause_without_sense_is_refused(client: Client, proxy: FakeProxy, jitt
 
 
 # Two at once.
-
-
 def test_a_second_sync_of_the_same_folder_is_told_so(
     client: Client, proxy: FakeProxy, world: World, folder: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""The closed forms against their definitions, written out densely in float64."""
+"""Histories, and the closed forms against their definitions, written out densely in float64."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import sparse
 
 from sottovoce.core import (
     Histories,
@@ -20,7 +21,7 @@ from sottovoce.core import (
     update,
     user_vectors,
 )
-from sottovoce.errors import DivergedError, SettingsError
+from sottovoce.errors import DataError, DivergedError, SettingsError
 from tests.people import histories, random_people
 
 
@@ -52,30 +53,6 @@ def test_user_vectors_are_the_papers_equation(
         assert X[user] == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
 
-def test_an_empty_history_has_the_zero_vector() -> None:
-    h = Histories.from_lists([[]], 5)
-    V = initial_items(5, 3, 1.0, 0)
-    assert not user_vectors(V, h, alpha=1, regularization=1e-6).any()
-
-
-def test_the_user_vector_minimises_the_papers_loss() -> None:
-    h = random_people(4, 15, seed=1)
-    V = initial_items(15, 3, 0.5, 1)
-    X = user_vectors(V, h, alpha=2.0, regularization=0.01).astype(np.float64)
-
-    def loss(user: int, x: np.ndarray) -> float:
-        p = np.zeros(15)
-        p[h[user]] = 1
-        c = 1 + 2.0 * p
-        return float((c * (p - V @ x) ** 2).sum() + 0.01 * (x @ x))
-
-    rng = np.random.default_rng(0)
-    for user in range(4):
-        best = loss(user, X[user])
-        for _ in range(20):
-            assert loss(user, X[user] + 1e-2 * rng.standard_normal(3)) >= best - 1e-9
-
-
 def test_the_gradient_is_the_derivative_of_the_loss() -> None:
     h = random_people(3, 6, seed=5)
     V = initial_items(6, 2, 0.5, 5)
@@ -98,28 +75,6 @@ def test_the_gradient_is_the_derivative_of_the_loss() -> None:
                 assert g[user, i, f] == pytest.approx(slope, abs=1e-4)
 
 
-def test_descending_the_exact_gradient_lowers_the_loss() -> None:
-    """The paper's f(u, i) has no -2: with it as written the algorithm would climb."""
-    h = random_people(40, 20, seed=2)
-    V = initial_items(20, 3, 0.1, 2)
-    losses = []
-    for _ in range(15):
-        X = user_vectors(V, h, alpha=1, regularization=1e-6)
-        e = residuals(V, X, h, alpha=1)
-        p = h.to_csr().toarray()
-        losses.append(float(((1 + p) * (p - X @ V.T) ** 2).sum()))
-        V = update(
-            V, gradients(e, X).mean(axis=0).astype(float), rate=0.02, steps=1, regularization=1e-6
-        )
-    assert losses == sorted(losses, reverse=True)
-    assert losses[-1] < 0.98 * losses[0]
-
-
-def test_gram_is_v_transposed_v() -> None:
-    V = initial_items(50, 4, 1.0, 0)
-    assert gram(V) == pytest.approx(V.astype(float).T @ V.astype(float), rel=1e-12)
-
-
 def test_gram_needs_the_memory_of_v() -> None:
     """A server chooses M and F: with M F^2 numbers at once a device would run out of memory."""
     V = np.ones((2_000, 64), np.float32)
@@ -128,11 +83,6 @@ def test_gram_needs_the_memory_of_v() -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 10 * V.nbytes
-
-
-def test_predictions_are_dot_products() -> None:
-    X, V = initial_items(3, 4, 1.0, 0), initial_items(5, 4, 1.0, 1)
-    assert predictions(X[:, None, :], V[None]) == pytest.approx(X @ V.T, rel=1e-5)
 
 
 UNSOLVABLE = {
@@ -205,3 +155,62 @@ def test_bases_are_fresh_every_epoch_and_uniform() -> None:
     first = bases[:, 0, :]
     covariance = first.T @ first / 4000
     assert np.abs(covariance - np.eye(3) / 3).max() < 5 * np.sqrt(2 / 15 / 4000)
+
+
+# Histories.
+
+
+@given(histories())
+def test_csr_round_trip(h: Histories) -> None:
+    back = Histories.from_csr(h.to_csr())
+    assert np.array_equal(back.indptr, h.indptr)
+    assert np.array_equal(back.indices, h.indices)
+    assert back.n_items == h.n_items
+
+
+@given(histories(), st.data())
+def test_take_is_what_it_says(h: Histories, data: st.DataObject) -> None:
+    users = np.array(data.draw(st.lists(st.integers(0, h.n_users - 1), min_size=1)))
+    taken = h.take(users)
+    for position, user in enumerate(users):
+        assert np.array_equal(taken[position], h[int(user)])
+
+
+def test_unsorted_rows_are_sorted() -> None:
+    h = Histories.from_arrays(np.array([0, 3, 4]), np.array([5, 1, 3, 0]), 6)
+    assert h[0].tolist() == [1, 3, 5]
+
+
+def test_values_above_zero_count_once_and_others_not() -> None:
+    matrix = sparse.csr_matrix((np.array([3.0, 0.0, -1.0, 0.5]), ([0, 0, 1, 1], [0, 1, 0, 2])))
+    h = Histories.from_csr(matrix)
+    assert [h[0].tolist(), h[1].tolist()] == [[0], [2]]
+    twice = sparse.csr_matrix((np.ones(3), np.array([1, 1, 0]), np.array([0, 3])), shape=(1, 2))
+    assert Histories.from_csr(twice)[0].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("indptr", "indices"),
+    [
+        ([0, 2], [0]), ([1, 2], [0, 1]), ([0, 2, 1], [0]), ([], []), ([0, 1], [7]), ([0, 1], [-1]),
+        ([0, 2], [1, 1]),
+    ],
+)  # fmt: skip
+def test_nonsense_is_refused(indptr: list[int], indices: list[int]) -> None:
+    with pytest.raises(DataError):
+        Histories.from_arrays(np.array(indptr, int), np.array(indices, int), 3)
+    for value in (np.nan, np.inf):
+        with pytest.raises(DataError):
+            Histories.from_csr(sparse.csr_matrix([[value, 1.0]]))
+
+
+def test_a_typical_length_has_two_digits() -> None:
+    lists = [[*range(n)] for n in (3, 197, 250)]
+    assert Histories.from_lists(lists, 300).typical_length() == 200
+    assert Histories.from_lists([], 300).typical_length() == 0
+
+
+def test_popularity_counts_users() -> None:
+    h = random_people(50, 7, seed=3)
+    dense = h.to_csr().toarray()
+    assert np.array_equal(h.popularity(), dense.sum(axis=0).astype(int))
