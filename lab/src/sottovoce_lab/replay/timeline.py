@@ -22,7 +22,6 @@ from sottovoce.data.streams import stream
 from sottovoce.errors import DataError, SettingsError
 from sottovoce.simulation.evaluation import Candidates, sample_candidates
 
-Bool = NDArray[np.bool_]
 Int64 = NDArray[np.int64]
 FEWEST_PERIODS = 3
 ALIKE = 20
