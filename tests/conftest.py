@@ -25,12 +25,12 @@ TESTS = Path(__file__).parent
 FIRST = TESTS / "simulation" / "test_engine.py"
 """Compiles the kernels if `make kernels` has not, while others have tests without any."""
 COMPILED = (
-    "cli", "data", "sandbox", "simulation", "test_commands.py", "test_docs.py", "test_tutorials.py",
+    "cli", "data", "sandbox", "simulation", "test_docs.py", "test_tutorials.py",
 )  # fmt: skip
 SLOW = ("live", "web")
 """Whole systems and browsers: before the others, so that no process waits for them at the end."""
 LONG = (
-    "web/test_node.py", "live/test_kill.py", "cli/test_up.py",
+    "web/test_node.py", "live/test_kill.py", "cli/test_sandbox.py",
     "live/test_operations.py", "test_tutorials.py", "release/test_extras.py",
 )  # fmt: skip
 """Half a minute and more each: before all."""

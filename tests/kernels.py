@@ -11,7 +11,7 @@ import pytest
 
 from sottovoce.core import MECHANISMS, initial_items
 from sottovoce.simulation import ENGINES, build_engine
-from sottovoce.simulation.engines import has_kernel
+from sottovoce.simulation.engines import engine_package, has_kernel
 from sottovoce.training import Settings
 from tests.core.compiled_loud import listed
 from tests.people import random_people
@@ -20,7 +20,8 @@ from tests.people import random_people
 def computes(engine: str, mechanism: str) -> bool:
     """Whether it has a kernel for it; one without any asks the mechanism itself."""
     folder = f"{ENGINES[engine]}.kernels"
-    return find_spec(folder) is None or has_kernel(folder, mechanism)
+    is_one_file = not hasattr(engine_package(engine), "__path__")
+    return is_one_file or find_spec(folder) is None or has_kernel(folder, mechanism)
 
 
 def computed(engine: str, mechanism: str, *, by: str = "") -> object:

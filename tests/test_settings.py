@@ -57,12 +57,6 @@ def test_what_is_not_as_stated_is_refused_by_name(name: str, value: Any, why: st
         Kettle(**{name: value})
 
 
-def test_the_ends_are_allowed_and_whole_numbers_do_for_floats() -> None:
-    kettle = Kettle(litres=3, cups=1, owner=0)
-    assert (kettle.litres, type(kettle.litres)) == (3.0, float)
-    assert Kettle().owner is None
-
-
 def test_numbers_of_numpy_do_and_become_pythons() -> None:
     kettle = Kettle(litres=np.float32(0.5), cups=np.int64(3))  # type: ignore[arg-type]
     assert (type(kettle.litres), type(kettle.cups)) == (float, int)

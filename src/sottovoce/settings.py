@@ -72,20 +72,20 @@ class Setting:
     def _number(self, value: Any) -> Any:
         number = isinstance(value, Integral if self.kind is int else Real)
         try:
-            fine = number and type(value) is not bool and isfinite(value) and self._is_within(value)
+            fine = (
+                number
+                and type(value) is not bool
+                and isfinite(value)
+                and (self.least is None or value >= self.least)
+                and (self.above is None or value > self.above)
+                and (self.most is None or value <= self.most)
+            )
         except OverflowError:  # a whole number beyond any float
             fine = False
         if not fine:
             wanted = f"{_KINDS[self.kind]} {self._bounds()}".rstrip()
             raise SettingsError(f"{self.name} must be {wanted}, got {value!r:.80}")
         return self.kind(value)
-
-    def _is_within(self, value: float) -> bool:
-        return (
-            (self.least is None or value >= self.least)
-            and (self.above is None or value > self.above)
-            and (self.most is None or value <= self.most)
-        )
 
     def _bounds(self) -> str:
         """In words, to complete "must be a number"."""
@@ -104,9 +104,15 @@ _KINDS: dict[type, str] = {
 _BY_NAME = {kind.__name__: kind for kind in _KINDS}
 
 
+_STATED: dict[type, dict[str, Setting]] = {}
+
+
 def stated(kind: type[DataclassInstance]) -> dict[str, Setting]:
-    """The stated fields of a settings class by name, in order."""
-    return {each.name: _setting(each) for each in fields(kind) if _KEY in each.metadata}
+    """The stated fields of a settings class by name, in order: one dict for all who ask."""
+    if kind not in _STATED:
+        found = [each for each in fields(kind) if _KEY in each.metadata]
+        _STATED[kind] = {each.name: _setting(each) for each in found}
+    return _STATED[kind]
 
 
 def _setting(each: Field[Any]) -> Setting:

@@ -8,22 +8,14 @@ import pytest
 from sottovoce.cli import output
 
 
-def test_plurals() -> None:
-    assert (output.counted(1.0, "epoch"), output.counted(7.5, "epoch")) == ("1 epoch", "7.5 epochs")
-    assert (output.people(1), output.people(2_000)) == ("1 person", "2,000 people")
-
-
 @pytest.mark.parametrize(
     ("negatives", "untouched", "said", "can_miss"),
     [
-        (99, [99, 500], "99 negatives", True),
-        (99, [9, 10], "at most 99 negatives", True),
-        (99, [2, 9], "at most 99 negatives", False),
-        (0, [10], "the whole catalogue", True),
-        (0, [9], "the whole catalogue", False),
-        (9, [500], "9 negatives", False),
+        (99, [99, 500], "99 negatives", True), (99, [9, 10], "at most 99 negatives", True),
+        (99, [2, 9], "at most 99 negatives", False), (0, [10], "the whole catalogue", True),
+        (0, [9], "the whole catalogue", False), (9, [500], "9 negatives", False),
     ],
-)
+)  # fmt: skip
 def test_what_an_item_is_ranked_against(
     negatives: int, untouched: list[int], said: str, can_miss: bool
 ) -> None:

@@ -1,4 +1,4 @@
-"""`sottovoce server`: set up, run, look, stop."""
+"""`sottovoce server`: set up, run, look, change, stop."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import os
 import select
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -14,20 +13,20 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from subprocess import PIPE
 
 import httpx
 import numpy as np
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
-from sottovoce.cli import output
-from sottovoce.cli.server import app
-from sottovoce.errors import SettingsError
+from sottovoce.cli.server import app, catalogue_in, opened
+from sottovoce.errors import DataError, SettingsError
 from sottovoce.protocol import Catalogue, Chunk, Item, SignedManifest, seal_reports
 from sottovoce.server import InProcess, Keys, Server, ServerSettings, ServerStore
 from sottovoce.training import Budget, planned
-from tests.processes import calling, free_port, read_until, wait_until
+from tests.processes import PATIENCE, calling, free_port, read_until, wait_until
+from tests.server.changes import present
 
 call = calling(app)
 
@@ -75,29 +74,6 @@ def test_init_makes_files_for_their_owner_alone(
     assert set(modes.values()) == {0o600}
 
 
-def test_a_port_that_is_taken_is_named(tmp_path: Path, catalogue: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        call("init", tmp_path / "s", "--catalogue", catalogue, "--port", port)
-        with pytest.raises(SettingsError, match=f"port {port}: Address already in use; name"):
-            call("run", "--config", tmp_path / "s" / "server.toml")
-
-
-GENRES = ("Adventure", "Animation", "Children", "Comedy", "Fantasy")
-
-
-def test_init_makes_a_catalogue_from_a_data_set(tmp_path: Path) -> None:
-    call("init", tmp_path / "s", "--data", "ml-latest-small", "--preset", "strong")
-    settings = ServerSettings.read(tmp_path / "s" / "server.toml")
-    items = Catalogue.decode(settings.catalogue.read_bytes()).items
-    assert len(items) > 9_000
-    first = next(item for item in items if item.title == "Toy Story (1995)")
-    assert first.id == "1"
-    assert first.tags == {"genre": GENRES, "year": 1995}
-    assert settings.training.reports == 1
-    assert list(settings.proxies) == ["proxy"]
-
-
 def test_init_writes_what_the_planner_says(tmp_path: Path, catalogue: Path) -> None:
     """Into the file, where the operator sees it, and where it stays."""
     folder = tmp_path / "s"
@@ -107,6 +83,9 @@ def test_init_writes_what_the_planner_says(tmp_path: Path, catalogue: Path) -> N
     text = (folder / "server.toml").read_text()
     assert f"\nreports = {training.reports}  # " in text
     assert "\n# learning_rate = " in text
+    call("init", tmp_path / "ends", "--catalogue", catalogue, "--ends", "--epochs", 7)
+    ends = ServerSettings.read(tmp_path / "ends" / "server.toml").training
+    assert (ends.half_life, ends.epochs) == (0, 7)
 
 
 @pytest.mark.parametrize(
@@ -129,15 +108,11 @@ def test_init_overwrites_nothing_and_leaves_nothing_behind(
 @pytest.mark.parametrize(
     "given",
     [
-        ("--data", "ml-1m"),
-        ("--preset", "quiet"),
-        ("--epoch-seconds", "0"),
-        ("--port", "7000", "--watch-port", "7000"),
-        ("--proxy", "east", "--proxy", "east"),
-        ("--proxy", "../up"),
-        ("--columns", "item=a"),
+        ("--data", "ml-1m"), ("--preset", "quiet"), ("--epoch-seconds", "0"),
+        ("--port", "7000", "--watch-port", "7000"), ("--proxy", "east", "--proxy", "east"),
+        ("--proxy", "../up"), ("--columns", "item=a"),
     ],
-)
+)  # fmt: skip
 def test_init_refuses_what_could_not_run(
     tmp_path: Path, catalogue: Path, given: tuple[str, ...]
 ) -> None:
@@ -145,7 +120,7 @@ def test_init_refuses_what_could_not_run(
         call("init", tmp_path / "s", "--catalogue", catalogue, *given)
     with pytest.raises(SettingsError):
         call("init", tmp_path / "s")
-    with pytest.raises(SettingsError, match="no catalogue"):
+    with pytest.raises(SettingsError):
         call("init", tmp_path / "s", "--catalogue", tmp_path / "none.json")
     assert not (tmp_path / "s").exists()
 
@@ -154,32 +129,14 @@ def test_init_leaves_the_database_of_another_server_alone(tmp_path: Path, catalo
     """And no folder of its own either."""
     url = f"sqlite:///{tmp_path / 'shared.sqlite'}"
     key = call("init", tmp_path / "a", "--catalogue", catalogue, "--database", url).strip()
-    with pytest.raises(SettingsError, match=f"belongs to another server, .* key is {key}: name"):
+    with pytest.raises(SettingsError, match=key):
         call("init", tmp_path / "b" / "c", "--catalogue", catalogue, "--database", url)
     assert not (tmp_path / "b").exists()
-    (tmp_path / "b").mkdir()
-    with pytest.raises(SettingsError, match=r"shared\.sqlite belongs to another server"):
-        call("init", tmp_path / "b", "--catalogue", catalogue, "--database", url)
-    assert (tmp_path / "b").exists()
-
-
-def test_init_that_fails_says_so_whatever_it_leaves(
-    tmp_path: Path, catalogue: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The database is in the new folder already, which therefore stays."""
-
-    def fail(_: Server) -> None:
-        raise SettingsError("cannot be")
-
-    monkeypatch.setattr(Server, "prepare", fail)
-    with pytest.raises(SettingsError, match="cannot be"):
-        call("init", tmp_path / "s", "--catalogue", catalogue)
-    assert [path.name for path in (tmp_path / "s").iterdir()] == ["server.sqlite"]
 
 
 @pytest.fixture
 def config(tmp_path: Path, catalogue: Path) -> Path:
-    call("init", tmp_path / "s", "--catalogue", catalogue)
+    call("init", tmp_path / "s", "--catalogue", catalogue, "--epoch-seconds", 1)
     return tmp_path / "s" / "server.toml"
 
 
@@ -199,34 +156,9 @@ def test_the_exit_codes_of_a_status(config: Path, tmp_path: Path) -> None:
     assert ended.value.code == 1
     assert json.loads(written.read_text())["problems"]
     (config.parent / "server.sqlite").unlink()
-    with pytest.raises(SettingsError, match="no such database"):  # exit code 2
+    with pytest.raises(SettingsError):  # exit code 2
         call(*asked)
     assert not (config.parent / "server.sqlite").exists()
-
-
-def test_a_status_with_all_epochs_in_80_columns(
-    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings, report = ServerSettings.read(config), tmp_path / "status.json"
-    asked = ("status", "--config", config, "--epochs", "--json", report)
-    assert "No epoch yet" in call(*asked)
-    with closing(ServerStore(settings.database)) as store:
-        server = Server(store, Keys.read(settings.keys), settings, opener=InProcess())
-        server.tick()
-        with store.write() as transaction:
-            transaction.close(1, 0.0)
-            transaction.apply(1, reports=123_456_789, crowdless=4_000, capped=0)
-    monkeypatch.setattr(output, "results", Console(width=80, highlight=False))
-    with pytest.raises(SystemExit):
-        call(*asked)
-    shown = CliRunner().invoke(app, [str(word) for word in asked]).stdout
-    (row,) = [line for line in shown.splitlines() if "applied" in line]
-    assert "123,456,789" in row
-    assert "4,000" in row
-    (epoch,) = json.loads(report.read_text())["epochs"]
-    assert (epoch["epoch"], epoch["state"], epoch["crowdless"]) == (1, "applied", 4_000)
-    assert epoch["ends"] - epoch["closes"] == settings.terms.hold
-    assert len(epoch["hash"]) == 64
 
 
 def test_a_backup(config: Path, tmp_path: Path) -> None:
@@ -293,10 +225,7 @@ class Operator:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="watches processes in /proc")
-@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_cleanly_with_a_chunk_under_way(
-    tmp_path: Path, catalogue: Path, stop: signal.Signals
-) -> None:
+def test_a_signal_ends_it_cleanly_with_a_chunk_under_way(tmp_path: Path, catalogue: Path) -> None:
     operator = Operator(tmp_path, catalogue)
     answers = []
     with running(operator.config) as process:
@@ -309,7 +238,7 @@ def test_a_signal_ends_it_cleanly_with_a_chunk_under_way(
         sender.start()
         while not openers(process):
             assert process.poll() is None
-        os.kill(process.pid, stop)
+        os.kill(process.pid, signal.SIGTERM)
         assert process.wait(timeout=60) == 0
         sender.join()
     assert answers == [200]
@@ -332,3 +261,140 @@ def test_openers_do_not_outlive_a_server_that_was_killed(tmp_path: Path, catalog
             ended, _, _ = select.select([handle], [], [], 30)
             os.close(handle)
             assert ended
+
+
+WHEN_TOLD = "from sottovoce.cli.server import app; print('ready', flush=True); input(); app()"
+
+
+@pytest.fixture
+def begun(config: Path) -> Path:
+    """A server whose first epoch is open."""
+    beat(config)
+    return config
+
+
+def beat(config: Path) -> SignedManifest:
+    settings = ServerSettings.read(config)
+    store = ServerStore(settings.database)
+    server = Server(store, Keys.read(settings.keys), settings, opener=InProcess())
+    server.tick()
+    signed = server.signed_manifest()
+    store.close()
+    return signed
+
+
+def items(config: Path) -> dict[str, str]:
+    store = ServerStore(ServerSettings.read(config).database)
+    found = present(store).catalogue.items
+    store.close()
+    return {item.id: item.title for item in found}
+
+
+def update(config: Path, *arguments: object) -> str:
+    return call("catalogue", "update", "--config", config, *arguments)
+
+
+def test_a_whole_catalogue_is_compared_and_then_taken(begun: Path, tmp_path: Path) -> None:
+    wanted = tmp_path / "all.tsv"
+    lines = [f"f{n}\tFilm {n}\t{1990 + n}" for n in reversed(range(3, 12))]
+    wanted.write_text("\n".join(["item\ttitle\tyear", *lines, "new\tNew\t2001"]))
+    shown = update(begun, wanted, "--dry-run")
+    for told in ("1 added", "9 changed", "3 retired"):
+        assert told in shown
+    assert "Version" not in shown
+    assert len(items(begun)) == 12
+    assert "Version 2 holds from the next epoch on." in update(begun, wanted)
+    assert list(items(begun)) == [*(f"f{n}" for n in range(3, 12)), "new"]
+    assert "nothing changes" in update(begun, wanted)
+    kept = tmp_path / "kept.json"
+    call("status", "--config", begun, "--catalogue", kept)
+    assert Catalogue.decode(kept.read_bytes()).items[0].tags == {"year": 1993}
+    wanted.write_text("item\n" + "\n".join(f"f{n}" for n in range(25)))
+    with pytest.raises(SettingsError, match="24"):  # more than devices agreed to
+        update(begun, wanted)
+
+
+def test_an_export_that_broke_off_retires_nothing(begun: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.csv"
+    broken.write_text("item\n" + "\n".join(f"f{n}" for n in range(5)))
+    with pytest.raises(SettingsError):
+        update(begun, broken)
+    assert len(items(begun)) == 12
+    assert "7 retired" in update(begun, broken, "--dry-run")
+    assert "7 retired" in update(begun, broken, "--retire-many")
+
+
+def test_another_training_begins_after_a_yes(begun: Path) -> None:
+    before = beat(begun).manifest.terms.training
+    asked = CliRunner().invoke(app, ["training", "begin", "--config", str(begun)], input="n\n")
+    assert asked.exit_code == 1
+    assert "Every device will ask its owner again" in asked.output
+    text = begun.read_text()
+    assert "\nepsilon" not in text
+    begun.write_text(text.replace("[training]\n", "[training]\nepsilon = 3.5\n"))
+    with pytest.raises(SettingsError):
+        beat(begun)
+    shown = " ".join(call("training", "begin", "--config", begun, "--yes").split())
+    assert "Training 2," in shown
+    assert "follows the present epoch" in shown
+    assert beat(begun).manifest.terms.training == before, "the present epoch goes on"
+    old = begun.with_name("old.toml")
+    old.write_text(text)
+    CliRunner().invoke(app, ["status", "--config", str(old)])
+    with opened(begun) as (_, store):
+        assert present(store).training.settings.epsilon == 3.5, "who only looks changes nothing"
+    assert "Training 1 goes on." in call("training", "begin", "--config", begun, "--cancel")
+    with opened(begun) as (_, store):
+        assert present(store).training.settings.epsilon != 3.5
+
+
+def test_the_signing_key_is_replaced(begun: Path) -> None:
+    path = ServerSettings.read(begun).keys
+    before = Keys.read(path)
+    shown = call("keys", "rotate", "--config", begun)
+    after = Keys.read(path)
+    assert shown.strip().endswith(after.verification_key.hex())
+    assert (after.first, after.wrapping) == (before.first, before.wrapping)
+    assert after.verification_key != before.verification_key
+    assert before.signing.hex() not in path.read_text()
+    assert beat(begun).key == before.verification_key, "what is published stays"
+    assert [file.name for file in path.parent.glob(".keys*")] == []
+
+
+def test_processes_that_replace_the_key_at_once_make_one_chain(begun: Path) -> None:
+    path = ServerSettings.read(begun).keys
+    before = Keys.read(path)
+    command = [sys.executable, "-c", WHEN_TOLD, "keys", "rotate", "--config", str(begun)]
+    running = [subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True) for _ in range(4)]
+    for each in running:
+        assert each.stdout is not None
+        assert each.stdout.readline() == "ready\n"
+    for each in running:
+        assert each.stdin is not None
+        each.stdin.write("\n")
+        each.stdin.flush()
+    shown = {each.communicate(timeout=PATIENCE)[0].split()[-1] for each in running}
+    assert [each.returncode for each in running] == [0] * 4
+    after = Keys.read(path)
+    assert after.first == before.verification_key
+    assert {each.key.hex() for each in after.statements} == shown
+    assert len(shown) == 4
+    beat(begun)  # a worker starts with it
+
+
+@pytest.mark.parametrize(
+    ("row", "column"),
+    [
+        ('a,"\x1b]0;PWNED\x07\x1b[2Jred",x\n', "title"),
+        ('a,"line1\nAccepted terms: epsilon 0",x\n', "title"),
+        ("a\u202eb,A,x\n", "item"),
+        ("a,A,x\u2066\n", "genre"),
+    ],
+)
+def test_control_characters_are_refused_with_item_and_column(
+    tmp_path: Path, row: str, column: str
+) -> None:
+    table = tmp_path / "items.csv"
+    table.write_text(f"item,title,genre\n{row}", newline="")
+    with pytest.raises(DataError, match=f"column '{column}' of item 'a"):
+        catalogue_in(table)

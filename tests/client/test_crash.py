@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -13,11 +10,10 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from sottovoce.client import Client
 from sottovoce.errors import ClosedError, SottovoceError, UnavailableError
 from sottovoce.protocol import Batch
 from tests.client.world import COST, DAY, REPORTS, FakeProxy, World, charges, item, sha
@@ -121,20 +117,6 @@ def test_a_crash_after_every_step_of_creating(tmp_path: Path) -> None:
     assert steps == 4  # one transaction for the history, which is empty, and one for all else
 
 
-@settings(max_examples=60)
-@given(st.lists(st.integers(0, 17), min_size=1, max_size=8))
-def test_any_number_of_crashes(lives: list[int]) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name) / "client"
-        world, proxy = make(folder)
-        for steps in lives:
-            sync_for(world, proxy, folder, steps)
-            check(proxy, folder)
-        assert sync_for(world, proxy, folder, FOREVER) in ("sent", "already sent")
-        assert len(set(proxy.received)) == 1
-        assert len(charges(folder)) == 1
-
-
 class Lifetime(RuleBasedStateMachine):
     """Epochs, crashes, silence, refusals, pauses, limits, forgetting, in any order."""
 
@@ -197,66 +179,6 @@ class Lifetime(RuleBasedStateMachine):
 
 
 TestLifetime = Lifetime.TestCase
+
+
 TestLifetime.settings = settings(max_examples=25, stateful_step_count=20)
-
-
-VICTIM = """
-import os, signal, sys
-from pathlib import Path
-from tests.client import world as w
-from tests.crash import Life, MortalDatabase
-
-class Killed(Life):
-    def end(self):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-folder, manifest, catalogue, model, steps = Path(sys.argv[1]), *sys.argv[2:5], int(sys.argv[5])
-life = Killed(steps)
-
-class Proxy:
-    def manifest(self): life.step(); return bytes.fromhex(manifest)
-    def model(self, sha256, most): life.step(); return Path(model).read_bytes()
-    def catalogue(self, sha256): life.step(); return Path(catalogue).read_bytes()
-    def send(self, batch):
-        life.step()
-        with (folder.parent / "received").open("ab") as file:
-            file.write(batch)
-        life.step()
-
-import sottovoce.client.store
-sottovoce.client.store.Database = sottovoce.client.history.Database = MortalDatabase
-MortalDatabase.life = life
-client = sottovoce.client.Client.open(folder, clock=lambda: 1.5 * w.DAY)
-print(client.sync(Proxy(), jitter=0).outcome)
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="kills processes as POSIX does")
-def test_a_process_that_is_killed_takes_up_where_it_was(tmp_path: Path) -> None:
-    """The real thing: no exception is raised, no file closed, no transaction rolled back."""
-    folder = tmp_path / "client"
-    world, proxy = make(folder)
-    manifest = proxy.signed.manifest
-    (tmp_path / "model").write_bytes(world.files[manifest.model])
-    (tmp_path / "catalogue").write_bytes(world.catalogue.raw)
-    arguments = [folder, proxy.data.hex(), tmp_path / "catalogue", tmp_path / "model"]
-
-    def run(steps: int) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", VICTIM, *map(str, arguments), str(steps)]
-        root = Path(__file__).parents[2]
-        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=root)
-
-    # Before batch and charge are committed, right after, after sending, before that is noted.
-    for steps, charged, sent in ((6, 0, False), (4, 1, False), (1, 1, True), (2, 1, True)):
-        killed = run(steps)
-        assert killed.returncode == -signal.SIGKILL, killed.stderr
-        assert len(charges(folder)) == charged
-        assert (tmp_path / "received").exists() == sent
-    assert run(FOREVER).stdout.strip() == "sent"
-    assert run(FOREVER).stdout.strip() == "already sent"
-    received = (tmp_path / "received").read_bytes()
-    size = 56 + 52 * REPORTS
-    batches = {received[at : at + size] for at in range(0, len(received), size)}
-    assert [charge.purpose for charge in charges(folder)] == [sha(batch) for batch in batches]
-    with Client.open(folder) as client:
-        assert client.status().spent == COST

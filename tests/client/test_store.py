@@ -1,23 +1,36 @@
-"""The folder: private, durable, refused when it is not what it must be, and forgettable."""
+"""The folder: private, durable, refused when it is not what it must be; and the ledger in it."""
 
 from __future__ import annotations
 
 import sqlite3
 import stat
 import sys
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sottovoce.client import Client
-from sottovoce.errors import SettingsError, StoreError
-from tests.client.world import COST, FakeProxy, World, charges, item, pause_once_made, sha
+from sottovoce.client.store import ClientStore, Waiting, append_entry
+from sottovoce.errors import LedgerError, SettingsError, StoreError
+from sottovoce.privacy import Charge, Ledger, Limit
+from tests.client.world import (
+    COST,
+    DAY,
+    EPSILON,
+    REPORTS,
+    FakeProxy,
+    World,
+    charges,
+    item,
+    pause_once_made,
+    sha,
+)
 
 ENDS = ("", "-shm", "-wal")
-
-
-def raw(folder: Path) -> bytes:
-    return b"".join(file.read_bytes() for file in folder.iterdir())
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX permissions")
@@ -37,26 +50,7 @@ def test_nothing_private_goes_into_a_temporary_file(client: Client) -> None:
         assert database.row("PRAGMA temp_store") == (2,)
 
 
-def test_an_item_and_its_place_in_the_order_are_kept_and_no_time(client: Client) -> None:
-    def kept() -> list[tuple[str, int]]:
-        return client._store.history._db.rows("SELECT * FROM interactions")
-
-    assert kept() == [(item(3), 1), (item(7), 1), (item(20), 1)]
-    assert client.record([item(20), item(4)]) == 1
-    assert kept() == [(item(3), 1), (item(4), 2), (item(7), 1), (item(20), 2)]
-
-
-def test_no_trace_of_earlier_moments_is_left_after_forgetting(client: Client) -> None:
-    for _ in range(5):
-        client.record([item(9)])
-    client.forget()
-    client.record([item(2)])
-    assert client._store.history.touched() == {item(2): 1}
-
-
 # Creating and opening.
-
-
 def test_a_folder_has_one_client(client: Client, world: World, folder: Path) -> None:
     with pytest.raises(StoreError, match="already"):
         world.create(folder)
@@ -66,11 +60,10 @@ def test_a_folder_has_one_client(client: Client, world: World, folder: Path) -> 
 def test_a_client_needs_a_folder_of_its_own(world: World, tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear")
     mode = tmp_path.stat().st_mode
-    with pytest.raises(StoreError, match=r"letter\.txt"):
-        world.create(tmp_path)
+    for place in (tmp_path, tmp_path / "letter.txt"):
+        with pytest.raises(StoreError, match=r"letter\.txt"):
+            world.create(place)
     assert tmp_path.stat().st_mode == mode
-    with pytest.raises(StoreError):
-        world.create(tmp_path / "letter.txt")
 
 
 @pytest.mark.parametrize(
@@ -94,15 +87,12 @@ def test_what_cannot_work_is_refused_at_the_start(folder: Path, changes: dict[st
 
 
 def test_opening_what_is_not_there_makes_nothing(folder: Path) -> None:
-    with pytest.raises(StoreError, match="no client"):
+    with pytest.raises(StoreError):
         Client.open(folder)
     assert not folder.exists()
-
-
-def test_creating_that_was_cut_short_says_so(folder: Path) -> None:
     folder.mkdir()
-    (folder / "client.db").touch()
-    with pytest.raises(StoreError, match="begin it again"):
+    (folder / "client.db").touch()  # creating was cut short
+    with pytest.raises(StoreError):
         Client.open(folder)
 
 
@@ -116,8 +106,6 @@ def test_a_spoilt_file_is_fetched_again(client: Client, proxy: FakeProxy, world:
 
 
 # A disk that is full, or only for reading.
-
-
 def test_a_full_disk_sends_nothing_it_could_not_note(tmp_path: Path) -> None:
     """Every size at which the disk can be full: an error of ours, and no damage."""
     learnt: set[int | None] = set()
@@ -171,88 +159,218 @@ def test_a_database_only_for_reading_sends_nothing(
     assert client.sync(proxy).outcome == "sent"
 
 
-def test_a_folder_that_went_away_is_an_error_of_ours(
+def table(folder: Path) -> list[Any]:
+    """The ledger and the outbox, read as anybody could."""
+    with closing(sqlite3.connect(folder / "client.db")) as db:
+        rows = db.execute("SELECT * FROM ledger ORDER BY record").fetchall()
+        return rows + db.execute("SELECT * FROM outbox").fetchall()
+
+
+def waiting(epoch: int, epsilon: float = EPSILON, content: bytes = b"a batch") -> Waiting:
+    charge = Charge(bytes(16), epoch, sha(content), "loudest", epsilon, 1, 0.1, 9)
+    return Waiting(charge, 0.0, 9 * DAY, batch=content)
+
+
+@pytest.mark.parametrize("table_name", ["ledger", "outbox"])
+def test_a_batch_is_kept_with_its_charge_or_not_at_all(
+    client: Client, proxy: FakeProxy, folder: Path, table_name: str
+) -> None:
+    """Whichever of the two cannot be written, the other is not."""
+    before = table(folder)
+    refuse = f"BEFORE INSERT ON {table_name} BEGIN SELECT RAISE(ABORT, 'no room'); END"
+    client._store._db.rows(f"CREATE TRIGGER full {refuse}")
+    with pytest.raises(StoreError, match="no room"):
+        client.sync(proxy)
+    assert (table(folder), proxy.received) == (before, [])
+    client._store._db.rows("DROP TRIGGER full")
+    assert client.sync(proxy).outcome == "sent"
+
+
+def test_an_epoch_never_gets_a_second_batch_or_charge(
+    client: Client, proxy: FakeProxy, folder: Path
+) -> None:
+    """The last line of defence: the tables themselves refuse it, whatever a caller tries."""
+    client.sync(proxy)
+    before = table(folder)
+    for _ in range(2):
+        with pytest.raises(StoreError, match="UNIQUE"):
+            client._store.keep(waiting(epoch=1), client._store.generation)
+        assert table(folder)[:2] == before[:2]
+        client.forget()
+    assert client.sync(proxy).outcome == "already charged"
+
+
+def test_a_batch_that_is_not_the_one_charged_is_not_sent(
+    client: Client, proxy: FakeProxy, world: World
+) -> None:
+    client.sync(proxy, sleep=pause_once_made(client), jitter=60)
+    client.pause(on=False)
+    client._store._db.rows("UPDATE outbox SET batch = zeroblob(264)")
+    with pytest.raises(LedgerError, match="not the one that was charged"):
+        client.sync(proxy)
+    assert proxy.received == []
+    proxy.next_epoch()
+    synced = client.sync(proxy)
+    assert (synced.outcome, synced.lost, synced.spent) == ("sent", 1, 2 * COST)
+
+
+# The limit.
+def test_at_the_limit_reporting_stops_until_there_is_another(
     world: World, proxy: FakeProxy, folder: Path
 ) -> None:
-    with world.create(folder) as client:
-        folder.rename(folder.with_name("moved"))
-        with pytest.raises(StoreError):
-            client.sync(proxy)
-    assert proxy.calls == []
+    with world.create(folder, limit=COST + 1) as client:
+        assert client.sync(proxy).outcome == "sent"
+        proxy.next_epoch()
+        for _ in range(2):
+            synced = client.sync(proxy)
+            assert (synced.outcome, synced.spent, synced.remaining) == ("limit reached", COST, 1.0)
+        assert client.recommend(3)
+        assert len(proxy.received) == len(charges(folder)) == 1
+        for _ in range(2):
+            client.set_limit(2 * COST)  # on the record once
+        assert client.sync(proxy).outcome == "sent"
+        kept = [entry.what for entry in client._store.ledger().entries]
+        assert kept[::2] == [Limit(COST + 1), Limit(2 * COST)]
 
 
-# Forgetting.
+# A ledger that is not whole.
+DAMAGES = {
+    "an amount": "UPDATE ledger SET epsilon = epsilon - 0.5 WHERE record = 2",
+    "a number of reports": "UPDATE ledger SET reports = 1 WHERE record = 3",
+    "an epoch": "UPDATE ledger SET epoch = 77 WHERE record = 2",
+    "a training": "UPDATE ledger SET training = zeroblob(16) WHERE record = 2",
+    "a mechanism": "UPDATE ledger SET mechanism = 'x' WHERE record = 2",
+    "no mechanism": "UPDATE ledger SET mechanism = '' WHERE record = 2",
+    "a batch": "UPDATE ledger SET purpose = zeroblob(32) WHERE record = 2",
+    "a short name": "UPDATE ledger SET purpose = zeroblob(5) WHERE record = 2",
+    "the limit": "UPDATE ledger SET epsilon = 1e6 WHERE record = 1",
+    "a limit too low": "UPDATE ledger SET epsilon = 1 WHERE record = 1",
+    "a hash": "UPDATE ledger SET hash = hash || '0' WHERE record = 3",
+    "the last record": "DELETE FROM ledger WHERE record = 3",
+    "a record between": "DELETE FROM ledger WHERE record = 2",
+    "the first record": "DELETE FROM ledger WHERE record = 1",
+    "all charges": "DELETE FROM ledger WHERE record > 1",
+    "all records": "DELETE FROM ledger",
+    "a kind": "UPDATE ledger SET reports = NULL WHERE record = 2",
+    "another kind": "UPDATE ledger SET purpose = NULL WHERE record = 2",
+    "the order": "UPDATE ledger SET record = 9 WHERE record = 2",
+    "the numbers": "UPDATE ledger SET record = record + 10",
+    "one more record": "INSERT INTO ledger (record, epsilon, hash)"
+    " SELECT 4, 99, hash FROM ledger WHERE record = 3",
+    "a crowd": "UPDATE ledger SET clients = 1000000 WHERE record = 2",
+    "a share": "UPDATE ledger SET loud_fraction = 0.01 WHERE record = 2",
+    "the pinned end": "UPDATE about SET head = (SELECT hash FROM ledger WHERE record = 2)",
+}
 
 
-def test_forgetting_leaves_no_trace_of_an_item(
-    client: Client, proxy: FakeProxy, world: World, folder: Path
-) -> None:
-    client.record([f"a-very-private-thing-{n}" for n in range(2000)])
-    client.sync(proxy, sleep=pause_once_made(client), jitter=60)
-    waiting = client._store.waiting()
-    assert waiting is not None
-    model = world.files[proxy.signed.manifest.model]
-    before = raw(folder)
-    traces = [b"a-very-private", b"secret-item", b"Title 4", waiting.batch[56:100], model[200:260]]
-    assert all(trace in before for trace in traces)
-    client.forget()
-    after = raw(folder)
-    assert not any(trace in after for trace in traces)
-    client.close()
-    assert not any(trace in raw(folder) for trace in traces)
-    with world.create(folder.with_name("new")):
-        pass
-    for name in ("client.db", "client.history.db"):  # nor of how much there was
-        new = (folder.with_name("new") / name).stat().st_size
-        assert (folder / name).stat().st_size == new
-
-
-def test_what_was_spent_stays_spent_and_what_was_agreed_stays_agreed(
-    client: Client, proxy: FakeProxy, world: World, folder: Path
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_ledger_stops_reporting_and_nothing_else(
+    client: Client, proxy: FakeProxy, world: World, folder: Path, damage: str
 ) -> None:
     client.sync(proxy)
-    client.pause()
-    client.forget()
-    status = client.status()
-    assert (status.interactions, status.batches, status.epoch) == (0, {}, 1)
-    assert (status.spent, status.paused) == (COST, True)
-    assert status.terms == world.terms()
-    with pytest.raises(StoreError, match="sync first"):
-        client.recommend()
+    proxy.next_epoch()
+    client.sync(proxy, sleep=pause_once_made(client), jitter=60)  # one waits
     client.pause(on=False)
-    assert client.sync(proxy).outcome == "already charged"
+    client._store._db.rows("PRAGMA ignore_check_constraints = ON")  # as a failing disk does
+    client._store._db.rows(damage)
+    client._store._db.rows("PRAGMA ignore_check_constraints = OFF")
+    before = table(folder)
+    with pytest.raises(LedgerError):
+        client.sync(proxy)  # while the batch that waits is in time
+    proxy.next_epoch()
+    for attempt in (
+        lambda: client.sync(proxy),
+        lambda: client.set_limit(1e9),
+        lambda: client._store.keep(waiting(3), client._store.generation),
+        lambda: client.outlook(world.terms()),
+    ):
+        with pytest.raises(LedgerError):
+            attempt()
+    assert len(proxy.received) == 1
+    assert table(folder) == before
+    status = client.status()
+    assert (status.spent, status.remaining, status.limit, status.epoch) == (None, None, None, 3)
+    assert status.problem
     assert client.recommend(1)
-    assert len(proxy.received) == len(charges(folder)) == 1
-
-
-@pytest.mark.parametrize(
-    ("name", "table"), [("client.db", "ledger"), ("client.history.db", "interactions")]
-)
-def test_forgetting_says_when_another_reader_keeps_traces(
-    client: Client, folder: Path, name: str, table: str
-) -> None:
-    other = sqlite3.connect(folder / name, isolation_level=None)
-    other.execute("BEGIN")
-    other.execute(f"SELECT count(*) FROM {table}").fetchall()
-    for database in (client._store._db, client._store.history._db):
-        database.rows("PRAGMA busy_timeout = 1")
-    with pytest.raises(StoreError):
-        client.forget()
-    other.close()
     client.forget()
-    assert b"secret-item" not in raw(folder)
+    assert (client.status().interactions, client.status().spent) == (0, None)
 
 
-# Status.
+def test_records_that_break_the_rules_are_refused_though_their_hashes_hold(
+    world: World, folder: Path
+) -> None:
+    """Beyond the limit of its time: damage, not the limit's plain end."""
+    with world.create(folder, limit=5) as client:
+        other = Ledger(5)
+        other.set_limit(50)
+        entry = other.charge(Charge(bytes(16), 1, bytes(32), "loudest", EPSILON, REPORTS, 0.1, 9))
+        store = client._store
+        store._db.rows("DELETE FROM ledger")
+        for each in (Ledger(5).entries[0], entry):
+            append_entry(store._db, each)
+        with pytest.raises(LedgerError, match=r"is damaged.*beyond the lifetime limit"):
+            store.keep(waiting(2), store.generation)
 
 
-def test_status_before_and_after_a_sync(client: Client, proxy: FakeProxy, world: World) -> None:
-    client.record(["unheard of", item(3)])
-    before = client.status()
-    assert (before.epoch, before.epochs, before.known) == (None, 0, 0)
-    assert (before.spent, before.remaining, before.limit) == (0.0, 100.0, 100.0)
-    client.sync(proxy)
-    after = client.status()
-    assert (after.interactions, after.known, after.unknown) == (4, 3, ("unheard of",))
-    assert (after.epoch, after.epochs, after.terms) == (1, 1, world.terms())
-    assert (after.spent, after.problem, after.proxy_url) == (COST, None, "https://proxy.example")
+def test_a_reader_sees_one_moment(client: Client, world: World, folder: Path) -> None:
+    """Another process adds a record after every statement of ours; none is taken for damage."""
+    with world.open(folder) as other:
+        store, limit = other._store, [100.0]
+        rows = store._db.rows
+
+        def interrupted(statement: str, *values: object) -> list[Any]:
+            found = rows(statement, *values)
+            limit[0] += 1
+            client.set_limit(limit[0])
+            return found
+
+        store._db.rows = interrupted  # type: ignore[method-assign]
+        assert other.status().problem is None
+    assert limit[0] > 101
+
+
+def test_what_was_rolled_back_was_never_spent(world: World, folder: Path) -> None:
+    with world.create(folder, limit=50) as client:
+        store = client._store
+        with suppress(ZeroDivisionError), store._db.transaction():
+            append_entry(store._db, store.ledger().charge(waiting(1).charge))
+            assert store.ledger().spent > 0
+            raise ZeroDivisionError
+        assert store.ledger().spent == 0
+        assert store.keep(waiting(1), store.generation) == "kept"
+        assert len(store.ledger().entries) == 2
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(
+        st.floats(0, 1e300).map(Limit)
+        | st.builds(
+            Charge,
+            st.binary(min_size=16, max_size=16),
+            st.integers(0, 2**53 - 1),
+            st.binary(min_size=32, max_size=32),
+            st.sampled_from(["loudest", "m" * 32]),
+            st.floats(0, 1e200, exclude_min=True),
+            st.integers(1, 2**53 - 1),
+            st.floats(0, 0.5, exclude_min=True),
+            st.integers(1, 2**53 - 1),
+        ),
+        max_size=6,
+        unique_by=lambda what: (what.epoch, what.purpose) if isinstance(what, Charge) else id(what),
+    )
+)
+def test_whatever_was_recorded_is_read_back(
+    tmp_path_factory: pytest.TempPathFactory, records: list[Charge | Limit]
+) -> None:
+    folder = tmp_path_factory.mktemp("client")
+    about: dict[str, Any] = {"proxy_url": "", "verification_key": bytes(32)}
+    store, ledger = ClientStore.create(folder, limit=1.7e308, **about), Ledger(1.7e308)
+    epochs = set()
+    for what in records:
+        if isinstance(what, Charge) and (what.epoch in epochs or what.cost > ledger.remaining):
+            continue
+        epochs.add(what.epoch if isinstance(what, Charge) else None)
+        append_entry(store._db, ledger.add(what))
+    assert store.ledger().entries == ledger.entries
+    store.close()

@@ -111,6 +111,8 @@ def test_a_batch_is_its_users_one_by_one(name: str) -> None:
 
 
 sizes = st.sampled_from([0.0, bounds.LEAST_ENTRY, 1e-9, 1.0, 1e3, bounds.MOST_ENTRY])
+
+
 entries = st.tuples(sizes, st.sampled_from([1.0, -1.0])).map(lambda pair: pair[0] * pair[1])
 
 
@@ -172,16 +174,15 @@ def test_a_report_from_another_model_is_refused() -> None:
         sum_signs(np.array([21], np.uint32), 10)
 
 
-def test_too_many_directions_are_refused() -> None:
+def test_impossible_shapes_and_too_many_directions_are_refused() -> None:
     class Endless(Coordinate):
         n_directions = 2**31 + 1
 
-    with pytest.raises(SettingsError, match="four-byte"):
+    with pytest.raises(SettingsError):
         Endless(Shape(5, 3, 1.0), 1.0)
-    with pytest.raises(SettingsError, match="items and"):
-        Shape(2**24 + 1, 1, 1.0)
-    with pytest.raises(SettingsError, match="too many for a device"):
-        Shape(2**24, 5, 1.0)
+    for shape in ((0, 1, 1), (1, 0, 1), (1, 1, -1), (2**24 + 1, 1, 1.0), (2**24, 5, 1.0)):
+        with pytest.raises(SettingsError):
+            Shape(*shape)
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
@@ -197,9 +198,3 @@ def test_many_people_point_down_the_gradient(name: str) -> None:
     estimate = mechanism.estimate(sum_signs(reports, mechanism.n_directions), reports.size)
     true = gradients(residuals(V, X, h, alpha=1.0), X).mean(axis=0)
     assert np.corrcoef(estimate.ravel(), true.ravel())[0, 1] > 0.8
-
-
-@pytest.mark.parametrize(("items", "factors", "alpha"), [(0, 1, 1), (1, 0, 1), (1, 1, -1)])
-def test_an_impossible_shape_is_refused(items: int, factors: int, alpha: float) -> None:
-    with pytest.raises(SettingsError):
-        Shape(items, factors, alpha)

@@ -1,12 +1,15 @@
-"""`tests/vectors/mechanisms.json`: what every implementation, in any language, must reproduce.
+"""`tests/vectors`: what every implementation, in any language, must reproduce.
 
-Words and item matrices go in, user vectors and reports come out, bit for bit. The file changes only
+`mechanisms.json`: words and item matrices go in, user vectors and reports come out, bit for bit.
+`thresholds.json`: the integers that every coin compares with: `flip` is the threshold of a sign,
+`uniform` that of `loudest` with so many loud directions out of twice so many. The files change only
 when the protocol does. To add a mechanism's cases: `python -m tests.core.test_vectors`.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +17,14 @@ import numpy as np
 import pytest
 
 from sottovoce.core import MECHANISMS, Histories, Shape, initial_items, user_vectors
+from sottovoce.core.coin import WORD, flip_threshold
+from sottovoce.core.loudest import Loudest
 from sottovoce.training import Settings
 from tests.people import random_people
 
 FILE = Path(__file__).parents[1] / "vectors" / "mechanisms.json"
+
+
 SHAPES = {
     "small": (5, 1, 1.5, 2.5),
     "some items": (150, 3, 0.1, 2.5),
@@ -30,6 +37,8 @@ SHAPES = {
 }
 """Items, factors, alpha (0.1 is not exact in float32) and epsilon, which decides the blocks. Items
 that are alike make many directions tie. The last one's equations are singular."""
+
+
 CASES = [(name, shape) for name in MECHANISMS for shape in SHAPES]
 
 
@@ -106,6 +115,67 @@ def main() -> None:
     made = [make(*case) for case in CASES]
     cases = [known.get(case["label"], {**case, **answers(case)}) for case in made]
     FILE.write_text("[\n" + ",\n".join(json.dumps(case) for case in cases) + "\n]\n")
+    lines = ",\n".join(json.dumps(thresholds(epsilon)) for epsilon in EPSILONS)
+    THRESHOLDS.write_text("[\n" + lines + "\n]\n")
+
+
+# Thresholds.
+
+
+THRESHOLDS = Path(__file__).parents[1] / "vectors" / "thresholds.json"
+
+
+PLAIN = [1e-6, 0.1, 0.5, 1.0, 2.5, 5.0, 6.0, 10.0, 39.9, 40.0]
+
+
+AWKWARD = [
+    math.nextafter(1e-6, 1),
+    0.1 + 0.2,
+    math.log(2),
+    math.log(3),
+    math.nextafter(1.0, 0),
+    math.nextafter(1.0, 2),
+    math.pi,
+    math.e,
+    1 / 3,
+    22.180709777918249,
+    math.nextafter(40.0, 0),
+]
+
+
+NEAR = [math.log(WORD / flipped - 1) for flipped in (79, 1_000, 1_000_003, 2**40 + 1)]
+
+
+EPSILONS = [*PLAIN, *AWKWARD, *(math.nextafter(near, to) for near in NEAR for to in (0, 40)), *NEAR]
+"""Near: on both sides of where a threshold goes from one integer to the next."""
+
+
+LOUD_SHAPES = [
+    (1, 1),
+    (1, 8),
+    (3, 8),
+    (8, 8),
+    (85, 256),
+    (16_383, 16_384),
+    (7, 2**24),
+    (625, 312_992),
+]
+
+
+def thresholds(epsilon: float) -> dict[str, Any]:
+    uniform = [
+        [loud, n, Loudest(Shape(n, 1, 1.0), epsilon, 0, 1, loud).blanket_below]
+        for loud, n in LOUD_SHAPES
+    ]
+    return {
+        "epsilon": epsilon,
+        "flip": f"{flip_threshold(epsilon):x}",
+        "uniform": [[loud, n, f"{below:x}"] for loud, n, below in uniform],
+    }
+
+
+def test_thresholds() -> None:
+    assert json.loads(THRESHOLDS.read_text()) == [thresholds(epsilon) for epsilon in EPSILONS]
 
 
 if __name__ == "__main__":

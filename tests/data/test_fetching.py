@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -124,51 +125,39 @@ def test_the_publishers_checksum(site: Site, tmp_path: Path, form: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("md5", "status"), [(b"0" * 32, 200), (b"<html>", 200), (None, 500)],
-    ids=["another", "none", "not to be had"],
+    "wrong",
+    [
+        {"md5": b"0" * 32}, {"md5": b"<html>"}, {"md5_status": 500},
+        {"body": b"<html>sorry</html>"}, {"body": archive()[:-8]},
+        {"body": archive()[:200] + b"?" + archive()[201:]}, {"url": "http://127.0.0.1:1"},
+        {"url": "file:///etc"},
+    ],
+    ids=str,
 )  # fmt: skip
-def test_a_checksum_that_does_not_hold(
-    site: Site, tmp_path: Path, md5: bytes | None, status: int
+def test_what_cannot_be_verified_is_not_kept(
+    site: Site, tmp_path: Path, wrong: dict[str, Any]
 ) -> None:
-    site.md5, site.md5_status = md5, status
+    for name, value in wrong.items():
+        setattr(site, name, value)
     with pytest.raises(FetchError):
         get(site, tmp_path)
     assert nothing(tmp_path)
 
 
 def test_the_pinned_checksum(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(FetchError):
-        get(site, tmp_path, "ml-1m")
+    for name in ("ml-1m", "ml-25m"):  # another checksum; not there
+        with pytest.raises(FetchError):
+            get(site, tmp_path, name)
     assert nothing(tmp_path)
     pinned = replace(CATALOGUE["ml-1m"], sha256=hashlib.sha256(site.body).hexdigest())
     monkeypatch.setitem(CATALOGUE, "ml-1m", pinned)
     assert "SHA-256" in get(site, tmp_path, "ml-1m")
 
 
-def test_not_a_sound_archive(site: Site, tmp_path: Path) -> None:
-    sound = site.body
-    for body in (b"<html>sorry</html>", sound[:-8], sound[:200] + b"?" + sound[201:]):
-        site.body = body
-        with pytest.raises(FetchError):
-            get(site, tmp_path)
-        assert nothing(tmp_path)
-
-
-def test_errors_of_the_server_and_the_network(site: Site, tmp_path: Path) -> None:
-    with pytest.raises(FetchError):
-        get(site, tmp_path, "ml-25m")
-    for site.url in ("http://127.0.0.1:1", "file:///etc"):
-        with pytest.raises(FetchError):
-            get(site, tmp_path)
-
-
-def test_terms_come_first(site: Site, tmp_path: Path) -> None:
+def test_terms_come_first_and_some_names_allow_no_fetching(site: Site, tmp_path: Path) -> None:
     with pytest.raises(FetchError, match="For research"):
         fetch("ml-20m", tmp_path, base_url=site.url)
     assert site.asked == 0
-
-
-def test_names_that_need_or_allow_no_fetching(tmp_path: Path) -> None:
     assert fetch("ml-latest-small", tmp_path).path == CATALOGUE["ml-latest-small"].bundled
     with pytest.raises(FetchError):
         fetch("netflix", tmp_path, accept_licence=True)

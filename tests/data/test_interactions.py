@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -49,18 +52,6 @@ def test_summary_counts() -> None:
     assert (summary["ratings_not_positive"], summary["duplicates_merged"]) == (1, 2)
 
 
-def test_summary_of_nothing() -> None:
-    empty = Histories.from_lists([], 0)
-    data = Interactions("empty", empty, np.arange(0), np.arange(0))
-    assert data.summary()["density"] == 0.0
-
-
-def test_lengths_must_agree() -> None:
-    histories = Histories.from_lists([[0]], 2)
-    with pytest.raises(DataError):
-        Interactions("bad", histories, np.arange(1), np.arange(3))
-
-
 @given(lists, st.sets(st.integers(0, 11)), st.sets(st.integers(0, N_ITEMS - 1)))
 def test_select_keeps_exactly_what_was_chosen(
     rows: list[list[int]], users: set[int], items: set[int]
@@ -78,11 +69,6 @@ def test_select_keeps_exactly_what_was_chosen(
     assert chosen.user_ids.tolist() == [f"u{user}" for user in sorted(users)]
     assert chosen.titles is not None
     assert chosen.titles.tolist() == [f"film {item}" for item in sorted(items)]
-
-
-def test_select_refuses_what_is_not_there() -> None:
-    with pytest.raises(DataError):
-        stamped([[0]]).select(np.array([1]), None)
 
 
 @given(lists, st.integers(1, 3))
@@ -113,47 +99,6 @@ def test_once_counts_on_the_data_as_given() -> None:
     assert data.filter(2).user_ids.tolist() == ["u0", "u2"]
 
 
-def test_filter_refuses_nonsense() -> None:
-    with pytest.raises(SettingsError):
-        stamped([[0]]).filter(-1)
-    with pytest.raises(SettingsError):
-        stamped([[0]]).filter(1, rule="twice")  # type: ignore[arg-type]  # on purpose
-
-
-def test_nothing_to_filter_is_free() -> None:
-    data = stamped([list(range(N_ITEMS))])
-    assert data.filter(1) is data
-    assert data.filter(0) is data
-
-
-def test_subset_has_the_size_asked_for_and_can_be_split() -> None:
-    data = load("ml-latest-small")
-    subset = data.subset(users=100, items=1000, seed=3)
-    assert (subset.histories.n_users, subset.histories.n_items) == (100, 1000)
-    assert np.diff(subset.histories.indptr).min() >= 2
-    assert set(subset.item_ids) <= set(data.item_ids)
-
-
-def test_more_users_and_items_are_a_superset() -> None:
-    data = load("ml-latest-small")
-    few, many = (data.subset(users=n, items=2000, seed=5) for n in (50, 200))
-    assert few.item_ids.tolist() == many.item_ids.tolist()
-    assert set(few.user_ids) < set(many.user_ids)
-    assert set(data.subset(items=500, seed=5).item_ids) < set(many.item_ids)
-    other = data.subset(users=50, items=2000, seed=6)
-    assert other.user_ids.tolist() != few.user_ids.tolist()
-
-
-def test_subset_says_when_there_are_not_enough() -> None:
-    data = stamped([[0, 1], [2], [3, 4]])
-    with pytest.raises(DataError):
-        data.subset(users=3)
-    with pytest.raises(DataError):
-        data.subset(items=9)
-    with pytest.raises(SettingsError):
-        data.subset(users=0)
-
-
 def loose(listed: list[tuple[int, int, int]], *, timed: bool) -> Pairs:
     table = np.array(listed, np.int64).reshape(-1, 3)
     users, items = table[:, 0].astype(np.int32), table[:, 1].astype(np.int32)
@@ -176,15 +121,6 @@ def test_each_pair_once_with_its_latest_time(
         assert times.tolist() == [latest[pair] for pair in sorted(latest)]
 
 
-def test_pairs_in_order_are_taken_over_without_a_copy() -> None:
-    given_pairs = loose([(0, 1, 5), (0, 3, 2), (2, 0, 9)], timed=True)
-    histories, times, _ = pack(given_pairs, 4, 4)
-    assert np.shares_memory(histories.indices, given_pairs.items)
-    assert times is given_pairs.timestamps
-    assert histories.indptr.tolist() == [0, 2, 2, 3, 3]
-    assert (str(histories.indptr.dtype), str(histories.indices.dtype)) == ("int64", "int32")
-
-
 def test_numbers_too_wide_to_share_a_word_with_their_position() -> None:
     """2^31 users and items leave no room for the position beside them."""
     last = 2**31 - 2
@@ -193,3 +129,43 @@ def test_numbers_too_wide_to_share_a_word_with_their_position() -> None:
     assert found.tolist() == sorted(key.tolist())
     assert times[:2].tolist() == [4, 2]
     assert sorted(times[2:].tolist()) == [1, 3]
+
+
+def test_subsets_have_the_size_asked_for_and_grow_with_it() -> None:
+    data = load("ml-latest-small")
+    few, many, other = (
+        data.subset(users=n, items=1000, seed=seed) for n, seed in ((50, 5), (200, 5), (50, 6))
+    )
+    assert (few.histories.n_users, few.histories.n_items) == (50, 1000)
+    assert np.diff(few.histories.indptr).min() >= 2, "everybody can be tested"
+    assert few.item_ids.tolist() == many.item_ids.tolist()
+    assert set(few.user_ids) < set(many.user_ids)
+    assert set(data.subset(items=500, seed=5).item_ids) < set(many.item_ids) < set(data.item_ids)
+    assert other.user_ids.tolist() != few.user_ids.tolist()
+    places = {item: place for place, item in enumerate(data.item_ids.tolist())}
+    assert data.tags is not None
+    assert few.tags is not None
+    known = [data.tags[places[item]] for item in few.item_ids.tolist()]
+    assert few.tags.tolist() == known, "tags stay with their items"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda data: data.select(np.array([9]), None), lambda data: data.filter(-1),
+        lambda data: data.filter(1, rule="twice"), lambda data: data.subset(users=3),
+        lambda data: data.subset(items=9), lambda data: data.subset(users=0),
+        lambda data: replace(data, item_ids=np.arange(3)),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused(asked: Any) -> None:
+    with pytest.raises((DataError, SettingsError)):
+        asked(stamped([[0, 1], [2], [3, 4]]))
+
+
+def test_pairs_in_order_are_taken_over_without_a_copy() -> None:
+    given_pairs = loose([(0, 1, 5), (0, 3, 2), (2, 0, 9)], timed=True)
+    histories, times, _ = pack(given_pairs, 4, 4)
+    assert np.shares_memory(histories.indices, given_pairs.items)
+    assert times is given_pairs.timestamps
+    assert histories.indptr.tolist() == [0, 2, 2, 3, 3]

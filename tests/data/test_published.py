@@ -6,7 +6,6 @@ import gzip
 import zipfile
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 from sottovoce.data import Interactions, load, tables
@@ -130,11 +129,6 @@ def test_damaged_and_false_archives(tmp_path: Path) -> None:
             load(path)
 
 
-def test_columns_make_no_sense_here(tmp_path: Path) -> None:
-    with pytest.raises(DataError):
-        load(archive(tmp_path, EDITIONS["dat"]), columns={"user": "x"})
-
-
 def combined(folder: Path, content: bytes = FIRST + SECOND) -> Path:
     return unpacked(folder, {"combined_data_1.txt": content, "movie_titles.csv": TITLES})
 
@@ -168,32 +162,16 @@ def test_netflix_combined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("content", "line"),
     [
-        (b"7,5,2005-05-13\n", 1),
-        (b"1:\n7,5\n", 2),
-        (b"1:\n7,5,2005-05-13\nx,5,2005-05-13\n", 3),
-        (b"1:\n7,5,2005-05-13,9\n", 2),
-        (b"1:\n7,5,2005-05-13,9,9\n", 2),
-        (b"1:\n7,good,2005-05-13\n", 2),
-        (b"1:\n7,nan,2005-05-13\n", 2),
-        (b"1:\n7,5,13.5.2005\n", 2),
-        (b"1:\n7,5,2005-02-31\n", 2),
-        (b"x:\n7,5,2005-05-13\n", 1),
-        (b"1:,5\n7,5,2005-05-13\n", 1),
-        (b"1:\n\n7,5,2005-05-13\n", 2),
+        (b"7,5,2005-05-13\n", 1), (b"1:\n7,5\n", 2), (b"1:\n7,5,2005-05-13\nx,5,2005-05-13\n", 3),
+        (b"1:\n7,5,2005-05-13,9\n", 2), (b"1:\n7,5,2005-05-13,9,9\n", 2),
+        (b"1:\n7,good,2005-05-13\n", 2), (b"1:\n7,nan,2005-05-13\n", 2),
+        (b"1:\n7,5,13.5.2005\n", 2), (b"1:\n7,5,2005-02-31\n", 2), (b"x:\n7,5,2005-05-13\n", 1),
+        (b"1:,5\n7,5,2005-05-13\n", 1), (b"1:\n\n7,5,2005-05-13\n", 2),
         (b"1:\n7,5,2005-05-13\n2:\n8,,2005-05-13\n", 4),
     ],
-)
+)  # fmt: skip
 def test_a_bad_line_of_netflix_is_named(tmp_path: Path, content: bytes, line: int) -> None:
     with pytest.raises(DataError) as caught:
         load(combined(tmp_path, content))
     assert caught.value.line == line
     assert "combined_data_1.txt" in str(caught.value.path)
-
-
-def test_a_published_folder_is_read_as_such_whatever_lies_beside(tmp_path: Path) -> None:
-    unpacked(tmp_path, EDITIONS["csv"])
-    other = tmp_path / "x.parquet"
-    pl.DataFrame({"user": [5, 6], "item": [7, 8]}).write_parquet(other)
-    check(load(tmp_path))
-    (tmp_path / "ratings.csv").unlink()
-    assert load(tmp_path).item_ids.tolist() == [7, 8]

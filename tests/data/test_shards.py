@@ -108,46 +108,6 @@ def test_shards_of_parquet_are_what_is_loaded_and_filtered(
     assert most <= shard_rows + longest, "a shard is about as large as was asked for"
 
 
-def test_shards_of_anything_else(tmp_path: Path) -> None:
-    """With titles, tags and times."""
-    expected = load("ml-latest-small").filter(20)
-    made = shard("ml-latest-small", tmp_path / "out", min_interactions=20, rows=10_000)
-    assert 6 <= len(made) <= 8
-    assert same(made.joined(), expected)
-    assert made.name == "ml-latest-small"
-    assert sorted(path.name for path in (tmp_path / "out").iterdir())[:2] == [
-        *(ITEMS, "part-00000.parquet"),
-    ]
-
-
-def test_items_have_titles_and_tags_from_a_file(tmp_path: Path) -> None:
-    pl.DataFrame({"user": [1, 1, 2], "item": [7, 8, 7]}).write_parquet(tmp_path / "x.parquet")
-    (tmp_path / "items.csv").write_text("item,title,kind\n7,Tea,drink\n8,Cup,\n")
-    source, items = tmp_path / "x.parquet", tmp_path / "items.csv"
-    made = shard(str(source), tmp_path / "out", items=items, rows=1)
-    assert same(made.joined(), load(source, items=items))
-    assert made.titles is not None
-    assert made.titles.tolist() == ["Tea", "Cup"]
-
-
-def test_other_data_has_another_digest(tmp_path: Path) -> None:
-    digests = set()
-    for n, change in enumerate(({}, {"item": [7, 8, 8]}, {"user": [1, 1, 3]}, {"user": [1, 2, 2]})):
-        columns = {"user": [1, 1, 2], "item": [7, 8, 7], "timestamp": [1, 2, 3]} | change
-        pl.DataFrame(columns).write_parquet(tmp_path / f"{n}.parquet")
-        digests.add(shard(str(tmp_path / f"{n}.parquet"), tmp_path / f"out{n}").digest)
-    assert len(digests) == 3, "ids of people are not part of it"
-
-
-def test_what_is_not_asked_for_well(tmp_path: Path) -> None:
-    source, out = three(tmp_path), tmp_path / "out"
-    shard(source, out)
-    with pytest.raises(DataError):
-        shard(source, out)
-    with pytest.raises(SettingsError):
-        shard(source, tmp_path / "none", rows=0)
-
-
 def test_a_shard_with_other_contents_is_refused(tmp_path: Path) -> None:
     made = shard(three(tmp_path), tmp_path / "out")
     path = tmp_path / "out" / "part-00000.parquet"
@@ -187,29 +147,6 @@ def test_an_index_that_does_not_add_up_is_refused(tmp_path: Path, change: Any) -
         Shards.read(out)
 
 
-def test_items_that_are_no_items(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    shard(three(tmp_path), out)
-    (out / ITEMS).write_text('[[1, "a", 3]]')
-    with pytest.raises(DataError):
-        Shards.read(out)
-    (out / ITEMS).unlink()
-    with pytest.raises(DataError):
-        load(out)
-
-
-def test_where_shards_cannot_be_written(tmp_path: Path) -> None:
-    source = tmp_path / "raw" / "x.parquet"
-    source.parent.mkdir()
-    pl.DataFrame({"user": [0], "item": [0]}).write_parquet(source)
-    for folder in (source, source / "below"):
-        with pytest.raises(DataError):
-            shard(str(source), folder)
-    with pytest.raises(DataError):
-        shard(str(source.parent), source.parent / "out")
-    assert [each.name for each in source.parent.iterdir()] == ["x.parquet"]
-
-
 def test_nothing_is_left_of_a_disk_that_is_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,28 +171,25 @@ def test_a_name_is_a_name_whatever_lies_beside(
     assert shard("ml-latest-small", tmp_path / "out").n_users == 610
 
 
-@pytest.mark.parametrize("source", ["synthetic:N=20,M=10", "ml-latest-small", "./shards"])
-def test_columns_that_are_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    shard("synthetic:N=20,M=10", Path("shards"))
-    with pytest.raises(DataError):
-        shard(source, Path("out"), columns={"user": "x"})
-    with pytest.raises(DataError):
-        load(source, {"user": "x"})
+def test_shards_of_anything(tmp_path: Path) -> None:
+    """With titles, tags and times; shards of shards; invented people; titles of a file."""
+    one = shard("ml-latest-small", tmp_path / "one", min_interactions=20, rows=10_000)
+    assert 6 <= len(one) <= 8
+    assert one.name == "ml-latest-small"
+    again = shard(str(tmp_path / "one"), tmp_path / "two", min_interactions=30, rows=5_000)
+    assert same(again.joined(), load("ml-latest-small").filter(20).filter(30))
+    invented = "synthetic:N=1000,M=50,seed=3"
+    for name, least in (("three", 0), ("four", 1)):
+        made = shard(invented, tmp_path / name, rows=10_000, min_interactions=least)
+        assert len(made) > 1
+        assert same(made.joined(), load(invented))
+    source, items = three(tmp_path), tmp_path / "items.csv"
+    items.write_text("item,title,kind\n0,Tea,drink\n1,Cup,\n")
+    described = shard(source, tmp_path / "five", items=items, rows=1)
+    assert same(described.joined(), load(Path(source), items=items))
 
 
-def test_invented_people_are_the_same_in_shards(tmp_path: Path) -> None:
-    source = "synthetic:N=1000,M=50,seed=3"
-    made = shard(source, tmp_path / "out", rows=10_000)
-    assert len(made) > 2
-    assert same(made.joined(), load(source))
-    assert same(shard(source, tmp_path / "few", min_interactions=1).joined(), load(source))
-
-
-def test_people_who_are_made_out_of_others(tmp_path: Path) -> None:
-    """The same as those whom engines make."""
+def test_people_who_are_made_out_of_others_are_those_whom_engines_make(tmp_path: Path) -> None:
     data = load("ml-latest-small").filter(20)
     made = shard(
         "ml-latest-small",
@@ -268,11 +202,30 @@ def test_people_who_are_made_out_of_others(tmp_path: Path) -> None:
     assert len(made) > 2
     assert np.array_equal(made.joined().histories.indptr, expected.indptr)
     assert np.array_equal(made.joined().histories.indices, expected.indices)
-    assert made.tags is not None
 
 
-def test_shards_of_shards_keep_titles(tmp_path: Path) -> None:
-    made = shard("ml-latest-small", tmp_path / "one", min_interactions=20, rows=10_000)
-    again = shard(str(tmp_path / "one"), tmp_path / "two", min_interactions=30, rows=5_000)
-    assert len(again) > len(made) - 3
-    assert same(again.joined(), load("ml-latest-small").filter(20).filter(30))
+def test_what_cannot_be_written_or_read(tmp_path: Path) -> None:
+    (tmp_path / "raw").mkdir()
+    source, out = three(tmp_path / "raw"), tmp_path / "out"
+    shard(source, out)
+    with pytest.raises(SettingsError):
+        shard(source, tmp_path / "none", rows=0)
+    for origin, folder, columns in (
+        (source, out, None),
+        (source, Path(source), None),
+        (source, Path(source) / "below", None),
+        (str(tmp_path / "raw"), tmp_path / "raw" / "out", None),
+        ("ml-latest-small", tmp_path / "none", {"user": "x"}),
+        (str(out), tmp_path / "none", {"user": "x"}),
+    ):
+        with pytest.raises(DataError):
+            shard(origin, folder, columns=columns)
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.parent != out) == [
+        *("out", "raw", "x.parquet"),
+    ]
+    (out / ITEMS).write_text('[[1, "a", 3]]')
+    with pytest.raises(DataError):
+        Shards.read(out)
+    (out / ITEMS).unlink()
+    with pytest.raises(DataError):
+        load(out)

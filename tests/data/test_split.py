@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sottovoce.data import Interactions, Late, hold_people, leave_one_out, load, synthetic_people
+from sottovoce.data import Interactions, Late, hold_people, leave_one_out, synthetic_people
 from sottovoce.data.split import BEFORE, SplitRule
 from sottovoce.data.streams import stream
 from sottovoce.errors import DataError, SettingsError
@@ -109,27 +109,6 @@ def test_by_date_what_comes_still_later_does_not_compete() -> None:
     assert ranks.better.tolist() == [3, 3]
 
 
-def test_the_seed_decides() -> None:
-    data = load("ml-latest-small")
-    first, again, other = (leave_one_out(data, "random", seed) for seed in (0, 0, 1))
-    assert (first.test == again.test).all()
-    assert (first.test != other.test).mean() > 0.9
-    assert (first.rule, first.seed) == ("random", 0)
-
-
-def test_types_are_those_of_histories() -> None:
-    split = leave_one_out(load("ml-latest-small"), "latest", 0)
-    arrays = (split.train.indptr, split.train.indices, split.test)
-    assert [str(array.dtype) for array in arrays] == ["int64", "int32", "int32"]
-
-
-def test_what_was_left_out_is_a_matrix_too() -> None:
-    split = leave_one_out(Interactions.from_lists("bare", [[0, 1], [2], [1, 2]], 3), "random", 0)
-    rows = [split.left_out[user].tolist() for user in range(3)]
-    assert rows == [[split.test[0]], [], [split.test[2]]]
-    assert split.left_out.n_items == 3
-
-
 def test_what_cannot_be_split() -> None:
     bare = Interactions.from_lists("bare", [[0, 1]], 2)
     for data, rule in ((bare, "latest"), (bare, "date"), (timed([[0, 1], [1, 2]], [5]), "date")):
@@ -137,6 +116,9 @@ def test_what_cannot_be_split() -> None:
             leave_one_out(data, rule, 0)  # type: ignore[arg-type]  # a rule
     with pytest.raises(SettingsError):
         leave_one_out(bare, "oldest", 0)  # type: ignore[arg-type]  # on purpose
+    for seed in (-1, 2**64):
+        with pytest.raises(SettingsError):
+            stream(seed, "split")
 
 
 @pytest.fixture(scope="module")
@@ -150,23 +132,6 @@ def whole(late: Late) -> list[tuple[int, ...]]:
     return [(*sorted([*late.known[k].tolist(), *late.hidden[h].tolist()]),) for k, h in both]
 
 
-def test_late_people_and_the_others_are_everybody(people: Interactions) -> None:
-    late = hold_people(people, 15, seed=1)
-    others = [(*items.tolist(),) for items in map(late.others.histories.__getitem__, range(45))]
-    everybody = [(*people.histories[user].tolist(),) for user in range(60)]
-    assert sorted(whole(late) + others) == sorted(everybody)
-    assert late.others.n_items == late.known.n_items == late.hidden.n_items == 40
-
-
-def test_a_fifth_of_everybody_is_hidden(people: Interactions) -> None:
-    late = hold_people(people, 30)
-    hidden, known = np.diff(late.hidden.indptr), np.diff(late.known.indptr)
-    assert np.array_equal(hidden, (hidden + known) // 5)
-    assert hidden.min() >= 1
-    for user in range(30):
-        assert not set(late.hidden[user].tolist()) & set(late.known[user].tolist())
-
-
 def test_who_has_few_items_is_never_late() -> None:
     data = Interactions.from_lists("few", [[0, 1, 2, 3], [0, 1, 2, 3, 4], [5]], n_items=6)
     assert whole(hold_people(data, 1)) == [(0, 1, 2, 3, 4)]
@@ -174,22 +139,6 @@ def test_who_has_few_items_is_never_late() -> None:
         hold_people(data, 2)
     with pytest.raises(DataError):
         hold_people(data, 0)
-
-
-def test_the_seed_draws_the_people_and_what_is_hidden(people: Interactions) -> None:
-    first, again, other = (hold_people(people, 15, seed) for seed in (0, 0, 1))
-    assert np.array_equal(first.hidden.indices, again.hidden.indices)
-    assert whole(first) != whole(other)
-    everyone = [hold_people(people, 60, seed) for seed in (0, 1)]
-    assert whole(everyone[0]) == whole(everyone[1])
-    assert not np.array_equal(everyone[0].hidden.indices, everyone[1].hidden.indices)
-
-
-def test_every_item_of_a_history_is_hidden_as_often() -> None:
-    """One of five, 4,000 times: 800 each within 5 sigma; fixed seed."""
-    data = Interactions.from_lists("same", [[0, 1, 2, 3, 4]] * 4000, n_items=5)
-    hidden = hold_people(data, 4000, seed=3).hidden
-    assert np.abs(hidden.popularity() - 800).max() < 5 * np.sqrt(4000 * 0.2 * 0.8)
 
 
 def test_seed_purpose_and_part_each_make_another_stream() -> None:
@@ -203,7 +152,22 @@ def test_the_numbers_are_pinned() -> None:
     assert stream(0, "split").integers(0, 1000, 5).tolist() == [873, 388, 920, 525, 741]
 
 
-@pytest.mark.parametrize("seed", [-1, 2**64])
-def test_seed_must_fit(seed: int) -> None:
-    with pytest.raises(SettingsError):
-        stream(seed, "split")
+def test_late_people_and_the_others_are_everybody(people: Interactions) -> None:
+    """And a fifth of what the late ones touched is hidden."""
+    late = hold_people(people, 15, seed=1)
+    others = [(*late.others.histories[user].tolist(),) for user in range(45)]
+    everybody = [(*people.histories[user].tolist(),) for user in range(60)]
+    assert sorted(whole(late) + others) == sorted(everybody)
+    assert late.others.n_items == late.known.n_items == late.hidden.n_items == 40
+    hidden, known = np.diff(late.hidden.indptr), np.diff(late.known.indptr)
+    assert np.array_equal(hidden, (hidden + known) // 5)
+    assert hidden.min() >= 1
+
+
+def test_the_seed_decides(people: Interactions) -> None:
+    first, again, other = (leave_one_out(people, "random", seed) for seed in (0, 0, 1))
+    assert (first.test == again.test).all()
+    assert (first.test != other.test).mean() > 0.8
+    late, same, differs = (hold_people(people, 15, seed) for seed in (0, 0, 1))
+    assert np.array_equal(late.hidden.indices, same.hidden.indices)
+    assert whole(late) != whole(differs)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import cache
+from itertools import cycle
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -13,10 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sottovoce.client import Client
-from sottovoce.errors import RefusedError, UnavailableError
+from sottovoce.client.syncing import TermsError
+from sottovoce.errors import RefusedError, SettingsError, UnavailableError
 from sottovoce.protocol import Batch, Catalogue, Item, SignedManifest, seal_reports
+from sottovoce.protocol.manifest import MOST_STATEMENTS
 from sottovoce.proxy import ProxyStore
 from sottovoce.server import ServerStore
+from sottovoce.server.administration import begin_training
 from sottovoce.server.store import OPEN
 from sottovoce.training import Participation, Settings
 from tests.crash import FOREVER
@@ -33,10 +37,11 @@ from tests.live.network import Network, ProxyOverNetwork, ServerOverNetwork
 from tests.live.sent_batches import SentBatches
 from tests.proxy.world import Randomness
 from tests.proxy.world import settings as proxy_settings
+from tests.server.changes import change_catalogue, with_added, without
 from tests.server.world import KEYS, World, make_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -110,7 +115,7 @@ class Run:
         self.rng = rng = Random(seed)
         self.now = BEGIN
         self.story: list[str] = []
-        self.epochs, self.late = 0, 0
+        self.epochs, self.late, self.trainings = 0, 0, 0
         self._templates = templates
         self._folder = templates.scratch / str(seed)
         self.least = least = rng.choice((1, 1, 2, 3))
@@ -138,9 +143,12 @@ class Run:
         self.proxies = [self._proxy(name) for name in self._settings.proxies]
         self.clients: dict[str, KillableClient] = {}
         self.batches: list[tuple[KillableProxy, Batch]] = []
-        self._free = iter(rng.sample(range(DIRECTIONS), DIRECTIONS))
+        self._free = cycle(rng.sample(range(DIRECTIONS), DIRECTIONS))
+        """More than any epoch has."""
         self._made: dict[tuple[str, int], bytes] = {}
         self._drawn: list[int] = []
+        self._items = ITEMS - 1
+        """The number of the newest."""
 
     def play(self, length: int) -> None:
         """The list itself; errors of the system are part of it."""
@@ -168,7 +176,7 @@ class Run:
     def check(self) -> None:
         """Nothing lost, nothing twice; at most one batch and one charge a client and epoch."""
         names = list(self._settings.proxies)
-        self.epochs = self._latest().epoch - 1
+        self.epochs, self.trainings = self._latest().epoch - 1, self._latest().training
         with self.server.store.read() as transaction:
             for epoch in range(1, self.epochs + 1):
                 done = [name for name in names if transaction.commit_of(epoch, name) is not None]
@@ -240,7 +248,11 @@ class Run:
             folder = shutil.copytree(self._templates.client(self.least), self._folder / name)
             self.clients[name] = KillableClient(name, folder, self._clock)
         part = self.proxies[int(name[-1]) % len(self.proxies)]
-        self.clients[name].sync(_Watched(self, name, self._api(part)), self._words)
+        try:
+            self.clients[name].sync(_Watched(self, name, self._api(part)), self._words)
+        except TermsError as error:
+            with Client.open(self.clients[name].folder, clock=self._clock) as client:
+                client.accept(error.asked)
 
     def beat_proxy(self) -> None:
         self.rng.choice(self.proxies).proxy.tick()
@@ -282,7 +294,33 @@ class Run:
         if handed_in:
             self.network.carry(self.server, self.rng.choice(handed_in))
 
+    def change_item(self) -> None:
+        """One goes, another comes: as many directions as before, and other rows."""
+        self._items += 1
+        gone, new = f"film-{self._items - ITEMS}", Item(f"film-{self._items}", "A film")
+        with self._looking() as store:
+            change_catalogue(store, lambda known: with_added(without(known, [gone]), [new]))
+
+    def rotate(self) -> None:
+        """The server is restarted with its new key; clients know the first one alone."""
+        if len(self.server.keys.statements) < MOST_STATEMENTS:
+            self.server.keys = self.server.keys.rotated()
+            self.server.kill()
+
+    def begin_training(self) -> None:
+        """The same once more: devices must be asked."""
+        with self._looking() as store, suppress(SettingsError):  # the last has not begun yet
+            begin_training(store, self._settings, anew=False)
+
     # Everything that these need
+
+    @contextmanager
+    def _looking(self) -> Iterator[ServerStore]:
+        """The database from outside: what is done here is no step of the server's."""
+        countdown = self.server.countdown
+        left, countdown.left = countdown.left, FOREVER
+        yield self.server.store
+        countdown.left = left
 
     def _attempt(self, name: str, operation: Callable[[], None]) -> None:
         self.story.append(name)
@@ -378,15 +416,18 @@ OPERATIONS: dict[Callable[[Run], None], int] = {
     Run.kill: 1,
     Run.hand_in_again: 2,
     Run.forge: 3,
+    Run.change_item: 1,
+    Run.rotate: 1,
+    Run.begin_training: 1,
 }
 """How often each is done."""
 
 
-def run_list(seed: int, templates: Templates) -> Run:
+def run_list(seed: int, templates: Templates, length: int | None = None) -> Run:
     """Play one list to its end; what goes wrong is told with the list."""
     run = Run(seed, templates)
     try:
-        run.play(run.rng.randint(4, 10))
+        run.play(length or run.rng.randint(4, 10))
         run.settle()
         run.check()
     except Exception as error:

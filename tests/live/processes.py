@@ -45,17 +45,8 @@ class Site:
         proxies: tuple[str, ...] = ("proxy",),
         workers: tuple[str, ...] = ("server",),
         database: str | None = None,
-        server_port: int | None = None,
-        catalogue: Catalogue = FILMS,
-        training: str = COORDINATE,
-        crowd: int = CROWD,
     ):
-        """`server_port` is where proxies find the server: with many workers, a balancer's.
-
-        `training` is what stands in the table of that name.
-        """
         self.folder = folder
-        self._catalogue, self._training, self._crowd = catalogue, training, crowd
         self.ports = {
             name: free_port() for part in (*workers, *proxies) for name in (part, f"watch {part}")
         }
@@ -65,16 +56,17 @@ class Site:
         self._make_server(proxies)
         for name in workers:
             self._make_worker(name)
-        for name in proxies:
-            self._make_proxy(name, server_port or self.ports[workers[0]], chunk_reports)
+        for number, name in enumerate(proxies):
+            worker = workers[number % len(workers)]
+            self._make_proxy(name, self.ports[worker], chunk_reports)
 
     def _make_server(self, proxies: tuple[str, ...]) -> None:
         catalogue = self.folder / "films.json"
-        catalogue.write_bytes(self._catalogue.raw)
+        catalogue.write_bytes(FILMS.raw)
         named = [argument for name in proxies for argument in ("--proxy", name)]
         calling(server_app)(
             "init", self.folder / "server", "--catalogue", catalogue, "--database", self.database,
-            "--preset", "coordinate", "--ends", "--least-clients", self._crowd,
+            "--preset", "coordinate", "--ends", "--least-clients", CROWD,
             "--epoch-seconds", 1, *named,
         )  # fmt: skip
         self.key = Keys.read(self.folder / "server" / "keys.json").verification_key
@@ -90,7 +82,7 @@ class Site:
             ("port = 8090", f"port = {self.ports[name]}"),
             ("port = 8091", f"port = {self.ports[f'watch {name}']}"),
             ("openers = 0", "openers = 1"),
-            ('preset = "coordinate"\n', self._training),
+            ('preset = "coordinate"\n', COORDINATE),
         )
 
     def _make_proxy(self, name: str, server: int, chunk_reports: int) -> None:
@@ -143,16 +135,11 @@ class Launcher:
         self._process = process
         self._started: dict[str, int] = {}
 
-    def start(
-        self, part: str, kind: str | None = None, number: int = 1, *, after: bool = False
-    ) -> None:
+    def start(self, part: str) -> None:
         order = {
             "part": "proxy" if part in self._site.proxies else "server",
             "config": str(self._site.configs[part]),
             "log": str(self._site.folder / f"{part}.log"),
-            "kind": kind,
-            "number": number,
-            "after": after,
         }
         assert self._process.stdin is not None
         assert self._process.stdout is not None

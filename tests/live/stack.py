@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -22,7 +21,6 @@ from sottovoce.protocol import Batch, SignedManifest, decode_items, seal_reports
 from sottovoce.proxy import HttpUpstream, Proxy, Rate
 from sottovoce.server import ProxyAccess
 from sottovoce.training import Participation
-from tests.proxy.world import Randomness
 from tests.proxy.world import settings as proxy_settings
 from tests.server.world import ITEMS, SECRETS, World, make_settings
 
@@ -135,15 +133,12 @@ class Stack:
         known = {name: ProxyAccess(_digest(name)) for name in names}
         url = f"sqlite:///{folder / 'server.sqlite'}"
         proxy_changes = {
-            name: changes.pop(name)
-            for name in ("chunk_reports", "seed", "source", "rate")
-            if name in changes
+            name: changes.pop(name) for name in ("chunk_reports", "source") if name in changes
         }
         least = changes.pop("least_clients", 1)
         changes.setdefault("terms", Participation(least_clients=least, hold=HOLD))
         self.folder = folder
         self._opened = opened
-        self._limits = 0.0
         self.ahead = {"server": 0.0, "device": 0.0, **dict.fromkeys(names, 0.0)}
         """By how many seconds a clock goes wrong."""
         self.world = World(make_settings(folder, url, proxies=known, **changes))
@@ -155,10 +150,6 @@ class Stack:
         app = servers.build_app(self.world.server, self.world.settings)
         self.ear, self.http = self._served(app, ("192.0.2.2", 50_001))
         self.gates = {name: self._gate(name, **proxy_changes) for name in names}
-
-    def tick_limits(self, seconds: float) -> None:
-        """Time passes for what a proxy's rate limit counts, and for nothing else."""
-        self._limits += seconds
 
     def clock(self, whose: str = "device") -> float:
         return self.world.now + self.ahead[whose]
@@ -217,8 +208,6 @@ class Stack:
         name: str,
         *,
         chunk_reports: int = 97,
-        seed: int | None = None,
-        rate: Rate | None = None,
         source: tuple[str, int] = ("192.0.2.1", 50_000),
     ) -> Gate:
         folder = self.folder / name
@@ -226,15 +215,13 @@ class Stack:
             folder,
             verification_key=self.world.keys.verification_key.hex(),
             chunk_reports=chunk_reports,
-            rate=rate or Rate(batches_per_minute=0, per_epoch=0),
+            rate=Rate(batches_per_minute=0, per_epoch=0),
         )
         store = self._opened.enter_context(proxies.ProxyStore.open(folder))
         upstream = HttpUpstream(self.http, SERVER_URL, SECRETS[name])
-        entropy = os.urandom if seed is None else Randomness(seed)
-        clock = partial(self.clock, name)
-        proxy = Proxy(store, upstream, settings, clock=clock, entropy=entropy)
+        proxy = Proxy(store, upstream, settings, clock=partial(self.clock, name))
         beat = by_hand(proxy)
-        app = proxies.build_app(proxy, settings, clock=lambda: self._limits)
+        app = proxies.build_app(proxy, settings)
         ear, http = self._served(app, source)
         beat()
         return Gate(name, store, proxy, ear, http, beat)

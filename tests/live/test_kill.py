@@ -1,45 +1,33 @@
-"""kill -9 for real processes, at every commit and at any moment: nothing acknowledged is lost."""
+"""Real processes that are killed, told to stop, or have no room: nothing acknowledged is lost.
+
+A kill at every single commit is tried in `tests/proxy/test_proxy.py`, `tests/server/test_store.py`
+and the lists of operations.
+"""
 
 from __future__ import annotations
 
+import os
+import resource
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from random import Random
 
+import httpx
 import pytest
 
-from tests.live.launcher import KINDS
+from tests.lacking import leave_out
 from tests.live.processes import ROOT, Sender, Site, launching, sender
+from tests.processes import wait_until
+from tests.server import postgres
 
-NUMBERS = {"add_chunk": (1, 2, 3), "set_delivered": (1, 2, 3), "add_batch": (1, 2, 4)}
-"""Of commits that there are many of in an epoch; the others come once."""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("part", ["server", "proxy"])
-def test_killed_at_every_commit(folder: Path, part: str) -> None:
-    site = Site(folder)
-    kill_points = [
-        (kind, number, after)
-        for kind in KINDS[part]
-        for number in NUMBERS.get(kind, (1,))
-        for after in (False, True)
-    ]
-    with launching(site) as launcher, sender(site) as people:
-        launcher.start("proxy" if part == "server" else "server")
-        for kind, number, after in kill_points:
-            launcher.start(part, kind, number, after=after)
-            told = f"the {part} to die at {kind} {number}"
-            people.until(lambda: launcher.is_dead(part), told)
-        launcher.start(part)
-        people.go_on(2)
-    check(site, people, epochs=4)
+KILLS = int(os.environ.get("SOTTOVOCE_KILLS", "14"))
+"""How many die; `make nightly` kills more."""
 
 
 def check(site: Site, people: Sender, epochs: int) -> None:
@@ -49,21 +37,33 @@ def check(site: Site, people: Sender, epochs: int) -> None:
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment(folder: Path) -> None:
-    """In the middle of whatever it does, whichever part is the next to go."""
-    site, rng = Site(folder), Random(1)
-    with launching(site) as launcher, sender(site) as people:
-        for part in ("server", "proxy"):
+@pytest.mark.parametrize("many", [False, True])
+def test_killed_at_any_moment(folder: Path, many: bool) -> None:
+    """One of each on SQLite; three proxies, each at a worker of its own, on PostgreSQL."""
+    proxies = ("east", "middle", "west") if many else ("proxy",)
+    workers = ("server-1", "server-2", "server-3") if many else ("server",)
+    rng = Random(1)
+    with ExitStack() as opened:
+        database = None
+        if many:
+            try:
+                database = opened.enter_context(postgres.running())
+            except OSError as error:
+                leave_out(f"many workers on PostgreSQL ({error})")
+        site = Site(folder, proxies=proxies, workers=workers, database=database)
+        launcher = opened.enter_context(launching(site))
+        people = opened.enter_context(sender(site))
+        for part in (*workers, *proxies):
             launcher.start(part)
         people.go_on(1)
-        for _ in range(20):
-            moment = time.monotonic() + rng.uniform(0.0, 0.6)
+        for _ in range(KILLS):
+            moment = time.monotonic() + rng.uniform(0.0, 0.8)
             people.until(lambda moment=moment: time.monotonic() > moment, "nothing")  # type: ignore[misc]
-            part = rng.choice(("server", "proxy"))
+            part = rng.choice((*workers, *proxies))
             launcher.kill(part)
             launcher.start(part)
-        people.go_on(3)
-    check(site, people, epochs=3)
+        people.go_on(2)
+        check(site, people, epochs=3)
 
 
 @pytest.mark.slow
@@ -73,8 +73,7 @@ def test_told_to_stop_under_load_they_end_well_and_lose_nothing(folder: Path) ->
     command = [sys.executable, "-m", "sottovoce"]
 
     def start(part: str) -> subprocess.Popen[bytes]:
-        log = (folder / f"{part}.log").open("ab")
-        with log:
+        with (folder / f"{part}.log").open("ab") as log:
             return subprocess.Popen(
                 [*command, part, "run", "--config", str(site.configs[part])], stderr=log, cwd=ROOT
             )
@@ -90,12 +89,11 @@ def test_told_to_stop_under_load_they_end_well_and_lose_nothing(folder: Path) ->
                 assert code == 0, (folder / f"{part}.log").read_text()
                 running[part] = start(part)
                 people.go_on(2)
-            assert site.check(people.sent_batches) >= 4
+            check(site, people, epochs=4)
     finally:
         for process in running.values():
             process.kill()
             process.wait()
-    assert "Traceback" not in site.logs()
 
 
 @contextmanager
@@ -114,3 +112,41 @@ def sending(people: Sender) -> Iterator[None]:
     finally:
         stopping.set()
         thread.join()
+
+
+def let_write(pid: int, most: int = resource.RLIM_INFINITY) -> None:
+    """No file of this process grows beyond so many bytes."""
+    assert sys.platform == "linux"
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="another process's limits are Linux's")
+@pytest.mark.parametrize("part", ["proxy", "server"])
+def test_a_full_disk_heals_without_an_operator(folder: Path, part: str) -> None:
+    site = Site(folder)
+    site.change("server", ("epoch_seconds = 1", "epoch_seconds = 3"))
+    ready = f"http://127.0.0.1:{site.ports[f'watch {part}']}/readyz"
+
+    def status() -> int:
+        people.try_once()
+        return httpx.get(ready, trust_env=False).status_code
+
+    with launching(site) as launcher, sender(site) as people:
+        for each in ("server", "proxy"):
+            launcher.start(each)
+        people.go_on(1)
+        let_write(launcher.pid(part), 1)
+        if part == "proxy":
+            signed = people.manifest()
+            assert signed is not None
+            people.waiting["proxy"].append(people.batch(signed))
+            people.try_once()
+            assert people.waiting["proxy"], "it was answered 503"
+        wait_until(lambda: status() == 503, f"the {part} to notice")
+        for _ in range(10):
+            assert status() == 503
+        let_write(launcher.pid(part))
+        wait_until(lambda: status() == 200, f"the {part} to go on")
+        people.go_on(2)
+    check(site, people, epochs=2)

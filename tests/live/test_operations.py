@@ -29,6 +29,8 @@ from tests.live.operations import Templates, run_list
 
 LISTS = int(os.environ.get("SOTTOVOCE_LISTS", "200"))
 """How many are played; `make nightly` plays more of the same sequence."""
+LENGTH = max(400, LISTS // 10)
+"""Of the one long list."""
 AT_ONCE = 25
 ENOUGH = 120
 """Lists within which each planted bug must be found."""
@@ -62,6 +64,17 @@ def test_nothing_lost_and_nothing_twice() -> None:
     assert seen["epochs"] > LISTS / 2
     assert seen["synced"] > LISTS / 3
     assert seen["late"] > LISTS / 100
+
+
+@pytest.mark.slow
+def test_a_long_life(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One service through very many epochs, other items, other keys and other trainings."""
+    make_mortal(monkeypatch)
+    run = run_list(1, Templates(folder), LENGTH)
+    assert run.epochs > LENGTH / 30
+    assert run.trainings > 1
+    assert len(run.server.keys.statements) > 1
+    assert sum(part.lives - 1 for part in run.parts()) > LENGTH / 20
 
 
 # Bugs that the lists must find

@@ -1,27 +1,23 @@
-"""One sync of a device, from the manifest to the answer to its batch."""
+"""One sync of a device, from the manifest to the answer to its batch, with what it keeps."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from datetime import UTC
-from email.utils import parsedate_to_datetime
+from dataclasses import dataclass, field
 from fractions import Fraction
 from hashlib import sha256
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from tests.outsider import ledger, plans, wire
-from tests.outsider.mechanisms import make_reports
-from tests.outsider.state import Batch, State
+import numpy as np
+from numpy.typing import NDArray
+
+from tests.outsider import plans, wire
+from tests.outsider.mechanisms import Terms, make_reports
+from tests.outsider.plans import Charge, Plan
 from tests.outsider.strict import Refused, need
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from tests.outsider.web import Answer, Fetch
+from tests.outsider.web import Answer, Fetch
 
 ANSWER_CAP = 16384
 
@@ -41,11 +37,34 @@ class Edition(NamedTuple):
 
 
 @dataclass
+class Batch:
+    body: bytes
+    """Empty when its epoch is done: no second batch is made for it."""
+    moment: float
+    end: int
+    not_before: float = 0.0
+
+
+@dataclass
+class State:
+    """What a device must keep."""
+
+    limit: float
+    accepted: Terms | None
+    key: bytes
+    epoch: int = 0
+    manifest: str = ""
+    files: dict[str, bytes] = field(default_factory=dict)
+    plans: dict[int, Plan] = field(default_factory=dict)
+    batches: dict[int, Batch] = field(default_factory=dict)
+    charges: list[Charge] = field(default_factory=list)
+
+
+@dataclass
 class Device:
     """The clock, the pause and the generator are the caller's, so that a test can pass its own."""
 
     fetch: Fetch
-    key: bytes
     history: Callable[[], Iterable[str]]
     state: State
     clock: Callable[[], float]
@@ -55,7 +74,8 @@ class Device:
 
     def take_part(self) -> Outcome:
         """First what is still to be sent; then the epoch of the manifest."""
-        epoch = self.state.waiting()
+        waiting = (epoch for epoch, batch in self.state.batches.items() if batch.body)
+        epoch = next(waiting, None)
         left = None if epoch is None else self._deliver(epoch)
         try:
             if epoch is not None and left is not None and left.what in ("later", "refused"):
@@ -86,22 +106,9 @@ class Device:
     # Steps 1 to 3
 
     def _refresh(self) -> Edition:
-        manifest = self._manifest()
-        accepted = self.state.accepted
-        names = set() if accepted is None else wire.worse(manifest.terms, accepted)
+        manifest, state = self._manifest(), self.state
+        names = set() if state.accepted is None else wire.worse(manifest.terms, state.accepted)
         need(not names, "terms are worse: " + ", ".join(sorted(names)))
-        return self._edition(manifest)
-
-    def _manifest(self) -> wire.Manifest:
-        signed = self._get("/v2/manifest", wire.SIGNED_CAP)
-        manifest = wire.open_manifest(signed, bytes.fromhex(self.state.key) or self.key)
-        epoch, known = manifest.epoch, self.state.epoch
-        need(epoch >= known, "an epoch that is over")
-        need(epoch > known or manifest.hash == self.state.manifest, "two manifests of one epoch")
-        return manifest
-
-    def _edition(self, manifest: wire.Manifest) -> Edition:
-        """Fetch, verify and store both files, with epoch, manifest hash and key."""
         fields, factors = manifest.fields, manifest.terms["factors"]
         cap = 8 + wire.HEADER_CAP + 4 * fields["items"] * factors
         model_bytes = self._file("models", fields["model"], cap)
@@ -111,23 +118,21 @@ class Device:
         need(len(rows) == fields["items"], "the catalogue has another number of items")
         if fields["public_key"] is not None:
             wire.recipient(fields["public_key"])
-        files = {fields["model"]: model_bytes, fields["catalogue"]: catalogue_bytes}
-        self._store(manifest, files)
+        state.files = {fields["model"]: model_bytes, fields["catalogue"]: catalogue_bytes}
+        state.epoch, state.manifest, state.key = manifest.epoch, manifest.hash, manifest.key
         return Edition(manifest, model, rows)
 
+    def _manifest(self) -> wire.Manifest:
+        manifest = wire.open_manifest(self._get("/v2/manifest", wire.SIGNED_CAP), self.state.key)
+        epoch, known = manifest.epoch, self.state.epoch
+        need(epoch >= known, "an epoch that is over")
+        need(epoch > known or manifest.hash == self.state.manifest, "two manifests of one epoch")
+        return manifest
+
     def _file(self, kind: str, name: str, cap: int) -> bytes:
-        stored = bytes.fromhex(self.state.files.get(name, ""))
-        if sha256(stored).hexdigest() == name:
-            return stored
-        data = self._get(f"/v2/{kind}/{name}", cap)
+        data = self.state.files.get(name) or self._get(f"/v2/{kind}/{name}", cap)
         need(sha256(data).hexdigest() == name, f"{kind}: another hash")
         return data
-
-    def _store(self, manifest: wire.Manifest, files: dict[str, bytes]) -> None:
-        self.state.files = {name: data.hex() for name, data in files.items()}
-        self.state.epoch, self.state.manifest = manifest.epoch, manifest.hash
-        self.state.key = manifest.key.hex()
-        self.state.save()
 
     def _get(self, path: str, most: int) -> bytes:
         try:
@@ -147,17 +152,17 @@ class Device:
         need(manifest.epoch not in self.state.batches, "a batch was made before")
         is_new = all(charge.epoch != manifest.epoch for charge in charges)
         need(is_new, "the epoch was charged before")
-        amount = Fraction(terms["epsilon"]) * terms["reports"]
-        need(ledger.fits(self.state.limit, charges, amount), "the limit is reached")
+        spent = sum((charge.amount for charge in charges), Fraction(0))
+        cost = Fraction(terms["epsilon"]) * terms["reports"]
+        need(spent + cost <= Fraction(self.state.limit), "the limit is reached")
         need(plans.turns(terms, charges) > 0, "all epochs of this training are used")
 
-    def _plan(self, manifest: wire.Manifest) -> plans.Plan:
+    def _plan(self, manifest: wire.Manifest) -> Plan:
         """Drawn once for an epoch."""
         if manifest.epoch not in self.state.plans:
             charges, now = self.state.charges, self.clock()
             plan = plans.draw(manifest, charges, now, self.spread, self._word)
             self.state.plans[manifest.epoch] = plan
-            self.state.save()
         return self.state.plans[manifest.epoch]
 
     def _word(self) -> int:
@@ -169,25 +174,12 @@ class Device:
         """Make the batch; store it and its charge in one step."""
         manifest, terms = edition.manifest, edition.manifest.terms
         moment = self.clock() + self._lead(manifest)
-        reports = self._reports(edition)
         key = wire.recipient(manifest.fields["public_key"])
-        sealed = [wire.seal(report, key, manifest.hash) for report in reports]
+        sealed = [wire.seal(report, key, manifest.hash) for report in self._reports(edition)]
         body = wire.encode_batch(manifest.epoch, manifest.hash, self.entropy(16), sealed)
-        charge = ledger.Charge(
-            training=terms["training"],
-            epoch=manifest.epoch,
-            purpose=sha256(body).hexdigest(),
-            mechanism=terms["mechanism"],
-            epsilon=terms["epsilon"],
-            reports=terms["reports"],
-            loud_fraction=terms["loud_fraction"],
-            clients=terms["least_clients"],
-        )
-        decision = ledger.decide(self.state.limit, self.state.charges, charge)
-        need(decision == "charged", "the limit is reached")
+        charge = Charge(terms["training"], manifest.epoch, terms["epsilon"], terms["reports"])
         self.state.charges.append(charge)
-        self.state.batches[manifest.epoch] = Batch(body.hex(), moment, manifest.end)
-        self.state.save()
+        self.state.batches[manifest.epoch] = Batch(body, moment, manifest.end)
 
     def _reports(self, edition: Edition) -> list[int]:
         fields, terms, rows = edition.manifest.fields, edition.manifest.terms, edition.rows
@@ -214,8 +206,7 @@ class Device:
         if self.clock() >= batch.end:
             return self._done(epoch, Outcome("too late", "closes + hold is over"))
         try:
-            body = bytes.fromhex(batch.body)
-            return self._read(epoch, self.fetch("POST", "/v2/batches", body, ANSWER_CAP))
+            return self._read(epoch, self.fetch("POST", "/v2/batches", batch.body, ANSWER_CAP))
         except OSError:
             return Outcome("later", "no answer")
 
@@ -228,35 +219,14 @@ class Device:
         if status == 202:
             return self._done(epoch, Outcome("sent"))
         if status in (408, 425, 429) or 500 <= status <= 599:
-            wait = answer.headers.get("retry-after", "")
-            self.state.batches[epoch].not_before = _retry_after(wait, self.clock())
-            self.state.save()
+            wait = int(answer.headers.get("retry-after", "0"))
+            self.state.batches[epoch].not_before = self.clock() + wait
             return Outcome("later", str(status))
-        if status == 410 or (status == 409 and _problem(answer) == "urn:sottovoce:wrong-epoch"):
+        is_over = status == 409 and json.loads(answer.body)["type"] == "urn:sottovoce:wrong-epoch"
+        if status == 410 or is_over:
             return self._done(epoch, Outcome("too late", str(status)))
         return Outcome("refused", f"the proxy answered {status}")
 
     def _done(self, epoch: int, outcome: Outcome) -> Outcome:
-        """The epoch stays, so that no second batch is made for it; the bytes go."""
-        self.state.batches[epoch].body = ""
-        self.state.save()
+        self.state.batches[epoch].body = b""
         return outcome
-
-
-def _retry_after(value: str, now: float) -> float:
-    """Seconds, or a date; whatever cannot be read says nothing."""
-    if value.isascii() and value.isdecimal():
-        return now + int(value)
-    try:
-        moment = parsedate_to_datetime(value)
-    except ValueError:
-        return now
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-
-
-def _problem(answer: Answer) -> object:
-    try:
-        value = json.loads(answer.body[:ANSWER_CAP])
-    except (ValueError, RecursionError):
-        return None
-    return value.get("type") if isinstance(value, dict) else None

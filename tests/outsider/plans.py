@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from fractions import Fraction
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from tests.outsider.ledger import Charge
-    from tests.outsider.mechanisms import Terms
-    from tests.outsider.wire import Manifest
+from tests.outsider.mechanisms import Terms
+from tests.outsider.wire import Manifest
 
 SPREAD = 3600.0
 """Seconds over which batches are spread, at most; 0: the pause is left out, and lead is 0."""
+
+
+class Charge(NamedTuple):
+    """As much of one as decisions depend on."""
+
+    training: str
+    epoch: int
+    epsilon: float
+    reports: int
+
+    @property
+    def amount(self) -> Fraction:
+        return Fraction(self.epsilon) * self.reports
 
 
 class Plan(NamedTuple):

@@ -16,18 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sottovoce.core import MECHANISMS, Histories, sum_signs, user_vectors
 from sottovoce.training import Participation, Settings
 from tests.live.conftest import quick_folder
 from tests.live.stack import HOLD, PROXY_URL, Stack, running
-from tests.outsider.device import Device
+from tests.outsider.device import Device, State
 from tests.outsider.mechanisms import Terms
 from tests.outsider.plans import SPREAD
-from tests.outsider.state import State
 from tests.outsider.web import Answer, Web
-from tests.outsider.wire import MANIFEST_CAP, SIGNED_CAP
 from tests.people import random_people
 from tests.server.world import ITEMS
 
@@ -83,7 +80,7 @@ class Person:
 def join(stack: Stack, user: int, **changes: Any) -> Person:
     """Half of them without the pause, on the server's clock; the others wait on their own."""
     rng, rows = np.random.default_rng([7, user]), [int(row) for row in PEOPLE[user]]
-    state = State(stack.folder / f"outsider-{user}", limit=1e6, accepted=asked(stack))
+    state = State(1e6, asked(stack), stack.world.keys.verification_key)
 
     def entropy(n: int) -> bytes:
         person.drawn.append(rng.bytes(n))
@@ -99,7 +96,6 @@ def join(stack: Stack, user: int, **changes: Any) -> Person:
         **changes,
     }
     device = Device(
-        key=stack.world.keys.verification_key,
         history=lambda: [f"film-{row}" for row in rows],
         clock=lambda: person.now,
         sleep=sleep,
@@ -203,52 +199,3 @@ def test_a_batch_whose_answer_was_lost_counts_once(folder: Path) -> None:
         assert stack.turn() == 1
         assert np.array_equal(stack.world.sums(1), sums)
         assert stack.world.counts(1)[1:] == (len(sent) * REPORTS, 0, 0)
-
-
-def test_who_has_not_accepted_reads_everything_and_sends_nothing(folder: Path) -> None:
-    with start(folder) as stack:
-        crowd = [join(stack, user) for user in range(6)]
-        for person in crowd:
-            person.device.state.accepted = None
-            assert person.device.take_part() == ("nothing sent", "no terms were accepted")
-            assert person.device.state.epoch == 1
-            assert (person.drawn, person.device.state.charges) == ([], [])
-        assert posts(stack) == []
-
-
-def more(stack: Stack, **changes: Any) -> bytes:
-    """What the server would sign if it asked for these terms in the next epoch."""
-    fields = json.loads(stack.world.signed().raw)
-    fields |= {"epoch": fields["epoch"] + 1, "terms": {**fields["terms"], **changes}}
-    text = json.dumps(fields).encode()
-    assert len(text) <= MANIFEST_CAP
-    signer = Ed25519PrivateKey.from_private_bytes(stack.world.keys.signing)
-    return b"SVM2\0" + signer.sign(b"sottovoce manifest 2\0" + text) + text
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"training": "0" * 32},
-        {"epsilon": 2.5000000000000004},
-        {"reports": REPORTS + 1, "epsilon": 0.1},
-        {"epochs": 3},
-        {"least_clients": LEAST - 1},
-        {"least_clients": 10 * LEAST + 1},
-        {"hold": HOLD + 1},
-        {"share": 1.0},
-    ],
-)
-def test_a_server_that_asks_for_more_is_refused(folder: Path, changes: dict[str, Any]) -> None:
-    with start(folder) as stack:
-        person, ear = join(stack, 0), stack.gates["east"].ear
-        signed = more(stack, **changes)
-        assert len(signed) <= SIGNED_CAP
-        ear.lie = lambda request: signed if request.path == "/v2/manifest" else None
-        why = f"terms are worse: {next(iter(changes))}"
-        assert person.device.take_part() == ("nothing sent", why)
-        assert [request.path for request in ear.heard] == ["/v2/manifest"]
-        assert not person.device.state.path.exists()
-        ear.lie = lambda _: None
-        assert person.device.take_part().what == "sent"
-        assert person.device.state.epoch == 1, "what was refused does not count as seen"

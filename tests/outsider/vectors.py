@@ -6,13 +6,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
 from tests.outsider.wire import Manifest
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    pass
 
 FOLDER = Path(__file__).parents[1] / "vectors"
 
@@ -40,7 +39,3 @@ def cases(verdict: str, kind: str) -> list[Any]:
     found = PROTOCOL[verdict][kind]
     assert found
     return [pytest.param(bytes.fromhex(case["bytes"]), id=case["label"]) for case in found]
-
-
-def matrix(values: list[str], columns: int) -> NDArray[np.float32]:
-    return np.array([float.fromhex(value) for value in values], np.float32).reshape(-1, columns)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from decimal import Decimal
 from functools import reduce
 from itertools import combinations, product
-from math import expm1, sqrt
 from time import process_time
 
 import numpy as np
@@ -19,8 +18,14 @@ from sottovoce.privacy.shuffle import hockey_stick
 from tests.privacy.exact import both, composed, delta_of, one_round
 
 DELTA = 1e-6
+
+
 KINDS = [(0.1, SIGN), (0.5, 0.03), (1.0, 0.345), (2.5, 0.165), (2.5, SIGN), (5.0, 0.032)]
+
+
 KINDS += [(8.0, 0.01), (8.0, SIGN)]
+
+
 SPANS = [(1, 1), (10, 1), (100, 20)]
 
 
@@ -72,9 +77,12 @@ def test_it_is_above_the_exact_one(epsilon: float, clients: int, reports: int, r
 
 
 # Several trainings, each with a crowd of its own.
-
 FIRST = Group(Reporting(5.0, 1, 2, 0.0318), 1_000)
+
+
 SECOND = Group(Reporting(2.5, 10, 2, 0.165), 5_000)
+
+
 THIRD = Group(Reporting(1.0, 30, 1, SIGN), 300)
 
 
@@ -106,65 +114,11 @@ def test_groups_together_are_above_the_exact_figure(one: Group, other: Group) ->
         assert delta_of(outcomes, found) <= Decimal(delta)
 
 
-def test_a_group_of_two_halves_is_the_whole() -> None:
-    """But for the half of delta that each may spend."""
-    half = Group(Reporting(2.5, 10, 1, 0.165), 5_000)
-    whole = Group(Reporting(2.5, 10, 2, 0.165), 5_000)
-    together = central_bound([half, half], DELTA)
-    assert together == pytest.approx(central_bound([whole], DELTA), rel=1e-3)
-
-
-def test_whoever_has_nobody_to_hide_among_counts_in_full() -> None:
-    alone = FIRST._replace(clients=1)
-    assert central_bound([SECOND, alone], DELTA) == central_bound([SECOND], DELTA) + 10
-    assert central_bound([alone, alone], DELTA) == 20
-
-
-def test_beyond_so_many_groups_the_cheapest_count_in_full() -> None:
-    kinds = [
-        Group(Reporting(1.0 + number / 8, 4, 1, 0.1), 100_000)
-        for number in range(bound.MOST_GROUPS + 3)
-    ]
-    cheap, dear = kinds[:3], kinds[3:]
-    rest = sum(event.pure for event, _ in cheap)
-    assert central_bound(kinds, DELTA) == rest + central_bound(dear, DELTA)
-    assert central_bound(dear, DELTA) < central_bound([*cheap, *dear], DELTA) < bound._pure(kinds)
-
-
-@pytest.mark.parametrize("epsilon", [0.5, 3.0])
-@pytest.mark.parametrize(("clients", "rho"), [(2, 0.1), (5, 0.3), (9, SIGN)])
-def test_a_rounds_moments_are_just_above_the_exact_ones(
-    epsilon: float, clients: int, rho: float
-) -> None:
-    """Nothing is grouped in a small crowd: the grid alone raises a moment, and by little."""
-    event = Reporting(epsilon, 1, 1, rho)
-    weights = bound._histogram(event, clients, spread=40.0)
-    loss = bound._points(epsilon)
-    pairs = [(float(p), float(q)) for p, q in one_round(event, clients)]
-    assert weights.sum() == pytest.approx(1, rel=1e-12)
-    for order in (1.5, 4.0, 30.0):
-        exact = sum(p * (p / q) ** (order - 1) for p, q in pairs)
-        over = 2 * np.sinh((order - 1) * loss / 2) ** 2
-        over += np.tanh(loss / 2) * np.sinh((order - 1) * loss)
-        found = float(over @ weights)
-        assert (exact - 1) * (1 - 1e-9) <= found <= (exact - 1) * 1.01
-
-
 @pytest.mark.parametrize("rho", [0.2, SIGN])
 def test_grouped_sizes_are_just_above_single_ones(
     rho: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     event = Reporting(1.0, 20, 2, rho)
-    grouped = central_bound([Group(event, 900)], DELTA)
-    monkeypatch.setattr(bound, "COARSENESS", 0.0)
-    alone = central_bound([Group(event, 900)], DELTA)
-    assert alone * (1 + 1e-6) < grouped < 1.01 * alone
-
-
-def test_grouped_counts_are_just_above_single_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One size of the blanket, so that nothing but s is grouped."""
-    event = Reporting(1.0, 20, 2, 0.3)
-    monkeypatch.setattr(bound, "_blankets", lambda *_: (np.array([900]), np.ones(1)))
     grouped = central_bound([Group(event, 900)], DELTA)
     monkeypatch.setattr(bound, "COARSENESS", 0.0)
     alone = central_bound([Group(event, 900)], DELTA)
@@ -194,45 +148,6 @@ def test_a_binomial_is_cut_no_more_than_said(n: int, p: float, spread: float) ->
     unseen = exact.cdf(values[0] - 1) + exact.sf(values[-1])
     assert unseen <= 2 * np.exp(-spread) * (1 + 1e-6)
     assert chances == pytest.approx(exact.pmf(values) / (1 - unseen), rel=1e-8, abs=1e-300)
-
-
-def test_nobody_to_hide_among() -> None:
-    event = Reporting(2.0, 3, 4, 0.2)
-    for clients in (0, 1):
-        assert central_bound([Group(event, clients)], DELTA) == event.pure == 24
-
-
-def test_it_grows_and_falls_as_it_must() -> None:
-    def at(epsilon: float = 2.0, total: int = 20, rho: float = 0.2, n: int = 500) -> float:
-        return central_bound([Group(Reporting(epsilon, total, 1, rho), n)], DELTA)
-
-    assert at(n=2) > at(n=50) > at() > at(n=5_000) > at(n=10**6) > 0
-    assert at() < at(total=40) < at(total=1_000)
-    assert at(0.5) < at(1.0) < at() < at(4.0)
-    event = Reporting(2.0, 20, 1, 0.2)
-    assert (
-        central_bound([Group(event, 500)], 1e-12) > at() > central_bound([Group(event, 500)], 1e-2)
-    )
-
-
-def test_many_people_tend_to_the_gaussian() -> None:
-    """Its Renyi divergence is `alpha mu^2 / 2`; ours in a large crowd is that within 1%."""
-    event, clients = Reporting(1.0, 1, 1, 0.3), 1_000_000
-    mu = sqrt(2 * 0.3 * event.blanket / clients) * expm1(1.0)
-    weights, loss = bound._histogram(event, clients, spread=40.0), bound._points(1.0)
-    for order in (2.0, 50.0):
-        over = 2 * np.sinh((order - 1) * loss / 2) ** 2
-        over += np.tanh(loss / 2) * np.sinh((order - 1) * loss)
-        renyi = np.log1p(over @ weights) / (order - 1)
-        assert renyi == pytest.approx(order * mu**2 / 2, rel=0.01)
-
-
-@pytest.mark.parametrize("epsilon", [1e-20, 1e-6, 40.0])
-@pytest.mark.parametrize("rho", [1e-9, SIGN])
-def test_extremes_give_a_number(epsilon: float, rho: float) -> None:
-    event = Reporting(epsilon, 10_000, 1_000, rho)
-    for clients, delta in [(2, 1e-6), (10**7, 1e-6), (20, 1e-300), (1_000, 0.999)]:
-        assert 0 <= central_bound([Group(event, clients)], delta) <= event.pure
 
 
 @pytest.mark.parametrize(("clients", "seconds"), [(100, 0.2), (1_000_000, 1.0)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from itertools import product
 from math import exp, prod
 
@@ -10,7 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sottovoce.errors import SettingsError
-from sottovoce.privacy import SIGN, Reporting, local, local_delta, local_epsilon
+from sottovoce.privacy import (
+    SIGN,
+    Reporting,
+    local,
+    local_delta,
+    local_epsilon,
+)
+from tests.privacy.exact import (
+    Pair,
+    binomial,
+    delta_of,
+    exact_blanket,
+    precisely,
+)
 
 REFERENCE = [
     ((0.5, 50, 20), 500.0, 193.50, 206.1),
@@ -113,6 +127,46 @@ def test_very_many_reports_are_bounded(rho: float, trainings: int) -> None:
         local_delta(event, 1.0)
 
 
-def test_more_reports_than_there_can_be_are_refused() -> None:
-    with pytest.raises(SettingsError, match=r"at most 10\^30 in all"):
-        Reporting(1.0, 10**200, 10**200)
+# No stated delta lies below the exact one.
+
+
+ROUNDING = Decimal("1e-9")
+
+
+LINKED = Reporting(1.0, 120, 1, 0.05)
+"""Most reports lose nothing, so that nearly all of the possible numbers of steps are left out."""
+
+
+@precisely
+def exact_linked(epsilon: float) -> Decimal:
+    """Multinomial: `up` reports lose +1, `down` of them -1, the others nothing."""
+    rho, gamma, n = Decimal(LINKED.loud_fraction), exact_blanket(LINKED), LINKED.total
+    loud, other = gamma * rho * Decimal(LINKED.epsilon).exp(), gamma * rho
+    pairs: list[Pair] = []
+    for moved in range(n + 1):
+        ways = binomial(n, loud + other, moved)
+        for up in range(moved + 1):
+            share = loud / (loud + other)
+            pairs.append((ways * binomial(moved, share, up), ways * binomial(moved, 1 - share, up)))
+    return delta_of(pairs, epsilon)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 3.5, 10.5, 20.5, 30.5, 50.5])
+def test_linked_reports_are_never_promised_too_much(epsilon: float) -> None:
+    delta = exact_linked(epsilon)
+    found = Decimal(local_delta(LINKED, epsilon))
+    assert delta * (1 - ROUNDING) <= found <= delta * (1 + ROUNDING) + Decimal("1e-15")
+
+
+@pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-9])
+def test_a_linked_figure_is_never_too_small(delta: float) -> None:
+    found = local_epsilon(LINKED, delta)
+    assert exact_linked(found) <= Decimal(delta) <= exact_linked(found * (1 - 1e-6))
+
+
+def test_it_would_notice_steps_that_nobody_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    far = 50.5
+    loss, chances = local._losses(LINKED)
+    chances[-1] = 0.0
+    monkeypatch.setattr(local, "_losses", lambda _: (loss, chances))
+    assert Decimal(local_delta(LINKED, far)) < exact_linked(far)

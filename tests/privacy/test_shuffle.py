@@ -1,10 +1,13 @@
-"""The central view: reference values, brute force on tiny crowds, and what must be monotone."""
+"""The central view: reference values, brute force on tiny crowds, what must be monotone; no stated
+delta lies below the exact one, and none far above, where sizes are grouped too.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from decimal import Decimal
 from itertools import combinations, product
-from math import exp
+from math import exp, log
 
 import numpy as np
 import pytest
@@ -21,6 +24,14 @@ from sottovoce.privacy import (
     shuffle,
 )
 from sottovoce.privacy.shuffle import TAIL, _ends, hockey_stick, is_composed
+from tests.privacy.exact import (
+    binomial,
+    composed,
+    delta_of,
+    exact_blanket,
+    one_round,
+    precisely,
+)
 
 REFERENCE = [
     # (eps, k, T, n): an epoch at 1e-6 and 1e-8, a training at 1e-6 and 1e-8, mu
@@ -146,7 +157,6 @@ def test_what_breaks_it() -> None:
     assert central_epsilon(event, Crowd(n, colluding=n - 1), 1e-6) == local
     known = central_epsilon(event, Crowd(n, seeded_directions=5000), 1e-6)
     assert known > 5 * honest
-    assert central_epsilon(event, Crowd(n, bundled=True), 1e-6) == local
 
 
 @pytest.mark.parametrize(
@@ -155,7 +165,7 @@ def test_what_breaks_it() -> None:
 def test_no_crowd_makes_it_worse_than_local(event: Reporting) -> None:
     local = local_epsilon(event, 1e-6)
     assert local < event.pure
-    crowds = [Crowd(10, bundled=True), Crowd(100, 99), *(Crowd(n) for n in (2, 3, 10, 100, 1_000))]
+    crowds = [Crowd(100, 99), *(Crowd(n) for n in (2, 3, 10, 100, 1_000))]
     assert all(central_epsilon(event, crowd, 1e-6) <= local for crowd in crowds)
 
 
@@ -176,28 +186,6 @@ def test_very_many_reports_are_bounded() -> None:
     assert not is_composed(event, many)
     assert 0 < central_epsilon(event, many, 1e-6) < central_epsilon(event, few, 1e-6)
     assert central_epsilon(event, few, 1e-6) <= local_epsilon(event, 1e-6) < event.pure
-
-
-def test_rows_at_once_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    event = Reporting(2.0, 1, 1, 0.2)
-    _, whole = hockey_stick(event, 500, 0.01)
-    monkeypatch.setattr(shuffle, "AT_ONCE", 100)
-    _, by_rows = hockey_stick(event, 500, 0.01)
-    assert by_rows == pytest.approx(whole, rel=1e-9)
-
-
-@pytest.mark.parametrize(
-    "bad", [{"clients": 1}, {"clients": 5, "colluding": 5}, {"clients": 5, "seeded_directions": -1}]
-)
-def test_impossible_crowds_are_refused(bad: dict[str, int]) -> None:
-    with pytest.raises(SettingsError):
-        Crowd(**bad)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("delta", [0.0, 1.0, -1.0])
-def test_impossible_deltas_are_refused(delta: float) -> None:
-    with pytest.raises(SettingsError, match="delta"):
-        central_epsilon(Reporting(1.0, 1, 1), Crowd(10), delta)
 
 
 def test_it_tends_to_the_gaussian() -> None:
@@ -224,3 +212,111 @@ def test_counts_that_are_rare_are_looked_at() -> None:
     assert _ends(n, p) == (0, 1)
     assert stats.binom(n, p).sf(0) > TAIL > stats.binom(n, p).sf(1)
     assert _ends(n, 0.5) == (int(stats.binom(n, 0.5).ppf(TAIL)), int(stats.binom(n, 0.5).isf(TAIL)))
+
+
+# Against exact sums.
+
+
+COIN = Reporting(log(3), 1, 1)
+
+
+CLIENTS = 1_201
+"""About 600 of them uniform: sizes of the blanket are grouped by threes."""
+
+
+STEP = 0.01
+
+
+FAR = 0.55
+"""Beyond every loss that is looked at: what is left are the ends that are not."""
+
+
+ROUNDING = Decimal("1e-9")
+
+
+@precisely
+def exact_coin(epsilons: list[float]) -> list[Decimal]:
+    """Of one round of `COIN`, but for sizes with a chance below 1e-25: never too much."""
+    gamma, odds = exact_blanket(COIN), Decimal(COIN.epsilon).exp() - 1
+    grown = [Decimal(epsilon).exp() for epsilon in epsilons]
+    out = [Decimal(0)] * len(epsilons)
+    for others in range(CLIENTS):
+        weight = binomial(CLIENTS - 1, gamma, others)
+        if weight < Decimal("1e-25"):
+            continue
+        m, ways = others + 1, Decimal(2) ** -(others + 1)
+        for a in range(m, m // 2, -1):
+            p, q = (weight * ways * gamma * (1 + odds * count / m) for count in (a, m - a))
+            for i, factor in enumerate(grown):
+                out[i] += max(Decimal(0), p - factor * q)
+            ways = ways * a / (m - a + 1)
+    return out
+
+
+@pytest.fixture(scope="module")
+def exact() -> dict[float, Decimal]:
+    epsilons = [0.05, 0.1, 0.2, 0.3, FAR]
+    return dict(zip(epsilons, exact_coin(epsilons), strict=True))
+
+
+def stated(epsilon: float) -> Decimal:
+    edges, deltas = shuffle.hockey_stick(COIN, CLIENTS, STEP)
+    return Decimal(float(deltas[np.flatnonzero(edges == round(epsilon / STEP))[0]]))
+
+
+def test_grouped_sizes_never_promise_too_much(exact: dict[float, Decimal]) -> None:
+    for epsilon, delta in exact.items():
+        assert (
+            delta * (1 - ROUNDING) <= stated(epsilon) <= delta * Decimal("1.1") + Decimal("1e-15")
+        )
+
+
+def test_the_figure_itself_never_promises_too_much(exact: dict[float, Decimal]) -> None:
+    for epsilon in (0.05, 0.1, 0.2):
+        found = central_epsilon(COIN, Crowd(CLIENTS), float(exact[epsilon]))
+        assert epsilon <= found <= 1.02 * epsilon
+
+
+def test_it_would_notice_groups_at_their_largest_size(
+    exact: dict[float, Decimal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = shuffle.blanket_sizes(COIN, CLIENTS)
+    starts = [m for m, _ in groups]
+    assert max(np.diff(starts)) == 3
+    largest = [(after - 1, chance) for after, (_, chance) in zip(starts[1:], groups, strict=False)]
+    monkeypatch.setattr(shuffle, "blanket_sizes", lambda *_: [*largest, groups[-1]])
+    assert all(stated(epsilon) < exact[epsilon] * (1 - ROUNDING) for epsilon in (0.05, 0.1, 0.2))
+
+
+def test_it_would_notice_ends_that_nobody_counted(
+    exact: dict[float, Decimal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert stated(FAR) >= exact[FAR]
+    monkeypatch.setattr(shuffle, "UNSEEN", 0.0)
+    assert stated(FAR) < exact[FAR]
+
+
+@pytest.mark.parametrize("rho", [0.1, 0.25, SIGN])
+@pytest.mark.parametrize(("clients", "reports"), [(2, 1), (2, 3), (3, 2), (6, 1)])
+def test_small_crowds_are_never_promised_too_much(rho: float, clients: int, reports: int) -> None:
+    event = Reporting(1.5, reports, 1, rho)
+    outcomes = composed(one_round(event, clients), reports)
+    for delta in (1e-3, 1e-2, 0.05):
+        found = central_epsilon(event, Crowd(clients), delta)
+        assert delta_of(outcomes, found) <= Decimal(delta) * (1 + ROUNDING)
+        assert found == event.pure or delta_of(outcomes, 0.93 * found) > Decimal(delta)
+
+
+def test_what_cannot_be_is_refused() -> None:
+    for bad in (
+        lambda: Crowd(1),
+        lambda: Crowd(5, colluding=5),
+        lambda: Crowd(5, seeded_directions=-1),
+        lambda: Reporting(1.0, 10**200, 10**200),
+        *(
+            lambda delta=delta: central_epsilon(COIN, Crowd(10), delta)
+            for delta in (0.0, 1.0, -1.0)
+        ),
+    ):
+        with pytest.raises(SettingsError):
+            bad()

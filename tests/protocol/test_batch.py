@@ -1,17 +1,33 @@
+"""Batches and chunks: any bytes are one or refused, and a batch's size tells nothing."""
+
 from __future__ import annotations
+
+import hashlib
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sottovoce.errors import ProtocolError
-from sottovoce.protocol import Batch, batch_size, public_key_of, seal_reports
+from sottovoce.protocol import (
+    MAX_CHUNK_REPORTS,
+    Batch,
+    Chunk,
+    batch_size,
+    public_key_of,
+    seal_reports,
+)
 from tests.protocol.examples import EPOCH_KEY, damaged, refuses
 
 HASH, ID = bytes(range(32)), bytes(range(16))
+
+
 REPORTS = 2
-ENCODED = Batch(3, HASH, ID, bytes(range(104))).encode()
+
+
+BATCH = Batch(3, HASH, ID, bytes(range(104))).encode()
+
+
 sealed = st.binary(min_size=52 * REPORTS, max_size=52 * REPORTS)
 
 
@@ -21,23 +37,17 @@ sealed = st.binary(min_size=52 * REPORTS, max_size=52 * REPORTS)
     st.binary(min_size=16, max_size=16),
     sealed,
 )
-def test_what_is_encoded_is_decoded(epoch: int, digest: bytes, name: bytes, rest: bytes) -> None:
+def test_a_batch_is_read_as_it_was_written(
+    epoch: int, digest: bytes, name: bytes, rest: bytes
+) -> None:
     batch = Batch(epoch, digest, name, rest)
     assert Batch.decode(batch.encode(), REPORTS) == batch
     assert Batch.decode(batch.encode(), REPORTS).encode() == batch.encode()
 
 
-def test_layout() -> None:
-    assert ENCODED[:4] == b"SVB2"
-    assert ENCODED[4:8] == bytes([3, 0, 0, 0])
-    assert ENCODED[8:40] == HASH
-    assert ENCODED[40:56] == ID
-    assert ENCODED[56:] == bytes(range(104))
-
-
-@given(st.binary(max_size=200) | damaged(ENCODED))
+@given(st.binary(max_size=200) | damaged(BATCH))
 def test_any_bytes_are_a_batch_or_refused(data: bytes) -> None:
-    fits = len(data) == len(ENCODED) and data[:4] == b"SVB2"
+    fits = len(data) == len(BATCH) and data[:4] == b"SVB2"
     assert refuses(lambda raw: Batch.decode(raw, REPORTS), data) == (not fits)
 
 
@@ -45,11 +55,6 @@ def test_any_bytes_are_a_batch_or_refused(data: bytes) -> None:
 def test_only_the_size_of_k_reports_is_taken(asked: int, sent: int) -> None:
     data = b"SVB2" + bytes(52 + 52 * sent)
     assert refuses(lambda raw: Batch.decode(raw, asked), data) == (asked != sent)
-
-
-def test_the_message_says_both_sizes() -> None:
-    with pytest.raises(ProtocolError, match="159 bytes; 2 reports are 160"):
-        Batch.decode(ENCODED[:-1], REPORTS)
 
 
 @given(st.lists(st.lists(st.integers(0, 2**32 - 1), min_size=3, max_size=3), min_size=2))
@@ -61,3 +66,37 @@ def test_the_size_of_a_batch_depends_on_k_alone(contents: list[list[int]]) -> No
         for c in contents
     }
     assert sizes == {batch_size(3)} == {56 + 52 * 3}
+
+
+CHUNK = Chunk(3, HASH, bytes(range(104))).encode()
+
+
+def header(count: int) -> bytes:
+    return b"SVC2" + bytes([3, 0, 0, 0]) + HASH + count.to_bytes(4, "little")
+
+
+@given(st.integers(0, 2**32 - 1), st.binary(min_size=32, max_size=32), st.integers(1, 9), st.data())
+def test_a_chunk_is_read_as_it_was_written(
+    epoch: int, digest: bytes, n: int, data: st.DataObject
+) -> None:
+    chunk = Chunk(epoch, digest, data.draw(st.binary(min_size=52 * n, max_size=52 * n)))
+    read = Chunk.decode(chunk.encode())
+    assert read == chunk
+    assert read.reports == n
+    assert read.name == hashlib.sha256(chunk.encode()).hexdigest() == chunk.name
+
+
+@given(st.binary(max_size=200) | damaged(CHUNK))
+def test_any_bytes_are_a_chunk_or_refused(data: bytes) -> None:
+    if not refuses(Chunk.decode, data):
+        assert Chunk.decode(data).encode() == data
+
+
+@pytest.mark.parametrize(
+    ("count", "size"),
+    [(0, 0), (1, 53), (MAX_CHUNK_REPORTS + 1, 52 * (MAX_CHUNK_REPORTS + 1))],
+)
+def test_a_count_that_is_not_the_content_is_refused(count: int, size: int) -> None:
+    assert refuses(Chunk.decode, header(count) + bytes(size))
+    largest = Chunk.decode(header(MAX_CHUNK_REPORTS) + bytes(52 * MAX_CHUNK_REPORTS))
+    assert largest.reports == MAX_CHUNK_REPORTS

@@ -1,6 +1,9 @@
+"""Item matrices, and the panel that judges them. The list of what is refused: `malformed.py`."""
+
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +15,18 @@ from safetensors.numpy import load, save
 
 from sottovoce.core.bounds import LEAST_ENTRY, MOST_ENTRY
 from sottovoce.protocol import decode_items, encode_items, model_size
-from tests.protocol.examples import damaged, json_values, nested, refuses
+from sottovoce.protocol.model import MAX_ROW, Panel, Panellist
+from tests.protocol.examples import damaged, json_values, refuses
 
 V = np.array([[0.5, -1.25], [3.0, 1e-18], [0.0, -0.0]], np.float32)
+
+
 FILE = encode_items(V)
+
+
 HEADER = {"dtype": "F32", "shape": [3, 2], "data_offsets": [0, 24]}
+
+
 matrices = hnp.arrays(
     np.float32,
     hnp.array_shapes(min_dims=2, max_dims=2, max_side=9),
@@ -83,25 +93,39 @@ def test_metadata_is_passed_over_whatever_it_is(value: Any) -> None:
     assert np.array_equal(decode(data), V)
 
 
+# The panel's file: read strictly, written back the same.
+
+
+PANEL = Panel(bytes(range(32)), (Panellist((0, 4), 2, (1, 3)), Panellist((), MAX_ROW, (0,))))
+
+
+def test_a_panel_survives_its_file() -> None:
+    assert Panel.decode(PANEL.encode()) == PANEL
+    counted = replace(PANEL, touched=(0, 7, 0))
+    assert Panel.decode(counted.encode()) == counted
+
+
 @pytest.mark.parametrize(
-    "data",
+    "change",
     [
-        FILE[:7],
-        FILE[:8],
-        file_with(b""),
-        file_with(b'{"item_matrix":' + nested(1_900).encode() + b"}"),
-        described(item_matrix=HEADER | {"dtype": "f32"}),
-        described(item_matrix=HEADER | {"shape": [3.0, 2]}),
-        described(item_matrix=HEADER | {"data_offsets": [False, 24]}),
-        described(item_matrix=HEADER | {"data_offsets": [24, 48]}),
-        save({"item_matrix": V.astype(np.float64)}),
-        save({"item_matrix": V, "other": V}),
-        encode_items(V.T),
-        encode_items(V[:2]),
+        {"version": 2},
+        {"catalogue": "00"},
+        *({"people": people} for people in ({}, [], [7])),
+        *(
+            {"people": [{"seen": [], "left": 1, "others": [2], **wrong}]}
+            for wrong in (
+                {"others": 2},
+                {"others": []},
+                {"seen": [1]},
+                {"others": [MAX_ROW + 1]},
+                {"left": True},
+                {"name": "she"},
+            )
+        ),
+        *({"touched": touched} for touched in (1, [-1], [0.5])),
+        {"more": 1},
     ],
-    ids=range(12),
 )
-def test_anything_else_is_refused(data: bytes) -> None:
-    """More of it, for all implementations: `malformed.py`."""
-    assert not refuses(decode, FILE)
-    assert refuses(decode, data)
+def test_what_is_no_panel(change: dict[str, object]) -> None:
+    content = {**json.loads(PANEL.encode()), **change}
+    assert refuses(Panel.decode, json.dumps(content).encode())

@@ -49,12 +49,22 @@ from tests.protocol.examples import (
 )
 
 FILE = Path(__file__).parents[1] / "vectors" / "protocol.json"
+
+
 V = np.array(
     [[0.5, -0.25], [0.125, 0.75], [-0.5, 0.0625], [0.1, 0.2], [0.0, -1.0]], dtype=np.float32
 )
+
+
 HISTORY = [1, 3]
+
+
 WORDS = np.random.default_rng(6).integers(0, 2**64, (1, 5, 4), dtype=np.uint64)
+
+
 BATCH_ID = bytes(range(200, 216))
+
+
 SHUFFLED = [2, 0, 3, 1]
 
 
@@ -185,37 +195,6 @@ def test_everything_but_the_sealed_reports_is_made_again_to_the_byte() -> None:
     assert make(frozen_in(stored())) == stored()
 
 
-def test_the_manifest() -> None:
-    case = stored()["manifest"]
-    opened = SignedManifest.open(of("manifest", "signed"), of("verification_key"))
-    assert opened.raw == case["text"].encode()
-    assert opened.signature == of("manifest", "signature")
-    assert opened.hash == sha256(opened.raw).digest() == of("manifest", "hash")
-    assert json.loads(opened.raw) == case["fields"]
-    assert opened.manifest == Manifest.decode(opened.raw) == signed().manifest
-    assert opened.key == of("manifest", "next_key")
-    assert opened.manifest.build().n_directions == case["directions"]
-
-
-def test_a_finished_model_asks_for_nothing() -> None:
-    opened = SignedManifest.open(of("finished_manifest", "signed"), of("verification_key"))
-    assert opened.hash == of("finished_manifest", "hash")
-    assert (opened.manifest.public_key, opened.manifest.epochs_left) == (None, 0)
-    assert not opened.manifest.asks_for_reports(opened.manifest.opens)
-
-
-def test_the_model_and_the_catalogue_are_those_of_the_manifest() -> None:
-    fields = stored()["manifest"]["fields"]
-    model, listing = of("model", "bytes"), of("catalogue", "bytes")
-    assert sha256(model).hexdigest() == stored()["model"]["sha256"] == fields["model"]
-    assert sha256(listing).hexdigest() == stored()["catalogue"]["sha256"] == fields["catalogue"]
-    values = decode_items(model, fields["items"], fields["terms"]["factors"])
-    assert [float(value).hex() for value in values.ravel()] == stored()["model"]["values"]
-    items = Catalogue.decode(listing).items
-    assert [[i.id, i.title, as_json(i.tags)] for i in items] == stored()["catalogue"]["items"]
-    assert len(items) == fields["items"]
-
-
 def test_sealed_reports_open_to_the_reports_that_the_words_make() -> None:
     case = stored()["sealing"]
     sealed = b"".join(map(bytes.fromhex, case["sealed"]))
@@ -226,19 +205,6 @@ def test_sealed_reports_open_to_the_reports_that_the_words_make() -> None:
     assert found.reports.astype("<u4").tobytes() == of("reports", "bytes")
     assert sum_signs(found.reports, directions).tolist() == stored()["reports"]["sums"]
     assert public_key_of(of("sealing", "private_key")) == of("sealing", "public_key")
-
-
-def test_the_batch_and_the_chunk_hold_the_sealed_reports() -> None:
-    fields, sealed = stored()["manifest"]["fields"], stored()["sealing"]["sealed"]
-    batch = Batch.decode(of("batch", "bytes"), fields["terms"]["reports"])
-    assert (batch.epoch, batch.manifest_hash) == (fields["epoch"], of("manifest", "hash"))
-    assert batch.id == of("batch", "id")
-    assert batch.sealed.hex() == "".join(sealed)
-    assert len(batch.encode()) == stored()["manifest"]["batch_size"]
-    assert sha256(batch.encode()).digest() == of("batch", "sha256")
-    chunk = Chunk.decode(of("chunk", "bytes"))
-    assert chunk.sealed.hex() == "".join(sealed[number] for number in stored()["chunk"]["order"])
-    assert chunk.name == stored()["chunk"]["name"]
 
 
 DECODERS: dict[str, Callable[[bytes], object]] = {

@@ -1,4 +1,4 @@
-"""A world for every test that asks for one."""
+"""Worlds that are closed when the test is over."""
 
 from __future__ import annotations
 
@@ -7,13 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from tests.proxy.world import World
+from sottovoce.protocol import SignedManifest
+from tests.proxy.world import MakeWorld, World
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """Epoch 1 is mirrored and open: four reports a batch, three people at least."""
-    made = World(tmp_path / "proxy")
-    made.proxy.tick()
-    yield made
-    made.store.close()
+def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
+    """The first epoch is mirrored and open: four reports a batch, three people at least."""
+    made: list[World] = []
+
+    def make(first: SignedManifest | None = None, **changes: object) -> World:
+        made.append(World(tmp_path / f"proxy-{len(made)}", first, **changes))
+        made[-1].proxy.tick()
+        return made[-1]
+
+    yield make
+    for world in made:
+        world.store.close()
+
+
+@pytest.fixture
+def world(make_world: MakeWorld) -> World:
+    return make_world()

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.asgi import Answer, ask
-from tests.proxy.asgi import serving
-from tests.proxy.world import CATALOGUE, World
+from tests.proxy.world import CATALOGUE, World, serving
 
 REQUESTS = int(os.environ.get("SOTTOVOCE_REQUESTS", "40000"))
 PAGE = os.sysconf("SC_PAGE_SIZE")

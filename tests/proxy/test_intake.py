@@ -1,57 +1,73 @@
-"""What is accepted, what is refused, and with which error."""
+"""What is taken, what is refused and with which error, and how much of it."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
 import pytest
+from starlette.applications import Starlette
 
 from sottovoce.errors import (
     ClosedError,
+    FullError,
     ProtocolError,
     RefusedError,
     UnavailableError,
     WrongEpochError,
 )
-from tests.proxy.world import CLOSES, ENDS, OPENS, World, signed
+from sottovoce.protocol import Batch, batch_size
+from sottovoce.proxy import Rate
+from sottovoce.proxy.intake import LATER, RateLimit
+from tests.asgi import Answer, ask
+from tests.proxy.world import (
+    CLOSES,
+    ENDS,
+    OPENS,
+    Clock,
+    MakeWorld,
+    World,
+    all_reports,
+    metric,
+    post,
+    raw_bytes,
+    signed,
+    stored,
+    within,
+)
 
 
-def stored(world: World) -> list[bytes]:
-    with world.store.read() as tables:
-        return list(tables.batches())
-
-
-def test_the_same_bytes_again_are_fine_and_counted_once(world: World) -> None:
+def test_a_batch_is_one_however_often_it_comes(world: World) -> None:
+    """The same bytes again are fine; the same id or the same reports beside others are not."""
     (batch,) = world.send(1)
     world.proxy.accept(batch.encode())
+    copies = [replace(batch, id=bytes([draw]) * 16) for draw in range(9)]
+    for other in (world.people.batch(world.now, id=batch.id), *copies):
+        with pytest.raises(RefusedError):
+            world.proxy.accept(other.encode())
     assert stored(world) == [batch.sealed]
     assert world.proxy.intake.waiting == 1
 
 
-def test_the_same_id_with_other_bytes_is_refused(world: World) -> None:
-    (batch,) = world.send(1)
-    other = world.people.batch(world.now, id=batch.id)
-    with pytest.raises(RefusedError, match="other reports"):
-        world.proxy.accept(other.encode())
-    assert stored(world) == [batch.sealed]
-
-
 @pytest.mark.parametrize(
-    "change", [lambda b: b[:-1], lambda b: b + b"x", lambda b: b"", lambda b: b"X" + b[1:]]
+    ("change", "error"),
+    [
+        (lambda data: data[:-1], ProtocolError),
+        (lambda data: data + b"x", ProtocolError),
+        (lambda data: b"", ProtocolError),
+        (lambda data: b"X" + data[1:], ProtocolError),
+        ({"epoch": 2}, WrongEpochError),
+        ({"epoch": 0}, WrongEpochError),
+        ({"manifest_hash": bytes(32)}, WrongEpochError),
+    ],
 )
-def test_bytes_that_are_no_batch(world: World, change: object) -> None:
-    data = world.people.batch(world.now).encode()
-    with pytest.raises(ProtocolError):
-        world.proxy.accept(change(data))  # type: ignore[operator]
-    assert not stored(world)
-
-
-@pytest.mark.parametrize("change", [{"epoch": 2}, {"epoch": 0}, {"manifest_hash": bytes(32)}])
-def test_another_epoch_or_manifest(world: World, change: dict[str, object]) -> None:
-    with pytest.raises(WrongEpochError):
-        world.proxy.accept(world.people.batch(world.now, **change).encode())
+def test_what_is_no_batch_of_this_epoch(world: World, change: Any, error: type[Exception]) -> None:
+    batch = world.people.batch(world.now)
+    data = change(batch.encode()) if callable(change) else replace(batch, **change).encode()
+    with pytest.raises(error):
+        world.proxy.accept(data)
     assert not stored(world)
 
 
@@ -60,7 +76,6 @@ def test_another_epoch_or_manifest(world: World, change: dict[str, object]) -> N
     [
         (OPENS - 0.01, UnavailableError),
         (OPENS, None),
-        (CLOSES, None),
         (ENDS - 0.01, None),
         (ENDS, ClosedError),
     ],
@@ -77,48 +92,42 @@ def test_the_window_by_the_proxys_own_clock(
     assert len(stored(world)) == (error is None)
 
 
-def test_before_the_first_manifest(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    with pytest.raises(UnavailableError, match="no manifest"):
-        world.proxy.accept(b"anything")
-    world.store.close()
-
-
-def test_a_finished_model_takes_no_reports_and_asks_the_server_nothing(tmp_path: Path) -> None:
-    world = World(tmp_path, signed(public_key=None))
-    world.proxy.tick()
+def test_a_finished_model_takes_no_reports_and_asks_the_server_nothing(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world(signed(public_key=None))
     with pytest.raises(ClosedError):
         world.send(1)
     world.clock.now = CLOSES
     world.proxy.tick()
     assert not world.server.told
     assert not world.server.commits
-    world.store.close()
 
 
-def test_closed_by_the_server_it_refuses_even_what_it_has(world: World) -> None:
-    sent = world.send(3)
-    world.end_epoch()
-    with pytest.raises(ClosedError):
-        world.proxy.accept(sent[0].encode())
-    with pytest.raises(ClosedError):
-        world.send(1)
-
-
-def test_a_flushed_epoch_stays_closed_after_a_restart(world: World) -> None:
-    world.send(3)
-    world.end_epoch()
+@pytest.mark.parametrize("restarted", [False, True])
+def test_closed_it_refuses_even_what_it_had(world: World, restarted: bool) -> None:
+    sent = world.send(2)
     world.reopen()
-    with pytest.raises(ClosedError):
-        world.send(1)
+    sent += world.send(1)
+    assert world.proxy.intake.waiting == 3, "a restart goes on counting"
+    world.end_epoch()
+    if restarted:
+        world.reopen()
+    for batch in (sent[0], world.people.batch(world.now)):
+        with pytest.raises(ClosedError):
+            world.proxy.accept(batch.encode())
     assert world.proxy.intake.waiting == 0
 
 
-def test_a_restart_goes_on_counting(world: World) -> None:
-    world.send(2)
-    world.reopen()
-    world.send(1)
-    assert world.proxy.intake.waiting == 3
+def test_nothing_of_a_batch_is_kept_longer_than_its_epoch(world: World) -> None:
+    batches = world.send(3)
+    world.end_epoch()
+    world.server.go_on(signed(2))
+    world.proxy.tick()
+    left = raw_bytes(world.folder)
+    assert not [batch for batch in batches if batch.sealed[:32] in left]
+    again = replace(batches[0], epoch=2, manifest_hash=world.now.hash)
+    world.proxy.accept(again.encode())
 
 
 def test_a_batch_checked_before_the_close_is_refused_behind_it(world: World) -> None:
@@ -152,7 +161,7 @@ def test_one_bad_batch_does_not_spoil_its_group(world: World) -> None:
 def test_many_threads_while_the_epoch_ends(world: World) -> None:
     """Every batch is acknowledged and flushed, or refused: nothing between the two."""
     batches = [world.people.batches(world.now, 40) for _ in range(6)]
-    kept: list[bytes] = []
+    kept: list[Batch] = []
     some = threading.Event()
 
     def send(mine: int) -> None:
@@ -161,7 +170,7 @@ def test_many_threads_while_the_epoch_ends(world: World) -> None:
                 world.proxy.accept(batch.encode())
             except ClosedError:
                 return
-            kept.append(batch.sealed)
+            kept.append(batch)
             if len(kept) > 20:
                 some.set()
 
@@ -174,6 +183,166 @@ def test_many_threads_while_the_epoch_ends(world: World) -> None:
         thread.join()
     assert not stored(world)
     assert world.proxy.intake.waiting == 0
-    assert sorted(world.server.reports(1)) == sorted(
-        sealed[at : at + 52] for sealed in kept for at in range(0, len(sealed), 52)
-    )
+    assert sorted(world.server.reports(1)) == sorted(all_reports(kept))
+
+
+@pytest.mark.parametrize("cap", [{"most_batches": 3}, {"most_bytes": 4 * batch_size(4) - 1}])
+def test_an_epoch_takes_so_many_and_no_more(
+    make_world: MakeWorld, cap: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    world = make_world(**cap)
+    kept = world.people.batches(world.now, 3)
+    outcomes = world.proxy.intake.keep([*kept, world.people.batch(world.now)])
+    assert [outcome is None for outcome in outcomes] == [True] * 3 + [False]
+    with pytest.raises(FullError):
+        world.send(1)
+    assert caplog.text.count("3 batches wait") == 1, "a line for each would keep its time"
+    world.proxy.accept(kept[0].encode())  # its sender did not hear the answer
+    assert sorted(stored(world)) == sorted(batch.sealed for batch in kept)
+    world.reopen()
+    answer = within(world, lambda app: post(app, world.people.batch(world.now).encode()))
+    assert (answer.status, answer.headers["retry-after"]) == (503, "3600")
+    assert metric(world, 'batches_refused_total{reason="full"}') == 1
+    world.end_epoch()
+    world.server.go_on(signed(2))
+    world.proxy.tick()
+    world.send(3)
+
+
+# What one address may send.
+
+
+class Limit(RateLimit):
+    """In one epoch, if nothing else is said; what may come comes at once."""
+
+    def wait(self, address: str, epoch: int = 1) -> float:
+        pause = super().wait(address, epoch)
+        if not pause:
+            self.end(address, epoch)
+        return pause
+
+
+def limit(
+    clock: Clock, per_minute: float = 6, burst: int = 3, most: int = 100, per_epoch: int = 0
+) -> Limit:
+    return Limit(Rate(per_minute, burst, per_epoch), clock, most_addresses=most)
+
+
+def test_a_burst_then_one_every_ten_seconds() -> None:
+    """For each address; silence fills the bucket and no more; a clock set back takes nothing."""
+    clock = Clock(100)
+    asked = limit(clock)
+    clock.now = 0
+    assert [asked.wait("192.0.2.1") for _ in range(3)] == [0, 0, 0]
+    assert asked.wait("192.0.2.1") == pytest.approx(10)
+    assert asked.wait("192.0.2.2") == 0
+    clock.now = 4
+    assert asked.wait("192.0.2.1") == pytest.approx(6)
+    clock.now = 10.001
+    assert asked.wait("192.0.2.1") == 0
+    assert asked.wait("192.0.2.1") > 9
+    clock.now = 1e9
+    assert [asked.wait("192.0.2.1") > 0 for _ in range(4)] == [False, False, False, True]
+
+
+def test_the_memory_is_bounded_and_forgets_the_longest_silent() -> None:
+    asked = limit(Clock(0), burst=1, most=2)
+    for address in ("a", "b", "a", "c"):
+        asked.wait(address)
+    assert list(asked._addresses) == ["a", "c"]
+    assert asked.wait("b") == 0
+    off = limit(Clock(0), per_minute=0, burst=1)
+    assert not any(off.wait("a") for _ in range(1000))
+    assert not off._addresses, "zero is off, and remembers nobody"
+
+
+@pytest.mark.parametrize("per_minute", [0, 6])
+def test_so_many_in_an_epoch_and_then_no_more(per_minute: float) -> None:
+    """However much time has passed; what was refused, or did not reach the disk, is not counted."""
+    clock = Clock(0)
+    asked = limit(clock, per_minute, per_epoch=2)
+    for _ in range(2):
+        assert RateLimit.wait(asked, "a", 1) == 0
+        asked.end("a", None)  # it was not stored
+        clock.now += 1e6
+        assert asked.wait("a") == 0
+        clock.now += 1e6
+    assert asked.wait("a") == LATER
+    assert asked.wait("b") == 0
+    assert asked.wait("a", 2) == 0, "another epoch"
+
+
+def test_what_is_under_way_counts_for_every_epoch_and_what_came_for_its_own() -> None:
+    asked = RateLimit(Rate(0, per_epoch=2), Clock(0))
+    assert [asked.wait("a", 1) for _ in range(3)] == [0, 0, LATER]
+    assert asked.wait("a", 2) == LATER
+    asked.end("a", 1)  # too late for the second epoch: it was stored in the first
+    assert [asked.wait("a", 2) for _ in range(2)] == [0, LATER]
+    asked.end("a", 2)  # begun in the first epoch
+    assert asked.wait("a", 2) == LATER
+    asked.end("a", None)
+    assert [asked.wait("a", 2) for _ in range(2)] == [0, LATER]
+
+
+def test_the_first_batch_of_an_epoch_counts_also_if_it_was_begun_before() -> None:
+    asked = RateLimit(Rate(0, per_epoch=1), Clock(0))
+    asked.wait("a", 1)
+    asked.end("a", 2)
+    assert asked.wait("a", 2) == LATER
+
+
+def test_one_address_is_taken_so_often_in_an_epoch(make_world: MakeWorld) -> None:
+    """Refusals do not use it up; requests begun together are no more than others; the next epoch
+    begins anew."""
+    world = make_world(rate=Rate(batches_per_minute=0, per_epoch=2))
+
+    def batch() -> bytes:
+        return world.people.batch(world.now).encode()
+
+    async def work(app: Starlette) -> None:
+        assert (await post(app, b"nonsense")).status == 400
+        answers = await asyncio.gather(*[post(app, batch()) for _ in range(10)])
+        assert sorted(answer.status for answer in answers) == [202] * 2 + [429] * 8
+        away = await post(app, batch())
+        assert (away.status, away.headers["retry-after"]) == (429, "3600")
+        assert (await post(app, batch(), client=("192.0.2.77", 1))).status == 202
+        world.end_epoch()
+        world.server.go_on(signed(2))
+        world.proxy.tick()
+        assert (await post(app, batch())).status == 202
+
+    within(world, work)
+    assert len(world.server.reports(1)) == 12
+
+
+def test_requests_that_are_held_open_across_the_end_of_an_epoch_are_no_more_than_others(
+    make_world: MakeWorld,
+) -> None:
+    """A place counts for the epoch of the batch, not for the one in which its request began."""
+    world = make_world(rate=Rate(batches_per_minute=0, per_epoch=20))
+
+    async def work(app: Starlette) -> None:
+        next_epoch = asyncio.Event()
+
+        def batch() -> bytes:
+            return world.people.batch(world.now).encode()
+
+        async def begin_now() -> Answer:
+            later = (batch() for _ in range(1))
+            return await ask(app, "POST", "/v2/batches", later, held=next_epoch)
+
+        requests = [asyncio.create_task(begin_now()) for _ in range(20)]
+        await asyncio.sleep(0)
+        for _ in range(3):  # the first epoch needs a crowd, from other addresses
+            assert (await post(app, batch(), client=("192.0.2.77", 1))).status == 202
+        world.end_epoch()
+        world.server.go_on(signed(2))
+        world.proxy.tick()
+        statuses = [(await post(app, batch())).status for _ in range(20)]
+        next_epoch.set()
+        statuses += [answer.status for answer in await asyncio.gather(*requests)]
+        statuses += [(await post(app, batch())).status for _ in range(20)]
+        assert sorted(statuses) == [202] * 20 + [429] * 40
+
+    within(world, work)
+    assert len(stored(world)) == 20

@@ -3,33 +3,42 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from starlette.applications import Starlette
 
 from sottovoce.errors import SettingsError
-from sottovoce.proxy import Page, ProxySettings, Rate
-from sottovoce.proxy.settings import settings_file
-from sottovoce.service import read_settings
+from sottovoce.proxy import Page, Rate
 from tests.asgi import Answer, ask
-from tests.proxy.asgi import serving
-from tests.proxy.test_settings import PLACES
-from tests.proxy.world import CATALOGUE, OPENS, Clock, World, metric, settings, signed
-
-if TYPE_CHECKING:
-    from starlette.applications import Starlette
+from tests.proxy.world import (
+    CATALOGUE,
+    OPENS,
+    Clock,
+    MakeWorld,
+    World,
+    metric,
+    serving,
+    settings,
+    signed,
+)
 
 SHOP, OTHER = "https://shop.example", "http://127.0.0.1:3000"
+
 STRANGERS = [
     "https://evil.example", "null", "http://shop.example", "https://shop.example:444",
     "https://shop.example/", "https://SHOP.example", "https://shop.example.evil.example", "*", "",
 ]  # fmt: skip
+
 MODEL = f"/v2/models/{signed().manifest.model.hex()}"
+
 NAMES = f"/v2/catalogues/{CATALOGUE.hash.hex()}"
+
 FILES = ["/v2/manifest", "/v2/manifests/1", MODEL, NAMES]
+
 ASKS = [
     ("access-control-request-method", "POST"),
     ("access-control-request-headers", "content-type"),
@@ -37,12 +46,9 @@ ASKS = [
 
 
 @pytest.fixture
-def open_world(tmp_path: Path) -> Iterator[World]:
+def open_world(make_world: MakeWorld) -> World:
     """A proxy that two sites may use, with a page of its own."""
-    world = World(tmp_path, origins=(SHOP, OTHER), page=Page(serve=True))
-    world.proxy.tick()
-    yield world
-    world.store.close()
+    return make_world(origins=(SHOP, OTHER), page=Page(serve=True))
 
 
 def within(world: World, work: Callable[[Starlette], Coroutine[Any, Any, Answer]]) -> Answer:
@@ -86,17 +92,22 @@ def may_read(origin: str) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("path", FILES)
-def test_files_are_for_the_named_origins(open_world: World, path: str) -> None:
-    plain = get(open_world, path)
-    assert (plain.status, told(plain)) == (200, {})
-    for origin in (SHOP, OTHER):
-        answer = get(open_world, path, origin)
-        assert (answer.status, answer.body) == (200, plain.body)
-        assert told(answer) == may_read(origin)
-        assert answer.headers["cache-control"] == plain.headers["cache-control"]
-        had = get(open_world, path, origin, ("if-none-match", plain.headers["etag"]))
-        assert (had.status, told(had)) == (304, may_read(origin))
+def test_files_are_for_the_named_origins(open_world: World) -> None:
+    """A cache keeps the answers of origins apart: also what it got for nobody, and errors."""
+    for path in (*FILES, "/v2/models/00", "/v2/batches", "/v2/nothing"):
+        plain = get(open_world, path)
+        assert told(plain) == {}
+        for origin in (SHOP, OTHER, STRANGERS[0]):
+            answer = get(open_world, path, origin)
+            assert (answer.status, answer.body) == (plain.status, plain.body)
+            varying = answer.headers["vary"].split(", ")
+            assert varying == plain.headers["vary"].split(", ")
+            assert "Origin" in varying
+            assert ("Accept-Encoding" in varying) is (path == NAMES)
+            assert told(answer) == ({} if origin in STRANGERS else may_read(origin))
+        if path in FILES:
+            had = get(open_world, path, SHOP, ("if-none-match", plain.headers["etag"]))
+            assert (had.status, told(had)) == (304, may_read(SHOP))
 
 
 def test_others_hear_nothing_of_it(open_world: World) -> None:
@@ -111,15 +122,6 @@ def test_others_hear_nothing_of_it(open_world: World) -> None:
         return answer
 
     within(open_world, work)
-
-
-@pytest.mark.parametrize("path", [*FILES, "/v2/models/00", "/v2/batches", "/v2/nothing"])
-def test_a_cache_keeps_the_answers_of_origins_apart(open_world: World, path: str) -> None:
-    """Also what it got for somebody who named none, and an error."""
-    for origin in (None, SHOP, STRANGERS[0]):
-        varying = get(open_world, path, origin).headers["vary"].split(", ")
-        assert "Origin" in varying
-        assert ("Accept-Encoding" in varying) is (path == NAMES)
 
 
 def test_a_preflight(open_world: World) -> None:
@@ -212,7 +214,6 @@ def test_visitors_of_a_site_are_not_made_its_crowd(
     assert answer.status == status
     if status == 403:
         assert told(answer) == {}
-        assert "this origin" in answer.problem()["detail"]
         assert metric(open_world, 'batches_refused_total{reason="http"}') == 1
 
 
@@ -226,72 +227,26 @@ def test_without_origins_nobody_is_answered_and_nothing_varies(world: World) -> 
     assert post(world, data, ("sec-fetch-site", "cross-site"), ("origin", SHOP)).status == 403
 
 
-# The setting.
-
-
-@pytest.mark.parametrize(
-    "origin",
-    [
+def test_names_of_sites(tmp_path: Path) -> None:
+    for origin in (
         SHOP, OTHER, "https://shop.example:8443", "https://xn--mnchen-3ya.example", "https://a",
         "https://192.0.2.7", "https://[2001:db8::1]:444", "http://localhost", "http://[::1]:8000",
         "https://my_shop.example",
-    ],
-)  # fmt: skip
-def test_names_of_sites(tmp_path: Path, origin: str) -> None:
-    assert settings(tmp_path, origins=(origin,)).origins == (origin,)
+    ):  # fmt: skip
+        assert settings(tmp_path, origins=(origin,)).origins == (origin,)
 
 
-@pytest.mark.parametrize(
-    ("origin", "words"),
-    [
-        ("https://shop.example/", "browsers write https://shop.example, not"),
-        ("https://Shop.example", "browsers write https://shop.example, not"),
-        ("HTTPS://shop.example", "browsers write https://shop.example, not"),
-        ("https://shop.example:443", "browsers write https://shop.example, not"),
-        ("https://shop.example:08443", "browsers write https://shop.example:8443, not"),
-        ("http://localhost:80", "browsers write http://localhost, not"),
-        ("https://[2001:DB8:0::1]", "browsers write https://\\[2001:db8::1\\], not"),
-        ("https://user@shop.example", "browsers write https://shop.example, not"),
-        ("https://shop.example\n", "browsers write https://shop.example, not"),
-        ("https://shop.example/page", "is no origin"),
-        ("https://shop.example?x", "is no origin"),
-        ("https://shop.example#x", "is no origin"),
-        ("https://*.shop.example", "wildcard"),
-        ("https://*", "wildcard"),
-        ("*", "is no origin"),
-        ("null", "is no origin"),
-        ("", "is no origin"),
-        ("shop.example", "is no origin"),
-        ("//shop.example", "is no origin"),
-        ("https://", "is no origin"),
-        ("https://shop..example", "is no origin"),
-        ("https://shop.example.", "is no origin"),
-        ("https://münchen.example", "in ASCII"),
-        ("https://shop.example:port", "is no origin"),
-        ("https://[half", "is no origin"),
-        ("ftp://shop.example", "is no origin"),
-        ("app://shop", "is no origin"),
-        ("http://shop.example", "is not encrypted"),
-    ],
-)
-def test_what_is_no_name_of_a_site(tmp_path: Path, origin: str, words: str) -> None:
-    with pytest.raises(SettingsError, match=words):
-        settings(tmp_path, origins=(SHOP, origin))
-
-
-def test_the_file_names_them_in_a_list(tmp_path: Path) -> None:
-    path = tmp_path / "proxy.toml"
-
-    def read(line: str) -> tuple[str, ...]:
-        path.write_text(settings_file(**PLACES).replace("origins = []", line))
-        return read_settings(path, ProxySettings).origins
-
-    assert read("origins = []") == ()
-    assert read(f'origins = ["{SHOP}", "{OTHER}"]') == (SHOP, OTHER)
-    for line, words in (
-        (f'origins = "{SHOP}"', "origins must be a list, not"),
-        ("origins = [7]", r"origins\[0\] must be str, not 7"),
-        (f'origins = ["{SHOP}/"]', "browsers write"),
-    ):
-        with pytest.raises(SettingsError, match=words):
-            read(line)
+def test_what_is_no_name_of_a_site(tmp_path: Path) -> None:
+    """Whoever writes it otherwise than browsers do would wonder why nothing works."""
+    for origin in (
+        "https://shop.example/", "https://Shop.example", "HTTPS://shop.example",
+        "https://shop.example:443", "https://shop.example:08443", "http://localhost:80",
+        "https://[2001:DB8:0::1]", "https://user@shop.example", "https://shop.example\n",
+        "https://shop.example/page", "https://shop.example?x", "https://shop.example#x",
+        "https://*.shop.example", "https://*", "*", "null", "", "shop.example", "//shop.example",
+        "https://", "https://shop..example", "https://shop.example.", "https://münchen.example",
+        "https://shop.example:port", "https://[half", "ftp://shop.example", "app://shop",
+        "http://shop.example",
+    ):  # fmt: skip
+        with pytest.raises(SettingsError, match="origin"):
+            settings(tmp_path, origins=(SHOP, origin))

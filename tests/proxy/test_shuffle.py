@@ -1,21 +1,42 @@
-"""The permutation: every order equally likely, whatever the buckets and groups."""
+"""The permutation: every order equally likely; after the real flush who came with whom is gone."""
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import subprocess
+import sys
 from collections import Counter
-from collections.abc import Iterator
-from itertools import permutations
+from collections.abc import Callable, Iterator
+from itertools import pairwise, permutations
+from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.stats import chi2
 
 import sottovoce.proxy.shuffle
 from sottovoce.protocol import SEALED
-from sottovoce.proxy.shuffle import cut, permutation, shuffled, uniform
+from sottovoce.proxy.shuffle import BUCKET, cut, permutation, shuffled, uniform
 from sottovoce.proxy.store import Tables
-from tests.proxy.world import Randomness, reports_of
+from tests.proxy.world import MakeWorld, Randomness, World, raw_bytes, reports_of, signed
+
+
+@pytest.mark.parametrize(
+    ("name", "lazy"),
+    [
+        ("permutation", lambda n, _: np.arange(n)),
+        ("uniform", lambda n, below, _: np.arange(n) % below),
+    ],
+)
+def test_the_test_hears_what_is_not_mixed(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch, name: str, lazy: Callable[..., object]
+) -> None:
+    """A bucket that is not shuffled, reports that are not scattered."""
+    monkeypatch.setattr(sottovoce.proxy.shuffle, name, lazy)
+    assert not is_uniform(orders(tables, bucket=2, group=100))
+
 
 ALARM = 1e-7
 """False alarms of each test below, if the seeds were not fixed."""
@@ -33,7 +54,7 @@ def report(number: int) -> bytes:
 
 
 def orders(
-    tables: Tables, *, bucket: int, group: int, rounds: int = 2_400
+    tables: Tables, *, bucket: int, group: int, rounds: int = 720
 ) -> Counter[tuple[int, ...]]:
     """How often each order of four reports, in two batches, comes out."""
     draw = Randomness(7)
@@ -58,22 +79,6 @@ def test_every_order_of_four_reports_is_equally_likely(
     tables: Tables, bucket: int, group: int
 ) -> None:
     assert is_uniform(orders(tables, bucket=bucket, group=group))
-
-
-def test_the_test_hears_a_bucket_that_is_not_shuffled(
-    tables: Tables, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sottovoce.proxy.shuffle, "permutation", lambda n, _: np.arange(n))
-    assert not is_uniform(orders(tables, bucket=2, group=100))
-
-
-def test_the_test_hears_reports_that_are_not_scattered(
-    tables: Tables, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        sottovoce.proxy.shuffle, "uniform", lambda n, below, _: np.arange(n) % below
-    )
-    assert not is_uniform(orders(tables, bucket=2, group=100))
 
 
 def test_nothing_is_lost_or_doubled(tables: Tables) -> None:
@@ -101,23 +106,17 @@ def test_a_word_that_would_favour_small_numbers_is_drawn_anew() -> None:
     # 2^64 = 1 mod 3: the last word alone has no full set of remainders.
     assert uniform(3, 3, entropy).tolist() == [2, 1, 2]  # type: ignore[arg-type]
     assert asked == [24, 8, 8]
-
-
-def test_numbers_below_a_power_of_two_waste_nothing() -> None:
-    asked, entropy = scripted(2**64 - 1, 8)
+    asked, entropy = scripted(2**64 - 1, 8)  # below a power of two nothing is wasted
     assert uniform(2, 8, entropy).tolist() == [7, 0]  # type: ignore[arg-type]
     assert asked == [16]
+    asked, entropy = scripted(5, 9, 5, 3, 2, 1)  # equal keys of a permutation
+    assert permutation(3, entropy).tolist() == [2, 1, 0]  # type: ignore[arg-type]
+    assert asked == [24, 24]
 
 
 def test_uniform_numbers_are_uniform() -> None:
     counts = np.bincount(uniform(70_000, 7, Randomness(3)), minlength=7)
     assert chi2.sf(((counts - 10_000) ** 2 / 10_000).sum(), 6) > ALARM
-
-
-def test_equal_keys_are_drawn_anew() -> None:
-    asked, entropy = scripted(5, 9, 5, 3, 2, 1)
-    assert permutation(3, entropy).tolist() == [2, 1, 0]  # type: ignore[arg-type]
-    assert asked == [24, 24]
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 100])
@@ -127,7 +126,161 @@ def test_cut_changes_the_lengths_and_not_the_sequence(size: int) -> None:
     assert b"".join(pieces) == b"".join(runs)
     assert {len(piece) for piece in pieces[:-1]} <= {SEALED * size}
     assert 0 < len(pieces[-1]) <= SEALED * size
+    assert list(cut([], size)) == []
 
 
-def test_nothing_cut_is_nothing() -> None:
-    assert list(cut([], 5)) == []
+# The real flush.
+
+PEOPLE, REPORTS, CHUNK = 300, 100, 7_000
+
+Flushed = tuple[World, list[list[bytes]], bytes]
+
+Order = NDArray[np.int64]
+
+
+@pytest.fixture(scope="module")
+def flushed(tmp_path_factory: pytest.TempPathFactory) -> Flushed:
+    """Three hundred people, more reports than a bucket holds; the folder right after the flush."""
+    world = World(tmp_path_factory.mktemp("flush"), signed(reports=REPORTS), chunk_reports=CHUNK)
+    world.proxy.tick()
+    batches = world.people.batches(world.now, PEOPLE)
+    assert not any(world.proxy.intake.keep(batches))
+    before: list[bytes] = []
+
+    def look(call: str) -> None:
+        if call == "put_chunk" and not before:
+            before.append(raw_bytes(world.folder))
+
+    world.server.before = look
+    world.end_epoch()
+    world.store.close()
+    assert not any(batch.id in before[0] for batch in batches)
+    return world, [reports_of(batch.sealed) for batch in batches], before[0]
+
+
+# How an attacker at the server would pair reports, given whose each one is.
+
+
+def next_to_each_other(order: Order) -> int:
+    return int((order[1:] == order[:-1]).sum())
+
+
+def in_the_same_chunk(order: Order) -> int:
+    counts = (np.bincount(order[at : at + CHUNK]) for at in range(0, len(order), CHUNK))
+    return sum(int((count * (count - 1)).sum()) for count in counts)
+
+
+def at_the_distance_of_a_batch(order: Order) -> int:
+    """As if only whole batches had been laid one on the other."""
+    return int((order[PEOPLE:] == order[:-PEOPLE]).sum())
+
+
+def close_together(order: Order) -> int:
+    """Minus the distances between all reports of each person, added up: large if they huddle."""
+    places = np.argsort(order, kind="stable").reshape(PEOPLE, REPORTS)
+    weights = 2 * np.arange(REPORTS) - REPORTS + 1
+    return -int((places * weights).sum())
+
+
+ATTACKS = (next_to_each_other, in_the_same_chunk, at_the_distance_of_a_batch, close_together)
+
+
+def suspicion(attack: Callable[[Order], int], order: Order) -> float:
+    """How many standard deviations the attack does better than on a uniformly random order."""
+    rng = np.random.default_rng(0)
+    chance = [attack(rng.permutation(order)) for _ in range(100)]
+    return float((attack(order) - np.mean(chance)) / np.std(chance))
+
+
+def test_reports_of_one_person_cannot_be_paired(flushed: Flushed) -> None:
+    """Each count is nearly normal or Poisson; beyond 6 deviations comes less than once in 1e6.
+
+    The proxy's entropy is fixed here, so the test cannot fail by chance at all.
+    """
+    world, people, _ = flushed
+    owner = {report: who for who, reports in enumerate(people) for report in reports}
+    order = np.array([owner[report] for report in world.server.reports(1)])
+    assert PEOPLE * REPORTS > BUCKET
+    assert sorted(order) == sorted(owner.values())
+    for attack in ATTACKS:
+        assert abs(suspicion(attack, order)) < 6, attack.__name__
+
+
+@pytest.mark.parametrize("spoilt", ["not shuffled", "each chunk shuffled", "batches shuffled"])
+def test_the_attacks_would_tell(spoilt: str) -> None:
+    """On orders that a lazy proxy would leave, at least one of them is certain."""
+    rng = np.random.default_rng(1)
+    order = np.repeat(np.arange(PEOPLE), REPORTS)
+    if spoilt == "each chunk shuffled":
+        chunks = (order[at : at + CHUNK] for at in range(0, len(order), CHUNK))
+        order = np.concatenate([rng.permutation(chunk) for chunk in chunks])
+    if spoilt == "batches shuffled":
+        order = np.repeat(rng.permutation(PEOPLE), REPORTS)
+    assert max(suspicion(attack, order) for attack in ATTACKS) > 20
+
+
+def test_right_after_the_flush_the_disk_has_forgotten_who_came_with_whom(flushed: Flushed) -> None:
+    """Reports, but none beside another of its batch beyond what chance puts there."""
+    _, people, raw = flushed
+    assert sum(report in raw for report in people[0]) > REPORTS // 2  # the chunks are there
+    side_by_side = sum(
+        first + second in raw for reports in people[:20] for first, second in pairwise(reports)
+    )
+    # Of 1,980 pairs each is adjacent in this order with probability 1/30,000.
+    assert side_by_side <= 3
+
+
+def test_a_flush_draws_a_new_order_every_time(make_world: MakeWorld) -> None:
+    first, orders = signed(), []
+    for _ in range(2):
+        world = make_world(first)
+        world.proxy._entropy = os.urandom
+        world.send(5)  # the same people
+        world.end_epoch()
+        orders.append(world.server.reports(1))
+    assert sorted(orders[0]) == sorted(orders[1])
+    assert orders[0] != orders[1]
+
+
+FILL = """
+import sys
+from itertools import pairwise
+from pathlib import Path
+from tests.proxy.world import World, signed
+KEY = bytes([9]) + bytes(31)
+world = World(Path(sys.argv[1]), signed(reports=1000, public_key=KEY))
+world.proxy.tick()
+for _ in range(4):
+    assert not any(world.proxy.intake.keep(world.people.batches(world.now, 100)))
+world.store.close()
+"""
+
+FLUSH = """
+import resource, sys
+from pathlib import Path
+from tests.proxy.world import CLOSES, World, signed
+KEY = bytes([9]) + bytes(31)
+world = World(Path(sys.argv[1]), signed(reports=1000, public_key=KEY), chunk_reports=20_000)
+forwarded = []
+world.server.put_chunk = lambda chunk: forwarded.append(chunk.reports)
+world.server.commit = lambda *_: None
+world.close_epoch()
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+before = peak()
+world.proxy.tick()
+assert sum(forwarded) == 400_000, sum(forwarded)
+print(peak() - before)
+"""
+
+
+@pytest.mark.slow
+def test_many_reports_in_flat_memory(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    for script in (FILL, FLUSH):
+        done = subprocess.run(
+            [sys.executable, "-c", script, str(tmp_path / "p")],
+            capture_output=True, check=False, cwd=root, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr.decode()
+    megabytes = int(done.stdout)
+    assert megabytes < 15, f"{megabytes} MB for {400_000 * SEALED / 1e6:.0f} MB of reports"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -15,22 +15,12 @@ from sottovoce.proxy.status import ProxyStatus
 from sottovoce.proxy.store import looking
 from tests.proxy.world import CATALOGUE, CLOSES, ENDS, HOLD, World, signed
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 def look(world: World) -> tuple[str, list[str]]:
     """All that is said, and what needs attention."""
     found = ProxyStatus.read(world.settings, world.server, world.clock.now)
     assert found.as_dict()["problems"] == found.problems
     return "\n".join(lines(found, world.settings)), found.problems
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    found = World(tmp_path)
-    found.proxy.tick()
-    return found
 
 
 def test_an_open_epoch_and_its_crowd(world: World) -> None:
@@ -131,13 +121,6 @@ def test_a_folder_without_a_database(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no such database"), looking(tmp_path):
         pass
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("version", [0, 2])
-def test_a_database_of_another_version(world: World, version: int) -> None:
-    world.store._writer.rows(f"PRAGMA user_version = {version}")
-    with pytest.raises(StoreError), looking(world.folder):
-        pass
 
 
 def test_before_the_first_epoch(tmp_path: Path) -> None:

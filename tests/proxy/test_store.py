@@ -9,16 +9,13 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from sottovoce.errors import SettingsError, StoreError, UnavailableError
 from sottovoce.proxy import ProxyStore
 from sottovoce.proxy.store import NAME, place_of
-
-if TYPE_CHECKING:
-    from tests.proxy.world import World
+from tests.proxy.world import World
 
 COLUMNS = {
     "batches": ["place", "id", "sealed"],
@@ -78,12 +75,6 @@ def test_an_epoch_under_another_key_is_not_served(world: World) -> None:
     world.settings = replace(world.settings, verification_key="00" * 32)
     with pytest.raises(SettingsError, match="leave the server's first key"):
         world.reopen()
-
-
-def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(StoreError, match="write to its folder"):
-        ProxyStore.open(tmp_path / "file" / "below")
 
 
 def full(world: World) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import shutil
 import sqlite3
 import struct
 from ipaddress import ip_address
@@ -18,8 +19,17 @@ from sottovoce.proxy import ProxyStore, Rate
 from sottovoce.proxy.store import NAME
 from sottovoce.service import build_watch
 from tests.asgi import ask
-from tests.proxy.asgi import post, serving
-from tests.proxy.world import World, all_reports, raw_bytes, reports_of, signed
+from tests.proxy.world import (
+    MakeWorld,
+    People,
+    World,
+    all_reports,
+    post,
+    raw_bytes,
+    reports_of,
+    serving,
+    signed,
+)
 
 ARRIVAL = 1_733_333_333.625
 PEOPLE = [
@@ -132,37 +142,30 @@ def test_a_session_leaves_no_trace(
         assert len(beside) < 12, place
 
 
-def test_the_order_of_arrival_is_not_in_the_tables(tmp_path: Path) -> None:
+def test_the_order_of_arrival_is_not_in_the_tables(make_world: MakeWorld) -> None:
     """The same batches in another order give the same table, row for row."""
     dumps = []
     first = signed()
-    batches = World(tmp_path / "any").people.batches(first, 50)
-    for name, order in (("forward", batches), ("backward", batches[::-1])):
-        world = World(tmp_path / name, first)
-        world.proxy.tick()
+    batches = People().batches(first, 50)
+    for order in (batches, batches[::-1]):
+        world = make_world(first)
         for batch in order:
             world.proxy.accept(batch.encode())
         dumps.append(world.store._reader.rows("SELECT * FROM batches"))
         assert [row[0] for row in dumps[-1]] == sorted(row[0] for row in dumps[-1])
-        world.store.close()
     assert dumps[0] == dumps[1]
     assert {row[1:] for row in dumps[0]} == {(batch.id, batch.sealed) for batch in batches}
 
 
-def test_a_crash_before_the_scrubbing_is_made_good_at_the_start(tmp_path: Path) -> None:
+def test_a_crash_before_the_scrubbing_is_made_good_at_the_start(
+    world: World, tmp_path: Path
+) -> None:
     """Flushed, but the log not yet emptied: opening the folder empties it."""
-    world = World(tmp_path)
-    world.proxy.tick()
     sent = world.send(30)
     world.store.scrub = lambda: None  # type: ignore[method-assign]
     world.end_epoch()
-    assert any(batch.id in raw_bytes(tmp_path) for batch in sent)  # in the log, still
-    left = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    after = tmp_path.with_name("after-the-crash")
-    after.mkdir()
-    for name, content in left.items():
-        (after / name).write_bytes(content)
-    world.store.close()
+    assert any(batch.id in raw_bytes(world.folder) for batch in sent)  # in the log, still
+    after = shutil.copytree(world.folder, tmp_path / "after the crash")
     with ProxyStore.open(after):
         raw = raw_bytes(after)
     assert not any(batch.id in raw for batch in sent)
@@ -176,7 +179,7 @@ def test_a_scrubbing_that_fails_is_done_at_the_next_beat(world: World) -> None:
     nosy.execute("BEGIN")
     nosy.execute("SELECT count(*) FROM batches").fetchone()
     world.close_epoch()
-    with pytest.raises(StoreError, match="in use by a reader"):
+    with pytest.raises(StoreError):
         world.proxy.tick()
     assert any(batch.id in raw_bytes(world.folder) for batch in sent)
     nosy.close()

@@ -5,16 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any
-
-import pytest
+from typing import Any
 
 from sottovoce.errors import RefusedError, UnavailableError
+from sottovoce.protocol import Batch
 from sottovoce.proxy.writer import GROUP, GroupCommit
 from tests.proxy.world import People, World, signed
-
-if TYPE_CHECKING:
-    from sottovoce.protocol import Batch
 
 BATCHES = People().batches(signed(), 700)
 
@@ -134,8 +130,3 @@ def test_what_waits_at_the_end_is_stored(world: World) -> None:
     run(world.proxy.intake.keep, work)
     with world.store.read() as tables:
         assert tables.count_batches() == 50
-
-
-def test_not_started_is_not_there() -> None:
-    with pytest.raises(UnavailableError):
-        asyncio.run(GroupCommit(lambda _: []).write(BATCHES[0]))

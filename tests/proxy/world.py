@@ -1,15 +1,21 @@
-"""A small world around a proxy: a signing key, a server in memory, people who send batches."""
+"""A small world around a proxy: a signing key, a server in memory, people who send batches.
+
+Also its application as it runs, without sockets.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from starlette.applications import Starlette
 
 from sottovoce.errors import (
     ClosedError,
@@ -31,11 +37,10 @@ from sottovoce.protocol import (
     new_epoch_key,
     public_key_of,
 )
-from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, Rate
+from sottovoce.protocol.batch import Crowd
+from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, Rate, build_app
 from sottovoce.training import Participation, Settings
-
-if TYPE_CHECKING:
-    from sottovoce.protocol.batch import Crowd
+from tests.asgi import Answer, ask
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 ITEMS, FACTORS = 3, 2
@@ -267,3 +272,37 @@ def metric(world: World, name: str) -> float:
         line.rpartition(" ")[2] for line in lines if line.startswith(f"sottovoce_proxy_{name} ")
     )
     return float(value)
+
+
+@asynccontextmanager
+async def serving(world: World, clock: Clock | None = None) -> AsyncIterator[Starlette]:
+    """The application with its writer and heartbeat."""
+    app = build_app(world.proxy, world.settings, clock=clock or Clock(0))
+    async with app.router.lifespan_context(app):
+        yield app
+
+
+async def post(app: Starlette, data: bytes, **more: Any) -> Answer:
+    """A batch, as a client sends it."""
+    length = ("content-length", str(len(data)))
+    return await ask(app, "POST", "/v2/batches", data, [length], **more)
+
+
+def within(
+    world: World, work: Callable[[Starlette], Coroutine[Any, Any, Any]], clock: Clock | None = None
+) -> Any:
+    """What comes of this work with the application of a world."""
+
+    async def main() -> Any:
+        async with serving(world, clock) as app:
+            return await work(app)
+
+    return asyncio.run(main())
+
+
+def stored(world: World) -> list[bytes]:
+    with world.store.read() as tables:
+        return list(tables.batches())
+
+
+MakeWorld = Callable[..., World]

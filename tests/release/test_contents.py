@@ -1,11 +1,16 @@
-"""What is in the sdist and in the wheel: what git has, and nothing that lay around."""
+"""What is in the sdist and in the wheel: what git has, and a README that stands alone."""
 
 from __future__ import annotations
 
+import re
+import shutil
 import tarfile
 import tomllib
 import zipfile
+from pathlib import Path
 
+from hatchling.metadata.core import ProjectMetadata
+from hatchling.plugin.manager import PluginManager
 from packaging.metadata import Metadata
 
 import sottovoce
@@ -57,3 +62,36 @@ def test_package_indexes_can_read_what_it_says_of_itself(built: Built) -> None:
     readme, address = (ROOT / "README.md").read_text(encoding="utf-8"), repository()
     whole = absolute(readme, address, project["version"]) if address else readme
     assert about.description == whole
+
+
+ADDRESS = "https://example.org/somebody/sottovoce"
+LINK = re.compile(r"""(?<=\]\()[^)\s]+|(?<=src=")[^"]+|(?<=srcset=")[^"]+""")
+
+
+def described(folder: Path, repository: str) -> ProjectMetadata[PluginManager]:
+    """What the backend makes of our files, if the sources are there."""
+    for name in ("README.md", "LICENSE", "hatch_build.py"):
+        shutil.copy(ROOT / name, folder)
+    about = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    changed = re.sub(r'(?m)^repository = ".*"$', f'repository = "{repository}"', about)
+    (folder / "pyproject.toml").write_text(changed, encoding="utf-8")
+    return ProjectMetadata(str(folder), PluginManager())
+
+
+def test_with_an_address_every_link_leads_to_a_file_of_this_version(tmp_path: Path) -> None:
+    about = described(tmp_path, f"{ADDRESS}/")
+    links, beginning = LINK.findall(about.core.readme), f"{ADDRESS}/"
+    ours = [link.removeprefix(beginning) for link in links if link.startswith(beginning)]
+    assert len(ours) > 20
+    assert all(link.startswith(("https://", "#")) for link in links)
+    for kind, version, path in (link.split("#")[0].split("/", 2) for link in ours):
+        assert version == f"v{sottovoce.__version__}"
+        assert (ROOT / path).is_file(), path
+        assert (kind == "raw") == path.endswith((".png", ".svg")), path
+    assert about.core.urls["Homepage"] == ADDRESS
+
+
+def test_without_an_address_readme_stays_as_it_is(tmp_path: Path) -> None:
+    about = described(tmp_path, "")
+    assert about.core.readme == (ROOT / "README.md").read_text(encoding="utf-8")
+    assert about.core.urls == {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-import tomllib
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -13,14 +12,9 @@ import pytest
 import sottovoce
 from sottovoce.cli.app import every_command
 from tests.processes import free_port, read_until
-from tests.release.building import ROOT, Built
+from tests.release.building import Built
 from tests.release.fresh import Fresh, House
 
-EXTRAS: dict[str, list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
-    "optional-dependencies"
-]
-ELSEWHERE = {"cuda", "ray"}
-"""Too large for here: a card's compiler, Ray. `make release` asks pip whether they fit."""
 SMALL = ("--engine", "reference", "--sample-users", "30", "--sample-items", "50")
 CATALOGUE = """{"version": 2, "items": [
     {"id": "a", "title": "Alpha", "tags": {"kind": ["x"]}},
@@ -82,75 +76,33 @@ def offered(fresh: Fresh) -> set[str]:
     return found
 
 
-def test_every_extra_is_tried() -> None:
-    assert (
-        set(EXTRAS)
-        == {"sim", "plot", "bench", "client", "proxy", "server", "cli", "all"} | ELSEWHERE
-    )
-
-
 def test_bare_it_is_numpy_and_scipy(install: Callable[[str], Fresh]) -> None:
     fresh = install("")
     assert fresh.installed() == {"numpy", "scipy", "sottovoce"}
     assert fresh.does("import sottovoce, sys; print('numpy' in sys.modules)") == "False\n"
     preset = "from sottovoce.training import Settings; print(Settings.preset('loudest').epsilon)"
     assert fresh.does(preset) == "2.5\n"
-    told = fresh.run("sottovoce", "--version", code=2)
-    assert told == "sottovoce: the command line needs typer: pip install 'sottovoce[cli]'\n"
+    assert "sottovoce[cli]" in fresh.run("sottovoce", "--version", code=2)
     model = fresh.run("python", "-c", "from sottovoce import FederatedMF", code=1)
-    assert model.endswith("pip install 'sottovoce[sim]'\n")
+    assert "sottovoce[sim]" in model
 
 
 def test_cli_names_the_extra_of_every_command(install: Callable[[str], Fresh]) -> None:
     fresh = install("cli")
     assert fresh.run("sottovoce", "--version") == f"{sottovoce.__version__}\n"
     assert offered(fresh) == set()
-    told = fresh.run("sottovoce", "simulate", "--epochs", "1", code=2)
-    assert re.fullmatch(
-        r"sottovoce: this command needs \w+: pip install 'sottovoce\[sim\]'\n", told
-    )
+    assert "sottovoce[sim]" in fresh.run("sottovoce", "simulate", "--epochs", "1", code=2)
 
 
 def test_sim_simulates(install: Callable[[str], Fresh]) -> None:
     fresh = install("sim")
-    assert offered(fresh) == {"simulate", "privacy", "audit", "data", "replay"}
-    simulate = (
-        "env",
-        "NUMBA_DISABLE_JIT=1",
-        "sottovoce",
-        "simulate",
-        *SMALL,
-        "--min-interactions",
-        "0",
-        "--epochs",
-        "1",
-    )
+    assert offered(fresh) == {"simulate", "privacy", "data"}
+    simulate = ("sottovoce", "simulate", *SMALL, "--min-interactions", "0", "--epochs", "1")
     assert "HR@10" in fresh.run(*simulate)
-    told = fresh.run(*simulate, "--plot", "curve.png", code=2)
-    assert told == "sottovoce: pictures need matplotlib: pip install 'sottovoce[plot]'\n"
-
-
-def test_plot_draws(install: Callable[[str], Fresh]) -> None:
-    fresh = install("plot")
-    fresh.does(
-        "from pathlib import Path\n"
-        "from sottovoce.cli.figures import save_figure\n"
-        "save_figure(Path('curve.png'), lambda figure: figure.subplots().plot([1, 2]))\n"
-    )
-    assert (fresh.home / "curve.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_bench_has_every_command(install: Callable[[str], Fresh]) -> None:
-    fresh = install("bench")
-    assert offered(fresh) == set(every_command())
-    fresh.does("import implicit, threadpoolctl")
-
-
-def test_client_alone_is_a_class(install: Callable[[str], Fresh]) -> None:
-    fresh = install("client")
-    assert fresh.does("from sottovoce.client import Client; print(Client.__name__)") == "Client\n"
-    told = fresh.run("sottovoce", "client", "status", code=2)
-    assert told == "sottovoce: the command line needs typer: pip install 'sottovoce[cli]'\n"
+    assert "sottovoce[plot]" in fresh.run(*simulate, "--plot", "curve.png", code=2)
+    drawn = install("plot")
+    drawn.run(*simulate, "--plot", "curve.png")
+    assert (drawn.home / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_server_proxy_and_client_meet_from_environments_of_their_own(
@@ -183,6 +135,6 @@ def test_server_proxy_and_client_meet_from_environments_of_their_own(
     (name,) = set(
         re.findall("accept ([0-9a-f]{64})", client.run("sottovoce", "client", "terms", *device))
     )
-    client.run("sottovoce", "client", "accept", name, *device)
+    client.run("sottovoce", "client", "terms", "--accept", name, *device)
     assert "was sent" in client.run("sottovoce", "client", "sync", "--jitter", "0", *device)
     assert "Beta" in client.run("sottovoce", "client", "recommend", *device)

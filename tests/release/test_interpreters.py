@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.release.fresh import Fresh
 
 MINORS = (11, 12, 13, 14)
-QUICK = ("tests/core", "tests/core", "tests/privacy", "tests/training")
+QUICK = ("tests/core", "tests/privacy", "tests/training")
 SIMULATE = ("sottovoce", "simulate", "--sample-users", "100", "--sample-items", "100")
 
 if BUILT not in os.environ:

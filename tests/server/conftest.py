@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -12,10 +12,8 @@ from sqlalchemy import make_url
 
 from tests.lacking import leave_out
 from tests.server import postgres
-from tests.server.world import World, make_settings
+from tests.server.world import MakeWorld, NewUrl, World, make_settings
 
-MakeWorld = Callable[..., World]
-NewUrl = Callable[[], str]
 _numbers = itertools.count()
 
 

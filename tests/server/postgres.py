@@ -67,15 +67,8 @@ def running() -> Iterator[str]:
         try:
             yield f"postgresql+psycopg://postgres@/postgres?host={quote(name)}"
         finally:
-            _run(
-                bin_folder / "pg_ctl",
-                "-D",
-                folder / "data",
-                "-m",
-                "immediate",
-                "stop",
-                folder=folder,
-            )
+            stop = ("-D", folder / "data", "-m", "immediate", "stop")
+            _run(bin_folder / "pg_ctl", *stop, folder=folder)
 
 
 def _started(folder: Path) -> Path:
@@ -84,31 +77,10 @@ def _started(folder: Path) -> Path:
         data = folder / "data"
         options = f"-k {folder} -c listen_addresses= -c fsync=off -c max_connections=100"
         try:
-            _run(
-                found / "initdb",
-                "-D",
-                data,
-                "-U",
-                "postgres",
-                "-A",
-                "trust",
-                "-E",
-                "UTF8",
-                "--no-sync",
-                folder=folder,
-            )
-            _run(
-                found / "pg_ctl",
-                "-D",
-                data,
-                "-w",
-                "-o",
-                options,
-                "-l",
-                folder / "log",
-                "start",
-                folder=folder,
-            )
+            make = ("-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
+            _run(found / "initdb", *make, folder=folder)
+            start = ("-D", data, "-w", "-o", options, "-l", folder / "log", "start")
+            _run(found / "pg_ctl", *start, folder=folder)
         except (OSError, subprocess.SubprocessError) as error:
             failures.append(f"{found}: {error}")
             shutil.rmtree(data, ignore_errors=True)

@@ -7,7 +7,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 import pytest
@@ -17,10 +17,7 @@ from sottovoce.server import build_app
 from sottovoce.server.app import MAX_CHUNK
 from sottovoce.service import build_watch
 from tests.asgi import Answer, ask
-from tests.server.world import SECRETS, World, bearer, chunk_of, sealed
-
-if TYPE_CHECKING:
-    from tests.server.conftest import MakeWorld
+from tests.server.world import SECRETS, MakeWorld, World, bearer, chunk_of, sealed
 
 
 @asynccontextmanager
@@ -69,14 +66,6 @@ def test_before_the_first_epoch_it_is_alive_but_not_ready(web: Web) -> None:
     assert unready.headers["retry-after"] == "5"
     web.world.server.tick()
     assert web.watched("/readyz").status == 200
-
-
-def test_what_the_operator_watches_is_not_public(web: Web) -> None:
-    web.world.server.tick()
-    for path in ("/healthz", "/readyz", "/metrics"):
-        assert web("GET", path).status == 404
-        assert web.watched(path).status == 200
-    assert web.watched("/v2/manifest").status == 404
 
 
 def test_the_lifespan_opens_the_first_epoch_and_beats(web: Web) -> None:

@@ -1,9 +1,15 @@
-"""Every report once, from however many threads, workers and processes it comes."""
+"""Every report counts once, from however many threads, workers, proxies and processes it comes."""
 
 from __future__ import annotations
 
+import hashlib
 import multiprocessing
+import os
+import signal
+import tracemalloc
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,11 +17,140 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sottovoce.core import sum_signs
-from sottovoce.protocol import SEALED, Chunk, SignedManifest
+from sottovoce.errors import (
+    ClosedError,
+    NotFoundError,
+    ProtocolError,
+    RefusedError,
+    TooEarlyError,
+    UnavailableError,
+)
+from sottovoce.protocol import (
+    MAX_CHUNK_REPORTS,
+    SEALED,
+    Chunk,
+    Opened,
+    SignedManifest,
+    new_epoch_key,
+    open_reports,
+    public_key_of,
+    seal_reports,
+)
+from sottovoce.protocol.batch import CHUNK_HEADER as HEADER
 from sottovoce.server import Keys, ServerSettings
-from sottovoce.server.counting import Seen
+from sottovoce.server.counting import InProcess, Opener, Pool, Seen
 from sottovoce.server.store.transaction import Transaction
-from tests.server.world import World, chunk_of, chunks_of, sealed
+from sottovoce.training import Settings, presets
+from tests.server.world import MakeWorld, World, chunk_of, chunks_of, sealed
+
+
+def test_a_chunk_counts_once_and_duplicates_once(world: World) -> None:
+    signed = world.closed()
+    reports = world.reports(60)
+    data = sealed(reports, signed)
+    first = chunk_of(data[: 40 * SEALED] + data[: 10 * SEALED], signed)  # ten twice in one chunk
+    second = chunk_of(data[20 * SEALED :], signed)  # twenty again in another
+    other_worker = world.another()
+    assert world.send("east", first) is True
+    assert world.send("east", first) is False
+    assert other_worker.send("west", second) is True
+    assert other_worker.send("east", first) is False
+    assert world.send("west", first) is False, "the same order, drawn by another proxy"
+    assert np.array_equal(world.sums(1), sum_signs(reports, world.n_directions()))
+    assert world.counts(1) == (2, 60, 30, 0)
+    world.commit("east", signed, [first])
+
+
+def test_what_does_not_open_is_counted_and_does_no_harm(world: World) -> None:
+    """Another key, another epoch, a damaged byte, noise, a direction that is not there."""
+    signed = world.closed()
+    reports = world.reports(10)
+    good = sealed(reports, signed)
+    other_key = seal_reports(reports, public_key_of(new_epoch_key()), signed.hash)
+    assert signed.manifest.public_key is not None
+    other_epoch = seal_reports(reports, signed.manifest.public_key, bytes(32))
+    beyond = sealed(np.array([2 * world.n_directions()], np.uint32), signed)
+    damaged = bytearray(sealed(reports[:1], signed))
+    damaged[-1] ^= 1
+    noise = np.random.default_rng(0).bytes(5 * SEALED)
+    everything = other_key + good + other_epoch + bytes(damaged) + beyond + noise + bytes(SEALED)
+    assert world.send("east", chunk_of(everything, signed)) is True
+    assert world.counts(1) == (1, 10, 0, 28)
+    assert np.array_equal(world.sums(1), sum_signs(reports, world.n_directions()))
+
+
+def test_a_report_of_an_earlier_epoch_never_counts_again(world: World) -> None:
+    first = world.closed()
+    data = sealed(world.reports(5), first)
+    world.apply(first, chunk_of(data, first))
+    second = world.closed()
+    assert second.manifest.epoch == 2
+    assert world.send("east", chunk_of(data, second)) is True
+    assert world.counts(2) == (1, 0, 0, 5)
+
+
+def test_chunks_are_refused_with_the_reason(world: World) -> None:
+    world.server.tick()
+    signed = world.signed()
+    chunk = world.chunk(signed, 3)
+    for early in (lambda: world.send("east", chunk), lambda: world.commit("east", signed)):
+        with pytest.raises(TooEarlyError):
+            early()
+    world.closed()
+    take = world.server.take_chunk
+    for error, wrong in (
+        (RefusedError, lambda: world.send("north", chunk)),
+        (ProtocolError, lambda: take("east", 1, "0" * 64, chunk.encode())),
+        (ProtocolError, lambda: take("east", 2, chunk.name, chunk.encode())),
+        (NotFoundError, lambda: world.send("east", replace(chunk, epoch=7))),
+        (RefusedError, lambda: world.send("east", replace(chunk, manifest_hash=bytes(32)))),
+    ):
+        with pytest.raises(error):
+            wrong()
+    for broken in (b"", b"SVC2", chunk.encode()[:-1], chunk.encode() + b"x"):
+        with pytest.raises(ProtocolError):
+            take("east", 1, hashlib.sha256(broken).hexdigest(), broken)
+    assert world.counts(1) == (0, 0, 0, 0)
+    world.apply(signed)
+    with pytest.raises(ClosedError):
+        world.send("east", chunk)
+    with pytest.raises(ClosedError):
+        world.server.commit("east", 1, signed.hash, 1, 3)
+
+
+def test_a_commit_must_name_what_was_received(world: World) -> None:
+    signed = world.closed()
+    chunks = chunks_of(sealed(world.reports(12), signed), signed, 6)
+    world.send("east", chunks[0])
+    with pytest.raises(RefusedError):
+        world.commit("east", signed, chunks)
+    with pytest.raises(RefusedError):
+        world.server.commit("east", 1, bytes(32), 1, 6)
+    with pytest.raises(NotFoundError):
+        world.server.commit("east", 5, signed.hash, 0, 0)
+    world.send("east", chunks[1])
+    world.commit("east", signed, chunks)
+    world.commit("east", signed, chunks)
+    assert world.send("east", chunks[0]) is False
+    with pytest.raises(RefusedError):
+        world.send("east", chunk_of(sealed(world.reports(2, seed=9), signed), signed))
+    world.server.tick()
+    assert world.signed().manifest.epoch == 1, "west is still waited for"
+    world.commit("west", signed)
+    world.server.tick()
+    assert world.signed().manifest.epoch == 2
+    world.commit("east", signed, chunks)  # the answer was lost: the same again is well
+
+
+@pytest.mark.parametrize("preset", presets())
+def test_every_mechanism_is_served(make_world: MakeWorld, sqlite_url: str, preset: str) -> None:
+    world = make_world(sqlite_url, training=Settings.preset(preset))
+    signed = world.closed()
+    reports = world.reports(300)
+    for chunk in chunks_of(sealed(reports, signed), signed, 70):
+        assert world.send("east", chunk) is True
+    assert np.array_equal(world.sums(1), sum_signs(reports, world.n_directions()))
+    assert world.counts(1) == (5, 300, 0, 0)
 
 
 @given(st.lists(st.lists(st.integers(0, 40), max_size=12), max_size=12))
@@ -27,25 +162,6 @@ def test_seen_is_a_set(parts: list[list[int]]) -> None:
         seen.add(np.array(part, np.uint64))
         expected |= set(part)
     assert set(np.flatnonzero(seen.contains(np.arange(41, dtype=np.uint64)))) == expected
-
-
-def test_seen_knows_the_largest_keys() -> None:
-    seen = Seen()
-    largest = np.array([2**64 - 1, 2**63], np.uint64)
-    seen.add(largest[:1])
-    assert seen.contains(largest).tolist() == [True, False]
-
-
-def test_the_same_chunk_from_eight_threads_counts_once(world: World) -> None:
-    signed = world.closed()
-    reports = world.reports(40)
-    chunk = chunk_of(sealed(reports, signed), signed)
-    workers = [world, world.another(), world.another()]
-    with ThreadPoolExecutor(8) as threads:
-        answers = list(threads.map(lambda n: workers[n % 3].send("east", chunk), range(8)))
-    assert sorted(answers) == [False] * 7 + [True]
-    assert world.counts(1) == (1, 40, 0, 0)
-    assert np.array_equal(world.sums(1), sum_signs(reports, world.n_directions()))
 
 
 def overlapping(data: bytes, signed: SignedManifest) -> list[Chunk]:
@@ -148,3 +264,163 @@ def test_real_processes_share_a_database(world: World) -> None:
     world.commit("west", signed)
     world.server.tick()
     assert world.signed().manifest.reports_behind == 600
+
+
+class Counted(InProcess):
+    """Knows how many it has opened; breaks when it is told to."""
+
+    def __init__(self) -> None:
+        self.opened = 0
+        self.broken = False
+
+    def open(
+        self, sealed: bytes, private_key: bytes, manifest_hash: bytes, n_directions: int
+    ) -> Opened:
+        if self.broken:
+            raise UnavailableError("a process that opens reports ended: send it again")
+        self.opened += len(sealed) // SEALED
+        return super().open(sealed, private_key, manifest_hash, n_directions)
+
+
+def shuffled(data: bytes, seed: int) -> bytes:
+    rows = np.frombuffer(data, np.uint8).reshape(-1, SEALED)
+    return np.random.default_rng(seed).permutation(rows).tobytes()
+
+
+@pytest.fixture
+def counted(world: World) -> Counted:
+    opener = Counted()
+    world.server._opener = opener
+    return opener
+
+
+def test_repeats_are_opened_once_in_a_chunk_and_over_chunks(world: World, counted: Counted) -> None:
+    """Garbage as well, for every worker and proxy: of a thousand copies of three reports, three."""
+    signed, other = world.closed(), world.another()
+    other.server._opener = counted
+    reports = world.reports(1)
+    garbage = bytes(range(1, 2 * SEALED + 1))
+    data = (sealed(reports, signed) + garbage) * 1000
+    for number, (worker, proxy) in enumerate(((world, "east"), (world, "west"), (other, "west"))):
+        assert worker.send(proxy, chunk_of(shuffled(data, number), signed))
+    assert counted.opened == 3
+    assert world.counts(1) == (3, 1, 3 * 3000 - 3, 2)
+    assert np.array_equal(world.sums(1), sum_signs(reports, world.n_directions()))
+
+
+def test_what_was_not_committed_is_opened_again(world: World, counted: Counted) -> None:
+    signed = world.closed()
+    chunk = chunk_of(sealed(world.reports(20), signed) + bytes(SEALED), signed)
+    counted.broken = True
+    for _ in range(2):
+        with pytest.raises(UnavailableError):
+            world.send("east", chunk)
+    counted.broken = False
+    assert world.send("east", chunk)
+    assert world.counts(1) == (1, 20, 0, 1)
+
+
+def test_the_next_epoch_begins_with_nothing(world: World, counted: Counted) -> None:
+    """What did not open in one epoch is not known in the next."""
+    for epoch in (1, 2):
+        signed = world.closed()
+        data = sealed(world.reports(10), signed) + bytes(SEALED)
+        world.apply(signed, chunk_of(data, signed))
+        assert world.counts(epoch) == (1, 10, 0, 1)
+    assert counted.opened == 22
+
+
+@pytest.mark.parametrize("cap", [{"most_chunks": 3}, {"most_bytes": 4 * (HEADER + 5 * SEALED) - 1}])
+def test_one_proxy_hands_in_so_much_of_an_epoch(world: World, cap: dict[str, int]) -> None:
+    signed = world.closed()
+    capped = world.another(**cap)
+    chunks = [chunk_of(sealed(world.reports(5, seed), signed), signed) for seed in range(5)]
+    for chunk in chunks[:3]:
+        assert capped.send("east", chunk)
+    with pytest.raises(RefusedError):
+        capped.send("east", chunks[3])
+    assert not capped.send("east", chunks[0]), "what is known is no more"
+    assert capped.send("west", chunks[4]), "another proxy has its own"
+    capped.commit("east", signed, chunks[:3])
+
+
+HASH = b"\x07" * 32
+
+KEY = new_epoch_key()
+
+
+def test_reports_and_keys_stay_in_order_and_together() -> None:
+    reports = np.array([3, 99, 5, 0, 7], np.uint32)
+    data = bytearray(seal_reports(reports, public_key_of(KEY), HASH))
+    data[2 * SEALED + 40] ^= 1
+    opened = open_reports(bytes(data), KEY, HASH, 8)  # 99 names direction 49
+    assert opened.reports.tolist() == [3, 0, 7]
+    assert opened.undecodable == 2
+    prefixes = [int.from_bytes(data[n * SEALED : n * SEALED + 8], "little") for n in (0, 3, 4)]
+    assert opened.keys.tolist() == prefixes
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Pool]:
+    pool = Pool(2)
+    yield pool
+    pool.close()
+    with pytest.raises(UnavailableError):
+        pool.open(bytes(SEALED), KEY, HASH, 16)
+
+
+@pytest.mark.parametrize("number", [1, 64, 65, 700])
+def test_a_pool_opens_as_one_process_does(pool: Pool, number: int) -> None:
+    reports = np.random.default_rng(number).integers(0, 40, number).astype(np.uint32)
+    data = seal_reports(reports, public_key_of(KEY), HASH) + bytes(SEALED)
+    openers: list[Opener] = [pool, InProcess()]
+    found, expected = (opener.open(data, KEY, HASH, 16) for opener in openers)
+    assert np.array_equal(found.reports, expected.reports)
+    assert np.array_equal(found.keys, expected.keys)
+    assert found.undecodable == expected.undecodable > 0
+
+
+@pytest.mark.parametrize(("how", "dies"), [(signal.SIGKILL, True), (signal.SIGINT, False)])
+def test_a_worker_that_dies_costs_one_answer(pool: Pool, how: signal.Signals, dies: bool) -> None:
+    """Ctrl-C, which reaches all of them, is none of its business."""
+    data = seal_reports(np.arange(10, dtype=np.uint32), public_key_of(KEY), HASH)
+    pool.open(data, KEY, HASH, 16)
+    assert pool._workers is not None
+    for worker in list(pool._workers._processes):
+        os.kill(worker, how)
+    if dies:
+        with pytest.raises(UnavailableError):
+            pool.open(data * 100, KEY, HASH, 16)
+    assert len(pool.open(data, KEY, HASH, 16).reports) == 10
+
+
+CHUNKS = 20
+
+
+@pytest.mark.slow
+def test_memory_is_flat_over_very_many_reports(make_world: MakeWorld, sqlite_url: str) -> None:
+    """Eight bytes of each, until the epoch ends."""
+    world = make_world(sqlite_url)
+    world.server._opener = Quick()
+    signed = world.closed()
+    rng = np.random.default_rng(0)
+    used = []
+    tracemalloc.start()
+    for _ in range(CHUNKS):
+        world.send("east", chunk_of(rng.bytes(SEALED * MAX_CHUNK_REPORTS), signed))
+        used.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert world.counts(1) == (CHUNKS, CHUNKS * MAX_CHUNK_REPORTS, 0, 0)
+    grown = (used[-1] - used[9]) / ((CHUNKS - 10) * MAX_CHUNK_REPORTS)
+    assert grown < 9, f"{grown:.1f} bytes for each report"
+
+
+class Quick:
+    """Takes the bytes as they are: what X25519 costs is measured elsewhere."""
+
+    def open(
+        self, sealed: bytes, private_key: bytes, manifest_hash: bytes, n_directions: int
+    ) -> Opened:
+        words = np.frombuffer(sealed, np.uint32).reshape(-1, SEALED // 4)
+        keys = np.ascontiguousarray(words[:, :2]).view(np.uint64).ravel()
+        return Opened(words[:, 2] % np.uint32(2 * n_directions), keys, 0)

@@ -10,21 +10,21 @@ import os
 import random
 import resource
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from sottovoce.protocol import Chunk
 from sottovoce.server import build_app
 from tests.asgi import ask
-from tests.server.world import SECRETS, World, chunk_of, sealed
-
-if TYPE_CHECKING:
-    from tests.server.conftest import MakeWorld
+from tests.server.world import SECRETS, MakeWorld, World, chunk_of, sealed
 
 REQUESTS = int(os.environ.get("SOTTOVOCE_REQUESTS", "20000"))
+
 AT_ONCE = 50
+
 METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "get", "", "X" * 99]
+
 WEIRD: list[Any] = [-1, 2**53, 10**400, 1.5, True, None, "1", [], {}, "\ud800", "x" * 5000]
 
 

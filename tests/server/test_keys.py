@@ -1,20 +1,28 @@
-"""The server's keys, and the destruction of an epoch's."""
+"""The server's keys: their file, an epoch's key and its end, and who follows a signing key."""
 
 from __future__ import annotations
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import Barrier
 
 import pytest
 
-from sottovoce.errors import SettingsError, StoreError
-from sottovoce.server import Keys
-from tests.server.world import World, chunk_of, sealed
-
-if TYPE_CHECKING:
-    from tests.server.conftest import MakeWorld
+from sottovoce.errors import (
+    ProtocolError,
+    SettingsError,
+    StoreError,
+    UnavailableError,
+)
+from sottovoce.protocol import SignedManifest
+from sottovoce.protocol.manifest import MOST_STATEMENTS
+from sottovoce.server import Keys, ServerStore
+from sottovoce.server.keys import rotate_keys
+from sottovoce.server.store import Service, Transaction
+from tests.server.test_catalogues import learn
+from tests.server.world import KEYS, MakeWorld, World
 
 
 def test_keys_are_read_back_and_only_their_owner_can(tmp_path: Path) -> None:
@@ -24,23 +32,19 @@ def test_keys_are_read_back_and_only_their_owner_can(tmp_path: Path) -> None:
     assert Keys.read(path) == keys
     assert keys.signing.hex() not in repr(keys)
     assert keys.wrapping.hex() not in repr(keys)
-    with pytest.raises(SettingsError, match="nothing is overwritten"):
+    with pytest.raises(SettingsError):
         Keys.generate().write(path)
-    assert Keys.read(path) == keys
-
-
-@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o601])
-def test_keys_that_others_may_read_are_refused(tmp_path: Path, mode: int) -> None:
-    path = tmp_path / "keys.json"
-    Keys.generate().write(path)
-    path.chmod(mode)
-    with pytest.raises(SettingsError, match="others may read the keys"):
-        Keys.read(path)
+    assert Keys.read(path) == keys, "nothing is overwritten"
+    for mode in (0o640, 0o604, 0o601):
+        path.chmod(mode)
+        with pytest.raises(SettingsError):
+            Keys.read(path)
 
 
 @pytest.mark.parametrize(
     "content",
     [
+        None,
         "",
         "{}",
         json.dumps({"version": 2, "signing": "a" * 64, "wrapping": "b" * 64}),
@@ -49,15 +53,14 @@ def test_keys_that_others_may_read_are_refused(tmp_path: Path, mode: int) -> Non
         "x" * 5000,
     ],
 )
-def test_malformed_keys_are_refused_and_not_shown(tmp_path: Path, content: str) -> None:
+def test_malformed_keys_are_refused_and_not_shown(tmp_path: Path, content: str | None) -> None:
     path = tmp_path / "keys.json"
-    path.touch(0o600)
-    path.write_text(content)
+    if content is not None:
+        path.touch(0o600)
+        path.write_text(content)
     with pytest.raises(SettingsError) as refused:
         Keys.read(path)
     assert "a" * 32 not in str(refused.value)
-    with pytest.raises(SettingsError, match="cannot be read"):
-        Keys.read(tmp_path / "missing.json")
 
 
 def test_a_wrapped_key_opens_with_its_keys_and_epoch_alone() -> None:
@@ -82,6 +85,7 @@ def everything_in(folder: Path) -> bytes:
 def test_nothing_of_an_applied_epochs_key_or_chunks_is_left_in_the_files(
     make_world: MakeWorld, sqlite_url: str, tmp_path: Path
 ) -> None:
+    """And nothing raw is ever stored."""
     world = make_world(sqlite_url)
     signed = world.closed()
     with world.store.read() as transaction:
@@ -91,6 +95,11 @@ def test_nothing_of_an_applied_epochs_key_or_chunks_is_left_in_the_files(
     assert wrapped in everything_in(tmp_path)
     assert private not in everything_in(tmp_path)
     chunk = world.chunk(signed, 30)
+    world.send("east", chunk)
+    left = everything_in(tmp_path)
+    for at in range(0, len(chunk.sealed), 52):
+        assert chunk.sealed[at : at + 12] not in left
+        assert chunk.sealed[at + 32 : at + 52] not in left
     world.apply(signed, chunk)
     left = everything_in(tmp_path)
     assert world.signed().manifest.epoch == 2
@@ -126,12 +135,231 @@ def test_an_applied_epochs_key_is_gone_from_every_database(world: World) -> None
         assert transaction.sums(1).any()
 
 
-def test_nothing_raw_is_ever_stored(make_world: MakeWorld, sqlite_url: str, tmp_path: Path) -> None:
+AT_ONCE = 6
+
+
+def service(world: World) -> Service:
+    with world.store.read() as transaction:
+        found = transaction.service()
+    assert found is not None
+    return found
+
+
+def rotated_at_once(world: World, paths: list[Path]) -> list[Keys | SettingsError]:
+    """Each by a connection of its own, all at the same moment."""
+    ready = Barrier(len(paths))
+
+    def rotate(path: Path) -> Keys | SettingsError:
+        store = ServerStore(world.settings.database)
+        ready.wait()
+        try:
+            return rotate_keys(store, path)
+        except SettingsError as error:
+            return error
+        finally:
+            store.close()
+
+    with ThreadPoolExecutor(len(paths)) as threads:
+        return list(threads.map(rotate, paths))
+
+
+def copies(folder: Path, number: int) -> list[Path]:
+    """The keys file on so many machines."""
+    paths = [folder / f"keys{n}.json" for n in range(number)]
+    for path in paths:
+        KEYS.write(path)
+    return paths
+
+
+def published_by(world: World, path: Path) -> SignedManifest:
+    """The next manifest, by a worker that starts with this file."""
+    worker = World(world.settings, Keys.read(path), now=world.now)
+    worker.apply(worker.closed())
+    signed = worker.signed()
+    world.now = worker.now
+    worker.close()
+    return signed
+
+
+def test_who_replaces_one_file_at_once_makes_one_chain(world: World, tmp_path: Path) -> None:
+    world.server.tick()
+    (path,) = copies(tmp_path, 1)
+    made = rotated_at_once(world, [path] * AT_ONCE)
+    keys = Keys.read(path)
+    shown = [each.verification_key for each in made if isinstance(each, Keys)]
+    assert sorted(shown) == sorted(each.key for each in keys.statements)
+    assert len(set(shown)) == AT_ONCE
+    assert service(world).newest_key == keys.verification_key
+    raw = published_by(world, path).encode()
+    for pinned in (KEYS.verification_key, *shown):
+        assert SignedManifest.open(raw, pinned).key == keys.verification_key
+
+
+def test_of_several_machines_one_replaces_the_key(world: World, tmp_path: Path) -> None:
+    world.server.tick()
+    paths = copies(tmp_path, AT_ONCE)
+    made = rotated_at_once(world, paths)
+    (won,) = (n for n, each in enumerate(made) if isinstance(each, Keys))
+    for n, refused in enumerate(made):
+        if n != won:
+            assert "not in the keys file: copy the file" in str(refused)
+            assert Keys.read(paths[n]) == KEYS, "nothing was changed"
+    old = paths[won - 1]
+    assert published_by(world, old).key == KEYS.verification_key, "it goes on meanwhile"
+    Keys.read(paths[won]).replace(old)
+    rotate_keys(world.store, old)
+    newest = Keys.read(old)
+    assert len(newest.statements) == 2
+    raw = published_by(world, old).encode()
+    for pinned in (KEYS, Keys.read(paths[won]), newest):
+        opened = SignedManifest.open(raw, pinned.verification_key)
+        assert opened.key == newest.verification_key
+
+
+@pytest.fixture
+def broken_off(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The first of two files has a new key of which the database has not heard."""
+    world.server.tick()
+    paths = copies(tmp_path, 2)
+
+    def fail(_: Transaction, __: bytes) -> None:
+        raise StoreError("the database is gone")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Transaction, "set_newest_key", fail)
+        with pytest.raises(StoreError):
+            rotate_keys(world.store, paths[0])
+    assert len(Keys.read(paths[0]).statements) == 1
+    assert service(world).newest_key == KEYS.verification_key
+    return paths
+
+
+def test_a_worker_makes_the_database_follow_its_file(world: World, broken_off: list[Path]) -> None:
+    """Also after a restored database."""
+    first, second = broken_off
+    worker = World(world.settings, Keys.read(first), now=world.now)
+    worker.server.prepare()
+    assert service(world).newest_key == worker.keys.verification_key
+    with pytest.raises(SettingsError, match="copy the file"):
+        rotate_keys(world.store, second)
+    worker.close()
+    rotate_keys(world.store, first)
+    assert len(published_by(world, first).statements) == 2
+
+
+def test_a_key_that_another_has_overtaken_never_signs(world: World, broken_off: list[Path]) -> None:
+    """Neither by a worker that starts with it nor by one that runs."""
+    first, second = broken_off
+    worker = World(world.settings, Keys.read(first), now=world.now)
+    worker.server.prepare()
+    rotate_keys(world.store, second, newest_is_lost=True)
+    with pytest.raises(SettingsError, match="newest verification key"):
+        worker.apply(worker.closed())
+    worker.close()
+    late = World(world.settings, Keys.read(first), now=world.now)
+    with pytest.raises(SettingsError, match="newest verification key"):
+        late.server.prepare()
+    late.close()
+    signed = published_by(world, second)
+    assert signed.key == Keys.read(second).verification_key
+    with pytest.raises(SettingsError, match="devices know the verification key"):
+        rotate_keys(world.store, first, newest_is_lost=True)
+
+
+def test_a_worker_says_at_once_that_another_key_signs(
+    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It goes on meanwhile, says it once for each key, and is not ready when it cannot sign."""
+    world.server.tick()
+    assert "\nsottovoce_server_key_is_old 0.0\n" in world.server.measured().decode()
+    (path,) = copies(tmp_path, 1)
+    rotate_keys(world.store, path)
+    for _ in range(3):
+        world.server.tick()
+    assert len(caplog.messages) == 1
+    assert "\nsottovoce_server_key_is_old 1.0\n" in world.server.measured().decode()
+    world.server.check()
+    published_by(world, path)
+    with pytest.raises(UnavailableError):
+        world.server.check()
+
+
+def test_without_a_database_nothing_is_replaced(sqlite_url: str, tmp_path: Path) -> None:
+    (path,) = copies(tmp_path, 1)
+    store = ServerStore(sqlite_url)
+    store.migrate()
+    with pytest.raises(SettingsError, match="the database is not set up"):
+        rotate_keys(store, path)
+    assert Keys.read(path) == KEYS
+    store.close()
+
+
+def test_signing_keys_change_and_nobody_leads_back(world: World) -> None:
+    """Who knows the first key follows; who has seen the second believes the first no more."""
+    first = learn(world)
+    second, third = KEYS.rotated(), KEYS.rotated().rotated()
+    assert second.first == third.first == KEYS.verification_key
+    newer = World(world.settings, second, now=world.now)
+    newer.apply(newer.closed())
+    signed = newer.server.signed_manifest()
+    assert signed.key == second.verification_key
+    raw = signed.encode()
+    for pinned in (KEYS.verification_key, second.verification_key):
+        assert SignedManifest.open(raw, pinned).key == second.verification_key
+    with pytest.raises(ProtocolError):
+        SignedManifest.open(first.encode(), second.verification_key)
+    world.now = newer.now
+    with pytest.raises(SettingsError, match="copy the new one to all workers"):
+        world.apply(world.closed())
+    assert newer.signed().hash == signed.hash, "a worker with the old key publishes nothing"
+    assert world.signed().hash == signed.hash, "and serves what others publish"
+    stranger = World(world.settings, third)  # of another chain
+    with pytest.raises(SettingsError, match="not in the keys file"):
+        stranger.server.tick()
+    for other in (newer, stranger):
+        other.close()
+
+
+def test_all_keys_of_a_chain_are_followed(make_world: MakeWorld, sqlite_url: str) -> None:
+    """As many as a manifest has room for."""
     world = make_world(sqlite_url)
-    signed = world.closed()
-    data = sealed(world.reports(30), signed)
-    world.send("east", chunk_of(data, signed))
-    left = everything_in(tmp_path)
-    for at in range(0, len(data), 52):
-        assert data[at : at + 12] not in left
-        assert data[at + 32 : at + 52] not in left
+    world.server.tick()
+    keys = KEYS
+    for _ in range(MOST_STATEMENTS):
+        keys = keys.rotated()
+    later = World(world.settings, keys, now=world.now)
+    later.apply(later.closed())
+    assert later.signed().key == keys.verification_key
+    assert len(later.signed().statements) == MOST_STATEMENTS
+    later.close()
+    with pytest.raises(SettingsError):
+        keys.rotated()
+
+
+def test_keys_with_their_statements_are_read_back(tmp_path: Path) -> None:
+    """Behind a link, and with the same owner: the server must find and read them."""
+    path, link = tmp_path / "keys.json", tmp_path / "link.json"
+    KEYS.write(path)
+    link.symlink_to(path)
+    if os.geteuid() == 0:
+        os.chown(path, 65_534, 65_534)
+    owner = path.stat().st_uid
+    keys = Keys.read(link).rotated()
+    keys.replace(link)
+    assert link.is_symlink()
+    assert path.stat().st_uid == owner
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert Keys.read(path) == keys
+    assert KEYS.signing.hex() not in path.read_text()
+    with pytest.raises(SettingsError):
+        keys.replace(tmp_path / "missing.json")
+    text, stranger = path.read_text(), Keys.generate()
+    for broken in (
+        text.replace(keys.signing.hex(), stranger.signing.hex()),
+        text.replace(keys.first.hex(), stranger.first.hex()),
+        text.replace('"statements": [', '"statements": [3, '),
+        text.replace('"statements": [', '"statements": {}, "other": ['),
+    ):
+        path.write_text(broken)
+        with pytest.raises(SettingsError):
+            Keys.read(path)

@@ -17,6 +17,7 @@ from sottovoce.service import Listen, Watch
 from sottovoce.training import Participation, Settings, presets
 
 EXAMPLE = Path(__file__).parents[2] / "deploy" / "server.example.toml"
+
 DIGEST = hashlib.sha256(b"secret").hexdigest()
 
 
@@ -69,18 +70,6 @@ def test_commented_values_are_the_presets(tmp_path: Path, preset: str) -> None:
     settings = read(tmp_path, text)
     assert settings.training == Settings.preset(preset)
     assert settings.terms == Participation()
-
-
-def test_a_training_may_change_every_field_of_its_preset(tmp_path: Path) -> None:
-    text = changed('preset = "coordinate"').replace("# rotate = true", "rotate = true")
-    settings = read(tmp_path, text.replace("# epsilon = 2.5", "epsilon = 1")).training
-    assert settings == Settings.preset("coordinate", epsilon=1.0, rotate=True)
-
-
-def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
-    settings = read(tmp_path, server_toml(proxies={"east": DIGEST}, training=Settings()))
-    assert settings.keys == tmp_path / "keys.json"
-    assert settings.database == f"sqlite:///{tmp_path / 'server.sqlite'}"
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sottovoce.core import sums_of
 from sottovoce.protocol import SEALED, Catalogue, Chunk, Item, SignedManifest, seal_reports
-from sottovoce.protocol.batch import ENOUGH, NONE
+from sottovoce.protocol.batch import ENOUGH, NONE, Crowd
 from sottovoce.server import (
     InProcess,
     Keys,
@@ -23,12 +24,7 @@ from sottovoce.server import (
     ServerStore,
 )
 from sottovoce.training import Participation, Settings
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sottovoce.protocol.batch import Crowd
-    from tests.asgi import Headers
+from tests.asgi import Headers
 
 SECRETS = {"east": "the secret of east", "west": "the secret of west"}
 KEYS = Keys.generate()
@@ -165,3 +161,7 @@ def chunks_of(data: bytes, signed: SignedManifest, reports: int) -> list[Chunk]:
 def bearer(proxy: str) -> Headers:
     """The header that says which proxy this is."""
     return [("authorization", f"Bearer {SECRETS[proxy]}")]
+
+
+MakeWorld = Callable[..., World]
+NewUrl = Callable[[], str]

@@ -18,9 +18,4 @@ def start() -> Iterator[Callable[..., Service]]:
 
     yield begin
     for service in services:
-        if service.process.poll() is None:
-            service.process.kill()
-            service.process.communicate()
-        for stream in (service.process.stdin, service.process.stdout, service.process.stderr):
-            if stream is not None:
-                stream.close()
+        service.close()

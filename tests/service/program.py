@@ -13,11 +13,13 @@ from tests.processes import read_until
 
 PROGRAM = """
 import asyncio, contextlib, json, sys
+from pathlib import Path
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from prometheus_client import CollectorRegistry, generate_latest
 from sottovoce.service import Listen, TurnedAway, Watch, build_watch, errors_as_problems, run
+from sottovoce.service import read_body
 
 async def hello(request):
     return PlainTextResponse("hello")
@@ -26,6 +28,10 @@ async def slow(request):
     print("begun", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
     return PlainTextResponse("finished")
+
+async def body(request):
+    read = await read_body(request.scope, request.receive, 160)
+    return PlainTextResponse(str(len(read)))
 
 async def large(request):
     return PlainTextResponse(b"x" * 2**25)
@@ -40,9 +46,12 @@ async def lifespan(app):
     yield
     print("closed", flush=True)
 
-paths = {"/hello": hello, "/slow": slow, "/broken": broken, "/large": large}
+paths = {"/hello": hello, "/v2/manifest": hello, "/slow": slow, "/broken": broken, "/large": large}
 app = Starlette(
-    routes=[Route(path, endpoint) for path, endpoint in paths.items()],
+    routes=[
+        Route("/body", body, methods=["POST"]),
+        *(Route(path, endpoint) for path, endpoint in paths.items()),
+    ],
     exception_handlers=errors_as_problems(log_unavailable=True),
     lifespan=lifespan,
 )
@@ -50,11 +59,12 @@ registry = CollectorRegistry()
 turned_away = TurnedAway("program", registry)
 watch = build_watch(lambda: None, lambda: generate_latest(registry))
 caps = dict(pair.split("=") for pair in sys.argv[3:] if "=" in pair)
-listen = Listen(port=int(sys.argv[1]), **{name: json.loads(value) for name, value in caps.items()})
+caps = {name: Path(value) if value[0] == "/" else json.loads(value) for name, value in caps.items()}
+listen = Listen(port=int(sys.argv[1]), **caps)
 run(app, listen, watch, Watch(port=int(sys.argv[2])), turned_away=turned_away)
 print("returned", flush=True)
 """
-RUNNING = re.compile(r"running on http://127\.0\.0\.1:(\d+)")
+RUNNING = re.compile(r"running on https?://127\.0\.0\.1:(\d+)")
 LIMIT = 20.0
 
 
@@ -77,11 +87,23 @@ class Service:
         assert self.process.stderr is not None
         self.log += read_until(words, self.process.stderr).string
 
-    def connect(self, *, watch: bool = False) -> socket.socket:
+    def port(self, *, watch: bool = False) -> int:
         if not self.log:
             self.wait_for("(?s)running on.*running on")
-        public, watched = RUNNING.findall(self.log)
-        return socket.create_connection(("127.0.0.1", int(watched if watch else public)), LIMIT)
+        return int(RUNNING.findall(self.log)[watch])
+
+    def connect(self, source: str = "127.0.0.1", *, watch: bool = False) -> socket.socket:
+        return socket.create_connection(
+            ("127.0.0.1", self.port(watch=watch)), LIMIT, source_address=(source, 0)
+        )
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate()
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if stream is not None:
+                stream.close()
 
     def end(self, told: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
         """Its exit code and what it printed; the rest of its log is in `log`."""

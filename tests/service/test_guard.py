@@ -1,32 +1,195 @@
-"""Caps that need a program of its own: file descriptors, answers that nobody reads, the end."""
+"""What one connection and one address may use of a service: a real process, real sockets."""
 
 from __future__ import annotations
 
+import json
 import re
 import resource
 import socket
 import sys
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.processes import wait_until
+from tests.service.program import Service
 
-if TYPE_CHECKING:
-    from tests.service.program import Service
+PLACES, OF_ADDRESS = 24, 8
+
+SLACK = 5.0
+"""Seconds by which a busy machine may be late; slower than any cap of a real service is not."""
+
+
+@pytest.fixture(scope="module")
+def capped() -> Iterator[Service]:
+    caps = {
+        "header_seconds": 0.6, "body_seconds": 0.9, "idle_seconds": 0.5, "connections": PLACES,
+        "connections_per_address": OF_ADDRESS,
+    }  # fmt: skip
+    service = Service("0", "0", *(f"{name}={value}" for name, value in caps.items()))
+    with closing(service):
+        yield service
+        assert service.end()[0] == 0
+        assert "Traceback" not in service.log
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    begun = time.monotonic()
+    yield
+    assert time.monotonic() - begun < seconds
+
+
+def sent(connection: socket.socket, data: bytes) -> bool:
+    """Whether it could be."""
+    try:
+        connection.sendall(data)
+    except OSError:
+        return False
+    return True
+
+
+def is_quiet(connection: socket.socket) -> bool:
+    """Whether they have neither said anything that was not read, nor closed it."""
+    connection.setblocking(False)
+    try:
+        connection.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return True
+    except ConnectionError:
+        return False
+    finally:
+        connection.settimeout(20)
+    return False
+
+
+def status_of(service: Service, data: bytes, source: str = "127.0.0.1") -> int:
+    """Of one request on a connection of its own."""
+    connection = service.connect(source)
+    sent(connection, data)
+    head, _, body = said(connection).partition(b"\r\n\r\n")
+    status = int(head.split(b" ")[1])
+    if status >= 400:
+        assert json.loads(body)["status"] == status
+    return status
+
+
+def request(path: str, *headers: str, method: str = "GET") -> bytes:
+    return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: here", *headers, "\r\n"]).encode()
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (request("/hello", *[f"X-{n}: y" for n in range(64)]), 431),
+        (request("/hello", "Cookie: " + "a" * 16_384), 431),
+        (request("/hello", "Cookie: " + "a" * 16_000, "Accept: " + "b" * 500), 431),
+        (request("/hello", *[f"X-{n}: {'y' * 200}" for n in range(60)], "Connection: close"), 200),
+        (request("/" + "a" * 20_000), 431),
+        (b"\x16\x03\x01 TLS to a plain port\r\n\r\n", 400),
+    ],
+)
+def test_a_header_that_is_too_large_is_answered(capped: Service, data: bytes, status: int) -> None:
+    assert status_of(capped, data) == status
+
+
+POST = request("/body", "Transfer-Encoding: chunked", method="POST")
+
+
+@pytest.mark.parametrize(
+    ("begin", "piece"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: here\r\nCookie: ", b"a" * 65_536),
+        (POST, b"10000\r\n" + b"x" * 65_536 + b"\r\n"),
+        (POST + b"1;", b"x" * 65_536),
+        (POST + b"0\r\nX: ", b"x" * 65_536),
+    ],
+    ids=["a header", "data", "the name of a piece", "what follows the last one"],
+)
+def test_what_has_no_end_is_ended(capped: Service, begin: bytes, piece: bytes) -> None:
+    """Everybody else is served meanwhile."""
+    with capped.connect() as line, within(1 + SLACK):
+        sent(line, begin)
+        while is_quiet(line) and sent(line, piece):
+            assert status_of(capped, GET) == 200
+        while sent(line, piece):
+            pass
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        b"GET / HTTP/1.1\r\nX: ",
+        request("/body", "Content-Length: 160", method="POST"),
+        POST + b"80\r\n",
+    ],
+)
+def test_a_slow_header_and_a_slow_body_are_answered(capped: Service, begin: bytes) -> None:
+    """A byte now and then does not help."""
+    line = capped.connect()
+    with within(1 + SLACK):
+        sent(line, begin)
+        while is_quiet(line) and sent(line, b"1"):
+            time.sleep(0.05)
+        assert said(line).startswith(b"HTTP/1.1 408 ")
+
+
+def test_silence_and_an_idle_connection_end_without_a_word(capped: Service) -> None:
+    silent, kept = capped.connect(), capped.connect()
+    with within(SLACK):
+        sent(kept, request("/hello"))
+        assert said(kept).startswith(b"HTTP/1.1 200 ")
+        assert said(silent) == b""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs all of 127.0.0.0/8")
+@pytest.mark.parametrize("addresses", [1, 18])
+def test_silent_connections_lock_nobody_out(capped: Service, addresses: int) -> None:
+    """The first of them go: of one address, which has so many, or of all."""
+    with ExitStack() as lines:
+        silent = [
+            lines.enter_context(capped.connect(f"127.0.1.{n % addresses + 1}"))
+            for n in range(3 * PLACES if addresses > 1 else 2 * OF_ADDRESS)
+        ]
+        for source in ("127.0.0.1", "127.0.1.1"):
+            with within(SLACK):
+                assert status_of(capped, GET, source) == 200
+        wait_until(lambda: not is_quiet(silent[0]), "the first to be closed")
+
+
+def test_one_request_at_a_time(capped: Service) -> None:
+    """Thousands that are sent at once would all be held in memory."""
+    line = capped.connect()
+    with within(SLACK):
+        sent(line, request("/hello") * 1000)
+        heard = said(line)
+    assert heard.count(b"HTTP/1.1 200 OK") == 1
+    assert b"connection: close" in heard
+
+
+def test_bodies_of_unknown_length(capped: Service) -> None:
+    """Read up to the same number of bytes, however they are cut, and no byte more."""
+    begin = request("/body", "Transfer-Encoding: chunked", "Connection: close", method="POST")
+    pieces = b"".join(b"%x\r\n%s\r\n" % (n, b"x" * n) for n in (1, 6, 153))
+    assert status_of(capped, begin + pieces + b"0\r\nX-Trailer: 1\r\n\r\n") == 200
+    assert status_of(capped, begin + pieces + b"1\r\nx\r\n0\r\n\r\n") == 413
+
 
 GET = b"GET /hello HTTP/1.1\r\nConnection: close\r\n\r\n"
+
 needs_proc = pytest.mark.skipif(not Path("/proc/self").exists(), reason="/proc is Linux's")
 
 
 def said(connection: socket.socket) -> bytes:
-    """All, until they close."""
-    with connection, connection.makefile("rb") as stream:
-        return stream.read()
+    """All, until they close, or break off."""
+    heard = b""
+    with connection, suppress(ConnectionError):
+        while piece := connection.recv(65_536):
+            heard += piece
+    return heard
 
 
 def turned_away(service: Service) -> dict[str, int]:

@@ -1,3 +1,5 @@
+"""Settings files: every kind of value, and every mistake by its name."""
+
 from __future__ import annotations
 
 import json
@@ -55,7 +57,9 @@ def read(folder: Path, text: str) -> Example:
 
 
 def test_what_is_not_given_has_its_default(tmp_path: Path) -> None:
+    """Paths are relative to the file."""
     assert read(tmp_path, LEAST) == Example("x", tmp_path / "data")
+    assert read(tmp_path, 'name = "x"\nfolder = "/srv"').folder == Path("/srv")
 
 
 def test_every_kind_of_value_is_read(tmp_path: Path) -> None:
@@ -95,69 +99,50 @@ def test_every_kind_of_value_is_read(tmp_path: Path) -> None:
     assert isinstance(found.proxies["the other"].weight, float)
 
 
-def test_paths_are_relative_to_the_file_and_absolute_ones_stay(tmp_path: Path) -> None:
-    (tmp_path / "deeper").mkdir()
-    assert read(tmp_path / "deeper", LEAST).folder == tmp_path / "deeper" / "data"
-    assert read(tmp_path, 'name = "x"\nfolder = "/srv"').folder == Path("/srv")
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("", "name is missing"),
-        ('name = "x"', "folder is missing"),
-        (LEAST + "colour = 1", r"unknown colour; there are: name, folder, rate, quiet"),
-        (LEAST + "[listen]\nhost = 1", r"unknown listen\.host; there are: port, certificate"),
-        (LEAST + "[proxies.one]", r"proxies\.one\.secret is missing"),
-        (LEAST + "[proxies.one]\nsecret = 1", r"proxies\.one\.secret must be str, not 1"),
-        (LEAST + "[proxies.one]\nsecrets = 1", r"unknown proxies\.one\.secrets"),
-        (LEAST + "[proxies]\none = 1", r"proxies\.one must be a table, not 1"),
-        (LEAST + "proxies = 1", "proxies must be a table, not 1"),
-        (LEAST + "[[proxies]]", "proxies must be a table, not a list of 1"),
-        (LEAST + "listen = 8080", "listen must be a table, not 8080"),
-        (LEAST + "[[listen]]\nport = 1", "listen must be a table, not a list of 1"),
-        ('name = 1\nfolder = "a"', "name must be str, not 1"),
-        ('name = "x"\nfolder = 1', "folder must be Path, not 1"),
-        ('name = "x"\nfolder = ""', "folder must be Path, not ''"),
-        (LEAST + "rate = true", "rate must be float, not True"),
-        (LEAST + 'rate = "1"', "rate must be float, not '1'"),
-        (LEAST + "rate = nan", "rate must be a finite number, not nan"),
-        (LEAST + "rate = -inf", "rate must be a finite number, not -inf"),
-        (LEAST + "rate = 1" + "0" * 400, "rate must be a finite number, not 10000"),
-        (LEAST + "rate = -1", "rate must not be negative, got -1.0"),
-        (LEAST + "quiet = 1", "quiet must be bool, not 1"),
-        (LEAST + "limit = true", "limit must be int, not True"),
-        (LEAST + "limit = 1.0", "limit must be int, not 1.0"),
-        (LEAST + 'mode = "slow"', "mode must be 'fast', 'safe', not 'slow'"),
-        (LEAST + "mode = ['fast']", "mode must be 'fast', 'safe', not a list of 1"),
-        (LEAST + 'names = "a"', "names must be a list, not 'a'"),
-        (LEAST + 'names = ["a", 1]', r"names\[1\] must be str, not 1"),
-        (LEAST + 'chosen = "c"', "chosen must be 'a', 'b', not 'c'"),
-        (LEAST + "name = 1979-05-27", "cannot be read as TOML"),
-        (LEAST + "limit = 1979-05-27", "limit must be int, not datetime.date"),
-        (LEAST + "limit = ", "cannot be read as TOML"),
-        (LEAST + "limit = " + "9" * 5_000, "cannot be read as TOML"),
-        (LEAST + "mode = 0x" + "f" * 5_000, "mode must be 'fast', 'safe', not a number far too"),
-        (LEAST + "limit = " + "[" * 5_000 + "]" * 5_000, "cannot be read as TOML"),
-        (LEAST + "limit = " + "[" * 200 + "]" * 200, "limit must be int, not a list of 1"),
+MISTAKES = {
+    "name": ["", LEAST + "name = 1979-05-27", 'name = 1\nfolder = "a"'],
+    "folder": ['name = "x"', 'name = "x"\nfolder = 1', 'name = "x"\nfolder = ""'],
+    "colour": [LEAST + "colour = 1"],
+    "listen.host": [LEAST + "[listen]\nhost = 1"],
+    "listen": [LEAST + "listen = 8080", LEAST + "[[listen]]\nport = 1"],
+    "proxies.one.secret": [LEAST + "[proxies.one]", LEAST + "[proxies.one]\nsecret = 1"],
+    "proxies.one.secrets": [LEAST + "[proxies.one]\nsecrets = 1"],
+    "proxies.one": [LEAST + "[proxies]\none = 1"],
+    "proxies": [LEAST + "proxies = 1", LEAST + "[[proxies]]"],
+    "rate": [
+        *(LEAST + f"rate = {value}" for value in ("true", '"1"', "nan", "-inf", "-1")),
+        LEAST + "rate = 1" + "0" * 400,
     ],
-    ids=lambda value: value[-40:],
-)
-def test_every_mistake_names_the_file_and_the_field(tmp_path: Path, text: str, words: str) -> None:
-    with pytest.raises(SettingsError, match=words) as caught:
-        read(tmp_path, text)
-    assert str(caught.value).startswith(f"{tmp_path / 'example.toml'}: ")
-    assert len(str(caught.value)) < 1_000
+    "quiet": [LEAST + "quiet = 1"],
+    "limit": [
+        *(LEAST + f"limit = {value}" for value in ("true", "1.0", "1979-05-27")),
+        LEAST + "limit = " + "[" * 200 + "]" * 200,
+    ],
+    "mode": [LEAST + f"mode = {value}" for value in ('"slow"', "['fast']", "0x" + "f" * 5_000)],
+    "names": [LEAST + 'names = "a"'],
+    "names[1]": [LEAST + 'names = ["a", 1]'],
+    "chosen": [LEAST + 'chosen = "c"'],
+    "TOML": [
+        *(LEAST + f"limit = {value}" for value in ("", "9" * 5_000, "[" * 5_000 + "]" * 5_000)),
+    ],
+}
+"""By the field that is to be named."""
+
+
+@pytest.mark.parametrize("named", MISTAKES)
+def test_every_mistake_names_the_file_and_the_field(tmp_path: Path, named: str) -> None:
+    for text in MISTAKES[named]:
+        with pytest.raises(SettingsError) as caught:
+            read(tmp_path, text)
+        assert str(caught.value).startswith(f"{tmp_path / 'example.toml'}: ")
+        assert named in str(caught.value) or "TOML" in str(caught.value)
+        assert len(str(caught.value)) < 1_000
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "latin.toml").write_bytes(b'name = "\xff"')
-    for name, words in (
-        ("none.toml", r"none\.toml: there is no such file$"),
-        (".", ": this is a folder; name the settings file in it$"),
-        ("latin.toml", r"latin\.toml: cannot be read as TOML"),
-    ):
-        with pytest.raises(SettingsError, match=words):
+    for name in ("none.toml", ".", "latin.toml"):
+        with pytest.raises(SettingsError, match=str(tmp_path / name)):
             read_settings(tmp_path / name, Example)
 
 
@@ -182,7 +167,7 @@ values = st.recursive(
 
 
 @given(st.dictionaries(known | words, values, max_size=6))
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_table_is_settings_or_a_settings_error(tmp_path: Path, table: dict[str, Any]) -> None:
     whole = {"name": "x", "folder": "y"} | table
     text = "".join(f"{json.dumps(key)} = {as_toml(value)}\n" for key, value in whole.items())

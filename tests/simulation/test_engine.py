@@ -8,32 +8,35 @@ refuses an engine that is not the one of its name.
 
 from __future__ import annotations
 
-import tomllib
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import util
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sottovoce import FederatedMF
 from sottovoce.core import MECHANISMS, Coordinate, Histories, initial_items, sum_signs, user_vectors
 from sottovoce.data import Interactions
 from sottovoce.errors import DivergedError, SettingsError
-from sottovoce.simulation import ENGINES, Engine, build_engine
+from sottovoce.simulation import ENGINES, Engine, Simulation, build_engine
+from sottovoce.simulation import engines as registry
 from sottovoce.simulation.cuda import card
-from sottovoce.simulation.engines import engine_options
-from sottovoce.simulation.evaluation import rank_factors
+from sottovoce.simulation.engines import AUTO, engine_options, is_for_the_reference
+from sottovoce.simulation.evaluation import kernels, rank_factors
 from sottovoce.simulation.interface import StreamedEngine
 from sottovoce.simulation.people import LeaveOut, Part, Parts, People, Whole, report_words
-from sottovoce.training import DEFAULT, Settings, first_items
-from tests.kernels import COMPILED, computed, computes
+from sottovoce.training import DEFAULT, Settings, first_items, planned
+from tests.kernels import computed, computes
 from tests.people import histories, random_people
 from tests.simulation.cuda.emulated import EmulatedCard, has_card
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 STREAMED = "streamed"
 """The cpu engine over people in several parts, of which one is in memory at a time."""
@@ -67,8 +70,9 @@ def make(engine: str, who: Histories | Parts, plan: Settings, **options: Any) ->
     assert built.name == engine
     others = {package for name, package in ENGINES.items() if name != engine}
     for kind in type(built).__mro__:
-        assert not any(kind.__module__.startswith(f"{other}.") for other in others), kind
-    assert type(built).__module__.startswith(f"{ENGINES[engine]}."), "this is another engine"
+        assert not any(f"{kind.__module__}.".startswith(f"{other}.") for other in others), kind
+    module = f"{type(built).__module__}."
+    assert module.startswith(f"{ENGINES[engine]}."), "this is another engine"
     return built
 
 
@@ -161,16 +165,8 @@ def test_shards_add_up_to_the_whole(engine: str, mechanism: str) -> None:
     assert np.array_equal(sum(s.collect(V, 2).sums for s in shards), sums)
     for shard in shards:
         shard.close()
-
-
-@pytest.mark.parametrize("mechanism", COMPILED)
-def test_threads_change_no_report(mechanism: str) -> None:
-    h = random_people(100, 50, seed=9)
-    plan = Settings.preset(mechanism, factors=3, reports=9)
-    V = initial_items(50, 3, 0.2, 5)
-    sums = make("cpu", h, plan).collect(V, 2).sums
-    for threads in range(1, min(2, numba.config.NUMBA_NUM_THREADS) + 1):
-        assert np.array_equal(make("cpu", h, plan, threads=threads).collect(V, 2).sums, sums)
+    if engine == "cpu":
+        assert np.array_equal(make("cpu", h, plan, threads=1).collect(V, 2).sums, sums)
 
 
 @engines_and_mechanisms
@@ -218,14 +214,6 @@ def test_ranks_are_those_of_the_user_vectors(engine: str, negatives: int) -> Non
 
 
 @engines
-def test_an_update_that_leaves_the_bounds_is_an_error(engine: str) -> None:
-    plan = Settings(factors=2, learning_rate=1e9)
-    built = make(engine, random_people(30, 6), plan)
-    with pytest.raises(DivergedError, match="lower the learning rate"):
-        built.learn(initial_items(6, 2, 0.2, 1), 0)
-
-
-@engines
 def test_an_engine_is_closed_by_its_block(engine: str) -> None:
     h = random_people(3, 5)
     with make(engine, h, Settings()) as opened:
@@ -267,8 +255,15 @@ def test_equations_without_a_solution_give_the_same_reports_as_the_reference(
 def test_an_item_matrix_of_another_shape_is_refused(engine: str, shape: tuple[int, ...]) -> None:
     built = make(engine, random_people(3, 5), Settings(factors=5))
     for ask in (built.collect, built.reports, lambda V, _: built.user_vectors(V)):
-        with pytest.raises(SettingsError, match="item matrix must be 5 x 5"):
+        with pytest.raises(SettingsError):
             ask(np.zeros(shape, np.float32), 0)
+
+
+@engines
+def test_an_update_that_leaves_the_bounds_is_an_error(engine: str) -> None:
+    built = make(engine, random_people(30, 6), Settings(factors=2, learning_rate=1e9))
+    with pytest.raises(DivergedError):
+        built.learn(initial_items(6, 2, 0.2, 1), 0)
 
 
 @engines
@@ -279,19 +274,6 @@ def test_an_item_matrix_in_another_layout_gives_the_same_bits(engine: str) -> No
     layouts: list[Any] = [np.asfortranarray(V), V.astype(">f4"), V.astype(np.float64)]
     for other in layouts:
         assert np.array_equal(built.reports(other, 0), expected)
-
-
-def test_engines_and_options_that_are_not_there_say_so() -> None:
-    h = random_people(3, 5)
-    with pytest.raises(SettingsError, match="no engine 'tpu'"):
-        build_engine("tpu", h, Settings())
-    with pytest.raises(SettingsError, match="threads"):
-        build_engine("cpu", h, Settings(), threads=10_000)
-    with pytest.raises(SettingsError, match="threads must be a whole number of at least 1"):
-        build_engine("cpu", h, Settings(), threads=0)
-    with pytest.raises(SettingsError, match="the reference engine has no option threads"):
-        build_engine("reference", h, Settings(), threads=1)
-    assert set(engine_options()) == set(ENGINES)
 
 
 @pytest.mark.parametrize("mechanism", ["paper", DEFAULT])
@@ -308,7 +290,7 @@ def test_a_mechanism_without_a_kernel_is_refused(monkeypatch: pytest.MonkeyPatch
     plan = Settings(mechanism="unheard", factors=2)
     for engine in ("cpu", "cuda"):
         assert not computes(engine, "unheard")
-        with pytest.raises(SettingsError, match="no kernel for 'unheard': use the reference"):
+        with pytest.raises(SettingsError, match="unheard"):
             build_engine(engine, random_people(3, 5), plan)
     assert build_engine("reference", random_people(3, 5), plan).name == "reference"
 
@@ -321,8 +303,73 @@ def test_a_name_that_falls_back_to_another_engine_fails_this_suite(
         test_an_engine_is_closed_by_its_block("tpu")
 
 
-def test_engines_are_kept_apart_by_import_linter() -> None:
-    config = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
-    contracts = config["tool"]["importlinter"]["contracts"]
-    (apart,) = [each for each in contracts if each["name"] == "engines do not know each other"]
-    assert apart["modules"] == list(ENGINES.values())
+@pytest.mark.parametrize(
+    ("people", "items", "preset", "small"),
+    [
+        (566, 1286, "strong", True),
+        (6_000, 3_400, "strong", False),
+        (566, 1286, "coordinate", True),
+        (100_000, 1286, "coordinate", False),
+    ],
+)
+def test_small_work_is_for_the_reference_and_larger_work_for_compiled_loops(
+    people: int, items: int, preset: str, small: bool
+) -> None:
+    plan = planned(people, items, preset=preset, epochs=6, reports=1, history=100)
+    assert is_for_the_reference(people, items, plan) == small
+
+
+def test_the_engine_is_what_the_rule_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    h, plan = random_people(20, 10), Settings(factors=2)
+    assert FederatedMF().engine == Simulation(plan).engine == AUTO
+    assert build_engine(AUTO, h, plan, threads=1).name == "reference"
+    assert build_engine(AUTO, h, plan, resample=10_000_000).name == "cpu"
+    monkeypatch.setattr(registry, "find_spec", lambda _: None)
+    assert build_engine(AUTO, h, plan, resample=10_000_000).name == "reference"
+
+
+def test_small_work_loads_no_compiler() -> None:
+    asked = (
+        "import sys; from scipy import sparse; from sottovoce import FederatedMF;"
+        "h = sparse.random_array((30, 20), density=0.3, format='csr', rng=1) > 0;"
+        "m = FederatedMF(budget=10).fit(h); m.recommend(0, h[[0]]);"
+        "assert 'numba' not in sys.modules"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(registry.__file__).parents[2])}
+    subprocess.run([sys.executable, "-c", asked], check=True, env=environment)
+    assert util.find_spec("numba")
+
+
+@pytest.mark.parametrize(
+    ("engine", "options"),
+    [
+        ("tpu", {}),
+        ("cpu", {"threads": 10_000}),
+        ("cpu", {"threads": 0}),
+        ("cpu", {"ray_workers": 1}),
+        ("reference", {"threads": 1}),
+    ],
+)
+def test_engines_and_options_that_are_not_there_are_refused(
+    engine: str, options: dict[str, Any]
+) -> None:
+    with pytest.raises(SettingsError):
+        build_engine(engine, random_people(3, 5), Settings(), **options)
+    assert set(engine_options()) == set(ENGINES)
+
+
+def test_an_error_on_any_thread_is_raised() -> None:
+    def fails(begin: int, _end: int, _thread: int) -> None:
+        if begin == 7:
+            raise ValueError("seven")
+
+    with pytest.raises(ValueError, match="seven"):
+        kernels.share_out(20, fails, 1)
+
+
+def test_compiling_is_announced_once(caplog: pytest.LogCaptureFixture) -> None:
+    listener = kernels.SaidOnce()
+    with caplog.at_level(logging.WARNING):
+        listener.on_start(None)
+        listener.on_start(None)
+    assert len(caplog.records) == 1

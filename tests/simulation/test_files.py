@@ -24,14 +24,6 @@ from sottovoce.training import Settings
 MORE: list[list[list[int]]] = [[[]], [[1]], [[1, 2]], [[1], [2]], [[2], [1]]]
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
-    V = np.arange(10, dtype=np.float32).reshape(2, 5)
-    write_model(tmp_path / "m", ModelFile(V, Settings(seed=4), 3, {"note": [1, "a"]}))
-    model = read_model(tmp_path / "m")
-    assert np.array_equal(model.V, V)
-    assert (model.settings.seed, model.epochs_done, model.extra) == (4, 3, {"note": [1, "a"]})
-
-
 @pytest.mark.parametrize(
     "V",
     [
@@ -45,42 +37,8 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 )
 def test_an_item_matrix_that_cannot_be_is_refused(tmp_path: Path, V: np.ndarray) -> None:
     write_model(tmp_path / "m", ModelFile(V, Settings(), 1))
-    with pytest.raises(CheckpointError, match="item matrix"):
+    with pytest.raises(CheckpointError):
         read_model(tmp_path / "m")
-
-
-@pytest.mark.parametrize(
-    "forged",
-    [
-        {"epochs_done": "x"},
-        {"epochs_done": float("inf")},
-        {"epochs_done": -1},
-        {"epochs_done": 1.5},
-        {"extra": "abc"},
-        {"extra": [["a", 1]]},
-        {"settings": []},
-        {"settings": {"epsilon": 1}},
-    ],
-    ids=str,
-)
-def test_a_forged_header_is_refused_with_the_path(tmp_path: Path, forged: dict[str, Any]) -> None:
-    about = {"settings": Settings().as_dict(), "epochs_done": 1, "extra": {}}
-    _write(tmp_path / "honest", json.dumps(about))
-    FederatedMF.load(tmp_path / "honest")
-    _write(tmp_path / "forged", json.dumps({**about, **forged}))
-    with pytest.raises(CheckpointError, match=r"forged: cannot be read as a model file"):
-        FederatedMF.load(tmp_path / "forged")
-
-
-def test_deeply_nested_json_is_refused_with_the_path(tmp_path: Path) -> None:
-    _write(tmp_path / "forged", "[" * 100_000)
-    with pytest.raises(CheckpointError, match=r"forged: cannot be read as a model file"):
-        FederatedMF.load(tmp_path / "forged")
-
-
-def _write(path: Path, about: str) -> None:
-    header = {"format": FORMAT, "sottovoce": about}
-    path.write_bytes(save({ITEM_MATRIX: np.ones((2, 5), np.float32)}, metadata=header))
 
 
 def test_the_fingerprint_names_the_data() -> None:
@@ -90,3 +48,37 @@ def test_the_fingerprint_names_the_data() -> None:
     assert fingerprint(one) != fingerprint(Histories.from_lists([[0, 1], [2]], 4))
     more = [fingerprint(one, *(np.array(each) for each in given)) for given in MORE]
     assert len({fingerprint(one), *more}) == 1 + len(MORE)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"epochs_done": "x"}, {"epochs_done": float("inf")}, {"epochs_done": -1},
+        {"epochs_done": 1.5}, {"extra": "abc"}, {"extra": [["a", 1]]},
+        {"extra": {"parameters": {"gamma": 1}}}, {"extra": {"tags": [["genre", "Horror"]]}},
+        {"settings": []}, {"settings": {"epsilon": 1}}, "[" * 100_000,
+    ],
+    ids=lambda forged: str(forged)[:40],
+)  # fmt: skip
+def test_a_forged_header_is_refused_with_the_path(tmp_path: Path, forged: Any) -> None:
+    about = {"settings": Settings().as_dict(), "epochs_done": 1, "extra": {}}
+    wrong = forged if isinstance(forged, str) else json.dumps({**about, **forged})
+    for name, content in (("honest", json.dumps(about)), ("forged", wrong)):
+        header = {"format": FORMAT, "sottovoce": content}
+        data = save({ITEM_MATRIX: np.ones((2, 5), np.float32)}, metadata=header)
+        (tmp_path / name).write_bytes(data)
+    FederatedMF.load(tmp_path / "honest")
+    with pytest.raises(CheckpointError, match="forged"):
+        FederatedMF.load(tmp_path / "forged")
+
+
+def test_what_is_damaged_foreign_or_not_there_is_refused(tmp_path: Path) -> None:
+    file, V = tmp_path / "m", np.ones((2, 5), np.float32)
+    write_model(file, ModelFile(V, Settings(), 1))
+    whole = file.read_bytes()
+    for content in (*(whole[:cut] for cut in (0, 7, 60, -1)), save({ITEM_MATRIX: V})):
+        file.write_bytes(content)
+        with pytest.raises(CheckpointError, match=str(file)):
+            FederatedMF.load(file)
+    with pytest.raises(CheckpointError):
+        FederatedMF.load(tmp_path / "nothing")

@@ -1,6 +1,10 @@
-"""Who is simulated: everybody's turns, and people made out of others."""
+"""Who is simulated: random words, turns, people made out of others, and people part by part."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,9 +13,23 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from sottovoce.core import Histories, sum_signs
-from sottovoce.errors import SettingsError
-from sottovoce.simulation import build_engine
-from sottovoce.simulation.people import DROPPED, People, take_part
+from sottovoce.data import Interactions, Shards, load
+from sottovoce.data.loading import shard
+from sottovoce.data.shards import ShardWriter
+from sottovoce.errors import CheckpointError, SettingsError
+from sottovoce.simulation import Run, Simulation, build_engine, simulate
+from sottovoce.simulation.cpu.philox import begin_draws, fill_words
+from sottovoce.simulation.people import (
+    DROPPED,
+    LeaveOut,
+    Part,
+    People,
+    Whole,
+    parts_of,
+    philox,
+    report_words,
+    take_part,
+)
 from sottovoce.training import Settings, first_items
 from tests.kernels import COMPILED
 from tests.people import random_people
@@ -41,37 +59,6 @@ def test_every_epoch_is_as_likely_and_people_are_independent(turns: int, epochs:
     assert stats.binomtest(int(both), n - 1, chance).pvalue > ALARM
 
 
-def shards(h: Histories, plan: Settings, V: np.ndarray, people: int, cut: int) -> list[np.ndarray]:
-    """The reports of resampled people, in two engines."""
-    parts = []
-    for first, n in ((0, cut), (cut, people - cut)):
-        with build_engine("cpu", h, plan, first_user=first, resample=n) as engine:
-            parts.append(engine.reports(V, 3))
-    return parts
-
-
-@mechanisms
-@pytest.mark.parametrize("resample", [None, 1, 300])
-@pytest.mark.parametrize("turns", [0, 1, 3])
-def test_engines_agree_on_who_says_what(mechanism: str, resample: int | None, turns: int) -> None:
-    h = random_people(150, 90, seed=4, most=60)
-    plan = Settings.preset(
-        mechanism, factors=3, reports=2, epsilon=3.0, epochs=6, lifetime=turns, seed=5
-    )
-    V = first_items(plan, 90) * np.float32(1e5)
-    for epoch in (0, 5):
-        found = []
-        for name in ("cpu", "reference"):
-            with build_engine(name, h, plan, resample=resample) as engine:
-                found.append((engine.reports(V, epoch), engine.collect(V, epoch)))
-        (ours, collected), (theirs, expected) = found
-        assert np.array_equal(ours, theirs)
-        assert np.array_equal(collected.sums, expected.sums)
-        assert collected.n_reports == expected.n_reports == ours.size
-        directions = plan.build(90).n_directions
-        assert np.array_equal(sum_signs(ours, directions), expected.sums)
-
-
 @mechanisms
 def test_some_of_all_people_say_what_they_say_among_all(mechanism: str) -> None:
     h = random_people(80, 90, seed=4, most=60)
@@ -85,22 +72,6 @@ def test_some_of_all_people_say_what_they_say_among_all(mechanism: str) -> None:
             assert np.array_equal(engine.reports(V, 3), everybody[some])
             found = engine.collect(V, 3)
         assert np.array_equal(found.sums, sum_signs(everybody[some], len(found.sums)))
-
-
-def test_numbers_are_one_for_each_history() -> None:
-    h = random_people(5, 9)
-    for resampled, chosen in ((None, np.arange(4)), (5, np.arange(5))):
-        with pytest.raises(SettingsError, match="one number"):
-            People(h, 0, resampled, chosen)
-
-
-def test_shards_of_resampled_people_add_up() -> None:
-    h = random_people(150, 90, seed=4, most=60)
-    plan = Settings(factors=3, reports=2, epochs=5, lifetime=2, seed=5)
-    V = first_items(plan, 90) * np.float32(1e5)
-    with build_engine("cpu", h, plan, resample=400) as engine:
-        whole = engine.reports(V, 3)
-    assert np.array_equal(np.concatenate(shards(h, plan, V, 400, 123)), whole)
 
 
 def test_resampled_people_are_histories_without_a_tenth() -> None:
@@ -119,8 +90,150 @@ def test_resampled_people_are_histories_without_a_tenth() -> None:
     assert [again[u].tolist() for u in range(50)] == [made[100 + u].tolist() for u in range(50)]
 
 
-def test_nobody_can_be_made_out_of_nothing() -> None:
-    nothing = Histories.from_lists([], n_items=3)
-    for h, n in ((nothing, 5), (random_people(3, 3, seed=0), 0)):
-        with pytest.raises(SettingsError, match="resampled"):
-            People(h, 0, n)
+words64 = st.integers(0, 2**64 - 1)
+
+
+def from_numpy(key: tuple[int, int], counter: tuple[int, int, int, int]) -> list[int]:
+    """numpy steps its counter before the first block, so it starts one earlier."""
+    whole = sum(word << (64 * i) for i, word in enumerate(counter))
+    whole = (whole - 1) % (1 << 256)
+    generator = np.random.Philox(key=key[0] | key[1] << 64, counter=whole)
+    return [int(word) for word in generator.random_raw(4)]
+
+
+@given(words64, words64, words64, words64, words64, words64)
+def test_it_is_numpys_philox(k0: int, k1: int, c0: int, c1: int, c2: int, c3: int) -> None:
+    got = philox((k0, k1), np.array([c0], np.uint64), np.array([c1], np.uint64), c2, c3)
+    assert got[0].tolist() == from_numpy((k0, k1), (c0, c1, c2, c3))
+
+
+@given(words64, st.integers(0, 2**20), st.integers(0, 2**40), st.integers(1, 8))
+def test_draws_that_were_begun_for_everybody_end_in_the_same_words(
+    seed: int, epoch: int, user: int, draws: int
+) -> None:
+    words = np.zeros((draws, 3), np.uint64)
+    fill_words(np.uint64(seed), epoch, user, begin_draws(draws), words)
+    assert np.array_equal(words, report_words(seed, epoch, np.array([user]), draws)[0, :draws, :3])
+
+
+def test_a_users_words_depend_on_nobody_else() -> None:
+    everybody = report_words(3, 2, np.arange(10), 5)
+    assert everybody.shape == (10, 6, 4)
+    assert np.array_equal(report_words(3, 2, np.array([7]), 5)[0], everybody[7])
+    assert np.array_equal(report_words(3, 2, np.array([7]), 2)[0], everybody[7, :3])
+    assert len(np.unique(everybody)) == everybody.size
+    assert not np.array_equal(report_words(3, 3, np.arange(10), 5), everybody)
+    assert not np.array_equal(report_words(4, 2, np.arange(10), 5), everybody)
+
+
+SETTINGS = Settings.preset("loudest", factors=3, reports=5, epochs=3, lifetime=10, seed=7)
+
+
+@pytest.fixture(scope="module")
+def data() -> Interactions:
+    """With tags and times; everybody has two films or more."""
+    return load("ml-latest-small").subset(users=200, items=300, seed=1)
+
+
+@pytest.fixture(scope="module")
+def shards(data: Interactions, tmp_path_factory: pytest.TempPathFactory) -> Shards:
+    """Seven of them."""
+    with ShardWriter(tmp_path_factory.mktemp("shards")) as writer:
+        for places in np.array_split(np.arange(data.n_users), 7):
+            writer.add(data.select(places, None))
+        return writer.finish(data)
+
+
+SAME = ("final", "without", "popularity", "informed_popularity", "side_information", "n_users")
+
+
+def same(found: Run, expected: Run) -> bool:
+    """But for the seconds that epochs took."""
+    epochs = [[{**epoch, "seconds": 0} for epoch in run.epochs] for run in (found, expected)]
+    return (
+        np.array_equal(found.V, expected.V)
+        and epochs[0] == epochs[1]
+        and all(getattr(found, name) == getattr(expected, name) for name in SAME)
+    )
+
+
+@pytest.mark.parametrize(("split", "negatives"), [("random", 0), ("latest", 20)])
+def test_a_run_over_shards_is_the_run_in_memory(
+    data: Interactions, shards: Shards, split: str, negatives: int
+) -> None:
+    plan = Simulation(SETTINGS, split, negatives)  # type: ignore[arg-type]
+    found, expected = simulate(shards, plan), simulate(data, plan)
+    assert same(found, expected)
+    assert found.side_information == ("27 tags" if split == "random" else "27 tags and time")
+    assert found.final != found.without
+    assert not same(simulate(shards, replace(plan, settings=replace(SETTINGS, seed=8))), expected)
+
+
+def test_a_run_that_was_stopped_goes_on_over_the_same_shards_only(
+    data: Interactions, shards: Shards, tmp_path: Path
+) -> None:
+    settings = replace(SETTINGS, lifetime=0)
+    plan, file = Simulation(settings, negatives=20), tmp_path / "run"
+    simulate(shards, replace(plan, settings=replace(settings, epochs=1)), checkpoint=file)
+    assert same(simulate(shards, plan, checkpoint=file), simulate(data, plan))
+    others = shard("ml-latest-small", tmp_path / "others", min_interactions=50)
+    with pytest.raises(CheckpointError):
+        simulate(others, plan, checkpoint=file)
+
+
+@pytest.mark.parametrize("split", ["random", "latest"])
+def test_any_cut_has_the_people_of_the_whole(
+    data: Interactions, shards: Shards, split: str
+) -> None:
+    rule = LeaveOut(split, 20, seed=3)  # type: ignore[arg-type]
+    whole, stored = parts_of(data, rule), parts_of(shards, rule)
+    assert isinstance(whole, Whole)
+    assert whole.fingerprint() == whole.cut(3).fingerprint() != stored.fingerprint()
+    for parts in (whole.cut(3), whole.cut(199), stored):
+        assert (parts.n_users, parts.n_items) == (200, 300)
+        for found, expected in zip(contents(parts), contents(whole), strict=True):
+            assert np.array_equal(found, expected)
+    made = whole.resampled(1000)
+    assert np.array_equal(np.concatenate([numbers(part) for part in made.cut(3)]), np.arange(1000))
+    assert len(made.as_they_are()[0].people) == 200
+
+
+def contents(parts: Iterable[Part]) -> list[np.ndarray]:
+    """Histories, what they are tested on, weights and numbers of everybody."""
+    rows = []
+    for part in parts:
+        assert part.left_out is not None
+        candidates, weights = part.left_out.candidates, part.left_out.side_information.weights
+        known = np.zeros(0) if weights is None else weights
+        tested = (candidates.items.ravel(), candidates.split.test)
+        rows.append((part.histories.indices, *tested, known, numbers(part)))
+    return [np.concatenate(each) for each in zip(*rows, strict=True)]
+
+
+def numbers(part: Part) -> np.ndarray:
+    return part.people.numbers(np.arange(len(part.people)))
+
+
+def test_shards_of_resampled_people_add_up() -> None:
+    h = random_people(150, 90, seed=4, most=60)
+    plan = Settings(factors=3, reports=2, epochs=5, lifetime=2, seed=5)
+    V = first_items(plan, 90) * np.float32(1e5)
+    with build_engine("cpu", h, plan, resample=400) as engine:
+        whole = engine.reports(V, 3)
+    parts = []
+    for first, n in ((0, 123), (123, 277)):
+        with build_engine("cpu", h, plan, first_user=first, resample=n) as engine:
+            parts.append(engine.reports(V, 3))
+    assert np.array_equal(np.concatenate(parts), whole)
+
+
+def test_people_who_cannot_be_are_refused(shards: Shards) -> None:
+    five, nobody = random_people(5, 9), Histories.from_lists([], n_items=3)
+    one_short, all_of_them = np.arange(4), np.arange(5)
+    for h, resampled, chosen in (
+        (five, None, one_short), (five, 5, all_of_them), (nobody, 5, None), (five, 0, None),
+    ):  # fmt: skip
+        with pytest.raises(SettingsError):
+            People(h, 0, resampled, chosen)
+    with pytest.raises(SettingsError):
+        simulate(shards, Simulation(SETTINGS, resample=1000))

@@ -1,4 +1,4 @@
-"""Training from split to metrics: it learns, it resumes, it leaks nothing."""
+"""A run from split to metrics: it learns, resumes and leaks nothing; what devices know is free."""
 
 from __future__ import annotations
 
@@ -11,12 +11,20 @@ import pytest
 
 from sottovoce.core import Histories
 from sottovoce.data import Interactions, Split, leave_one_out, synthetic_people
+from sottovoce.data.interactions import object_array
 from sottovoce.errors import CheckpointError, SettingsError
-from sottovoce.simulation import FederatedMF, SimulationPlan, build_engine, simulate
-from sottovoce.simulation.evaluation import hit_ratio, rank_factors, rank_scores, sample_candidates
+from sottovoce.simulation import FederatedMF, Run, Simulation, build_engine, simulate
+from sottovoce.simulation.evaluation import (
+    SideInformation,
+    hit_ratio,
+    rank_factors,
+    rank_scores,
+    sample_candidates,
+    summary,
+)
+from sottovoce.simulation.run import popularity_ranks
 from sottovoce.simulation.training import begin, train
 from sottovoce.training import Settings
-from sottovoce_lab.baselines import Popularity, Random
 from tests.kernels import COMPILED
 
 
@@ -25,8 +33,8 @@ def people() -> Interactions:
     return synthetic_people(1500, 300, seed=5)
 
 
-def short_plan(mechanism: str = "loudest", **changes: Any) -> SimulationPlan:
-    return SimulationPlan(Settings.preset(mechanism, **{"epochs": 4, "reports": 40, **changes}))
+def short_plan(mechanism: str = "loudest", **changes: Any) -> Simulation:
+    return Simulation(Settings.preset(mechanism, **{"epochs": 4, "reports": 40, **changes}))
 
 
 class InterruptedRunError(Exception):
@@ -58,55 +66,22 @@ def test_an_interrupted_run_ends_as_if_it_had_not_been(
     assert again.final == whole.final
 
 
-def test_more_epochs_continue_a_finished_run(people: Interactions, tmp_path: Path) -> None:
-    file = tmp_path / "run.safetensors"
-    simulate(people, short_plan(epochs=2), checkpoint=file)
-    longer = simulate(people, short_plan(epochs=4), checkpoint=file)
-    assert np.array_equal(longer.V, simulate(people, short_plan(epochs=4)).V)
-    with pytest.raises(CheckpointError, match="4 epochs already"):
-        simulate(people, short_plan(epochs=3), checkpoint=file)
-
-
-def test_another_runs_checkpoint_is_refused(people: Interactions, tmp_path: Path) -> None:
-    """And the error says what is not the same, with the value there and the value here."""
-    file = tmp_path / "run.safetensors"
-    plan = short_plan(epochs=1)
-    simulate(people, plan, checkpoint=file)
-    here = plan.settings
-    others = {
-        f"epsilon is {here.epsilon} there and 1.0 here": short_plan(epochs=1, epsilon=1.0),
-        f"seed is {here.seed} there and 1 here": short_plan(epochs=1, seed=1),
-        f"factors is {here.factors} there and 2 here": short_plan(epochs=1, factors=2),
-        "split is random there and latest here": replace(plan, split="latest"),
-        "negatives is 99 there and 20 here": replace(plan, negatives=20),
-        "resample is none there and 50 here": replace(plan, resample=50),
-    }
-    for said, other in others.items():
-        with pytest.raises(CheckpointError, match=f"another run: {said}. Remove the file"):
-            simulate(people, other, checkpoint=file)
-    with pytest.raises(CheckpointError, match=r"another run: other data\. Remove the file"):
-        simulate(people.subset(users=1000), plan, checkpoint=file)
-
-
 def test_evaluation_can_be_left_to_the_end(people: Interactions) -> None:
-    plan = SimulationPlan(short_plan().settings, evaluate_every=0)
+    plan = Simulation(short_plan().settings, evaluate_every=0)
     run = simulate(people, plan)
     assert [("hr@10" in record) for record in run.epochs] == [False, False, False, True]
-    every = simulate(people, short_plan())
-    assert run.final == every.final
+    assert run.final == simulate(people, short_plan()).final
     assert run.account.training == 4 * 40 * 2.5
-    with pytest.raises(SettingsError, match="evaluate_every"):
-        SimulationPlan(Settings(), evaluate_every=-1)
+    with pytest.raises(SettingsError):
+        Simulation(Settings(), evaluate_every=-1)
 
 
-@pytest.mark.parametrize("mechanism", ["loudest"])
-def test_it_learns_and_beats_popularity(people: Interactions, mechanism: str) -> None:
-    run = simulate(
-        people, SimulationPlan(Settings.preset(mechanism, reports=250), evaluate_every=0)
-    )
+def test_it_learns_and_beats_popularity(people: Interactions) -> None:
+    plan = Simulation(Settings.preset("loudest", reports=250), evaluate_every=0)
+    run = simulate(people, plan)
     split = leave_one_out(people, "random", 0)
     candidates = sample_candidates(split, 99, 0)
-    popular = hit_ratio(rank_scores(Popularity.fit(split.train), candidates), 10)
+    popular = hit_ratio(rank_scores(Constant(split.train.popularity()), candidates), 10)
     assert run.popularity["hr@10"] == popular
     assert run.final["hr@10"] > popular + 0.03
 
@@ -123,13 +98,13 @@ def replaced_test_items(split: Split, seed: int) -> Split:
 
 
 class Constant:
-    """Scores everything alike."""
+    """The same scores for everybody."""
 
-    def __init__(self, n_items: int):
-        self.n_items = n_items
+    def __init__(self, scores: np.ndarray):
+        self.row = scores.astype(np.float32)
 
     def scores(self, users: np.ndarray) -> np.ndarray:
-        return np.zeros((len(users), self.n_items), np.float32)
+        return np.tile(self.row, (len(users), 1))
 
 
 def test_no_model_finds_an_item_that_means_nothing(people: Interactions) -> None:
@@ -139,10 +114,10 @@ def test_no_model_finds_an_item_that_means_nothing(people: Interactions) -> None
     """
     split = replaced_test_items(leave_one_out(people, "random", 3), 3)
     candidates = sample_candidates(split, 99, 3)
+    counts = split.train.popularity()
     scores = {
-        "popularity": hit_ratio(rank_scores(Popularity.fit(split.train), candidates), 10),
-        "random": hit_ratio(rank_scores(Random(split.train.n_items), candidates), 10),
-        "nothing": hit_ratio(rank_scores(Constant(split.train.n_items), candidates), 10),
+        "popularity": hit_ratio(rank_scores(Constant(counts), candidates), 10),
+        "nothing": hit_ratio(rank_scores(Constant(0 * counts), candidates), 10),
     }
     for mechanism in COMPILED:
         plan = short_plan(mechanism, seed=3).settings
@@ -174,47 +149,129 @@ def test_a_single_user_and_a_single_item_work() -> None:
 
 def test_turns_and_resampled_people_are_said_and_accounted_for(people: Interactions) -> None:
     settings = Settings(epochs=4, reports=2, factors=2, lifetime=1, seed=1)
-    run = simulate(people, SimulationPlan(settings, resample=2_000, evaluate_every=0))
+    run = simulate(people, Simulation(settings, resample=2_000, evaluate_every=0))
     crowds = [record["people"] for record in run.epochs]
     assert sum(crowds) == 2_000, "everybody once"
     assert run.crowd == min(crowds) > 400
     assert run.account.training == 5.0
     assert run.account.crowd is not None
     assert run.account.crowd.clients == run.crowd
-    said = run.about_people()
-    assert "2,000 people who report were made out of" in said
-    assert "takes part in 1 of 4 epochs" in said
-    assert not simulate(people, short_plan()).about_people()
+    assert "2,000 people" in run.about_people()
+    assert not simulate(people, short_plan(epochs=1)).about_people()
 
 
 def test_an_epoch_that_is_nobodys_is_survived(people: Interactions) -> None:
     settings = Settings(epochs=30, reports=1, factors=1, lifetime=1)
-    run = simulate(people, SimulationPlan(settings, resample=2, evaluate_every=0))
+    run = simulate(people, Simulation(settings, resample=2, evaluate_every=0))
     assert run.crowd == 0
     assert run.account.crowd is None
     assert np.isfinite(run.V).all()
 
 
-def test_turns_go_on_from_a_checkpoint_but_never_longer(
-    people: Interactions, tmp_path: Path
+SETTINGS = Settings(epochs=2, reports=20, factors=3)
+WAYS: dict[str, dict[str, Any]] = {
+    "nothing": {"tags": False, "time": False},
+    "tags": {"time": False},
+    "time": {"tags": False, "time": True},
+    "both": {"time": True},
+}
+
+
+def plan(split: Any = "latest", **changes: Any) -> Simulation:
+    return Simulation(SETTINGS, split, **{"evaluate_every": 0, **changes})
+
+
+@pytest.fixture(scope="module")
+def runs(people: Interactions) -> dict[str, Run]:
+    return {name: simulate(people, plan(**way)) for name, way in WAYS.items()}
+
+
+def test_training_knows_nothing_of_it(runs: dict[str, Run]) -> None:
+    """The same V, the same reports, the same price: it is free."""
+    first = runs["nothing"]
+    for run in runs.values():
+        assert np.array_equal(run.V, first.V)
+        assert run.account == first.account
+        assert run.without == first.final
+        assert run.epochs[-1]["hr@10"] == run.final["hr@10"]
+        assert run.popularity == first.popularity
+    assert len({tuple(run.final.values()) for run in runs.values()}) == 4
+
+
+def test_the_numbers_are_those_of_the_devices(people: Interactions, runs: dict[str, Run]) -> None:
+    split = leave_one_out(people, "latest", 0)
+    candidates = sample_candidates(split, 99, 0)
+    for name, run in runs.items():
+        known = SideInformation.of(
+            people, split, tags=WAYS[name].get("tags", True), time=WAYS[name]["time"]
+        )
+        ranks = known.ranks(
+            run.V, candidates, alpha=SETTINGS.alpha, regularization=SETTINGS.user_ridge(run.V)
+        )
+        assert run.final == pytest.approx(summary(ranks), abs=0.01)
+        assert run.informed_popularity == summary(popularity_ranks(candidates, known))
+    popular = summary(rank_scores(Constant(split.train.popularity()), candidates))
+    assert runs["both"].popularity == popular
+
+
+def test_another_runs_checkpoint_is_refused(people: Interactions, tmp_path: Path) -> None:
+    """And the error names what is not the same, with the value there and the value here."""
+    file, mine = tmp_path / "run.safetensors", short_plan(epochs=1)
+    simulate(people, mine, checkpoint=file)
+    others = {
+        f"epsilon is {mine.settings.epsilon} there and 1.0 here": short_plan(epochs=1, epsilon=1.0),
+        "seed": short_plan(epochs=1, seed=1),
+        "factors": short_plan(epochs=1, factors=2),
+        "split is random there and latest here": replace(mine, split="latest"),
+        "negatives": replace(mine, negatives=20),
+        "resample": replace(mine, resample=50),
+    }
+    for named, other in others.items():
+        with pytest.raises(CheckpointError, match=named):
+            simulate(people, other, checkpoint=file)
+    with pytest.raises(CheckpointError, match="other data"):
+        simulate(people.subset(users=1000), mine, checkpoint=file)
+
+
+@pytest.mark.parametrize("lifetime", [0, 2])
+def test_more_epochs_continue_a_finished_run_unless_people_take_turns(
+    people: Interactions, tmp_path: Path, lifetime: int
 ) -> None:
     """With more epochs everybody's turns would have been others."""
-    plan = SimulationPlan(Settings(epochs=4, reports=2, factors=2, lifetime=2), evaluate_every=0)
-    file, seen = tmp_path / "run.safetensors", []
+    file = tmp_path / "run.safetensors"
+    plans = {n: short_plan(epochs=n, reports=2, lifetime=lifetime) for n in (2, 3, 4)}
+    simulate(people, plans[3], checkpoint=file)
+    for n in (2, 4) if lifetime else (2,):
+        with pytest.raises(CheckpointError):
+            simulate(people, plans[n], checkpoint=file)
+    if not lifetime:
+        longer = simulate(people, plans[4], checkpoint=file)
+        assert np.array_equal(longer.V, simulate(people, plans[4]).V)
 
-    def stop(record: dict[str, Any]) -> None:
-        seen.append(record)
-        if len(seen) == 2:
-            raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        simulate(people, plan, checkpoint=file, on_epoch=stop)
-    resumed = simulate(people, plan, checkpoint=file)
-    assert np.array_equal(resumed.V, simulate(people, plan).V)
-    assert [record["people"] for record in resumed.epochs[:2]] == [r["people"] for r in seen]
-    longer = replace(plan, settings=replace(plan.settings, epochs=5))
-    with pytest.raises(CheckpointError, match="another run"):
-        simulate(people, longer, checkpoint=file)
-    others = replace(plan, resample=50)
-    with pytest.raises(CheckpointError, match="another run"):
-        simulate(people, others, checkpoint=file)
+def changed(people: Interactions) -> dict[str, Interactions]:
+    """Labels each on the item before; the same latest items, all before them turned round."""
+    assert people.tags is not None
+    assert people.timestamps is not None
+    times, indptr = people.timestamps, people.histories.indptr
+    last = np.maximum.reduceat(times, indptr[:-1])[people.histories.users_of_entries()]
+    return {
+        "tags": replace(people, tags=object_array(np.roll(people.tags, 1).tolist())),
+        "times": replace(people, timestamps=np.where(times == last, times, -times)),
+    }
+
+
+def test_a_checkpoint_is_of_one_way_to_recommend(people: Interactions, tmp_path: Path) -> None:
+    """Its numbers are, even if V is not; what does not count may change."""
+    file, other = tmp_path / "run.safetensors", changed(people)
+    first = simulate(people, plan(), checkpoint=file)
+    assert simulate(people, plan(), checkpoint=file).final == first.final
+    refused = ((people, {"tags": False}), (people, {"time": False}))
+    for data, way in (*refused, (other["tags"], {}), (other["times"], {})):
+        with pytest.raises(CheckpointError):
+            simulate(data, plan(**way), checkpoint=file)
+    file.unlink()
+    without = plan("random", tags=False)
+    plain = simulate(people, without, checkpoint=file)
+    for data in other.values():
+        assert simulate(data, without, checkpoint=file).final == plain.final

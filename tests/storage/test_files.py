@@ -1,3 +1,5 @@
+"""None"""
+
 from __future__ import annotations
 
 import os
@@ -66,14 +68,6 @@ def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
     assert list(target.parent.iterdir()) == [target]
 
 
-def test_a_link_to_itself_is_refused(tmp_path: Path) -> None:
-    link = tmp_path / "link.json"
-    link.symlink_to(link)
-    with pytest.raises(OSError, match="symbolic links"):
-        write_atomically(link, b"it")
-    assert link.is_symlink()
-
-
 def test_a_pipe_is_written_to(tmp_path: Path) -> None:
     pipe, read = tmp_path / "pipe", list[bytes]()
     os.mkfifo(pipe)
@@ -83,16 +77,6 @@ def test_a_pipe_is_written_to(tmp_path: Path) -> None:
     reader.join(10)
     assert read == [b"it"]
     assert pipe.is_fifo()
-
-
-def test_a_terminal_is_written_to() -> None:
-    screen, keyboard = os.openpty()
-    terminal = Path(os.ttyname(keyboard))
-    write_atomically(terminal, b"it")
-    assert os.read(screen, 10) == b"it"
-    assert terminal.is_char_device()
-    os.close(keyboard)
-    os.close(screen)
 
 
 def test_folders_and_sockets_are_refused_and_stay(tmp_path: Path) -> None:

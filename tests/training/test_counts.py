@@ -41,13 +41,6 @@ def test_the_cap_is_the_binomial_quantile(n_reports: int, rho: float) -> None:
             assert found == stats.binom.isf(TAIL, n_reports, likely), (epsilon, kinds)
 
 
-def test_six_standard_deviations_are_the_same_tail() -> None:
-    assert stats.norm.sf(6) == pytest.approx(TAIL, rel=0.02)
-    event, kinds = Reporting(2.5, 1, 1), 1000
-    mean = 10**8 * event.blanket * exp(2.5) / kinds
-    assert most_of_one(10**8, event, kinds) == pytest.approx(mean + 6 * mean**0.5, rel=1e-3)
-
-
 def reports_of(mechanism: str, people: Histories, epsilon: float) -> np.ndarray:
     """A second epoch's, of people with a model that has learnt."""
     settings = Settings.preset(
@@ -96,9 +89,3 @@ def test_a_flood_is_cut_to_the_cap_and_the_rest_is_left(mechanism: str) -> None:
     assert kept[7] == most_of_one(2 * PEOPLE * REPORTS, event, len(flooded)) < 0.2 * flooded[7]
     kept[7] = honest[7]
     assert np.array_equal(kept, honest)
-
-
-def test_nothing_is_nothing() -> None:
-    event = Reporting(2.5, 1, 1)
-    assert not capped(np.zeros(8, np.int64), event).any()
-    assert capped(np.array([1, 0]), event).tolist() == [1, 0], "one report is never too many"

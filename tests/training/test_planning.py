@@ -1,5 +1,8 @@
+"""Settings from a budget: what is spent, on what, and never more."""
+
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from math import inf, nan
 from typing import Any
@@ -11,7 +14,7 @@ from hypothesis import strategies as st
 from sottovoce.core import MECHANISMS
 from sottovoce.core.bounds import MOST_ENTRIES, MOST_ITEMS, MOST_REPORTS
 from sottovoce.errors import SettingsError
-from sottovoce.privacy import Crowd, Reporting, central_epsilon, mu_within
+from sottovoce.privacy import Crowd, Reporting, central_epsilon
 from sottovoce.protocol import Terms
 from sottovoce.training import Participation, Settings
 from sottovoce.training.planning import Budget, View, options, planned
@@ -42,18 +45,6 @@ def test_loudest_says_more_for_the_same_budget() -> None:
             for name in ("coordinate", "loudest")
         }
         assert best["loudest"] > best["coordinate"]
-
-
-def test_mu_of_a_known_gaussian() -> None:
-    """(eps 1, delta 0.126937) is mu 1: Phi(-1/2) - e Phi(-3/2)."""
-    assert mu_within(1.0, 0.12693673750664397) == pytest.approx(1.0, rel=1e-6)
-
-
-def test_nonsense_is_refused() -> None:
-    with pytest.raises(SettingsError, match="target"):
-        options("loudest", 0.0, "local", None, 1e-6, 9781)
-    with pytest.raises(SettingsError, match="clients"):
-        options("loudest", 1.0, "central", None, 1e-6, 9781)
 
 
 @pytest.mark.parametrize(
@@ -91,18 +82,6 @@ def test_a_local_budget_is_spent_on_few_loud_reports(
         assert (found.epsilon, found.reports, found.epochs, found.turns) == wanted
     assert found.event(9_781).pure == pytest.approx(budget)
     assert 9 < found.epsilon < 11
-
-
-def test_short_histories_want_fewer_loud_directions_and_factors() -> None:
-    """Or what is chosen beyond what people touched is noise, and the model fits it."""
-    for epsilon in (4.0, 6.0, 20.0):
-        long, short = (planned(50_000, 1_000, history=h, epsilon=epsilon) for h in (200, 10))
-        assert short.factors == 4 < long.factors
-        louder = [s.options["loud"] / s.factors for s in (long, short)]
-        assert louder[1] < louder[0]
-    assert planned(50_000, 1_000, history=10, epsilon=20.0).options["loud"] == 20
-    with pytest.raises(SettingsError, match="typical history"):
-        planned(10, 10, history=0.5)
 
 
 @pytest.mark.parametrize(
@@ -185,15 +164,6 @@ def test_no_plan_spends_more_and_what_is_given_stays(
     assert found.build(items).n_directions
 
 
-@pytest.mark.parametrize(
-    "given", [{"epochs": 20}, {"reports": 1}, {"epsilon": 10.0}, {"epochs": 20, "epsilon": 10.0}]
-)
-def test_to_name_what_is_planned_anyway_changes_nothing(given: dict[str, Any]) -> None:
-    for local in (10, 50):
-        free = planned(75_040, 9_781, budget=Budget(local=local))
-        assert planned(75_040, 9_781, budget=Budget(local=local), **given) == free
-
-
 def test_one_setting_of_the_mechanism_alone_is_planned_around() -> None:
     free = planned(75_040, 9_781, history=50, epsilon=6.0)
     assert planned(75_040, 9_781, history=50, epsilon=6.0, block=free.options["block"]) == free
@@ -240,23 +210,22 @@ def test_presets() -> None:
         planned(10, 10, preset="loud")
 
 
-def test_what_cannot_be_planned_is_refused() -> None:
-    with pytest.raises(SettingsError, match="name a budget"):
-        Budget()
-    for local in (-1.0, 0.0, 1e-9, 1e9, inf, nan):
-        with pytest.raises(
-            SettingsError, match=r"a local budget must be from 1e-06 to 1e\+06, got"
-        ):
-            Budget(local=local)
-    with pytest.raises(SettingsError, match=r"a central budget must be from .*, got nan"):
-        Budget(local=5.0, central=nan)
-    with pytest.raises(SettingsError, match="one person and one item, got 0 people and 10 items"):
-        planned(0, 10)
-    with pytest.raises(SettingsError, match="spend 1000, more than the local budget of 50"):
-        planned(1_000, 100, budget=Budget(local=50), epsilon=10.0, reports=100, epochs=1)
-    with pytest.raises(SettingsError, match="not even one report of epsilon"):
-        planned(50, 100, budget=Budget(central=1e-6))
-    with pytest.raises(SettingsError, match="not even one report of epsilon 9"):
-        planned(50, 100, budget=Budget(central=1.0), epsilon=9.0)
-    with pytest.raises(SettingsError, match="two people"):
-        planned(1, 100, budget=Budget(central=1.0))
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        lambda: Budget(),
+        *(lambda local=local: Budget(local=local) for local in (-1.0, 0.0, 1e-9, 1e9, inf, nan)),
+        lambda: Budget(local=5.0, central=nan),
+        lambda: options("loudest", 0.0, "local", None, 1e-6, 9781),
+        lambda: options("loudest", 1.0, "central", None, 1e-6, 9781),
+        lambda: planned(0, 10),
+        lambda: planned(10, 10, history=0.5),
+        lambda: planned(1_000, 100, budget=Budget(local=50), epsilon=10.0, reports=100, epochs=1),
+        lambda: planned(50, 100, budget=Budget(central=1e-6)),
+        lambda: planned(50, 100, budget=Budget(central=1.0), epsilon=9.0),
+        lambda: planned(1, 100, budget=Budget(central=1.0)),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(attempt: Callable[[], object]) -> None:
+    with pytest.raises(SettingsError):
+        attempt()

@@ -1,3 +1,5 @@
+"""Settings and presets."""
+
 from __future__ import annotations
 
 import json
@@ -6,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sottovoce.core import MECHANISMS, gram
+from sottovoce.core import gram
 from sottovoce.core.bounds import MOST_ENTRY, MOST_RIDGE
 from sottovoce.errors import SettingsError
-from sottovoce.training import Settings, all_settings, presets
+from sottovoce.training import Settings, presets
 
 
 def test_the_papers_preset() -> None:
@@ -33,14 +35,6 @@ def test_the_ridge_is_a_share_of_what_the_items_add_to_the_diagonal() -> None:
     assert Settings(factors=3, ridge=1.0).user_ridge(huge) == MOST_RIDGE
     with pytest.raises(SettingsError, match="ridge"):
         Settings(ridge=-0.1)
-
-
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_build(name: str) -> None:
-    mechanism = Settings.preset(name, factors=2, alpha=3.0).build(10)
-    assert type(mechanism) is MECHANISMS[name]
-    assert mechanism.name == name
-    assert (mechanism.shape.n_items, mechanism.shape.factors, mechanism.shape.alpha) == (10, 2, 3.0)
 
 
 @pytest.mark.parametrize(
@@ -110,11 +104,3 @@ def test_another_mechanism_forgets_the_options_of_the_first() -> None:
     assert Settings.preset("loudest", loud=3).changed(mechanism="coordinate").options == {}
     kept = Settings.preset("loudest", loud=3).changed(epsilon=1.0)
     assert kept.options == {"block": 0, "loud": 3}
-
-
-def test_every_setting_is_stated_with_its_help_text() -> None:
-    known = all_settings()
-    assert {name for kind in MECHANISMS for name in Settings.preset(kind).as_dict()} == set(known)
-    assert all(each.help for each in known.values())
-    assert known["loud"].help.startswith("loudest only: ")
-    assert "coordinate, loudest" in known["mechanism"].help

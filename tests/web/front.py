@@ -32,14 +32,6 @@ HURRY = b"""{
 Eight random bytes are drawn for the device's own coins alone: whether it takes part, and when it
 sends. Thirty seconds without an answer stay thirty.
 """
-WITHOUT_LOCKS = HURRY + b'Object.defineProperty(navigator, "locks", { value: undefined });'
-"""As in a browser that cannot keep two tabs apart."""
-SLOWLY = b"""{
-  const draw = crypto.getRandomValues.bind(crypto);
-  crypto.getRandomValues = (into) => (into.byteLength === 8 ? into.fill(0) : draw(into));
-}
-"""
-"""Nothing hurried, and the earliest moment of sending: five seconds after the batch is begun."""
 HALF_AN_HOUR = b"""{
   const draw = crypto.getRandomValues.bind(crypto);
   const half = (into) => into.set([0, 0, 0, 0, 0, 0, 0, 128]);

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.web.system import System
     from tests.web.visitor import Visitor
 
-MANIFEST, MODELS, CATALOGUES = "/v2/manifest", "/v2/models/", "/v2/catalogues/"
+MANIFEST, MODELS = "/v2/manifest", "/v2/models/"
 
 
 def in_a_new_epoch(visitor: Visitor, system: System) -> SignedManifest:

@@ -90,10 +90,6 @@ class System:
         self._beat_server = by_hand(self.server)
         self._beat_server()
 
-    def rotate_keys(self) -> None:
-        """As after a restart with the new keys."""
-        self._start(self.keys.rotated(), self.settings)
-
     def _proxy(self, folder: Path, panel: Path, origins: tuple[str, ...]) -> Front:
         settings = proxy_settings(
             folder,

@@ -10,6 +10,7 @@ import pytest
 from tests.lacking import leave_out
 from tests.web.front import instead
 from tests.web.lying import other_key
+from tests.web.visitor_scripts import IN_VIEW
 
 if TYPE_CHECKING:
     from tests.web.conftest import Visit
@@ -26,6 +27,7 @@ VIEWS = [
     pytest.param(PHONE, "light", id="phone light"),
     pytest.param(NARROW, "dark", id="narrow dark"),
 ]
+SCROLL = "(top) => { document.querySelector('#terms-dialog .words').scrollTop = top; }"
 STOPS = """
 () => {
   const wanted = "button, input, summary, a[href], [tabindex='0']";
@@ -200,13 +202,14 @@ def test_a_dialog_takes_the_focus_keeps_it_and_gives_it_back(
     visitor.is_on(on=False)
 
 
-def test_focus_stays_near_when_what_had_it_goes(visitor: Visitor, system: System) -> None:
-    visitor.open()
-    visitor.choose("toy story", "fargo", "inception")
-    visitor.at("#films > li[data-id='608'] button").press("Enter")
-    visitor.expect("#films > li").to_have_count(2)
-    visitor.expect("#films > li[data-id='79132'] button").to_be_focused()
-    visitor.page.keyboard.press("Enter")
-    visitor.expect("#films > li[data-id='1'] button").to_be_focused()
-    visitor.page.keyboard.press("Enter")
-    visitor.expect("#search").to_be_focused()
+@pytest.mark.parametrize("size", [PHONE, (640, 320)], ids=["phone", "low"])
+def test_the_title_and_the_buttons_of_a_long_question_are_in_view(
+    size: tuple[int, int], visit: Visit, system: System
+) -> None:
+    """Wherever the words are scrolled to."""
+    visitor = sized(visit, size).open()
+    visitor.at("#take-part").click()
+    visitor.at("#terms-dialog .explained summary").click()
+    for top in (0, 1e6):
+        visitor.page.evaluate(SCROLL, top)
+        assert visitor.page.evaluate(IN_VIEW, "terms-dialog") == [True] * 3

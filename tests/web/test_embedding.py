@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +18,7 @@ from starlette.routing import Route
 from tests.lacking import leave_out
 from tests.server.world import KEYS
 from tests.web import chromium
-from tests.web.front import HALF_AN_HOUR, HURRY, Answer, Heard, served
+from tests.web.front import HURRY, Heard, served
 from tests.web.system import System, running
 from tests.web.visitor_scripts import DUMP
 
@@ -146,14 +144,6 @@ def check_heard(system: System, shop: Shop) -> list[Heard]:
     return heard
 
 
-def test_the_example_has_about_ten_lines() -> None:
-    script = EXAMPLE.read_text(encoding="utf-8").partition('<script type="module">')[2]
-    script = script.partition("</script>")[0]
-    lines = [line for line in script.splitlines() if re.search(r"\w", line)]
-    assert len(lines) <= 16
-    assert "jitter" not in script
-
-
 def test_a_visitor_of_a_shop_takes_part_and_is_recommended_to(
     context: BrowserContext, system: System, shops: tuple[Shop, Shop]
 ) -> None:
@@ -177,31 +167,6 @@ def test_a_visitor_of_a_shop_takes_part_and_is_recommended_to(
     assert system.turn().reports == 20 * (PEOPLE + 1)
 
 
-def test_who_waits_for_the_moment_of_sending_is_recommended_to_meanwhile(
-    context: BrowserContext, system: System, shops: tuple[Shop, Shop]
-) -> None:
-    shop, _ = shops
-    page, _ = visit(context, shop, prelude=HALF_AN_HOUR)
-    page.wait_for_function("list.textContent !== ''")
-    assert listed(page) == [each.title for each in system.recommended(["1"])[:5]]
-    says(page, "at a random moment within the hour")
-    (stored,) = page.evaluate(DUMP, ["plans", "charges"]).values()
-    assert [plan["takesPart"] for plan in stored["plans"]] == [True]
-    assert stored["charges"] == []
-    assert {each.method for each in check_heard(system, shop)} == {"GET"}
-
-
-def test_who_says_no_is_recommended_to_and_sends_nothing(
-    context: BrowserContext, system: System, shops: tuple[Shop, Shop]
-) -> None:
-    shop, _ = shops
-    page, _ = visit(context, shop, agree=False)
-    says(page, "The terms have not been accepted yet")
-    page.wait_for_function("list.textContent !== ''")
-    assert listed(page) == [each.title for each in system.recommended(["1"])[:5]]
-    assert {each.method for each in check_heard(system, shop)} == {"GET"}
-
-
 def test_a_site_that_is_not_named_is_refused_and_told_why(
     context: BrowserContext, system: System, shops: tuple[Shop, Shop]
 ) -> None:
@@ -213,61 +178,3 @@ def test_a_site_that_is_not_named_is_refused_and_told_why(
     assert heard == {("/v2/manifest", 200)}
     (stored,) = page.evaluate(DUMP, None).values()
     assert stored["charges"] == stored["batches"] == stored["files"] == []
-
-
-SEND = """
-async ([proxy, bytes, mode]) => {
-  const body = Uint8Array.from(bytes);
-  const headers = mode === "cors" ? { "content-type": "application/octet-stream" } : {};
-  try {
-    const answer = await fetch(`${proxy}/v2/batches`, { method: "POST", body, headers, mode });
-    return [answer.status, answer.status ? (await answer.json()).detail : answer.type];
-  } catch (error) {
-    return [0, error.name];
-  }
-}
-"""
-
-
-def test_no_site_can_have_its_visitors_send(
-    context: BrowserContext, system: System, shops: tuple[Shop, Shop]
-) -> None:
-    """To read the answer it must ask first; to send blindly is refused. The shop reads its own."""
-    known, unknown = shops
-    pages = {shop: context.new_page() for shop in shops}
-    for shop, page in pages.items():
-        page.goto(f"{shop.url}/{BUNDLE}")  # of this origin, and does nothing
-
-    def send(shop: Shop, mode: str) -> tuple[Any, list[tuple[str, int]]]:
-        system.front.heard.clear()
-        found = pages[shop].evaluate(SEND, [system.url, [1, 2, 3], mode])
-        return found, [(each.method, each.status) for each in system.front.heard]
-
-    assert send(unknown, "cors") == ([0, "TypeError"], [("OPTIONS", 405)])
-    assert send(unknown, "no-cors") == ([0, "opaque"], [("POST", 403)])
-    (status, detail), heard = send(known, "cors")
-    assert (status, heard) == (400, [("OPTIONS", 204), ("POST", 400)])
-    assert "bytes" in detail
-
-
-def test_the_shop_s_client_reads_when_to_come_again(
-    context: BrowserContext, system: System, shops: tuple[Shop, Shop]
-) -> None:
-    shop, _ = shops
-
-    def busy(_: Heard, honest: Callable[[], Answer]) -> Answer:
-        """With the headers of the real proxy, as on its own 503."""
-        return replace(honest(), status=503, headers={**honest().headers, "retry-after": "17"})
-
-    system.front.lies = {"/v2/manifest": busy}
-    page, _ = visit(context, shop)
-    says(page, "the proxy answered 503; try again later")
-    failed = page.evaluate(
-        "async (options) => {"
-        f" const {{ Client }} = await import('./{BUNDLE}');"
-        " return new Promise((tell) => Client.open({ ...options, name: 'another', news: (news) =>"
-        "   news.error && tell([news.error.name, news.error.retryAfter]) }));"
-        "}",
-        {"proxy": system.url, "key": KEYS.verification_key.hex(), "limit": 1},
-    )
-    assert json.dumps(failed) == '["UnavailableError", 17]'

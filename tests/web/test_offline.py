@@ -67,21 +67,6 @@ def test_offline_the_page_recommends_and_sends_nothing(visitor: Visitor, system:
     assert [batch[4] for batch in system.front.batches()] == [first, first + 1]
 
 
-def test_a_server_that_is_away_is_as_good_as_no_network(visitor: Visitor, system: System) -> None:
-    """The browser thinks that it is online: the page finds out by itself."""
-    visitor.open()
-    visitor.choose("toy story")
-    kept_for_offline(visitor)
-    wanted = visitor.advice()
-    visitor.context.route("**", lambda route: route.abort("connectionrefused"))
-    visitor.page.goto(system.url)
-    visitor.ready()
-    visitor.says("#status", "cannot be reached", "Recommendations go on")
-    visitor.until(lambda: visitor.advice() == wanted, "the same recommendations")
-    visitor.context.unroute_all()
-    visitor.expect("#status").to_be_empty()
-
-
 def test_the_service_worker_keeps_the_page_alone(visitor: Visitor, system: System) -> None:
     """Neither what the client fetches nor an address that somebody made up."""
     visitor.open()

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.web.front import HALF_AN_HOUR, HURRY, SLOWLY, WITHOUT_LOCKS
+import pytest
+
+from tests.web import chromium
+from tests.web.front import HALF_AN_HOUR, HURRY, refuse
 
 if TYPE_CHECKING:
+    from playwright.sync_api import BrowserContext, Playwright
+
     from tests.web.system import System
     from tests.web.visitor import Visitor
 
@@ -98,37 +107,6 @@ def test_one_batch_an_epoch_whatever_is_done_with_the_page(
     assert visitor.spent() == 2 * system.cost()
 
 
-def test_two_tabs_that_cannot_be_kept_apart_still_make_one_batch(
-    visitor: Visitor, system: System
-) -> None:
-    system.front.prelude = WITHOUT_LOCKS
-    first = taking_part(visitor, system)
-    visitor.another_tab()
-    assert visitor.page.evaluate("navigator.locks !== undefined"), "only the worker lacks them"
-    for epoch in range(first + 1, first + 4):
-        system.turn()
-        for page in visitor.context.pages:
-            visitor.page = page
-            visitor.sees_left(epoch)
-    assert sorted(set(epochs_of(system))) == list(range(first, first + 4))
-    assert len(set(system.front.batches())) == 4, "the same bytes again, never others"
-    assert [row["epoch"] for row in visitor.charges()] == list(range(first, first + 4))
-
-
-def test_a_reload_finds_everything_again(visitor: Visitor, system: System) -> None:
-    epoch = taking_part(visitor, system, "toy story", "fargo", "inception")
-    visitor.expect("#reports tbody tr").to_have_count(REPORTS)
-    before = (visitor.films(), visitor.advice(), visitor.spent(), visitor.rows())
-    stored = visitor.stored()
-    visitor.reload().sees_left(epoch)
-    visitor.is_on()
-    visitor.expect("#reports tbody tr").to_have_count(REPORTS)
-    visitor.until(lambda: visitor.advice() == before[1], "the same recommendations")
-    assert (visitor.films(), visitor.advice(), visitor.spent(), visitor.rows()) == before
-    visitor.looks_again()
-    assert visitor.stored() == stored
-
-
 def test_once_stopped_nothing_leaves_and_recommendations_go_on(
     visitor: Visitor, system: System
 ) -> None:
@@ -160,6 +138,7 @@ def test_to_forget_leaves_the_ledger_and_the_epoch_is_not_reported_again(
     visitor.forget()
     visitor.is_on(on=False)
     visitor.expect("#reports").to_be_hidden()
+    visitor.expect("#reports tbody tr, #batch .marks > *").to_have_count(0)
     stored = visitor.stored()
     assert stored["history"] == stored["batches"] == stored["shown"] == []
     assert stored["charges"] == charged
@@ -181,68 +160,6 @@ def test_to_forget_leaves_the_ledger_and_the_epoch_is_not_reported_again(
     system.turn()
     visitor.sees_left(epoch + 1)
     assert epochs_of(system) == [epoch, epoch + 1]
-
-
-def test_nothing_of_a_forgotten_batch_stays_in_the_page(visitor: Visitor, system: System) -> None:
-    taking_part(visitor, system)
-    visitor.expect("#reports tbody tr").to_have_count(REPORTS)
-    visitor.forget()
-    visitor.expect("#reports tbody tr").to_have_count(0)
-    visitor.expect("#batch .marks > *").to_have_count(0)
-
-
-def test_the_lifetime_limit_ends_it_and_can_be_raised(visitor: Visitor, system: System) -> None:
-    visitor.open()
-    visitor.take_part(limit=system.cost())
-    first = system.signed().manifest.epoch
-    visitor.sees_left(first)
-    system.turn()
-    visitor.says("#report-state", "The lifetime limit does not allow another batch")
-    visitor.says("#budget-text", "Spent 50 of 50: not enough for another epoch.")
-    visitor.looks_again()
-    assert epochs_of(system) == [first]
-    visitor.at("#limit-change summary").click()
-    visitor.at("#limit").fill("100")
-    visitor.at("#limit-save").click()
-    visitor.sees_left(first + 1)
-    visitor.says("#budget-text", "Spent 100 of 100: not enough for another epoch.")
-    assert epochs_of(system) == [first, first + 1]
-    assert visitor.spent() == 2 * system.cost()
-
-
-def test_somebody_without_films_sends_as_much_as_everybody(
-    visitor: Visitor, system: System
-) -> None:
-    visitor.open()
-    visitor.take_part()
-    visitor.sees_left(system.signed().manifest.epoch)
-    (batch,) = system.front.batches()
-    assert len(batch) == HEADER + SEALED * REPORTS
-    assert len(system.opened(batch)) == REPORTS
-
-
-def test_a_batch_that_waits_to_leave_is_paid_for_and_a_pause_keeps_it_back(
-    visitor: Visitor, system: System
-) -> None:
-    """It is made some seconds before the moment that was drawn."""
-    system.front.prelude = SLOWLY
-    visitor.open()
-    visitor.choose("fargo")
-    visitor.take_part()
-    visitor.says("#report-state", "are sealed and paid for, and wait to be sent")
-    assert visitor.spent() == system.cost(), "charged before anything is sent"
-    (waiting,) = visitor.stored("batches")["batches"]
-    assert (waiting["state"], system.front.batches()) == ("charged", [])
-    visitor.switch()
-    visitor.is_on(on=False)
-    began = time.monotonic()
-    visitor.until(lambda: time.monotonic() > began + 8, "more than the pause")
-    assert system.front.batches() == []
-    assert visitor.stored("batches")["batches"] == [waiting]
-    visitor.switch()
-    visitor.sees_left(system.signed().manifest.epoch)
-    assert [list(batch) for batch in system.front.batches()] == [list(waiting["bytes"])]
-    assert visitor.spent() == system.cost()
 
 
 def test_a_page_that_is_closed_before_its_moment_has_spent_nothing_and_goes_on_from_its_plan(
@@ -267,3 +184,54 @@ def test_a_page_that_is_closed_before_its_moment_has_spent_nothing_and_goes_on_f
     assert visitor.stored("plans")["plans"] == [plan]
     assert epochs_of(system) == [epoch]
     assert visitor.spent() == system.cost()
+
+
+# A browser that is killed while its batch is on the way.
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Iterator[Path]:
+    """A folder that outlives the browser."""
+    yield tmp_path / "profile"
+    kill(tmp_path / "profile")
+
+
+def kill(profile: Path) -> None:
+    """Every process of the browser with this profile, as a power cut would."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (entry / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if f"--user-data-dir={profile}".encode() in line.split(b"\0"):
+            os.kill(int(entry.name), signal.SIGKILL)
+
+
+def launched(playwright: Playwright, profile: Path) -> BrowserContext:
+    return chromium.launch_with_profile(playwright.chromium, str(profile))
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="finds the browser in /proc")
+def test_what_was_charged_before_a_crash_is_sent_after_it(
+    playwright: Playwright, profile: Path, system: System
+) -> None:
+    from tests.web.visitor import Visitor
+
+    system.front.lies = {"/v2/batches": refuse(503)}
+    epoch = system.signed().manifest.epoch
+    visitor = Visitor(launched(playwright, profile), system.front)
+    visitor.open()
+    visitor.choose("toy story", "fargo")
+    visitor.take_part()
+    visitor.until(lambda: system.front.batches(), "the batch to arrive")
+    kill(profile)
+    sent = system.front.batches()[0]
+    system.front.lies = {}
+    visitor = Visitor(launched(playwright, profile), system.front)
+    visitor.open().sees_left(epoch)
+    assert set(system.front.batches()) == {sent}
+    assert visitor.films() == ["1", "608"]
+    assert [row["epoch"] for row in visitor.charges()] == [epoch]
+    assert visitor.spent() == system.cost()
+    assert system.turn().reports == 25 * 20, "counted once"
+    visitor.context.close()

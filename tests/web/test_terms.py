@@ -2,41 +2,20 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pytest
-
-from tests.web.front import Answer, instead, refuse
-from tests.web.lying import MANIFEST, in_a_new_epoch, unmoved
+from tests.web.front import flipped, instead, refuse
+from tests.web.lying import MANIFEST, MODELS, in_a_new_epoch, other_key, unmoved
 
 if TYPE_CHECKING:
-    from tests.web.front import Heard
     from tests.web.system import System
     from tests.web.visitor import Visitor
 
-TERMS: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
-    "epsilon": ({"epsilon": 3.0}, ("The budget of one report would rise from epsilon 2.5 to 3",)),
-    "mechanism": (
-        {
-            "mechanism": "coordinate",
-            "parameters": {},
-            "loud_fraction": 0.5,
-        },
-        ("Reports would be made by coordinate, not by loudest",),
-    ),
-    "all": (
-        {"reports": 25, "epsilon": 4.0, "least_clients": 1},
-        ("25 reports, not 20", "from epsilon 2.5 to 4", "at least 1 people, not 3"),
-    ),
-}
 
-
-@pytest.mark.parametrize("name", TERMS)
-def test_worse_terms_need_a_yes(name: str, visitor: Visitor, system: System) -> None:
-    changes, words = TERMS[name]
+def test_worse_terms_need_a_yes(visitor: Visitor, system: System) -> None:
+    changes = {"reports": 25, "epsilon": 4.0, "least_clients": 1}
+    words = ("25 reports, not 20", "from epsilon 2.5 to 4", "at least 1 people, not 3")
     before = in_a_new_epoch(visitor, system)
     advice = visitor.advice()
     system.front.lies = {
@@ -70,36 +49,6 @@ def test_worse_terms_need_a_yes(name: str, visitor: Visitor, system: System) -> 
     assert visitor.spent() == paid
 
 
-def test_better_terms_are_taken_without_asking(visitor: Visitor, system: System) -> None:
-    before = in_a_new_epoch(visitor, system)
-    better = system.signed_with(reports=10, epsilon=2.0, least_clients=30)
-    system.front.lies = {MANIFEST: instead(better), "/v2/batches": refuse(202)}
-    visitor.sees_left(before.manifest.epoch + 1)
-    assert visitor.spent() == 50 + 20
-    (settings,) = visitor.stored("settings")["settings"]
-    assert settings["terms"]["reports"] == 20, "what was accepted stays the bound"
-
-
-def test_what_is_accepted_is_what_the_question_showed(visitor: Visitor, system: System) -> None:
-    """Worse terms that were only seen at an earlier visit, and never accepted, bind nobody."""
-    system.front.lies = {MANIFEST: instead(system.signed_with(reports=30, epsilon=4.0))}
-    visitor.open()
-    system.front.lies[MANIFEST] = instead(system.signed().encode())
-    system.turn()
-    system.front.lies = {}
-    epoch = system.signed().manifest.epoch
-    visitor.expect("#epoch").to_have_text(str(epoch))
-    visitor.at("#take-part").click()
-    visitor.says("#terms-dialog", "20 reports in an epoch", "epsilon 2.5")
-    visitor.at("#terms-dialog-yes").click()
-    visitor.sees_left(epoch)
-    worse = system.signed_with(epoch=epoch + 1, reports=30, epsilon=4.0)
-    system.front.lies = {MANIFEST: instead(worse), "/v2/batches": refuse(202)}
-    visitor.says("#alert", "The server wants other terms.")
-    visitor.looks_again()
-    assert len(system.front.batches()) == len(visitor.charges()) == 1
-
-
 def test_terms_that_get_worse_while_somebody_reads_the_question(
     visitor: Visitor, system: System
 ) -> None:
@@ -116,27 +65,48 @@ def test_terms_that_get_worse_while_somebody_reads_the_question(
     assert system.front.batches() == visitor.charges() == []
 
 
-def test_worse_terms_that_were_on_their_way_when_others_were_accepted(
+# A proxy that lies is found out, and nothing is sent. All lies: web/client/test/liars.test.ts.
+
+
+def test_a_lie_is_told_and_when_it_ends_the_page_goes_on(visitor: Visitor, system: System) -> None:
+    before = in_a_new_epoch(visitor, system)
+    advice = visitor.advice()
+    for lies in (
+        {MANIFEST: flipped(8 * 400)},
+        {MANIFEST: instead(system.published_of(before.manifest.epoch - 1))},
+        {MODELS: flipped(8 * 300)},
+    ):
+        system.front.lies = lies
+        visitor.looks_again()
+        visitor.says("#alert", "The server's word could not be trusted.", "nothing is sent")
+    unmoved(visitor, system, before, advice)
+    system.front.lies = {}
+    visitor.sees_left(before.manifest.epoch + 1)
+    visitor.expect("#alert").to_be_empty()
+    assert len(system.front.batches()) == len(visitor.charges()) == 2
+
+
+def test_another_key_is_told_and_to_begin_anew_keeps_the_ledger(
     visitor: Visitor, system: System
 ) -> None:
-    """The proxy holds an answer back until they have said yes to something better."""
     epoch = system.signed().manifest.epoch
-    visitor.open()
-    worse = system.signed_with(epoch=epoch + 1, reports=30, epsilon=4.0)
-    asked, agreed = threading.Event(), threading.Event()
-
-    def held_back(_request: Heard, honest: Callable[[], Answer]) -> Answer:
-        asked.set()
-        agreed.wait(20)
-        return replace(honest(), body=worse)
-
-    system.front.lies = {MANIFEST: held_back, "/v2/batches": refuse(202)}
-    visitor.until(asked.is_set, "the page to ask")
-    visitor.at("#take-part").click()
-    visitor.says("#terms-dialog", "20 reports in an epoch", "epsilon 2.5")
-    visitor.at("#terms-dialog-yes").click()
-    visitor.is_on()
-    agreed.set()
-    visitor.says("#alert", "The server wants other terms.")
-    visitor.looks_again()
-    assert system.front.batches() == visitor.charges() == []
+    visitor.taking_part(epoch, "toy story")
+    visitor.leaves()
+    system.front.lies = {"/": other_key()}
+    heard = len(system.front.heard)
+    visitor.page.goto(system.url)
+    visitor.says("#other-key", "another server", "nothing is sent")
+    visitor.until(lambda: len(visitor.advice()) == 10, "recommendations go on")
+    assert [each.path for each in system.front.heard[heard:] if "/v2/" in each.path] == []
+    for lies in (system.front.lies, {}):
+        system.front.lies = lies
+        visitor.page.reload()
+        visitor.at("#begin-anew").click()
+        visitor.at("#begin-anew-dialog-yes").click()
+        visitor.expect("#other-key").to_have_count(0)
+        assert visitor.films() == []
+    visitor.ready()
+    visitor.switch()
+    visitor.says("#report-state", "nothing is reported in this epoch again")
+    assert visitor.spent() == system.cost()
+    assert len(system.front.batches()) == 1

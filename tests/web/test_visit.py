@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from sottovoce.core.recommending import Tag
 from sottovoce.protocol import Item
-from tests.web.front import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,52 +76,9 @@ def test_recommendations_are_those_of_the_python_client_and_follow_the_films(
     visitor.at("#recommendations > li").first.locator("button").press("Enter")
     visitor.expect("#films > li").to_have_count(3)
     assert visitor.films()[2] == system.recommended([TOY_STORY, MATRIX])[0].id
-    sees(visitor, system, visitor.films())
-
-
-def test_a_film_can_be_chosen_by_arrows_among_several(visitor: Visitor, system: System) -> None:
-    visitor.open()
-    # At once: the answer to a letter more would put the arrows back to the beginning.
-    visitor.at("#search").fill("star wars")
-    visitor.expect("#search-results [role=option]").to_have_count(4)
-    visitor.page.keyboard.press("ArrowDown")
-    visitor.page.keyboard.press("ArrowDown")
-    visitor.expect("#search").to_have_attribute("aria-activedescendant", "search-result-1")
-    second = visitor.at("#search-result-1").get_attribute("data-id")
-    visitor.page.keyboard.press("Enter")
-    visitor.expect("#films > li").to_have_count(1)
-    assert visitor.films() == [second]
-    visitor.page.keyboard.type("zzzz")
-    visitor.expect("#search-results").to_be_hidden()
-    visitor.page.keyboard.press("Enter")
-    visitor.expect("#films > li").to_have_count(1)
-    visitor.page.keyboard.press("Escape")
-    visitor.expect("#search").to_have_value("")
-
-
-def test_what_was_typed_before_the_films_came_is_found_when_they_come(
-    visitor: Visitor, system: System
-) -> None:
-    system.front.lies = {"/v2/manifest": refuse(503)}
-    visitor.page.goto(system.url)
-    visitor.expect("#take-part").to_be_disabled()
-    visitor.at("#search").focus()
-    visitor.page.keyboard.type("toy story")
-    visitor.looks_again()
-    visitor.expect("#search-results").to_be_hidden()
-    system.front.lies = {}
-    visitor.expect("#search-results [role=option]").to_have_count(1)
-    visitor.page.keyboard.press("Enter")
-    visitor.expect("#films > li").to_have_count(1)
-
-
-def test_a_new_epoch_brings_its_model_by_itself(visitor: Visitor, system: System) -> None:
-    visitor.open()
-    visitor.choose("fargo")
-    sees(visitor, system, [FARGO])
     system.turn()
     visitor.expect("#epoch").to_have_text(str(system.signed().manifest.epoch))
-    sees(visitor, system, [FARGO])
+    sees(visitor, system, visitor.films())
 
 
 def test_nothing_that_is_typed_or_chosen_leaves_and_nothing_is_sent_before_a_yes(
@@ -140,7 +96,10 @@ def test_nothing_that_is_typed_or_chosen_leaves_and_nothing_is_sent_before_a_yes
     for typed in (b"shaw", b"redemption", b"kubrick", b"kub"):
         assert typed not in said
     assert system.front.batches() == []
-    assert visitor.charges() == []
+    stored = visitor.stored()
+    assert stored["batches"] == stored["charges"] == stored["shown"] == []
+    others = {name: rows for name, rows in stored.items() if name not in ("history", "files")}
+    assert "Shawshank" not in json.dumps(others)
     visitor.says("#report-state", "You do not take part. Nothing leaves this device.")
 
 
@@ -181,15 +140,3 @@ def test_light_and_dark_follow_the_device_until_told_otherwise(visit: Visit) -> 
     assert light.at("#theme input[value=dark]").is_checked()
     light.at("#theme input[value=auto]").check()
     assert background(light) == by_day
-
-
-def test_what_a_page_stores_before_a_yes(visitor: Visitor, system: System) -> None:
-    visitor.open()
-    visitor.choose("fargo")
-    stored = visitor.stored()
-    assert [item["id"] for item in stored["history"][0]["items"]] == [FARGO]
-    assert stored["batches"] == stored["charges"] == stored["shown"] == []
-    (settings,) = stored["settings"]
-    assert (settings["paused"], settings["limit"]) == (True, 0)
-    others = {name: rows for name, rows in stored.items() if name not in ("history", "files")}
-    assert "Fargo" not in json.dumps(others)

@@ -18,7 +18,7 @@ from sottovoce.simulation import LocalEngine
 from sottovoce.simulation.evaluation.kernels import checked_threads
 from sottovoce.simulation.interface import Collected, PartedEngine
 from sottovoce.simulation.people import Whole
-from sottovoce.simulation.reference.engine import ReferenceEngine
+from sottovoce.simulation.reference import ReferenceEngine
 from sottovoce.training import Settings
 from sottovoce_lab.bench import Spread
 from sottovoce_lab.bench.comparison import (

@@ -23,7 +23,7 @@ from sottovoce_lab.paper.budgets import (
     options,
 )
 from sottovoce_lab.paper.cells import TRAINED
-from sottovoce_lab.paper.people import SideInformation
+from sottovoce_lab.paper.people import SideInformationWorth
 from sottovoce_lab.paper.published import Table5
 from sottovoce_lab.paper.scale import CHOOSING
 from sottovoce_lab.paper.tables import Experiment
@@ -78,7 +78,7 @@ def test_every_method_of_a_row_has_the_budget_of_the_row() -> None:
 
 def test_what_is_computed_for_one_table_serves_the_other() -> None:
     scale = Scale.of(FULL)
-    of_random = {cell for cell in cells_of(SideInformation, scale) if cell.split == "random"}
+    of_random = {cell for cell in cells_of(SideInformationWorth, scale) if cell.split == "random"}
     mine, theirs = (
         {cell.trained_as for cell in some} for some in (cells_of(Equal, scale), of_random)
     )

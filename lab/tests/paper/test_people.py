@@ -15,9 +15,9 @@ from matplotlib.figure import Figure
 from lab.tests.paper.helpers import QUICK, Watched, cells_of
 from sottovoce.core import Histories, user_vectors
 from sottovoce.data import Interactions, hold_people, leave_one_out, synthetic_people
-from sottovoce.simulation import SimulationPlan, build_engine, simulate
+from sottovoce.simulation import Simulation, build_engine, simulate
 from sottovoce.simulation.evaluation import (
-    Known,
+    SideInformation,
     hits,
     rank_factors,
     rank_scores,
@@ -34,7 +34,7 @@ from sottovoce_lab.paper.people import (
     FIFTHS,
     LatePeople,
     PublishedFactors,
-    SideInformation,
+    SideInformationWorth,
     WhoPays,
     fifth_name,
     fifths,
@@ -200,7 +200,7 @@ WAYS: tuple[Way, ...] = ("tags", "time", "both")
 def computed(folder: Path, people: Interactions, seeds: int = 1) -> tuple[Scale, CellStore]:
     about = About.of(people, "synthetic", min_interactions=0, quick=True, seeds=seeds)
     store, scale = CellStore.start(folder, about), Scale.of(about)
-    Runner(people, store, 1).run(cells_of(SideInformation, scale), Watched())
+    Runner(people, store, 1).run(cells_of(SideInformationWorth, scale), Watched())
     return scale, store
 
 
@@ -211,7 +211,7 @@ def numbers_of(table: Table) -> dict[tuple[str, str], tuple[str, ...]]:
 
 def test_known_has_a_row_for_every_method(tmp_path: Path, people: Interactions) -> None:
     scale, store = computed(tmp_path, people, seeds=2)
-    (table,) = SideInformation(scale, store).tables()
+    (table,) = SideInformationWorth(scale, store).tables()
     assert table.name == "known"
     assert table.headings == (
         "method", "left out", "alone", "with tags", "with time", "with both", "local budget",
@@ -232,7 +232,7 @@ def test_known_has_a_row_for_every_method(tmp_path: Path, people: Interactions) 
     assert all(record["runs"] == 2 for record in table.records)
     assert {record["known"] for record in table.records} == {"alone", *WAYS}
     figure = Figure()
-    SideInformation(scale, store).draw(figure)
+    SideInformationWorth(scale, store).draw(figure)
     assert len(figure.axes[0].get_yticks()) == len(rows)
 
 
@@ -243,7 +243,7 @@ def test_data_that_lacks_something_has_fewer_rows_or_numbers(
     data = (
         replace(people, timestamps=None) if lacking == "timestamps" else replace(people, tags=None)
     )
-    (table,) = SideInformation(*computed(tmp_path, data)).tables()
+    (table,) = SideInformationWorth(*computed(tmp_path, data)).tables()
     if lacking == "timestamps":
         assert {split for _, split in numbers_of(table)} == {"random"}
     else:
@@ -266,7 +266,7 @@ def test_a_training_is_ranked_as_its_simulation_with_the_same_knowledge(
     result = result_of(cell, people)
     assert {*result["known"]} == {*WAYS}
     for way, tags, time in (("tags", True, False), ("time", False, True), ("both", True, True)):
-        plan = SimulationPlan(settings, "latest", evaluate_every=0, tags=tags, time=time)
+        plan = Simulation(settings, "latest", evaluate_every=0, tags=tags, time=time)
         run = simulate(people, plan)
         assert result["known"][way] == run.final
         assert result["final"] == run.without
@@ -277,7 +277,7 @@ def test_dplcf_takes_the_order_alone(people: Interactions) -> None:
     named: dict[str, Any] = {"epsilon": 2.5, "neighbours": NEIGHBOURS}
     result = result_of(Cell.make("dplcf", Size(), 0, split="latest", **named), people)
     split = leave_one_out(people, "latest", 0)
-    order = Known.of(people, split, tags=False, time=True).weights
+    order = SideInformation.of(people, split, tags=False, time=True).weights
     model = replace(DPLCF.fit(split.train, **named, seed=0), weights=order)
     ranks = rank_scores(model, sample_candidates(split, 99, 0))
     assert {*result["known"]} == {"time"}

@@ -40,7 +40,7 @@ from sottovoce.errors import SettingsError
 from sottovoce.privacy import Account
 from sottovoce.privacy.account import shown
 from sottovoce.settings import stated
-from sottovoce.simulation import Run, SimulationPlan
+from sottovoce.simulation import Run, Simulation
 from sottovoce.simulation import simulate as run_simulation
 from sottovoce.simulation.evaluation import CUTOFFS, Interval
 from sottovoce.training import DEFAULT, Budget, Settings, planned
@@ -55,7 +55,7 @@ DEFAULT_MINIMUM = 60
     often=["mechanism", "epsilon", "reports", "epochs"],
 )
 @engine_choice
-@settings_options("plan", stated(SimulationPlan), often=[])
+@settings_options("plan", stated(Simulation), often=[])
 def simulate(
     *,
     data: DataSource = SYNTHETIC,
@@ -139,7 +139,7 @@ def simulate(
         **training,
         seed=seed,
     )
-    wanted = SimulationPlan(
+    wanted = Simulation(
         settings,
         split,
         negatives,
@@ -204,9 +204,7 @@ def _cost(training: Settings) -> float:
     return training.epsilon * training.reports
 
 
-def _one(
-    data: Interactions | Shards, plan: SimulationPlan, seed: int, checkpoint: Path | None
-) -> Run:
+def _one(data: Interactions | Shards, plan: Simulation, seed: int, checkpoint: Path | None) -> Run:
     plan = replace(plan, settings=replace(plan.settings, seed=seed))
     file = checkpoint / f"seed-{seed}.safetensors" if checkpoint else None
     with EpochBar(f"seed {seed}", plan.settings) as bar:
@@ -214,7 +212,7 @@ def _one(
 
 
 def _print(data: Interactions | Shards, runs: list[Run]) -> None:
-    plan, known = runs[0].plan, runs[0].known
+    plan, known = runs[0].plan, runs[0].side_information
     output.say(
         f"{data.name}: {data.n_users:,} users x {data.n_items:,} items, "
         f"{data.n_interactions:,} interactions; {plan.split} split against "
@@ -231,7 +229,7 @@ def _print(data: Interactions | Shards, runs: list[Run]) -> None:
     columns = {f"{mechanism} with {known}" if known else mechanism: _mean(runs, "final")}
     if known:
         columns[f"{mechanism} alone"] = _mean(runs, "without")
-        columns[f"popularity with {known}, not private"] = _mean(runs, "known_popularity")
+        columns[f"popularity with {known}, not private"] = _mean(runs, "informed_popularity")
     columns["popularity, not private"] = _mean(runs, "popularity")
     over = f"{len(runs)} seeds, 95% interval" if len(runs) > 1 else "one seed"
     table = Table("metric", *output.right(*columns), caption=over, caption_justify="left")
@@ -263,8 +261,8 @@ def _draw(figure: Any, data: Interactions | Shards, runs: list[Run]) -> None:
     plan, training, best = runs[0].plan, runs[0].plan.settings, f"hr@{max(CUTOFFS)}"
     epsilon = shown(training.epsilon, 6)
     title = f"{data.name}: {training.mechanism}, eps {epsilon}, k {training.reports}"
-    if runs[0].known:
-        title += f"; devices know {runs[0].known}"
+    if runs[0].side_information:
+        title += f"; devices know {runs[0].side_information}"
     if plan.resample is not None:
         title += f"\n{plan.resample:,} people resampled from {data.n_users:,}"
     curve = [
@@ -302,7 +300,7 @@ def as_json(data: Interactions | Shards, runs: list[Run]) -> dict[str, Any]:
             **plan.settings.as_dict(),
             "split": plan.split,
             "negatives": plan.negatives,
-            "known": runs[0].known,
+            "side_information": runs[0].side_information,
             "engine": plan.engine,
             "resample": plan.resample,
             "seeds": [run.plan.settings.seed for run in runs],
@@ -311,7 +309,7 @@ def as_json(data: Interactions | Shards, runs: list[Run]) -> dict[str, Any]:
         "final": means("final"),
         "without": means("without"),
         "popularity": means("popularity"),
-        "known_popularity": means("known_popularity"),
+        "informed_popularity": means("informed_popularity"),
         "privacy": _account(runs).as_dict(),
         "seconds": {name: sum(run.seconds[name] for run in runs) for name in runs[0].seconds},
     }

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sottovoce.errors import SettingsError
 
-Words = NDArray[np.uint64]
+RandomWords = NDArray[np.uint64]
 
 WORD = 1 << 64
 _HALF = np.uint64(32)
@@ -58,17 +58,17 @@ def sign_gain(epsilon: float) -> float:
     return sqrt(2 / pi) * tanh(epsilon / 2)
 
 
-def multiply_high(words: Words, factor: int) -> NDArray[np.int64]:
+def multiply_high(random_words: RandomWords, factor: int) -> NDArray[np.int64]:
     """`floor(word * factor / 2^64)`: a uniform integer below `factor` (which is below 2^32).
 
     Uniform to within one word in 2^64 for each value.
     """
     scale = np.uint64(factor)
-    low = (words & _LOW) * scale
-    high = (words >> _HALF) * scale + (low >> _HALF)
+    low = (random_words & _LOW) * scale
+    high = (random_words >> _HALF) * scale + (low >> _HALF)
     return (high >> _HALF).astype(np.int64)
 
 
-def unit(words: Words) -> NDArray[np.float64]:
+def unit(random_words: RandomWords) -> NDArray[np.float64]:
     """A float64 in [0, 1) from the word's upper 53 bits; for rounding, which carries no epsilon."""
-    return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return (random_words >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -47,7 +47,6 @@ class Coordinate(SignMechanism):
 
     @property
     def n_directions(self) -> int:
-        """M * F."""
         return self.shape.n_items * self.shape.factors
 
     @property
@@ -56,9 +55,9 @@ class Coordinate(SignMechanism):
         return self.n_directions / tanh(self.epsilon / 2)
 
     def reports(
-        self, V: Float32, X: Float32, histories: Histories, words: NDArray[np.uint64]
+        self, V: Float32, X: Float32, histories: Histories, random_words: NDArray[np.uint64]
     ) -> NDArray[np.uint32]:
-        draws = words[:, :-1]
+        draws = random_words[:, :-1]
         index = coin.multiply_high(draws[..., DIRECTION], self.n_directions)
         value = self._values(V, X, histories, index)
         plus = coin.unit(draws[..., ROUNDING]) < (1.0 + value) / 2.0
@@ -92,7 +91,6 @@ class Coordinate(SignMechanism):
 
 
 def _touched(histories: Histories, users: Int64, items: Int64) -> NDArray[np.bool_]:
-    """Whether each user touched each item."""
     known = histories.users_of_entries() * histories.n_items + histories.indices
     wanted = users * histories.n_items + items
     if not len(known):

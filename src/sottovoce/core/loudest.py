@@ -1,8 +1,8 @@
 """`loudest`: a report names a uniform direction, or one of those that agree most with the gradient.
 
 There are n public directions (`sottovoce.core.blocks`), 2n with their signs. A person's
-gradient makes exactly L of the 2n loud: those that agree with it most (`sottovoce.core.loudest`);
-the others are quiet. With probability gamma a report is a uniform one of all 2n, else a uniform one
+gradient makes exactly L of the 2n loud: those that agree with it most (`Loud`); the others are
+quiet. With probability gamma a report is a uniform one of all 2n, else a uniform one
 of the L loud ones. So whatever the history, a report has one of two probabilities:
 
     quiet:  gamma / 2n          loud:  gamma / 2n + (1 - gamma) / L
@@ -35,17 +35,6 @@ from sottovoce.errors import SettingsError
 from sottovoce.privacy import SIGN
 from sottovoce.settings import setting
 
-# Which directions one person's gradient makes loud: exactly L of 2n, whatever the gradient.
-#
-# There are n directions (`sottovoce.core.blocks`). A *signed* direction is one of them with a
-# sign, as a report names it: `index << 1 | bit`, bit 1 for plus. There are 2n. Of the two signs of
-# (r, f) the one of `-a_r x_f` agrees with the gradient, by `|a_r| |x_f|` (the factor 2 changes no
-# order); the other agrees by minus that. The L signed directions that agree most are loud.
-#
-# Everybody must find the same ones, in every language: a product of two float32 is exact in
-# float64.
-
-
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
@@ -56,7 +45,12 @@ PIECE = 1 << 20
 
 @dataclass(frozen=True)
 class Loud:
-    """The `count` signed directions that agree most, numbered from 0.
+    """The `count` signed directions that agree most with one gradient, numbered from 0.
+
+    A *signed* direction has a sign, as a report names it: `index << 1 | bit`, bit 1 for plus. Of
+    the two signs of (r, f) the one of `-a_r x_f` agrees with the gradient, by `|a_r| |x_f|` (the
+    factor 2 changes no order); the other by minus that. Everybody must find the same ones, in every
+    language: a product of two float32 is exact in float64.
 
     Let *least* be the agreement of the last one that is loud. Numbered first are all that agree
     by more than least, by index. Then come those that agree by exactly least, by `(signed +
@@ -95,16 +89,12 @@ class Loud:
     def _sizes(self) -> Float64:
         return np.abs(self.x).astype(np.float64)
 
-    def _agreement(self, f: int) -> Float64:
-        """Of every row, with factor f."""
-        return np.asarray(self._sizes[f] * np.abs(self.a).astype(np.float64))
-
     @cached_property
     def _loud_by_row(self) -> Int64:
         """With how many factors each row agrees by more than least."""
         found = np.zeros(self.a.size, np.int64)
-        for f in range(self.x.size):
-            found += self._agreement(f) > self._least
+        for size in self._sizes:
+            found += size * np.abs(self.a).astype(np.float64) > self._least
         return found
 
     @cached_property
@@ -117,22 +107,14 @@ class Loud:
         if self.a.size * self.x.size <= PIECE:
             agreement = np.outer(self._sizes, np.abs(self.a).astype(np.float64)).ravel()
             return float(np.partition(agreement, -self.count)[-self.count])
+        rows, sizes = np.sort(np.abs(self.a)).astype(np.float64), self._sizes.tolist()
         low, high = 0, int(np.float64(np.finfo(np.float64).max).view(np.uint64))
         while high - low > 1:  # `low` is reached by at least `count`, `high` by fewer
             middle = (low + high) // 2
-            reached = self._reaching(_float(middle)) >= self.count
+            below = sum(bisect_left(rows, _float(middle), key=size.__mul__) for size in sizes)
+            reached = self.a.size * self.x.size - below >= self.count
             low, high = (middle, high) if reached else (low, middle)
         return _float(low)
-
-    @cached_property
-    def _magnitudes(self) -> Float64:
-        """|a|, ascending."""
-        return np.sort(np.abs(self.a)).astype(np.float64)
-
-    def _reaching(self, value: float) -> int:
-        """How many directions agree by at least this value."""
-        rows, n = self._magnitudes, self.a.size
-        return sum(n - bisect_left(rows, value, key=f.__mul__) for f in self._sizes.tolist())
 
     def _tied_at(self, ranks: Int64) -> Int64:
         """Of those that agree by exactly least, the ones with these numbers.
@@ -370,15 +352,15 @@ class Loudest(Mechanism):
         return self.blanket_below / coin.WORD
 
     def reports(
-        self, V: Float32, X: Float32, histories: Histories, words: NDArray[np.uint64]
+        self, V: Float32, X: Float32, histories: Histories, random_words: NDArray[np.uint64]
     ) -> NDArray[np.uint32]:
-        offset = coin.multiply_high(words[:, -1, DIRECTION], self.n_signed)
-        choice = words[:, :-1, DIRECTION]
+        offset = coin.multiply_high(random_words[:, -1, DIRECTION], self.n_signed)
+        choice = random_words[:, :-1, DIRECTION]
         uniform = coin.multiply_high(choice, self.n_signed)
         rank = coin.multiply_high(choice, self.loud)
         loud = self.loud_sets(V, X, histories, offset)
         named = np.array([each.at(ranks) for each, ranks in zip(loud, rank, strict=True)])
-        at_random = words[:, :-1, COIN] < np.uint64(self.blanket_below)
+        at_random = random_words[:, :-1, COIN] < np.uint64(self.blanket_below)
         return np.where(at_random, uniform, named.reshape(rank.shape)).astype(np.uint32)
 
     def loud_sets(self, V: Float32, X: Float32, histories: Histories, offset: Int64) -> list[Loud]:

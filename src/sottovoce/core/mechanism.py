@@ -114,7 +114,6 @@ class Mechanism(ABC):
         return replace(self, shape=replace(self.shape, n_items=n_items))
 
     def published(self) -> dict[str, Any]:
-        """The parameters for the manifest."""
         return {name: getattr(self, name) for name in self.public_names()}
 
     @classmethod
@@ -169,7 +168,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def reports(
-        self, V: Float32, X: Float32, histories: Histories, words: NDArray[np.uint64]
+        self, V: Float32, X: Float32, histories: Histories, random_words: NDArray[np.uint64]
     ) -> UInt32:
         """N x k reports of N users with vectors X, from N x (k + 1) x 4 random words."""
 
@@ -204,7 +203,6 @@ class SignMechanism(Mechanism):
 
     @cached_property
     def flip_below(self) -> int:
-        """Words below this flip the sign."""
         return coin.flip_threshold(self.epsilon)
 
 
@@ -245,7 +243,6 @@ def sums_of(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def sum_signs(reports: UInt32, n_directions: int) -> NDArray[np.int64]:
-    """The sum of +-1 by index."""
     return sums_of(count_reports(reports, n_directions))
 
 

@@ -214,16 +214,12 @@ def diverged(rate: float) -> DivergedError:
     )
 
 
-# Who touched what: the one input of the paper's equations.
-#
-# Implicit feedback is binary here (the paper's `r_ui` in {0, 1}), so a set of users is two arrays:
-# the items of user `u` are `indices[indptr[u]:indptr[u + 1]]`, ascending and without repeats. A
-# live client is a batch of one user.
-
-
 @dataclass(frozen=True, eq=False)
 class Histories:
-    """The items that each of N users touched, out of `n_items`.
+    """The items that each of N users touched, out of `n_items`: the input of all equations.
+
+    Feedback is binary (the paper's `r_ui` in {0, 1}), so two arrays hold it: the items of user `u`
+    are `indices[indptr[u]:indptr[u + 1]]`. A live client is a batch of one user.
 
     >>> h = Histories.from_lists([[2, 0], []], n_items=3)
     >>> h.n_users, h[0].tolist(), h[1].tolist()
@@ -254,7 +250,10 @@ class Histories:
             )
         items: NDArray[np.int32] = np.ascontiguousarray(indices, dtype=np.int32)
         if not _ascending(offsets, items):
-            items = _sort_rows(offsets, items, n_items)
+            users = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+            items = items[np.lexsort((items, users))]
+            if not _ascending(offsets, items):
+                raise DataError("an item repeats within one user; collapse duplicates first")
         return cls(offsets, items, n_items)
 
     @classmethod
@@ -282,12 +281,10 @@ class Histories:
 
     @property
     def n_users(self) -> int:
-        """N."""
         return len(self.indptr) - 1
 
     @property
     def n_interactions(self) -> int:
-        """How many (user, item) pairs there are."""
         return len(self.indices)
 
     def __getitem__(self, user: int) -> NDArray[np.int32]:
@@ -319,7 +316,6 @@ class Histories:
         return max(float(f"{np.median(np.diff(self.indptr)):.2g}"), 1.0)
 
     def popularity(self) -> NDArray[np.int64]:
-        """How many users touched each item."""
         return np.bincount(self.indices, minlength=self.n_items)
 
     def to_csr(self) -> sparse.csr_matrix:
@@ -332,7 +328,6 @@ class Histories:
 
 
 def _ascending(indptr: NDArray[np.int64], indices: NDArray[np.int32]) -> bool:
-    """Whether items strictly ascend within every user."""
     if len(indices) < 2:
         return True
     grows = indices[1:] > indices[:-1]
@@ -340,18 +335,3 @@ def _ascending(indptr: NDArray[np.int64], indices: NDArray[np.int32]) -> bool:
     starts = starts[(starts > 0) & (starts < len(indices))]
     grows[starts - 1] = True
     return bool(grows.all())
-
-
-def _sort_rows(
-    indptr: NDArray[np.int64], indices: NDArray[np.int32], n_items: int
-) -> NDArray[np.int32]:
-    from scipy import sparse  # slow to import, and no device needs it: it has one sorted row
-
-    shape = (len(indptr) - 1, n_items)
-    matrix = sparse.csr_matrix((np.ones(len(indices), np.int8), indices, indptr), shape=shape)
-    matrix = matrix.copy()
-    matrix.sort_indices()
-    ordered = np.asarray(matrix.indices, dtype=np.int32)
-    if not _ascending(indptr, ordered):
-        raise DataError("an item repeats within one user; collapse duplicates first")
-    return ordered

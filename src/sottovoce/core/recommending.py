@@ -77,7 +77,6 @@ class WideModel:
         return self.regularization, self.tag_ridge * (1 + SURE_AFTER / max(n_own, 1))
 
     def rows(self, items: NDArray[np.integer] | list[int]) -> Float64:
-        """Of W."""
         return np.concatenate([self.V[items], self.D[items].toarray()], axis=1)
 
     def shares(self, own: list[int], weights: Float64) -> Float64:
@@ -96,7 +95,6 @@ class WideModel:
         return np.asarray(shares if np.isfinite(shares).all() else np.zeros(rows.T.shape))
 
     def scores(self, x: Float64) -> Float64:
-        """`W x`."""
         factors = self.V.shape[1]
         return np.asarray(self.V @ x[:factors] + self.D @ x[factors:])
 
@@ -105,13 +103,11 @@ class WideModel:
         return self.scores(x) if n_own else self.popularity
 
 
-def popularity_model(histories: Histories, tags: Tags) -> WideModel:
-    """Everybody's counts as the only factor: what tags and an order do without any learnt taste."""
-    return counts_model(histories.popularity(), histories.n_users, tags)
-
-
 def counts_model(counts: NDArray[np.int64], people: int, tags: Tags) -> WideModel:
-    """The same from how many of so many people touched each item."""
+    """How many of all people touched each item, as the only factor.
+
+    It shows what tags and an order do without any learnt taste.
+    """
     share = counts.astype(np.float32)[:, None] / np.float32(max(people, 1))
     return WideModel.of(share, tags, alpha=POPULARITY_ALPHA, regularization=1e-6)
 
@@ -148,17 +144,13 @@ def with_companions(V: Float64, learnt: NDArray[np.bool_], tags: Tags) -> Float6
     return filled
 
 
-# What one person's history makes of a model: the score of every item, and what it is made of.
-#
-# The one place for both: devices use it (`sottovoce.client.recommending`), and so does
-# `FederatedMF`.
-
-
 MOST_REASONS = 3
 
 
 @dataclass(frozen=True, eq=False)
 class Taste:
+    """What one person's history makes of a model: the score of every item, and its reasons."""
+
     model: WideModel
     tags: Tags
     rows: list[int]
@@ -201,14 +193,6 @@ class Taste:
                 yield tag, part
 
 
-# Tags: what is publicly known of the items, as columns that many of them share.
-#
-# A device uses them when it recommends and at no other time: they cost no report. A column is a
-# label that enough items have (a genre, a brand), or a band of a number (years, prices): the items
-# between two of its values. Which labels and bands there are follows from the catalogue alone, by
-# rules that every client keeps to.
-
-
 Traits = Mapping[str, tuple[str, ...] | float]
 """Of one item, by kind: its labels, or its number."""
 KIND = re.compile(r"[a-z][a-z0-9_]{0,31}")
@@ -231,7 +215,12 @@ class Tag:
 
 @dataclass(frozen=True, eq=False)
 class Tags:
-    """All columns that count, and which items have them."""
+    """What is publicly known of the items, as columns that many of them share.
+
+    A device uses them when it recommends and at no other time: they cost no report. A column is a
+    label that enough items have (a genre, a brand), or a band of a number (years, prices). Which
+    there are follows from the catalogue alone, by rules that every client keeps to.
+    """
 
     names: tuple[Tag, ...]
     table: sparse.csr_array
@@ -310,13 +299,6 @@ def _plain(number: float) -> str:
     return str(int(number)) if number == int(number) else repr(number)
 
 
-# What somebody did last says most about what they do next: a weight for each own item.
-#
-# By order and not by age: who comes back after a year still has a latest item, and who chooses
-# fifty films in an hour has one too. So a device needs to remember no time, only what came after
-# what.
-
-
 LATEST = 10.0
 """What the latest item weighs, where the order is known; an item of no known order weighs 1."""
 HALVING = 2.0
@@ -329,6 +311,8 @@ Form and both numbers were chosen on validation splits of two data sets, among s
 def recency(moments: NDArray[np.integer]) -> NDArray[np.float64]:
     """The weights of one history, whose items were touched at these moments (later is larger).
 
+    What somebody did last says most about what they do next. By order and not by age: who comes
+    back after a year still has a latest item, so a device remembers only what came after what.
     What was touched at the same moment has the same weight. If all was, there is no order, and all
     weighs 1.
 
@@ -363,20 +347,15 @@ def _weights(indptr: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.
     return weights
 
 
-# The best of many scores, in a time that does not depend on which they are.
-#
-# A sort that compares is many times faster where scores are in order already or all alike: how long
-# a list takes would say something about the taste behind it, to whoever sees when a device comes
-# back from making one.
-
-
 _SIGN, _ALL = np.uint64(1 << 63), np.uint64(2**64 - 1)
 
 
 def best_rows(scores: NDArray[np.float64], own: list[int], n: int) -> NDArray[np.intp]:
     """The rows of the n best scores, best first, without `own`; of equals the first comes first.
 
-    A NaN is as low as can be.
+    A NaN is as low as can be. The time does not depend on the scores: a sort that compares is many
+    times faster where they are in order already, and how long a list takes would tell of the taste
+    behind it.
     """
     keys = _descending_keys(scores)
     keys[own] = _ALL

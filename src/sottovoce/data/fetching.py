@@ -52,7 +52,6 @@ class DataSet:
 
     @property
     def bundled(self) -> Path | None:
-        """The copy inside this package, if there is one."""
         path = _BUNDLED / self.name
         return path if path.is_dir() else None
 

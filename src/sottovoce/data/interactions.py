@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -22,8 +22,8 @@ from sottovoce.errors import DataError, SettingsError
 FilterRule = Literal["stable", "once"]
 Bools = NDArray[np.bool_]
 Times = NDArray[np.int64] | None
-Known = Mapping[str, tuple[str, Traits]]
-"""Title and tags by the item's id, as text."""
+Described = Mapping[str, tuple[str, Traits]]
+"""Title and tags of items, by their ids as text."""
 _INT64 = np.iinfo(np.int64)
 
 
@@ -43,12 +43,8 @@ class Loaded:
 
 def loaded_in_words(loaded: Loaded | None) -> dict[str, Any]:
     """For a summary."""
-    return {
-        "format": loaded.format if loaded else None,
-        "rows_read": loaded.rows if loaded else None,
-        "ratings_not_positive": loaded.not_positive if loaded else None,
-        "duplicates_merged": loaded.duplicates if loaded else None,
-    }
+    names = "format", "rows_read", "ratings_not_positive", "duplicates_merged"
+    return dict(zip(names, astuple(loaded) if loaded else (None,) * 4, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,9 +118,9 @@ class Interactions:
             for number, title, traits in zip(ids, titles, tags, strict=True)
         ]
 
-    def with_known(self, known: Known) -> Interactions:
+    def with_described(self, items: Described) -> Interactions:
         """With these titles and tags; an item that is not among them has none."""
-        rows = [known.get(str(item), ("", {})) for item in self.item_ids.tolist()]
+        rows = [items.get(str(item), ("", {})) for item in self.item_ids.tolist()]
         titles, tags = ([row[place] for row in rows] for place in (0, 1))
         kept = object_array(tags) if any(tags) else None
         return replace(self, titles=object_array(titles), tags=kept)
@@ -148,9 +144,8 @@ class Interactions:
         }
 
     def _kinds(self) -> dict[str, int]:
-        """How many items have a tag of each kind."""
-        known = [] if self.tags is None else self.tags.tolist()
-        return dict(Counter(kind for traits in known for kind in traits))
+        items = [] if self.tags is None else self.tags.tolist()
+        return dict(Counter(kind for traits in items for kind in traits))
 
     def filter(self, min_interactions: int, rule: FilterRule = "stable") -> Interactions:
         """Only users and items with at least `min_interactions` ("at least 60" in the paper).
@@ -231,13 +226,9 @@ def _same_length(what: str, values: NDArray[Any] | None, expected: int) -> None:
 
 
 def _spread(counts: NDArray[np.int64]) -> dict[str, float]:
-    if not len(counts):
-        return {"min": 0, "median": 0.0, "max": 0}
-    return {
-        "min": int(counts.min()),
-        "median": float(np.median(counts)),
-        "max": int(counts.max()),
-    }
+    counts = counts if len(counts) else np.zeros(1, np.int64)
+    least, most = int(counts.min()), int(counts.max())
+    return {"min": least, "median": float(np.median(counts)), "max": most}
 
 
 def _entries(histories: Histories, users: Bools, items: Bools) -> Bools:

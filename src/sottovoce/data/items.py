@@ -21,13 +21,11 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from sottovoce.characters import CONTROL, named
-from sottovoce.core.recommending import KIND, Traits
-from sottovoce.data.interactions import Interactions
+from sottovoce.core.recommending import KIND
+from sottovoce.data.interactions import Described, Interactions
 from sottovoce.data.tables import ALIASES, PARQUET, Columns, reading
 from sottovoce.errors import DataError, MissingExtraError, ProtocolError
 
-Described = dict[str, tuple[str, Traits]]
-"""Title and tags, by the item's id."""
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 TABLES = (*_SEPARATORS, *PARQUET)
 """Suffixes of what can be read."""
@@ -65,9 +63,10 @@ class Table:
         if not found:
             return
         told = [f"{self.where(row)}: {what}" for row, what in found[:SHOWN]]
-        if len(found) == 1 and self.lines is not None:
-            raise DataError(found[0][1], path=self.path, line=self.lines[found[0][0]])
         if len(found) == 1:
+            row, what = found[0]
+            if self.lines is not None:
+                raise DataError(what, path=self.path, line=self.lines[row])
             raise DataError(told[0], path=self.path)
         more = [f"and {len(found) - SHOWN:,} more"] if len(found) > SHOWN else []
         raise DataError("\n  ".join([f"{len(found):,} problems", *told, *more]), path=self.path)
@@ -82,7 +81,7 @@ def with_items(data: Interactions, path: Path) -> Interactions:
             f"{str(data.item_ids[0])!r}, here it is {next(iter(known), None)!r}",
             path=path,
         )
-    return data.with_known(known)
+    return data.with_described(known)
 
 
 def read_items(path: Path, columns: Columns = None, *, advice: str = "") -> Described:

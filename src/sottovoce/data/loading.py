@@ -117,7 +117,7 @@ def _read(path: Path, columns: Columns) -> Interactions:
         raise DataError(said, path=path)
     if name.endswith(MATRIX) and not path.is_dir():
         return read_matrix(path)
-    if name in {edition.ratings for edition in EDITIONS} and not path.is_dir():
+    if name in {each.ratings for each in EDITIONS} and not path.is_dir():
         path = path.parent
     if path.is_dir() or name.endswith(".zip") or zipfile.is_zipfile(path):
         data = read_published(path)

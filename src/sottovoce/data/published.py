@@ -19,7 +19,7 @@ from polars.exceptions import PolarsError
 
 from sottovoce.characters import spaced
 from sottovoce.core.recommending import Traits
-from sottovoce.data.interactions import Interactions
+from sottovoce.data.interactions import Described, Interactions
 from sottovoce.data.tables import (
     Block,
     Collector,
@@ -34,7 +34,6 @@ from sottovoce.data.tables import (
 from sottovoce.errors import DataError
 
 File = Path | zipfile.Path
-Films = dict[str, tuple[str, Traits]]
 _RATINGS = ("user", "item", "rating", "timestamp")
 _NO_GENRES = ("(no genres listed)", "unknown", "")
 _YEAR = re.compile(r"\((\d{4})\)\s*$")
@@ -74,8 +73,6 @@ def _year_and_title(line: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Edition:
-    """How one generation of MovieLens names and writes its files."""
-
     title: str
     ratings: str
     films: str
@@ -109,7 +106,7 @@ def read_published(path: Path) -> Interactions | None:
         if films is None:
             return data
         header = edition is not None and edition.layout is None
-        return data.with_known(_films(films, form, header=header))
+        return data.with_described(_films(films, form, header=header))
 
 
 def is_published(path: Path) -> bool:
@@ -199,7 +196,7 @@ def _of_films(block: Block, film: int | None) -> tuple[pl.DataFrame, int | None]
     return frame, int(lines["item"][-1])
 
 
-def _films(file: File, fields: Callable[[str], Sequence[str]], *, header: bool) -> Films:
+def _films(file: File, fields: Callable[[str], Sequence[str]], *, header: bool) -> Described:
     """A list of films, a line each, in UTF-8 or, as the older lists are, Latin-1."""
     with open_file(file) as opened, reading(str(file)):
         data = opened.read()
@@ -207,7 +204,7 @@ def _films(file: File, fields: Callable[[str], Sequence[str]], *, header: bool) 
         text = data.decode()
     except UnicodeDecodeError:
         text = data.decode("latin-1")
-    films: Films = {}
+    films: dict[str, tuple[str, Traits]] = {}
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip() or (header and number == 1):
             continue

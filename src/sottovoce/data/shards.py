@@ -123,7 +123,6 @@ class Shards:
 
     @property
     def digest(self) -> str:
-        """Names all of it."""
         tags = None if self.tags is None else self.tags.tolist()
         items = json.dumps([self.item_ids.tolist(), tags])
         whole = [items, *(f"{shard.users} {shard.digest}" for shard in self.shards)]
@@ -157,7 +156,6 @@ class Shards:
         return self.shards[index].first
 
     def joined(self) -> Interactions:
-        """All of it, in memory."""
         parts = list(self)
         lengths = [np.diff(part.histories.indptr) for part in parts]
         times = [part.timestamps for part in parts if part.timestamps is not None]
@@ -354,7 +352,6 @@ class Buckets:
         return [np.ones(end - begin, bool) for begin, end in self._bounds]
 
     def histories(self) -> Iterator[Histories]:
-        """Bucket by bucket."""
         return (self[index].histories for index in range(len(self._bounds)))
 
     def _sort(self, columns: dict[str, NDArray[np.integer]]) -> None:

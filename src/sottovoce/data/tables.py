@@ -75,9 +75,6 @@ def open_file(path: Path | zipfile.Path) -> IO[bytes]:
         return path.open("rb")
 
 
-# Columns: which is the user, the item, the rating and the timestamp.
-
-
 def parse_columns(text: str | None, example: str = "user=NAME,item=NAME") -> dict[str, str] | None:
     """What the command line takes: `user=who,item=what`, or None, which stays so.
 
@@ -133,9 +130,6 @@ def roles_of(names: Sequence[str], columns: Columns, path: str) -> tuple[str | N
 
 def _plain(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter not in "_-. ")
-
-
-# Blocks to one data set: ids become numbers.
 
 
 class Numbering:
@@ -242,9 +236,6 @@ def _placed(numbers: NDArray[np.int32], place: NDArray[np.int32]) -> NDArray[np.
     return numbers if np.array_equal(place, np.arange(len(place))) else place[numbers]
 
 
-# Values: what is missing, and what is not what it must be.
-
-
 def _converted(frame: pl.DataFrame, *, integers: bool = False) -> pl.DataFrame:
     """A rating is a number, a timestamp seconds; null where a value is not what it must be."""
     if integers:
@@ -284,9 +275,6 @@ def _first_gap(frame: pl.DataFrame) -> tuple[int, str] | None:
     """Row and role of the first value that is missing, empty, NaN or infinite."""
     found = ((gaps.arg_true(), gaps.name) for gaps in map(_gaps, frame))
     return min(((int(rows[0]), role) for rows, role in found if len(rows)), default=None)
-
-
-# Text.
 
 
 @dataclass(frozen=True)
@@ -455,9 +443,6 @@ def _records(text: str, layout: Layout) -> Iterator[tuple[int, list[str]]]:
             line = reader.line_num
     except csv.Error:
         yield line, []
-
-
-# Parquet, and matrices.
 
 
 def read_parquet(path: Path, columns: Columns = None) -> Interactions:

@@ -121,8 +121,10 @@ class Account:
     def _central(self) -> str:
         central, crowd = self.lifetime.central, self.crowd
         if central is None or crowd is None:
-            return f"There is no central figure, because {self._no_crowd()}."
-        bound = "" if self._is_composed() else TOO_MANY
+            why = "an epoch may have no more than one person, who has nobody to hide among"
+            why = "the number of people is not known" if self.people is None else why
+            return f"There is no central figure, because {why}."
+        bound = "" if is_composed(self._whole(), crowd) else TOO_MANY
         text = (
             f"Promised if the proxy shuffles honestly and {crowd.honest:,} honest people take part "
             "in every epoch: any conclusion from what the server sees is "
@@ -132,14 +134,6 @@ class Account:
         if central > WEAK_CENTRAL_ABOVE:
             text += " That is weak too." if self.lifetime.pure > WEAK_ABOVE else " That is weak."
         return text
-
-    def _no_crowd(self) -> str:
-        if self.people is None:
-            return "the number of people is not known"
-        return "an epoch may have no more than one person, who has nobody to hide among"
-
-    def _is_composed(self) -> bool:
-        return self.crowd is None or is_composed(self._whole(), self.crowd)
 
     def _whole(self) -> Reporting:
         return _lifetime(self.event, self.trainings)
@@ -223,14 +217,6 @@ def _count(n: int, what: str) -> str:
     return f"{n:,} {what}" + ("" if n == 1 else "s")
 
 
-# What a device promises to its owner, from its ledger and the terms and nothing that others say.
-#
-# Both figures are for everything that was ever charged, in all trainings, and for the turns that
-# are left under the terms. *Local*: the sum of all epsilons; it holds whatever happens. *Central*:
-# the bound of `bound.py`, each report in the crowd that was enforced for it, the device itself
-# included.
-
-
 A_DEVICE = (
     "The promise is for one device, not for one person: what several devices of a person say adds "
     "up."
@@ -239,14 +225,18 @@ A_DEVICE = (
 
 @dataclass(frozen=True)
 class Promise:
-    """Both figures, and what the second one rests on."""
+    """What a device promises to its owner, from its ledger and the terms alone.
+
+    Both figures are for everything that was ever charged, in all trainings, and for the turns that
+    are left under the terms.
+    """
 
     local: float
-    """Pure epsilon, whatever happens."""
+    """The sum of all epsilons: it holds whatever happens."""
     central: float
-    """An upper bound of epsilon at `delta`, in the crowds that were enforced."""
+    """The bound of `bound.py` at `delta`, each report in the crowd that was enforced for it."""
     clients: int
-    """The one that the terms enforce."""
+    """The crowd that the terms enforce, the device itself included."""
     delta: float
 
     @property
@@ -291,12 +281,11 @@ def promise(
     spent = sum((charge.cost for charge in charges), Fraction(0))
     to_come = Fraction(left.epsilon) * left.total if left else 0
     local = rounded_up(spent + to_come)
-    groups = _groups([*([Group(left, clients)] if left else []), *map(_group, charges)])
-    return Promise(local, min(local, central_bound(groups, delta)), clients, delta)
-
-
-def _group(charge: Charge) -> Group:
-    return Group(Reporting(charge.epsilon, charge.reports, 1, charge.loud_fraction), charge.clients)
+    parts = [Group(left, clients)] if left else []
+    for each in charges:
+        event = Reporting(each.epsilon, each.reports, 1, each.loud_fraction)
+        parts.append(Group(event, each.clients))
+    return Promise(local, min(local, central_bound(_groups(parts), delta)), clients, delta)
 
 
 def _groups(parts: Iterable[Group]) -> list[Group]:

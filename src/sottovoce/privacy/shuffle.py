@@ -59,8 +59,6 @@ class Crowd:
     """Of these, how many are the server's own or show it their reports."""
     seeded_directions: int = 0
     """If the server chose each person's directions: among how many. 0: the client draws them."""
-    bundled: bool = False
-    """Whether a person's reports arrive together: then nothing hides them."""
 
     def __post_init__(self) -> None:
         if self.clients < 2:
@@ -84,8 +82,7 @@ class Crowd:
     @property
     def honest(self) -> int:
         """The people whose reports hide the victim's, the victim included."""
-        others = (self.clients - self.colluding - 1) // max(self.seeded_directions, 1)
-        return 1 if self.bundled else 1 + others
+        return 1 + (self.clients - self.colluding - 1) // max(self.seeded_directions, 1)
 
 
 def gaussian_mu(event: Reporting, clients: int) -> float:

@@ -3,7 +3,7 @@
 from sottovoce.simulation.engines import ENGINES, build_engine
 from sottovoce.simulation.federated import FederatedMF
 from sottovoce.simulation.interface import Collected, Engine, LocalEngine
-from sottovoce.simulation.run import Run, SimulationPlan, simulate
+from sottovoce.simulation.run import Run, Simulation, simulate
 
 __all__ = [
     "ENGINES",
@@ -12,7 +12,7 @@ __all__ = [
     "FederatedMF",
     "LocalEngine",
     "Run",
-    "SimulationPlan",
+    "Simulation",
     "build_engine",
     "simulate",
 ]

@@ -62,12 +62,9 @@ def chosen_options(name: str, options: Mapping[str, Any]) -> Any:
     """The options of this engine, checked; one that is None keeps its default."""
     kind = engine_package(name).Options
     given = {option: value for option, value in options.items() if value is not None}
-    unknown = set(given) - set(stated(kind))
-    if unknown:
-        known = ", ".join(stated(kind)) or "none"
-        raise SettingsError(
-            f"the {name} engine has no option {', '.join(sorted(unknown))}; it has {known}"
-        )
+    if unknown := ", ".join(sorted(set(given) - set(stated(kind)))):
+        has = ", ".join(stated(kind)) or "none"
+        raise SettingsError(f"the {name} engine has no option {unknown}; it has {has}")
     chosen = kind(**given)
     check(chosen)
     return chosen
@@ -101,11 +98,8 @@ def build_engine(
 
 def is_for_the_reference(people: int, n_items: int, settings: Settings) -> bool:
     """Whether `auto` is the reference: work is small, or there is nothing to compile, or no way."""
-    if find_spec("numba") is None or not has_kernel(
-        f"{ENGINES['cpu']}.kernels", settings.mechanism
-    ):
-        return True
-    return reference_seconds(people, n_items, settings) <= NUMPY_AT_MOST
+    compiles = find_spec("numba") and has_kernel(f"{ENGINES['cpu']}.kernels", settings.mechanism)
+    return not compiles or reference_seconds(people, n_items, settings) <= NUMPY_AT_MOST
 
 
 def reference_seconds(people: int, n_items: int, settings: Settings) -> float:
@@ -122,12 +116,11 @@ def reference_seconds(people: int, n_items: int, settings: Settings) -> float:
     return people * settings.turns * one
 
 
-# Where an engine keeps its code for a mechanism: a folder with one module each, of its name.
-#
-# An engine without such a folder asks the mechanism itself, and so computes all of them.
-
-
 def has_kernel(folder: str, mechanism: str) -> bool:
+    """Whether an engine's folder of kernels has a module of the mechanism's name.
+
+    An engine without such a folder asks the mechanism itself, and so computes all of them.
+    """
     return find_spec(f"{folder}.{mechanism}") is not None
 
 

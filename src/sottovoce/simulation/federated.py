@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,171 +27,22 @@ from sottovoce.errors import CheckpointError, DataError, SettingsError
 from sottovoce.privacy import Account, account
 from sottovoce.privacy.account import DELTA
 from sottovoce.simulation.engines import build_engine
+from sottovoce.simulation.evaluation import wide_vectors
 from sottovoce.simulation.files import ModelFile, fingerprint, read_model, write_model
 from sottovoce.simulation.parameters import (
     ItemFeatures,
     Matrix,
     Parameters,
-    Trainable,
-    all_scores,
     at_least_one,
-    best,
     histories_from,
     ids_in,
-    left_to_rank,
-    most_similar,
     plain,
     tags_from,
     times_of,
 )
 from sottovoce.simulation.run import check_hidden, model_of, quality
-from sottovoce.simulation.training import Trained, keep, record_of, resume, train
+from sottovoce.simulation.training import Record, Trained, go_on, metrics_in, resume
 from sottovoce.training import Settings
-
-# The epochs of `FederatedMF.fit`: a checkpoint after each, metrics, a bar.
-
-
-TESTED = "tested"
-"""What the metrics of a record are of."""
-
-
-@dataclass(frozen=True, eq=False)
-class Tested:
-    """What every epoch is measured on."""
-
-    histories: Histories
-    hidden: Histories
-    tags: Tags
-    settings: Settings
-
-    @cached_property
-    def name(self) -> str:
-        """Another one for other people, items or tags."""
-        return fingerprint(self.hidden, self.tags.table.indptr, self.tags.table.indices)
-
-    def metrics(self, V: NDArray[np.float32]) -> dict[str, Any]:
-        """By name, and what they are of."""
-        model = model_of(V, self.settings)(self.tags)
-        return {**quality(model, self.histories, self.hidden), TESTED: self.name}
-
-
-def fitted(
-    histories: Histories,
-    settings: Settings,
-    engine: tuple[str, Mapping[str, Any]],
-    checkpoint: Path | None,
-    tested: Tested | None,
-) -> Iterator[tuple[Trained, dict[str, Any]]]:
-    """A state and a record after each epoch, those that the checkpoint already has included.
-
-    Of these, metrics on something else are left out; those of the last are computed anew.
-    """
-    identity = {"data": fingerprint(histories), "resample": None} if checkpoint else {}
-    start, records = resume(checkpoint, settings, identity, histories.n_items)
-    records = [_of_this_test(record, tested) for record in records]
-    if tested and records and TESTED not in records[-1]:
-        records[-1] |= tested.metrics(start.V)
-    for record in records:
-        yield start, record
-    if start.epochs_done == settings.epochs:
-        return
-    name, options = engine
-    with build_engine(name, histories, settings, **options) as running:
-        for state in train(settings, running, start):
-            records.append(record_of(state, settings) | (tested.metrics(state.V) if tested else {}))
-            if checkpoint:
-                keep(checkpoint, state, settings, identity, records)
-            yield state, records[-1]
-
-
-def _of_this_test(record: dict[str, Any], tested: Tested | None) -> dict[str, Any]:
-    if tested and record.get(TESTED) == tested.name:
-        return record
-    return {name: value for name, value in record.items() if name != TESTED and "@" not in name}
-
-
-def metrics_in(record: Mapping[str, Any]) -> dict[str, float]:
-    """All that is named `...@K`."""
-    return {name: value for name, value in record.items() if "@" in name}
-
-
-@contextmanager
-def epoch_bar(epochs: int, *, shown: bool) -> Iterator[Callable[[Mapping[str, Any]], None]]:
-    """A live bar on standard error; gives what is to be called with each record."""
-    if not shown:
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True)) as bar:
-        task = bar.add_task("training", total=epochs)
-
-        def show(record: Mapping[str, Any]) -> None:
-            measured = [f"{name} {value:.4f}" for name, value in metrics_in(record).items()]
-            said = "  ".join(["training", *measured[:1]])
-            bar.update(task, completed=record["epoch"], description=said)
-
-        yield show
-
-
-# What a saved `FederatedMF` holds beside its item matrix: its parameters, and tags.
-
-
-PARAMETERS, TAGS = "parameters", "tags"
-STARTS, COLUMNS = "tag_starts", "tag_columns"
-
-
-def as_file(
-    V: NDArray[np.float32],
-    settings: Settings,
-    epochs_done: int,
-    parameters: Mapping[str, Any],
-    tags: Tags | None,
-) -> ModelFile:
-    """A model as `save` writes it."""
-    extra: dict[str, Any] = {PARAMETERS: plain(parameters)}
-    arrays: dict[str, NDArray[Any]] = {}
-    if tags is not None:
-        extra[TAGS] = [[tag.kind, tag.name] for tag in tags.names]
-        arrays = {
-            STARTS: tags.table.indptr.astype(np.int64),
-            COLUMNS: tags.table.indices.astype(np.int32),
-        }
-    return ModelFile(V, settings, epochs_done, extra, arrays)
-
-
-def tags_saved(saved: ModelFile, path: Path) -> Tags | None:
-    """None of a model that had none, and of a checkpoint."""
-    if TAGS not in saved.extra:
-        return None
-    try:
-        names = tuple(Tag(str(kind), str(name)) for kind, name in saved.extra[TAGS])
-        starts, columns = saved.arrays[STARTS], saved.arrays[COLUMNS]
-        shape = (len(saved.V), len(names))
-        table = sparse.csr_array((np.ones(len(columns)), columns, starts), shape=shape)
-        table.check_format(full_check=True)
-    except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{path}: its tags cannot be read: {error}") from error
-    return Tags(names, table)
-
-
-def parameters_saved(saved: ModelFile, path: Path, kind: type[Parameters]) -> dict[str, Any]:
-    """Those of the model that was saved; of a checkpoint none."""
-    parameters = saved.extra.get(PARAMETERS, {})
-    try:
-        kind(**parameters)
-    except (TypeError, SettingsError) as error:
-        raise CheckpointError(f"{path}: its parameters cannot be read: {error}") from error
-    return dict(parameters)
-
-
-def parameters_of(settings: Settings) -> dict[str, Any]:
-    """With which a model is trained by these very settings."""
-    named, options = settings.as_dict(), dict(settings.options)
-    training = {name: value for name, value in named.items() if name not in options}
-    return {**training, "options": options or None}
-
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
@@ -200,9 +51,11 @@ Callback = Callable[[int, float, dict[str, float]], None]
 
 USERS_AT_ONCE = 512
 """Whose scores of the whole catalogue are held at the same time."""
+TESTED = "tested"
+"""In the record of an epoch: what its metrics are of."""
 
 
-class FederatedMF(Trainable):
+class FederatedMF(Parameters):
     """Federated matrix factorisation under local differential privacy, simulated.
 
     The trained model is the item matrix alone: no user's vector is kept, since none leaves a
@@ -274,17 +127,40 @@ class FederatedMF(Trainable):
         self._tags, self._settings, self._state = tags, settings, None
         self._crowd = histories.n_users
         known = no_tags(histories.n_items) if tags is None else tags
-        tested = None if hidden is None else Tested(histories, hidden, known, settings)
-        engine = self.engine, self._engine_options()
-        file = None if checkpoint is None else Path(checkpoint)
-        with epoch_bar(settings.epochs, shown=show_progress) as show:
-            for state, record in fitted(histories, settings, engine, file, tested):
+        test_of = None if hidden is None else _Test(histories, hidden, known, settings)
+        with _epoch_bar(settings.epochs, shown=show_progress) as show:
+            for state, record in self._epochs(histories, checkpoint, test_of):
                 self._state = state
                 self._crowd = min(self._crowd, int(record["people"]))
                 show(record)
                 if callback is not None:
                     callback(record["epoch"], record["seconds"], metrics_in(record))
         return self
+
+    def _epochs(
+        self, histories: Histories, checkpoint: str | Path | None, test: _Test | None
+    ) -> Iterator[tuple[Trained, Record]]:
+        """A state and a record after each epoch, those that the checkpoint already has included.
+
+        Of these, metrics on something else are left out; those of the last are computed anew.
+        """
+        settings, file = self.settings, None if checkpoint is None else Path(checkpoint)
+        identity = {"data": fingerprint(histories), "resample": None} if file else {}
+        start, records = resume(file, settings, identity, histories.n_items)
+        for record in records:
+            if not test or record.get(TESTED) != test.name:
+                for name in (TESTED, *metrics_in(record)):
+                    record.pop(name, None)
+        if test and records and TESTED not in records[-1]:
+            records[-1] |= test.metrics(start)
+        for record in records:
+            yield start, record
+        if start.epochs_done == settings.epochs:
+            return
+        with build_engine(self.engine, histories, settings, **self._engine_options()) as engine:
+            measure = test.metrics if test else lambda _: {}
+            for state in go_on(settings, engine, start, records, measure, file, identity):
+                yield state, records[-1]
 
     @property
     def item_factors(self) -> Float32:
@@ -324,17 +200,17 @@ class FederatedMF(Trainable):
         came last counts most.
         """
         histories, n = self._rows(userid, user_items), at_least_one("N", N)
-        allowed = left_to_rank(histories.n_items, items, filter_items)
+        allowed = _left_to_rank(histories.n_items, items, filter_items)
         model, weights = self._wide(item_features), _weights(histories, times)
         blocks = []
         for start in range(0, histories.n_users, USERS_AT_ONCE):
             chosen = np.arange(start, min(start + USERS_AT_ONCE, histories.n_users))
             some, ends = histories.take(chosen), histories.indptr[[chosen[0], chosen[-1] + 1]]
-            scores = all_scores(model, some, None if weights is None else weights[slice(*ends)])
+            scores = _all_scores(model, some, None if weights is None else weights[slice(*ends)])
             if filter_already_liked_items:
                 scores[some.users_of_entries(), some.indices] = -np.inf
             scores[:, ~allowed] = -np.inf
-            blocks.append(best(scores, n))
+            blocks.append(_best(scores, n))
         lists, found = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
         return (lists[0], found[0]) if np.ndim(userid) == 0 else (lists, found)
 
@@ -394,8 +270,14 @@ class FederatedMF(Trainable):
         """
         V = self.item_factors
         ids, n = ids_in(itemid, len(V), "itemid"), at_least_one("N", N)
-        found = most_similar(V, ids, left_to_rank(len(V), items, filter_items), n)
-        return (found[0][0], found[1][0]) if np.ndim(itemid) == 0 else found
+        length = np.linalg.norm(V, axis=1)
+        products = np.maximum(length[ids][:, None] * length, np.float32(1e-30))
+        cosine = ((V[ids] @ V.T) / products).astype(np.float32)
+        cosine[np.arange(len(ids)), ids] = np.inf  # itself first, whatever rounding says
+        cosine[:, ~_left_to_rank(len(V), items, filter_items)] = -np.inf
+        lists, found = _best(cosine, n)
+        found[np.isposinf(found)] = 1
+        return (lists[0], found[0]) if np.ndim(itemid) == 0 else (lists, found)
 
     def _checked(self, user_items: Matrix | Histories) -> Histories:
         histories, n_items = histories_from(user_items), len(self.item_factors)
@@ -404,7 +286,6 @@ class FederatedMF(Trainable):
         return histories
 
     def _rows(self, userid: ArrayLike, user_items: Matrix | Histories) -> Histories:
-        """One for each user."""
         histories, users = self._checked(user_items), ids_in(userid, None, "userid")
         if histories.n_users != len(users):
             raise DataError(
@@ -436,19 +317,32 @@ class FederatedMF(Trainable):
 
     def save(self, path: str | Path) -> None:
         """One safetensors file: item matrix and tags; settings and parameters in its header."""
-        V = self.item_factors
+        V, arrays = self.item_factors, dict[str, NDArray[Any]]()
+        extra: dict[str, Any] = {"parameters": plain(self.get_params())}
         assert self._state is not None
-        file = as_file(V, self.settings, self._state.epochs_done, self.get_params(), self._tags)
-        write_model(Path(path), file)
+        if self._tags is not None:
+            extra["tags"] = [[tag.kind, tag.name] for tag in self._tags.names]
+            table = self._tags.table
+            arrays["tag_starts"] = table.indptr.astype(np.int64)
+            arrays["tag_columns"] = table.indices.astype(np.int32)
+        done = self._state.epochs_done
+        write_model(Path(path), ModelFile(V, self.settings, done, extra, arrays))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """What `save` wrote, engine and tags included, or a checkpoint."""
         saved = read_model(Path(path))
-        params = parameters_saved(saved, Path(path), cls)
-        tags = tags_saved(saved, Path(path))
+        parameters = saved.extra.get("parameters", {})
+        try:
+            cls(**parameters)
+        except (TypeError, SettingsError) as error:
+            raise CheckpointError(f"{path}: its parameters cannot be read: {error}") from error
+        try:
+            tags = _tags_in(saved) if "tags" in saved.extra else None
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"{path}: its tags cannot be read: {error}") from error
         model = cls.from_items(saved.V, saved.settings, saved.epochs_done, tags)
-        for name, value in params.items():
+        for name, value in parameters.items():
             setattr(model, name, value)
         return model
 
@@ -461,7 +355,9 @@ class FederatedMF(Trainable):
         tags: Tags | None = None,
     ) -> Self:
         """A model around an item matrix that was trained elsewhere."""
-        model = cls(**parameters_of(settings))
+        named, options = settings.as_dict(), dict(settings.options)
+        training = {name: value for name, value in named.items() if name not in options}
+        model = cls(**training, options=options or None)
         model._tags = tags
         model._settings = settings
         model._state = Trained(settings.epochs if epochs_done is None else epochs_done, V)
@@ -470,3 +366,80 @@ class FederatedMF(Trainable):
 
 def _weights(histories: Histories, times: Matrix | None) -> Float64 | None:
     return None if times is None else recency_of(histories, times_of(times, histories))
+
+
+def _all_scores(model: WideModel, histories: Histories, weights: Float64 | None) -> Float32:
+    """Of every item for everybody, N x M; somebody without a history is shown what is popular."""
+    X = wide_vectors(model, histories, weights).astype(np.float64)
+    lengths = np.diff(histories.indptr)
+    return np.array(
+        [model.list_scores(x, n_own) for x, n_own in zip(X, lengths, strict=True)], np.float32
+    )
+
+
+def _left_to_rank(
+    n_items: int, items: ArrayLike | None, filter_items: ArrayLike | None
+) -> NDArray[np.bool_]:
+    """Which items a list may hold: `items` alone (None: all), without `filter_items`."""
+    allowed = np.full(n_items, items is None)
+    if items is not None:
+        allowed[ids_in(items, n_items, "items")] = True
+    if filter_items is not None:
+        allowed[ids_in(filter_items, n_items, "filter_items")] = False
+    return allowed
+
+
+def _best(scores: Float32, n: int) -> tuple[Int32, Float32]:
+    """The n largest of every row, ties to the lower number; -1 where nothing is left."""
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :n]
+    found = np.take_along_axis(scores, order, axis=1)
+    return np.where(np.isneginf(found), -1, order).astype(np.int32), found
+
+
+@dataclass(frozen=True, eq=False)
+class _Test:
+    """What every epoch is measured on."""
+
+    histories: Histories
+    hidden: Histories
+    tags: Tags
+    settings: Settings
+
+    @cached_property
+    def name(self) -> str:
+        """Another one for other people, items or tags."""
+        return fingerprint(self.hidden, self.tags.table.indptr, self.tags.table.indices)
+
+    def metrics(self, state: Trained) -> Record:
+        """By name, and what they are of."""
+        model = model_of(state.V, self.settings)(self.tags)
+        return {**quality(model, self.histories, self.hidden), TESTED: self.name}
+
+
+@contextmanager
+def _epoch_bar(epochs: int, *, shown: bool) -> Iterator[Callable[[Record], None]]:
+    """A live bar on standard error; gives what is to be called with each record."""
+    if not shown:
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True)) as bar:
+        task = bar.add_task("training", total=epochs)
+
+        def show(record: Record) -> None:
+            measured = [f"{name} {value:.4f}" for name, value in metrics_in(record).items()]
+            said = "  ".join(["training", *measured[:1]])
+            bar.update(task, completed=record["epoch"], description=said)
+
+        yield show
+
+
+def _tags_in(saved: ModelFile) -> Tags:
+    names = tuple(Tag(str(kind), str(name)) for kind, name in saved.extra["tags"])
+    starts, columns = saved.arrays["tag_starts"], saved.arrays["tag_columns"]
+    shape = (len(saved.V), len(names))
+    table = sparse.csr_array((np.ones(len(columns)), columns, starts), shape=shape)
+    table.check_format(full_check=True)
+    return Tags(names, table)

@@ -10,11 +10,11 @@ from typing import ClassVar, NamedTuple, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core import Histories, Mechanism, gram
+from sottovoce.core import Mechanism, gram
 from sottovoce.core.bounds import within_bounds
 from sottovoce.errors import DivergedError, SettingsError
 from sottovoce.simulation.evaluation import Candidates, Ranks, rank_factors
-from sottovoce.simulation.people import LeftOut, Part, Parts, People
+from sottovoce.simulation.people import LeftOut, Part, Parts
 from sottovoce.training import Settings, next_items
 
 Float32 = NDArray[np.float32]
@@ -57,12 +57,12 @@ class Engine(ABC):
         """The vector of everybody in the data set, N x F."""
         return self._user_vectors(self._checked(V))
 
-    def ranks(self, V: Float32, *, known: bool = False) -> Ranks:
+    def ranks(self, V: Float32, *, informed: bool = False) -> Ranks:
         """Where the items rank that were left out of everybody's history, under `x . v`.
 
-        Or under what devices compute that use all they have `known` beside the model.
+        If `informed`, under what devices compute with their side information.
         """
-        return self._ranks(self._checked(V), known=known)
+        return self._ranks(self._checked(V), informed=informed)
 
     def learn(self, V: Float32, epoch: int) -> tuple[Float32, int]:
         """One epoch: the next item matrix, and how many reports it is made of."""
@@ -82,7 +82,7 @@ class Engine(ABC):
     def _user_vectors(self, V: Float32) -> Float32: ...
 
     @abstractmethod
-    def _ranks(self, V: Float32, *, known: bool) -> Ranks: ...
+    def _ranks(self, V: Float32, *, informed: bool) -> Ranks: ...
 
     def _learn(self, V: Float32, epoch: int) -> tuple[Float32, int]:
         found = self._collect(V, epoch)
@@ -121,16 +121,10 @@ class LocalEngine(Engine):
     def __init__(self, part: Part, settings: Settings):
         super().__init__(part.histories.n_items, settings)
         self.part = part
-
-    @property
-    def people(self) -> People:
+        self.people = part.people
         """Who report."""
-        return self.part.people
-
-    @property
-    def histories(self) -> Histories:
+        self.histories = part.histories
         """Of the data set, whoever was made out of it."""
-        return self.part.histories
 
     @property
     def left_out(self) -> LeftOut:
@@ -142,28 +136,21 @@ class LocalEngine(Engine):
     def each(self, question: Callable[[LocalEngine], T]) -> Iterable[T]:
         yield question(self)
 
-    def _ranks(self, V: Float32, *, known: bool) -> Ranks:
+    def _ranks(self, V: Float32, *, informed: bool) -> Ranks:
         left_out, settings = self.left_out, self.settings
-        if not (known and left_out.known):
+        if not (informed and left_out.side_information):
             return self._ranks_alone(V, left_out.candidates)
         ridge = settings.user_ridge(V)
-        return left_out.known.ranks(
+        return left_out.side_information.ranks(
             V, left_out.candidates, alpha=settings.alpha, regularization=ridge
         )
 
     def _ranks_alone(self, V: Float32, candidates: Candidates) -> Ranks:
-        """Under `x . v`."""
         return rank_factors(self._user_vectors(V), V, candidates)
 
 
-# What every user's computation needs of an epoch, whatever the mechanism; computed once.
-
-
-Float64 = NDArray[np.float64]
-
-
 class EpochConstants(NamedTuple):
-    """Public numbers of one epoch; a kernel gets the mechanism's own constants beside them."""
+    """Public numbers of one epoch, for all; a kernel gets the mechanism's own beside them."""
 
     seed: np.uint64
     epoch: int
@@ -172,7 +159,7 @@ class EpochConstants(NamedTuple):
     regularization: float
     n_directions: np.uint64
     V: Float32
-    G: Float64
+    G: NDArray[np.float64]
 
 
 def prepare(settings: Settings, mechanism: Mechanism, V: Float32, epoch: int) -> EpochConstants:
@@ -188,11 +175,8 @@ def prepare(settings: Settings, mechanism: Mechanism, V: Float32, epoch: int) ->
     )
 
 
-# Engines over people in several parts: what each part gives, put together.
-
-
 class PartedEngine(Engine):
-    """Reports, vectors and ranks are those of all parts, one after the other; sums are added."""
+    """Over people in several parts: reports, vectors and ranks of all parts, and added sums."""
 
     def _collect(self, V: Float32, epoch: int) -> Collected:
         sums, n_reports = np.zeros(self.mechanism.n_directions, np.int64), 0
@@ -209,8 +193,8 @@ class PartedEngine(Engine):
     def _user_vectors(self, V: Float32) -> Float32:
         return np.concatenate(list(self.each(lambda engine: engine.user_vectors(V))))
 
-    def _ranks(self, V: Float32, *, known: bool) -> Ranks:
-        return Ranks.joined(self.each(lambda engine: engine.ranks(V, known=known)))
+    def _ranks(self, V: Float32, *, informed: bool) -> Ranks:
+        return Ranks.joined(self.each(lambda engine: engine.ranks(V, informed=informed)))
 
     def _each_who_reports(self, question: Callable[[LocalEngine], T]) -> Iterable[T]:
         """The same for those who report, where these are made out of the others."""

@@ -1,9 +1,9 @@
-"""Everything that `FederatedMF` can be told about a training, by name, and the plan made of it."""
+"""What `FederatedMF` is told, checked: its parameters, and the arguments of its methods."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from inspect import signature
+from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, Self
 
 import numpy as np
@@ -11,26 +11,79 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from sottovoce.core import Histories
-from sottovoce.core.recommending import Tag, Tags, Traits, WideModel, tags_of
+from sottovoce.core.recommending import Tag, Tags, Traits, tags_of
 from sottovoce.errors import DataError, SettingsError
 from sottovoce.protocol import Catalogue
 from sottovoce.settings import Setting
 from sottovoce.simulation.engines import AUTO, chosen_options
-from sottovoce.simulation.evaluation import wide_vectors
-from sottovoce.training import DEFAULT, Budget, Settings, all_settings, planned, unplanned
+from sottovoce.training import DEFAULT, Budget, Settings, planned, unplanned
 
-# The conventions of scikit-learn, without scikit-learn.
-#
-# The parameters of a model are the arguments of its constructor, and its attributes of these names
-# hold them as they were given. So `clone` and `ParameterGrid` work.
+Int64 = NDArray[np.int64]
+Matrix = sparse.csr_matrix | sparse.csr_array
+ItemFeatures = Matrix | Catalogue | Sequence[Mapping[str, Any]]
+
+NOT_OF_TRAINING = (
+    *("preset", "budget", "central_budget", "history"),
+    *("options", "engine", "engine_options", "threads"),
+)
+"""Parameters that are no settings of a training."""
 
 
+@dataclass(repr=False, eq=False)
 class Parameters:
+    """What `FederatedMF` can be told, by the conventions of scikit-learn.
+
+    The arguments of the constructor are kept as they were given, in attributes of their names: so
+    `clone` and `ParameterGrid` work.
+
+    None leaves a value to the planner, which knows people and items once `fit` is called. `budget`
+    is what each person may spend in all (epsilon, with nobody to trust); `central_budget` the same
+    after an honest shuffle. Without either, the preset has its usual reports; there are `strong`,
+    `crowd`, `paper` and one for each mechanism. `history` is how many items a typical person has
+    touched (by default the median of the data, to two digits). The other settings are those of
+    `sottovoce.training.Settings`. `options` are the mechanism's, as `{"block": 8}` for `loudest`;
+    `engine_options` are the engine's, as `{"card": 1}` for `cuda`; `threads` is short for that
+    option of `cpu` and `auto`.
+    """
+
+    factors: int | None = None
+    epochs: int | None = None
+    epsilon: float | None = None
+    reports: int | None = None
+    mechanism: str | None = None
+    seed: int = 0
+    _: KW_ONLY
+    preset: str = DEFAULT
+    budget: float | None = None
+    central_budget: float | None = None
+    history: float | None = None
+    lifetime: int | None = None
+    half_life: float | None = None
+    alpha: float | None = None
+    regularization: float | None = None
+    ridge: float | None = None
+    learning_rate: float | None = None
+    steps: int | None = None
+    rate_grows_with_reports: bool | None = None
+    initial_scale: float | None = None
+    head_start: float | None = None
+    rotate: bool | None = None
+    options: Mapping[str, Any] | None = None
+    engine: str = AUTO
+    engine_options: Mapping[str, Any] | None = None
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuses what cannot be, before any data is read."""
+        unplanned(self.preset, self._given())
+        self._spend()
+        _number("history", self.history)
+        chosen_options(self.engine, self._engine_options())
+
     @classmethod
     def defaults(cls) -> dict[str, Any]:
         """By name, in the order of the constructor."""
-        stated = signature(cls).parameters
-        return {name: each.default for name, each in stated.items()}
+        return {each.name: each.default for each in fields(cls)}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002, FBT001, FBT002 - scikit-learn's signature
         """The arguments of the constructor, as they were given. No parameter is a model itself."""
@@ -38,13 +91,11 @@ class Parameters:
 
     def set_params(self, **params: Any) -> Self:
         """Change some parameters. What was fitted stays as it is until the next `fit`."""
-        unknown = set(params) - set(self.defaults())
-        if unknown:
-            known = ", ".join(self.defaults())
-            raise SettingsError(
-                f"no such parameter: {', '.join(sorted(unknown))}; there are {known}"
-            )
-        type(self)(**{**self.get_params(), **params})  # refuses values that cannot be
+        known = self.get_params()
+        if unknown := sorted(set(params) - set(known)):
+            said = f"no such parameter: {', '.join(unknown)}; there are {', '.join(known)}"
+            raise SettingsError(said)
+        type(self)(**{**known, **params})  # refuses values that cannot be
         for name, value in params.items():
             setattr(self, name, value)
         return self
@@ -56,6 +107,50 @@ class Parameters:
         named = [f"{name}={value!r}" for name, value in given.items() if value != defaults[name]]
         return f"{type(self).__name__}({', '.join(named)})"
 
+    def _given(self) -> dict[str, Any]:
+        """The settings of the training; None where one is not named."""
+        named, options = self.get_params(), _mapping("options", self.options, "{'block': 8}")
+        if twice := sorted(set(options) & set(named)):
+            raise SettingsError(f"give {', '.join(twice)} as an argument, not among the options")
+        training = {name: each for name, each in named.items() if name not in NOT_OF_TRAINING}
+        return {**training, **options}
+
+    def _spend(self) -> Budget | None:
+        local, central = self.budget, self.central_budget
+        return Budget.of(_number("budget", local), _number("central_budget", central))
+
+    def _engine_options(self) -> dict[str, Any]:
+        given = _mapping("engine_options", self.engine_options, "{'card': 1}")
+        if self.threads is None:
+            return given
+        if "threads" in given:
+            raise SettingsError("threads is given twice: as an argument and in engine_options")
+        return {**given, "threads": self.threads}
+
+    def _planned(self, histories: Histories) -> Settings:
+        history = _number("history", self.history)
+        return planned(
+            histories.n_users,
+            histories.n_items,
+            history=histories.typical_length() if history is None else history,
+            preset=self.preset,
+            budget=self._spend(),
+            **self._given(),
+        )
+
+
+def _mapping(name: str, given: Any, example: str) -> dict[str, Any]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping) or not all(isinstance(each, str) for each in given):
+        raise SettingsError(f"{name} must be a mapping by name, as {example}; got {given!r:.80}")
+    return dict(given)
+
+
+def _number(name: str, value: Any) -> float | None:
+    checked: float | None = Setting(name, float, optional=True).checked(value)
+    return checked
+
 
 def plain(value: Any) -> Any:
     """Numbers of numpy as Python's, and any mapping as a dict: for JSON and for people."""
@@ -64,12 +159,7 @@ def plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-# What `FederatedMF` is asked: matrices, ids and numbers, checked; and the best of many scores.
-
-
-Float32 = NDArray[np.float32]
-Int32 = NDArray[np.int32]
-Int64 = NDArray[np.int64]
+# Matrices, ids and numbers of a call, checked.
 
 
 def histories_from(user_items: Matrix | Histories, name: str = "user_items") -> Histories:
@@ -100,12 +190,6 @@ def matrix_from(given: Any, name: str, kind: str = "a sparse matrix") -> Matrix:
     return matrix
 
 
-def number(name: str, value: Any) -> float | None:
-    """A finite number or None; numpy's numbers too."""
-    checked: float | None = Setting(name, float, optional=True).checked(value)
-    return checked
-
-
 def at_least_one(name: str, value: Any) -> int:
     return int(Setting(name, int, least=1).checked(value))
 
@@ -129,175 +213,6 @@ def ids_in(given: ArrayLike, n: int | None, name: str) -> Int64:
         raise DataError(f"{name} must be {bounds}, found {outside[0]}")
     return ids.astype(np.int64)
 
-
-def left_to_rank(
-    n_items: int, items: ArrayLike | None, filter_items: ArrayLike | None
-) -> NDArray[np.bool_]:
-    """Which items a list may hold: `items` alone (None: all), without `filter_items`."""
-    allowed = np.full(n_items, items is None)
-    if items is not None:
-        allowed[ids_in(items, n_items, "items")] = True
-    if filter_items is not None:
-        allowed[ids_in(filter_items, n_items, "filter_items")] = False
-    return allowed
-
-
-def best(scores: Float32, n: int) -> tuple[Int32, Float32]:
-    """The n largest of every row, ties to the lower number; -1 where nothing is left."""
-    order = np.argsort(-scores, axis=1, kind="stable")[:, :n]
-    found = np.take_along_axis(scores, order, axis=1)
-    return np.where(np.isneginf(found), -1, order).astype(np.int32), found
-
-
-def most_similar(
-    V: Float32, ids: Int64, allowed: NDArray[np.bool_], n: int
-) -> tuple[Int32, Float32]:
-    """By cosine, a row for each id; an item is itself first, whatever rounding says."""
-    length = np.linalg.norm(V, axis=1)
-    products = np.maximum(length[ids][:, None] * length, np.float32(1e-30))
-    cosine = ((V[ids] @ V.T) / products).astype(np.float32)
-    cosine[np.arange(len(ids)), ids] = np.inf
-    cosine[:, ~allowed] = -np.inf
-    items, scores = best(cosine, n)
-    return items, np.where(np.isposinf(scores), np.float32(1), scores)
-
-
-NOT_OF_TRAINING = (
-    "preset",
-    "budget",
-    "central_budget",
-    "history",
-    "options",
-    "engine",
-    "engine_options",
-    "threads",
-)
-"""Parameters that are no settings of a training."""
-
-
-class Trainable(Parameters):
-    def __init__(
-        self,
-        factors: int | None = None,
-        epochs: int | None = None,
-        epsilon: float | None = None,
-        reports: int | None = None,
-        mechanism: str | None = None,
-        seed: int = 0,
-        *,
-        preset: str = DEFAULT,
-        budget: float | None = None,
-        central_budget: float | None = None,
-        history: float | None = None,
-        lifetime: int | None = None,
-        half_life: float | None = None,
-        alpha: float | None = None,
-        regularization: float | None = None,
-        ridge: float | None = None,
-        learning_rate: float | None = None,
-        steps: int | None = None,
-        rate_grows_with_reports: bool | None = None,
-        initial_scale: float | None = None,
-        head_start: float | None = None,
-        rotate: bool | None = None,
-        options: Mapping[str, Any] | None = None,
-        engine: str = AUTO,
-        engine_options: Mapping[str, Any] | None = None,
-        threads: int | None = None,
-    ):
-        """None leaves a value to the planner, which knows people and items once `fit` is called.
-
-        `budget` is what each person may spend in all (epsilon, with nobody to trust);
-        `central_budget` the same after an honest shuffle. Without either, the preset has its usual
-        reports; there are `strong`, `crowd`, `paper` and one for each mechanism. `history` is how
-        many items a typical person has touched (by default the median of the data, to two digits).
-        The other settings are those of `sottovoce.training.Settings`. `options` are the
-        mechanism's, as `{"block": 8}` for `loudest`; `engine_options` are the engine's, as
-        `{"card": 1}` for `cuda`; `threads` is short for that option of `cpu` and `auto`.
-        """
-        self.factors = factors
-        self.epochs = epochs
-        self.epsilon = epsilon
-        self.reports = reports
-        self.mechanism = mechanism
-        self.seed = seed
-        self.preset = preset
-        self.budget = budget
-        self.central_budget = central_budget
-        self.history = history
-        self.lifetime = lifetime
-        self.half_life = half_life
-        self.alpha = alpha
-        self.regularization = regularization
-        self.ridge = ridge
-        self.learning_rate = learning_rate
-        self.steps = steps
-        self.rate_grows_with_reports = rate_grows_with_reports
-        self.initial_scale = initial_scale
-        self.head_start = head_start
-        self.rotate = rotate
-        self.options = options
-        self.engine = engine
-        self.engine_options = engine_options
-        self.threads = threads
-        # Refuses what cannot be, before any data is read.
-        unplanned(preset, self._given())
-        self._spend()
-        number("history", history)
-        chosen_options(engine, self._engine_options())
-
-    def _given(self) -> dict[str, Any]:
-        """The settings of the training that are named, as plain numbers."""
-        known, named = all_settings(), self.get_params()
-        options = _mapping("options", self.options, "{'block': 8}")
-        if twice := sorted(set(options) & set(named)):
-            raise SettingsError(f"give {', '.join(twice)} as an argument, not among the options")
-        training = {name: each for name, each in named.items() if name not in NOT_OF_TRAINING}
-        return {
-            name: known[name].checked(value) if name in known else value
-            for name, value in {**training, **options}.items()
-            if value is not None
-        }
-
-    def _spend(self) -> Budget | None:
-        return Budget.of(
-            number("budget", self.budget), number("central_budget", self.central_budget)
-        )
-
-    def _engine_options(self) -> dict[str, Any]:
-        given = _mapping("engine_options", self.engine_options, "{'card': 1}")
-        if self.threads is None:
-            return given
-        if "threads" in given:
-            raise SettingsError("threads is given twice: as an argument and in engine_options")
-        return {**given, "threads": self.threads}
-
-    def _planned(self, histories: Histories) -> Settings:
-        history = number("history", self.history)
-        return planned(
-            histories.n_users,
-            histories.n_items,
-            history=histories.typical_length() if history is None else history,
-            preset=self.preset,
-            budget=self._spend(),
-            **self._given(),
-        )
-
-
-def _mapping(name: str, given: Any, example: str) -> dict[str, Any]:
-    if given is None:
-        return {}
-    if not isinstance(given, Mapping) or not all(isinstance(each, str) for each in given):
-        raise SettingsError(f"{name} must be a mapping by name, as {example}; got {given!r:.80}")
-    return dict(given)
-
-
-# What `FederatedMF` is told beside who touched what: features of the items, and times.
-
-
-Matrix = sparse.csr_matrix | sparse.csr_array
-ItemFeatures = Matrix | Catalogue | Sequence[Mapping[str, Any]]
-Float64 = NDArray[np.float64]
 
 WANTED = "a Catalogue, a mapping for each item or a sparse matrix"
 
@@ -379,12 +294,3 @@ def times_of(given: Matrix, histories: Histories) -> NDArray[np.int64]:
     if not np.isfinite(when).all():
         raise DataError("times must be finite numbers")
     return np.unique(when, return_inverse=True)[1].astype(np.int64)
-
-
-def all_scores(model: WideModel, histories: Histories, weights: Float64 | None) -> Float32:
-    """Of every item for everybody, N x M; somebody without a history is shown what is popular."""
-    X = wide_vectors(model, histories, weights).astype(np.float64)
-    lengths = np.diff(histories.indptr)
-    return np.array(
-        [model.list_scores(x, n_own) for x, n_own in zip(X, lengths, strict=True)], np.float32
-    )

@@ -19,10 +19,10 @@ from sottovoce.core.recommending import Tags, no_tags, tags_of
 from sottovoce.data import Interactions, Shards, leave_one_out
 from sottovoce.data.split import SplitRule, choices, drawn, take_out
 from sottovoce.errors import SettingsError
-from sottovoce.simulation.evaluation import Candidates, Known, sample_candidates
+from sottovoce.simulation.evaluation import Candidates, SideInformation, sample_candidates
 from sottovoce.simulation.files import fingerprint
 
-# The simulator's random words: Philox 4x64-10, a function of (seed, epoch, user, draw).
+# Random words: Philox 4x64-10, a function of (seed, epoch, user, draw).
 #
 # Counter based, so nobody's words depend on who was simulated before: any number of threads, any
 # batching, a GPU or a cluster give the same reports. It is the generator behind
@@ -30,7 +30,7 @@ from sottovoce.simulation.files import fingerprint
 # operating system.
 
 
-Words = NDArray[np.uint64]
+RandomWords = NDArray[np.uint64]
 
 ROUNDS = 10
 MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
@@ -42,7 +42,7 @@ _MASK = (1 << 64) - 1
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 
 
-def report_words(seed: int, epoch: int, users: NDArray[np.integer], reports: int) -> Words:
+def report_words(seed: int, epoch: int, users: NDArray[np.integer], reports: int) -> RandomWords:
     """What `Mechanism.reports` takes for these users: N x (k + 1) x 4."""
     draws = np.arange(reports + 1, dtype=np.uint64)
     return philox((seed, REPORTS), draws[None, :], users[:, None], epoch, 0)
@@ -60,8 +60,8 @@ def take_part(
     left = np.full(len(users), turns, np.uint64)
     takes = np.ones(len(users), bool)
     for each in range(epoch + 1 if turns < epochs else 0):
-        words = philox((seed, TURNS), np.array(each // WORDS_PER_DRAW), users, 0, 0)
-        takes = multiply_high(words[..., each % WORDS_PER_DRAW], epochs - each) < left
+        random_words = philox((seed, TURNS), np.array(each // WORDS_PER_DRAW), users, 0, 0)
+        takes = multiply_high(random_words[..., each % WORDS_PER_DRAW], epochs - each) < left
         left -= takes
     return takes
 
@@ -72,13 +72,15 @@ def chances(seed: int, epoch: int, users: NDArray[np.integer]) -> NDArray[np.flo
     The rule of a training without end. That nobody takes part beyond a lifetime is counted by
     whoever asks, for people join at different times.
     """
-    words = philox((seed, CHANCES), np.array(epoch // WORDS_PER_DRAW), users, 0, 0)
-    return np.asarray((words[..., epoch % WORDS_PER_DRAW] >> np.uint64(11)) * 2.0**-53, np.float64)
+    random_words = philox((seed, CHANCES), np.array(epoch // WORDS_PER_DRAW), users, 0, 0)
+    return np.asarray(
+        (random_words[..., epoch % WORDS_PER_DRAW] >> np.uint64(11)) * 2.0**-53, np.float64
+    )
 
 
 def philox(
     key: tuple[int, int], c0: NDArray[np.integer], c1: NDArray[np.integer], c2: int, c3: int
-) -> Words:
+) -> RandomWords:
     """Four words for each counter (c0, c1, c2, c3), broadcast; last axis 4."""
     shape = np.broadcast_shapes(np.shape(c0), np.shape(c1))
     x0, x1 = (np.broadcast_to(np.asarray(c, np.uint64), shape) for c in (c0, c1))
@@ -95,12 +97,12 @@ def philox(
     return out
 
 
-def multiply_high(words: Words, below: int) -> Words:
+def multiply_high(random_words: RandomWords, below: int) -> RandomWords:
     """From uniform words uniform numbers below this, to within `below / 2^64`."""
-    return _multiply(words, below)[0]
+    return _multiply(random_words, below)[0]
 
 
-def _multiply(a: Words, b: int) -> tuple[Words, Words]:
+def _multiply(a: RandomWords, b: int) -> tuple[RandomWords, RandomWords]:
     """The upper and lower 64 bits of a 128-bit product."""
     a_low, a_high = a & _LOW, a >> _HALF
     b_low, b_high = np.uint64(b & 0xFFFFFFFF), np.uint64(b >> 32)
@@ -143,7 +145,6 @@ class People:
         return self.histories.n_users if self.resampled is None else self.resampled
 
     def numbers(self, places: Int64) -> Int64:
-        """Of those at these places."""
         return self.first + places if self.chosen is None else self.chosen[places]
 
     def some(self, begin: int, end: int) -> People:
@@ -183,8 +184,8 @@ def _without_a_tenth(histories: Histories, numbers: Int64, seed: int) -> Histori
     first = np.cumsum(draws) - draws
     owners, entries = np.repeat(numbers, draws), histories.users_of_entries()
     nth = 1 + np.arange(len(owners)) - np.repeat(first, draws)
-    words = philox((seed, RESAMPLED), nth, owners, 0, 0)
-    pieces = words.astype("<u8").view("<u2").ravel()
+    random_words = philox((seed, RESAMPLED), nth, owners, 0, 0)
+    pieces = random_words.astype("<u8").view("<u2").ravel()
     place = np.arange(histories.n_interactions) - histories.indptr[entries]
     kept = pieces[first[entries] * PIECES + place] >= DROPPED
     left = np.bincount(entries[kept], minlength=len(numbers))
@@ -193,13 +194,6 @@ def _without_a_tenth(histories: Histories, numbers: Int64, seed: int) -> Histori
         histories.indices[kept],
         histories.n_items,
     )
-
-
-# People part by part: all in memory, cut into pieces, or read from shards when they are wanted.
-#
-# Reports, the item that is left out and whom it competes with are functions of a person's number.
-# So any cut gives the same reports and the same ranks, and what is computed part by part adds up to
-# what is computed at once.
 
 
 @dataclass(frozen=True)
@@ -218,20 +212,16 @@ class LeaveOut:
 
 @dataclass(frozen=True, eq=False)
 class LeftOut:
-    """What some people are tested on."""
-
     candidates: Candidates
-    known: Known
-    """To their devices, beside the model."""
+    side_information: SideInformation
 
     @classmethod
     def of(cls, candidates: Candidates) -> LeftOut:
         """With devices that know nothing but the model."""
-        return cls(candidates, Known(no_tags(candidates.split.train.n_items), None))
+        return cls(candidates, SideInformation(no_tags(candidates.split.train.n_items), None))
 
     def some(self, begin: int, end: int) -> LeftOut:
-        """Of those at these places."""
-        split, known = self.candidates.split, self.known
+        split, informed = self.candidates.split, self.side_information
         entries = slice(split.train.indptr[begin], split.train.indptr[end])
         some = replace(
             split,
@@ -242,9 +232,10 @@ class LeftOut:
             if split.all_but_test is None
             else split.all_but_test.some(begin, end),
         )
-        weights = None if known.weights is None else known.weights[entries]
+        weights = None if informed.weights is None else informed.weights[entries]
         return LeftOut(
-            Candidates(self.candidates.items[begin:end], some), Known(known.tags, weights)
+            Candidates(self.candidates.items[begin:end], some),
+            SideInformation(informed.tags, weights),
         )
 
 
@@ -263,16 +254,15 @@ class Part:
 
 
 class Parts(ABC):
-    """All people, each in one part, in the order of their numbers."""
+    """All people, each in one part, in the order of their numbers.
 
-    @property
-    @abstractmethod
-    def n_users(self) -> int:
-        """Of the data."""
+    Reports, the item that is left out and whom it competes with are functions of a person's number:
+    any cut gives the same reports and ranks, and what is computed part by part adds up.
+    """
 
-    @property
-    @abstractmethod
-    def n_items(self) -> int: ...
+    n_users: int
+    """Of the data."""
+    n_items: int
 
     @abstractmethod
     def __len__(self) -> int:
@@ -297,25 +287,16 @@ class Parts(ABC):
 
 
 class Whole(Parts):
-    """One part: everybody."""
-
     def __init__(self, part: Part):
         self._part = part
+        self.n_users, self.n_items = part.histories.n_users, part.histories.n_items
 
     @classmethod
     def of(cls, data: Interactions, rule: LeaveOut) -> Whole:
         split = leave_one_out(data, rule.split, rule.seed)
-        known = Known.of(data, split, tags=rule.tags, time=rule.time)
-        left_out = LeftOut(sample_candidates(split, rule.negatives, rule.seed), known)
+        side_information = SideInformation.of(data, split, tags=rule.tags, time=rule.time)
+        left_out = LeftOut(sample_candidates(split, rule.negatives, rule.seed), side_information)
         return cls(Part(People(split.train), left_out))
-
-    @property
-    def n_users(self) -> int:
-        return self._part.histories.n_users
-
-    @property
-    def n_items(self) -> int:
-        return self._part.histories.n_items
 
     def __len__(self) -> int:
         return 1
@@ -334,9 +315,9 @@ class Whole(Parts):
         left_out = self._part.left_out
         if left_out is None:
             return fingerprint(self._part.histories)
-        table, times = left_out.known.tags.table, left_out.candidates.split.times
-        tags = [table.indptr, table.indices] if left_out.known.tags.names else []
-        ordered = [] if left_out.known.weights is None or times is None else [times]
+        table, times = left_out.side_information.tags.table, left_out.candidates.split.times
+        tags = [table.indptr, table.indices] if left_out.side_information.tags.names else []
+        ordered = [] if left_out.side_information.weights is None or times is None else [times]
         return fingerprint(self._part.histories, *tags, *ordered)
 
     def cut(self, pieces: int) -> Parts:
@@ -353,14 +334,7 @@ class Cut(Parts):
     def __init__(self, whole: Whole, bounds: list[int]):
         self._whole = whole
         self._bounds = bounds
-
-    @property
-    def n_users(self) -> int:
-        return self._whole.n_users
-
-    @property
-    def n_items(self) -> int:
-        return self._whole.n_items
+        self.n_users, self.n_items = whole.n_users, whole.n_items
 
     def __len__(self) -> int:
         return len(self._bounds) - 1
@@ -385,27 +359,23 @@ class Stored(Parts):
     def __init__(self, shards: Shards, rule: LeaveOut):
         self._shards = shards
         self._rule = rule
+        self.n_users, self.n_items = shards.n_users, shards.n_items
         # One number for each person: all that is kept of everybody.
         each = [choices(data, rule.split) for data in shards]
         self._places = drawn(np.concatenate(each), rule.seed).astype(np.int32)
-
-    @property
-    def n_users(self) -> int:
-        return self._shards.n_users
-
-    @property
-    def n_items(self) -> int:
-        return self._shards.n_items
 
     def __len__(self) -> int:
         return len(self._shards)
 
     def __getitem__(self, index: int) -> Part:
         data, rule, first = self._shards[index], self._rule, self._shards.first(index)
-        split = take_out(data, self._places_of(first, data), rule.split, rule.seed)
-        known = replace(Known.of(data, split, tags=False, time=rule.time), tags=self._tags)
+        places = self._places[first : first + data.n_users].astype(np.int64)
+        split = take_out(data, places, rule.split, rule.seed)
+        side_information = replace(
+            SideInformation.of(data, split, tags=False, time=rule.time), tags=self._tags
+        )
         candidates = sample_candidates(split, rule.negatives, rule.seed, first)
-        return Part(People(split.train, first), LeftOut(candidates, known))
+        return Part(People(split.train, first), LeftOut(candidates, side_information))
 
     def fingerprint(self) -> str:
         return self._shards.digest
@@ -414,9 +384,6 @@ class Stored(Parts):
     def _tags(self) -> Tags:
         known = self._shards.tags if self._rule.tags else None
         return no_tags(self.n_items) if known is None else tags_of(known.tolist())
-
-    def _places_of(self, first: int, data: Interactions) -> NDArray[np.int64]:
-        return self._places[first : first + data.histories.n_users].astype(np.int64)
 
 
 def parts_of(data: Interactions | Shards, rule: LeaveOut) -> Parts:

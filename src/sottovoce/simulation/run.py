@@ -23,8 +23,8 @@ from sottovoce.simulation.engines import AUTO, build_engine, engine_package
 from sottovoce.simulation.evaluation import (
     CUTOFFS,
     Candidates,
-    Known,
     Ranks,
+    SideInformation,
     coverage,
     exposure,
     hit_ratio_of_several,
@@ -38,12 +38,9 @@ from sottovoce.simulation.evaluation import (
     wide_vectors,
 )
 from sottovoce.simulation.interface import Engine, LocalEngine
-from sottovoce.simulation.people import LeaveOut, Parts, parts_of
-from sottovoce.simulation.training import keep, record_of, resume, train
+from sottovoce.simulation.people import LeaveOut, parts_of
+from sottovoce.simulation.training import Trained, go_on, metrics_in, resume
 from sottovoce.training import Settings
-
-# How well lists find items that were left out, and how much of the catalogue they show.
-
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
@@ -51,6 +48,8 @@ Float64 = NDArray[np.float64]
 CUTOFF = max(CUTOFFS)
 LISTED = 10_000
 """People whose lists a simulation makes to see what they show: every item is scored for each."""
+_IDENTITY = ("tags", "time", "split", "negatives", "resample")
+"""What must be the same for a run to be continued, beside its data and its settings."""
 
 
 def model_of(V: Float32, settings: Settings) -> Callable[[Tags], WideModel]:
@@ -80,20 +79,20 @@ def quality(
 
 
 def coverage_of(
-    engine: Engine, model: Callable[[Tags], WideModel], *, known: bool
+    engine: Engine, model: Callable[[Tags], WideModel], *, informed: bool
 ) -> dict[str, float]:
     """The share of items in the first ten of anybody, of the first `LISTED` people.
 
-    `model` with the tags that devices have `known`, who also know an order then; or with none.
+    `model` with the tags of the side information, and its order; or with none.
     """
 
     def shown(part: LocalEngine) -> NDArray[np.int64]:
         n = min(max(LISTED - part.people.first, 0), part.histories.n_users)
         if not n:
             return np.zeros(part.histories.n_items, np.int64)
-        histories, theirs = part.histories.some(0, n), part.left_out.some(0, n).known
-        tags = theirs.tags if known else no_tags(histories.n_items)
-        X, W = as_factors(model(tags), histories, theirs.weights if known else None)
+        histories, theirs = part.histories.some(0, n), part.left_out.some(0, n).side_information
+        tags = theirs.tags if informed else no_tags(histories.n_items)
+        X, W = as_factors(model(tags), histories, theirs.weights if informed else None)
         return exposure(X, W, histories, CUTOFF)
 
     return {f"coverage@{CUTOFF}": coverage(np.sum(list(engine.each(shown)), axis=0))}
@@ -136,7 +135,7 @@ def _cells(histories: Histories) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True)
-class SimulationPlan:
+class Simulation:
     """What to run beside the training's own settings."""
 
     settings: Settings
@@ -165,7 +164,6 @@ class SimulationPlan:
 
     @property
     def left_out(self) -> LeaveOut:
-        """What people are tested on."""
         return LeaveOut(self.split, self.negatives, self.settings.seed, self.tags, self.time)
 
     def due(self, epoch: int) -> bool:
@@ -176,18 +174,18 @@ class SimulationPlan:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    plan: SimulationPlan
+    plan: Simulation
     epochs: list[dict[str, Any]]
     """`epoch`, `seconds`, `people` who took part and, where evaluated, the metrics."""
     final: dict[str, float]
     """With whatever devices know beside the model."""
-    known: str
+    side_information: str
     """What that is: "28 tags and time"; empty if it is nothing."""
     without: dict[str, float]
     """The same metrics of the model alone."""
     popularity: dict[str, float]
     """The same metrics of recommending what everybody touches: a reader must see it."""
-    known_popularity: dict[str, float]
+    informed_popularity: dict[str, float]
     """Popularity with what devices know: tags and time without any learning."""
     V: NDArray[np.float32]
     n_users: int
@@ -230,7 +228,7 @@ class Run:
 
 def simulate(
     data: Interactions | Shards,
-    plan: SimulationPlan,
+    plan: Simulation,
     *,
     checkpoint: Path | None = None,
     on_epoch: Callable[[dict[str, Any]], None] = lambda _: None,
@@ -242,40 +240,48 @@ def simulate(
     """
     began = time.perf_counter()
     parts = parts_of(data, plan.left_out)
-    identity = _identity(plan, parts) if checkpoint else {}
+    identity: dict[str, Any] = {}
+    if checkpoint:
+        asked = {name: getattr(plan, name) for name in _IDENTITY}
+        identity = {"data": parts.fingerprint(), **asked}
     start, epochs = resume(checkpoint, plan.settings, identity, parts.n_items)
     for done in epochs:
         on_epoch(done)
     state, evaluating = start, 0.0
+
+    def measure(state: Trained) -> dict[str, float]:
+        nonlocal evaluating
+        started = time.perf_counter()
+        found = evaluate(engine, state.V, informed=True) if plan.due(state.epochs_done) else {}
+        evaluating += time.perf_counter() - started
+        return found
+
     with build_engine(
         plan.engine, parts, plan.settings, resample=plan.resample, **plan.engine_options
     ) as engine:
         ready = time.perf_counter()
-        for state in train(plan.settings, engine, start):
-            record = record_of(state, plan.settings)
-            if plan.due(state.epochs_done):
-                started = time.perf_counter()
-                record |= evaluate(engine, state.V, known=True)
-                evaluating += time.perf_counter() - started
-            epochs.append(record)
-            if checkpoint:
-                keep(checkpoint, state, plan.settings, identity, epochs)
-            on_epoch(record)
-        final = {name: value for name, value in epochs[-1].items() if "@" in name}
-        if not final:
-            final = evaluate(engine, state.V, known=True)
-        known = next(iter(engine.each(what_is_known)))
-        n_tested = sum(engine.each(how_many_are_tested))
-        without = evaluate(engine, state.V) if known else final
-        counts = counts_of(engine)
+        for after in go_on(plan.settings, engine, start, epochs, measure, checkpoint, identity):
+            state = after
+            on_epoch(epochs[-1])
+        final = metrics_in(epochs[-1]) or evaluate(engine, state.V, informed=True)
+        informed = next(iter(engine.each(lambda part: str(part.left_out.side_information))))
+        tested = engine.each(lambda part: int((part.left_out.candidates.split.test >= 0).sum()))
+        n_tested, counts = sum(tested), counts_of(engine)
         popularity = evaluate_popularity(engine, counts)
-        known_popularity = evaluate_popularity(engine, counts, known=True) if known else popularity
+        found = {
+            "final": final,
+            "without": evaluate(engine, state.V) if informed else final,
+            "popularity": popularity,
+            "informed_popularity": evaluate_popularity(engine, counts, informed=True)
+            if informed
+            else popularity,
+        }
         if plan.coverage:
             learnt, counted = model_of(state.V, plan.settings), partial(counts_model, *counts)
-            final = {**final, **coverage_of(engine, learnt, known=True)}
-            without = {**without, **coverage_of(engine, learnt, known=False)}
-            popularity = {**popularity, **coverage_of(engine, counted, known=False)}
-            known_popularity = {**known_popularity, **coverage_of(engine, counted, known=True)}
+            models: list[Callable[[Tags], WideModel]] = [learnt, learnt, counted, counted]
+            for name, model in zip(found, models, strict=True):
+                with_it = name in ("final", "informed_popularity")
+                found[name] = {**found[name], **coverage_of(engine, model, informed=with_it)}
     seconds = {
         "prepare": ready - began,
         "train": sum(record["seconds"] for record in epochs),
@@ -285,34 +291,33 @@ def simulate(
     return Run(
         plan,
         epochs,
-        final,
-        known,
-        without,
-        popularity,
-        known_popularity,
-        state.V,
-        parts.n_users,
-        n_tested,
-        seconds,
+        side_information=informed,
+        V=state.V,
+        n_users=parts.n_users,
+        n_tested=n_tested,
+        seconds=seconds,
+        **found,
     )
 
 
-def evaluate(engine: Engine, V: NDArray[np.float32], *, known: bool = False) -> dict[str, float]:
+def evaluate(engine: Engine, V: NDArray[np.float32], *, informed: bool = False) -> dict[str, float]:
     """The metrics of one item matrix: vectors are solved on training histories alone.
 
-    Of the matrix alone, or with whatever devices have `known` beside it.
+    Of the matrix alone, or, if `informed`, with the side information of devices.
     """
-    return summary(engine.ranks(V, known=known))
+    return summary(engine.ranks(V, informed=informed))
 
 
 def evaluate_popularity(
-    engine: Engine, counted: tuple[NDArray[np.int64], int], *, known: bool = False
+    engine: Engine, counted: tuple[NDArray[np.int64], int], *, informed: bool = False
 ) -> dict[str, float]:
     """The metrics of scoring by training counts."""
 
     def ranks(part: LocalEngine) -> Ranks:
         left_out = part.left_out
-        return popularity_ranks(left_out.candidates, left_out.known if known else None, counted)
+        return popularity_ranks(
+            left_out.candidates, left_out.side_information if informed else None, counted
+        )
 
     return summary(Ranks.joined(engine.each(ranks)))
 
@@ -325,7 +330,7 @@ def counts_of(engine: Engine) -> tuple[NDArray[np.int64], int]:
 
 def popularity_ranks(
     candidates: Candidates,
-    known: Known | None = None,
+    side_information: SideInformation | None = None,
     counted: tuple[NDArray[np.int64], int] | None = None,
 ) -> Ranks:
     """A factor model with one factor: everybody has 1 of it, unless devices know more.
@@ -334,27 +339,11 @@ def popularity_ranks(
     """
     train = candidates.split.train
     counts, people = counted or (train.popularity(), train.n_users)
-    if known:
-        return rank_devices(counts_model(counts, people, known.tags), candidates, known.weights)
+    if side_information:
+        return rank_devices(
+            counts_model(counts, people, side_information.tags),
+            candidates,
+            side_information.weights,
+        )
     one = np.ones((train.n_users, 1), np.float32)
     return rank_factors(one, counts.astype(np.float32)[:, None], candidates)
-
-
-def how_many_are_tested(part: LocalEngine) -> int:
-    return int((part.left_out.candidates.split.test >= 0).sum())
-
-
-def what_is_known(part: LocalEngine) -> str:
-    """To devices, beside the model; the same for everybody."""
-    return str(part.left_out.known)
-
-
-def _identity(plan: SimulationPlan, parts: Parts) -> dict[str, Any]:
-    return {
-        "data": parts.fingerprint(),
-        "tags": plan.tags,
-        "time": plan.time,
-        "split": plan.split,
-        "negatives": plan.negatives,
-        "resample": plan.resample,
-    }

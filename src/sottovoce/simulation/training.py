@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ from sottovoce.errors import CheckpointError
 from sottovoce.simulation.files import ModelFile, read_model, write_model
 from sottovoce.simulation.interface import Engine
 from sottovoce.training import Settings, first_items
+
+Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -42,33 +44,37 @@ def train(settings: Settings, engine: Engine, start: Trained) -> Iterator[Traine
         yield Trained(epoch + 1, V, time.perf_counter() - began, n_reports)
 
 
-# A checkpoint after every epoch, and a run that goes on from it as if it had never stopped.
-
-
-def record_of(state: Trained, settings: Settings) -> dict[str, Any]:
-    """What is said of an epoch; metrics may join it."""
-    return {
-        "epoch": state.epochs_done,
-        "seconds": state.seconds,
-        "people": state.n_reports // settings.reports,
-    }
-
-
-def keep(
-    checkpoint: Path,
-    state: Trained,
+def go_on(
     settings: Settings,
-    identity: dict[str, Any],
-    epochs: list[dict[str, Any]],
-) -> None:
-    """Write the state, what run it is of (`identity`), and the records of its epochs."""
-    extra = {**identity, "epochs": epochs}
-    write_model(checkpoint, ModelFile(state.V, settings, state.epochs_done, extra))
+    engine: Engine,
+    start: Trained,
+    records: list[Record],
+    measure: Callable[[Trained], Record],
+    checkpoint: Path | None,
+    identity: Record,
+) -> Iterator[Trained]:
+    """Train, and add what is said of each epoch to the records, with what is measured of it.
+
+    The checkpoint is written after each: state, records, and what run they are of (`identity`).
+    """
+    for state in train(settings, engine, start):
+        people = state.n_reports // settings.reports
+        record = {"epoch": state.epochs_done, "seconds": state.seconds, "people": people}
+        records.append(record | measure(state))
+        if checkpoint:
+            extra = {**identity, "epochs": records}
+            write_model(checkpoint, ModelFile(state.V, settings, state.epochs_done, extra))
+        yield state
+
+
+def metrics_in(record: Mapping[str, Any]) -> dict[str, float]:
+    """All that is named `...@K`."""
+    return {name: value for name, value in record.items() if "@" in name}
 
 
 def resume(
-    checkpoint: Path | None, settings: Settings, identity: dict[str, Any], n_items: int
-) -> tuple[Trained, list[dict[str, Any]]]:
+    checkpoint: Path | None, settings: Settings, identity: Record, n_items: int
+) -> tuple[Trained, list[Record]]:
     """The state to go on from: the checkpoint's, if it belongs to this very run."""
     if checkpoint is None or not checkpoint.exists():
         return begin(settings, n_items), []
@@ -86,7 +92,7 @@ def resume(
     return Trained(saved.epochs_done, saved.V), list(saved.extra["epochs"])
 
 
-def _differing(saved: ModelFile, settings: Settings, identity: dict[str, Any]) -> list[str]:
+def _differing(saved: ModelFile, settings: Settings, identity: Record) -> list[str]:
     """What is not as in the run that the file is of, with the values there and here.
 
     More epochs than before is a continuation, unless people take turns. Data is named only if all
@@ -101,12 +107,7 @@ def _differing(saved: ModelFile, settings: Settings, identity: dict[str, Any]) -
     if names == ["data"]:
         return ["other data"]
     return [
-        f"{name} is {_said(there, name)} there and {_said(here, name)} here"
+        f"{name} is {there.get(name)} there and {here.get(name)} here"
         for name in names
         if name != "data"
     ]
-
-
-def _said(values: dict[str, Any], name: str) -> str:
-    value = values.get(name)
-    return "none" if value is None else str(value)

@@ -1,8 +1,7 @@
-"""What chance can make of honest people: how often they send one report, how many come.
+"""What an honest crowd can do by chance: how often it sends one report, how many take part.
 
-No report counts more often than honest people send it. Counts are by report
-(`sottovoce.core.count_reports`), two for each direction: what may be capped is a direction
-*and* its sign.
+A report that comes more often than that is counted only as often. Counts are by report
+(`sottovoce.core.count_reports`): a direction with its sign.
 """
 
 from __future__ import annotations
@@ -17,20 +16,20 @@ from sottovoce.privacy import Reporting
 Counts = NDArray[np.int64]
 
 TAIL = 1e-9
-"""So small a chance is left out of account: that of six standard deviations of a normal draw."""
+"""Events less likely than this are ignored: six standard deviations of a normal draw."""
 
 
 def capped(counts: Counts, event: Reporting) -> Counts:
-    """No report more often than an honest crowd of this size sends it; what is over is gone."""
+    """Each count, at most as large as chance makes it in an honest crowd of this size."""
     return np.minimum(counts, most_of_one(int(counts.sum()), event, len(counts)))
 
 
 def most_of_one(n_reports: int, event: Reporting, n_kinds: int) -> int:
-    """How often n honest reports have one value, but for a chance of `TAIL`.
+    """The largest count that one of the `n_kinds` values reaches in n honest reports.
 
-    Whatever the history, one of the `n_kinds` values is at most `gamma e^eps` times as likely as
-    under a uniform draw (`sottovoce.privacy.events`), and draws are independent. So the number of
-    reports with this value is at most binomial, also if everybody has the same history.
+    More has a chance of at most `TAIL`. Whatever the history, a value is at most `gamma e^eps`
+    times as likely as in a uniform draw (`sottovoce.privacy.events`), and draws are independent. So
+    its count is at most binomial, even if all histories are the same.
 
     >>> from sottovoce.privacy import Reporting
     >>> most_of_one(1000, Reporting(epsilon=1.0, reports=10, epochs=1), 2000)
@@ -41,7 +40,9 @@ def most_of_one(n_reports: int, event: Reporting, n_kinds: int) -> int:
 
 
 def least_of(people: int, share: float) -> int:
-    """How many of n people take part at least, each with this chance, but for a chance of `TAIL`.
+    """The smallest number of n people who take part, each with this chance.
+
+    Fewer has a chance of at most `TAIL`.
 
     >>> least_of(100, 1.0), least_of(100, 0.999), least_of(100, 0.001)
     (100, 94, 0)
@@ -50,14 +51,14 @@ def least_of(people: int, share: float) -> int:
 
 
 def _quantile(n: int, chance: float) -> int:
-    """The least number than which a binomial draw is larger by a chance of at most `TAIL`."""
+    """The least number that a binomial draw exceeds with a chance of at most `TAIL`."""
     from scipy import special  # slow to import, and no device needs it
 
     low, high = -1, n
     while high - low > 1:
         middle = (low + high) // 2
-        # The chance of more than `middle`: bdtrc says the same, of fewer than 2^31.
-        # Floats: it takes no whole number that is larger than that.
+        # The chance of more than `middle`. `bdtrc` gives the same, but only below 2^31; floats,
+        # since whole numbers beyond that are not taken here either.
         if special.betainc(float(middle + 1), float(n - middle), chance) <= TAIL:
             high = middle
         else:

@@ -25,13 +25,6 @@ from sottovoce.privacy.events import MOST
 from sottovoce.privacy.gaussian import gaussian_epsilon
 from sottovoce.training.settings import DEFAULT, Settings, presets
 
-# At every epsilon the most reports that fit a budget: what there is to choose from.
-#
-# The quality of an estimate grows with the number of reports times the square of what one report
-# carries (its gain): the server averages unit gradients in noise of fixed size. So of all ways to
-# spend a budget, the one with the most `reports * gain^2` is the one to take.
-
-
 View = Literal["local", "central"]
 EPSILONS = (0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 10 / 3, 4.0, 5.0, 6.0, 8.0, 10.0)
 
@@ -51,7 +44,10 @@ class Option:
 
     @property
     def signal(self) -> float:
-        """`reports * gain^2`, of one person."""
+        """`reports * gain^2`, of one person: the quality of an estimate grows with it.
+
+        For the server averages unit gradients in noise of fixed size.
+        """
         return self.reports * self.gain**2
 
 
@@ -233,11 +229,12 @@ def planned(
     >>> few.epsilon, few.reports, few.turns, few.epochs, few.factors
     (10.0, 1, 5, 20, 15)
     """
-    given = {name: value for name, value in given.items() if value is not None}
     if max(people, items) > MOST:
         raise SettingsError("a plan is for at most 10^30 people and items")
     about = Public(people, items, usual_history(max(items, 1)) if history is None else history)
+    named = {name for name, value in given.items() if value is not None}
     settings = unplanned(preset, given)
+    given = {name: value for name, value in settings.as_dict().items() if name in named}
     if preset in PLANNED:
         budget = PLANNED[preset] if budget is None else budget.filled_from(PLANNED[preset])
     if budget is None:
@@ -264,7 +261,8 @@ def unplanned(preset: str, given: Mapping[str, Any]) -> Settings:
         raise SettingsError(f"no preset {preset!r:.80}; there are {', '.join(all_presets())}")
     if preset in PLANNED or preset == DEFAULT:
         # One that is named brings its own usual settings.
-        preset = mechanism_named(given.get("mechanism", DEFAULT)).name
+        named = given.get("mechanism")
+        preset = mechanism_named(DEFAULT if named is None else named).name
     return Settings.preset(preset, **given)
 
 
@@ -294,7 +292,8 @@ def _fitted(
     unless people are few, and a ridge would only make them say again what is known.
     """
     gain = _gain(settings.mechanism, settings.epsilon, about.items)
-    signal = _signal(about, settings.reports * _turns_behind(settings), gain)
+    remembered = settings.turns * settings.memory / settings.epochs  # of one person's turns
+    signal = _signal(about, settings.reports * remembered, gain)
     is_quiet = settings.epsilon <= QUIET
     factors = given.get("factors") or _factors(signal, settings.epochs, about, is_quiet=is_quiet)
     alpha = 1.6 * sqrt(factors) * (about.items / (50 * about.history)) ** (4 / 3)
@@ -323,11 +322,6 @@ def _factors(signal: float, epochs: int, about: Public, *, is_quiet: bool) -> in
     return int(max(min(floor(min(most) + 0.5), on_a_device), 1))
 
 
-def _turns_behind(settings: Settings) -> float:
-    """Of one person, those that a model remembers."""
-    return settings.turns * settings.memory / settings.epochs
-
-
 def _signal(about: Public, reports: float, gain: float) -> float:
     """What all people's reports say together, for each item."""
     return about.people * reports * gain**2 / about.items
@@ -347,7 +341,9 @@ def _local(settings: Settings, budget: Budget, about: Public, given: Mapping[str
         for by_turns in [True, False] if signal >= CLEAR else [False]:
             found = settings.changed(**_shared_out(reports, epsilon, given, by_turns=by_turns))
             each = _rounded_down(budget.local, found.reports * found.most_turns)
-            found = found.changed(epsilon=given.get("epsilon") or min(each, MAX_EPSILON))
+            found = found.changed(
+                epsilon=given.get("epsilon") or min(max(each, LEAST_EPSILON), MAX_EPSILON)
+            )
             found = _fitted(found, about, given, for_crowd=False)
             if budget.is_hopeless(found.event(about.items), found.crowd(about.people)):
                 continue
@@ -430,7 +426,6 @@ def _best_reports(
 
 
 def _gain(mechanism: str, epsilon: float, items: int) -> float:
-    """Of one report, at the usual settings."""
     within = min(max(epsilon, LEAST_EPSILON), MAX_EPSILON)
     return mechanism_named(mechanism).build(Shape(items, 1, 1.0), within, 0, {}).gain
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -113,18 +114,14 @@ class Settings:
         if preset not in known:
             raise SettingsError(f"no preset {preset!r:.80}; there are {', '.join(known)}")
         kind = mechanism_named({PAPER: "coordinate"}.get(preset, preset))
-        return cls(mechanism=kind.name).changed(**kind.usual).changed(**changes)
+        return cls(**_arguments({"mechanism": kind.name, **kind.usual, **_given(changes)}))
 
     def changed(self, **changes: Any) -> Settings:
         """The same with other values, options included; None changes nothing."""
-        given = {name: value for name, value in changes.items() if value is not None}
-        unknown = set(given) - set(all_settings())
-        if unknown:
-            known = ", ".join(all_settings())
-            raise SettingsError(f"no such setting: {', '.join(sorted(unknown))}; there are {known}")
-        options = {name: given.pop(name) for name in list(given) if name not in stated(Settings)}
-        same = given.get("mechanism", self.mechanism) == self.mechanism
-        return replace(self, **given, options={**(self.options if same else {}), **options})
+        given = _arguments(_given(changes))
+        if given.get("mechanism", self.mechanism) == self.mechanism:
+            given["options"] = {**self.options, **given["options"]}
+        return replace(self, **given)
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> Settings:
@@ -135,8 +132,7 @@ class Settings:
     def as_dict(self) -> dict[str, Any]:
         """For JSON: one level, the mechanism's options among the settings."""
         content = asdict(self)
-        options = content.pop("options")
-        return {**content, **options}
+        return {**content, **content.pop("options")}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Settings:
@@ -144,7 +140,7 @@ class Settings:
         missing = set(stated(cls)) - set(content)
         if missing:
             raise SettingsError(f"missing settings: {', '.join(sorted(missing))}")
-        return cls().changed(**content)
+        return cls(**_arguments(content))
 
     def user_ridge(self, V: NDArray[np.float32]) -> float:
         """Lambda of the users' equations, which the manifest of every epoch names as a number.
@@ -223,10 +219,29 @@ class Settings:
         return self.build(n_items).event(self.reports, self.most_turns)
 
 
+def _given(changes: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in changes.items() if value is not None}
+
+
+def _arguments(named: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of `Settings`, from settings and options on one level."""
+    known = all_settings()
+    if unknown := sorted(set(named) - set(known)):
+        raise SettingsError(f"no such setting: {', '.join(unknown)}; there are {', '.join(known)}")
+    settings = {name: value for name, value in named.items() if name in stated(Settings)}
+    options = {name: value for name, value in named.items() if name not in settings}
+    return {**settings, "options": options}
+
+
 def all_settings() -> dict[str, Setting]:
     """Every setting of a training by name, then the options of single mechanisms."""
+    return _all_settings(tuple(MECHANISMS.values()))
+
+
+@cache
+def _all_settings(kinds: tuple[type[Mechanism], ...]) -> dict[str, Setting]:
     options: dict[str, Setting] = {}
-    for kind in MECHANISMS.values():
+    for kind in kinds:
         for name, each in kind.options().items():
             if name in stated(Settings):
                 raise SettingsError(
@@ -234,13 +249,9 @@ def all_settings() -> dict[str, Setting]:
                 )
             said = f"{options[name].help}; " if name in options else ""
             options[name] = replace(each, help=f"{said}{kind.name} only: {each.help}")
-    return {**stated(Settings), "mechanism": _mechanism(), **options}
-
-
-def _mechanism() -> Setting:
-    """With the names that there are."""
-    each = stated(Settings)["mechanism"]
-    return replace(each, help=f"{each.help}: {', '.join(MECHANISMS)}")
+    which = stated(Settings)["mechanism"]
+    which = replace(which, help=f"{which.help}: {', '.join(kind.name for kind in kinds)}")
+    return {**stated(Settings), "mechanism": which, **options}
 
 
 def _whose(name: str) -> str:

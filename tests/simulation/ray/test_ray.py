@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import sys
 import threading
 import time
 from functools import partial
@@ -17,8 +16,8 @@ import pytest
 from sottovoce.data import Interactions
 from sottovoce.data.loading import shard
 from sottovoce.data.shards import ShardWriter
-from sottovoce.errors import DataError, DivergedError, MissingExtraError, SettingsError
-from sottovoce.simulation import ENGINES, SimulationPlan, build_engine, simulate
+from sottovoce.errors import DataError, DivergedError, SettingsError
+from sottovoce.simulation import ENGINES, Simulation, build_engine, simulate
 from sottovoce.simulation.people import LeaveOut, Stored
 from sottovoce.training import Settings, first_items
 from tests.kernels import COMPILED
@@ -97,13 +96,6 @@ def test_the_contract_of_engines() -> None:
     contract.test_ranks_are_those_of_the_user_vectors("ray", 0)
 
 
-@pytest.mark.parametrize("resample", [None, 150])
-def test_people_who_take_turns_and_people_who_are_made(resample: int | None) -> None:
-    contract.test_epochs_in_which_people_take_turns_are_the_references(
-        "ray", "loudest", resample, True
-    )
-
-
 def test_more_workers_than_people_and_more_than_are_added_at_once() -> None:
     for people in (PEOPLE.some(0, 2), PEOPLE):
         with build_engine("ray", people, PLAN, ray_workers=FAN_IN + 1) as ours:
@@ -179,16 +171,16 @@ def test_a_whole_run_from_shards(tmp_path: Path) -> None:
         for begin, end in ((0, 70), (70, 200), (200, 300)):
             writer.add(data.select(np.arange(begin, end), None))
         shards = writer.finish(data)
-    plan = SimulationPlan(Settings.preset("loudest", factors=2, reports=3, epochs=2), "latest", 20)
+    plan = Simulation(Settings.preset("loudest", factors=2, reports=3, epochs=2), "latest", 20)
     expected = simulate(data, plan)
-    on_ray = SimulationPlan(plan.settings, "latest", 20, "ray", {"ray_workers": 2})
+    on_ray = Simulation(plan.settings, "latest", 20, "ray", {"ray_workers": 2})
     for source in (data, shards):
         run = simulate(source, on_ray)
         assert np.array_equal(run.V, expected.V)
         assert run.final == expected.final
         assert run.popularity == expected.popularity
-        assert run.known_popularity == expected.known_popularity
-        assert run.known == expected.known == "time"
+        assert run.informed_popularity == expected.informed_popularity
+        assert run.side_information == expected.side_information == "time"
 
 
 def test_errors_of_people_come_through() -> None:
@@ -211,21 +203,8 @@ def test_a_shard_that_is_not_there_is_told_as_such(tmp_path: Path) -> None:
     assert "ray" not in str(told.value), "what went wrong, and not where"
 
 
-def test_without_ray_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'sottovoce\[ray\]'"):
-        on_ray(1)
-
-
 def test_an_address_where_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     address = f"127.0.0.1:{free_port()}"
     with pytest.raises(SettingsError, match=f"no Ray cluster answers at {address}"):
         build_engine("ray", PEOPLE, PLAN, ray_address=address)
-
-
-def test_options() -> None:
-    with pytest.raises(SettingsError, match="ray_workers must be a whole number of at least 1"):
-        on_ray(0)
-    with pytest.raises(SettingsError, match="the cpu engine has no option ray_workers"):
-        build_engine("cpu", PEOPLE, PLAN, ray_workers=1)

@@ -11,7 +11,7 @@ import json
 import shutil
 import subprocess
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ from sottovoce.protocol import (
 )
 from sottovoce.protocol.manifest import MAGIC, SIGNED_MANIFEST
 from tests.lacking import leave_out
-from tests.privacy.test_ledger_vectors import played
+from tests.privacy.test_ledger import played
 from tests.protocol.examples import (
     EPOCH_KEY,
     as_json,
@@ -317,10 +317,6 @@ VALUES: dict[str, Any] = {
 def some_terms(draw: st.DrawFn) -> Terms:
     drawn = {name: draw(values) for name, values in VALUES.items()}
     return terms(**drawn, parameters=draw(parameters(drawn["mechanism"], 4, 1)))
-
-
-def test_every_term_is_drawn() -> None:
-    assert {*VALUES, "parameters"} == {each.name for each in fields(Terms)}
 
 
 @settings(max_examples=300)

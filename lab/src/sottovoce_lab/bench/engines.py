@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,7 +24,6 @@ from sottovoce.simulation.engines import build_engine
 from sottovoce.simulation.evaluation.kernels import checked_threads
 from sottovoce.simulation.interface import Collected, Engine
 from sottovoce.simulation.people import LeaveOut, Parts, Stored, Whole
-from sottovoce.simulation.ray.engine import import_ray
 from sottovoce.training import Settings
 from sottovoce_lab.bench.epoch import (
     EpochPlan,
@@ -262,11 +262,9 @@ def run_scaling(
     most: dict[Over, int] = {"threads": threads, "ray workers": plan.ray_workers or threads}
     left_out: dict[str, str] = {}
     let_ray_compete()
-    try:
-        import_ray()
-    except MissingExtraError as error:
+    if find_spec("ray") is None:
         del most["ray workers"]
-        left_out["ray workers"] = str(error)
+        left_out["ray workers"] = "it needs Ray: pip install 'sottovoce[ray]'"
     scalings: list[Scaling] = []
     for settings in plan.settings():
         scalings += _scalings(data.histories, settings, most, plan, watch)

@@ -18,12 +18,12 @@ from sottovoce.core import Histories
 from sottovoce.data import Interactions, hold_people, leave_one_out
 from sottovoce.privacy import Crowd, Reporting, central_epsilon
 from sottovoce.privacy.account import DELTA
-from sottovoce.simulation import SimulationPlan, build_engine, simulate
+from sottovoce.simulation import Simulation, build_engine, simulate
 from sottovoce.simulation.engines import engine_options
 from sottovoce.simulation.evaluation import (
     Candidates,
-    Known,
     Ranks,
+    SideInformation,
     rank_factors,
     sample_candidates,
     summary,
@@ -81,27 +81,27 @@ class Prepared:
     data: Interactions
     candidates: Candidates
 
-    def known(self, ways: Iterable[Way]) -> dict[Way, Known]:
+    def known(self, ways: Iterable[Way]) -> dict[Way, SideInformation]:
         """Each way that is asked for and that the data has."""
-        known: dict[Way, Known | None] = {way: getattr(self, f"_{way}") for way in ways}
+        known: dict[Way, SideInformation | None] = {way: getattr(self, f"_{way}") for way in ways}
         return {way: each for way, each in known.items() if each is not None}
 
     @cached_property
-    def _tags(self) -> Known | None:
+    def _tags(self) -> SideInformation | None:
         if self.data.tags is None:
             return None
-        return Known.of(self.data, self.candidates.split, tags=True, time=False)
+        return SideInformation.of(self.data, self.candidates.split, tags=True, time=False)
 
     @cached_property
-    def _time(self) -> Known | None:
+    def _time(self) -> SideInformation | None:
         if self.candidates.split.times is None:
             return None
-        return Known.of(self.data, self.candidates.split, tags=False, time=True)
+        return SideInformation.of(self.data, self.candidates.split, tags=False, time=True)
 
     @cached_property
-    def _both(self) -> Known | None:
+    def _both(self) -> SideInformation | None:
         tags, time = self._tags, self._time
-        return None if tags is None or time is None else Known(tags.tags, time.weights)
+        return None if tags is None or time is None else SideInformation(tags.tags, time.weights)
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ def _trained(cell: Cell, context: CellContext) -> dict[str, Any]:
 def _simulated(cell: Cell, context: CellContext) -> dict[str, Any]:
     """A training that is tested on its way, or of people who are made up."""
     settings = cell.settings
-    plan = SimulationPlan(
+    plan = Simulation(
         settings,
         cell.split,
         cell.negatives,
@@ -267,7 +267,9 @@ def _ranks(model: Any, candidates: Candidates) -> Ranks:
     return baselines.rank(model, candidates)
 
 
-def _known_ranks(cell: Cell, model: Any, known: Known, candidates: Candidates) -> Ranks | None:
+def _known_ranks(
+    cell: Cell, model: Any, known: SideInformation, candidates: Candidates
+) -> Ranks | None:
     """Of a baseline that is given what devices know; None where it has no use for it."""
     if cell.method == "popularity":
         return popularity_ranks(candidates, known)

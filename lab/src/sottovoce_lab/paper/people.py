@@ -212,7 +212,7 @@ def _ways(split: SplitRule) -> tuple[Way, ...]:
     return ("tags",) if split == "random" else tuple(KNOWN_WAYS)
 
 
-class SideInformation(Experiment):
+class SideInformationWorth(Experiment):
     """What tags and time on the device are worth, to every method."""
 
     name = "known"

@@ -19,7 +19,7 @@ from sottovoce_lab.paper.law import LawChecked
 from sottovoce_lab.paper.liars import LiarsShown
 from sottovoce_lab.paper.lying import lie
 from sottovoce_lab.paper.methods import HOW, MEASURED, CellContext, Compute, Shared, compared
-from sottovoce_lab.paper.people import LatePeople, SideInformation, WhoPays
+from sottovoce_lab.paper.people import LatePeople, SideInformationWorth, WhoPays
 from sottovoce_lab.paper.published import Cost, Figure2, Figure3, Table4, Table5
 from sottovoce_lab.paper.scale import Scale
 from sottovoce_lab.paper.tables import Experiment
@@ -261,7 +261,7 @@ EXPERIMENTS: dict[str, type[Experiment]] = {
         Table5,
         Cost,
         Equal,
-        SideInformation,
+        SideInformationWorth,
         LatePeople,
         WhoPays,
         Frontier,

@@ -24,8 +24,8 @@ from sottovoce.settings import check, setting
 from sottovoce.simulation.engines import AUTO, build_engine, engine_package
 from sottovoce.simulation.evaluation import (
     Interval,
-    Known,
     Ranks,
+    SideInformation,
     hits,
     ndcg,
     rank_devices,
@@ -66,13 +66,17 @@ class Tested:
 
 
 def tested(
-    timeline: Timeline, cases: Cases, models: dict[str, Float32], settings: Settings, known: Known
+    timeline: Timeline,
+    cases: Cases,
+    models: dict[str, Float32],
+    settings: Settings,
+    known: SideInformation,
 ) -> Tested:
     """The models by name, whose rows are the catalogue's, beside two kinds of popularity."""
     ranks: dict[str, Ranks] = {}
     for name, V in models.items():
         ridge = settings.user_ridge(V)
-        for ending, knowing in (("", known), (ALONE, Known(no_tags(len(V)), None))):
+        for ending, knowing in (("", known), (ALONE, SideInformation(no_tags(len(V)), None))):
             wide = WideModel.of(V, knowing.tags, alpha=settings.alpha, regularization=ridge)
             ranks[name + ending] = rank_devices(wide, cases.candidates, knowing.weights)
     size, people = cases.candidates.split.train.n_items, timeline.histories.n_users
@@ -90,12 +94,14 @@ def tested(
     )
 
 
-def known_to_devices(timeline: Timeline, cases: Cases, *, tags: bool, time: bool) -> Known:
+def known_to_devices(
+    timeline: Timeline, cases: Cases, *, tags: bool, time: bool
+) -> SideInformation:
     """In the period of these cases."""
     split = cases.candidates.split
     columns = timeline.tags(cases.period) if tags else no_tags(split.train.n_items)
     ordered = split.times if time else None
-    return Known(columns, None if ordered is None else recency_of(split.train, ordered))
+    return SideInformation(columns, None if ordered is None else recency_of(split.train, ordered))
 
 
 @dataclass(frozen=True)

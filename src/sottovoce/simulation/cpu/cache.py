@@ -22,18 +22,13 @@ def drop_stale(*loops: Any) -> None:
     """Forget what was compiled of these loops from other sources than today's."""
     digest = _digest().encode()
     for loop in loops:
-        _drop_unless_of(digest, loop)
-
-
-def _drop_unless_of(digest: bytes, loop: Any) -> None:
-    folder = Path(loop.stats.cache_path)
-    stamp = folder / f"{loop.__name__}.sources"
-    with suppress(OSError):  # a cache that cannot be written is not used either
-        if stamp.exists() and stamp.read_bytes() == digest:
-            return
-        for compiled in folder.glob(f"*.{loop.__name__}-*.nb[ic]"):
-            compiled.unlink(missing_ok=True)
-        write_atomically(stamp, digest)
+        folder = Path(loop.stats.cache_path)
+        stamp = folder / f"{loop.__name__}.sources"
+        with suppress(OSError):  # a cache that cannot be written is not used either
+            if not stamp.exists() or stamp.read_bytes() != digest:
+                for compiled in folder.glob(f"*.{loop.__name__}-*.nb[ic]"):
+                    compiled.unlink(missing_ok=True)
+                write_atomically(stamp, digest)
 
 
 def _digest() -> str:

@@ -48,32 +48,17 @@ def fill_reports(
     raise NotImplementedError
 
 
-def plug_in(constants: type, scratch_of: Any, reports_of: Any) -> None:
-    """Make `run_epoch` compute these reports for a mechanism with constants of this type.
-
-    `reports_of(user, items, x, c, m, scratch, out)` is for one user. numba chooses by the type of
-    `m` when it compiles, so every mechanism gets a loop of its own, with its kernel inlined, from
-    one source.
-    """
-
-    @compiled_in
-    def one_by_one(users, indptr, indices, X, c, m, scratch, out):  # type: ignore[no-untyped-def]
-        for u in range(X.shape[0]):
-            items = indices[indptr[u] : indptr[u + 1]]
-            reports_of(users[u], items, X[u], c, m, scratch, out[u])
-
-    plug_in_groups(constants, scratch_of, one_by_one, _always)
-
-
 @compiled_in
-def _always(user: int, c: EpochConstants, m: Any, k: int) -> bool:  # noqa: ARG001
+def always(user: int, c: EpochConstants, m: Any, k: int) -> bool:  # noqa: ARG001
+    """What `looks` is for a mechanism whose every report depends on the history."""
     return True
 
 
-def plug_in_groups(constants: type, scratch_of: Any, reports_of: Any, looks_of: Any) -> None:
-    """The same for a kernel that takes some users at once, as `fill_reports` is given them.
+def plug_in(constants: type, scratch_of: Any, reports_of: Any, looks_of: Any = always) -> None:
+    """Make `run_epoch` compute these reports for a mechanism with constants of this type.
 
-    `looks_of` says whose reports depend on anything.
+    They stand for the three functions above. numba chooses by the type of `m` when it compiles, so
+    every mechanism gets a loop of its own, with its kernel inlined, from one source.
     """
 
     def scratch(c, m, longest):  # type: ignore[no-untyped-def]

@@ -1,7 +1,4 @@
-"""Random words, whose turn it is and what they touched, compiled.
-
-As in `sottovoce.simulation.people` and `sottovoce.simulation.people`, bit for bit.
-"""
+"""Random words, whose turn it is and what they touched: `simulation.people`, compiled."""
 
 from __future__ import annotations
 
@@ -91,7 +88,7 @@ def fill_words(
     epoch: int,
     user: int,
     begun: NDArray[np.uint64],
-    words: NDArray[np.uint64],
+    random_words: NDArray[np.uint64],
 ) -> None:
     """Three words of `report_words` for each draw, with two rounds of ten done beforehand.
 
@@ -101,9 +98,11 @@ def fill_words(
     own0 = np.uint64(epoch) * _M1 ^ (seed + _W0)
     own2, own3 = multiply_high(first, _M0) ^ (_REPORTS + _W1), first * _M0
     k0, k1 = seed + _W0 + _W0, _REPORTS + _W1 + _W1
-    for j in range(words.shape[0]):
+    for j in range(random_words.shape[0]):
         state = begun[j, 0] ^ own0, begun[j, 1], begun[j, 2] ^ own2, own3
-        words[j, 0], words[j, 1], words[j, 2], _ = mix(state, k0, k1, ROUNDS - 2)
+        random_words[j, 0], random_words[j, 1], random_words[j, 2], _ = mix(
+            state, k0, k1, ROUNDS - 2
+        )
 
 
 @compiled_in
@@ -112,11 +111,11 @@ def takes_part(seed: np.uint64, epoch: int, user: int, turns: int, epochs: int) 
     if turns == epochs:
         return True
     left, takes = np.uint64(turns), False
-    words = philox(seed, _TURNS, 0, user, 0)
+    random_words = philox(seed, _TURNS, 0, user, 0)
     for each in range(epoch + 1):
         if each and each % WORDS_PER_DRAW == 0:
-            words = philox(seed, _TURNS, each // WORDS_PER_DRAW, user, 0)
-        takes = multiply_high(words[each % WORDS_PER_DRAW], np.uint64(epochs - each)) < left
+            random_words = philox(seed, _TURNS, each // WORDS_PER_DRAW, user, 0)
+        takes = multiply_high(random_words[each % WORDS_PER_DRAW], np.uint64(epochs - each)) < left
         if takes:
             left -= np.uint64(1)
         elif left == 0:
@@ -158,15 +157,15 @@ def history_of(
             out[t] = items[t]
         return items.shape[0]
     user = number_of(place, who)
-    words = philox(seed, _RESAMPLED, 0, user, 0)
-    row = np.int64(multiply_high(words[0], np.uint64(indptr.shape[0] - 1)))
+    random_words = philox(seed, _RESAMPLED, 0, user, 0)
+    row = np.int64(multiply_high(random_words[0], np.uint64(indptr.shape[0] - 1)))
     items = indices[indptr[row] : indptr[row + 1]]
     n = 0
     for t in range(items.shape[0]):
         if t % PIECES == 0:
-            words = philox(seed, _RESAMPLED, 1 + t // PIECES, user, 0)
+            random_words = philox(seed, _RESAMPLED, 1 + t // PIECES, user, 0)
         piece = t % PIECES
-        word = words[piece // 4] >> np.uint64(16 * (piece % 4))
+        word = random_words[piece // 4] >> np.uint64(16 * (piece % 4))
         if word & _PIECE >= _DROPPED:
             out[n] = items[t]
             n += 1

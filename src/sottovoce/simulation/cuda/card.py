@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from numpy.typing import DTypeLike, NDArray
 
@@ -16,41 +16,14 @@ OPTIONS = ("--std=c++17", "--fmad=false")
 ROOM = "extern __shared__ double room[];\n"
 
 
-class Card(Protocol):
-    """What an engine asks of one; tests have another, on the processor."""
+class CudaCard:
+    """What an engine asks of a card; the tests' own, on the processor, extends it."""
 
+    threads = 256
+    """Of one block, that serve best."""
     processors: int
     shared_bytes: int
     """Of one block of threads, at most."""
-    threads: int
-    """Of one block, that serve best."""
-
-    def load(self, source: str) -> None:
-        """Compile the kernels of this source; those of an earlier one are forgotten."""
-
-    def upload(self, array: NDArray[Any]) -> Buffer:
-        """A copy on the card."""
-
-    def zeros(self, size: int, kind: DTypeLike) -> Buffer:
-        """Memory on the card."""
-
-    def download(self, buffer: Buffer) -> NDArray[Any]:
-        """A copy of it here."""
-
-    def address(self, buffer: Buffer) -> int:
-        """Where it lies."""
-
-    def sort(self, buffer: Buffer) -> None:
-        """In place, ascending."""
-
-    def launch(self, kernel: str, blocks: int, threads: int, shared: int, setup: Buffer) -> None:
-        """Run a kernel, after all that was launched before."""
-
-
-class CudaCard:
-    """A real one."""
-
-    threads = 256
 
     def __init__(self, number: int):
         self._cupy = _cupy()
@@ -62,6 +35,7 @@ class CudaCard:
         self._kernels: dict[str, Any] = {}
 
     def load(self, source: str) -> None:
+        """Compile the kernels of this source; those of an earlier one are forgotten."""
         with self._device:
             self._module = self._cupy.RawModule(code=ROOM + source, options=OPTIONS)
         self._kernels = {}
@@ -87,6 +61,7 @@ class CudaCard:
             buffer.sort()
 
     def launch(self, kernel: str, blocks: int, threads: int, shared: int, setup: Buffer) -> None:
+        """Run a kernel, after all that was launched before."""
         if kernel not in self._kernels:
             self._kernels[kernel] = self._module.get_function(kernel)
         function = self._kernels[kernel]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sottovoce.core.model import diverged, factor_basis, most_updated
 from sottovoce.errors import SettingsError
-from sottovoce.simulation.cuda.card import Card
+from sottovoce.simulation.cuda.card import CudaCard
 from sottovoce.simulation.cuda.kernels import kernel_of
 from sottovoce.simulation.cuda.memory import (
     COUNTS,
@@ -39,7 +39,7 @@ class CudaEngine(LocalEngine):
 
     name: ClassVar[str] = "cuda"
 
-    def __init__(self, part: Part, settings: Settings, card: Card):
+    def __init__(self, part: Part, settings: Settings, card: CudaCard):
         super().__init__(part, settings)
         people, histories, factors = part.people, self.histories, settings.factors
         self._kernel = kernel_of(self.mechanism)

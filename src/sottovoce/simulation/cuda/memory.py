@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from sottovoce.core.bounds import LEAST_ENTRY, MOST_USER_ENTRY
-from sottovoce.simulation.cuda.card import Buffer, Card
+from sottovoce.simulation.cuda.card import Buffer, CudaCard
 from sottovoce.simulation.people import (
     DROPPED,
     MULTIPLIERS,
@@ -21,12 +21,6 @@ from sottovoce.simulation.people import (
     WEYL,
 )
 
-# What a kernel is told: one struct of numbers and addresses, and the constants of its source.
-#
-# Stated here once, for numpy and for C alike: every field has eight bytes, so both lay them out the
-# same way.
-
-
 SOURCES = ("common.cuh", "people.cu", "solve.cu", "items.cu", "ranking.cu")
 """What every mechanism needs; its own comes after them."""
 COUNTS = ("LOOKING", "QUIET", "CROWD", "NEXT_SOLVED", "NEXT_REPORTED", "DIVERGED")
@@ -37,84 +31,40 @@ GROUP, BINS, NEAR, CLOSE, TIED, FINE, TOGETHER = 16, 4096, 1024, 64, 64, 256, 32
 """Of `loudest`: rows that are counted together, bins of magnitudes, directions near the border that
 are kept, those next to it, those that tie, parts of the border, people whose rows are predicted
 together."""
-FIELDS = {
-    "seed": "Word",
-    "epoch": "Int",
-    "epochs": "Int",
-    "turns": "Int",
-    "reports": "Int",
-    "alpha": "double",
-    "regularization": "double",
-    "n_items": "Int",
-    "n_directions": "Word",
-    "n_signed": "Word",
-    "threshold": "Word",
-    "always_looks": "Int",
+_STATED = (
+    ("Word", "seed n_directions n_signed threshold"),
+    ("Int", "epoch epochs turns reports n_items always_looks"),
+    ("double", "alpha regularization"),
     # People
-    "n_rows": "Int",
-    "first": "Int",
-    "made": "Int",
-    "begin": "Int",
-    "end": "Int",
-    "longest": "Int",
-    "chosen": "Int *",
-    "indptr": "Int *",
-    "indices": "int *",
+    ("Int", "n_rows first made begin end longest"),
+    ("Int *", "chosen indptr"),
+    ("int *", "indices"),
     # The model
-    "V": "float *",
-    "G": "double *",
-    "X": "float *",
+    ("float *", "V X"),
+    ("double *", "G"),
     # The directions of `loudest`
-    "loud": "Int",
-    "block": "Int",
-    "inner": "Int",
-    "n_lines": "Int",
-    "rows_on_card": "Int",
-    "signs": "float *",
-    "places": "int *",
-    "item_at": "int *",
-    "item_rows": "float *",
-    "keys": "Int *",
-    "by_block": "int *",
-    "entries": "Word *",
-    "segments": "Word *",
-    "rows": "float *",
-    "from": "Int",
-    "to": "Int",
-    "line_blocks": "Int",
-    "predicted": "float *",
+    ("Int", "loud block inner n_lines rows_on_card from to line_blocks"),
+    ("float *", "signs item_rows rows predicted"),
+    ("int *", "places item_at by_block"),
+    ("Int *", "keys"),
+    ("Word *", "entries segments"),
     # The next model
-    "wide": "double *",
-    "basis": "double *",
-    "next_V": "float *",
-    "most_entry": "double",
-    "scale": "double",
-    "rate": "double",
-    "ridge": "double",
-    "fade": "double",
-    "steps": "Int",
+    ("double *", "wide basis"),
+    ("float *", "next_V"),
+    ("double", "most_entry scale rate ridge fade"),
+    ("Int", "steps"),
     # What comes out
-    "counts": "int *",
-    "looking": "int *",
-    "quiet": "int *",
-    "sums": "int *",
-    "kept": "UInt *",
+    ("int *", "counts looking quiet sums"),
+    ("UInt *", "kept"),
     # Ranking
-    "tests": "int *",
-    "candidates": "int *",
-    "n_candidates": "Int",
-    "ranks": "int *",
-}
+    ("int *", "tests candidates ranks"),
+    ("Int", "n_candidates"),
+)
+"""What a kernel is told: one struct, stated once for numpy and for C. Every field has eight bytes,
+so both lay them out the same way."""
+FIELDS = {name: kind for kind, names in _STATED for name in names.split()}
 _KINDS = {"Word": np.uint64, "Int": np.int64, "double": np.float64}
 SETUP = np.dtype([(name, _KINDS.get(kind, np.uint64)) for name, kind in FIELDS.items()])
-
-
-def new_setup(**values: Any) -> NDArray[np.void]:
-    """One struct; what is not named is 0."""
-    setup = np.zeros(1, SETUP)
-    for name, value in values.items():
-        setup[name] = value
-    return setup
 
 
 def solve_bytes(factors: int) -> int:
@@ -147,35 +97,20 @@ def room_bytes(factors: int) -> int:
 
 def source(factors: int, own: str) -> str:
     """All kernels for models of so many factors, and those of a mechanism's own file."""
-    constants = {
-        "FACTORS": str(factors),
-        "ROWS": str(ROWS),
-        "ADDED": str(ADDED),
-        "MOST_THREADS": str(MOST_THREADS),
-        "GROUP": str(GROUP),
-        "BINS": str(BINS),
-        "NEAR": str(NEAR),
-        "CLOSE": str(CLOSE),
-        "TIED": str(TIED),
-        "FINE": str(FINE),
-        "TOGETHER": str(TOGETHER),
-        "PADDED": str(padded(factors)),
-        "ROUNDS": str(ROUNDS),
-        "REPORTS": f"{REPORTS}ull",
-        "TURNS": f"{TURNS}ull",
-        "RESAMPLED": f"{RESAMPLED}ull",
-        "DROPPED": f"{DROPPED}ull",
-        "PIECES": str(PIECES),
-        "MOST_USER_ENTRY": f"{MOST_USER_ENTRY!r}f",
-        "LEAST_ENTRY": f"{LEAST_ENTRY!r}f",
-    }
-    constants |= {f"MULTIPLIER{n}": f"{value}ull" for n, value in enumerate(MULTIPLIERS)}
-    constants |= {f"WEYL{n}": f"{value}ull" for n, value in enumerate(WEYL)}
-    constants |= {name: str(n) for n, name in enumerate(COUNTS)}
+    whole = {"FACTORS": factors, "ROWS": ROWS, "ADDED": ADDED, "MOST_THREADS": MOST_THREADS}
+    whole |= {"GROUP": GROUP, "BINS": BINS, "NEAR": NEAR, "CLOSE": CLOSE, "TIED": TIED}
+    whole |= {"FINE": FINE, "TOGETHER": TOGETHER, "PADDED": padded(factors), "ROUNDS": ROUNDS}
+    whole |= {"PIECES": PIECES, **{name: n for n, name in enumerate(COUNTS)}}
+    wide = {"REPORTS": REPORTS, "TURNS": TURNS, "RESAMPLED": RESAMPLED, "DROPPED": DROPPED}
+    wide |= {f"MULTIPLIER{n}": value for n, value in enumerate(MULTIPLIERS)}
+    wide |= {f"WEYL{n}": value for n, value in enumerate(WEYL)}
+    single = {"MOST_USER_ENTRY": MOST_USER_ENTRY, "LEAST_ENTRY": LEAST_ENTRY}
     folder = files(__package__) / "source"
     return "\n".join(
         [
-            *(f"#define {name} {value}" for name, value in constants.items()),
+            *(f"#define {name} {value}" for name, value in whole.items()),
+            *(f"#define {name} {value}ull" for name, value in wide.items()),
+            *(f"#define {name} {value!r}f" for name, value in single.items()),
             "typedef unsigned long long Word;\ntypedef unsigned int UInt;\ntypedef long long Int;",
             "struct Setup {",
             *(f"    {kind} {name};" for name, kind in FIELDS.items()),
@@ -192,13 +127,12 @@ WAVES = 8
 class Memory:
     """The fields of `Setup` as they are now: numbers, and arrays on the card."""
 
-    def __init__(self, card: Card, **numbers: float):
+    def __init__(self, card: CudaCard, **numbers: float):
         self.card = card
         self.numbers: dict[str, float] = numbers
         self._buffers: dict[str, Buffer] = {}
 
     def put(self, name: str, array: NDArray[Any]) -> None:
-        """This array, copied."""
         self._buffers[name] = self.card.upload(np.ascontiguousarray(array))
 
     def make(self, name: str, size: int, kind: DTypeLike) -> None:
@@ -209,7 +143,6 @@ class Memory:
         self._buffers.pop(name, None)
 
     def get(self, name: str) -> NDArray[Any]:
-        """A copy of it, here."""
         return self.card.download(self._buffers[name])
 
     def sort(self, name: str) -> None:
@@ -219,11 +152,9 @@ class Memory:
         self._buffers.clear()
 
     def count(self, name: str) -> int:
-        """One of the counters."""
         return int(self.get("counts")[COUNTS.index(name)])
 
     def restart(self, name: str) -> None:
-        """Set one of the counters to 0."""
         self._buffers["counts"][COUNTS.index(name)] = 0
 
     @property
@@ -241,6 +172,9 @@ class Memory:
     ) -> None:
         """Launch it; nothing waits for its end but who reads what it wrote."""
         places = {name: self.card.address(buffer) for name, buffer in self._buffers.items()}
-        values = {name: value for name, value in (self.numbers | places).items() if name in FIELDS}
-        setup = self.card.upload(new_setup(**values).view(np.uint64))
-        self.card.launch(kernel, blocks or self.blocks, threads or self.card.threads, shared, setup)
+        setup = np.zeros(1, SETUP)
+        for name, value in (self.numbers | places).items():
+            if name in FIELDS:
+                setup[name] = value
+        told = self.card.upload(setup.view(np.uint64))
+        self.card.launch(kernel, blocks or self.blocks, threads or self.card.threads, shared, told)

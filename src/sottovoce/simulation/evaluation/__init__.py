@@ -1,6 +1,5 @@
 """Honest numbers: rankings, hit ratio, NDCG, MRR, recall, coverage, intervals over runs."""
 
-from sottovoce.simulation.evaluation.known import Known, rank_devices, wide_vectors
 from sottovoce.simulation.evaluation.metrics import (
     CUTOFFS,
     Interval,
@@ -28,14 +27,19 @@ from sottovoce.simulation.evaluation.ranking import (
     sample_candidates,
     who_is_tested,
 )
+from sottovoce.simulation.evaluation.side_information import (
+    SideInformation,
+    rank_devices,
+    wide_vectors,
+)
 
 __all__ = [
     "CUTOFFS",
     "Candidates",
     "Interval",
-    "Known",
     "Ranks",
     "Scorer",
+    "SideInformation",
     "coverage",
     "exposure",
     "gini",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,8 +57,7 @@ def panel_popularity(panel: Panel, tags: Tags) -> float | None:
     return panel_quality(counts_model(counts, int(counts.max()), tags), panel)
 
 
-@dataclass(frozen=True, eq=False)
-class _Devices:
+class _Devices(NamedTuple):
     """A `Scorer`: what each person's device computes."""
 
     model: WideModel

@@ -170,16 +170,12 @@ def rank_factors(X: Float32, V: Float32, candidates: Candidates) -> Ranks:
         ranks = rank_hidden(X, V, split.not_competing, split.left_out)
         can_be = who_is_tested(candidates)[split.test >= 0]
         return Ranks(ranks.better[can_be], ranks.ties[can_be])
-    better, ties = _empty(split)
+    better, ties = np.zeros((2, split.train.n_users), np.int64)
     if PACE.is_worth_compiling(items.size * V.shape[1]):
         from sottovoce.simulation.evaluation import kernels
 
-        kernels.share_out(
-            len(X),
-            lambda begin, end, _: kernels.rank_sampled(
-                begin, end, items, split.test, X, V, better, ties
-            ),
-        )
+        arrays = items, split.test, X, V, better, ties
+        kernels.share_out(len(X), lambda begin, end, _: kernels.rank_sampled(begin, end, *arrays))
         return tested(candidates, better, ties)
     for users in _blocks(len(X)):
         x, there = X[users], items[users] >= 0
@@ -246,7 +242,7 @@ def _blocks(n: int) -> Iterator[Int64]:
 def rank_scores(model: Scorer, candidates: Candidates) -> Ranks:
     """Ranks under any model's scores, a block of users at a time."""
     split = candidates.split
-    better, ties = _empty(split)
+    better, ties = np.zeros((2, split.train.n_users), np.int64)
     everybody = np.flatnonzero(split.test >= 0)
     for block in _blocks(len(everybody)):
         users = everybody[block]
@@ -256,11 +252,6 @@ def rank_scores(model: Scorer, candidates: Candidates) -> Ranks:
         better[users] = ((scores > own) & competes).sum(axis=1)
         ties[users] = ((scores == own) & competes).sum(axis=1)
     return tested(candidates, better, ties)
-
-
-def _empty(split: Split) -> tuple[Int64, Int64]:
-    n = split.train.n_users
-    return np.zeros(n, np.int64), np.zeros(n, np.int64)
 
 
 def _competes(candidates: Candidates, users: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -286,12 +277,7 @@ def tested(candidates: Candidates, better: Int64, ties: Int64) -> Ranks:
 
 def who_is_tested(candidates: Candidates) -> NDArray[np.bool_]:
     """Only users with a test item and somebody to compete with."""
-    can_be = candidates.split.test >= 0
-    if candidates.full:
-        return np.asarray(can_be & (_untouched(candidates.split.not_competing) > 1))
+    can_be, own = candidates.split.test >= 0, candidates.split.not_competing
+    if candidates.full:  # beside the test item there is another that is not their own
+        return np.asarray(can_be & (own.n_items - np.diff(own.indptr) > 1))
     return np.asarray(can_be & (candidates.items[:, 0] >= 0))
-
-
-def _untouched(own: Histories) -> NDArray[np.int64]:
-    """How many items are not in each of these histories; the test item is one of them."""
-    return own.n_items - np.diff(own.indptr)

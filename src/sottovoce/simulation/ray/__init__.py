@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from importlib.util import find_spec
 
+from sottovoce.errors import MissingExtraError
 from sottovoce.settings import setting
 from sottovoce.simulation.interface import Engine
 from sottovoce.simulation.people import Parts
@@ -21,9 +24,10 @@ class Options:
 
 
 def build(parts: Parts, settings: Settings, options: Options) -> Engine:
-    from sottovoce.simulation.ray.engine import Cluster, import_ray
-
-    import_ray()  # says what to install where it is missing; the engine's modules need it
-    from sottovoce.simulation.ray.engine import RayEngine
+    # It would tell its makers that it is used.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if find_spec("ray") is None:
+        raise MissingExtraError("the ray engine needs Ray: pip install 'sottovoce[ray]'")
+    from sottovoce.simulation.ray.engine import Cluster, RayEngine
 
     return RayEngine(parts, settings, Cluster(options.ray_address), options.ray_workers)

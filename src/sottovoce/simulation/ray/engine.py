@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 import logging
-import os
 import socket
 from collections.abc import Callable, Iterable
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import ray
 from numpy.typing import NDArray
+from ray import ObjectRef
 from ray.exceptions import RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sottovoce.errors import MissingExtraError, SettingsError, SottovoceError
+from sottovoce.errors import SettingsError, SottovoceError
 from sottovoce.simulation.engines import build_engine
 from sottovoce.simulation.interface import Collected, Engine, LocalEngine, PartedEngine, T
 from sottovoce.simulation.people import Part, Parts, Whole
 from sottovoce.training import Settings
-
-if TYPE_CHECKING:
-    from ray import ObjectRef
-
-
-# A process of the cluster that holds some people and answers for them.
-
 
 Everybody = list[ObjectRef[Parts]]
 """Where all people are; in a list, since Ray would otherwise fetch them with every question."""
 
 
 class Worker:
-    """What it has follows from what it is made with and asked with: it can be made again."""
+    """A process of the cluster that holds some people and answers for them.
+
+    What it has follows from what it is made with and asked with: it can be made again.
+    """
 
     def __init__(self, indices: list[int], settings: Settings):
         self._indices = indices
@@ -51,7 +47,6 @@ class Worker:
         ]
 
     def collect(self, stored: Everybody, question: Callable[[LocalEngine], Collected]) -> Collected:
-        """What its people say, added up."""
         return added(*(answer for _, answer in self.answers(stored, question)))
 
     def _ready(self, stored: Everybody) -> dict[int, Engine]:
@@ -122,13 +117,12 @@ class Workers:
     """Those who hold these people. Each has several parts, or one."""
 
     def __init__(self, cluster: Cluster, parts: Parts, settings: Settings, wanted: int):
-        self._ray = ray = cluster.ray
         self._stored, n = [ray.put(parts)], min(wanted, len(parts))
         cores = cluster.cores()
         # Where we say if that machine is there, as often as it takes. What they hold stays with
         # us too: one that is made again fetches it again.
-        kind = ray.remote(max_restarts=-1, max_task_retries=-1)(Worker)
-        self._all = [
+        kind: Any = ray.remote(max_restarts=-1, max_task_retries=-1)(Worker)
+        self._all: list[Any] = [
             kind.options(
                 scheduling_strategy=NodeAffinitySchedulingStrategy(cores[w % len(cores)], soft=True)
             ).remote(list(range(w, len(parts), n)), settings)
@@ -138,7 +132,7 @@ class Workers:
 
     def answers(self, question: Callable[[LocalEngine], T]) -> list[T]:
         """In the order of the parts."""
-        sent = self._ray.put(question)
+        sent = ray.put(question)
         found: list[tuple[int, T]] = []
         asked = [worker.answers.remote(self._stored, sent) for worker in self._all]
         for answers in self._got(asked):
@@ -147,7 +141,7 @@ class Workers:
 
     def collect(self, question: Callable[[LocalEngine], Collected]) -> Collected:
         """Added up in a tree, where the sums are: no process receives all of them."""
-        sent = self._ray.put(question)
+        sent = ray.put(question)
         sums: list[Any] = [worker.collect.remote(self._stored, sent) for worker in self._all]
         while len(sums) > 1:
             groups = [sums[at : at + FAN_IN] for at in range(0, len(sums), FAN_IN)]
@@ -158,7 +152,7 @@ class Workers:
     def _got(self, asked: Any) -> Any:
         """What was asked for; an error of ours as it was there, without Ray's story around it."""
         try:
-            return self._ray.get(asked)
+            return ray.get(asked)
         except RayTaskError as error:
             cause: BaseException = error
             while isinstance(cause, RayTaskError):
@@ -167,30 +161,17 @@ class Workers:
 
     def stop(self) -> None:
         for worker in self._all:
-            self._ray.kill(worker)
-
-
-# A Ray cluster: there already, or made of this machine until it is closed.
+            ray.kill(worker)
 
 
 PATIENCE = 5.0
 """Seconds for an address to answer; Ray itself would try for minutes."""
 
 
-def import_ray() -> Any:
-    """Ray itself, if it is there."""
-    # It would tell its makers that it is used.
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        import ray
-    except ImportError as error:
-        raise MissingExtraError("the ray engine needs Ray: pip install 'sottovoce[ray]'") from error
-    return ray
-
-
 class Cluster:
+    """There already, or made of this machine until it is closed."""
+
     def __init__(self, address: str | None):
-        self.ray = ray = import_ray()
         self._is_ours = not ray.is_initialized()
         if not self._is_ours:
             return
@@ -208,7 +189,7 @@ class Cluster:
 
     def cores(self) -> list[str]:
         """The machine of each core, in turns: the first cores are on different machines."""
-        alive = [node for node in self.ray.nodes() if node["Alive"]]
+        alive = [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
         numbered = [
             (core, node["NodeID"])
             for node in alive
@@ -221,7 +202,7 @@ class Cluster:
     def close(self) -> None:
         """Leave the cluster; stop it if it was made here."""
         if self._is_ours:
-            self.ray.shutdown()
+            ray.shutdown()
 
 
 def _check_answers(address: str) -> None:

@@ -31,6 +31,23 @@ def new_scratch(
 
 @compiled_in
 def fill_reports(
+    numbers: NDArray[np.int64],
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    X: NDArray[np.float32],
+    c: EpochConstants,
+    m: CoordinateConstants,
+    scratch: Scratch,
+    out: NDArray[np.uint32],
+) -> None:
+    """One user after the other."""
+    for u in range(X.shape[0]):
+        items = indices[indptr[u] : indptr[u + 1]]
+        report_entries(numbers[u], items, X[u], c, m, scratch, out[u])
+
+
+@compiled_in
+def report_entries(
     user: int,
     items: NDArray[np.int32],
     x: NDArray[np.float32],
@@ -40,15 +57,15 @@ def fill_reports(
     out: NDArray[np.uint32],
 ) -> None:
     """Algorithm 1, k times. Marks are all zero before and after."""
-    touched, begun, words = scratch
+    touched, begun, random_words = scratch
     # All words first: drawing keeps the multiplier busy, and what follows waits for memory.
-    fill_words(c.seed, c.epoch, user, begun, words)
+    fill_words(c.seed, c.epoch, user, begun, random_words)
     for i in items:
         touched[i] = 1
     alpha = np.float32(c.alpha)
     factors = np.uint64(x.shape[0])
     for j in range(out.shape[0]):
-        direction, choice, coin = words[j, 0], words[j, 1], words[j, 2]
+        direction, choice, coin = random_words[j, 0], random_words[j, 1], random_words[j, 2]
         index = multiply_high(direction, c.n_directions)
         item = index // factors
         p = _ONE if touched[item] else _ZERO

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sottovoce.core import Histories, Loudest, Mechanism
 from sottovoce.core.loudest import LoudestConstants
 from sottovoce.simulation.cpu.cache import drop_stale
-from sottovoce.simulation.cpu.epoch import TOGETHER, plug_in_groups
+from sottovoce.simulation.cpu.epoch import TOGETHER, plug_in
 from sottovoce.simulation.cpu.kernels.select import Ranks, find_loud, list_tied, new_ranks, nth_loud
 from sottovoce.simulation.cpu.philox import multiply_high, report_words
 from sottovoce.simulation.evaluation.kernels import compiled_in, score
@@ -277,5 +277,5 @@ def _fill_loud(rows: Float32, X: Float32, loud: int, value: np.float32, out: Flo
                 out[u, tied[rank - above]] = value
 
 
-plug_in_groups(LoudestConstants, new_scratch, fill_reports, any_loud)
+plug_in(LoudestConstants, new_scratch, fill_reports, any_loud)
 drop_stale(_fill_loud)

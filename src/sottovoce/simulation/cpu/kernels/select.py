@@ -341,24 +341,20 @@ def signed(a: Float32, x: Float32, row: int, f: int) -> int:
 @compiled_in
 def list_tied(a: Float32, x: Float32, least: float, offset: int, s: Ranks) -> Int64:
     """Directions of exactly the least agreement, in the order of `(signed + offset) mod 2n`."""
-    n_signed, n = 2 * a.shape[0] * x.shape[0], 0
+    n_signed, n = 2 * a.shape[0] * x.shape[0], s.n_near[0]
     if least == 0:
         tied = silent_directions(a, x)
-        n = tied.shape[0]
     else:
-        tied = np.empty(s.n_near[0], np.int64)
-        for t in range(s.n_near[0]):
-            if s.agreement[t] == least:
-                tied[n] = signed(a, x, np.int64(s.near_row[t]), np.int64(s.near_factor[t]))
-                n += 1
-    # They ascend. Those that the offset carries beyond the end come first.
-    carried = n
-    while carried > 0 and tied[carried - 1] + offset >= n_signed:
-        carried -= 1
-    ordered = np.empty(n, np.int64)
-    for t in range(n):
-        ordered[t] = tied[carried + t if carried + t < n else carried + t - n]
-    return ordered
+        at = np.flatnonzero(s.agreement[:n] == least)
+        tied = np.empty(at.shape[0], np.int64)
+        for t in range(at.shape[0]):
+            tied[t] = signed(a, x, np.int64(s.near_row[at[t]]), np.int64(s.near_factor[at[t]]))
+    if tied.shape[0] > 1:
+        carried = tied.shape[0]  # they ascend: those beyond the end come first
+        while carried > 0 and tied[carried - 1] + offset >= n_signed:
+            carried -= 1
+        tied = np.concatenate((tied[carried:], tied[:carried]))
+    return tied
 
 
 @compiled_in

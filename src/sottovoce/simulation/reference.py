@@ -1,0 +1,67 @@
+"""The reference as an engine: `sottovoce.core` itself, a batch of people at a time.
+
+No compiler, slow; what all other engines must equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce.core import Histories, sum_signs, user_vectors
+from sottovoce.settings import setting
+from sottovoce.simulation.interface import Collected, Engine, LocalEngine, one_by_one
+from sottovoce.simulation.people import Part, Parts, report_words, take_part
+from sottovoce.training import Settings
+
+Float32 = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Options:
+    batch: int = setting(64, "people computed together", least=1)
+
+
+def build(parts: Parts, settings: Settings, options: Options) -> Engine:
+    return one_by_one(parts, settings, lambda part: ReferenceEngine(part, settings, options.batch))
+
+
+class ReferenceEngine(LocalEngine):
+    name: ClassVar[str] = "reference"
+
+    def __init__(self, part: Part, settings: Settings, batch: int):
+        super().__init__(part, settings)
+        self._batch = batch
+
+    def _collect(self, V: Float32, epoch: int) -> Collected:
+        n_directions = self.mechanism.n_directions
+        sums, n_reports = np.zeros(n_directions, np.int64), 0
+        for reports in self._batches(V, epoch):
+            sums += sum_signs(reports, n_directions)
+            n_reports += reports.size
+        return Collected(sums, n_reports)
+
+    def _reports(self, V: Float32, epoch: int) -> NDArray[np.uint32]:
+        nobody = np.empty((0, self.settings.reports), np.uint32)
+        return np.concatenate([nobody, *self._batches(V, epoch)])
+
+    def _user_vectors(self, V: Float32) -> Float32:
+        return self._vectors(V, self.histories)
+
+    def _vectors(self, V: Float32, people: Histories) -> Float32:
+        alpha, ridge = self.settings.alpha, self.settings.user_ridge(V)
+        return user_vectors(V, people, alpha=alpha, regularization=ridge)
+
+    def _batches(self, V: Float32, epoch: int) -> Iterator[NDArray[np.uint32]]:
+        n, settings = len(self.people), self.settings
+        for start in range(0, n, self._batch):
+            places = np.arange(start, min(start + self._batch, n))
+            numbers = self.people.numbers(places)
+            takes = take_part(settings.seed, epoch, numbers, settings.turns, settings.epochs)
+            people = self.people.take(places[takes], settings.seed)
+            random_words = report_words(settings.seed, epoch, numbers[takes], settings.reports)
+            yield self.mechanism.reports(V, self._vectors(V, people), people, random_words)

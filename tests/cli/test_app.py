@@ -1,0 +1,265 @@
+"""The edge of the program: help at once, errors in a line or two, what is missing is named."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+
+from sottovoce import cli
+from sottovoce.cli import app as door
+from sottovoce.cli.app import COMMANDS, LazyCommand, app, every_command, help_line
+from sottovoce.errors import DataError, MissingExtraError
+from tests.processes import calling
+
+call = calling(app)
+
+
+def said_by(
+    arguments: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> tuple[object, str, str]:
+    """Of the whole program: exit code, output, errors."""
+    monkeypatch.setattr(sys, "argv", ["sottovoce", *shlex.split(arguments)])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    return stopped.value.code, *capsys.readouterr()
+
+
+def test_our_errors_become_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise DataError("not a number", path="ratings.csv", line=3)
+
+    monkeypatch.setattr(cli, "_app", lambda: fail)
+    said = said_by("", monkeypatch, capsys)
+    assert said == (2, "", "sottovoce: ratings.csv, line 3: not a number\n")
+
+
+def test_a_bare_install_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("sottovoce.cli.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "typer", None)
+    with pytest.raises(MissingExtraError, match=r"sottovoce\[cli\]"):
+        cli._app()
+
+
+def seconds(*command: str) -> float:
+    begun = time.perf_counter()
+    subprocess.run([sys.executable, *command], check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - begun
+
+
+def test_help_takes_at_most_three_times_as_long_as_importing_numpy() -> None:
+    """The best of five, one after the other: so it holds on a busy machine."""
+    turns = [
+        (seconds("-c", "import numpy"), seconds("-m", "sottovoce", "--help")) for _ in range(5)
+    ]
+    numpy, shown = (min(each) for each in zip(*turns, strict=True))
+    assert shown <= 3 * numpy
+
+
+LEFT_OUT = {"scipy.stats", "numba", "polars", "matplotlib", "safetensors", "dp_accounting"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "never"),
+    [
+        ((), LEFT_OUT | {"numpy", "rich", "httpx", "cryptography"}),
+        (("client",), LEFT_OUT | {"sottovoce.proxy", "sottovoce.server", "starlette"}),
+        (("server",), LEFT_OUT | {"sottovoce.proxy", "sottovoce.client"}),
+        (("proxy",), LEFT_OUT | {"sottovoce.server", "sqlalchemy"}),
+    ],
+)
+def test_help_imports_only_what_its_command_needs(
+    arguments: tuple[str, ...], never: set[str]
+) -> None:
+    program = (
+        "import sys\n"
+        f"sys.argv = ['sottovoce', *{arguments!r}, '--help']\n"
+        "from sottovoce import cli\n"
+        "try: cli.main()\n"
+        "except SystemExit: print(*sys.modules, file=sys.stderr)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ended.returncode == 0
+    assert never & set(ended.stderr.split()) == set()
+
+
+def described(command: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command, all the way down."""
+    yield path, command
+    if isinstance(command, typer.core.TyperGroup):
+        context = typer.Context(command)
+        for name in command.list_commands(context):
+            yield from described(command.get_command(context, name), *path, name)
+
+
+EVERY_COMMAND = dict(described(typer.main.get_command(app)))
+
+
+def examples(text: str) -> list[str]:
+    """The command lines of a help text; one that is too long goes on below."""
+    lines = inspect.cleandoc(text).replace("\\\n", " ").splitlines()
+    return [line.strip() for line in lines if line.startswith("  sottovoce ")]
+
+
+@pytest.mark.parametrize("path", EVERY_COMMAND)
+def test_help_is_plain_and_its_examples_parse(path: tuple[str, ...]) -> None:
+    """No types of Python, bounds and defaults in words."""
+    command = EVERY_COMMAND[path]
+    shown = call(*path, "--help")
+    assert not [word for word in ("<", "x>=", "[default: (", "╭") if word in shown]
+    lines = examples(command.help or "")
+    assert any(line.startswith(f"sottovoce {' '.join(path)}".rstrip()) for line in lines)
+    for line in lines:
+        parse(typer.main.get_command(app), shlex.split(line)[1:])
+
+
+def parse(command: Any, arguments: list[str]) -> None:
+    """As it is before a command runs; what is wrong is raised."""
+    context = typer.Context(command)
+    while isinstance(command, typer.core.TyperGroup) and not arguments[0].startswith("-"):
+        command = command.get_command(context, arguments[0])
+        assert command is not None, arguments
+        arguments = arguments[1:]
+    command.make_context(command.name, arguments)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_front_door_says_what_a_command_says_of_itself(name: str) -> None:
+    assert COMMANDS[name].help == help_line(EVERY_COMMAND[name,])
+
+
+def test_help_shows_what_most_people_need_and_help_all_the_rest() -> None:
+    few, all_ = (call("simulate", how) for how in ("--help", "--help-all"))
+    assert few.count("\n  --") <= 16
+    for option in ("--evaluate-every", "--loud NUMBER", "--ray-address", "--checkpoint FOLDER"):
+        assert option not in few
+        assert option in all_
+    assert "--json FILE" in few
+    assert "--help-all" not in call("client", "sync", "--help")
+
+
+def run_without(packages: tuple[str, ...], *command: str) -> subprocess.CompletedProcess[str]:
+    """In a process of its own, as if these packages had never been installed."""
+    program = (
+        "import sys\n"
+        f"sys.modules.update(dict.fromkeys({packages!r}))\n"
+        f"sys.argv = ['sottovoce', *{command!r}]\n"
+        "from sottovoce import cli\n"
+        "cli.main()\n"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "package", "extra"),
+    [
+        ("simulate", "numba", "sim"), ("demo", "httpx", "sim,server"),
+        ("client init", "httpx", "client,cli"),
+        ("proxy run --config x.toml", "starlette", "proxy"),
+        ("server catalogue update --config x.toml new.csv", "sqlalchemy", "server"),
+        ("simulate --plot x.png", "matplotlib", "plot"), ("simulate --engine ray", "ray", "ray"),
+        ("simulate --engine cuda", "cupy", "cuda"),
+    ],
+)  # fmt: skip
+def test_what_is_not_installed_is_named_with_its_extra(
+    command: str, package: str, extra: str
+) -> None:
+    ended = run_without((package,), *command.split())
+    assert (ended.returncode, ended.stdout) == (2, "")
+    last = ended.stderr.splitlines()[-1]
+    assert package in last.lower()
+    assert last.count(f"pip install 'sottovoce[{extra}]'") == 1
+    assert "Traceback" not in ended.stderr
+
+
+class EntryPoint:
+    """As a package that adds commands brings it."""
+
+    @staticmethod
+    def load() -> dict[str, tuple[str, str, str]]:
+        return {"paper": ("tests.cli.test_app", "Another paper.", "sottovoce-lab")}
+
+
+def paper(number: int) -> None:
+    """Another paper."""
+    typer.echo(f"{number} pages")
+
+
+@pytest.fixture
+def no_laboratory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(door, "entry_points", lambda **_: ())
+    every_command.cache_clear()
+    yield
+    every_command.cache_clear()
+
+
+@pytest.mark.usefixtures("no_laboratory")
+@pytest.mark.parametrize("name", ["paper", "audit", "bench", "replay"])
+def test_without_the_laboratory_its_commands_say_how_to_get_it(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, said = said_by(f"{name} --any thing", monkeypatch, capsys)
+    assert (code, "pip install sottovoce-lab" in said) == (2, True)
+    assert "pip install sottovoce-lab" in call("--help")
+
+
+@pytest.mark.usefixtures("no_laboratory")
+def test_an_installed_package_adds_its_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        door, "entry_points", lambda group: [EntryPoint] * (group == "sottovoce.commands")
+    )
+    assert every_command()["paper"] == LazyCommand(*EntryPoint.load()["paper"])
+    assert "Another paper." in call("--help")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ("simulat", "did you mean simulate?"), ("frobnicate", "frobnicate"),
+        ("server runn", "did you mean run?"), ("server", "Usage: sottovoce server"),
+        ("simulate --epsilom 3", "did you mean --epsilon?"),
+        ("simulate --epsilon much", "--epsilon"), ("simulate --seeds 1.5", "--seeds"),
+        ("simulate --seeds 0", "--seeds"), ("up x --port 70000", "65535"),
+        ("up x --epoch-seconds 0", "epoch_seconds"), ("simulate more", "more"),
+        ("simulate --data", "--data"), ("server run", "--config"), ("server init", "FOLDER"),
+        ("privacy --plot p.gif", "p.gif"), ("privacy --preset=", "--preset"),
+        ("client forget a ''", "ITEMS"), ("privacy --json /", "--json"),
+    ],
+)  # fmt: skip
+def test_wrong_usage_is_code_2_and_names_what_is_wrong(
+    arguments: str, named: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, said = said_by(arguments, monkeypatch, capsys)
+    assert (code, out) == (2, "")
+    assert named in said
+    assert arguments == "server" or len(said.splitlines()) <= 2
+
+
+class HalfInstalled:
+    @staticmethod
+    def load() -> None:
+        raise ImportError("gone", name="sottovoce_lab")
+
+
+@pytest.mark.usefixtures("no_laboratory")
+def test_a_package_that_is_half_installed_does_not_end_all_help(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(door, "entry_points", lambda **_: [HalfInstalled])
+    assert "(not installed: pip install sottovoce-lab)" in call("--help")

@@ -1,0 +1,225 @@
+"""The device's own interface: files that are read, what is promised, status and catalogue."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from sottovoce.client import Client
+from sottovoce.client.client import read_items
+from sottovoce.errors import DataError, StoreError
+from sottovoce.protocol import KeyStatement, SignedManifest
+from tests.client.world import COST, DAY, FakeProxy, World, charges, item
+
+
+@pytest.mark.parametrize(
+    ("content", "column"),
+    [
+        (b"item\na\nb\n", "item"),
+        (b"\xef\xbb\xbfitem\r\na\r\nb\r\n", "item"),
+        (b"when,movieId\n1,a\n\n2,b", "movieId"),
+        (b'item,note\n"a","x, ""y""\nz"\nb,\n', "item"),
+    ],
+)
+def test_a_column_of_a_csv_file(
+    client: Client, tmp_path: Path, content: bytes, column: str
+) -> None:
+    path = tmp_path / "watched.csv"
+    path.write_bytes(content)
+    assert client.record_csv(path, column) == 2
+    assert {"a", "b"} <= set(client.status().unknown)
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (b"", 1),
+        (b"movie,when\na,1\n", 1),
+        (b"item,item,when\na,b,1\n", 1),
+        (b"item\na\n", 1),
+        (b"item,when\na,1\nb\n", 3),
+        (b"item,when\na,1\n,2\n", 3),
+        (b"item,when\na,1\n" + b"x" * 513 + b",2\n", 3),
+        (b"item,when\na,1\n\xff,1\n", 3),
+        (b"when,item\n1,a\n\xff,b\n", 3),
+        (b'item,when\na,1\n"b\n', 3),
+        (b'item,when\na,1\n"b"c,1\n', 3),
+        *(
+            (b"item,when\na,1\nb,2021-01-01\nc," + bad + b"\nd,1\n", 4)
+            for bad in (b"soon", b"", b"nan", b"-Infinity", b"2021-13-01", b"0x10", b"12:30")
+        ),
+    ],
+)
+def test_a_bad_file_is_named_with_its_line(
+    client: Client, tmp_path: Path, content: bytes, line: int
+) -> None:
+    path = tmp_path / "watched.csv"
+    path.write_bytes(content)
+    with pytest.raises(DataError) as caught:
+        client.record_csv(path, time="when")
+    assert str(caught.value).startswith(f"{path}, line {line}: ")
+    for wrong in (tmp_path / "nowhere", tmp_path):
+        with pytest.raises(DataError, match=wrong.name):
+            client.record_csv(wrong)
+    assert client.status().interactions == 3
+
+
+# With a column that says when.
+def watched(folder: Path, *lines: str) -> Path:
+    path = folder / "watched.csv"
+    path.write_text("\n".join(["when,item", *lines]) + "\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("lines", "moments"),
+    [
+        (["30,c", "1,a", "-2.5,z", "30,b"], [["z"], ["a"], ["c", "b"]]),
+        (["1e9,b", "999999999.5,a", "1000000000,c"], [["a"], ["b", "c"]]),
+        (["2021-03-04,b", "1999-12-31,a", "2021-03-04 00:00:00,c"], [["a"], ["b", "c"]]),
+        (["2021-03-04T10:00:01,b", "2021-03-04 10:00,a"], [["a"], ["b"]]),
+        (["2021-03-04T12:00:00+02:00,a", "2021-03-04T10:00:00Z,b"], [["a", "b"]]),
+        (["1970-01-02T00:00:00Z,b", "86399,a", "86401,c"], [["a"], ["b"], ["c"]]),
+        (["5,a", "", "6,b"], [["a"], ["b"]]),
+        ([], []),
+    ],
+    ids=["numbers", "fractions", "dates", "times", "zones", "mixed", "an empty line", "nothing"],
+)
+def test_items_come_in_the_order_of_their_times(
+    tmp_path: Path, lines: list[str], moments: list[list[str]]
+) -> None:
+    assert read_items(watched(tmp_path, *lines), "item", "when") == moments
+
+
+def test_recording_a_file_with_times_keeps_the_order_and_not_the_times(
+    client: Client, tmp_path: Path
+) -> None:
+    """It is later than all that was recorded before, however old its times are."""
+    client.record(["x"])
+    path = watched(tmp_path, "2021-01-01,c", "2020-01-01,a", "2021-01-01,b", "2022-01-01,a")
+    assert read_items(path, "item") == [["c", "a", "b", "a"]]
+    assert client.record_csv(path, time="when") == 3
+    kept = client._store.history.touched()
+    assert {name: kept[name] for name in "xabc"} == {"x": 2, "b": 4, "c": 4, "a": 5}
+    files = b"".join(file.read_bytes() for file in (tmp_path / "client").iterdir())
+    assert item(3).encode() in files
+    assert b"2021-01-01" not in files
+
+
+# The promise after other trainings: for everything spent so far and all that may follow.
+
+
+EPOCHS = 2
+
+
+class Lived:
+    """A device that takes part in one training after the other, two epochs each."""
+
+    def __init__(self, world: World, client: Client):
+        self.world, self.client, self.epoch = world, client, 0
+        self.proxy = FakeProxy(world)
+
+    def training(self, number: int) -> None:
+        """Another one is asked for, from the next epoch on."""
+        self.asked = {"training": bytes([number]) * 16, "epochs": EPOCHS}
+        self._publish()
+
+    def accept(self) -> None:
+        self.client.accept(self.client.asked(self.proxy))
+
+    def report(self) -> str:
+        self._publish()
+        self.epoch += 1
+        return self.client.sync(self.proxy).outcome
+
+    def _publish(self) -> None:
+        """The next epoch."""
+        self.world.now = (self.epoch + 1.5) * DAY
+        self.proxy.publish(self.world.signed(self.epoch + 1, **self.asked))
+
+
+@pytest.fixture
+def lived(world: World, client: Client) -> Lived:
+    return Lived(world, client)
+
+
+def test_it_holds_after_one_training_two_and_three(lived: Lived) -> None:
+    client = lived.client
+    client.set_limit(3 * COST)
+    centrals = []
+    for number, within in [(1, 2), (2, 1), (3, 0)]:
+        lived.training(number)
+        terms = client.asked(lived.proxy)
+        found = client.outlook(terms)
+        assert found.promise.local == number * EPOCHS * COST
+        assert (found.turns_left, found.within_limit) == (EPOCHS, within)
+        centrals.append(found.promise.central)
+        client.set_limit(100 * COST)
+        lived.accept()
+        for left in (1, 0):
+            assert lived.report() == "sent"
+            now = client.outlook(terms)
+            assert now.promise == found.promise
+            assert (now.turns_left, now.within_limit) == (left, left)
+        spent = client.status().spent
+        assert spent == found.promise.local
+        client.set_limit(3 * COST)
+    assert centrals == sorted(set(centrals))
+
+
+def test_a_charge_keeps_the_share_and_the_crowd_of_its_epoch(
+    client: Client, proxy: FakeProxy, world: World, folder: Path
+) -> None:
+    terms = world.terms()
+    client.sync(proxy)
+    world.now += DAY
+    proxy.publish(world.signed(2, least_clients=500))
+    client.sync(proxy)
+    assert [charge.clients for charge in charges(folder)] == [terms.least_clients, 500]
+    assert {charge.loud_fraction for charge in charges(folder)} == {terms.loud_fraction}
+
+
+def test_it_survives_another_key_and_forgetting(lived: Lived) -> None:
+    lived.training(1)
+    lived.accept()
+    assert lived.report() == "sent"
+    terms = lived.client.asked(lived.proxy)
+    found = lived.client.outlook(terms)
+    old, new = lived.world.signing_key, Ed25519PrivateKey.generate()
+    statement = KeyStatement.make(old, new.public_key().public_bytes_raw())
+    lived.world.now += DAY
+    manifest = lived.world.manifest(lived.epoch + 1, **lived.asked)
+    lived.proxy.publish(SignedManifest.make(manifest, new, (statement,)))
+    assert lived.client.asked(lived.proxy) == terms
+    assert lived.client.sync(lived.proxy).outcome == "sent"
+    lived.client.forget()
+    now = lived.client.outlook(terms)
+    assert now.promise == found.promise
+    assert Fraction(now.promise.local) == EPOCHS * COST
+    assert now.turns_left == 0
+
+
+# Status and catalogue.
+
+
+def test_status_and_catalogue_before_and_after_a_sync(
+    client: Client, proxy: FakeProxy, world: World
+) -> None:
+    client.record(["unheard of", item(3)])
+    before = client.status()
+    assert (before.epoch, before.epochs, before.known) == (None, 0, 0)
+    assert (before.spent, before.remaining, before.limit) == (0.0, 100.0, 100.0)
+    for attempt in (client.catalogue, client.recommend):
+        with pytest.raises(StoreError):
+            attempt()
+    client.sync(proxy)
+    after = client.status()
+    assert (after.interactions, after.known, after.unknown) == (4, 3, ("unheard of",))
+    assert (after.epoch, after.epochs, after.terms) == (1, 1, world.terms())
+    assert (after.spent, after.problem, after.proxy_url) == (COST, None, "https://proxy.example")
+    proxy.calls.clear()
+    assert client.catalogue() == world.catalogue.items
+    assert proxy.calls == []

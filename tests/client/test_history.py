@@ -1,0 +1,364 @@
+"""What was touched: its order, how it is removed and forgotten, and that nothing of it is left."""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from sottovoce.client import Client, Synced
+from sottovoce.client.store import ClientStore
+from sottovoce.core.recommending import recency
+from sottovoce.errors import DataError, StoreError
+from sottovoce.protocol import open_reports
+from tests.client.world import (
+    COST,
+    ITEMS,
+    FakeProxy,
+    World,
+    charges,
+    item,
+    pause_once_made,
+    words,
+)
+
+Moments = list[list[int]]
+
+
+def moments_of(client: Client) -> dict[str, int]:
+    return client._store.history.touched()
+
+
+@given(st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=8))
+@settings(max_examples=30)
+def test_the_latest_moment_of_an_item_counts(calls: Moments) -> None:
+    last = {item(row): at for at, rows in enumerate(calls) for row in rows}
+    with tempfile.TemporaryDirectory() as folder, World().create(Path(folder)) as client:
+        for rows in calls:
+            client.record([item(row) for row in rows])
+        kept = moments_of(client)
+    assert sorted(kept, key=lambda name: (kept[name], name)) == sorted(
+        last, key=lambda name: (last[name], name)
+    )
+    expected, found = ([at[name] for name in sorted(last)] for at in (last, kept))
+    weights = [recency(np.array(each, np.int64)).tolist() for each in (expected, found)]
+    assert weights[0] == weights[1]
+
+
+def test_the_earliest_moments_make_way(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one moment, those that come last by name."""
+    client.forget()
+    monkeypatch.setattr("sottovoce.client.history.MOST_TOUCHED", 3)
+    assert client.record(["c", "a"]) == 2
+    assert client.record(["b"]) == 1
+    assert client.record(["d"]) == 1
+    assert client.touched() == ["a", "b", "d"]
+    assert client.record(["a"]) == 0
+    assert client.record(["e"]) == 1
+    assert client.touched() == ["d", "a", "e"]
+    assert client.record(list("zyxw")) == 4
+    assert client.touched() == ["w", "x", "y"]
+
+
+PRIVATE = [f"a-very-private-thing-{n}" for n in range(300)]
+
+
+def raw(folder: Path) -> bytes:
+    """Of all files, and their names."""
+    return b"".join(file.name.encode() + file.read_bytes() for file in sorted(folder.iterdir()))
+
+
+def test_recording_and_removing_say_how_many_were_new_or_there(client: Client) -> None:
+    assert client.record([item(20), item(4), item(4)]) == 1
+    assert client.record(iter([item(1)])) == 1
+    assert client.touched() == [item(3), item(7), item(4), item(20), item(1)]
+    kept = client._store.history._db.rows("SELECT * FROM interactions")
+    assert kept == [(item(1), 3), (item(3), 1), (item(4), 2), (item(7), 1), (item(20), 2)]
+    assert client.remove([item(7), item(7), "never there"]) == 1
+    assert client.remove([item(7)]) == client.remove([]) == client.record([]) == 0
+    assert client.touched() == [item(3), item(4), item(20), item(1)]
+
+
+@pytest.mark.parametrize("wrong", ["abc", *(["good", bad] for bad in ("", "x" * 513, "\ud800", 7))])
+def test_what_cannot_be_an_item_changes_nothing(client: Client, wrong: Any) -> None:
+    for attempt in (client.record, client.remove):
+        with pytest.raises(DataError):
+            attempt(wrong)
+    assert len(client.touched()) == 3
+
+
+def test_no_byte_of_it_is_left_in_any_file(client: Client, proxy: FakeProxy, folder: Path) -> None:
+    """Among thousands, so that the table has many pages; the files stay open, their log too."""
+    client.sync(proxy)
+    for first in range(0, 300, 100):
+        client.record(PRIVATE[first : first + 100] + [f"kept-{first}-{n}" for n in range(700)])
+    assert raw(folder).count(b"a-very-private") >= len(PRIVATE)
+    assert client.remove(PRIVATE) == len(PRIVATE)
+    assert b"a-very-private" not in raw(folder)
+    client.close()
+    assert b"a-very-private" not in raw(folder)
+
+
+def test_it_is_as_if_it_had_never_been_recorded(world: World, tmp_path: Path) -> None:
+    """The order is counted anew: a gap in it would tell that something was there."""
+    with world.create(tmp_path / "one") as one, world.create(tmp_path / "other") as other:
+        for each in (one, other):
+            each.record([item(9), item(2)])
+            each.record([item(5)])
+        one.remove(["was never there"])  # both files have been rewritten once
+        for ids in ([item(1)], [item(30), item(5)]):
+            other.record(ids)
+        other.record([item(4)])
+        other.remove([item(1), item(30), item(5)])
+        one.remove([item(5)])
+        one.record([item(4)])
+        assert (
+            one._store.history.touched()
+            == other._store.history.touched()
+            == {item(2): 1, item(4): 2, item(9): 1}
+        )
+        proxy = FakeProxy(world)
+        for each in (one, other):
+            each.pause()
+            each.sync(proxy)
+        assert one.recommend(10) == other.recommend(10)
+
+
+def test_no_batch_is_made_of_it_any_more(world: World, proxy: FakeProxy, tmp_path: Path) -> None:
+    """Reports are those of somebody who never touched it, to the bit."""
+    reports = []
+    for name, extra in (("without", []), ("removed", [item(11), item(12)])):
+        with world.create(tmp_path / name) as client:
+            client.record([item(3), *extra])
+            client.remove(extra)
+            client.sync(proxy, words=words)
+        manifest = proxy.signed.manifest
+        key, directions = world.epoch_keys[1], manifest.build().n_directions
+        opened = open_reports(proxy.received[-1][56:], key, proxy.signed.hash, directions)
+        reports.append(list(opened.reports))
+    assert reports[0] == reports[1]
+    assert len(reports[0]) == manifest.terms.reports
+
+
+def seen(folder: Path, removed: list[str]) -> list[Any]:
+    """What others see of three epochs, if some is removed during every sleep, and at rest."""
+    world, coins, told = World(), Random(5), list[Any]()
+    proxy = FakeProxy(world)
+    proxy.before = lambda call: told.append((call, round(world.now, 6)))
+
+    def sleep(seconds: float) -> None:
+        client.remove(removed)
+        world.now += seconds
+
+    with world.create(folder, entropy=coins.randbytes) as client:
+        client.record([item(3), item(7), item(20), "unknown"])
+        for _ in range(3):
+            synced = client.sync(proxy, sleep=sleep, jitter=3_600)
+            told.append((synced.outcome, synced.spent, synced.sentence))
+            client.record(removed)
+            client.remove(removed)
+            proxy.next_epoch()
+    told.extend((one.epoch, one.epsilon, one.reports) for one in charges(folder))
+    return [*told, [len(batch) for batch in proxy.received]]
+
+
+def test_nobody_can_tell_that_something_was_removed(tmp_path: Path) -> None:
+    alike = [
+        seen(tmp_path / str(n), removed)
+        for n, removed in enumerate(([], [item(7)], [item(3), item(7), item(20), "unknown"]))
+    ]
+    assert alike[0] == alike[1] == alike[2]
+    assert [entry[0] for entry in alike[0]].count("send") == 3
+
+
+# Forgetting at any moment of a sync: no batch of it is kept or leaves after it.
+
+
+LOUD_TERMS = {"epsilon": 40.0, "reports": 30}
+"""So that reports say what a device knows."""
+
+
+@pytest.fixture
+def loud() -> World:
+    return World(**LOUD_TERMS)
+
+
+def reports_of(proxy: FakeProxy) -> list[int]:
+    manifest = proxy.signed.manifest
+    key, directions = proxy.world.epoch_keys[1], manifest.build().n_directions
+    (batch,) = proxy.received
+    return list(open_reports(batch[56:], key, proxy.signed.hash, directions).reports)
+
+
+def sync_of(
+    world: World, folder: Path, history: list[str], meanwhile: Callable[[], None] = lambda: None
+) -> tuple[FakeProxy, Synced]:
+    """`meanwhile` is done once, when the history was read and nothing is kept yet."""
+    proxy, left = FakeProxy(world), [meanwhile]
+
+    def drawn(users: int, reports: int) -> NDArray[np.uint64]:
+        if left:
+            left.pop()()
+        return words(users, reports)
+
+    with world.create(folder, limit=1e6) as client:
+        client.record(history)
+        return proxy, client.sync(proxy, words=drawn)
+
+
+def forget_in(world: World, folder: Path) -> None:
+    with world.open(folder) as other:
+        other.forget()
+
+
+def test_a_batch_that_is_being_made_is_thrown_away_and_made_of_nothing(
+    loud: World, tmp_path: Path
+) -> None:
+    folder, history = tmp_path / "forgets", [item(each) for each in range(0, ITEMS, 3)]
+    forgetful, synced = sync_of(loud, folder, history, lambda: forget_in(loud, folder))
+    assert synced.outcome == "sent"
+    nobody, _ = sync_of(loud, tmp_path / "nobody", [])
+    somebody, _ = sync_of(loud, tmp_path / "somebody", history)
+    assert reports_of(forgetful) == reports_of(nobody) != reports_of(somebody)
+    assert len(charges(folder)) == 1, "of the batch that was thrown away nothing is left"
+
+
+def test_what_was_read_before_is_never_kept_after(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between any two steps of forgetting, a sync may read: it sees the history or its end."""
+    generations: list[bytes] = []
+    clear = client._store.history.clear
+
+    def read_first() -> None:
+        generations.append(client._store.generation)
+        assert client.touched()
+        clear()
+
+    monkeypatch.setattr(client._store.history, "clear", read_first)
+    client.forget()
+    assert generations != [client._store.generation]
+
+
+def test_a_batch_that_waits_for_its_moment_does_not_leave(
+    client: Client, proxy: FakeProxy, world: World, folder: Path
+) -> None:
+    def meanwhile(_: float) -> None:
+        if client.status().batches:
+            forget_in(world, folder)
+
+    synced = client.sync(proxy, sleep=meanwhile, jitter=60)
+    assert (synced.outcome, synced.spent) == ("already charged", COST)
+    assert proxy.received == []
+    assert client.status().batches == {}
+
+
+def test_a_request_that_is_under_way_is_waited_for(
+    client: Client, proxy: FakeProxy, world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a batch could leave after forgetting has said that all is gone."""
+    looking, order = threading.Event(), list[str]()
+    sending = ClientStore.sending
+
+    def forget() -> None:
+        forget_in(world, folder)
+        order.append("forgotten")
+
+    thread = threading.Thread(target=forget)
+
+    def under_way(call: str) -> None:
+        if call == "send":
+            monkeypatch.setattr(ClientStore, "sending", seen)
+            thread.start()
+            assert looking.wait(30)
+            thread.join(0.2)
+            order.append("sent")
+
+    def seen(store: ClientStore) -> object:
+        looking.set()
+        return sending(store)
+
+    proxy.before = under_way
+    client.sync(proxy)
+    thread.join()
+    assert order == ["sent", "forgotten"]
+    assert client.status().batches == {}
+
+
+def test_forgetting_leaves_no_trace_of_an_item(
+    client: Client, proxy: FakeProxy, world: World, folder: Path
+) -> None:
+    client.record([f"a-very-private-thing-{n}" for n in range(2000)])
+    client.sync(proxy, sleep=pause_once_made(client), jitter=60)
+    waiting = client._store.waiting()
+    assert waiting is not None
+    model = world.files[proxy.signed.manifest.model]
+    before = raw(folder)
+    traces = [b"a-very-private", b"secret-item", b"Title 4", waiting.batch[56:100], model[200:260]]
+    assert all(trace in before for trace in traces)
+    client.forget()
+    after = raw(folder)
+    assert not any(trace in after for trace in traces)
+    client.close()
+    assert not any(trace in raw(folder) for trace in traces)
+    with world.create(folder.with_name("new")):
+        pass
+    for name in ("client.db", "client.history.db"):  # nor of how much there was
+        new = (folder.with_name("new") / name).stat().st_size
+        assert (folder / name).stat().st_size == new
+
+
+def test_forgetting_keeps_what_was_spent_agreed_and_which_epochs_were_used(
+    client: Client, proxy: FakeProxy, world: World, folder: Path
+) -> None:
+    client.sync(proxy)
+    client.pause()
+    client.forget()
+    status = client.status()
+    assert (status.interactions, status.batches, status.epoch) == (0, {}, 1)
+    assert (status.spent, status.paused, status.terms) == (COST, True, world.terms())
+    client.pause(on=False)
+    assert client.sync(proxy).outcome == "already charged"
+    proxy.next_epoch()
+    client.sync(proxy, sleep=pause_once_made(client), jitter=60)
+    client.forget()  # the batch that waits goes, its charge does not
+    client.pause(on=False)
+    assert client.sync(proxy).outcome == "already charged"
+    proxy.next_epoch()
+    client.record([item(2)])
+    assert client._store.history.touched() == {item(2): 1}, "no trace of earlier moments"
+    assert client.sync(proxy).outcome == "sent"
+    assert [charge.epoch for charge in charges(folder)] == [1, 2, 3]
+    assert len(proxy.received) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "table"), [("client.db", "ledger"), ("client.history.db", "interactions")]
+)
+def test_another_reader_that_keeps_traces_is_told_of_and_trying_again_helps(
+    client: Client, folder: Path, name: str, table: str
+) -> None:
+    other = sqlite3.connect(folder / name, isolation_level=None)
+    other.execute("BEGIN")
+    other.execute(f"SELECT count(*) FROM {table}").fetchall()
+    for database in (client._store._db, client._store.history._db):
+        database.rows("PRAGMA busy_timeout = 1")
+    if table == "interactions":
+        with pytest.raises(StoreError):
+            client.remove([item(7)])
+    with pytest.raises(StoreError):
+        client.forget()
+    other.close()
+    assert client.remove([item(7)]) == 0
+    client.forget()
+    assert b"secret-item" not in raw(folder)

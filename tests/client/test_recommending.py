@@ -1,0 +1,309 @@
+"""Recommending: offline, without the own items, with reasons that add up, and as the vectors say.
+
+`tests/vectors/recommending.json` has what devices make of a model, tags and an order: every client
+must come to the same lists and reasons. To write it anew:
+`python -m tests.client.test_recommending`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sottovoce.client import Client
+from sottovoce.client.recommending import Personal, recommendations
+from sottovoce.client.store import ClientStore
+from sottovoce.core.recommending import recency
+from sottovoce.errors import SettingsError, StoreError
+from sottovoce.protocol import Catalogue, Edition, Item, encode_items
+from tests.client.world import FACTORS, ITEMS, FakeProxy, World, item
+from tests.protocol.test_vectors import signed
+
+WORLD = World()
+
+
+EDITION = Edition(WORLD.signed(1), WORLD.items(1), WORLD.catalogue)
+
+
+def test_the_best_items_that_are_not_ones_own(
+    client: Client, proxy: FakeProxy, world: World
+) -> None:
+    """By the order in which they were told, and asking nobody."""
+    client.sync(proxy)
+    client.record([item(3)])
+    proxy.calls.clear()
+    found = client.recommend(ITEMS)
+    held = Edition(proxy.signed, world.items(1), world.catalogue)
+    touched = {item(7): 1, item(20): 1, item(3): 2}
+    assert found == recommendations(held, touched, ITEMS)
+    assert found != recommendations(held, dict.fromkeys(touched, 1), ITEMS)
+    assert len(found) == ITEMS - 3
+    assert not set(touched) & {each.id for each in found}
+    assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
+    reasons = [reason.what for each in found for reason in each.because]
+    assert {what.id for what in reasons if isinstance(what, Item)} <= set(touched)
+    assert client.recommend(4) == found[:4]
+    with pytest.raises(SettingsError):
+        client.recommend(0)
+    client.record([item(n) for n in range(ITEMS)])
+    assert client.recommend(5) == []
+    assert proxy.calls == []
+
+
+TOUCHED = st.dictionaries(st.integers(0, ITEMS - 1).map(item), st.integers(1, 9), max_size=ITEMS)
+
+
+TAGGED = Edition(
+    EDITION.signed,
+    EDITION.V,
+    Catalogue.of(
+        Item(
+            item(number),
+            f"Title {number}",
+            {"genre": ("odd" if number % 2 else "even",), "year": 1950 + number % 30},
+        )
+        for number in range(ITEMS)
+    ),
+)
+
+
+@given(TOUCHED.filter(bool), st.integers(0, ITEMS - 1))
+def test_what_items_and_tags_say_adds_up_to_the_score(touched: dict[str, int], row: int) -> None:
+    personal = Personal.of(TAGGED, touched)
+    own, tags = personal.parts(row)
+    assert (len(own), len(tags)) == (len(touched), len(TAGGED.catalogue.tags.names))
+    assert own.sum() + tags.sum() == pytest.approx(personal.scores()[row], rel=1e-9, abs=1e-12)
+
+
+def test_a_list_is_made_from_the_latest_thousand() -> None:
+    """So that a long history takes no longer; what came before is still not recommended."""
+    many = 1_300
+    rng = np.random.default_rng(8)
+    edition = Edition(
+        EDITION.signed,
+        rng.standard_normal((many, FACTORS)).astype(np.float32),
+        Catalogue.of(Item(str(number), "A film") for number in range(many)),
+    )
+    touched = {str(number): number // 2 for number in range(1, many - 2)}
+    latest = {str(number): number // 2 for number in range(many - 1_002, many - 2)}
+    long, short = Personal.of(edition, touched), Personal.of(edition, latest)
+    assert long.rows == short.rows
+    assert np.array_equal(long.scores(), short.scores())
+    assert {each.id for each in recommendations(edition, touched, many)} == {
+        *("0", str(many - 2), str(many - 1))
+    }
+
+
+def test_a_model_without_a_solution_recommends_and_explains_nothing(
+    client: Client, proxy: FakeProxy, world: World
+) -> None:
+    V = np.full((ITEMS, FACTORS), 2.0**20, np.float32)
+    model = world.add(encode_items(V))
+    proxy.publish(world.signed(1, model=model, regularization=1e-12))
+    assert client.sync(proxy).outcome == "sent"
+    assert [each.because for each in client.recommend(3)] == [()] * 3
+
+
+def test_a_sync_elsewhere_does_not_take_the_model_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process takes the next epoch in between the manifest that is read and its files."""
+    world = World()
+    proxy = FakeProxy(world)
+    with world.create(tmp_path) as client, world.open(tmp_path) as other:
+        client.sync(proxy)
+        read = ClientStore.signed_manifest
+
+        def then_sync(store: ClientStore) -> bytes | None:
+            monkeypatch.undo()
+            data = read(store)
+            proxy.next_epoch()
+            assert other.sync(proxy).outcome == "sent"
+            return data
+
+        monkeypatch.setattr(ClientStore, "signed_manifest", then_sync)
+        assert len(client.recommend(3)) == 3
+        assert client.status().epoch == 2
+
+
+def test_a_model_is_read_once_and_never_after_another_process_changed_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World()
+    proxy, decode = FakeProxy(world), Catalogue.decode
+    decoded: list[bytes] = []
+
+    def counted(raw: bytes) -> Catalogue:
+        decoded.append(raw)
+        return decode(raw)
+
+    monkeypatch.setattr(Catalogue, "decode", counted)
+    with world.create(tmp_path) as client, world.open(tmp_path) as other:
+        client.sync(proxy)
+        first = client.recommend(3)
+        decoded.clear()
+        assert client.recommend(3) == first
+        assert decoded == []
+        proxy.next_epoch()
+        other.sync(proxy)
+        decoded.clear()
+        assert client.recommend(3) != first
+        assert len(decoded) == 1
+        other.forget()
+        with pytest.raises(StoreError, match="sync first"):
+            client.recommend(3)
+
+
+# The vectors.
+
+
+FILE = Path(__file__).parents[1] / "vectors" / "recommending.json"
+
+
+KINDS = ("Horror", "Comedy", "Drama", "Western")
+
+
+VECTOR_FACTORS = 3
+
+
+def films(n: int, *, tagged: bool = True) -> list[dict[str, Any]]:
+    """Some have no tags, one has a genre of its own, prices are no whole numbers."""
+    found: list[dict[str, Any]] = []
+    for number in range(n):
+        tags: dict[str, Any] = {}
+        if tagged and number % 7:
+            tags["genre"] = [KINDS[number % 4], *(["Short"] if number % 5 == 0 else [])]
+            tags["year"] = 1950 + (number * 13) % 70
+        if tagged and number % 3 == 0:
+            tags["price"] = (number * 37 % 100) / 8
+        found.append({"id": f"film-{number}", "title": f"Film {number}", "tags": tags})
+    if tagged:
+        found[1]["tags"]["genre"] = ["Alone", "Horror"]
+    return found
+
+
+def item_matrix(n: int, *, new: int = 0) -> list[list[float]]:
+    """Popularity falls with the number; the last `new` items are not known yet."""
+    rng = np.random.default_rng(n)
+    V = 0.3 * rng.standard_normal((n, VECTOR_FACTORS)) / np.sqrt(1 + np.arange(n))[:, None]
+    V[:, 0] += 1 / (1 + np.arange(n) / 8)
+    V[n - new :] = 0
+    return [[float(value) for value in row] for row in np.round(V * 1024) / 1024]
+
+
+def questions() -> list[dict[str, Any]]:
+    several = {"film-5": 3, "film-9": 1, "film-12": 3, "film-33": 2, "gone": 9}
+    return [
+        {"name": "tags and an order", "items": films(60), "V": item_matrix(60), "touched": several},
+        {
+            "name": "new items",
+            "items": films(60),
+            "V": item_matrix(60, new=9),
+            "touched": {"film-1": 1, "film-5": 2, "film-57": 3},
+        },
+        {"name": "no history", "items": films(40), "V": item_matrix(40, new=4), "touched": {}},
+        {
+            "name": "no tags",
+            "items": films(30, tagged=False),
+            "V": item_matrix(30, new=2),
+            "touched": {"film-2": 5, "film-3": 4},
+        },
+        {
+            "name": "nothing learnt yet",
+            "items": films(60),
+            "V": item_matrix(60),
+            "touched": several,
+            "reports_behind": 0,
+        },
+        {
+            "name": "more tags than are used",
+            "items": [
+                {
+                    "id": f"{n}",
+                    "title": "x",
+                    "tags": {"brand": [f"b{n % 70}"], "a_b": [f"{n % 71}"]},
+                }
+                for n in range(1500)
+            ],
+            "V": item_matrix(1500),
+            "touched": {"3": 1, "150": 1, "300": 2, "301": 3},
+        },
+    ]
+
+
+def asked(question: dict[str, Any]) -> tuple[Edition, dict[str, int]]:
+    catalogue = Catalogue.of(
+        Item(
+            each["id"],
+            each["title"],
+            {k: tuple(v) if isinstance(v, list) else v for k, v in each["tags"].items()},
+        )
+        for each in question["items"]
+    )
+    one = signed()
+    manifest = replace(
+        one.manifest,
+        alpha=4.0,
+        regularization=0.125,
+        reports_behind=question.get("reports_behind", 1000),
+    )
+    V = np.array(question["V"], np.float32)
+    return Edition(replace(one, manifest=manifest), V, catalogue), question["touched"]
+
+
+def answer(question: dict[str, Any]) -> dict[str, Any]:
+    edition, touched = asked(question)
+    personal = Personal.of(edition, touched)
+    numbers = edition.catalogue.numbers
+    known = {item: at for item, at in touched.items() if item in numbers}
+    return {
+        "tags": [[tag.kind, tag.name] for tag in edition.catalogue.tags.names],
+        "popularity": personal.model.popularity.tolist(),
+        "weights": dict(
+            zip(known, recency(np.array([*known.values()], int)).tolist(), strict=True)
+        ),
+        "scores": personal.scores().tolist(),
+        "best": [
+            [each.id, [_reason(reason.what, reason.share) for reason in each.because]]
+            for each in recommendations(edition, touched, 5)
+        ],
+    }
+
+
+def _reason(what: Any, share: float) -> list[Any]:
+    return [what.id if isinstance(what, Item) else [what.kind, what.name], share]
+
+
+def vectors() -> list[dict[str, Any]]:
+    return [{**question, "answer": answer(question)} for question in questions()]
+
+
+@pytest.mark.parametrize(
+    "case", json.loads(FILE.read_text()) if FILE.exists() else [], ids=lambda case: case["name"]
+)
+def test_lists_and_reasons_are_the_stored_ones(case: dict[str, Any]) -> None:
+    found, stored = answer(case), case["answer"]
+    assert found["tags"] == stored["tags"]
+    for name in ("popularity", "scores"):
+        np.testing.assert_allclose(found[name], stored[name], rtol=1e-9, atol=1e-12)
+    assert found["weights"] == pytest.approx(stored["weights"], rel=1e-12)
+    for (here, reasons), (there, known) in zip(found["best"], stored["best"], strict=True):
+        assert here == there
+        assert [what for what, _ in reasons] == [what for what, _ in known]
+        np.testing.assert_allclose([s for _, s in reasons], [s for _, s in known], rtol=1e-7)
+
+
+def test_the_file_is_up_to_date() -> None:
+    stored = json.loads(FILE.read_text())
+    assert [{k: v for k, v in case.items() if k != "answer"} for case in stored] == questions()
+
+
+if __name__ == "__main__":
+    FILE.write_text(json.dumps(vectors(), separators=(",", ":")) + "\n")

@@ -1,0 +1,114 @@
+"""A batch: its id is fresh randomness, and no mood of the process shows in it or in its time."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sottovoce.client.reporting import make_batch
+from sottovoce.client.timing import lead
+from sottovoce.core import MECHANISMS, Histories, bounds, os_words, user_vectors
+from sottovoce.errors import SettingsError
+from sottovoce.protocol import (
+    Edition,
+    encode_items,
+)
+from sottovoce.training import Settings
+from tests.client.world import FACTORS, ITEMS, REPORTS, FakeProxy, World, item
+
+AT = slice(40, 56)
+
+
+BATCHES = 50
+
+
+def batch(entropy: Callable[[int], bytes], rows: list[int]) -> bytes:
+    world = World()
+    edition = Edition(world.signed(1), world.items(1), world.catalogue)
+    return make_batch(edition, rows, 20.0, os_words, entropy).batch
+
+
+@pytest.mark.parametrize("rows", [[], [1, 4]])
+def test_exactly_16_bytes_are_asked_for_and_stand_in_the_batch(rows: list[int]) -> None:
+    asked: list[int] = []
+
+    def entropy(size: int) -> bytes:
+        asked.append(size)
+        return bytes(range(100, 116))
+
+    made = batch(entropy, rows)
+    assert asked == [16]
+    assert made[AT] == bytes(range(100, 116))
+    assert len(made) == 56 + 52 * REPORTS
+
+
+def test_every_bit_of_the_id_varies() -> None:
+    """False alarm: 128 bits, each constant over 50 batches with 2^-49: below 1e-12."""
+    ids = [int.from_bytes(batch(os.urandom, [1, 4])[AT]) for _ in range(BATCHES)]
+    always, ever = ids[0], ids[0]
+    for each in ids:
+        always, ever = always & each, ever | each
+    assert always == 0
+    assert ever == 2**128 - 1
+
+
+def test_a_finished_model_makes_no_batch() -> None:
+    world = World()
+    edition = Edition(world.signed(1, public_key=None), world.items(1), world.catalogue)
+    with pytest.raises(SettingsError):
+        make_batch(edition, [], 0.0, os_words, os.urandom)
+
+
+# What an application does to its process.
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("touched", [[], [1], [1, 2, 3]])
+@pytest.mark.parametrize("size", [bounds.LEAST_ENTRY, bounds.MOST_ENTRY])
+def test_numbers_that_raise_elsewhere_silence_nobody(
+    tmp_path: Path, mechanism: str, touched: list[int], size: float
+) -> None:
+    """An application may have told numpy to raise, and Python to make errors of warnings."""
+    built = Settings.preset(mechanism, factors=FACTORS).build(ITEMS)
+    world = World(
+        mechanism=mechanism,
+        parameters=built.published(),
+        loud_fraction=built.loud_fraction,
+        regularization=bounds.MOST_RIDGE,
+    )
+    V = np.full((ITEMS, FACTORS), size, np.float32)
+    proxy = FakeProxy(world)
+    proxy.publish(world.signed(1, model=world.add(encode_items(V))))
+    with world.create(tmp_path) as client, np.errstate(all="raise"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        client.record([item(each) for each in touched])
+        assert client.sync(proxy).outcome == "sent"
+        assert client.recommend(3)
+
+
+@pytest.mark.parametrize(("n_items", "factors"), [(1_000_000, 1), (8, bounds.MOST_FACTORS)])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_the_longest_history_is_ready_in_time(
+    tmp_path: Path, mechanism: str, n_items: int, factors: int
+) -> None:
+    """As many items as are kept, read and reported. What takes longer than `lead` can be seen."""
+    built = Settings.preset(mechanism, factors=factors, reports=1).build(n_items)
+    one = World(most_items=n_items, factors=factors, reports=1).manifest(1, items=n_items)
+    V = np.random.default_rng(1).standard_normal((n_items, factors)).astype(np.float32)
+    numbers = {item(number): number for number in range(n_items)}
+    with World().create(tmp_path) as client:
+        client.record(item(number) for number in range(bounds.MOST_TOUCHED + 1))
+        begun = time.perf_counter()
+        touched = client._store.history.items()
+    rows = [numbers[each] for each in touched if each in numbers]
+    own = Histories.from_lists([rows], n_items)
+    x = user_vectors(V, own, alpha=one.alpha, regularization=one.regularization)
+    built.reports(V, x, own, os_words(1, 1))
+    assert time.perf_counter() - begun < lead(one)
+    assert len(touched) == bounds.MOST_TOUCHED

@@ -1,0 +1,394 @@
+"""One sync: what leaves, when, how often, and what it costs; the same bytes until they arrive."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+from math import nextafter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sottovoce.client import Client
+from sottovoce.client.timing import READY, lead
+from sottovoce.core import Histories, os_words, user_vectors
+from sottovoce.errors import RefusedError, SettingsError, StoreError, UnavailableError
+from sottovoce.protocol import Batch, batch_size, open_reports
+from tests.client.world import (
+    COST,
+    DAY,
+    EPSILON,
+    ITEMS,
+    REPORTS,
+    FakeProxy,
+    World,
+    charges,
+    item,
+    pause_once_made,
+    sha,
+    words,
+)
+
+
+def test_a_first_sync_learns_and_takes_part_and_a_second_does_not(
+    client: Client, proxy: FakeProxy, folder: Path
+) -> None:
+    synced = client.sync(proxy)
+    assert (synced.epoch, synced.outcome, synced.lost) == (1, "sent", None)
+    assert (synced.spent, synced.remaining) == (COST, 100 - COST)
+    assert proxy.calls == ["manifest", "model", "catalogue", "send"]
+    assert client._store._db.rows("SELECT state, batch FROM outbox") == [("sent", None)]
+    client.record([item(30)])
+    again = client.sync(proxy)
+    assert (again.outcome, again.spent) == ("already sent", COST)
+    assert proxy.calls[4:] == ["manifest"]
+    (charge,) = charges(folder)
+    assert charge.purpose == sha(proxy.received[0])
+    assert (charge.epoch, charge.epsilon, charge.reports) == (1, EPSILON, REPORTS)
+
+
+def test_a_batch_opens_to_exactly_the_reports_of_its_words(
+    client: Client, proxy: FakeProxy, world: World
+) -> None:
+    client.sync(proxy, words=words)
+    (sent,) = proxy.received
+    assert b"secret-item" not in sent
+    batch = Batch.decode(sent, REPORTS)
+    assert (batch.epoch, batch.manifest_hash) == (1, proxy.signed.hash)
+    manifest = proxy.signed.manifest
+    mechanism = manifest.build()
+    opened = open_reports(
+        batch.sealed, world.epoch_keys[1], proxy.signed.hash, mechanism.n_directions
+    )
+    own = Histories.from_lists([[3, 7, 20]], ITEMS)
+    V = world.items(1)
+    x = user_vectors(V, own, alpha=manifest.alpha, regularization=manifest.regularization)
+    expected = mechanism.reports(V, x, own, words(1, REPORTS))[0]
+    assert opened.undecodable == 0
+    assert opened.reports.tolist() == expected.tolist()
+    assert expected.astype("<u4").tobytes() not in sent
+
+
+def test_who_has_no_history_takes_part_like_everybody(tmp_path: Path) -> None:
+    world = World()
+    proxy = FakeProxy(world)
+    for n, items in enumerate([[], [item(1)], [item(i) for i in range(ITEMS)], ["not known"]]):
+        with world.create(tmp_path / str(n)) as client:
+            client.record(items)
+            assert client.sync(proxy).outcome == "sent"
+    assert [len(batch) for batch in proxy.received] == [batch_size(REPORTS)] * 4
+    assert len({batch[40:56] for batch in proxy.received}) == 4
+
+
+def test_every_epoch_has_its_own_batch_and_keeps_only_its_own_files(
+    client: Client, proxy: FakeProxy, world: World, folder: Path
+) -> None:
+    for epoch in (1, 2, 3):
+        world.now = (epoch + 0.5) * DAY
+        proxy.publish(world.signed(epoch))
+        assert client.sync(proxy).outcome == "sent"
+    assert len(set(proxy.received)) == 3
+    assert [charge.epoch for charge in charges(folder)] == [1, 2, 3]
+    rows = client._store._db.rows("SELECT sha256 FROM files")
+    manifest = proxy.signed.manifest
+    assert {row[0] for row in rows} == {manifest.model, manifest.catalogue}
+
+
+# When nothing is to be sent.
+@pytest.mark.parametrize(
+    ("now", "changes", "outcome"),
+    [
+        (1 * DAY - 1, {}, "not open"),
+        (1.0 * DAY, {}, "sent"),
+        (nextafter(2.0 * DAY, 0), {}, "sent"),
+        (2 * DAY, {}, "not open"),
+        (2.4 * DAY, {"hold": DAY // 2}, "sent"),
+        (2.5 * DAY, {"hold": DAY // 2}, "not open"),
+        (1.5 * DAY, {"public_key": None}, "nothing asked"),
+    ],
+)
+def test_nothing_is_made_outside_the_epochs_time(
+    world: World, folder: Path, now: float, changes: dict[str, Any], outcome: str
+) -> None:
+    """It takes reports while it waits for its crowd."""
+    world.now = now
+    proxy = FakeProxy(world, **changes)
+    with world.create(folder, accept=False) as client:
+        client.accept(proxy.signed.manifest.terms)
+        assert client.sync(proxy).outcome == outcome
+        assert client.recommend(3)
+    assert len(proxy.received) == len(charges(folder)) == int(outcome == "sent")
+
+
+def test_a_pause_holds_and_ends(client: Client, proxy: FakeProxy, folder: Path) -> None:
+    client.pause()
+    assert client.sync(proxy).outcome == "paused"
+    assert client.recommend(2)
+    assert charges(folder) == []
+    client.pause(on=False)
+    assert client.sync(proxy).outcome == "sent"
+
+
+def test_a_pause_while_the_batch_waits_keeps_it_here(client: Client, proxy: FakeProxy) -> None:
+    paused = client.sync(proxy, sleep=pause_once_made(client), jitter=60)
+    assert paused.outcome == "paused"
+    assert client.sync(proxy).outcome == "paused"
+    assert proxy.received == []
+    client.pause(on=False)
+    resumed = client.sync(proxy)
+    assert (resumed.outcome, resumed.spent) == ("sent", COST)
+
+
+def test_while_an_old_batch_waits_no_second_one_is_made(
+    client: Client, proxy: FakeProxy, world: World
+) -> None:
+    client.sync(proxy, sleep=pause_once_made(client), jitter=60)
+    proxy.publish(world.signed(2, opens=DAY))
+
+    def resume(call: str) -> None:
+        if call == "manifest":
+            client.pause(on=False)
+
+    proxy.after = resume
+    assert client.sync(proxy).outcome == "paused"
+    assert client.status().batches == {"charged": 1}
+    proxy.closed = True
+    assert client.sync(proxy).lost == 1
+    assert client.status().batches == {"dropped": 2}
+
+
+def refusing(error: Exception) -> Callable[[str], None]:
+    def refuse(call: str) -> None:
+        if call == "send":
+            raise error
+
+    return refuse
+
+
+def test_the_same_bytes_are_sent_again(client: Client, proxy: FakeProxy, folder: Path) -> None:
+    busy = refusing(UnavailableError("busy"))
+    proxy.after = busy  # it arrived, but the answer was lost
+    with pytest.raises(UnavailableError):
+        client.sync(proxy)
+    proxy.before, proxy.after = busy, lambda call: None
+    for _ in range(3):
+        with pytest.raises(UnavailableError):
+            client.sync(proxy)
+    proxy.before = lambda call: None
+    assert client.sync(proxy).outcome == "sent"
+    assert len(proxy.received) == 2
+    assert [charge.purpose for charge in charges(folder)] == [
+        sha(each) for each in {*proxy.received}
+    ]
+
+
+def test_a_batch_that_comes_too_late_stays_spent(client: Client, proxy: FakeProxy) -> None:
+    proxy.closed = True
+    for _ in range(2):
+        synced = client.sync(proxy)
+        assert (synced.outcome, synced.spent) == ("too late", COST)
+    assert client._store._db.rows("SELECT state, batch FROM outbox") == [("dropped", None)]
+
+
+def test_a_proxy_that_asks_for_patience_gets_it_also_after_a_restart(
+    client: Client, proxy: FakeProxy, world: World, folder: Path
+) -> None:
+    """For the batch alone: what is published is fetched meanwhile."""
+    proxy.before = refusing(UnavailableError("busy", 120.0))
+    with pytest.raises(UnavailableError):
+        client.sync(proxy)
+    proxy.before = lambda call: None
+    client.close()
+    with world.open(folder) as again:
+        world.now += 119
+        proxy.calls.clear()
+        for _ in range(2):
+            with pytest.raises(UnavailableError) as caught:
+                again.sync(proxy)
+            assert caught.value.retry_after == pytest.approx(1)
+        assert set(proxy.calls) == {"manifest"}
+        world.now += 1
+        assert again.sync(proxy).outcome == "sent"
+
+
+@pytest.mark.parametrize(
+    ("error", "passed"),
+    [
+        (UnavailableError("busy"), DAY),
+        (UnavailableError("429", 3_600.0), 60),
+        (RefusedError("403"), DAY),
+    ],
+    ids=["unavailable", "postponed", "refused"],
+)
+def test_a_batch_is_kept_until_its_epoch_is_over_and_then_given_up(
+    client: Client, proxy: FakeProxy, world: World, folder: Path, error: Exception, passed: int
+) -> None:
+    """Before the time that the proxy named, and before `ends`."""
+    proxy.before = refusing(error)
+    for _ in range(2):
+        with pytest.raises(type(error)):
+            client.sync(proxy)
+    assert client.status().batches == {"charged": 1}
+    world.now += passed
+    proxy.before = lambda call: None
+    proxy.publish(world.signed(2, opens=int(world.now)))
+    synced = client.sync(proxy)
+    assert (synced.epoch, synced.outcome, synced.lost) == (2, "sent", 1)
+    assert client.status().batches == {"dropped": 1, "sent": 1}
+    assert [charge.epoch for charge in charges(folder)] == [1, 2]
+    assert len(proxy.received) == 1
+
+
+# Randomness.
+def test_words_and_entropy_come_from_the_operating_system_by_default(
+    client: Client, proxy: FakeProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = inspect.signature(Client.sync).parameters
+    assert (usual["words"].default, usual["jitter"].default) == (os_words, 3_600)
+    for method in (Client.open, Client.create):
+        assert inspect.signature(method).parameters["entropy"].default is os.urandom
+    asked: list[int] = []
+    real = os.urandom
+
+    def counting(size: int) -> bytes:
+        asked.append(size)
+        return real(size)
+
+    monkeypatch.setattr(os, "urandom", counting)
+    client.sync(proxy)
+    assert asked == [8 * (REPORTS + 1) * 4]  # `entropy` was bound before: plan and id are not in it
+
+
+def coins(*shares: float) -> Callable[[int], bytes]:
+    """Entropy whose draws are these shares of everything, then zeros."""
+    drawn = iter([int(share * 2**64).to_bytes(8, "little") for share in shares])
+    return lambda size: next(drawn, bytes(size))
+
+
+def test_a_device_that_sits_out_asks_its_coin_once(world: World, folder: Path) -> None:
+    proxy = FakeProxy(world, share=0.25)
+    with world.create(folder, accept=False, entropy=coins(0.25)) as client:
+        client.accept(proxy.signed.manifest.terms)
+        for _ in range(3):  # the coin's further draws would all say yes
+            assert client.sync(proxy).outcome == "sitting out"
+    assert proxy.received == []
+    assert charges(folder) == []
+
+
+def sleeping(world: World, slept: list[float]) -> Callable[[float], None]:
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        world.now += seconds
+
+    return sleep
+
+
+def test_the_batch_leaves_at_the_moment_that_was_drawn(
+    world: World, proxy: FakeProxy, folder: Path
+) -> None:
+    begun, slept = world.now, list[float]()
+    sent_at: list[float] = []
+    proxy.before = lambda call: sent_at.append(world.now) if call == "send" else None
+    with world.create(folder, entropy=coins(0.0, 0.5)) as client:
+        synced = client.sync(proxy, sleep=sleeping(world, slept), jitter=600)
+    assert synced.outcome == "sent"
+    ahead = lead(proxy.signed.manifest)
+    assert sent_at == [begun + ahead + 300]
+    assert slept == [300 - READY, READY, pytest.approx(ahead)]
+    # Shortly before it makes the batch it looks again whether the epoch still runs.
+    assert proxy.calls == ["manifest", "model", "catalogue", "manifest", "send"]
+
+
+def test_a_clock_that_was_set_back_does_not_hold_a_batch(
+    client: Client, proxy: FakeProxy, world: World
+) -> None:
+    client.sync(proxy, sleep=pause_once_made(client), jitter=60)
+    client.pause(on=False)
+    world.now -= DAY / 4
+    slept: list[float] = []
+    assert client.sync(proxy, sleep=slept.append, jitter=60).outcome == "sent"
+    assert slept == []
+
+
+@pytest.mark.parametrize(("left", "outcome"), [(5, "not open"), (6, "sent")])
+def test_nobody_pays_for_a_batch_that_could_not_be_sent_in_time(
+    world: World, folder: Path, left: int, outcome: str
+) -> None:
+    """The epoch ends after so many seconds."""
+    proxy = FakeProxy(world, closes=int(world.now) + left)
+    assert 5 < lead(proxy.signed.manifest) < 6
+    with world.create(folder) as client:
+        synced = client.sync(proxy, sleep=sleeping(world, []), jitter=600)
+    assert (synced.outcome, len(charges(folder))) == (outcome, int(outcome == "sent"))
+
+
+def test_an_epoch_that_is_over_before_its_turn_costs_nothing(
+    client: Client, proxy: FakeProxy, world: World, folder: Path
+) -> None:
+    def meanwhile(seconds: float) -> None:
+        world.now += seconds
+        proxy.publish(world.signed(2, opens=DAY))
+
+    missed = client.sync(proxy, sleep=meanwhile, jitter=600)
+    assert (missed.outcome, missed.epoch) == ("missed", 2)
+    assert charges(folder) == []
+    assert proxy.received == []
+    assert client.sync(proxy).outcome == "sent"
+
+
+def test_the_moment_survives_a_restart(world: World, proxy: FakeProxy, folder: Path) -> None:
+    def stop(_: float) -> None:
+        raise KeyboardInterrupt
+
+    begun, slept = world.now, list[float]()
+    with world.create(folder, entropy=coins(0.0, 0.5)) as client, pytest.raises(KeyboardInterrupt):
+        client.sync(proxy, sleep=stop, jitter=600)
+    assert charges(folder) == []
+    world.now += 100
+    with world.open(folder, entropy=coins(0.9, 0.9)) as client:
+        client.sync(proxy, sleep=sleeping(world, slept), jitter=600)
+    assert sum(slept) == pytest.approx(300 + lead(proxy.signed.manifest) - 100)
+    assert world.now == pytest.approx(begun + 300 + lead(proxy.signed.manifest))
+
+
+@pytest.mark.parametrize("jitter", [-1.0, 3_601.0, float("nan"), float("inf")])
+def test_a_pause_without_sense_is_refused(client: Client, proxy: FakeProxy, jitter: float) -> None:
+    with pytest.raises(SettingsError, match="jitter"):
+        client.sync(proxy, jitter=jitter)
+    assert proxy.calls == []
+
+
+# Two at once.
+def test_a_second_sync_of_the_same_folder_is_told_so(
+    client: Client, proxy: FakeProxy, world: World, folder: Path
+) -> None:
+    """Between processes: `tests/storage/test_lock.py`. What the owner does goes on all the same."""
+
+    def meanwhile(_: float) -> None:
+        if not client.status().batches:
+            return  # the long pause, before anything is made: see below
+        with world.open(folder) as other:
+            with pytest.raises(StoreError, match="another process is syncing"):
+                other.sync(proxy)
+            other.record([item(40)])
+            other.remove([item(40)])
+            assert other.recommend(1)
+
+    assert client.sync(proxy, sleep=meanwhile, jitter=60).outcome == "sent"
+    assert client.sync(proxy).outcome == "already sent"
+
+
+def test_while_it_waits_for_its_turn_the_owner_may_do_as_they_like(
+    client: Client, proxy: FakeProxy, world: World, folder: Path
+) -> None:
+    def meanwhile(_: float) -> None:
+        with world.open(folder) as other:
+            if other.status().limit:
+                other.forget()
+                other.set_limit(0)
+
+    synced = client.sync(proxy, sleep=meanwhile, jitter=600)
+    assert (synced.outcome, synced.spent) == ("limit reached", 0.0)
+    assert proxy.received == []

@@ -1,0 +1,331 @@
+"""Whether a device takes part and when it sends: decided before it reads its history.
+
+`tests/vectors/plans.json` has terms that are compared, coins, moments and counts, which every
+client must decide alike. To write it anew: `python -m tests.client.test_timing`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+from functools import cache
+from itertools import pairwise
+from math import ceil
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from sottovoce.client.timing import (
+    MOST_LEAD,
+    chance,
+    drawn_plan,
+    is_time,
+    lead,
+    not_before,
+)
+from sottovoce.core import MECHANISMS
+from sottovoce.privacy import Charge
+from sottovoce.protocol import Manifest, Terms
+from sottovoce.protocol.terms import RULES
+from tests.cases import one_a_line
+from tests.client.world import (
+    COST,
+    DAY,
+    FakeProxy,
+    World,
+)
+from tests.protocol.examples import manifest, terms
+from tests.protocol.test_terms import BETTER, WORSE
+
+FILE = Path(__file__).parents[1] / "vectors" / "plans.json"
+
+
+OPENS, CLOSES, HOLD = 1_800_000_000, 1_800_086_400, 604_800
+
+
+WORDS = ["0000000000000000", "8000000000000000", "bfffffffffffffff", "c000000000000000", "f" * 16]
+
+
+def comparisons() -> list[dict[str, Any]]:
+    """Terms that were accepted, terms that are asked for, and what of them is worse."""
+    asked = [
+        replace(terms(), **{name: value}) for name, values in WORSE.items() for value in values
+    ]
+    asked += [replace(terms(), **{name: vs[0]}) for name, vs in BETTER.items()]
+    asked += [terms(mechanism="coordinate", parameters={}), terms()]
+    worst = {name: values[0] for name, values in WORSE.items() if name != "parameters"}
+    asked.append(terms(**{**worst, "parameters": {}}))
+    known = [each for each in asked if _can_be_read(each)]
+    return [
+        {
+            "asked": each.as_dict(),
+            "worse": [rule.field for rule in RULES if rule.is_worse(terms(), each)],
+        }
+        for each in known
+    ]
+
+
+def _can_be_read(asked: Terms) -> bool:
+    return set(asked.parameters) == set(MECHANISMS[asked.mechanism].public_names())
+
+
+def coin_cases() -> list[dict[str, Any]]:
+    """Two words and a moment; whether to take part, and when to send."""
+    nows = [OPENS - 1, OPENS, CLOSES - 3_600, CLOSES - 1, CLOSES, CLOSES + HOLD - 1]
+    cases = []
+    for share in (0.75, 1.0):
+        for now in nows:
+            for jitter in (0, 600, 3_600):
+                for first, second in pairwise(WORDS):
+                    given = {"share": share, "now": now, "jitter": jitter, "words": [first, second]}
+                    cases.append({**given, **planned(given)})
+    return cases
+
+
+def planned(given: dict[str, Any]) -> dict[str, Any]:
+    one = manifest(share=given["share"])
+    drawn = iter(int(word, 16).to_bytes(8, "little") for word in given["words"])
+    turns = one.terms.epochs
+    plan = drawn_plan(one, turns, given["now"], given["jitter"], lambda _: next(drawn))
+    return {
+        "in_time": is_time(one, given["now"], given["jitter"]),
+        "takes_part": plan.takes_part,
+        "send_at": plan.send_at,
+    }
+
+
+CHANCES: list[dict[str, Any]] = [
+    {"share": 0.75, "epochs": 20, "charged": 3, "epochs_left": 0},  # endless
+    {"share": 1.0, "epochs": 1, "charged": 0, "epochs_left": 0},
+    {"share": 0.05, "epochs": 1, "charged": 0, "epochs_left": 19},
+    {"share": 0.1, "epochs": 7, "charged": 4, "epochs_left": 11},
+    {"share": 2**-32, "epochs": 2**53 - 1, "charged": 1, "epochs_left": 2**53 - 1},
+    {"share": 3 / 20, "epochs": 3, "charged": 0, "epochs_left": 20},
+    {"share": 1 / 3, "epochs": 3, "charged": 2, "epochs_left": 3},
+    {"share": 0.15, "epochs": 3, "charged": 1, "epochs_left": 19},
+    {"share": 2**-32, "epochs": 1, "charged": 0, "epochs_left": 2**53 - 1},
+    {"share": 0.05, "epochs": 1, "charged": 0, "epochs_left": 1},  # certain
+    {"share": 0.05, "epochs": 5, "charged": 1, "epochs_left": 4},
+    {"share": 0.05, "epochs": 20, "charged": 0, "epochs_left": 1},
+]
+
+
+def chances() -> list[dict[str, Any]]:
+    """How many charges a training has, of how many; the chance, and words on both sides of it."""
+    return [{**given, **tossed(given)} for given in CHANCES]
+
+
+def tossed(given: dict[str, Any]) -> dict[str, Any]:
+    changes = {name: value for name, value in given.items() if name != "charged"}
+    one, turns = manifest(**changes), given["epochs"] - given["charged"]
+    found = chance(one, turns)
+    first = min(ceil(found * 2.0**53), 2**53)  # first / 2^53 is the least u that sits out
+    words = [(first << 11) - 1] + [first << 11] * (first < 2**53)
+
+    def takes_part(word: int) -> bool:
+        drawn = iter([word.to_bytes(8, "little"), bytes(8)])
+        return drawn_plan(one, turns, OPENS, 3_600, lambda _: next(drawn)).takes_part
+
+    tosses = [[f"{word:016x}", takes_part(word)] for word in words]
+    return {"chance": found, "tosses": tosses}
+
+
+def leads() -> list[dict[str, Any]]:
+    shapes = [(1, 1, 1), (5, 2, 4), (9_781, 16, 100), (2**17, 128, 10_000)]
+    cases = []
+    for items, factors, reports in shapes:
+        one = manifest(items=items, factors=factors, reports=reports, most_items=items)
+        late = [-5.0, 0.0, 0.001, lead(one), lead(one) + 0.001, 100.0]
+        moments = [not_before(1_000.0, 1_000.0 + each, one) for each in late]
+        given = {"items": items, "factors": factors, "reports": reports}
+        cases.append({**given, "lead": lead(one), "late": late, "moments": moments})
+    return cases
+
+
+def turns() -> list[dict[str, Any]]:
+    """How many charges a training has, of how many; the turns that are left."""
+    one = terms(epochs=3)
+    charges = [
+        Charge(one.training, epoch, bytes([epoch]) * 32, "loudest", 1.0, 1, 0.1, 9)
+        for epoch in range(5)
+    ]
+    return [
+        {"epochs": one.epochs, "charged": charged, "left": one.turns_left(charges[:charged])}
+        for charged in range(len(charges))
+    ]
+
+
+def content() -> dict[str, Any]:
+    fields = asdict(manifest())
+    about = {name: fields[name] for name in ("opens", "closes", "epochs_left", "items")}
+    return {
+        "accepted": terms().as_dict(),
+        "manifest": {**about, "hold": terms().hold},
+        "comparisons": comparisons(),
+        "coins": coin_cases(),
+        "chances": chances(),
+        "leads": leads(),
+        "turns": turns(),
+    }
+
+
+def stored() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(FILE.read_text())
+    return found
+
+
+def test_decisions_are_those_of_the_file() -> None:
+    assert json.loads(json.dumps(content())) == stored()
+
+
+def write() -> None:
+    FILE.write_text(one_a_line(content()) + "\n")
+
+
+def test_no_shape_has_a_longer_lead_than_a_batch_waits_for() -> None:
+    shapes = [(2**24, 1), (2**24, 4), (2**16, 256), (2**22, 16)]
+    leads = [
+        lead(World(most_items=2**24, factors=f, reports=10_000, items=m).manifest(1))
+        for m, f in shapes
+    ]
+    assert max(leads) < MOST_LEAD
+
+
+# Everybody has all of their turns before the training ends, and nobody has more.
+
+
+Coins = Callable[[int], bytes]
+
+
+def test_turns_are_those_that_were_not_charged() -> None:
+    two = terms(epochs=2)
+    own, other = (
+        Charge(training, 1, bytes(32), "loudest", 1.0, 1, 0.1, 9)
+        for training in (two.training, bytes(16))
+    )
+    charged = [[other] * 5 + [own] * turns for turns in range(4)]
+    assert [two.turns_left(charges) for charges in charged] == [2, 1, 0, 0]
+
+
+@pytest.mark.parametrize(("share", "epochs_left"), [(2**-32, 0), (2**-32, 1), (1.0, 0), (0.5, 3)])
+def test_two_coins_are_tossed_whatever_the_chance(share: float, epochs_left: int) -> None:
+    asked: list[int] = []
+
+    def entropy(size: int) -> bytes:
+        asked.append(size)
+        return bytes(size)
+
+    drawn_plan(manifest(share=share, epochs_left=epochs_left), 1, 0.0, 60.0, entropy)
+    assert asked == [8, 8]
+
+
+@cache
+def announced(share: float, epochs_left: int) -> Manifest:
+    return manifest(share=share, epochs_left=epochs_left)
+
+
+def life(turns: int, epochs: int, share: float, words: Coins) -> Iterator[int]:
+    """The epochs, counted from 0, in which a device takes part."""
+    for epoch in range(epochs):
+        one = announced(share, epochs - epoch)
+        if turns and drawn_plan(one, turns, 0.0, 0.0, words).takes_part:
+            turns -= 1
+            yield epoch
+
+
+lives = st.integers(1, 40).flatmap(
+    lambda epochs: st.tuples(st.integers(1, epochs), st.just(epochs))
+)
+
+
+words = st.sampled_from([0, 2**64 - 1]) | st.integers(0, 2**64 - 1)
+
+
+@given(lives, st.floats(2**-32, 1), st.data())
+def test_every_turn_is_taken_whatever_the_share_and_the_coins(
+    lived: tuple[int, int], share: float, data: st.DataObject
+) -> None:
+    turns, epochs = lived
+
+    def entropy(size: int) -> bytes:
+        return data.draw(words).to_bytes(size, "little")
+
+    assert len([*life(turns, epochs, share, entropy)]) == turns
+
+
+EPOCHS, PEOPLE = 20, 5_000
+
+
+def test_who_has_one_turn_has_it_in_every_epoch_alike() -> None:
+    """An honest rule fails with a chance of 1e-7. By the share alone 36 in 100 had none."""
+    random = Random(1)
+    taken = Counter(
+        epoch for _ in range(PEOPLE) for epoch in life(1, EPOCHS, 1 / EPOCHS, random.randbytes)
+    )
+    assert taken.total() == PEOPLE
+    crowds = [taken[epoch] for epoch in range(EPOCHS)]
+    assert stats.chisquare(crowds).pvalue > 1e-7
+
+
+@pytest.mark.parametrize("turns", [1, 2, 7, EPOCHS])
+def test_every_crowd_is_of_one_size(turns: int) -> None:
+    """Exactly: how many have so many turns left, from epoch to epoch."""
+    devices = np.zeros(turns + 1)
+    devices[turns] = 1.0
+    for epochs_left in range(EPOCHS, 0, -1):
+        one = announced(turns / EPOCHS, epochs_left)
+        chances = [0.0] + [min(chance(one, left), 1.0) for left in range(1, turns + 1)]
+        crowd = devices * chances
+        assert crowd.sum() == pytest.approx(turns / EPOCHS)
+        devices += np.append(crowd[1:], 0.0) - crowd
+
+
+# The device itself.
+def lived(world: World, folder: Path, random: Random, said: list[int]) -> list[str]:
+    """What becomes of epochs whose manifests say that so many are left."""
+    proxy = FakeProxy(world, epochs_left=said[0])
+    outcomes: list[str] = []
+    with world.create(folder, limit=1_000, entropy=random.randbytes) as client:
+        for epoch, epochs_left in enumerate(said, 1):
+            world.now = (epoch + 0.5) * DAY
+            proxy.publish(world.signed(epoch, epochs_left=epochs_left))
+            outcomes.append(client.sync(proxy).outcome)
+        assert client.status().spent == COST * len(proxy.received)
+    assert len(proxy.received) == outcomes.count("sent")
+    return outcomes
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("turns", [1, 3])
+def test_a_device_has_its_turns_by_the_last_epoch(tmp_path: Path, turns: int, seed: int) -> None:
+    world = World(epochs=turns, share=turns / 8)
+    outcomes = lived(world, tmp_path / "client", Random(seed), [*range(8, 0, -1)])
+    assert outcomes.count("sent") == turns
+    assert set(outcomes) <= {"sent", "sitting out", "lifetime over"}
+
+
+def test_a_liar_has_the_turns_sooner_and_never_more(tmp_path: Path) -> None:
+    """As if every epoch were the last."""
+    world = World(epochs=2, share=2**-32)
+    outcomes = lived(world, tmp_path / "client", Random(0), [1] * 7)
+    assert outcomes == ["sent"] * 2 + ["lifetime over"] * 5
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_lie_gives_more_turns(tmp_path: Path, seed: int) -> None:
+    random = Random(seed)
+    said = random.choices([0, 1, 2, 8, 2**53 - 1], k=8)
+    outcomes = lived(World(epochs=2, share=0.5), tmp_path / "client", random, said)
+    assert outcomes.count("sent") <= 2
+
+
+if __name__ == "__main__":
+    write()

@@ -1,0 +1,216 @@
+"""Towards the server: what is mirrored and believed, what is told, and with which secret.
+
+Every way to tamper with what is published is tried in `tests/protocol/test_published.py`; what is
+fetched over HTTP in `tests/protocol/test_http.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from sottovoce.errors import (
+    ClosedError,
+    ProtocolError,
+    RefusedError,
+    SettingsError,
+    UnavailableError,
+    UnknownProxyError,
+)
+from sottovoce.protocol import SEALED, Chunk, KeyStatement, SignedManifest
+from sottovoce.proxy import HttpUpstream, Upstream, connect
+from tests.proxy.world import (
+    CATALOGUE,
+    KEY,
+    MakeWorld,
+    World,
+    manifest,
+    metric,
+    model_of,
+    settings,
+    signed,
+)
+
+LIES: dict[str, tuple[SignedManifest, bytes]] = {
+    "forged": (SignedManifest.make(manifest(2), Ed25519PrivateKey.generate()), model_of(2)),
+    "another model": (signed(6), model_of(7)),
+    "a second of the same epoch": (signed(5), model_of(5)),
+}
+
+
+def tell(world: World, lie: str) -> None:
+    told, model = LIES[lie]
+    world.server.now = told
+    world.server.files[told.manifest.model] = model
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_lying_server(make_world: MakeWorld, lie: str, caplog: pytest.LogCaptureFixture) -> None:
+    """What is in force stays in force, for clients and for the beat; then honesty helps."""
+    world = make_world(signed(5))
+    honest = world.now
+    tell(world, lie)
+    world.proxy.tick()
+    assert world.proxy.manifest() == honest
+    world.reopen()
+    world.proxy.tick()
+    assert world.proxy.manifest() == honest
+    assert world.server.told == [], "the epoch runs on"
+    assert any(record.levelno == logging.ERROR for record in caplog.records)
+    assert metric(world, "manifests_untrusted_total") == 1
+    world.server.now = honest
+    world.server.go_on(signed(8))
+    world.proxy.tick()
+    assert world.proxy.manifest() == world.now
+
+
+def test_a_key_that_was_replaced_is_not_believed_again(world: World) -> None:
+    """The old key names the next one, and is of no use from then on, after a restart either."""
+    key = Ed25519PrivateKey.generate()
+    statement = KeyStatement.make(KEY, key.public_key().public_bytes_raw())
+    world.server.go_on(SignedManifest.make(manifest(2), key, (statement,)))
+    world.proxy.tick()
+    second = world.now
+    assert world.proxy.manifest() == second
+    world.reopen()
+    world.server.go_on(signed(3))
+    world.proxy.tick()
+    assert world.proxy.manifest() == second
+    assert metric(world, "manifests_untrusted_total") == 1
+
+
+def test_old_models_are_pruned_and_what_is_known_is_not_fetched_again(
+    make_world: MakeWorld,
+) -> None:
+    """Nor a model that the next epoch starts from again; what the disk has damaged is."""
+    world = make_world(keep_models=2)
+    fetched: list[str] = []
+    world.server.before = fetched.append
+    hashes = [world.now.manifest.model]
+    for epoch in (2, 3, 4):
+        world.server.go_on(signed(epoch))
+        world.proxy.tick()
+        hashes.append(world.now.manifest.model)
+    assert [world.proxy.model(name) is not None for name in hashes] == [False, False, True, True]
+    assert world.proxy.catalogue(CATALOGUE.hash) == CATALOGUE.raw
+    assert world.proxy.model(CATALOGUE.hash) is None
+    assert world.proxy.catalogue(hashes[3]) is None
+    world.server.go_on(signed(5, model=hashes[3]))
+    world.proxy.tick()
+    assert world.proxy.model(hashes[3]) == model_of(4)
+    assert (fetched.count("catalogue"), fetched.count("model")) == (0, 3)
+    with world.store.write() as tables:
+        tables.add_file(CATALOGUE.hash, b"damaged")
+    world.reopen()
+    world.server.go_on(signed(6))
+    world.proxy.tick()
+    assert world.proxy.manifest() == world.now
+    assert world.proxy.catalogue(CATALOGUE.hash) == CATALOGUE.raw
+
+
+CHUNK = Chunk(7, bytes(32), bytes(SEALED))
+
+SECRET = "a very secret thing"
+
+
+class Wire:
+    """Answers as told; remembers what was asked."""
+
+    def __init__(self, answer: Callable[[httpx.Request], httpx.Response]):
+        self._answer = answer
+        self.asked: list[httpx.Request] = []
+        http = httpx.Client(transport=httpx.MockTransport(self._handle))
+        self.upstream: Upstream = HttpUpstream(http, "https://server.example/", SECRET)
+
+    def _handle(self, request: httpx.Request) -> httpx.Response:
+        self.asked.append(request)
+        return self._answer(request)
+
+
+def test_an_answer_that_is_none() -> None:
+    for told in (b"", b"[]", b"{}", b'{"state":"ajar"}', b'{"state":["open"]}', bytes(4097)):
+        with pytest.raises(ProtocolError):
+            Wire(answering(told)).upstream.waiting(7, "short")
+
+
+def answering(content: bytes) -> Callable[[httpx.Request], httpx.Response]:
+    return lambda _: httpx.Response(200, stream=httpx.ByteStream(content))
+
+
+CALLS: dict[str, Callable[[Upstream], object]] = {
+    "waiting": lambda u: u.waiting(7, "short"),
+    "put_chunk": lambda u: u.put_chunk(CHUNK),
+    "commit": lambda u: u.commit(7, bytes(32), 2, 40),
+}
+
+
+def test_what_is_told_and_with_which_secret() -> None:
+    wire = Wire(answering(b'{"state":"open"}'))
+    for call in CALLS.values():
+        call(wire.upstream)
+    zeros = "00" * 32
+    assert [(r.method, str(r.url), r.headers["authorization"]) for r in wire.asked] == [
+        ("POST", "https://server.example/v2/epochs/7/waiting", f"Bearer {SECRET}"),
+        ("PUT", f"https://server.example/v2/epochs/7/chunks/{CHUNK.name}", f"Bearer {SECRET}"),
+        ("POST", "https://server.example/v2/epochs/7/commit", f"Bearer {SECRET}"),
+    ]
+    told = [request.content for request in wire.asked]
+    assert json.loads(told[0]) == {"crowd": "short"}
+    assert told[1] == CHUNK.encode()
+    assert json.loads(told[2]) == {"manifest": zeros, "chunks": 2, "reports": 40}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (425, UnavailableError), (503, UnavailableError), (410, ClosedError),
+        (401, UnknownProxyError), (409, RefusedError), (307, RefusedError), (202, RefusedError),
+    ],
+)  # fmt: skip
+def test_statuses(call: Callable[[Upstream], object], status: int, error: type[Exception]) -> None:
+    elsewhere = {"Location": "https://elsewhere.example/"}
+    wire = Wire(lambda _: httpx.Response(status, headers=elsewhere, stream=httpx.ByteStream(b"")))
+    with pytest.raises(error) as caught:
+        call(wire.upstream)
+    assert type(caught.value) is error
+    assert len(wire.asked) == 1  # redirects are not followed
+    assert SECRET not in str(caught.value)
+
+
+def test_asking_about_the_secret_tells_nothing() -> None:
+    """Whatever the server says of a request without an epoch: only 401 is about the secret."""
+    for status in (404, 400, 422):
+        wire = Wire(lambda _, status=status: httpx.Response(status))  # type: ignore[misc]
+        wire.upstream.check_secret()
+        assert wire.asked[0].content == b"{}"
+        assert wire.asked[0].url.path == "/v2/epochs/0/waiting"
+    for status, error in ((401, UnknownProxyError), (503, UnavailableError)):
+        with pytest.raises(error):
+            Wire(lambda _, status=status: httpx.Response(status)).upstream.check_secret()  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("server", ["https://server.example", "http://server.example"])
+def test_connect(tmp_path: Path, caplog: pytest.LogCaptureFixture, server: str) -> None:
+    """Without encryption it is said. With certificates: `tests/service/test_tls.py`."""
+    (tmp_path / "secret").write_text(f"{SECRET}\n")
+    http, upstream = connect(settings(tmp_path, server=server))
+    assert isinstance(upstream, HttpUpstream)
+    assert upstream._secret == {"Authorization": f"Bearer {SECRET}"}
+    assert ("not encrypted" in caplog.text) is (server[:5] == "http:")
+    assert SECRET not in caplog.text
+    http.close()
+
+
+@pytest.mark.parametrize("content", [None, b"", b" \n", b"two\nlines", b"\xff\xfe"])
+def test_a_secret_that_is_none(tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / "secret").write_bytes(content)
+    with pytest.raises(SettingsError, match="secret"):
+        connect(settings(tmp_path))

@@ -1,0 +1,349 @@
+"""One beat after the other: mirror, tell, flush, forward, go on; and the power goes at any step."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from sottovoce.errors import (
+    ClosedError,
+    NotFoundError,
+    RefusedError,
+    TooEarlyError,
+    UnavailableError,
+    WrongEpochError,
+)
+from sottovoce.proxy import ProxyStore
+from sottovoce.proxy.forward import MirroredEpoch
+from tests.crash import FOREVER, Life, MortalDatabase, PowerCut, make_mortal
+from tests.proxy.world import (
+    CLOSES,
+    ENDS,
+    HOLD,
+    MakeWorld,
+    World,
+    all_reports,
+    metric,
+    raw_bytes,
+    signed,
+)
+
+
+def test_a_whole_epoch_and_the_next(world: World) -> None:
+    sent = world.send(5)
+    world.proxy.tick()
+    assert world.server.told == [], "nothing is told while the epoch runs"
+    assert metric(world, "overdue_seconds") == 0
+    assert metric(world, "crowd") == 3
+    world.clock.now = CLOSES + 70
+    assert metric(world, "overdue_seconds") == 70
+    world.proxy.tick()
+    assert world.server.told == [(1, "enough")]
+    assert not world.server.chunks, "the server has not closed it yet"
+    world.close_epoch()
+    with ThreadPoolExecutor(8) as pool:  # two beats at once end an epoch once
+        for beat in [pool.submit(world.proxy.tick) for _ in range(40)]:
+            beat.result()
+    assert world.server.commits == {1: (4, 20)}
+    assert sorted(world.server.reports(1)) == sorted(all_reports(sent))
+    assert [chunk.reports for chunk in world.server.chunks[1].values()] == [5, 5, 5, 5]
+    assert not anywhere(all_reports(sent), world.folder)
+    assert metric(world, "reports_forwarded_total") == 20
+    assert metric(world, 'flushes_total{outcome="shuffled"}') == 1
+    assert metric(world, "overdue_seconds") == 0
+    world.server.go_on(signed(2))
+    world.proxy.tick()
+    assert world.proxy.manifest() == world.now
+    second = world.send(3)
+    world.end_epoch()
+    assert sorted(world.server.reports(2)) == sorted(all_reports(second))
+    assert world.server.commits == {1: (4, 20), 2: (3, 12)}
+    assert metric(world, "epoch") == 2
+
+
+def anywhere(reports: Iterable[bytes], folder: Path) -> bool:
+    raw = raw_bytes(folder)
+    return any(report in raw for report in reports)
+
+
+def beat_cut_off_at(world: World, cut_off: str) -> None:
+    """The line breaks at this call, once."""
+
+    def broken(call: str) -> None:
+        if call == cut_off:
+            world.server.before = lambda _: None
+            raise UnavailableError("broken")
+
+    world.server.before = broken
+    with pytest.raises(UnavailableError):
+        world.proxy.tick()
+
+
+def test_an_epoch_ends_by_the_proxys_own_clock_without_a_server(world: World) -> None:
+    """Not at its time, but when nobody is waited for any more."""
+    sent = world.send(3)
+    world.server.reachable = False
+    world.clock.now = ENDS - 1
+    with pytest.raises(UnavailableError):
+        world.proxy.tick()
+    with world.store.read() as tables:
+        assert tables.count_batches() == 3
+    world.clock.now = ENDS
+    with pytest.raises(UnavailableError):
+        world.proxy.tick()
+    with world.store.read() as tables:
+        assert tables.count_batches() == 0  # shuffled already: nobody waits for the server
+    world.server.reachable = True
+    world.end_epoch()
+    assert sorted(world.server.reports(1)) == sorted(all_reports(sent))
+
+
+def test_the_server_may_think_the_epoch_is_still_open(world: World) -> None:
+    world.send(3)
+    world.clock.now = ENDS
+    for _ in range(2):
+        with pytest.raises(TooEarlyError):
+            world.proxy.tick()
+    world.end_epoch()
+    assert world.server.commits == {1: (3, 12)}
+
+
+@pytest.mark.parametrize(("own", "terms"), [(3, 7), (7, 3)])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_n_minus_one_waits_and_is_then_discarded(
+    make_world: MakeWorld, own: int, terms: int, restarted: bool
+) -> None:
+    """One person fewer than the threshold: nothing is handed on, in the end nothing is left."""
+    world = make_world(signed(least_clients=terms), least_clients=own)
+    sent = world.send(6)
+    world.close_epoch()
+    for _ in range(3):
+        if restarted:
+            world.reopen()
+        world.proxy.tick()
+    assert world.server.told == [(1, "short")] * 3
+    assert not world.server.chunks
+    assert not world.server.commits
+    assert anywhere(all_reports(sent), world.folder), "they wait"
+    world.clock.now = ENDS
+    world.proxy.tick()
+    assert not world.server.chunks
+    assert world.server.commits == {1: (0, 0)}
+    assert not anywhere(all_reports(sent), world.folder)
+    assert not anywhere([batch.id for batch in sent], world.folder)
+    assert metric(world, 'flushes_total{outcome="discarded"}') == 1
+    with pytest.raises(ClosedError):
+        world.send(1)
+
+
+def test_a_crowd_that_comes_late_is_forwarded_whole(make_world: MakeWorld) -> None:
+    """Exactly the threshold is enough."""
+    world = make_world(signed(least_clients=7))
+    sent = world.send(6)
+    world.clock.now = CLOSES + HOLD / 2
+    world.close_epoch()
+    world.proxy.tick()
+    sent += world.send(1)
+    world.proxy.tick()
+    assert world.server.told == [(1, "short"), (1, "enough")]
+    assert sorted(world.server.reports(1)) == sorted(all_reports(sent))
+
+
+def test_nobody_at_all_is_said_and_committed_at_once(world: World) -> None:
+    """So that the server need not wait for this proxy."""
+    world.end_epoch()
+    assert world.server.told == [(1, "none")]
+    assert world.server.commits == {1: (0, 0)}
+
+
+@pytest.mark.parametrize("people", [1, 5])
+@pytest.mark.parametrize("how", ["closed", "applied", "next manifest"])
+def test_a_server_in_a_hurry_gets_nothing(world: World, how: str, people: int) -> None:
+    """Before its time an epoch is ended by nobody: it could be the moment after one person came.
+
+    Whoever has reported loses that; nobody else is asked to report in an epoch without hope.
+    """
+    sent = world.send(people)
+    world.clock.now = CLOSES - 1
+    if how == "next manifest":
+        world.server.go_on(signed(2))
+    else:
+        world.server.states[1] = how
+    for _ in range(3):
+        world.proxy.tick()
+    assert not world.server.chunks
+    assert not world.server.commits
+    assert world.server.told == []
+    if how == "next manifest":
+        assert not anywhere(all_reports(sent), world.folder)
+        assert metric(world, "reports_lost_total") == 4 * people
+        assert metric(world, 'flushes_total{outcome="given_up"}') == 1
+        with pytest.raises(WrongEpochError):
+            world.proxy.accept(sent[0].encode())
+    else:
+        assert anywhere(all_reports(sent), world.folder), "they wait for the epoch's time"
+        world.send(1)
+
+
+def test_a_new_manifest_is_shown_only_after_the_flush(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.send(4)
+    world.server.go_on(signed(2))
+    publish = world.proxy._mirror.publish
+    seen = []
+
+    def watched(newer: MirroredEpoch) -> None:
+        with world.store.read() as tables:
+            seen.append((tables.is_flushed(1), tables.count_batches()))
+        publish(newer)
+
+    monkeypatch.setattr(world.proxy._mirror, "publish", watched)
+    world.proxy.tick()
+    assert seen == [(True, 0)]
+    assert world.proxy.manifest() == world.now
+    assert world.proxy.intake.waiting == 0
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+def test_applied_without_us(world: World, flushed: bool) -> None:
+    """Before the flush, or between it and the handing in."""
+    sent = world.send(4)
+    world.close_epoch()
+
+    def go_on(call: str) -> None:
+        if call == ("put_chunk" if flushed else "waiting"):
+            world.server.states[1] = "applied"
+
+    world.server.before = go_on
+    world.proxy.tick()
+    world.proxy.tick()
+    assert metric(world, "reports_lost_total") == 16
+    assert not anywhere(all_reports(sent), world.folder)
+    with pytest.raises(ClosedError):
+        world.send(1)
+
+
+@pytest.mark.parametrize("people", [0, 3])
+def test_a_restored_server_that_never_knew_an_epoch(world: World, people: int) -> None:
+    """It has gone beyond what it forgot: what waits of that must not keep later epochs here."""
+    world.send(people)
+    world.close_epoch()
+    beat_cut_off_at(world, "put_chunk" if people else "commit")
+    world.server.go_on(signed(9))
+    del world.server.states[1]
+    world.proxy.tick()
+    assert metric(world, "reports_lost_total") == 4 * people
+    world.send(3)
+    world.end_epoch()
+    assert world.server.commits[9][1] == 12
+
+
+def test_an_unknown_epoch_that_is_not_over_is_kept(world: World) -> None:
+    """The server may find its database again."""
+    world.send(3)
+    world.close_epoch()
+    beat_cut_off_at(world, "put_chunk")
+    state = world.server.states.pop(1)
+    with pytest.raises(NotFoundError):
+        world.proxy.tick()
+    world.server.states[1] = state
+    world.proxy.tick()
+    assert world.server.commits[1][1] == 12
+
+
+def test_a_server_that_forgot_gets_everything_again(world: World) -> None:
+    sent = world.send(4)
+    world.close_epoch()
+
+    def forget(call: str) -> None:
+        if call == "commit":
+            world.server.chunks[1].popitem()
+            world.server.before = lambda _: None
+
+    world.server.before = forget
+    with pytest.raises(RefusedError, match="not what is here"):
+        world.proxy.tick()
+    world.proxy.tick()
+    assert sorted(world.server.reports(1)) == sorted(all_reports(sent))
+
+
+@pytest.mark.parametrize("cut_off", ["manifest", "waiting", "put_chunk", "commit", "after commit"])
+def test_a_line_that_breaks(world: World, cut_off: str) -> None:
+    sent = world.send(4)
+    world.close_epoch()
+
+    beat_cut_off_at(world, cut_off)
+    world.proxy.tick()
+    assert sorted(world.server.reports(1)) == sorted(all_reports(sent))
+    assert world.server.commits == {1: (4, 16)}
+
+
+class FragileWorld(World):
+    """Its disk, as it was at the moment of death, is all that the next life has."""
+
+    def __init__(self, folder: Path, steps: int):
+        super().__init__(folder)
+        self.life, self.lives = Life(steps), 1
+        self.server.before = self.life.step
+        self._revive(folder)
+
+    def _revive(self, folder: Path) -> None:
+        self.store.close()
+        self.store = ProxyStore.open(folder)
+        assert isinstance(self.store._writer, MortalDatabase)
+        self.store._writer.life = self.life
+        self.folder, self.proxy = folder, self._proxy()
+
+    def insist(self, action: Callable[[], object]) -> None:
+        """Do it; after a power cut do it again, from what the disk held."""
+        try:
+            action()
+        except PowerCut:
+            self.lives += 1
+            self.life.left = FOREVER
+            disk = self.folder.with_name(f"life-{self.lives}")
+            shutil.copytree(self.folder, disk)
+            self._revive(disk)
+            action()
+
+
+def live(folder: Path, steps: int = FOREVER) -> FragileWorld:
+    """Two epochs and the beginning of a third."""
+    world = FragileWorld(folder / "life-1", steps)
+    world.insist(lambda: world.proxy.tick())
+    for epoch in (1, 2):
+        batches = world.people.batches(world.now, 3)
+        for batch in batches:
+            world.insist(lambda data=batch: world.proxy.accept(data.encode()))  # type: ignore[misc]
+        world.close_epoch()
+        world.insist(lambda: world.proxy.tick())
+        world.insist(lambda: world.proxy.tick())
+        assert world.server.commits[epoch] == (3, 12)
+        assert sorted(world.server.reports(epoch)) == sorted(all_reports(batches))
+        raw = raw_bytes(world.folder)
+        assert not any(batch.id in raw for batch in batches)
+        assert not any(report in raw for report in all_reports(batches))
+        world.server.go_on(signed(epoch + 1))
+        world.insist(lambda: world.proxy.tick())
+        assert world.proxy.manifest() == world.now
+    world.store.close()
+    return world
+
+
+@pytest.mark.slow
+def test_a_power_cut_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every acknowledged report arrives exactly once, and nothing stays on the disk."""
+    make_mortal(monkeypatch)
+    whole = live(tmp_path / "whole").life
+    assert {"before a commit", "after a cleaning", "put_chunk", "after commit"} <= whole.done
+    for steps in range(FOREVER - whole.left):
+        world = live(tmp_path / f"cut-{steps}", steps)
+        assert world.lives == 2, steps
+        with suppress(OSError):
+            shutil.rmtree(tmp_path / f"cut-{steps}")

@@ -1,0 +1,359 @@
+"""The demo: invented people who report, what it learns from them, and how its curve is followed."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from sottovoce.client import TermsError
+from sottovoce.client.recommending import recommendations, wide_model
+from sottovoce.client.reporting import make_batch
+from sottovoce.core import os_words
+from sottovoce.data import load, synthetic_people
+from sottovoce.errors import UnavailableError
+from sottovoce.protocol import Batch, Catalogue, Edition, SignedManifest, open_reports
+from sottovoce.protocol.model import Panel, Panellist
+from sottovoce.sandbox.demo import (
+    AT_ONCE,
+    FILMS,
+    PEOPLE,
+    DemoPlan,
+    Group,
+    LearningCurve,
+    Reporters,
+    follow,
+    take_part,
+)
+from sottovoce.sandbox.devices import PublicReader
+from sottovoce.sandbox.system import PANEL, Child, invented_panel, server_toml
+from sottovoce.sandbox.system import PEOPLE as ON_PANEL
+from sottovoce.server.settings import ServerSettings
+from sottovoce.server.setup import items_of
+from sottovoce.simulation import build_engine
+from sottovoce.simulation.evaluation.panel import panel_popularity, panel_quality
+from sottovoce.simulation.training import Trained, begin, train
+from sottovoce.training import Settings
+from tests.client.world import ITEMS, REPORTS, FakeProxy, World
+from tests.processes import free_port
+from tests.protocol.test_vectors import signed
+
+OPENS, LENGTH = 1000, 100
+"""Seconds: epoch e opens e - 1 lengths after the first."""
+
+
+def times(epoch: int) -> dict[str, int]:
+    opens = OPENS + (epoch - 1) * LENGTH
+    return {"opens": opens, "closes": opens + LENGTH}
+
+
+def proxy_of(world: World) -> FakeProxy:
+    return FakeProxy(world, **times(1))
+
+
+class Time:
+    """Passes when somebody sleeps; at given moments something happens."""
+
+    def __init__(self, now: float = OPENS) -> None:
+        self.now = now
+        self.slept: list[float] = []
+        self.events: list[tuple[float, object]] = []
+
+    def clock(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds >= 0
+        self.slept.append(seconds)
+        self.now += seconds + 1e-6
+        while self.events and self.events[0][0] <= self.now:
+            _, event = self.events.pop(0)
+            assert callable(event)
+            event()
+
+
+def played(world: World, rows: list[list[int]], time: Time, proxy: FakeProxy) -> list[Batch]:
+    """What a group sent until the training was finished."""
+    group = Group("http://proxy.example", world.verification_key, rows)
+    take_part(group, proxy, clock=time.clock, sleep=time.sleep)
+    return [Batch.decode(data, REPORTS) for data in proxy.received]
+
+
+def finish_at(proxy: FakeProxy, moment: float, epoch: int) -> tuple[float, object]:
+    return moment, lambda: proxy.publish(proxy.world.signed(epoch, public_key=None, **times(epoch)))
+
+
+def test_everybody_reports_once_in_every_epoch_and_at_once() -> None:
+    world, time = World(), Time()
+    proxy = proxy_of(world)
+    moments: list[float] = []
+    proxy.after = lambda call: moments.append(time.now) if call == "send" else None
+    time.events = [
+        (OPENS + LENGTH, lambda: proxy.publish(world.signed(2, **times(2)))),
+        finish_at(proxy, OPENS + 2 * LENGTH, 3),
+    ]
+    people = 2 * AT_ONCE + 3
+    sent = played(world, [[n % ITEMS] for n in range(people)], time, proxy)
+    assert Counter(batch.epoch for batch in sent) == {1: people, 2: people}
+    assert len({batch.id for batch in sent}) == 2 * people
+    assert moments[:people] == pytest.approx([OPENS] * people, abs=0.1)
+    counts = Counter(proxy.calls)
+    assert (counts["model"], counts["catalogue"], counts["send"]) == (2, 1, 2 * people)
+
+
+def test_a_busy_proxy_is_asked_again_with_the_same_bytes() -> None:
+    world, time = World(), Time()
+    proxy = proxy_of(world)
+    refusals = itertools.chain([True, True], itertools.repeat(False))
+    seen: list[str] = []
+
+    def refuse(call: str) -> None:
+        seen.append(call)
+        if call == "send" and next(refusals):
+            raise UnavailableError("429")
+
+    proxy.before = refuse
+    time.events = [finish_at(proxy, OPENS + LENGTH, 2)]
+    assert len(played(world, [[1], [2]], time, proxy)) == 2
+    assert seen.count("send") == 4
+
+
+def test_worse_terms_are_not_reported_under() -> None:
+    """What the first manifest asked for is what they agreed to."""
+    world, time = World(), Time()
+    proxy = proxy_of(world)
+    time.events = [
+        (OPENS + LENGTH, lambda: proxy.publish(world.signed(2, epsilon=3.0, **times(2))))
+    ]
+    with pytest.raises(TermsError):
+        played(world, [[1], [2]], time, proxy)
+    assert len(proxy.received) == 2
+
+
+@pytest.mark.parametrize("how", ["by the proxy", "by the clock"])
+def test_an_epoch_that_is_over_is_left(how: str) -> None:
+    world, time = World(), Time()
+    proxy = proxy_of(world)
+    proxy.closed = how == "by the proxy"
+    if not proxy.closed:
+        time.now = OPENS + LENGTH + 1.0
+    time.events = [finish_at(proxy, OPENS + LENGTH + 2.0, 2)]
+    assert played(world, [[1], [2], [3]], time, proxy) == []
+    assert proxy.calls.count("send") == (1 if proxy.closed else 0)
+
+
+def test_processes_that_fail_are_noticed() -> None:
+    """A key that signed nothing: their first look at the proxy is an error."""
+    with Reporters("not an address", bytes(32), [[1], [2]]) as reporters:
+        for process in reporters._processes:
+            process.join(60)
+        with pytest.raises(UnavailableError, match="code 1"):
+            reporters.check()
+    assert not any(process.is_alive() for process in reporters._processes)
+
+
+def test_what_they_report_is_what_their_devices_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same coins: made together, as everybody's own."""
+    world, time = World(), Time()
+    proxy = proxy_of(world)
+    time.events = [finish_at(proxy, OPENS + LENGTH, 2)]
+    rows, signed = [[1, 2], [3], []], proxy.signed
+    words = os_words(len(rows), REPORTS)
+    monkeypatch.setattr("sottovoce.sandbox.demo.os_words", lambda *_: words)
+    sent = played(world, rows, time, proxy)
+    edition = Edition(signed, world.items(1), world.catalogue)
+    for number, (batch, own) in enumerate(zip(sent, rows, strict=True)):
+        made = make_batch(edition, own, 0, lambda *_, n=number: words[[n]], os.urandom)
+        alone = Batch.decode(made.batch, REPORTS)
+        assert opened(batch, world, signed) == opened(alone, world, signed)
+
+
+def opened(batch: Batch, world: World, signed: SignedManifest) -> list[int]:
+    directions = signed.manifest.build().n_directions
+    reports = open_reports(batch.sealed, world.epoch_keys[1], signed.hash, directions).reports
+    found: list[int] = reports.tolist()
+    return found
+
+
+def catalogue_of(source: str) -> Catalogue:
+    return Catalogue.of(items_of(load(source)))
+
+
+def test_the_panel_is_of_other_people_than_those_who_report() -> None:
+    source = "synthetic:N=400,M=60,seed=7"
+    catalogue = catalogue_of(source)
+    people = synthetic_people(400, 60, 7)
+    panel = invented_panel(source, catalogue, people)
+    assert panel is not None
+    assert (panel.catalogue, len(panel.people)) == (catalogue.hash, ON_PANEL)
+    reporting = people.histories
+    assert list(panel.touched) == reporting.popularity().tolist()
+    known = {tuple(reporting[user].tolist()) for user in range(400)}
+    tested = {tuple(sorted((*each.seen, each.left))) for each in panel.people}
+    assert len(tested - known) > 0.9 * len(tested)
+    assert invented_panel(source, catalogue, people) == panel
+    other = invented_panel("synthetic:N=400,M=60,seed=8", catalogue, people)
+    assert other != panel
+    assert invented_panel("ml-latest-small", catalogue, people) is None, "real people are on none"
+    assert len(panel.encode()) < 100_000
+
+
+TESTED = Panel(
+    bytes(32),
+    tuple(Panellist((n,), n + 1, tuple(range(20, 40))) for n in range(9)),
+    touched=(1, 2, 1, *[0] * (ITEMS - 3)),
+)
+
+
+def curve_of(proxy: FakeProxy, time: Time) -> LearningCurve:
+    reader = PublicReader(proxy, proxy.world.verification_key)
+    return LearningCurve(reader, TESTED, clock=time.clock)
+
+
+def test_the_curve_is_what_the_panel_says_of_each_epoch() -> None:
+    world, time = World(), Time(OPENS + 1.5 * LENGTH)
+    proxy = proxy_of(world)
+    curve = curve_of(proxy, time)
+    assert curve.look() is None
+    assert curve.look() is None
+    same = world.manifest(1, **times(1)).model
+    proxy.publish(world.signed(2, model=same, **times(2)))
+    discarded = curve.look()
+    proxy.publish(world.signed(3, reports_behind=7 * REPORTS, public_key=None, **times(3)))
+    last = curve.look()
+    assert discarded is not None
+    assert last is not None
+    assert (discarded.epoch, discarded.learnt, discarded.people) == (1, 0, 0)
+    assert (last.epoch, last.learnt, last.people) == (2, 1, 7)
+    assert (discarded.finished, last.finished, curve.finished) == (False, True, True)
+    assert discarded.seconds == pytest.approx(1.5 * LENGTH)
+    published = Edition(proxy.signed, world.items(3), world.catalogue)
+    assert last.quality == panel_quality(wide_model(published), TESTED)
+    assert last.popularity == panel_popularity(TESTED, world.catalogue.tags)
+
+
+def test_following_ends_when_told_and_survives_a_busy_proxy() -> None:
+    world, time = World(), Time()
+    proxy = proxy_of(world)
+    busy = itertools.cycle([True, False, False, False, False])
+
+    def refuse(_: str) -> None:
+        if next(busy):
+            raise UnavailableError("503")
+
+    proxy.before = refuse
+    curve = curve_of(proxy, time)
+    time.events = [
+        (OPENS + 5, lambda: proxy.publish(world.signed(2, reports_behind=REPORTS, **times(2)))),
+        finish_at(proxy, OPENS + 9, 3),
+    ]
+    checked: list[int] = []
+    points = list(
+        follow(curve, [lambda: checked.append(1)], lambda: time.now > OPENS + 20, sleep=time.sleep)
+    )
+    assert [point.epoch for point in points] == [1, 2]
+    assert len(checked) > 20
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+def test_what_a_child_said_last_is_shown_when_it_ends(
+    capfd: pytest.CaptureFixture[str], quiet: bool
+) -> None:
+    child = Child("proxy", ["proxy", "run", "--config", "nowhere.toml"], quiet=quiet)
+    child.process.wait(60)
+    with pytest.raises(UnavailableError, match="code 2"):
+        child.check()
+    assert capfd.readouterr().err.count("proxy | sottovoce: nowhere.toml") == 1
+
+
+LEARNT = (0, 1, 5)
+"""Epochs whose reports are behind a model: that of the second epoch has those of one."""
+MOST_SHARED = 3
+"""Of ten titles."""
+
+
+@dataclass(frozen=True, eq=False)
+class Demo:
+    """Models as the demo publishes them, trained in this process."""
+
+    settings: Settings
+    catalogue: Catalogue
+    popularity: np.ndarray
+    models: dict[int, Trained]
+    panel: Panel
+    least_clients: int
+    """For so many an epoch waits."""
+
+    def edition(self, learnt: int) -> Edition:
+        V, one = self.models[learnt].V, signed()
+        manifest = replace(
+            one.manifest,
+            alpha=self.settings.alpha,
+            regularization=self.settings.user_ridge(V),
+            reports_behind=self.models[learnt].n_reports,
+        )
+        return Edition(replace(one, manifest=manifest), V, self.catalogue)
+
+    def fan(self, genre: str, place: int, films: int = 8) -> list[str]:
+        """So many films of a genre that many have seen."""
+        rows = np.argsort(-self.popularity, kind="stable").tolist()
+        known = [self.catalogue.items[row] for row in rows]
+        return [film.id for film in known if has(film.tags, genre)][place : place + films]
+
+    def share(self, films: list[str], genre: str) -> int:
+        """How many of these films have a genre."""
+        numbers, items = self.catalogue.numbers, self.catalogue.items
+        return sum(has(items[numbers[film]].tags, genre) for film in films)
+
+
+def has(tags: object, genre: str) -> bool:
+    assert isinstance(tags, dict)
+    return genre in tags.get("genre", ())
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
+    """With the settings that `sottovoce demo` writes for its server, and with its people."""
+    folder, plan = tmp_path_factory.mktemp("demo"), DemoPlan.of(PEOPLE, FILMS, seed=0)
+    plan.make(folder, free_port())
+    server, histories = ServerSettings.read(server_toml(folder)), plan.histories
+    settings = server.training
+    assert settings == plan.training
+    start = begin(settings, histories.n_items)
+    with build_engine("cpu", histories, settings) as engine:
+        some = replace(settings, epochs=max(LEARNT))
+        states = [start, *train(some, engine, start)]
+    catalogue = Catalogue.decode(server.catalogue.read_bytes())
+    models = {state.epochs_done: state for state in states}
+    panel = Panel.decode((folder / "proxy" / PANEL).read_bytes())
+    return Demo(
+        settings, catalogue, histories.popularity(), models, panel, server.terms.least_clients
+    )
+
+
+def test_popularity_is_passed_clearly_by_the_fifth_epoch(demo: Demo) -> None:
+    popularity = panel_popularity(demo.panel, demo.catalogue.tags)
+    assert popularity is not None
+    assert panel_quality(wide_model(demo.edition(5)), demo.panel) > popularity + 0.03
+
+
+def listed(edition: Edition, films: list[str], *, ordered: bool) -> list[str]:
+    touched = {film: moment if ordered else 1 for moment, film in enumerate(films)}
+    return [each.id for each in recommendations(edition, touched, 10)]
+
+
+@pytest.mark.parametrize(("place", "ordered"), [(0, True), (8, False)])
+@pytest.mark.parametrize("learnt", LEARNT)
+def test_a_horror_fan_and_a_childrens_fan_see_different_films(
+    demo: Demo, learnt: int, place: int, ordered: bool
+) -> None:
+    edition, lists = demo.edition(learnt), {}
+    for genre in ("Horror", "Children"):
+        lists[genre] = listed(edition, demo.fan(genre, place), ordered=ordered)
+        assert len(lists[genre]) == 10
+        assert demo.share(lists[genre], genre) >= 7
+    assert len({*lists["Horror"]} & {*lists["Children"]}) <= MOST_SHARED

@@ -1,0 +1,153 @@
+"""Learning without an end, one training after another, and signing keys that change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sottovoce.errors import NotFoundError, SettingsError
+from sottovoce.server.administration import begin_training, cancel_training, go_beyond
+from tests.server.changes import present
+from tests.server.test_catalogue import learn, model
+from tests.server.world import TRAINING, MakeWorld, World
+
+
+def test_learning_without_an_end(make_world: MakeWorld, sqlite_url: str) -> None:
+    """More epochs than it has, each with a key, and old estimates fade."""
+    settings = replace(TRAINING, half_life=1.0, lifetime=2, rotate=False, regularization=1e-12)
+    world = make_world(sqlite_url, training=settings)
+    before = learn(world)
+    for _ in range(settings.epochs + 2):
+        V = model(world, before)
+        signed = world.closed()
+        manifest = signed.manifest
+        assert manifest.public_key is not None
+        assert (manifest.epochs_left, manifest.terms.epochs) == (0, 2)
+        assert manifest.terms.share == pytest.approx(2 / 3)
+        world.apply(signed, world.chunk(signed, 200))
+        before = world.signed()
+        estimate = manifest.build().estimate(world.sums(manifest.epoch), 200)
+        faded = 0.5 * V.astype(np.float64) - settings.rate * estimate
+        assert np.allclose(model(world, before), faded, rtol=1e-5)
+
+
+def test_an_epoch_without_reports_fades_nothing(make_world: MakeWorld, sqlite_url: str) -> None:
+    world = make_world(sqlite_url, training=replace(TRAINING, half_life=1.0))
+    before = learn(world)
+    world.apply(world.closed())
+    assert world.signed().manifest.model == before.manifest.model
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_another_training_follows_the_present_epoch(world: World, anew: bool) -> None:
+    """A running worker needs no restart; its devices are asked, for every field that got worse."""
+    before = learn(world)
+    V = model(world, before)
+    changed = replace(TRAINING, factors=3, epsilon=4.0, epochs=5)
+    other = replace(world.settings, training=changed)
+    with pytest.raises(SettingsError, match=r"training.epsilon was 2.5.*server training begin"):
+        world.another(training=changed).server.tick()
+    begun = begin_training(world.store, other, anew=anew)
+    assert begun.number == 2
+    with pytest.raises(SettingsError, match="no epoch yet"):
+        begin_training(world.store, other, anew=anew)
+    assert world.signed() == before
+    world.apply(world.closed())
+    after = world.signed().manifest
+    assert after.epoch == before.manifest.epoch + 1
+    assert after.terms.training == begun.terms.training != before.manifest.terms.training
+    assert (after.terms.factors, after.terms.epsilon, after.epochs_left) == (3, 4.0, 5)
+    worse = before.manifest.terms.broken_by(after.terms)
+    assert worse[0] == "reports would go to another training"
+    assert after.reports_behind == (0 if anew else before.manifest.reports_behind)
+    inherited = model(world, world.signed())
+    products = inherited.astype(np.float64) @ inherited.T.astype(np.float64)
+    before_it = V.astype(np.float64) @ V.T.astype(np.float64)
+    same = np.allclose(products, before_it, rtol=0, atol=1e-5 * np.abs(before_it).max())
+    assert same is not anew, "in another basis, and with another factor, the same model"
+    world.another(training=changed).server.tick()
+
+
+def test_a_training_that_is_over_is_followed_by_another(world: World) -> None:
+    for _ in range(TRAINING.epochs):
+        last = learn(world)
+    assert last.manifest.public_key is None
+    world.server.tick()
+    assert world.signed() == last
+    begin_training(world.store, world.settings, anew=False)
+    world.server.tick()
+    manifest = world.signed().manifest
+    assert manifest.public_key is not None
+    assert (manifest.epoch, manifest.epochs_left) == (last.manifest.epoch + 1, 3)
+
+
+def test_a_training_that_has_not_begun_may_still_be_changed(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    learn(world)
+    begun = begin_training(
+        world.store, replace(world.settings, training=replace(TRAINING, factors=3)), anew=False
+    )
+    world.another(training=replace(TRAINING, factors=3)).server.prepare()
+    assert present(world.store).training == begun, "a worker with the same file changes nothing"
+    assert "other settings" not in caplog.text
+    later = world.another(training=replace(TRAINING, factors=1))
+    later.apply(later.closed())
+    assert "training 2, which has had no epoch yet, has other settings" in caplog.text
+    terms = later.signed().manifest.terms
+    assert terms.factors == 1
+    assert terms.training != begun.terms.training
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_settings_that_no_manifest_could_have_are_refused_at_the_start(
+    make_world: MakeWorld, sqlite_url: str, begun: bool
+) -> None:
+    """Not when the epoch is closed already: then the server would fail at every beat."""
+    world = make_world(sqlite_url)
+    learn(world)
+    if begun:
+        begin_training(world.store, world.settings, anew=False)
+    small = world.another(terms=replace(world.settings.terms, most_items=5))
+    with pytest.raises(SettingsError, match="20 items, the terms allow 5"):
+        small.server.prepare()
+    before = world.signed().manifest.epoch
+    world.apply(world.closed())
+    assert world.signed().manifest.epoch == before + 1
+
+
+def test_an_old_file_does_not_undo_a_training_that_was_begun(world: World) -> None:
+    learn(world)
+    changed = replace(TRAINING, epsilon=4.0)
+    begun = begin_training(world.store, replace(world.settings, training=changed), anew=False)
+    with pytest.raises(SettingsError, match="those of the training before: copy the new file"):
+        world.another().server.tick()
+    assert cancel_training(world.store) == 1
+    world.another().server.tick()
+    with pytest.raises(SettingsError, match="cannot be taken back"):
+        cancel_training(world.store)
+    world.apply(world.closed())
+    assert world.signed().manifest.terms.training != begun.terms.training
+
+
+def test_a_restored_database_goes_beyond_what_others_have_seen(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = learn(world)
+    epoch = before.manifest.epoch
+    with pytest.raises(NotFoundError):
+        world.server.waiting("east", 57, "none")
+    assert "a proxy has seen epoch 57, this database ends with 2" in caplog.text
+    for seen in (epoch - 1, epoch, epoch + 2**20 + 2, 2**32 - 2, 2**32 - 1):
+        with pytest.raises(SettingsError, match="name the last one"):
+            go_beyond(world.store, seen, world.now)
+    assert go_beyond(world.store, 57, world.now) == 58
+    world.server.tick()
+    after = world.signed().manifest
+    assert (after.epoch, after.model) == (58, before.manifest.model)
+    with world.store.read() as transaction:
+        assert transaction.wrapped_key(epoch) is None
+    world.apply(world.closed())
+    assert world.signed().manifest.epoch == 59

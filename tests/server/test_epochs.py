@@ -1,0 +1,372 @@
+"""When an epoch closes and is applied, with whose reports, and on which terms the next opens."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sottovoce.core import sum_signs
+from sottovoce.errors import (
+    NotFoundError,
+    RefusedError,
+    SettingsError,
+    StoreError,
+    UnavailableError,
+)
+from sottovoce.protocol import (
+    SEALED,
+    decode_items,
+    encode_items,
+)
+from sottovoce.protocol.batch import ENOUGH, NONE, SHORT
+from sottovoce.server.epochs import LONGEST
+from sottovoce.training import DEFAULT, Participation, Settings, first_items, next_items
+from tests.server.world import (
+    ITEMS,
+    TRAINING,
+    MakeWorld,
+    NewUrl,
+    World,
+    chunk_of,
+    sealed,
+)
+
+# The crowd: as many distinct reports that open, of one proxy, as that many people send.
+
+CROWD = 3
+
+
+def noise(reports: int) -> bytes:
+    return os.urandom(SEALED * reports)
+
+
+@pytest.mark.parametrize(
+    ("east", "west", "counted", "crowdless"),
+    [
+        (lambda valid: valid[0] + valid[1] + valid[2], b"", 15, 0),
+        (lambda valid: valid[0] + valid[1] + valid[2][SEALED:] + noise(1), b"", 0, 14),
+        (lambda valid: valid[0] + noise(10), b"", 0, 5),
+        (lambda valid: valid[0] * 3, b"", 0, 5),
+        (lambda valid: valid[0] + valid[1] + valid[2], lambda valid: valid[3] + noise(10), 15, 5),
+        (lambda valid: valid[0] + valid[1], lambda valid: valid[2] + valid[3], 0, 20),
+    ],
+    ids=["a crowd", "one report less", "noise", "copies", "each by itself", "not together"],
+)
+def test_only_what_opens_makes_a_crowd(
+    make_world: MakeWorld, url: str, east: Callable[..., bytes], west: Callable[..., bytes],
+    counted: int, crowdless: int,
+) -> None:  # fmt: skip
+    """The proxy's word is not enough: nothing is learnt from fewer, and no database has it."""
+    world = make_world(url, terms=Participation(least_clients=CROWD, hold=1000))
+    signed = world.closed()
+    valid = [sealed(world.reports(5, seed), signed) for seed in range(4)]
+    for proxy, made in (("east", east), ("west", west)):
+        chunks = [chunk_of(made(valid), signed)] if callable(made) else []
+        for chunk in chunks:
+            world.send(proxy, chunk)
+        world.commit(proxy, signed, chunks)
+    world.server.tick()
+    applied, following = world.server.epochs()
+    assert (applied.reports, applied.crowdless) == (counted, crowdless)
+    assert following.epochs_done == bool(counted)
+    assert bool(world.sums(1).any()) is bool(counted)
+    now = world.signed().manifest
+    assert (now.model == signed.manifest.model, now.reports_behind) == (not counted, counted)
+    assert f"sottovoce_server_applied_crowdless {crowdless}.0" in world.server.measured().decode()
+
+
+def test_a_flood_on_one_direction_is_cut(make_world: MakeWorld, sqlite_url: str) -> None:
+    """A third of all people say the same one thing, as often as they can."""
+    world = make_world(sqlite_url)
+    signed = world.closed()
+    honest = sealed(world.reports(2000), signed)
+    flood = sealed(np.full(1000, 5 << 1 | 1, np.uint32), signed)
+    world.apply(signed, chunk_of(honest + flood, signed))
+    applied = world.server.epochs()[0]
+    assert applied.reports + applied.capped == 3000
+    assert 500 < applied.capped < 1000
+    assert world.signed().manifest.reports_behind == applied.reports
+    assert 0 < world.sums(1)[5] < 600
+
+
+def test_the_first_epoch_is_opened_with_the_first_model(world: World) -> None:
+    with pytest.raises(StoreError):
+        world.signed()
+    world.server.prepare()
+    with pytest.raises(UnavailableError, match="no manifest yet"):
+        world.signed()
+    world.server.tick()
+    manifest = world.signed().manifest
+    assert (manifest.epoch, manifest.opens, manifest.closes) == (1, 1000, 1100)
+    assert (manifest.reports_behind, manifest.epochs_left) == (0, TRAINING.epochs)
+    model = world.server.model(manifest.model)
+    assert model == encode_items(first_items(TRAINING, ITEMS))
+    assert world.server.catalogue(manifest.catalogue) == world.settings.catalogue.read_bytes()
+    assert world.server.catalogue(manifest.model) is None
+    before = world.signed().encode()
+    world.server.tick()
+    assert world.signed().encode() == before
+
+
+def test_applying_is_the_papers_update_and_the_last_manifest_asks_for_nothing(
+    world: World,
+) -> None:
+    plan = TRAINING
+    V = first_items(plan, ITEMS)
+    for epoch in range(1, plan.epochs + 1):
+        signed = world.closed()
+        assert signed.manifest.epoch == epoch
+        assert signed.manifest.epochs_left == plan.epochs - epoch + 1
+        reports = world.reports(200, seed=epoch)
+        chunk = chunk_of(sealed(reports, signed), signed)
+        world.apply(signed, chunk)
+        mechanism = signed.manifest.build()
+        sums = sum_signs(reports, mechanism.n_directions)
+        V = next_items(V, sums, 200, epoch, plan, mechanism)
+        manifest = world.signed().manifest
+        assert manifest.reports_behind == 200
+        content = world.server.model(manifest.model)
+        assert content is not None
+        assert np.array_equal(decode_items(content, ITEMS, plan.factors), V)
+        assert manifest.regularization == plan.user_ridge(V)
+        assert signed.manifest.regularization != manifest.regularization
+    assert world.signed().manifest.public_key is None
+    assert world.signed().manifest.epochs_left == 0
+    assert world.server.waiting("east", plan.epochs + 1, ENOUGH) == "applied"
+    last = world.signed().encode()
+    world.now += 10_000
+    world.server.tick()
+    assert world.signed().encode() == last
+    more = replace(TRAINING, epochs=plan.epochs + 1)
+    with pytest.raises(SettingsError, match=r"would have 4 epochs, not 3.*set training\.lif"):
+        world.another(training=more).server.tick()
+    longer = world.another(training=replace(more, lifetime=3))
+    longer.server.tick()
+    assert longer.signed().manifest.public_key is not None
+    assert longer.signed().manifest.epochs_left == 1
+    assert longer.signed().manifest.epoch == plan.epochs + 2
+
+
+def test_slow_proxies_are_waited_for_until_grace_is_over(world: World) -> None:
+    """It begins anew with every new chunk that any worker counts, and with no other."""
+    signed, other = world.closed(), world.another()
+    grace = world.settings.grace_seconds
+    for n, worker in enumerate((world, other, world)):
+        world.now += grace - 1
+        other.now = world.now
+        chunk = chunk_of(sealed(world.reports(9, n), signed), signed)
+        assert worker.send("east", chunk)
+        for each in (world, other):
+            each.server.tick()
+        assert world.state(1) == "closed"
+    other.now += grace - 1
+    assert not other.send("east", chunk)
+    assert not other.send("west", chunk)
+    other.now += 1
+    other.server.tick()
+    assert world.signed().manifest.reports_behind == 27
+
+
+def test_a_proxy_that_is_silent_has_no_grace_from_another(world: World) -> None:
+    signed = world.closed()
+    world.now += world.settings.grace_seconds
+    chunk = world.chunk(signed, 9)
+    world.send("east", chunk)
+    world.server.tick()
+    assert world.state(1) == "closed"
+    world.commit("east", signed, [chunk])
+    world.server.tick()
+    assert world.state(1) == "applied"
+
+
+def test_a_proxy_that_drips_holds_no_epoch_for_ever(world: World) -> None:
+    signed = world.closed()
+    end = world.now + LONGEST * world.settings.grace_seconds
+    sent = 0
+    while world.now < end:
+        assert world.state(1) == "closed"
+        world.send("east", chunk_of(sealed(world.reports(1, sent), signed), signed))
+        sent += 1
+        world.now += world.settings.grace_seconds / 2
+        world.server.tick()
+    assert world.state(1) == "applied"
+    assert world.signed().manifest.reports_behind == sent, "what came counts"
+
+
+@pytest.mark.parametrize("name", ["epsilon", "reports", "factors", "seed", "learning_rate"])
+def test_a_running_training_does_not_silently_change(world: World, name: str) -> None:
+    world.server.tick()
+    changed = {"epsilon": 3.0, "reports": 6, "factors": 3, "seed": 1, "learning_rate": 7.0}
+    other = world.another(training=replace(TRAINING, **{name: changed[name]}))  # type: ignore[arg-type]
+    with pytest.raises(SettingsError, match=rf"training\.{name}"):
+        other.server.tick()
+
+
+def test_until_the_first_epoch_the_training_may_be_chosen_anew(world: World) -> None:
+    world.server.prepare()
+    other = world.another(training=Settings.preset("coordinate", factors=3))
+    other.server.tick()
+    terms = other.signed().manifest.terms
+    assert (terms.mechanism, terms.factors) == ("coordinate", 3)
+    with pytest.raises(SettingsError):
+        world.another().server.tick()
+
+
+def test_what_may_change_holds_from_the_next_epoch(world: World) -> None:
+    signed = world.closed()
+    other = world.another(
+        epoch_seconds=7, grace_seconds=0.0, terms=replace(world.settings.terms, least_clients=10)
+    )
+    other.server.tick()
+    manifest = other.signed().manifest
+    assert signed.manifest.terms.least_clients == 1
+    assert (manifest.epoch, manifest.terms.least_clients) == (2, 10)
+    assert manifest.closes - manifest.opens == 7
+    assert manifest.terms.training == signed.manifest.terms.training
+
+
+BASE = Participation(least_clients=40, hold=1000)
+
+TURNS = replace(TRAINING, epochs=4, lifetime=2)
+
+
+def test_settings_that_no_device_could_use_are_refused(world: World) -> None:
+    other = world.another(training=Settings.preset(DEFAULT, factors=2000))
+    with pytest.raises(SettingsError, match="factors"):
+        other.server.prepare()
+    missing = world.another(catalogue=world.settings.catalogue.parent / "nowhere.json")
+    with pytest.raises(SettingsError, match=r"nowhere\.json"):
+        missing.server.prepare()
+
+
+def test_an_epoch_closes_with_its_crowd_and_never_before_its_time(world: World) -> None:
+    """At least one proxy has enough, none is short, and the time is over."""
+    world.server.tick()
+    signed = world.signed()
+    world.now = signed.manifest.closes - 1
+    world.tell(signed, east=ENOUGH, west=ENOUGH)
+    assert world.state(1) == "open"
+    world.now += 1
+    for east, west in ((NONE, NONE), (SHORT, NONE), (ENOUGH, SHORT), (SHORT, ENOUGH)):
+        world.tell(signed, east=east, west=west)
+        assert world.state(1) == "open", (east, west)
+    world.tell(signed, east=ENOUGH, west=NONE)
+    assert world.state(1) == "closed"
+    assert world.server.waiting("west", 1, SHORT) == "closed"
+    world.now += world.settings.grace_seconds
+    world.server.tick()
+    assert world.server.waiting("east", 1, NONE) == "applied"
+
+
+def test_an_epoch_waits_for_its_crowd_until_the_hold_is_over(world: World) -> None:
+    world.server.tick()
+    signed = world.signed()
+    world.now = signed.manifest.ends - 1
+    world.tell(signed, east=SHORT, west=NONE)
+    assert world.state(1) == "open"
+    world.now += 1
+    world.server.tick()
+    assert world.state(1) == "closed"
+    world.apply(signed)
+    found = world.signed().manifest
+    assert (found.epoch, found.model, found.reports_behind) == (2, signed.manifest.model, 0)
+    assert found.epochs_left == signed.manifest.epochs_left, "it is held again"
+    assert found.public_key not in (None, signed.manifest.public_key)
+
+
+def test_a_proxy_that_says_nothing_is_waited_for_but_not_for_long(world: World) -> None:
+    """It may have people: closing at once would lose their reports."""
+    world.server.tick()
+    signed = world.signed()
+    world.now = signed.manifest.closes + world.settings.grace_seconds - 1
+    world.tell(signed, east=ENOUGH)
+    assert world.state(1) == "open"
+    world.now += 1
+    world.server.tick()
+    assert world.state(1) == "closed"
+
+
+def test_a_proxy_that_was_removed_is_not_waited_for(world: World) -> None:
+    """It was short when it was lost for good: its operator strikes it from the settings."""
+    world.server.tick()
+    signed = world.signed()
+    world.now = signed.manifest.closes
+    world.tell(signed, east=ENOUGH, west=SHORT)
+    assert world.state(1) == "open"
+    without = {"east": world.settings.proxies["east"]}
+    world.another(proxies=without).server.tick()
+    assert world.state(1) == "closed"
+
+
+def test_waiting_is_refused_with_the_reason(world: World) -> None:
+    world.server.tick()
+    with pytest.raises(NotFoundError):
+        world.server.waiting("east", 2, NONE)
+    with pytest.raises(RefusedError, match="no proxy"):
+        world.server.waiting("north", 1, NONE)
+
+
+@pytest.mark.parametrize(
+    ("before", "worse", "named"),
+    [
+        ({"terms": BASE}, {"terms": replace(BASE, least_clients=39)}, "39 people"),
+        ({"terms": BASE}, {"terms": replace(BASE, hold=1001)}, "1001 seconds"),
+        ({"terms": replace(BASE, most_items=50)}, {"terms": replace(BASE, most_items=51)}, "51"),
+        ({"training": TURNS}, {"training": replace(TURNS, lifetime=3)}, "3 epochs"),
+        ({"training": TURNS}, {"training": replace(TURNS, epochs=2)}, "part of the epochs"),
+    ],
+)
+def test_terms_never_become_worse_while_a_training_runs(
+    make_world: MakeWorld, sqlite_url: str, before: dict[str, Any], worse: dict[str, Any],
+    named: str,
+) -> None:  # fmt: skip
+    world = make_world(sqlite_url, **before)
+    world.server.tick()
+    with pytest.raises(SettingsError, match=named):
+        world.another(**worse).server.tick()
+    world.another().server.tick()
+    if "training" in before:
+        world.another(training=replace(TURNS, epochs=8)).server.tick()
+
+
+def test_what_became_better_stays_better(make_world: MakeWorld, sqlite_url: str) -> None:
+    """Who joined meanwhile has agreed to the better terms alone."""
+    terms = Participation(least_clients=1, hold=1000)
+    world = make_world(sqlite_url, terms=terms)
+    world.server.tick()
+    better = world.another(terms=replace(terms, hold=60))
+    better.apply(better.closed())
+    assert better.signed().manifest.terms.hold == 60
+    with pytest.raises(SettingsError, match=r"terms of epoch 2 would refuse.*not 60"):
+        world.another().server.tick()
+
+
+def test_the_crowd_grows_at_most_to_ten_times_the_first(
+    make_world: MakeWorld, sqlite_url: str
+) -> None:
+    """Whoever accepted the first terms refuses more, however slowly it grew."""
+    world = make_world(sqlite_url, terms=Participation(least_clients=2, hold=1000))
+    for least in (2, 20, 21):
+        grown = world.another(terms=Participation(least_clients=least, hold=1000))
+        grown.now = world.now
+        if least == 21:
+            with pytest.raises(SettingsError, match="terms of epoch 1 would refuse"):
+                grown.server.tick()
+            break
+        grown.apply(grown.closed())
+        world.now = grown.now
+    assert grown.now > 1100
+
+
+def test_every_training_has_a_random_id(make_world: MakeWorld, new_url: NewUrl) -> None:
+    worlds = [make_world(new_url()) for _ in range(2)]
+    for world in worlds:
+        world.server.tick()
+    first, second = (world.signed().manifest.terms.training for world in worlds)
+    assert len(first) == len(second) == 16
+    assert first != second
