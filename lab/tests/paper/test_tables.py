@@ -88,6 +88,7 @@ def test_verdict_names_what_is_not_won() -> None:
     assert verdict([contest("here", None)]) == []
 
 
+@pytest.mark.filterwarnings("ignore:No artists with labels")
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_nothing_is_shown_before_anything_is_known(name: str, tmp_path: Path) -> None:
     scale = Scale.of(QUICK)
