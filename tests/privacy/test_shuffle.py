@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from decimal import Decimal
+from functools import partial
 from itertools import combinations, product
 from math import exp, log
 
@@ -304,10 +305,7 @@ def test_what_cannot_be_is_refused() -> None:
         lambda: Crowd(5, colluding=5),
         lambda: Crowd(5, seeded_directions=-1),
         lambda: Reporting(1.0, 10**200, 10**200),
-        *(
-            lambda delta=delta: central_epsilon(COIN, Crowd(10), delta)
-            for delta in (0.0, 1.0, -1.0)
-        ),
+        *(partial(central_epsilon, COIN, Crowd(10), delta) for delta in (0.0, 1.0, -1.0)),
     ):
         with pytest.raises(SettingsError):
             bad()

@@ -99,23 +99,23 @@ def test_a_panel_survives_its_file() -> None:
     assert Panel.decode(counted.encode()) == counted
 
 
+PERSON: dict[str, object] = {"seen": [], "left": 1, "others": [2]}
+
+
 @pytest.mark.parametrize(
     "change",
     [
         {"version": 2},
         {"catalogue": "00"},
-        *({"people": people} for people in ({}, [], [7])),
-        *(
-            {"people": [{"seen": [], "left": 1, "others": [2], **wrong}]}
-            for wrong in (
-                {"others": 2},
-                {"others": []},
-                {"seen": [1]},
-                {"others": [MAX_ROW + 1]},
-                {"left": True},
-                {"name": "she"},
-            )
-        ),
+        {"people": {}},
+        {"people": []},
+        {"people": [7]},
+        {"people": [PERSON | {"others": 2}]},
+        {"people": [PERSON | {"others": []}]},
+        {"people": [PERSON | {"seen": [1]}]},
+        {"people": [PERSON | {"others": [MAX_ROW + 1]}]},
+        {"people": [PERSON | {"left": True}]},
+        {"people": [PERSON | {"name": "she"}]},
         *({"touched": touched} for touched in (1, [-1], [0.5])),
         {"more": 1},
     ],

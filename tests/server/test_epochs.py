@@ -58,7 +58,7 @@ def noise(reports: int) -> bytes:
     ids=["a crowd", "one report less", "noise", "copies", "each by itself", "not together"],
 )
 def test_only_what_opens_makes_a_crowd(
-    make_world: MakeWorld, url: str, east: Callable[..., bytes], west: Callable[..., bytes],
+    make_world: MakeWorld, url: str, east: Callable[..., bytes] | None, west: Callable[..., bytes] | None,
     counted: int, crowdless: int,
 ) -> None:  # fmt: skip
     """The proxy's word is not enough: nothing is learnt from fewer, and no database has it."""
