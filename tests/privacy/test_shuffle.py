@@ -5,6 +5,7 @@ delta lies below the exact one, and none far above, where sizes are grouped too.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from decimal import Decimal
 from functools import partial
 from itertools import combinations, product
@@ -300,11 +301,12 @@ def test_small_crowds_are_never_promised_too_much(rho: float, clients: int, repo
 
 
 def test_what_cannot_be_is_refused() -> None:
+    bad: Callable[[], object]
     for bad in (
-        lambda: Crowd(1),
-        lambda: Crowd(5, colluding=5),
-        lambda: Crowd(5, seeded_directions=-1),
-        lambda: Reporting(1.0, 10**200, 10**200),
+        partial(Crowd, 1),
+        partial(Crowd, 5, colluding=5),
+        partial(Crowd, 5, seeded_directions=-1),
+        partial(Reporting, 1.0, 10**200, 10**200),
         *(partial(central_epsilon, COIN, Crowd(10), delta) for delta in (0.0, 1.0, -1.0)),
     ):
         with pytest.raises(SettingsError):
