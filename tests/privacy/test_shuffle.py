@@ -301,13 +301,13 @@ def test_small_crowds_are_never_promised_too_much(rho: float, clients: int, repo
 
 
 def test_what_cannot_be_is_refused() -> None:
-    bad: Callable[[], object]
-    for bad in (
+    refused: list[Callable[[], object]] = [
         partial(Crowd, 1),
         partial(Crowd, 5, colluding=5),
         partial(Crowd, 5, seeded_directions=-1),
         partial(Reporting, 1.0, 10**200, 10**200),
         *(partial(central_epsilon, COIN, Crowd(10), delta) for delta in (0.0, 1.0, -1.0)),
-    ):
+    ]
+    for bad in refused:
         with pytest.raises(SettingsError):
             bad()

@@ -42,7 +42,7 @@ from sottovoce_lab.bench.timing import (
     resident,
 )
 
-SharedCount = Synchronized[int]
+SharedCount = "Synchronized[int]"
 """A number that two processes see."""
 
 CONNECTIONS = 64
