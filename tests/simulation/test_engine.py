@@ -351,7 +351,7 @@ def test_small_work_loads_no_compiler() -> None:
     ],
 )
 def test_engines_and_options_that_are_not_there_are_refused(
-    engine: str, options: dict[str, int]
+    engine: str, options: dict[str, Any]
 ) -> None:
     with pytest.raises(SettingsError):
         build_engine(engine, random_people(3, 5), Settings(), **options)
