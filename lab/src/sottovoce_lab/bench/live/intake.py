@@ -23,6 +23,7 @@ from multiprocessing import get_context
 from multiprocessing.context import SpawnProcess
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
+from typing import TypeAlias
 
 from sottovoce.errors import UnavailableError
 from sottovoce.protocol import SEALED, Batch, Chunk, routes
@@ -42,7 +43,7 @@ from sottovoce_lab.bench.timing import (
     resident,
 )
 
-SharedCount = Synchronized[int]
+SharedCount: TypeAlias = "Synchronized[int]"
 """A number that two processes see."""
 
 CONNECTIONS = 64
