@@ -25,7 +25,6 @@ from tests.client.world import (
     FakeProxy,
     World,
     charges,
-    item,
     pause_once_made,
     sha,
 )
@@ -133,30 +132,6 @@ def sync_with(pages: int, client: Client, proxy: FakeProxy) -> bool:
     except StoreError:
         return True
     return False
-
-
-def test_a_database_only_for_reading_sends_nothing(
-    client: Client, proxy: FakeProxy, world: World, folder: Path
-) -> None:
-    client.sync(proxy)
-    proxy.next_epoch()
-    databases = client._store._db, client._store.history._db
-    for database in databases:
-        database.rows("PRAGMA query_only = ON")
-    for attempt in (
-        lambda: client.sync(proxy),
-        lambda: client.record([item(9)]),
-        lambda: client.pause(),
-        lambda: client.forget(),
-    ):
-        with pytest.raises(StoreError, match="readonly"):
-            attempt()
-    assert len(proxy.received) == 1
-    assert len(charges(folder)) == 1
-    assert client.recommend(1)
-    for database in databases:
-        database.rows("PRAGMA query_only = OFF")
-    assert client.sync(proxy).outcome == "sent"
 
 
 def table(folder: Path) -> list[Any]:

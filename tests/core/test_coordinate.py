@@ -60,11 +60,6 @@ def test_the_estimator_is_unbiased_for_the_mean_clipped_gradient() -> None:
     assert 0.5 < z.std() < 1.5
 
 
-def test_b_is_the_papers() -> None:
-    mechanism = Coordinate(Shape(7, 5, 1.0), 2.5)
-    assert mechanism.bound == pytest.approx((exp(2.5) + 1) / (exp(2.5) - 1) * 35)
-
-
 def test_the_index_ignores_the_history_and_is_uniform() -> None:
     """The same words name the same entries whatever the history, and all equally often.
 

@@ -188,6 +188,18 @@ def test_the_compiled_selection_lists_them_in_the_same_order(loud: Loud) -> None
     assert compiled(loud) == loud.at(np.arange(loud.count)).tolist()
 
 
+def test_the_compiled_selection_of_many_rows() -> None:
+    """Normal rows, and rows of which nearly all are far below the others."""
+    rng = np.random.default_rng(1)
+    normal = rng.standard_normal(3000).astype(np.float32)
+    few_loud = np.where(rng.random(3000) < 0.01, normal, normal * np.float32(1e-9))
+    x = rng.standard_normal(7).astype(np.float32)
+    for a in (normal, few_loud):
+        for count in (1, 150, 640, 8000, 21_000):
+            loud = Loud(a, x, count, 5)
+            assert compiled(loud) == loud.at(np.arange(count)).tolist()
+
+
 def test_many_ties_are_found_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sottovoce.core.loudest.PIECE", 7)
     a, x = np.array([1, -1, 1, 0, 0, 2], np.float32), np.array([1, 0, -1], np.float32)

@@ -95,31 +95,6 @@ def test_shares_solve_the_normal_equations(
         assert left @ share == pytest.approx((1 + alpha) * weight * W[row], rel=1e-7, abs=1e-9)
 
 
-@given(seeds, zero_rows)
-def test_columns_of_tags_are_popularities_as_long_as_a_mean_factor(
-    seed: int, zeros: list[int]
-) -> None:
-    tags = random_tags(seed)
-    model = model_of(with_zero_rows(seed, zeros), tags)
-    squared = (model.V**2).sum() / FACTORS or 1.0
-    for column, has in zip(model.D.toarray().T, tags.table.toarray().T, strict=True):
-        wanted = has * model.popularity
-        length = np.linalg.norm(wanted)
-        if length > 0:
-            wanted *= np.sqrt(squared) / length
-            assert column @ column == pytest.approx(squared, rel=1e-9)
-        assert column == pytest.approx(wanted, rel=1e-9, abs=1e-15)
-
-
-def test_the_ridge_is_lambda_for_factors_and_grows_with_the_columns_for_tags() -> None:
-    V = with_zero_rows(5, [])
-    model = model_of(V, random_tags(5))
-    squared = float((V.astype(float) ** 2).sum()) / FACTORS
-    for own, times in ((1, 61), (60, 2), (600, 1.1)):
-        expected = (LAMBDA, 0.2 * (1 + ALPHA) * times * squared)
-        assert model.ridges(own) == pytest.approx(expected, rel=1e-12)
-
-
 @given(seeds)
 def test_popularity_is_the_row_sum_of_v_v_transposed(seed: int) -> None:
     V = initial_items(ITEMS, FACTORS, 1.0, seed).astype(float)

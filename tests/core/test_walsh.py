@@ -17,10 +17,6 @@ def test_the_transform_is_the_hadamard_matrix(n: int) -> None:
     assert np.array_equal(walsh.hadamard_signs(rows, columns), H)
 
 
-def test_the_next_power_of_two() -> None:
-    assert [walsh.next_power_of_two(n) for n in (1, 2, 3, 8, 9)] == [1, 2, 4, 8, 16]
-
-
 def test_public_signs_are_pinned() -> None:
     """Every client must compute the same ones: SHA-256 in counter mode, low bit first."""
     signs = walsh.public_signs(1, 600)

@@ -103,10 +103,6 @@ def test_rounding_never_flatters(amount: Fraction, shift: int) -> None:
     assert math.copysign(1, down) == 1
 
 
-def test_more_than_a_float_is_infinite() -> None:
-    assert rounded_up(Fraction(10**400)) == math.inf
-
-
 @pytest.mark.parametrize(
     "make",
     [

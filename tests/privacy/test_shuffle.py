@@ -5,7 +5,9 @@ delta lies below the exact one, and none far above, where sizes are grouped too.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from itertools import combinations, product
 from math import exp, log
 
@@ -138,15 +140,6 @@ def test_the_worst_case_is_reached_when_the_others_give_everything_away(rho: flo
     step = at / 50
     edges, deltas = hockey_stick(event, 2, step)
     assert deltas[np.flatnonzero(edges == 50)[0]] == pytest.approx(exact, rel=1e-9)
-
-
-def test_more_people_hide_better_and_more_reports_worse() -> None:
-    event = Reporting(2.0, 10, 2, 0.2)
-    by_crowd = [central_epsilon(event, Crowd(n), 1e-6) for n in (2, 50, 500, 5000)]
-    assert by_crowd == sorted(by_crowd, reverse=True)
-    assert by_crowd[0] <= event.pure
-    more = [central_epsilon(Reporting(2.0, 10, t, 0.2), Crowd(500), 1e-6) for t in (1, 2, 4)]
-    assert more == sorted(more)
 
 
 def test_what_breaks_it() -> None:
@@ -308,15 +301,13 @@ def test_small_crowds_are_never_promised_too_much(rho: float, clients: int, repo
 
 
 def test_what_cannot_be_is_refused() -> None:
-    for bad in (
-        lambda: Crowd(1),
-        lambda: Crowd(5, colluding=5),
-        lambda: Crowd(5, seeded_directions=-1),
-        lambda: Reporting(1.0, 10**200, 10**200),
-        *(
-            lambda delta=delta: central_epsilon(COIN, Crowd(10), delta)
-            for delta in (0.0, 1.0, -1.0)
-        ),
-    ):
+    refused: list[Callable[[], object]] = [
+        partial(Crowd, 1),
+        partial(Crowd, 5, colluding=5),
+        partial(Crowd, 5, seeded_directions=-1),
+        partial(Reporting, 1.0, 10**200, 10**200),
+        *(partial(central_epsilon, COIN, Crowd(10), delta) for delta in (0.0, 1.0, -1.0)),
+    ]
+    for bad in refused:
         with pytest.raises(SettingsError):
             bad()

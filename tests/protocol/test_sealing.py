@@ -114,12 +114,6 @@ def test_a_direction_that_is_not_there_is_counted_as_undecodable(directions: int
     assert found.undecodable == 1
 
 
-def test_a_report_sent_twice_has_the_same_key() -> None:
-    one, other = seal(6), seal(6)
-    keys = opened(one + other + one).keys
-    assert keys[0] == keys[2] != keys[1]
-
-
 @pytest.mark.parametrize("cut", [1, 51, 53, 103])
 def test_what_is_no_number_of_sealed_reports_is_refused(cut: int) -> None:
     with pytest.raises(ProtocolError, match="not a number of sealed reports"):

@@ -21,7 +21,7 @@ from sottovoce.protocol.manifest import MOST_STATEMENTS
 from sottovoce.server import Keys, ServerStore
 from sottovoce.server.keys import rotate_keys
 from sottovoce.server.store import Service, Transaction
-from tests.server.test_catalogues import learn
+from tests.server.test_catalogue import learn
 from tests.server.world import KEYS, MakeWorld, World
 
 

@@ -230,7 +230,7 @@ def test_what_was_charged_before_a_crash_is_sent_after_it(
     visitor = Visitor(launched(playwright, profile), system.front)
     visitor.open().sees_left(epoch)
     assert set(system.front.batches()) == {sent}
-    assert visitor.films() == ["1", "608"]
+    visitor.until(lambda: visitor.films() == ["1", "608"], "the films that were chosen")
     assert [row["epoch"] for row in visitor.charges()] == [epoch]
     assert visitor.spent() == system.cost()
     assert system.turn().reports == 25 * 20, "counted once"

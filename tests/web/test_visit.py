@@ -117,26 +117,3 @@ def test_the_policy_stops_what_a_smuggled_script_would_try(visit: Visit, system:
     assert any("violates the following Content Security Policy" in e for e in visitor.errors)
     visitor.errors.clear()
     visitor.requests[:] = [each for each in visitor.requests if "127.0.0.1:9" not in each.url]
-
-
-def test_light_and_dark_follow_the_device_until_told_otherwise(visit: Visit) -> None:
-    def background(visitor: Visitor) -> str:
-        found: str = visitor.page.evaluate(
-            "getComputedStyle(document.documentElement).backgroundColor"
-        )
-        return found
-
-    light, dark = visit(color_scheme="light"), visit(color_scheme="dark")
-    by_day, by_night = background(light.open()), background(dark.open())
-    assert by_day != by_night
-    light.page.emulate_media(color_scheme="dark")
-    assert background(light) == by_night
-    light.page.emulate_media(color_scheme="light")
-    light.at("#theme input[value=dark]").focus()
-    light.page.keyboard.press("Space")
-    assert background(light) == by_night
-    light.reload()
-    assert background(light) == by_night
-    assert light.at("#theme input[value=dark]").is_checked()
-    light.at("#theme input[value=auto]").check()
-    assert background(light) == by_day

@@ -132,7 +132,8 @@ class Settings:
     def as_dict(self) -> dict[str, Any]:
         """For JSON: one level, the mechanism's options among the settings."""
         content = asdict(self)
-        return {**content, **content.pop("options")}
+        options = content.pop("options")
+        return {**content, **options}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Settings:
