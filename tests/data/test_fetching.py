@@ -132,7 +132,9 @@ def test_the_publishers_checksum(site: Site, tmp_path: Path, form: str) -> None:
         {"body": archive()[:200] + b"?" + archive()[201:]}, {"url": "http://127.0.0.1:1"},
         {"url": "file:///etc"},
     ],
-    ids=str,
+    ids=[
+        "another md5", "no md5", "no answer", "no archive", "cut", "one byte", "nobody", "a file",
+    ],
 )  # fmt: skip
 def test_what_cannot_be_verified_is_not_kept(
     site: Site, tmp_path: Path, wrong: dict[str, Any]

@@ -292,6 +292,7 @@ GZIPPED = gzip.compress(b"user,item\n" + b"1,2\n" * 1000)
         *(("x.parquet", content) for content in (b"PAR1 not at all", b"")),
         *(("x.csv.gz", content) for content in (GZIPPED[:-20], b"plain text")),
     ],
+    ids=range(10),
 )
 def test_damaged_files_are_named(tmp_path: Path, name: str, content: bytes) -> None:
     path = written(tmp_path, content, name)
