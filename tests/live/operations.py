@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import cache
@@ -41,8 +42,6 @@ from tests.server.changes import change_catalogue, with_added, without
 from tests.server.world import KEYS, World, make_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from numpy.typing import NDArray
 
     from sottovoce.server.store import Epoch
@@ -150,10 +149,10 @@ class Run:
         self._items = ITEMS - 1
         """The number of the newest."""
 
-    def play(self, length: int) -> None:
+    def play(self, length: int, operations: Operations) -> None:
         """The list itself; errors of the system are part of it."""
         self._beat_proxies()
-        names, weights = zip(*OPERATIONS.items(), strict=True)
+        names, weights = zip(*operations.items(), strict=True)
         for operation in self.rng.choices(names, weights, k=length):
             self._attempt(operation.__name__, lambda do=operation: do(self))  # type: ignore[misc]
 
@@ -403,7 +402,8 @@ class _Watched:
         self._api.send(batch)
 
 
-OPERATIONS: dict[Callable[[Run], None], int] = {
+Operations = dict[Callable[[Run], None], int]
+OPERATIONS: Operations = {
     Run.send: 4,
     Run.crowd: 4,
     Run.send_again: 4,
@@ -416,18 +416,20 @@ OPERATIONS: dict[Callable[[Run], None], int] = {
     Run.kill: 1,
     Run.hand_in_again: 2,
     Run.forge: 3,
-    Run.change_item: 1,
-    Run.rotate: 1,
-    Run.begin_training: 1,
 }
 """How often each is done."""
+OPERATORS = OPERATIONS | {Run.change_item: 1, Run.rotate: 1, Run.begin_training: 1}
+"""In a list that is long enough for what operators change."""
 
 
 def run_list(seed: int, templates: Templates, length: int | None = None) -> Run:
     """Play one list to its end; what goes wrong is told with the list."""
     run = Run(seed, templates)
     try:
-        run.play(length or run.rng.randint(4, 10))
+        if length is None:
+            run.play(run.rng.randint(4, 10), OPERATIONS)
+        else:
+            run.play(length, OPERATORS)
         run.settle()
         run.check()
     except Exception as error:

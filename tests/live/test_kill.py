@@ -62,7 +62,7 @@ def test_killed_at_any_moment(folder: Path, many: bool) -> None:
             part = rng.choice((*workers, *proxies))
             launcher.kill(part)
             launcher.start(part)
-        people.go_on(2)
+        people.go_on(3)
         check(site, people, epochs=3)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import threading
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -34,6 +36,22 @@ from tests.proxy.world import (
 )
 
 
+def beats_at_once(world: World, number: int) -> None:
+    """From as many threads: they come one after the other."""
+    one = threading.Lock()
+
+    def alone(_: str) -> None:
+        assert one.acquire(blocking=False), "two beats talk to the server at once"
+        time.sleep(0.005)
+        one.release()
+
+    world.server.before = alone
+    with ThreadPoolExecutor(number) as pool:
+        for beat in [pool.submit(world.proxy.tick) for _ in range(number)]:
+            beat.result()
+    world.server.before = lambda _: None
+
+
 def test_a_whole_epoch_and_the_next(world: World) -> None:
     sent = world.send(5)
     world.proxy.tick()
@@ -46,9 +64,7 @@ def test_a_whole_epoch_and_the_next(world: World) -> None:
     assert world.server.told == [(1, "enough")]
     assert not world.server.chunks, "the server has not closed it yet"
     world.close_epoch()
-    with ThreadPoolExecutor(8) as pool:  # two beats at once end an epoch once
-        for beat in [pool.submit(world.proxy.tick) for _ in range(40)]:
-            beat.result()
+    beats_at_once(world, 8)
     assert world.server.commits == {1: (4, 20)}
     assert sorted(world.server.reports(1)) == sorted(all_reports(sent))
     assert [chunk.reports for chunk in world.server.chunks[1].values()] == [5, 5, 5, 5]

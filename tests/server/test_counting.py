@@ -98,14 +98,14 @@ def test_chunks_are_refused_with_the_reason(world: World) -> None:
             early()
     world.closed()
     take = world.server.take_chunk
-    cases: list[tuple[type[Exception], Callable[[], object]]] = [
+    refusals: list[tuple[type[Exception], Callable[[], object]]] = [
         (RefusedError, lambda: world.send("north", chunk)),
         (ProtocolError, lambda: take("east", 1, "0" * 64, chunk.encode())),
         (ProtocolError, lambda: take("east", 2, chunk.name, chunk.encode())),
         (NotFoundError, lambda: world.send("east", replace(chunk, epoch=7))),
         (RefusedError, lambda: world.send("east", replace(chunk, manifest_hash=bytes(32)))),
     ]
-    for error, wrong in cases:
+    for error, wrong in refusals:
         with pytest.raises(error):
             wrong()
     for broken in (b"", b"SVC2", chunk.encode()[:-1], chunk.encode() + b"x"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -48,20 +47,18 @@ def noise(reports: int) -> bytes:
 @pytest.mark.parametrize(
     ("east", "west", "counted", "crowdless"),
     [
-        (lambda valid: valid[0] + valid[1] + valid[2], None, 15, 0),
-        (lambda valid: valid[0] + valid[1] + valid[2][SEALED:] + noise(1), None, 0, 14),
-        (lambda valid: valid[0] + noise(10), None, 0, 5),
-        (lambda valid: valid[0] * 3, None, 0, 5),
+        (lambda valid: valid[0] + valid[1] + valid[2], b"", 15, 0),
+        (lambda valid: valid[0] + valid[1] + valid[2][SEALED:] + noise(1), b"", 0, 14),
+        (lambda valid: valid[0] + noise(10), b"", 0, 5),
+        (lambda valid: valid[0] * 3, b"", 0, 5),
         (lambda valid: valid[0] + valid[1] + valid[2], lambda valid: valid[3] + noise(10), 15, 5),
         (lambda valid: valid[0] + valid[1], lambda valid: valid[2] + valid[3], 0, 20),
     ],
     ids=["a crowd", "one report less", "noise", "copies", "each by itself", "not together"],
 )
 def test_only_what_opens_makes_a_crowd(
-    make_world: MakeWorld, url: str,
-    east: Callable[..., bytes], west: Callable[..., bytes] | None,
-    counted: int, crowdless: int,
-) -> None:  # fmt: skip
+    make_world: MakeWorld, url: str, east: Any, west: Any, counted: int, crowdless: int
+) -> None:
     """The proxy's word is not enough: nothing is learnt from fewer, and no database has it."""
     world = make_world(url, terms=Participation(least_clients=CROWD, hold=1000))
     signed = world.closed()

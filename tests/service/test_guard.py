@@ -111,12 +111,13 @@ POST = request("/body", "Transfer-Encoding: chunked", method="POST")
 )
 def test_what_has_no_end_is_ended(capped: Service, begin: bytes, piece: bytes) -> None:
     """Everybody else is served meanwhile."""
+    end = time.monotonic() + 1 + SLACK
     with capped.connect() as line, within(1 + SLACK):
         sent(line, begin)
         while is_quiet(line) and sent(line, piece):
             assert status_of(capped, GET) == 200
         while sent(line, piece):
-            pass
+            assert time.monotonic() < end
 
 
 @pytest.mark.parametrize(
@@ -129,10 +130,11 @@ def test_what_has_no_end_is_ended(capped: Service, begin: bytes, piece: bytes) -
 )
 def test_a_slow_header_and_a_slow_body_are_answered(capped: Service, begin: bytes) -> None:
     """A byte now and then does not help."""
-    line = capped.connect()
+    line, end = capped.connect(), time.monotonic() + 1 + SLACK
     with within(1 + SLACK):
         sent(line, begin)
         while is_quiet(line) and sent(line, b"1"):
+            assert time.monotonic() < end
             time.sleep(0.05)
         assert said(line).startswith(b"HTTP/1.1 408 ")
 
