@@ -14,7 +14,7 @@ from sottovoce.core import Histories, initial_items
 from sottovoce.data import Split
 from sottovoce.simulation.evaluation import ranking, sample_candidates, wide_vectors
 from tests.people import histories
-from tests.simulation.evaluation.test_known import model_for
+from tests.simulation.evaluation.test_side_information import model_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable

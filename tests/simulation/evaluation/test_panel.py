@@ -27,7 +27,7 @@ from sottovoce.simulation.evaluation.panel import (
     panel_quality,
 )
 
-FILE = Path(__file__).parents[1] / "vectors" / "panel.json"
+FILE = Path(__file__).parents[2] / "vectors" / "panel.json"
 HASH = bytes(range(32))
 ITEMS = 130
 PEOPLE = synthetic_people(12, ITEMS, seed=5)
