@@ -106,8 +106,12 @@ def _differing(saved: ModelFile, settings: Settings, identity: Record) -> list[s
     names = [name for name in {**here, **there} if there.get(name) != here.get(name)]
     if names == ["data"]:
         return ["other data"]
+
+    def said(values: Record, name: str) -> str:
+        return "none" if values.get(name) is None else str(values[name])
+
     return [
-        f"{name} is {there.get(name)} there and {here.get(name)} here"
+        f"{name} is {said(there, name)} there and {said(here, name)} here"
         for name in names
         if name != "data"
     ]
