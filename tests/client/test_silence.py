@@ -202,7 +202,7 @@ def asked(
 # Order and tags change what is recommended here, and nothing that leaves.
 
 
-LOUD = {"epsilon": 40.0, "reports": 30}
+LOUD: dict[str, Any] = {"epsilon": 40.0, "reports": 30}
 """So that reports say what a device knows: with noise alone they would be alike anyway."""
 
 

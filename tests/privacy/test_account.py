@@ -283,7 +283,7 @@ AFTER: list[tuple[Numbers, float, list[dict[str, Any]]]] = [
 CASES = [*((numbers, LIMIT, []) for numbers in ALONE), *AFTER]
 
 
-def given(numbers: Numbers, limit: float, charges: list[dict[str, Any]]) -> dict[str, Any]:
+def case_of(numbers: Numbers, limit: float, charges: list[dict[str, Any]]) -> dict[str, Any]:
     return {**dict(zip(NAMES, numbers, strict=True)), "limit": limit, "charges": charges}
 
 
@@ -315,9 +315,9 @@ def stored() -> list[dict[str, Any]]:
 
 
 def test_the_file_has_these_cases() -> None:
-    names = given(*CASES[0])
+    names = case_of(*CASES[0])
     assert [{name: case[name] for name in names} for case in stored()] == [
-        given(*case) for case in CASES
+        case_of(*case) for case in CASES
     ]
 
 
@@ -330,7 +330,7 @@ def test_promises_are_as_the_file_says(number: int) -> None:
 
 
 def write() -> None:
-    cases = [given(*case) for case in CASES]
+    cases = [case_of(*case) for case in CASES]
     lines = ",\n".join(json.dumps({**case, **made(case)}) for case in cases)
     FILE.write_text("[\n" + lines + "\n]\n")
 
