@@ -231,6 +231,11 @@ def test_what_is_signed_is_opened_and_named_by_the_hash_of_its_bytes(epoch: int,
     assert opened.hash == hashlib.sha256(manifest(epoch=epoch).encode()).digest()
 
 
+def test_more_statements_than_there_may_be_are_refused() -> None:
+    assert accepted(rotated(32), PUBLIC_KEYS[0])
+    assert not accepted(rotated(33), PUBLIC_KEYS[0])
+
+
 def test_nobody_is_led_back_to_an_older_key() -> None:
     old, new = rotated(1), rotated(2)
     trusted = SignedManifest.open(new, PUBLIC_KEYS[0]).key
