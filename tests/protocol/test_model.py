@@ -99,17 +99,7 @@ def test_a_panel_survives_its_file() -> None:
     assert Panel.decode(counted.encode()) == counted
 
 
-WRONG_COUNTS: list[Any] = [1, [-1], [0.5]]
-WRONG_PEOPLE: list[Any] = [{}, [], [7]]
-WRONG_PERSONS: list[dict[str, Any]] = [
-    {"others": 2},
-    {"others": []},
-    {"seen": [1]},
-    {"others": [MAX_ROW + 1]},
-    {"left": True},
-    {"name": "she"},
-]
-PERSON = {"seen": [], "left": 1, "others": [2]}
+PERSON: dict[str, object] = {"seen": [], "left": 1, "others": [2]}
 
 
 @pytest.mark.parametrize(
@@ -117,9 +107,16 @@ PERSON = {"seen": [], "left": 1, "others": [2]}
     [
         {"version": 2},
         {"catalogue": "00"},
-        *({"people": people} for people in WRONG_PEOPLE),
-        *({"people": [{**PERSON, **wrong}]} for wrong in WRONG_PERSONS),
-        *({"touched": touched} for touched in WRONG_COUNTS),
+        {"people": {}},
+        {"people": []},
+        {"people": [7]},
+        {"people": [PERSON | {"others": 2}]},
+        {"people": [PERSON | {"others": []}]},
+        {"people": [PERSON | {"seen": [1]}]},
+        {"people": [PERSON | {"others": [MAX_ROW + 1]}]},
+        {"people": [PERSON | {"left": True}]},
+        {"people": [PERSON | {"name": "she"}]},
+        *({"touched": touched} for touched in (1, [-1], [0.5])),
         {"more": 1},
     ],
 )

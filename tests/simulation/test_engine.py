@@ -328,13 +328,21 @@ def test_the_engine_is_what_the_rule_says(monkeypatch: pytest.MonkeyPatch) -> No
     assert build_engine(AUTO, h, plan, resample=10_000_000).name == "reference"
 
 
-def test_small_work_loads_no_compiler() -> None:
-    asked = (
-        "import sys; from scipy import sparse; from sottovoce import FederatedMF;"
-        "h = sparse.random_array((30, 20), density=0.3, format='csr', rng=1) > 0;"
-        "m = FederatedMF(budget=10).fit(h); m.recommend(0, h[[0]]);"
-        "assert 'numba' not in sys.modules"
-    )
+IN_PYTHON = (
+    "from scipy import sparse; from sottovoce import FederatedMF;"
+    "h = sparse.random_array((30, 20), density=0.3, format='csr', rng=1) > 0;"
+    "m = FederatedMF(budget=10).fit(h); m.recommend(0, h[[0]]);"
+)
+AS_A_COMMAND = (
+    "from contextlib import suppress; from sottovoce.cli import main;"
+    "sys.argv[1:] = ['simulate', '--data', 'synthetic:N=60,M=80,seed=1', '--budget', '10']\n"
+    "with suppress(SystemExit): main()\n"
+)
+
+
+@pytest.mark.parametrize("work", [IN_PYTHON, AS_A_COMMAND], ids=["python", "command"])
+def test_small_work_loads_no_compiler(work: str) -> None:
+    asked = f"import sys; {work} assert 'numba' not in sys.modules".replace("\n ", "\n")
     environment = {**os.environ, "PYTHONPATH": str(Path(registry.__file__).parents[2])}
     subprocess.run([sys.executable, "-c", asked], check=True, env=environment)
     assert util.find_spec("numba")

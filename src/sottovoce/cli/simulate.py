@@ -42,6 +42,7 @@ from sottovoce.privacy.account import shown
 from sottovoce.settings import stated
 from sottovoce.simulation import Run, Simulation
 from sottovoce.simulation import simulate as run_simulation
+from sottovoce.simulation.engines import AUTO
 from sottovoce.simulation.evaluation import CUTOFFS, Interval
 from sottovoce.training import DEFAULT, Budget, Settings, planned
 
