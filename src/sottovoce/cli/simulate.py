@@ -144,7 +144,7 @@ def simulate(
         settings,
         split,
         negatives,
-        engine=engine.pop("engine", "cpu"),
+        engine=engine.pop("engine", AUTO),
         engine_options=engine,
         tags=tags,
         time=time,
