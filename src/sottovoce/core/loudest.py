@@ -78,7 +78,7 @@ class Loud:
         louder = ranks < ends[-1]
         row = np.searchsorted(ends, ranks[louder], "right")
         place = ranks[louder] - (ends - self._loud_by_row)[row]
-        agreement = self._sizes * np.abs(self.a[row, None]).astype(np.float64)
+        agreement = self._sizes * self._rows[row, None]
         factor = np.argmax(np.cumsum(agreement > self._least, axis=1) > place[:, None], axis=1)
         found = np.empty(ranks.shape, np.int64)
         found[louder] = self._signed(row, factor)
@@ -90,11 +90,15 @@ class Loud:
         return np.abs(self.x).astype(np.float64)
 
     @cached_property
+    def _rows(self) -> Float64:
+        return np.abs(self.a).astype(np.float64)
+
+    @cached_property
     def _loud_by_row(self) -> Int64:
         """With how many factors each row agrees by more than least."""
         found = np.zeros(self.a.size, np.int64)
         for size in self._sizes:
-            found += size * np.abs(self.a).astype(np.float64) > self._least
+            found += size * self._rows > self._least
         return found
 
     @cached_property
@@ -105,9 +109,9 @@ class Loud:
         they have the order of the (positive) floats.
         """
         if self.a.size * self.x.size <= PIECE:
-            agreement = np.outer(self._sizes, np.abs(self.a).astype(np.float64)).ravel()
+            agreement = np.outer(self._sizes, self._rows).ravel()
             return float(np.partition(agreement, -self.count)[-self.count])
-        rows, sizes = np.sort(np.abs(self.a)).astype(np.float64), self._sizes.tolist()
+        rows, sizes = np.sort(self._rows), self._sizes.tolist()
         low, high = 0, int(np.float64(np.finfo(np.float64).max).view(np.uint64))
         while high - low > 1:  # `low` is reached by at least `count`, `high` by fewer
             middle = (low + high) // 2
@@ -133,7 +137,7 @@ class Loud:
     def _ties(self, signed: Int64) -> NDArray[np.bool_]:
         """Whether each agrees by exactly least; at zero both signs of a direction do."""
         row, factor = np.divmod(signed >> 1, self.x.size)
-        agreement = self._sizes[factor] * np.abs(self.a[row]).astype(np.float64)
+        agreement = self._sizes[factor] * self._rows[row]
         fits = (self._least == 0) | (self._signed(row, factor) == signed)
         return np.asarray((agreement == self._least) & fits)
 

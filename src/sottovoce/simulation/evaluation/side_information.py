@@ -100,8 +100,8 @@ def wide_vectors(model: WideModel, histories: Histories, weights: Float64 | None
     return out
 
 
-NUMBERS_AT_ONCE = 1 << 20
-"""Of the systems that are solved together: some megabytes."""
+NUMBERS_AT_ONCE = 1 << 18
+"""Of the systems that are solved together: what a cache holds."""
 
 
 def _outer(model: WideModel) -> sparse.csr_array:
