@@ -169,7 +169,7 @@ def run_without(packages: tuple[str, ...], *command: str) -> subprocess.Complete
 @pytest.mark.parametrize(
     ("command", "package", "extra"),
     [
-        ("simulate", "numba", "sim"), ("demo", "httpx", "sim,server"),
+        ("simulate", "polars", "sim"), ("demo", "httpx", "sim,server"),
         ("client init", "httpx", "client,cli"),
         ("proxy run --config x.toml", "starlette", "proxy"),
         ("server catalogue update --config x.toml new.csv", "sqlalchemy", "server"),
@@ -204,6 +204,7 @@ def paper(number: int) -> None:
 @pytest.fixture
 def no_laboratory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(door, "entry_points", lambda **_: ())
+    monkeypatch.setitem(sys.modules, "sottovoce_lab", None)
     every_command.cache_clear()
     yield
     every_command.cache_clear()

@@ -19,7 +19,7 @@ from tests.lacking import leave_out
 from tests.release.building import ROOT, Built, repository
 from tests.release.fresh import run
 
-NOT_PUBLISHED = (".ci/",)
+NOT_PUBLISHED = (".ci/", "lab/")
 
 
 def tracked() -> set[str]:
