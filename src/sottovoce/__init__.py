@@ -9,8 +9,12 @@ Federated matrix factorisation for implicit feedback under local differential pr
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sottovoce.errors import MissingExtraError
-from sottovoce.simulation.federated import FederatedMF
+
+if TYPE_CHECKING:
+    from sottovoce.simulation.federated import FederatedMF
 
 __all__ = ["FederatedMF", "__version__"]
 __version__ = "1.0.0"

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sottovoce.errors import MissingExtraError
-from sottovoce.simulation.evaluation import Interval
 from sottovoce.storage.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    # A service's commands have options for pictures and need no simulator.
+    from sottovoce.simulation.evaluation import Interval
 
 
 def figure_class() -> type[Figure]:
