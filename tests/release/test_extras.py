@@ -90,7 +90,7 @@ def test_bare_it_is_numpy_and_scipy(install: Callable[[str], Fresh]) -> None:
 def test_cli_names_the_extra_of_every_command(install: Callable[[str], Fresh]) -> None:
     fresh = install("cli")
     assert fresh.run("sottovoce", "--version") == f"{sottovoce.__version__}\n"
-    assert offered(fresh) == set()
+    assert offered(fresh) == {"privacy"}  # but for a shuffle, which needs `sim`
     assert "sottovoce[sim]" in fresh.run("sottovoce", "simulate", "--epochs", "1", code=2)
 
 
@@ -110,9 +110,9 @@ def test_server_proxy_and_client_meet_from_environments_of_their_own(
 ) -> None:
     """Each party installs its own extra alone."""
     server, proxy, client = (install(extras) for extras in ("server", "proxy", "client,cli"))
-    assert offered(server) == {"server", "proxy", "client"}
-    assert offered(proxy) == {"proxy", "client"}
-    assert offered(client) == {"client"}
+    assert offered(server) == {"server", "proxy", "client", "privacy"}
+    assert offered(proxy) == {"proxy", "client", "privacy"}
+    assert offered(client) == {"client", "privacy"}
     ports = [str(free_port()) for _ in range(4)]
     (server.home / "items.json").write_text(CATALOGUE)
     key = server.run(

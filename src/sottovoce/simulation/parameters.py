@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,14 +13,17 @@ from scipy import sparse
 from sottovoce.core import Histories
 from sottovoce.core.recommending import Tag, Tags, Traits, tags_of
 from sottovoce.errors import DataError, SettingsError
-from sottovoce.protocol import Catalogue
 from sottovoce.settings import Setting
 from sottovoce.simulation.engines import AUTO, chosen_options
 from sottovoce.training import DEFAULT, Budget, Settings, planned, unplanned
 
+if TYPE_CHECKING:
+    # The protocol brings cryptography, which a simulator does not need.
+    from sottovoce.protocol import Catalogue
+
 Int64 = NDArray[np.int64]
 Matrix = sparse.csr_matrix | sparse.csr_array
-ItemFeatures = Matrix | Catalogue | Sequence[Mapping[str, Any]]
+ItemFeatures: TypeAlias = "Matrix | Catalogue | Sequence[Mapping[str, Any]]"
 
 NOT_OF_TRAINING = (
     *("preset", "budget", "central_budget", "history"),
