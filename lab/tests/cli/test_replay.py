@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.tests.replay.living import living_people
 from sottovoce.cli.app import app
 from sottovoce.errors import SottovoceError
 from tests.processes import calling
-from tests.simulation.living import living_people
 
 call = calling(app)
 

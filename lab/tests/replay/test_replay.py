@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from lab.tests.replay.living import living_people
 from sottovoce.core import Histories, sum_signs, user_vectors
 from sottovoce.errors import SettingsError
 from sottovoce.simulation.people import report_words
@@ -31,7 +32,6 @@ from sottovoce_lab.replay.replay import (
     takes_part,
 )
 from sottovoce_lab.replay.timeline import YOUNG, Timeline, cases_of
-from tests.simulation.living import living_people
 
 ALARM = 1e-7
 SETTINGS = Settings(epsilon=8.0, reports=5, epochs=10, factors=3, half_life=7.0, seed=4)

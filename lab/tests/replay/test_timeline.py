@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lab.tests.replay.living import DAY, living_people
 from sottovoce.core import Histories
 from sottovoce.data import Interactions
 from sottovoce.errors import DataError, SettingsError
 from sottovoce_lab.replay.timeline import ALIKE, Timeline
 from tests.people import histories
-from tests.simulation.living import DAY, living_people
 
 
 @pytest.fixture(scope="module")
