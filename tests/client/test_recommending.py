@@ -22,14 +22,14 @@ from sottovoce.client.recommending import Personal, recommendations
 from sottovoce.client.store import ClientStore
 from sottovoce.core.recommending import recency
 from sottovoce.errors import SettingsError, StoreError
-from sottovoce.protocol import Catalogue, Edition, Item, encode_items
+from sottovoce.protocol import Catalogue, Item, Release, encode_items
 from tests.client.world import FACTORS, ITEMS, FakeProxy, World, item
 from tests.protocol.test_vectors import signed
 
 WORLD = World()
 
 
-EDITION = Edition(WORLD.signed(1), WORLD.items(1), WORLD.catalogue)
+RELEASE = Release(WORLD.signed(1), WORLD.items(1), WORLD.catalogue)
 
 
 def test_the_best_items_that_are_not_ones_own(
@@ -40,7 +40,7 @@ def test_the_best_items_that_are_not_ones_own(
     client.record([item(3)])
     proxy.calls.clear()
     found = client.recommend(ITEMS)
-    held = Edition(proxy.signed, world.items(1), world.catalogue)
+    held = Release(proxy.signed, world.items(1), world.catalogue)
     touched = {item(7): 1, item(20): 1, item(3): 2}
     assert found == recommendations(held, touched, ITEMS)
     assert found != recommendations(held, dict.fromkeys(touched, 1), ITEMS)
@@ -60,9 +60,9 @@ def test_the_best_items_that_are_not_ones_own(
 TOUCHED = st.dictionaries(st.integers(0, ITEMS - 1).map(item), st.integers(1, 9), max_size=ITEMS)
 
 
-TAGGED = Edition(
-    EDITION.signed,
-    EDITION.V,
+TAGGED = Release(
+    RELEASE.signed,
+    RELEASE.V,
     Catalogue.of(
         Item(
             item(number),
@@ -86,17 +86,17 @@ def test_a_list_is_made_from_the_latest_thousand() -> None:
     """So that a long history takes no longer; what came before is still not recommended."""
     many = 1_300
     rng = np.random.default_rng(8)
-    edition = Edition(
-        EDITION.signed,
+    release = Release(
+        RELEASE.signed,
         rng.standard_normal((many, FACTORS)).astype(np.float32),
         Catalogue.of(Item(str(number), "A film") for number in range(many)),
     )
     touched = {str(number): number // 2 for number in range(1, many - 2)}
     latest = {str(number): number // 2 for number in range(many - 1_002, many - 2)}
-    long, short = Personal.of(edition, touched), Personal.of(edition, latest)
+    long, short = Personal.of(release, touched), Personal.of(release, latest)
     assert long.rows == short.rows
     assert np.array_equal(long.scores(), short.scores())
-    assert {each.id for each in recommendations(edition, touched, many)} == {
+    assert {each.id for each in recommendations(release, touched, many)} == {
         *("0", str(many - 2), str(many - 1))
     }
 
@@ -238,7 +238,7 @@ def questions() -> list[dict[str, Any]]:
     ]
 
 
-def asked(question: dict[str, Any]) -> tuple[Edition, dict[str, int]]:
+def asked(question: dict[str, Any]) -> tuple[Release, dict[str, int]]:
     catalogue = Catalogue.of(
         Item(
             each["id"],
@@ -255,16 +255,16 @@ def asked(question: dict[str, Any]) -> tuple[Edition, dict[str, int]]:
         reports_behind=question.get("reports_behind", 1000),
     )
     V = np.array(question["V"], np.float32)
-    return Edition(replace(one, manifest=manifest), V, catalogue), question["touched"]
+    return Release(replace(one, manifest=manifest), V, catalogue), question["touched"]
 
 
 def answer(question: dict[str, Any]) -> dict[str, Any]:
-    edition, touched = asked(question)
-    personal = Personal.of(edition, touched)
-    numbers = edition.catalogue.numbers
+    release, touched = asked(question)
+    personal = Personal.of(release, touched)
+    numbers = release.catalogue.numbers
     known = {item: at for item, at in touched.items() if item in numbers}
     return {
-        "tags": [[tag.kind, tag.name] for tag in edition.catalogue.tags.names],
+        "tags": [[tag.kind, tag.name] for tag in release.catalogue.tags.names],
         "popularity": personal.model.popularity.tolist(),
         "weights": dict(
             zip(known, recency(np.array([*known.values()], int)).tolist(), strict=True)
@@ -272,7 +272,7 @@ def answer(question: dict[str, Any]) -> dict[str, Any]:
         "scores": personal.scores().tolist(),
         "best": [
             [each.id, [_reason(reason.what, reason.share) for reason in each.because]]
-            for each in recommendations(edition, touched, 5)
+            for each in recommendations(release, touched, 5)
         ],
     }
 

@@ -16,7 +16,7 @@ from sottovoce.client.timing import lead
 from sottovoce.core import MECHANISMS, Histories, bounds, os_words, user_vectors
 from sottovoce.errors import SettingsError
 from sottovoce.protocol import (
-    Edition,
+    Release,
     encode_items,
 )
 from sottovoce.training import Settings
@@ -30,8 +30,8 @@ BATCHES = 50
 
 def batch(entropy: Callable[[int], bytes], rows: list[int]) -> bytes:
     world = World()
-    edition = Edition(world.signed(1), world.items(1), world.catalogue)
-    return make_batch(edition, rows, 20.0, os_words, entropy).batch
+    release = Release(world.signed(1), world.items(1), world.catalogue)
+    return make_batch(release, rows, 20.0, os_words, entropy).batch
 
 
 @pytest.mark.parametrize("rows", [[], [1, 4]])
@@ -60,9 +60,9 @@ def test_every_bit_of_the_id_varies() -> None:
 
 def test_a_finished_model_makes_no_batch() -> None:
     world = World()
-    edition = Edition(world.signed(1, public_key=None), world.items(1), world.catalogue)
+    release = Release(world.signed(1, public_key=None), world.items(1), world.catalogue)
     with pytest.raises(SettingsError):
-        make_batch(edition, [], 0.0, os_words, os.urandom)
+        make_batch(release, [], 0.0, os_words, os.urandom)
 
 
 # What an application does to its process.

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sottovoce.client import Client
-from sottovoce.client.store import ClientStore, Waiting, append_entry
+from sottovoce.client.store import ClientStore, UnsentBatch, append_entry
 from sottovoce.errors import LedgerError, SettingsError, StoreError
 from sottovoce.privacy import Charge, Ledger, Limit
 from tests.client.world import (
@@ -141,9 +141,9 @@ def table(folder: Path) -> list[Any]:
         return rows + db.execute("SELECT * FROM outbox").fetchall()
 
 
-def waiting(epoch: int, epsilon: float = EPSILON, content: bytes = b"a batch") -> Waiting:
+def waiting(epoch: int, epsilon: float = EPSILON, content: bytes = b"a batch") -> UnsentBatch:
     charge = Charge(bytes(16), epoch, sha(content), "loudest", epsilon, 1, 0.1, 9)
-    return Waiting(charge, 0.0, 9 * DAY, batch=content)
+    return UnsentBatch(charge, 0.0, 9 * DAY, batch=content)
 
 
 @pytest.mark.parametrize("table_name", ["ledger", "outbox"])

@@ -30,7 +30,7 @@ Make = Callable[[SignedManifest], Batch]
 
 
 @dataclass(frozen=True)
-class Plan:
+class AttackersPlan:
     """So many at once of each, against each of both ports; and so many batches in all."""
 
     proxy: int
@@ -54,7 +54,7 @@ class Plan:
 
 @dataclass
 class Attackers:
-    plan: Plan
+    plan: AttackersPlan
     answers: Counter[str] = field(default_factory=Counter)
     sealed: bytes = b""
     """Of the batch that is copied."""
@@ -160,7 +160,7 @@ async def _exchange(
 def main() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    attackers = Attackers(Plan(**json.loads(sys.argv[1])))
+    attackers = Attackers(AttackersPlan(**json.loads(sys.argv[1])))
     uvloop.run(attackers.run())  # leaves more of the machine to those who are attacked
     print(json.dumps(attackers.answers))
 

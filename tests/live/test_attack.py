@@ -21,7 +21,7 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.live.attackers import Plan
+from tests.live.attackers import AttackersPlan
 from tests.live.processes import (
     CROWD,
     FACTORS,
@@ -87,7 +87,7 @@ class Person(threading.Thread):
 class Attackers:
     """A process of theirs, until it has posted all that it planned and is told to end."""
 
-    def __init__(self, plan: Plan):
+    def __init__(self, plan: AttackersPlan):
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.live.attackers", plan.encode()],
             stdin=subprocess.PIPE,
@@ -119,9 +119,11 @@ def memory(launcher: Launcher) -> dict[str, int]:
     return {part: number * os.sysconf("SC_PAGESIZE") for part, number in pages.items()}
 
 
-def plan_for(site: Site) -> Plan:
+def plan_for(site: Site) -> AttackersPlan:
     size = (8, 200, 4_000, 10_000, 100_000) if FULL else (2, 40, 400, 1_200, 1_200)
-    return Plan(site.ports["proxy"], site.ports["server"], site.key.hex(), *size, ramp=RAMP)
+    return AttackersPlan(
+        site.ports["proxy"], site.ports["server"], site.key.hex(), *size, ramp=RAMP
+    )
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tests.outsider import plans, wire
 from tests.outsider.mechanisms import Terms, make_reports
-from tests.outsider.plans import Charge, Plan
+from tests.outsider.plans import Charge, EpochPlan
 from tests.outsider.strict import Refused, need
 from tests.outsider.web import Answer, Fetch
 
@@ -28,7 +28,7 @@ class Outcome(NamedTuple):
     detail: str = ""
 
 
-class Edition(NamedTuple):
+class Release(NamedTuple):
     """A manifest and its files, all of it verified."""
 
     manifest: wire.Manifest
@@ -55,7 +55,7 @@ class State:
     epoch: int = 0
     manifest: str = ""
     files: dict[str, bytes] = field(default_factory=dict)
-    plans: dict[int, Plan] = field(default_factory=dict)
+    plans: dict[int, EpochPlan] = field(default_factory=dict)
     batches: dict[int, Batch] = field(default_factory=dict)
     charges: list[Charge] = field(default_factory=list)
 
@@ -87,25 +87,25 @@ class Device:
             return left or Outcome("nothing sent", str(error))
 
     def _new_epoch(self) -> Outcome:
-        edition = self._refresh()
-        self._check(edition.manifest)
-        plan = self._plan(edition.manifest)
+        release = self._refresh()
+        self._check(release.manifest)
+        plan = self._plan(release.manifest)
         need(plan.takes_part, "the coin says no")
-        wait = plan.moment - self._lead(edition.manifest) - self.clock()
+        wait = plan.moment - self._lead(release.manifest) - self.clock()
         if self.spread and wait > 0:
             self.sleep(wait)
             again = self._refresh()
-            need(again.manifest.hash == edition.manifest.hash, "the epoch is over")
+            need(again.manifest.hash == release.manifest.hash, "the epoch is over")
             self._check(again.manifest)
-        self._make(edition)
-        return self._send_first(edition.manifest)
+        self._make(release)
+        return self._send_first(release.manifest)
 
     def _lead(self, manifest: wire.Manifest) -> float:
         return plans.lead(manifest, self.spread)
 
     # Steps 1 to 3
 
-    def _refresh(self) -> Edition:
+    def _refresh(self) -> Release:
         manifest, state = self._manifest(), self.state
         names = set() if state.accepted is None else wire.worse(manifest.terms, state.accepted)
         need(not names, "terms are worse: " + ", ".join(sorted(names)))
@@ -120,7 +120,7 @@ class Device:
             wire.recipient(fields["public_key"])
         state.files = {fields["model"]: model_bytes, fields["catalogue"]: catalogue_bytes}
         state.epoch, state.manifest, state.key = manifest.epoch, manifest.hash, manifest.key
-        return Edition(manifest, model, rows)
+        return Release(manifest, model, rows)
 
     def _manifest(self) -> wire.Manifest:
         manifest = wire.open_manifest(self._get("/v2/manifest", wire.SIGNED_CAP), self.state.key)
@@ -157,7 +157,7 @@ class Device:
         need(spent + cost <= Fraction(self.state.limit), "the limit is reached")
         need(plans.turns(terms, charges) > 0, "all epochs of this training are used")
 
-    def _plan(self, manifest: wire.Manifest) -> Plan:
+    def _plan(self, manifest: wire.Manifest) -> EpochPlan:
         """Drawn once for an epoch."""
         if manifest.epoch not in self.state.plans:
             charges, now = self.state.charges, self.clock()
@@ -170,22 +170,22 @@ class Device:
 
     # The batch, its charge, its way
 
-    def _make(self, edition: Edition) -> None:
+    def _make(self, release: Release) -> None:
         """Make the batch; store it and its charge in one step."""
-        manifest, terms = edition.manifest, edition.manifest.terms
+        manifest, terms = release.manifest, release.manifest.terms
         moment = self.clock() + self._lead(manifest)
         key = wire.recipient(manifest.fields["public_key"])
-        sealed = [wire.seal(report, key, manifest.hash) for report in self._reports(edition)]
+        sealed = [wire.seal(report, key, manifest.hash) for report in self._reports(release)]
         body = wire.encode_batch(manifest.epoch, manifest.hash, self.entropy(16), sealed)
         charge = Charge(terms["training"], manifest.epoch, terms["epsilon"], terms["reports"])
         self.state.charges.append(charge)
         self.state.batches[manifest.epoch] = Batch(body, moment, manifest.end)
 
-    def _reports(self, edition: Edition) -> list[int]:
-        fields, terms, rows = edition.manifest.fields, edition.manifest.terms, edition.rows
+    def _reports(self, release: Release) -> list[int]:
+        fields, terms, rows = release.manifest.fields, release.manifest.terms, release.rows
         touched = [rows[name] for name in self.history() if name in rows]
         words = [self._word() for _ in range((terms["reports"] + 1) * 4)]
-        return make_reports(terms, fields, edition.model, touched, words)
+        return make_reports(terms, fields, release.model, touched, words)
 
     def _send_first(self, manifest: wire.Manifest) -> Outcome:
         """At its moment; where making it took longer than lead, whole leads later."""

@@ -27,7 +27,7 @@ class Charge(NamedTuple):
         return Fraction(self.epsilon) * self.reports
 
 
-class Plan(NamedTuple):
+class EpochPlan(NamedTuple):
     takes_part: bool
     moment: float
 
@@ -60,12 +60,12 @@ def draw(
     now: float,
     spread: float,
     word: Callable[[], int],
-) -> Plan:
+) -> EpochPlan:
     takes_part = _uniform(word()) < chance(manifest, charged)
     earliest, closes = now + lead(manifest, spread), manifest.fields["closes"]
     until = closes if earliest < closes else manifest.end
     span = max(0.0, min(spread, until - earliest))
-    return Plan(takes_part, earliest + _uniform(word()) * span)
+    return EpochPlan(takes_part, earliest + _uniform(word()) * span)
 
 
 def _uniform(word: int) -> float:

@@ -59,7 +59,7 @@ def reader(world: World, source: FakeProxy, _: Path) -> Party:
 
     def refresh() -> None:
         attempt = copy(held[0])  # a manifest whose files fail is not remembered
-        attempt.edition(attempt.manifest())
+        attempt.release(attempt.manifest())
         held[0] = attempt
 
     return Party(refresh, lambda: (held[0]._newest, held[0]._files))

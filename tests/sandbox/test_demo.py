@@ -16,7 +16,7 @@ from sottovoce.client.reporting import make_batch
 from sottovoce.core import os_words
 from sottovoce.data import load, synthetic_people
 from sottovoce.errors import UnavailableError
-from sottovoce.protocol import Batch, Catalogue, Edition, SignedManifest, open_reports
+from sottovoce.protocol import Batch, Catalogue, Release, SignedManifest, open_reports
 from sottovoce.protocol.model import Panel, Panellist
 from sottovoce.sandbox.demo import (
     AT_ONCE,
@@ -165,9 +165,9 @@ def test_what_they_report_is_what_their_devices_would(monkeypatch: pytest.Monkey
     words = os_words(len(rows), REPORTS)
     monkeypatch.setattr("sottovoce.sandbox.demo.os_words", lambda *_: words)
     sent = played(world, rows, time, proxy)
-    edition = Edition(signed, world.items(1), world.catalogue)
+    release = Release(signed, world.items(1), world.catalogue)
     for number, (batch, own) in enumerate(zip(sent, rows, strict=True)):
-        made = make_batch(edition, own, 0, lambda *_, n=number: words[[n]], os.urandom)
+        made = make_batch(release, own, 0, lambda *_, n=number: words[[n]], os.urandom)
         alone = Batch.decode(made.batch, REPORTS)
         assert opened(batch, world, signed) == opened(alone, world, signed)
 
@@ -231,7 +231,7 @@ def test_the_curve_is_what_the_panel_says_of_each_epoch() -> None:
     assert (last.epoch, last.learnt, last.people) == (2, 1, 7)
     assert (discarded.finished, last.finished, curve.finished) == (False, True, True)
     assert discarded.seconds == pytest.approx(1.5 * LENGTH)
-    published = Edition(proxy.signed, world.items(3), world.catalogue)
+    published = Release(proxy.signed, world.items(3), world.catalogue)
     assert last.quality == panel_quality(wide_model(published), TESTED)
     assert last.popularity == panel_popularity(TESTED, world.catalogue.tags)
 
@@ -288,7 +288,7 @@ class Demo:
     least_clients: int
     """For so many an epoch waits."""
 
-    def edition(self, learnt: int) -> Edition:
+    def release(self, learnt: int) -> Release:
         V, one = self.models[learnt].V, signed()
         manifest = replace(
             one.manifest,
@@ -296,7 +296,7 @@ class Demo:
             regularization=self.settings.user_ridge(V),
             reports_behind=self.models[learnt].n_reports,
         )
-        return Edition(replace(one, manifest=manifest), V, self.catalogue)
+        return Release(replace(one, manifest=manifest), V, self.catalogue)
 
     def fan(self, genre: str, place: int, films: int = 8) -> list[str]:
         """So many films of a genre that many have seen."""
@@ -338,12 +338,12 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
 def test_popularity_is_passed_clearly_by_the_fifth_epoch(demo: Demo) -> None:
     popularity = panel_popularity(demo.panel, demo.catalogue.tags)
     assert popularity is not None
-    assert panel_quality(wide_model(demo.edition(5)), demo.panel) > popularity + 0.03
+    assert panel_quality(wide_model(demo.release(5)), demo.panel) > popularity + 0.03
 
 
-def listed(edition: Edition, films: list[str], *, ordered: bool) -> list[str]:
+def listed(release: Release, films: list[str], *, ordered: bool) -> list[str]:
     touched = {film: moment if ordered else 1 for moment, film in enumerate(films)}
-    return [each.id for each in recommendations(edition, touched, 10)]
+    return [each.id for each in recommendations(release, touched, 10)]
 
 
 @pytest.mark.parametrize(("place", "ordered"), [(0, True), (8, False)])
@@ -351,9 +351,9 @@ def listed(edition: Edition, films: list[str], *, ordered: bool) -> list[str]:
 def test_a_horror_fan_and_a_childrens_fan_see_different_films(
     demo: Demo, learnt: int, place: int, ordered: bool
 ) -> None:
-    edition, lists = demo.edition(learnt), {}
+    release, lists = demo.release(learnt), {}
     for genre in ("Horror", "Children"):
-        lists[genre] = listed(edition, demo.fan(genre, place), ordered=ordered)
+        lists[genre] = listed(release, demo.fan(genre, place), ordered=ordered)
         assert len(lists[genre]) == 10
         assert demo.share(lists[genre], genre) >= 7
     assert len({*lists["Horror"]} & {*lists["Children"]}) <= MOST_SHARED

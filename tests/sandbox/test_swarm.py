@@ -123,7 +123,7 @@ def test_the_next_epoch_is_waited_for() -> None:
     world, passing = World(), Time(0.0)
     proxy = FakeProxy(world)
     reader = PublicReader(proxy, world.verification_key, clock=passing.clock, sleep=passing.sleep)
-    assert np.array_equal(reader.edition(reader.manifest()).V, world.items(1))
+    assert np.array_equal(reader.release(reader.manifest()).V, world.items(1))
 
     def move_on(_: str) -> None:
         if passing.now > 5:

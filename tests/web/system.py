@@ -20,8 +20,8 @@ from sottovoce.core import os_words
 from sottovoce.data import synthetic_people
 from sottovoce.protocol import (
     Catalogue,
-    Edition,
     Manifest,
+    Release,
     SignedManifest,
     Terms,
     open_reports,
@@ -129,7 +129,7 @@ class System:
         assert found is not None
         return found
 
-    def edition(self, signed: SignedManifest) -> Edition:
+    def release(self, signed: SignedManifest) -> Release:
         """As a Python client holds it."""
         model = self.proxy.model(signed.manifest.model)
         assert model is not None
@@ -146,10 +146,10 @@ class System:
         """Everybody reports, the epoch ends, is counted and applied; how it ended."""
         epoch = self.signed().manifest.epoch
         if report:
-            edition = self.edition(self.signed())
+            release = self.release(self.signed())
             for films in self.people:
-                rows = edition.rows_of(films)
-                made = make_batch(edition, rows, 0.0, os_words, os.urandom)
+                rows = release.rows_of(films)
+                made = make_batch(release, rows, 0.0, os_words, os.urandom)
                 self.proxy.accept(made.batch)
         self._end(with_crowd=report)
         assert self.signed().manifest.epoch == epoch + 1
@@ -198,7 +198,7 @@ class System:
     def recommended_by(self, signed: SignedManifest, films: list[str]) -> list[Recommendation]:
         """The same from an earlier model."""
         moments = {film: moment for moment, film in enumerate(films)}
-        return recommendations(self.edition(signed), moments, 10)
+        return recommendations(self.release(signed), moments, 10)
 
     def signed_with(self, **changes: Any) -> bytes:
         """Another manifest than the present one, signed with the server's true key."""

@@ -40,7 +40,7 @@ from sottovoce.server.administration import (
     update_catalogue,
 )
 from sottovoce.server.catalogue import Difference
-from sottovoce.server.epochs import Waiting
+from sottovoce.server.epochs import EpochWait
 from sottovoce.server.keys import rotate_keys
 from sottovoce.server.settings import check_proxy_name
 from sottovoce.server.setup import SETTINGS, items_of, make_server
@@ -520,7 +520,7 @@ def _epoch(found: ServerStatus) -> Iterator[str]:
         yield from _closed(found.waiting, epoch, now)
 
 
-def _open(waiting: Waiting, least: int, now: float) -> Iterator[str]:
+def _open(waiting: EpochWait, least: int, now: float) -> Iterator[str]:
     if waiting.short:
         yield f"It waits for a crowd of {output.people(least)} at {', '.join(waiting.short)}."
     elif not waiting.has_crowd:
@@ -533,7 +533,7 @@ def _open(waiting: Waiting, least: int, now: float) -> Iterator[str]:
         yield f"It is closed at {output.moment(waiting.until, now)} in any case."
 
 
-def _closed(waiting: Waiting, epoch: Epoch, now: float) -> Iterator[str]:
+def _closed(waiting: EpochWait, epoch: Epoch, now: float) -> Iterator[str]:
     yield f"{epoch.reports:,} reports in {epoch.chunks:,} chunks were counted so far."
     if waiting.is_over:
         yield "It waits for nothing: a worker applies it with its next beat."

@@ -29,7 +29,7 @@ from sottovoce.errors import (
     reason,
 )
 from sottovoce.privacy import Promise, rounded_down, rounded_up
-from sottovoce.protocol import Edition, Item, Terms, strict
+from sottovoce.protocol import Item, Release, Terms, strict
 from sottovoce.protocol.catalogue import MAX_TEXT
 from sottovoce.storage import exclusive_lock
 
@@ -186,7 +186,7 @@ class Client:
         self._clock = clock
         self._monotonic = monotonic
         self._entropy = entropy
-        self._edition: Edition | None = None
+        self._release: Release | None = None
 
     @classmethod
     def create(
@@ -328,16 +328,16 @@ class Client:
     def status(self) -> Status:
         """Where it stands; asks nobody."""
         store, items = self._store, self._store.history.items()
-        edition, newest = self._held(), store.newest
-        numbers = {} if edition is None else edition.catalogue.numbers
+        release, newest = self._held(), store.newest
+        numbers = {} if release is None else release.catalogue.numbers
         unknown = tuple(item for item in items if item not in numbers)
         terms = store.terms
         spent, remaining, limit, epochs, problem = self._budget(terms)
         return Status(
             proxy_url=store.proxy_url,
             epoch=None if newest is None else newest[0],
-            reports_behind=0 if edition is None else edition.manifest.reports_behind,
-            items=0 if edition is None else edition.manifest.items,
+            reports_behind=0 if release is None else release.manifest.reports_behind,
+            items=0 if release is None else release.manifest.items,
             terms=terms,
             asked=store.asked,
             epochs=epochs,
@@ -378,21 +378,21 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _model(self) -> Edition:
+    def _model(self) -> Release:
         """What was accepted last, if there is any."""
-        edition = self._held()
-        if edition is None:
+        release = self._held()
+        if release is None:
             raise StoreError(f"{self._folder}: there is no model yet; sync first")
-        return edition
+        return release
 
-    def _held(self) -> Edition | None:
+    def _held(self) -> Release | None:
         """What was accepted last; read and verified anew only if it is another than the last time.
 
         Another process may have synced or forgotten meanwhile: the database is asked every time.
         """
-        if self._edition is None or self._edition.signed.encode() != self._store.signed_manifest():
-            self._edition = held(self._store)
-        return self._edition
+        if self._release is None or self._release.signed.encode() != self._store.signed_manifest():
+            self._release = held(self._store)
+        return self._release
 
     def _budget(
         self, terms: Terms | None

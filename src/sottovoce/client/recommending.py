@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sottovoce.core.recommending import Tag, Taste, WideModel, best_rows, recency
-from sottovoce.protocol import Edition, Item
+from sottovoce.protocol import Item, Release
 
 MOST_OWN = 1_000
 """Own items that a list is made from, the latest: a longer history must not take longer."""
@@ -35,49 +35,49 @@ class Recommendation:
 
 @dataclass(frozen=True, eq=False)
 class Personal(Taste):
-    """The model of an edition for somebody with these items: scores, and what they are made of."""
+    """The model of a release for somebody with these items: scores, and what they are made of."""
 
-    edition: Edition
+    release: Release
 
     @classmethod
-    def of(cls, edition: Edition, touched: Mapping[str, int]) -> Personal:
+    def of(cls, release: Release, touched: Mapping[str, int]) -> Personal:
         """`touched`: own items, and the moments at which they were, a later one larger."""
-        model, numbers = wide_model(edition), edition.catalogue.numbers
+        model, numbers = wide_model(release), release.catalogue.numbers
         moments = {numbers[item]: at for item, at in touched.items() if item in numbers}
         rows = sorted(sorted(moments, key=lambda row: (-moments[row], row))[:MOST_OWN])
         weights = recency(np.array([moments[row] for row in rows], np.int64))
-        return cls(model, edition.catalogue.tags, rows, model.shares(rows, weights), edition)
+        return cls(model, release.catalogue.tags, rows, model.shares(rows, weights), release)
 
     def reasons(self, item: int) -> tuple[Reason, ...]:
         """What speaks for an item most."""
-        items = self.edition.catalogue.items
+        items = self.release.catalogue.items
         return tuple(
             Reason(items[what] if isinstance(what, int) else what, share)
             for what, share in self.speaking(item)
         )
 
 
-def wide_model(edition: Edition) -> WideModel:
+def wide_model(release: Release) -> WideModel:
     """As published, with the catalogue's tags.
 
     Before the first reports V is the server's noise: it says nothing, and tags alone do.
     """
-    manifest, V = edition.manifest, edition.V
+    manifest, V = release.manifest, release.V
     return WideModel.of(
         V if manifest.reports_behind else np.zeros_like(V),
-        edition.catalogue.tags,
+        release.catalogue.tags,
         alpha=manifest.alpha,
         regularization=manifest.regularization,
     )
 
 
-def recommendations(edition: Edition, touched: Mapping[str, int], n: int) -> list[Recommendation]:
+def recommendations(release: Release, touched: Mapping[str, int], n: int) -> list[Recommendation]:
     """The n best items that were not touched; among equals the catalogue's order holds."""
     with np.errstate(all="ignore"):  # as for a batch, whatever the application has told numpy
-        personal = Personal.of(edition, touched)
+        personal = Personal.of(release, touched)
         scores = personal.scores()
-        best = best_rows(scores, edition.rows_of([*touched]), n)
-        items = edition.catalogue.items
+        best = best_rows(scores, release.rows_of([*touched]), n)
+        items = release.catalogue.items
         return [
             Recommendation(items[i].id, items[i].title, float(scores[i]), personal.reasons(int(i)))
             for i in best

@@ -8,12 +8,12 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.client.store import Waiting
+from sottovoce.client.store import UnsentBatch
 from sottovoce.client.timing import Entropy
 from sottovoce.core import Histories, user_vectors
 from sottovoce.errors import SettingsError
 from sottovoce.privacy import Charge
-from sottovoce.protocol import Batch, Edition, seal_reports
+from sottovoce.protocol import Batch, Release, seal_reports
 from sottovoce.protocol.batch import ID
 
 Words = Callable[[int, int], NDArray[np.uint64]]
@@ -21,19 +21,19 @@ Words = Callable[[int, int], NDArray[np.uint64]]
 
 
 def make_batch(
-    edition: Edition, rows: list[int], send_at: float, words: Words, entropy: Entropy
-) -> Waiting:
+    release: Release, rows: list[int], send_at: float, words: Words, entropy: Entropy
+) -> UnsentBatch:
     """Exactly k sealed reports of whoever touched these rows; of nobody's history just as many.
 
     To stay silent with nothing to say would be saying it. For the same reason nothing here can fail
     because of the rows: see `sottovoce.core.bounds`.
     """
-    manifest, terms = edition.manifest, edition.manifest.terms
+    manifest, terms = release.manifest, release.manifest.terms
     if manifest.public_key is None:
         raise SettingsError("this manifest asks for no reports")
-    reports = _reports(edition, rows, words(1, terms.reports))
-    sealed = seal_reports(reports, manifest.public_key, edition.signed.hash)
-    batch = Batch(manifest.epoch, edition.signed.hash, entropy(ID), sealed).encode()
+    reports = _reports(release, rows, words(1, terms.reports))
+    sealed = seal_reports(reports, manifest.public_key, release.signed.hash)
+    batch = Batch(manifest.epoch, release.signed.hash, entropy(ID), sealed).encode()
     charge = Charge(
         training=terms.training,
         epoch=manifest.epoch,
@@ -44,16 +44,16 @@ def make_batch(
         loud_fraction=terms.loud_fraction,
         clients=terms.least_clients,
     )
-    return Waiting(charge, send_at, manifest.ends, batch=batch)
+    return UnsentBatch(charge, send_at, manifest.ends, batch=batch)
 
 
-def _reports(edition: Edition, rows: list[int], drawn: NDArray[np.uint64]) -> NDArray[np.uint32]:
+def _reports(release: Release, rows: list[int], drawn: NDArray[np.uint64]) -> NDArray[np.uint32]:
     """Whatever the application has told numpy: an underflow that raised would tell who touched."""
-    manifest = edition.manifest
+    manifest = release.manifest
     with np.errstate(all="ignore"):
         own = Histories.from_lists([rows], manifest.items)
         x = user_vectors(
-            edition.V, own, alpha=manifest.alpha, regularization=manifest.regularization
+            release.V, own, alpha=manifest.alpha, regularization=manifest.regularization
         )
-        made: NDArray[np.uint32] = manifest.build().reports(edition.V, x, own, drawn)[0]
+        made: NDArray[np.uint32] = manifest.build().reports(release.V, x, own, drawn)[0]
     return made

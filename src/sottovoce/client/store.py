@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
 from sottovoce.client.history import PRAGMAS, History
-from sottovoce.client.timing import Plan
+from sottovoce.client.timing import EpochPlan
 from sottovoce.errors import BudgetExceededError, LedgerError, SettingsError, StoreError
 from sottovoce.privacy import Charge, Entry, Ledger, Limit
 from sottovoce.protocol import SignedManifest, Terms
@@ -90,7 +90,7 @@ _CHARGE = ", ".join(_FIELDS)
 
 
 @dataclass(frozen=True)
-class Waiting:
+class UnsentBatch:
     """A batch that has not arrived yet: its bytes, its price, and when it is of use."""
 
     charge: Charge
@@ -234,7 +234,7 @@ class ClientStore:
             return None
         return bytes(row[0])
 
-    def keep_edition(self, signed: SignedManifest, files: dict[bytes, bytes]) -> None:
+    def keep_release(self, signed: SignedManifest, files: dict[bytes, bytes]) -> None:
         """A manifest, and its files by their hashes, in the place of the last one: in one step.
 
         The key that signed it is the trusted one from now on.
@@ -254,11 +254,11 @@ class ClientStore:
 
     # What the coins said, the ledger, and the batch on its way.
 
-    def plan(self, epoch: int) -> Plan | None:
+    def plan(self, epoch: int) -> EpochPlan | None:
         row = self._db.row("SELECT epoch, takes_part, send_at FROM plans WHERE epoch = ?", epoch)
-        return None if row is None else Plan(row[0], bool(row[1]), row[2])
+        return None if row is None else EpochPlan(row[0], bool(row[1]), row[2])
 
-    def add_plan(self, plan: Plan) -> None:
+    def add_plan(self, plan: EpochPlan) -> None:
         """In the place of those of earlier epochs."""
         with self._db.transaction():
             self._db.rows("DELETE FROM plans WHERE epoch < ?", plan.epoch)
@@ -283,7 +283,7 @@ class ClientStore:
         """Another one after every `forget`."""
         return bytes(self._about("generation"))
 
-    def keep(self, batch: Waiting, generation: bytes) -> Kept:
+    def keep(self, batch: UnsentBatch, generation: bytes) -> Kept:
         """Keep a batch and charge for it, or neither; only one that was kept may be sent.
 
         `generation` was read before the history that it is made of: see `forget`. One transaction
@@ -305,7 +305,7 @@ class ClientStore:
             )
             return "kept"
 
-    def waiting(self) -> Waiting | None:
+    def waiting(self) -> UnsentBatch | None:
         """The batch that has neither arrived nor been given up; there is one at most."""
         row = self._db.row(
             f"SELECT {_CHARGE}, send_at, ends, not_before, batch"  # noqa: S608 - names of our own
@@ -314,7 +314,7 @@ class ClientStore:
         if row is None:
             return None
         *charged, send_at, ends, not_before, batch = row
-        return Waiting(Charge(*charged), send_at, ends, not_before, batch=batch)
+        return UnsentBatch(Charge(*charged), send_at, ends, not_before, batch=batch)
 
     def state(self, epoch: int) -> State | None:
         """What became of an epoch's batch, as far as it was not forgotten."""

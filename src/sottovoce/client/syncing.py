@@ -9,13 +9,13 @@ from typing import Literal
 
 from sottovoce.client.http import ProxyApi
 from sottovoce.client.reporting import Words, make_batch
-from sottovoce.client.store import ClientStore, Kept, Trusted, Waiting
+from sottovoce.client.store import ClientStore, Kept, Trusted, UnsentBatch
 from sottovoce.client.timing import (
     MOST_LEAD,
     PACE,
     READY,
     Entropy,
-    Plan,
+    EpochPlan,
     drawn_plan,
     is_time,
     lead,
@@ -30,12 +30,12 @@ from sottovoce.errors import (
 )
 from sottovoce.privacy import rounded_down, rounded_up
 from sottovoce.protocol import (
-    Edition,
     Manifest,
+    Release,
     SignedManifest,
     Terms,
-    fetch_edition,
     fetch_manifest,
+    fetch_release,
     verified,
 )
 
@@ -66,7 +66,7 @@ def check_terms(accepted: Terms | None, asked: Terms) -> None:
 # What the server published: fetched, verified, held against the owner's terms, and kept.
 
 
-def refresh(store: ClientStore, api: ProxyApi, trusted: Trusted) -> Edition:
+def refresh(store: ClientStore, api: ProxyApi, trusted: Trusted) -> Release:
     """What is current; an error means that none of it was stored, but for a question of terms.
 
     `trusted` is read by whoever calls: nothing is read here before the first request.
@@ -77,9 +77,9 @@ def refresh(store: ClientStore, api: ProxyApi, trusted: Trusted) -> Edition:
     except TermsError as error:
         store.ask(error.asked.name)
         raise
-    edition, files = fetch_edition(signed, api, store.file)
-    store.keep_edition(signed, files)
-    return edition
+    release, files = fetch_release(signed, api, store.file)
+    store.keep_release(signed, files)
+    return release
 
 
 def asked_terms(store: ClientStore, api: ProxyApi) -> Terms:
@@ -87,7 +87,7 @@ def asked_terms(store: ClientStore, api: ProxyApi) -> Terms:
     return fetch_manifest(api, *store.trusted).manifest.terms
 
 
-def held(store: ClientStore) -> Edition | None:
+def held(store: ClientStore) -> Release | None:
     """What was accepted last, without asking anybody; None if there is nothing."""
     with store.at_once():
         data = store.signed_manifest()
@@ -201,17 +201,17 @@ class Syncing:
             refresh(self.store, self.api, trusted)
             raise damage
         tried = None if left_over is None else self._tried(left_over)
-        edition = refresh(self.store, self.api, trusted)
-        epoch = edition.manifest.epoch
+        release = refresh(self.store, self.api, trusted)
+        epoch = release.manifest.epoch
         lost = None
         if left_over is not None and tried is not None:
             settled = self._settled(left_over, tried, epoch)
             if left_over.epoch == epoch:
                 return self._result(epoch, settled, None)
             lost = left_over.epoch if settled == "too late" else None
-        taken = self._take_part(edition)
+        taken = self._take_part(release)
         if isinstance(taken, float):
-            return Early(taken, edition.signed.hash, lost)
+            return Early(taken, release.signed.hash, lost)
         return self._result(epoch, taken, lost)
 
     def rest(self, early: Early) -> None:
@@ -222,11 +222,11 @@ class Syncing:
         """After the pause. The epoch may be over by now: what is not made yet costs nothing."""
         trusted = self.store.trusted
         self._sleep_until(early.ask_at)
-        edition = refresh(self.store, self.api, trusted)
-        manifest = edition.manifest
-        if edition.signed.hash != early.manifest_hash:
+        release = refresh(self.store, self.api, trusted)
+        manifest = release.manifest
+        if release.signed.hash != early.manifest_hash:
             return self._result(manifest.epoch, "missed", early.lost)
-        outcome = self._refusal(manifest) or self._report(edition)
+        outcome = self._refusal(manifest) or self._report(release)
         return self._result(manifest.epoch, outcome, early.lost)
 
     def _damage(self) -> LedgerError | None:
@@ -237,12 +237,12 @@ class Syncing:
             return error
         return None
 
-    def _take_part(self, edition: Edition) -> Outcome | float:
+    def _take_part(self, release: Release) -> Outcome | float:
         """At most one batch in an epoch, ever; or the moment to go on, by the monotonic clock.
 
         Nothing before `_report` knows the history.
         """
-        manifest = edition.manifest
+        manifest = release.manifest
         refused = self._refusal(manifest)
         if refused is not None:
             return refused
@@ -250,7 +250,7 @@ class Syncing:
         if not plan.takes_part:
             return "sitting out"
         early = plan.send_at - lead(manifest) - self.clock()
-        return self.monotonic() + early if self.jitter and early > 0 else self._report(edition)
+        return self.monotonic() + early if self.jitter and early > 0 else self._report(release)
 
     def _refusal(self, manifest: Manifest) -> Outcome | None:
         """Why this epoch gets no batch; None: it may have one. From public data and the ledger."""
@@ -275,7 +275,7 @@ class Syncing:
             return "limit reached"
         return None if terms.turns_left(ledger.charges) else "lifetime over"
 
-    def _plan(self, manifest: Manifest) -> Plan:
+    def _plan(self, manifest: Manifest) -> EpochPlan:
         """Drawn once for each epoch, and kept: a restart gives no second toss."""
         known = self.store.plan(manifest.epoch)
         if known is not None:
@@ -285,20 +285,20 @@ class Syncing:
         self.store.add_plan(plan)
         return plan
 
-    def _report(self, edition: Edition) -> Outcome:
+    def _report(self, release: Release) -> Outcome:
         """Read the history, make the batch, charge for it; then send, one `lead` after this began.
 
         After the long pause that is the moment that was drawn. A sync after a restart knows it by
         `send_at`.
         """
-        manifest, begun = edition.manifest, self.monotonic()
+        manifest, begun = release.manifest, self.monotonic()
         ahead = lead(manifest) if self.jitter else 0.0
         send_at = self.clock() + ahead
         kept: Kept = "forgotten"
         while kept == "forgotten":
             generation = self.store.generation
-            rows = edition.rows_of(self.store.history.items())
-            batch = make_batch(edition, rows, send_at, self.words, self.entropy)
+            rows = release.rows_of(self.store.history.items())
+            batch = make_batch(release, rows, send_at, self.words, self.entropy)
             kept = self.store.keep(batch, generation)
         if kept == "limit reached":
             return kept
@@ -306,7 +306,7 @@ class Syncing:
             self._sleep_until(not_before(begun + ahead, self.monotonic(), manifest))
         return self._deliver(batch)
 
-    def _tried(self, batch: Waiting) -> Outcome | UnavailableError | RefusedError:
+    def _tried(self, batch: UnsentBatch) -> Outcome | UnavailableError | RefusedError:
         """Deliver it, or hear why not: that is said after what is published was fetched."""
         left = batch.send_at - self.clock()
         if 0 < left <= MOST_LEAD and self.clock() < batch.ends and not self.store.paused:
@@ -317,7 +317,7 @@ class Syncing:
             return error
 
     def _settled(
-        self, batch: Waiting, tried: Outcome | UnavailableError | RefusedError, epoch: int
+        self, batch: UnsentBatch, tried: Outcome | UnavailableError | RefusedError, epoch: int
     ) -> Outcome:
         """Once a later epoch is published, a batch that waits can never be counted."""
         if not isinstance(tried, Exception):
@@ -327,7 +327,7 @@ class Syncing:
         self.store.done(batch.epoch, "dropped")
         return "too late"
 
-    def _deliver(self, batch: Waiting) -> Outcome:
+    def _deliver(self, batch: UnsentBatch) -> Outcome:
         """From charged to sent; every step may be repeated, in this sync or a later one."""
         if self.clock() >= batch.ends:
             self.store.done(batch.epoch, "dropped")
@@ -351,7 +351,7 @@ class Syncing:
         if left > 0:
             self.sleep(left)
 
-    def _send(self, batch: Waiting) -> Outcome:
+    def _send(self, batch: UnsentBatch) -> Outcome:
         try:
             self.api.send(batch.batch)
         except ClosedError:
@@ -374,7 +374,7 @@ class Syncing:
         return Synced(epoch, outcome, lost, spent, remaining, sentence)
 
 
-def _postponed(batch: Waiting, seconds: float) -> UnavailableError:
+def _postponed(batch: UnsentBatch, seconds: float) -> UnavailableError:
     """It concerns this batch alone: what is published may be fetched at any time."""
     return UnavailableError(
         f"the proxy asked to be sent the batch of epoch {batch.epoch} again in {ceil(seconds)} "

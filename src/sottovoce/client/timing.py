@@ -31,7 +31,7 @@ _UNIT = 2.0**-53
 
 
 @dataclass(frozen=True)
-class Plan:
+class EpochPlan:
     """What the coins said of one epoch."""
 
     epoch: int
@@ -41,13 +41,13 @@ class Plan:
 
 def drawn_plan(
     manifest: Manifest, turns_left: int, now: float, jitter: float, entropy: Entropy
-) -> Plan:
+) -> EpochPlan:
     """Whether to take part, and when to send: two coins, whatever the chance."""
     takes_part = uniform(entropy) < chance(manifest, turns_left)
     earliest = now + (lead(manifest) if jitter else 0.0)
     until = manifest.closes if earliest < manifest.closes else manifest.ends
     span = max(min(jitter, until - earliest), 0.0)
-    return Plan(manifest.epoch, takes_part, earliest + span * uniform(entropy))
+    return EpochPlan(manifest.epoch, takes_part, earliest + span * uniform(entropy))
 
 
 def chance(manifest: Manifest, turns_left: int) -> float:

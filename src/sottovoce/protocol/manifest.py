@@ -322,7 +322,7 @@ class PublishedSource(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Edition:
+class Release:
     """One epoch as published: the manifest, the item matrix, the names of its rows."""
 
     signed: SignedManifest
@@ -358,9 +358,9 @@ def fetch_manifest(source: PublishedSource, key: bytes, newest: Newest | None) -
     return signed
 
 
-def fetch_edition(
+def fetch_release(
     signed: SignedManifest, source: PublishedSource, held: Held
-) -> tuple[Edition, Files]:
+) -> tuple[Release, Files]:
     """The epoch of a verified manifest, and its files; only what is not held is fetched."""
     manifest = signed.manifest
     most = model_size(manifest.items, manifest.terms.factors)
@@ -370,7 +370,7 @@ def fetch_edition(
     return verified(signed, model, catalogue), files
 
 
-def verified(signed: SignedManifest, model: bytes, catalogue: bytes) -> Edition:
+def verified(signed: SignedManifest, model: bytes, catalogue: bytes) -> Release:
     """The epoch of a verified manifest and these files, if they are the ones that it names."""
     manifest = signed.manifest
     if manifest.public_key is not None:
@@ -383,7 +383,7 @@ def verified(signed: SignedManifest, model: bytes, catalogue: bytes) -> Edition:
         raise ProtocolError(
             f"the catalogue has {len(names.items)} items, the manifest says {manifest.items}"
         )
-    return Edition(signed, V, names)
+    return Release(signed, V, names)
 
 
 def _intact(held: Held, sha256: bytes) -> bytes | None:

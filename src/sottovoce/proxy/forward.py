@@ -29,8 +29,8 @@ from sottovoce.protocol import (
     Files,
     PublishedSource,
     SignedManifest,
-    fetch_edition,
     fetch_manifest,
+    fetch_release,
     routes,
     strict,
 )
@@ -210,7 +210,7 @@ class Mirror:
         signed = fetch_manifest(self._server, self._key if known is None else known.key, newest)
         if known is not None and signed.hash == known.hash:
             return None
-        _, files = fetch_edition(signed, self._server, self._held)
+        _, files = fetch_release(signed, self._server, self._held)
         return MirroredEpoch(signed, files)
 
     def publish(self, epoch: MirroredEpoch) -> None:

@@ -15,7 +15,7 @@ from sottovoce.errors import UnavailableError
 from sottovoce.protocol import Batch
 
 Keep = Callable[[list[Batch]], Sequence[Exception | None]]
-Waiting = tuple[Batch, asyncio.Future[None]]
+_Unwritten = tuple[Batch, asyncio.Future[None]]
 
 GROUP = 512
 """Batches in one transaction, at most."""
@@ -29,7 +29,7 @@ class GroupCommit:
     def __init__(self, keep: Keep, *, most_waiting: int = MOST_WAITING):
         self._keep = keep
         self._most_waiting = most_waiting
-        self._queue: queue.SimpleQueue[Waiting | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Unwritten | None] = queue.SimpleQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
 
@@ -61,9 +61,9 @@ class GroupCommit:
                 futures = [future for _, future in group]
                 self._loop.call_soon_threadsafe(_settle, futures, outcomes)
 
-    def _next_group(self) -> tuple[list[Waiting], bool]:
+    def _next_group(self) -> tuple[list[_Unwritten], bool]:
         """Wait for one, take what else is there; and whether to go on afterwards."""
-        group: list[Waiting] = []
+        group: list[_Unwritten] = []
         first = self._queue.get()
         while first is not None:
             group.append(first)

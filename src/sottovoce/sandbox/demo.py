@@ -22,7 +22,7 @@ from sottovoce.core import Histories, Mechanism, os_words, user_vectors
 from sottovoce.data import Interactions, synthetic_people
 from sottovoce.data.synthetic import SYNTHETIC
 from sottovoce.errors import ClosedError, UnavailableError
-from sottovoce.protocol import Batch, Catalogue, Edition, SignedManifest, seal_reports
+from sottovoce.protocol import Batch, Catalogue, Release, SignedManifest, seal_reports
 from sottovoce.protocol.batch import ID
 from sottovoce.protocol.model import Panel
 from sottovoce.sandbox.devices import PublicReader, SharedDownloads
@@ -123,7 +123,7 @@ class DemoPlan:
 
 # Invented people who report live, as fast as this machine allows.
 #
-# What they send is what a device would send: made from the signed edition by the functions that
+# What they send is what a device would send: made from the signed release by the functions that
 # `client.reporting` calls, with the operating system's noise, sealed, posted to the proxy, under
 # the terms of the first manifest that they saw. A process makes the reports of several people at a
 # time, which is faster. What protects a real person is missing, since there is none: they have no
@@ -209,40 +209,40 @@ def take_part(
     accepted = signed.manifest.terms
     while signed.manifest.public_key is not None:
         check_terms(accepted, signed.manifest.terms)
-        _report(reader.edition(signed), group, api, clock, sleep)
+        _report(reader.release(signed), group, api, clock, sleep)
         signed = reader.after(signed.manifest.epoch, inf)
 
 
 def _report(
-    edition: Edition,
+    release: Release,
     group: Group,
     api: ProxyApi,
     clock: Callable[[], float],
     sleep: Callable[[float], None],
 ) -> None:
     """One after the other, until all have or the epoch ends."""
-    manifest = edition.manifest
+    manifest = release.manifest
     sleep(max(manifest.opens - clock(), 0.0))
     mechanism = manifest.build()
     for first in range(0, len(group.rows), AT_ONCE):
         some = group.rows[first : first + AT_ONCE]
-        for batch in _batches(edition, mechanism, some):
+        for batch in _batches(release, mechanism, some):
             if not _send(batch, manifest.ends, api, clock, sleep):
                 return
 
 
-def _batches(edition: Edition, mechanism: Mechanism, rows: list[list[int]]) -> Iterator[bytes]:
+def _batches(release: Release, mechanism: Mechanism, rows: list[list[int]]) -> Iterator[bytes]:
     """What `client.reporting.make_batch` makes of each of them."""
-    manifest, key = edition.manifest, edition.manifest.public_key
+    manifest, key = release.manifest, release.manifest.public_key
     assert key is not None, "they report only where reports are asked for"
     people = Histories.from_lists(rows, manifest.items)
     X = user_vectors(
-        edition.V, people, alpha=manifest.alpha, regularization=manifest.regularization
+        release.V, people, alpha=manifest.alpha, regularization=manifest.regularization
     )
     words = os_words(len(rows), manifest.terms.reports)
-    for reports in mechanism.reports(edition.V, X, people, words):
-        sealed = seal_reports(reports, key, edition.signed.hash)
-        yield Batch(manifest.epoch, edition.signed.hash, os.urandom(ID), sealed).encode()
+    for reports in mechanism.reports(release.V, X, people, words):
+        sealed = seal_reports(reports, key, release.signed.hash)
+        yield Batch(manifest.epoch, release.signed.hash, os.urandom(ID), sealed).encode()
 
 
 def _send(
@@ -322,9 +322,9 @@ class LearningCurve:
 
     def _point(self, before: SignedManifest, after: SignedManifest) -> CurvePoint:
         manifest = after.manifest
-        edition = self._reader.edition(after)
-        quality = panel_quality(wide_model(edition), self._panel)
-        popularity = panel_popularity(self._panel, edition.catalogue.tags)
+        release = self._reader.release(after)
+        quality = panel_quality(wide_model(release), self._panel)
+        popularity = panel_popularity(self._panel, release.catalogue.tags)
         people, finished = 0, manifest.public_key is None
         if manifest.model != before.manifest.model:
             people = manifest.reports_behind // manifest.terms.reports

@@ -25,13 +25,13 @@ from sottovoce.data.split import SplitRule
 from sottovoce.errors import DataError, SottovoceError, UnavailableError
 from sottovoce.protocol import (
     Catalogue,
-    Edition,
     Files,
     Newest,
     PublishedSource,
+    Release,
     SignedManifest,
-    fetch_edition,
     fetch_manifest,
+    fetch_release,
 )
 from sottovoce.service.workers import begin_worker
 from sottovoce.simulation.evaluation import Candidates, sample_candidates
@@ -290,10 +290,10 @@ class PublicReader:
         self._newest = signed.manifest.epoch, signed.hash
         return signed
 
-    def edition(self, signed: SignedManifest) -> Edition:
+    def release(self, signed: SignedManifest) -> Release:
         """All of an epoch; what it shares with the last one read is not fetched again."""
-        edition, self._files = fetch_edition(signed, self._source, self._files.get)
-        return edition
+        release, self._files = fetch_release(signed, self._source, self._files.get)
+        return release
 
     def after(self, epoch: int, patience: float) -> SignedManifest:
         """The first manifest of a later epoch; `UnavailableError` if there is none in time."""

@@ -221,7 +221,7 @@ def run_swarm(data: Interactions, plan: SwarmPlan, watch: SwarmProgress) -> Swar
         first = reader.manifest()
         if first.manifest.public_key is None:
             raise RefusedError("the training is finished: the server asks for no more reports")
-        catalogue = reader.edition(first).catalogue
+        catalogue = reader.release(first).catalogue
         people = choose_people(data, catalogue, plan.clients, split=plan.split, seed=plan.seed)
         began = time.perf_counter()
         with (
@@ -291,7 +291,7 @@ class _Swarm:
     def drive(self) -> None:
         """Epoch after epoch, until there are enough or the training is finished."""
         self._first = signed = self._with_time_left(self._reader.manifest())
-        self._first_items = self._reader.edition(signed).V
+        self._first_items = self._reader.release(signed).V
         while len(self._rounds) < self._plan.epochs and signed.manifest.public_key is not None:
             signed = self._one(signed)
 
@@ -317,7 +317,7 @@ class _Swarm:
         waited = time.perf_counter()
         self._watch.step()
         self._watch.end()
-        metrics = evaluate(self._engine, self._reader.edition(following).V)
+        metrics = evaluate(self._engine, self._reader.release(following).V)
         # An epoch whose crowd did not come leaves the model as it was.
         applied = following.manifest.model != signed.manifest.model
         counted = following.manifest.reports_behind if applied else 0

@@ -296,7 +296,7 @@ Otherwise a proxy that lies could hold it for ever, with one chunk at a time.
 
 
 @dataclass(frozen=True)
-class Waiting:
+class EpochWait:
     is_over: bool
     """Whether to go on now."""
     since: float
@@ -313,7 +313,7 @@ class Waiting:
 
 def for_crowds(
     epoch: Epoch, told: Mapping[str, str], settings: ServerSettings, now: float
-) -> Waiting:
+) -> EpochWait:
     """Of an open epoch: never closed before its time, then with the crowd, at the end in any case.
 
     A proxy that has said nothing yet might be short; one that is down is not waited for long.
@@ -324,7 +324,7 @@ def for_crowds(
     patient = bool(silent) and now < epoch.closes + settings.grace_seconds
     complete = has_crowd and not short and not patient
     is_over = now >= epoch.closes and (complete or now >= epoch.ends)
-    return Waiting(is_over, epoch.closes, epoch.ends, short, silent, has_crowd)
+    return EpochWait(is_over, epoch.closes, epoch.ends, short, silent, has_crowd)
 
 
 def for_reports(
@@ -333,7 +333,7 @@ def for_reports(
     counted: Mapping[str, float],
     settings: ServerSettings,
     now: float,
-) -> Waiting:
+) -> EpochWait:
     """Of a closed epoch: applied when every proxy has handed in, or the others' grace is over.
 
     It begins anew with every chunk of theirs: a large epoch is not ended while it comes. `counted`
@@ -345,7 +345,7 @@ def for_reports(
     latest = max((news[name] for name in silent), default=closed)
     until = min(latest + grace, closed + LONGEST * grace)
     since = min(news[name] for name in silent) if silent else max(news.values())
-    return Waiting(not silent or now >= until, since, until, silent=silent)
+    return EpochWait(not silent or now >= until, since, until, silent=silent)
 
 
 # What may be done to an epoch in which state: open, closed, applied.

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Enum, Gauge, generate_
 from sottovoce.errors import SettingsError, SottovoceError, StoreError
 from sottovoce.protocol import Manifest, SignedManifest
 from sottovoce.server.administration import check_agrees
-from sottovoce.server.epochs import Chosen, Waiting, for_crowds, for_reports
+from sottovoce.server.epochs import Chosen, EpochWait, for_crowds, for_reports
 from sottovoce.server.keys import Keys, check_newest
 from sottovoce.server.settings import ServerSettings
 from sottovoce.server.store import APPLIED, CLOSED, OPEN, Epoch, ServerStore, Service, Transaction
@@ -67,7 +67,7 @@ class ServerStatus:
     manifest: Manifest | None = None
     training: Training | None = None
     """Of that epoch."""
-    waiting: Waiting | None = None
+    waiting: EpochWait | None = None
     """None for an epoch that waits for nothing any more."""
     last: tuple[Epoch, ...] = ()
     """That asked for reports and are over, the newest first."""
@@ -151,7 +151,7 @@ class ServerStatus:
 
 def _waiting(
     transaction: Transaction, epoch: Epoch, settings: ServerSettings, now: float
-) -> Waiting | None:
+) -> EpochWait | None:
     if epoch.state == OPEN:
         return for_crowds(epoch, transaction.crowds(epoch.epoch), settings, now)
     if epoch.state == CLOSED:
@@ -192,7 +192,7 @@ def _settings_file(transaction: Transaction, settings: ServerSettings) -> str | 
     return None
 
 
-def _idle(epoch: Epoch, waiting: Waiting, then: float) -> list[str]:
+def _idle(epoch: Epoch, waiting: EpochWait, then: float) -> list[str]:
     """Whether it waited for nothing even then: workers had time to go on since."""
     over = waiting.until if epoch.state == CLOSED and waiting.silent else waiting.since
     if not waiting.is_over or then < over:
@@ -202,7 +202,7 @@ def _idle(epoch: Epoch, waiting: Waiting, then: float) -> list[str]:
     return [f"epoch {epoch.epoch} could be {what}, and no worker does it; {said}"]
 
 
-def _stuck(epoch: Epoch, waiting: Waiting, now: float) -> list[str]:
+def _stuck(epoch: Epoch, waiting: EpochWait, now: float) -> list[str]:
     if waiting.is_over or now < waiting.since + PATIENCE:
         return []
     found = []

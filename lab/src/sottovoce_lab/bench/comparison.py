@@ -15,7 +15,7 @@ from sottovoce.errors import MissingExtraError
 from sottovoce.settings import setting
 from sottovoce.simulation.evaluation.kernels import checked_threads
 from sottovoce.training import Settings
-from sottovoce_lab.bench.epoch import EpochPlan, ReferenceEpoch, TimedEpoch, about
+from sottovoce_lab.bench.epoch import ReferenceEpoch, TimedEpoch, TimedPlan, about
 from sottovoce_lab.bench.timing import (
     Contender,
     Spread,
@@ -34,7 +34,7 @@ SHARES = (8, 4, 2, 1)
 
 
 @dataclass(frozen=True)
-class BenchPlan(EpochPlan):
+class BenchPlan(TimedPlan):
     threads: int | None = None
     """None: all cores."""
     growth: bool = True

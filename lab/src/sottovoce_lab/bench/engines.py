@@ -26,9 +26,9 @@ from sottovoce.simulation.interface import Collected, Engine
 from sottovoce.simulation.people import LeaveOut, Parts, Stored, Whole
 from sottovoce.training import Settings
 from sottovoce_lab.bench.epoch import (
-    EpochPlan,
     ReferenceEpoch,
     TimedEpoch,
+    TimedPlan,
     about,
     after_one_epoch,
     learning,
@@ -55,7 +55,7 @@ def let_ray_compete() -> None:
 
 
 @dataclass(frozen=True)
-class EnginesPlan(EpochPlan):
+class EnginesPlan(TimedPlan):
     parts: int = setting(8, "parts that people are streamed in", least=2)
     ray_workers: int | None = setting(None, "processes of Ray; None: one for each core", least=1)
     reference_users: int = setting(200, "users that the numpy reference really runs", least=1)
@@ -203,7 +203,7 @@ def _way(name: str, users: int, seconds: Mapping[str, Sequence[float]], cpu: str
 
 
 @dataclass(frozen=True)
-class ScalingPlan(EpochPlan):
+class ScalingPlan(TimedPlan):
     threads: int | None = setting(None, "most threads; None: all", least=1)
     ray_workers: int | None = setting(None, "most processes of Ray; None: as threads", least=1)
 

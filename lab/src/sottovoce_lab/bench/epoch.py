@@ -21,7 +21,7 @@ from sottovoce_lab.bench.timing import Contender
 
 
 @dataclass(frozen=True)
-class EpochPlan:
+class TimedPlan:
     """What every benchmark of an epoch is told."""
 
     mechanisms: tuple[str, ...] = tuple(MECHANISMS)

@@ -36,7 +36,7 @@ from sottovoce_lab.bench.engines import (
     run_engines,
     run_scaling,
 )
-from sottovoce_lab.bench.epoch import EpochPlan
+from sottovoce_lab.bench.epoch import TimedPlan
 from sottovoce_lab.bench.live.live_bench import (
     EpochCosts,
     LiveBenchPlan,
@@ -74,7 +74,7 @@ RayWorkers = Annotated[
     int | None,
     optional("Ray worker processes, one core each.", "as many as threads", "--ray-workers", min=1),
 ]
-Plan = TypeVar("Plan", bound=EpochPlan)
+Plan = TypeVar("Plan", bound=TimedPlan)
 Result = TypeVar("Result", BenchResult, EnginesResult, ScalingResult)
 
 app = typer.Typer(name="bench", invoke_without_command=True, add_completion=False)
@@ -310,7 +310,7 @@ def _measured(
     return result
 
 
-def _people(data: dict[str, Any], plan: EpochPlan) -> str:
+def _people(data: dict[str, Any], plan: TimedPlan) -> str:
     return (
         f"{output.plain(data['name'])}: {data['users']:,} users x {data['items']:,} items, "
         f"{data['interactions']:,} interactions. {plan.factors} factors, {plan.reports} reports, "
