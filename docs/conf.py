@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +13,8 @@ import sottovoce
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
-sys.path.append(str(Path(__file__).parent / "_ext"))
+HERE = Path(__file__).parent
+sys.path.append(str(HERE / "_ext"))
 
 project = "sottovoce"
 copyright = "the sottovoce authors, Apache-2.0"  # noqa: A001 -- Sphinx's name
@@ -30,16 +33,21 @@ autodoc_typehints_format = "short"
 python_maximum_signature_line_length = 80
 
 ELSEWHERE = {
-    "../CONTRIBUTING.md": "/contributing.md",
-    "../web/client/README.md": "/reference/browser.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "web/client/README.md": "reference/browser.md",
+    "lab/docs/": "lab/",
+    "docs/": "",
 }
-"""Files outside this folder that the site has as pages."""
+"""Places outside of this folder, from the root, that the site has as pages."""
+shutil.copytree(
+    HERE.parent / "lab/docs", HERE / "lab", dirs_exist_ok=True
+)  # Sphinx reads one folder
 
 
 def link_to_pages(_app: Sphinx, _page: str, content: list[str]) -> None:
     """On GitHub a link leads to the file, on the site to its page."""
-    for file, page in ELSEWHERE.items():
-        content[0] = content[0].replace(f"]({file}", f"]({page}")
+    for place, page in ELSEWHERE.items():
+        content[0] = re.sub(rf"\]\((\.\./)+{re.escape(place)}", f"](/{page}", content[0])
 
 
 def setup(app: Sphinx) -> None:

@@ -25,7 +25,9 @@ from tests.processes import free_port
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")]
-PAGES += sorted((ROOT / "docs").rglob("*.md"))
+PAGES += sorted(
+    {*ROOT.glob("docs/**/*.md"), *ROOT.glob("lab/docs/*.md")} - set(ROOT.glob("docs/lab/*"))
+)
 COMMAND = re.compile(r"^\s*(?:\$ )?sottovoce ((?:.*\\\n)*.*)$", re.MULTILINE)
 
 
