@@ -137,6 +137,9 @@ def test_numbers_of_the_version_agree() -> None:
         "pyproject.toml": tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
             "version"
         ],
+        "lab/pyproject.toml": tomllib.loads((ROOT / "lab/pyproject.toml").read_text())["project"][
+            "version"
+        ],
         "CHANGELOG.md": re.findall(
             "^## (\\d\\S*)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE
         )[0],

@@ -1,4 +1,4 @@
-"""What is published, built as for a release: an sdist, a wheel, and npm's tarball."""
+"""What is published, built as for a release: an sdist and a wheel, twice, and npm's tarball."""
 
 from __future__ import annotations
 
@@ -22,30 +22,33 @@ LONG_AGO = 1_580_601_600
 
 @dataclass(frozen=True)
 class Built:
-    """The three files of a release."""
+    """The files of a release that are tried; the laboratory's sdist is only compared."""
 
     sdist: Path
     wheel: Path
+    lab: Path
     tarball: Path | None = None
 
     @classmethod
     def found(cls, folder: Path) -> Built:
         (sdist,) = folder.glob("sottovoce-*.tar.gz")
         (wheel,) = folder.glob("sottovoce-*.whl")
-        return cls(sdist, wheel, next(folder.glob("sottovoce-client-*.tgz"), None))
+        (lab,) = folder.glob("sottovoce_lab-*.whl")
+        return cls(sdist, wheel, lab, next(folder.glob("sottovoce-client-*.tgz"), None))
 
 
 def build_python(source: Path, folder: Path, builder: Fresh, when: str) -> None:
-    """The sdist, and the wheel, by the backend alone."""
+    """The sdist and the wheel of the package and of the laboratory, by the backend alone."""
     about = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]
     if "hatchling" not in builder.installed():
         builder.pip("install", "--quiet", *about["requires"])
-    run(
-        *(str(builder.python), "-m", "hatchling", "build", "-t", "sdist", "-t", "wheel"),
-        *("-d", str(folder)),
-        cwd=source,
-        env={**builder.surroundings, "SOURCE_DATE_EPOCH": when},
-    )
+    for project in (source, source / "lab"):
+        run(
+            *(str(builder.python), "-m", "hatchling", "build", "-t", "sdist", "-t", "wheel"),
+            *("-d", str(folder)),
+            cwd=project,
+            env={**builder.surroundings, "SOURCE_DATE_EPOCH": when},
+        )
 
 
 def built_python(folder: Path) -> Built:

@@ -19,7 +19,7 @@ from tests.lacking import leave_out
 from tests.release.building import ROOT, Built, repository
 from tests.release.fresh import run
 
-NOT_PUBLISHED = (".ci/", "lab/")
+NOT_PUBLISHED = ".ci/"
 
 
 def tracked() -> set[str]:

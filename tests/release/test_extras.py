@@ -105,6 +105,14 @@ def test_sim_simulates(install: Callable[[str], Fresh]) -> None:
     assert (drawn.home / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_laboratory_brings_its_commands(built: Built, install: Callable[[str], Fresh]) -> None:
+    fresh = install("plot,server")
+    laboratory = {"paper", "audit", "bench", "replay"}
+    assert not laboratory & offered(fresh)
+    fresh.pip("install", "--quiet", "--no-index", "--no-deps", str(built.lab))
+    assert laboratory < offered(fresh)
+
+
 def test_server_proxy_and_client_meet_from_environments_of_their_own(
     install: Callable[[str], Fresh], started: Callable[..., str]
 ) -> None:
