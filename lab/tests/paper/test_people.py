@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
-from lab.tests.paper.helpers import QUICK, Watched, cells_of
+from lab.tests.paper.helpers import QUICK, cells_of
 from sottovoce.core import Histories, user_vectors
 from sottovoce.data import Interactions, hold_people, leave_one_out, synthetic_people
 from sottovoce.simulation import Simulation, build_engine, simulate
@@ -200,7 +200,7 @@ WAYS: tuple[Way, ...] = ("tags", "time", "both")
 def computed(folder: Path, people: Interactions, seeds: int = 1) -> tuple[Scale, CellStore]:
     about = About.of(people, "synthetic", min_interactions=0, quick=True, seeds=seeds)
     store, scale = CellStore.start(folder, about), Scale.of(about)
-    Runner(people, store, 1).run(cells_of(SideInformationWorth, scale), Watched())
+    Runner(people, store, 1).run(cells_of(SideInformationWorth, scale))
     return scale, store
 
 

@@ -640,24 +640,21 @@ def lie(cell: Cell, context: CellContext) -> dict[str, Any]:
         if cell.named["attacker"] in SENDING:
             pushed = cell.named["pushed"]
             who = Liars(items[pushed], audiences[pushed].sample(cell.seed))
-        V = _trained(system, who, SENDING.get(cell.named["attacker"]), context.on_part)
+        V = _trained(system, who, SENDING.get(cell.named["attacker"]))
     X = solved(V, honest, settings.alpha, system.ridge(V))
     exposed = {exposure_of(name): each.exposure(V) for name, each in audiences.items()}
     final = {**summary(rank_factors(X, V, candidates)), **exposed}
     return {"final": final, "liars": liars, "people": honest.n_users}
 
 
-def _trained(
-    system: System, who: Liars | None, send: Send | None, on_part: Callable[[float], None]
-) -> Float32:
-    V, epochs = system.first(), system.settings.epochs
-    for number in range(epochs):
+def _trained(system: System, who: Liars | None, send: Send | None) -> Float32:
+    V = system.first()
+    for number in range(system.settings.epochs):
         if who is None or send is None:
             V = system.open(V, number).close()
         else:
             epoch = system.open(V, number, who.known)
             V = epoch.close(send(who, epoch))
-        on_part((number + 1) / epochs)
     return V
 
 

@@ -116,8 +116,6 @@ class CellContext:
     card: int | None = None
     """Of the cuda engine."""
     shared: Shared = field(default_factory=Shared)
-    on_part: Callable[[float], None] = lambda _: None
-    """Told which part of the cell is done, 0 to 1."""
 
     @property
     def engine_options(self) -> dict[str, Any]:
@@ -188,11 +186,7 @@ def _simulated(cell: Cell, context: CellContext) -> dict[str, Any]:
         time=False,
         resample=cell.resample,
     )
-    run = simulate(
-        context.data,
-        plan,
-        on_epoch=lambda record: context.on_part(record["epoch"] / settings.epochs),
-    )
+    run = simulate(context.data, plan)
     people = cell.resample or context.data.n_users
     spent = _budget_of(settings, context.data.n_items, people)
     result: dict[str, Any] = {"final": run.final, "budget": spent}
@@ -320,7 +314,6 @@ def _items(cell: Cell, train: Histories, context: CellContext) -> NDArray[np.flo
     state = begin(settings, train.n_items)
     with build_engine(context.engine, train, settings, **context.engine_options) as engine:
         for after in learn(settings, engine, state):
-            context.on_part(after.epochs_done / settings.epochs)
             state = after
     return state.V
 
