@@ -90,15 +90,6 @@ def test_stable_filter_is_the_largest_such_set(rows: list[list[int]], least: int
     assert triples(stamped(rows).filter(least)) == expected
 
 
-def test_once_counts_on_the_data_as_given() -> None:
-    # User 1 has two items, but item 3 is touched once only.
-    data = stamped([[0, 1], [0, 3], [0, 1]])
-    once = data.filter(2, rule="once")
-    assert once.histories.n_users == 3
-    assert np.diff(once.histories.indptr).tolist() == [2, 1, 2]
-    assert data.filter(2).user_ids.tolist() == ["u0", "u2"]
-
-
 def loose(listed: list[tuple[int, int, int]], *, timed: bool) -> Pairs:
     table = np.array(listed, np.int64).reshape(-1, 3)
     users, items = table[:, 0].astype(np.int32), table[:, 1].astype(np.int32)

@@ -60,7 +60,6 @@ COLUMNS = {"user": "who", "item": "what"}
     block=st.integers(1, 120),
     shard_rows=st.integers(1, 200),
     least=st.integers(0, 6),
-    rule=st.sampled_from(["stable", "once"]),
 )
 def test_shards_of_parquet_are_what_is_loaded_and_filtered(
     tmp_path_factory: pytest.TempPathFactory,
@@ -69,7 +68,6 @@ def test_shards_of_parquet_are_what_is_loaded_and_filtered(
     block: int,
     shard_rows: int,
     least: int,
-    rule: Any,
 ) -> None:
     """In any order, in several files and blocks, with repeats and ratings of 0."""
     folder = tmp_path_factory.mktemp("data")
@@ -80,7 +78,7 @@ def test_shards_of_parquet_are_what_is_loaded_and_filtered(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tables, "_ROWS", block)
         try:
-            expected = load(folder / "raw", COLUMNS).filter(least, rule)
+            expected = load(folder / "raw", COLUMNS).filter(least)
         except DataError:
             with pytest.raises(DataError):
                 shard(str(folder / "raw"), folder / "out", columns=COLUMNS, min_interactions=least)
@@ -91,7 +89,6 @@ def test_shards_of_parquet_are_what_is_loaded_and_filtered(
             folder / "out",
             columns=COLUMNS,
             min_interactions=least,
-            rule=rule,
             rows=shard_rows,
         )
     assert same(made.joined(), expected)

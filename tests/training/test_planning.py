@@ -17,18 +17,20 @@ from sottovoce.errors import SettingsError
 from sottovoce.privacy import Crowd, Reporting, central_epsilon
 from sottovoce.protocol import Terms
 from sottovoce.training import Participation, Settings
-from sottovoce.training.planning import Budget, View, options, planned
+from sottovoce.training.planning import Budget, View, planned, ways_to_spend
 
 
 def test_a_local_target_is_divided() -> None:
-    found = options("loudest", 10.0, "local", None, 1e-6, 9781, epsilons=(2.5, 5.0, 10.0))
+    found = ways_to_spend("loudest", 10.0, "local", None, 1e-6, 9781, epsilons=(2.5, 5.0, 10.0))
     assert {(o.epsilon, o.reports) for o in found} == {(2.5, 4), (5.0, 2), (10.0, 1)}
     assert all(o.local <= 10 and o.central is None for o in found)
     assert [o.signal for o in found] == sorted((o.signal for o in found), reverse=True)
 
 
 def test_a_central_target_is_met_and_nearly_used_up() -> None:
-    found = options("coordinate", 1.0, "central", 20_000, 1e-6, 9781, epsilons=(1.0, 2.5, 9.0))
+    found = ways_to_spend(
+        "coordinate", 1.0, "central", 20_000, 1e-6, 9781, epsilons=(1.0, 2.5, 9.0)
+    )
     assert {o.epsilon for o in found} == {1.0, 2.5}  # one report of 9 is too much already
     for option in found:
         assert option.central is not None
@@ -41,7 +43,7 @@ def test_loudest_says_more_for_the_same_budget() -> None:
     views: list[View] = ["local", "central"]
     for view in views:
         best = {
-            name: options(name, 5.0, view, 20_000, 1e-6, 9781, epsilons=(2.5, 5.0))[0].signal
+            name: ways_to_spend(name, 5.0, view, 20_000, 1e-6, 9781, epsilons=(2.5, 5.0))[0].signal
             for name in ("coordinate", "loudest")
         }
         assert best["loudest"] > best["coordinate"]
@@ -217,8 +219,8 @@ def test_presets() -> None:
         lambda: Budget(),
         *(lambda local=local: Budget(local=local) for local in (-1.0, 0.0, 1e-9, 1e9, inf, nan)),
         lambda: Budget(local=5.0, central=nan),
-        lambda: options("loudest", 0.0, "local", None, 1e-6, 9781),
-        lambda: options("loudest", 1.0, "central", None, 1e-6, 9781),
+        lambda: ways_to_spend("loudest", 0.0, "local", None, 1e-6, 9781),
+        lambda: ways_to_spend("loudest", 1.0, "central", None, 1e-6, 9781),
         lambda: planned(0, 10),
         lambda: planned(10, 10, history=0.5),
         lambda: planned(1_000, 100, budget=Budget(local=50), epsilon=10.0, reports=100, epochs=1),

@@ -23,7 +23,7 @@ from sottovoce.errors import SettingsError
 from sottovoce.privacy import Account, Crowd, Reporting, account, central_epsilon, local_epsilon
 from sottovoce.privacy.account import DELTA, shown
 from sottovoce.training import DEFAULT, Budget, planned
-from sottovoce.training.planning import PLANNED, Option, options
+from sottovoce.training.planning import PLANNED, Spending, ways_to_spend
 
 USUAL_CLIENTS = 10_000
 """Whom settings are planned for where nobody says how many people there are."""
@@ -65,14 +65,6 @@ def privacy(
             hidden=True,
         ),
     ] = 0,
-    seeded_directions: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="Number of directions that the server lets a person choose from; 0 means all.",
-            hidden=True,
-        ),
-    ] = 0,
 ) -> None:
     """Say what reporting costs in epsilon, in numbers and words.
 
@@ -89,7 +81,6 @@ def privacy(
     mechanism = training.pop("mechanism", None)
     if budget is not None or central_budget is not None:
         beside = {"preset": preset, "trainings": trainings > 1, "colluding": colluding}
-        beside["seeded-directions"] = seeded_directions
         if refused := [f"--{name}" for name, value in beside.items() if value]:
             raise SettingsError(
                 f"a budget is planned for one training of honest people: leave out {refused[0]}"
@@ -97,8 +88,8 @@ def privacy(
         target = _Target.of(budget, central_budget, clients, delta, items)
         _plan(target, mechanism, training, history, json, plot)
         return
-    if clients is None and (colluding or seeded_directions):
-        raise SettingsError("these options need a crowd: give --clients PEOPLE")
+    if clients is None and colluding:
+        raise SettingsError("--colluding needs a crowd: give --clients PEOPLE")
     if preset in PLANNED and clients is None:
         raise SettingsError(
             f"the preset {preset} is planned for a number of people: give --clients PEOPLE"
@@ -121,7 +112,7 @@ def privacy(
                 f"{clients} people who each take part in {settings.turns} of {settings.epochs} "
                 "epochs are too few: an epoch may have a single person; raise --clients"
             )
-        crowd = Crowd(in_an_epoch, colluding, seeded_directions)
+        crowd = Crowd(in_an_epoch, colluding)
     found = account(event, crowd, delta, trainings)
     _print(name, found)
     content = {"mechanism": name, **found.as_dict(), "statement": found.statement()}
@@ -166,10 +157,10 @@ class _Target:
         assert central is not None, "one of them is given"
         return cls(central, "central", *about)
 
-    def options(self, mechanism: str, epsilon: float | None = None) -> list[Option]:
+    def ways(self, mechanism: str, epsilon: float | None = None) -> list[Spending]:
         """The ways of reporting that fit it; or another epsilon."""
         wanted = self.epsilon if epsilon is None else epsilon
-        return options(mechanism, wanted, self.view, self.clients, self.delta, self.items)
+        return ways_to_spend(mechanism, wanted, self.view, self.clients, self.delta, self.items)
 
 
 def _plan(
@@ -183,17 +174,17 @@ def _plan(
     budget = Budget(**{target.view: target.epsilon}, delta=target.delta)
     comparable = [name for name, kind in MECHANISMS.items() if not kind.gain_is_bound]
     names = [mechanism] if mechanism else comparable
-    found = [option for name in names for option in target.options(name)]
+    found = [way for name in names for way in target.ways(name)]
     if not found:
         raise SettingsError(
             f"a {target.view} epsilon of {target.epsilon:g} is too small for one report"
         )
-    _print_plan(sorted(found, key=lambda option: -option.signal))
-    content = [{**asdict(option), "signal": option.signal} for option in found]
+    _print_plan(sorted(found, key=lambda way: -way.signal))
+    content = [{**asdict(way), "signal": way.signal} for way in found]
     said: dict[str, Any] = {
         "epsilon": target.epsilon,
         "view": target.view,
-        "options": content,
+        "ways": content,
         "plan": None,
     }
     if target.clients is not None:
@@ -215,17 +206,17 @@ def _plan(
         save_figure(plot, lambda figure: _draw_frontier(figure.subplots(), names, target))
 
 
-def _print_plan(found: list[Option]) -> None:
+def _print_plan(found: list[Spending]) -> None:
     headings = ("epsilon", "reports in all (k T)", "signal", "local, pure", "central")
     table = Table("mechanism", *output.right(*headings))
-    for option in found:
-        central = "no crowd given" if option.central is None else shown(option.central, 3)
+    for way in found:
+        central = "no crowd given" if way.central is None else shown(way.central, 3)
         table.add_row(
-            option.mechanism,
-            shown(option.epsilon, 3),
-            f"{option.reports:,}",
-            f"{option.signal:.4g}",
-            shown(option.local),
+            way.mechanism,
+            shown(way.epsilon, 3),
+            f"{way.reports:,}",
+            f"{way.signal:.4g}",
+            shown(way.local),
             central,
         )
     output.results.print(table)
@@ -257,7 +248,7 @@ def _draw_frontier(axes: Any, names: list[str], target: _Target) -> None:
     """The most signal for a budget, from a tenth of the target to ten times it."""
     budgets = [target.epsilon * 10 ** (i / 3 - 1) for i in range(7)]
     for name in names:
-        best = [target.options(name, budget) for budget in budgets]
+        best = [target.ways(name, budget) for budget in budgets]
         points = [(b, o[0].signal) for b, o in zip(budgets, best, strict=True) if o]
         axes.plot(*zip(*points, strict=True), marker=".", label=name)
     axes.set(

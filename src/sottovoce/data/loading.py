@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from sottovoce.data.fetching import CANNOT_FETCH, CATALOGUE, archive_path
-from sottovoce.data.interactions import FilterRule, Interactions
+from sottovoce.data.interactions import Interactions
 from sottovoce.data.items import with_items
 from sottovoce.data.published import EDITIONS, is_published, read_published
 from sottovoce.data.shards import Buckets, Shards, ShardWriter, Watch, bounds, sort_out
@@ -140,7 +140,6 @@ def shard(
     columns: Columns = None,
     items: Path | None = None,
     min_interactions: int = 0,
-    rule: FilterRule = "stable",
     rows: int = ROWS,
     made: Made | None = None,
     watch: Watch = lambda _: None,
@@ -159,14 +158,14 @@ def shard(
         if is_path and made is None and not Shards.is_at(path) and _is_parquet(path):
             with tempfile.TemporaryDirectory(dir=writer.folder, prefix="sorting-") as scratch:
                 buckets = Buckets(path, columns, Path(scratch), rows, watch)
-                about = sort_out(buckets, writer, min_interactions, rule, watch)
+                about = sort_out(buckets, writer, min_interactions, watch)
             return writer.finish(about if items is None else with_items(about, items))
         watch(f"reading {source}")
         asked_more = columns or min_interactions or items or made
         if _is_invented(source) and not asked_more:
             parts = synthetic_parts(**parse_synthetic(source), at_once=rows // TYPICAL_FILMS)
         else:
-            about = load(source, columns, items).filter(min_interactions, rule)
+            about = load(source, columns, items).filter(min_interactions)
             parts = _cut(about, rows) if made is None else made(about, rows)
         people = 0
         for part in parts:

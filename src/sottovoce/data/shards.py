@@ -32,7 +32,6 @@ from sottovoce.core.model import Histories
 from sottovoce.core.recommending import Traits
 from sottovoce.data.interactions import (
     Bools,
-    FilterRule,
     Interactions,
     Loaded,
     Pairs,
@@ -285,14 +284,10 @@ def _json(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False, indent=1).encode()
 
 
-def sort_out(
-    buckets: Buckets, writer: ShardWriter, least: int, rule: FilterRule, watch: Watch
-) -> Interactions:
+def sort_out(buckets: Buckets, writer: ShardWriter, least: int, watch: Watch) -> Interactions:
     """Write what is in the buckets; the items that are left, and nobody."""
     watch("leaving out those with few interactions")
-    users, items = enough(
-        buckets.histories, buckets.everybody(), buckets.about.n_items, least, rule
-    )
+    users, items = enough(buckets.histories, buckets.everybody(), buckets.about.n_items, least)
     kept = np.flatnonzero(items)
     for index, some in enumerate(users):
         watch(f"writing shard {index + 1} of {len(users)}")

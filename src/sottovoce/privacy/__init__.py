@@ -5,7 +5,7 @@ from sottovoce.privacy.bound import Group, central_bound
 from sottovoce.privacy.events import SIGN, Reporting
 from sottovoce.privacy.gaussian import gaussian_delta, gaussian_epsilon, mu_within
 from sottovoce.privacy.ledger import Charge, Entry, Ledger, Limit, rounded_down, rounded_up
-from sottovoce.privacy.local import local_delta, local_epsilon
+from sottovoce.privacy.local import local_epsilon
 from sottovoce.privacy.shuffle import Crowd, central_epsilon, gaussian_mu
 
 __all__ = [
@@ -26,7 +26,6 @@ __all__ = [
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_mu",
-    "local_delta",
     "local_epsilon",
     "mu_within",
     "promise",

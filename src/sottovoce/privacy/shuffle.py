@@ -57,8 +57,6 @@ class Crowd:
     """n: everybody who reports, the person included."""
     colluding: int = 0
     """Of these, how many are the server's own or show it their reports."""
-    seeded_directions: int = 0
-    """If the server chose each person's directions: among how many. 0: the client draws them."""
 
     def __post_init__(self) -> None:
         if self.clients < 2:
@@ -69,10 +67,6 @@ class Crowd:
             raise SettingsError(
                 f"colluding must be from 0 to {self.clients - 1}, got {self.colluding}"
             )
-        if self.seeded_directions < 0:
-            raise SettingsError(
-                f"seeded_directions must not be negative, got {self.seeded_directions}"
-            )
 
     @classmethod
     def of(cls, clients: int | None) -> Crowd | None:
@@ -82,7 +76,7 @@ class Crowd:
     @property
     def honest(self) -> int:
         """The people whose reports hide the victim's, the victim included."""
-        return 1 + (self.clients - self.colluding - 1) // max(self.seeded_directions, 1)
+        return self.clients - self.colluding
 
 
 def gaussian_mu(event: Reporting, clients: int) -> float:

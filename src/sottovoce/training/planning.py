@@ -30,7 +30,7 @@ EPSILONS = (0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 10 / 3, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
 @dataclass(frozen=True)
-class Option:
+class Spending:
     """One way to spend a budget."""
 
     mechanism: str
@@ -51,7 +51,7 @@ class Option:
         return self.reports * self.gain**2
 
 
-def options(
+def ways_to_spend(
     mechanism: str,
     target: float,
     view: View,
@@ -59,7 +59,7 @@ def options(
     delta: float,
     items: int,
     epsilons: Sequence[float] = EPSILONS,
-) -> list[Option]:
+) -> list[Spending]:
     """The most reports that fit the target at each epsilon, best signal first."""
     if not target > 0:
         raise SettingsError(f"the target epsilon must be positive, got {target}")
@@ -74,8 +74,8 @@ def options(
         if most:
             event = Reporting(epsilon, most, 1, rho)
             central = None if crowd is None else central_epsilon(event, crowd, delta)
-            found.append(Option(mechanism, epsilon, most, built.gain, event.pure, central))
-    return sorted(found, key=lambda option: -option.signal)
+            found.append(Spending(mechanism, epsilon, most, built.gain, event.pure, central))
+    return sorted(found, key=lambda way: -way.signal)
 
 
 def most_reports(

@@ -118,6 +118,16 @@ def device_vectors(
     return X
 
 
+def outer_table(V: NDArray[np.float32]) -> NDArray[np.float64]:
+    """For each item the lower triangle of `v v^T`, row by row, and then `v` itself.
+
+    The system of a user's normal equations is a sum of such rows: no product is computed twice.
+    """
+    wide = V.astype(np.float64)
+    rows, columns = np.tril_indices(V.shape[1])
+    return np.concatenate([wide[:, rows] * wide[:, columns], wide], axis=1)
+
+
 def normal_equations(
     sums: NDArray[np.float64], G: NDArray[np.float64], factors: int, alpha: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

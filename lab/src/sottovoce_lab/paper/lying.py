@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core import Histories, gradients, gram, initial_items, outer_table, residuals, update
+from sottovoce.core import Histories, gradients, gram, initial_items, residuals, update
 from sottovoce.core.coordinate import Coordinate
 from sottovoce.core.loudest import Loudest
 from sottovoce.core.mechanism import Mechanism, count_reports, pack, sums_of
@@ -32,7 +32,7 @@ from sottovoce.training import Settings, first_items
 from sottovoce.training.counts import capped, most_of_one
 from sottovoce.training.items import moved_items
 from sottovoce_lab.baselines.federated import MeanGradient, mean_gradient
-from sottovoce_lab.baselines.models import blocks_of, normal_equations
+from sottovoce_lab.baselines.models import blocks_of, normal_equations, outer_table
 from sottovoce_lab.paper.cells import Cell
 from sottovoce_lab.paper.methods import CellContext
 

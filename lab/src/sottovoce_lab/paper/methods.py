@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.core import Histories
-from sottovoce.data import Interactions, hold_people, leave_one_out
+from sottovoce.data import Interactions, leave_one_out
 from sottovoce.privacy import Crowd, Reporting, central_epsilon
 from sottovoce.privacy.account import DELTA
 from sottovoce.simulation import Simulation, build_engine, simulate
@@ -38,6 +38,7 @@ from sottovoce_lab.paper.people import (
     PublishedCounts,
     PublishedFactors,
     PublishedTraining,
+    hold_people,
     how_many_late,
     measure_late,
     measure_people,

@@ -5,7 +5,6 @@ from sottovoce.simulation.evaluation.metrics import (
     Interval,
     coverage,
     exposure,
-    gini,
     hit_ratio,
     hit_ratio_of_several,
     hits,
@@ -15,7 +14,6 @@ from sottovoce.simulation.evaluation.metrics import (
     ndcg_of_several,
     recall,
     summary,
-    summary_of_several,
 )
 from sottovoce.simulation.evaluation.ranking import (
     Candidates,
@@ -42,7 +40,6 @@ __all__ = [
     "SideInformation",
     "coverage",
     "exposure",
-    "gini",
     "hit_ratio",
     "hit_ratio_of_several",
     "hits",
@@ -57,7 +54,6 @@ __all__ = [
     "recall",
     "sample_candidates",
     "summary",
-    "summary_of_several",
     "who_is_tested",
     "wide_vectors",
 ]
