@@ -144,7 +144,6 @@ def test_subsets_have_the_size_asked_for_and_grow_with_it() -> None:
     "asked",
     [
         lambda data: data.select(np.array([9]), None), lambda data: data.filter(-1),
-        lambda data: data.filter(1, rule="twice"), lambda data: data.subset(users=3),
         lambda data: data.subset(items=9), lambda data: data.subset(users=0),
         lambda data: replace(data, item_ids=np.arange(3)),
     ],

@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 from sottovoce.errors import SettingsError
 from sottovoce.privacy import (
     Charge,
-    Crowd,
     Group,
     Ledger,
     Promise,
@@ -37,7 +36,7 @@ from tests.protocol.examples import terms
 
 
 def test_all_spans_are_said_and_grow() -> None:
-    found = account(Reporting(2.5, 100, 20), Crowd(50_000), trainings=2)
+    found = account(Reporting(2.5, 100, 20), 50_000, trainings=2)
     assert [figures.span for figures in found.spans] == ["report", "epoch", "training", "lifetime"]
     assert [figures.pure for figures in found.spans] == [2.5, 250.0, 5000.0, 10_000.0]
     centrals = [figures.central for figures in found.spans if figures.central is not None]
@@ -50,14 +49,14 @@ def test_the_papers_setting_is_weak_without_a_crowd() -> None:
     alone = account(Reporting(2.5, 100, 20))
     assert alone.weak
     assert "weak" in alone.statement()
-    assert not account(Reporting(2.5, 100, 20), Crowd(50_000)).weak
-    assert account(Reporting(6.0, 250, 20), Crowd(50_000)).weak
+    assert not account(Reporting(2.5, 100, 20), 50_000).weak
+    assert account(Reporting(6.0, 250, 20), 50_000).weak
 
 
 def test_strong_keeps_its_promise() -> None:
     """Lifetime local <= 10 and central <= 1 at delta 1e-6 with 50,000 people."""
     strong = planned(50_000, 9781, preset="strong").event(9781)
-    found = account(strong, Crowd(50_000), 1e-6)
+    found = account(strong, 50_000, 1e-6)
     assert found.lifetime.pure <= 10
     assert found.lifetime.central is not None
     assert found.lifetime.central <= 1
@@ -74,7 +73,7 @@ def test_nonsense_is_refused() -> None:
 def test_there_is_no_central_figure_without_a_crowd() -> None:
     event = Reporting(1.0, 1, 1)
     assert account(event).lifetime.central is account(event, 1).lifetime.central is None
-    assert account(event, 2).lifetime.central == account(event, Crowd(2)).lifetime.central
+    assert account(event, 2).lifetime.central == account(event, 2).lifetime.central
 
 
 @pytest.mark.parametrize(

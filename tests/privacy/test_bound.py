@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sottovoce.errors import SettingsError
-from sottovoce.privacy import SIGN, Crowd, Group, Reporting, bound, central_bound, central_epsilon
+from sottovoce.privacy import SIGN, Group, Reporting, bound, central_bound, central_epsilon
 from sottovoce.privacy.shuffle import hockey_stick
 from tests.privacy.exact import both, composed, delta_of, one_round
 
@@ -53,7 +53,7 @@ def test_it_is_above_the_accountants_figure_and_near(clients: int) -> None:
     for (epsilon, rho), (reports, epochs) in product(kinds, SPANS):
         event = Reporting(epsilon, reports, epochs, rho)
         found = central_bound([Group(event, clients)], DELTA)
-        central = central_epsilon(event, Crowd(clients), DELTA)
+        central = central_epsilon(event, clients, DELTA)
         assert found <= event.pure
         if found < central:
             assert central <= 1.003 * found

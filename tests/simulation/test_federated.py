@@ -136,9 +136,9 @@ def test_a_budget_plans_the_rest_when_people_and_items_are_known() -> None:
 
 def test_turns_are_hidden_among_the_smallest_epoch_of_all() -> None:
     h = random_people(300, 40, seed=2)
-    crowd = FederatedMF(2, 5, reports=1, lifetime=1).fit(h).privacy().crowd
+    crowd = FederatedMF(2, 5, reports=1, lifetime=1).fit(h).privacy().people
     assert crowd is not None
-    assert 30 < crowd.clients < 60
+    assert 30 < crowd < 60
     alone = FederatedMF(2, 20, reports=1, lifetime=1).fit(random_people(30, 20, seed=2)).privacy()
     assert alone.lifetime.central is None, "an epoch of one person hides nobody"
 

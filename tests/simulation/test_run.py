@@ -154,8 +154,7 @@ def test_turns_and_resampled_people_are_said_and_accounted_for(people: Interacti
     assert sum(crowds) == 2_000, "everybody once"
     assert run.crowd == min(crowds) > 400
     assert run.account.training == 5.0
-    assert run.account.crowd is not None
-    assert run.account.crowd.clients == run.crowd
+    assert run.account.people == run.crowd
     assert "2,000 people" in run.about_people()
     assert not simulate(people, short_plan(epochs=1)).about_people()
 
@@ -164,7 +163,7 @@ def test_an_epoch_that_is_nobodys_is_survived(people: Interactions) -> None:
     settings = Settings(epochs=30, reports=1, factors=1, lifetime=1)
     run = simulate(people, Simulation(settings, resample=2, evaluate_every=0))
     assert run.crowd == 0
-    assert run.account.crowd is None
+    assert run.account.lifetime.central is None
     assert np.isfinite(run.V).all()
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sottovoce.core import MECHANISMS
 from sottovoce.core.bounds import MOST_ENTRIES, MOST_ITEMS, MOST_REPORTS
 from sottovoce.errors import SettingsError
-from sottovoce.privacy import Crowd, Reporting, central_epsilon
+from sottovoce.privacy import Reporting, central_epsilon
 from sottovoce.protocol import Terms
 from sottovoce.training import Participation, Settings
 from sottovoce.training.planning import Budget, View, planned, ways_to_spend
@@ -36,7 +36,7 @@ def test_a_central_target_is_met_and_nearly_used_up() -> None:
         assert option.central is not None
         assert 0.9 < option.central <= 1.0
         more = Reporting(option.epsilon, option.reports + max(2, option.reports // 40), 1)
-        assert central_epsilon(more, Crowd(20_000), 1e-6) > 1.0
+        assert central_epsilon(more, 20_000, 1e-6) > 1.0
 
 
 def test_loudest_says_more_for_the_same_budget() -> None:
@@ -112,7 +112,7 @@ def test_few_people_do_not_take_turns() -> None:
 def test_a_central_budget_is_met_and_nearly_used_up(mechanism: str, target: float) -> None:
     people, items = 20_000, 2_000
     found = planned(people, items, mechanism=mechanism, budget=Budget(central=target))
-    spent = central_epsilon(found.event(items), Crowd(people), 1e-6)
+    spent = central_epsilon(found.event(items), people, 1e-6)
     assert 0.85 * target < spent <= target
     assert found.turns == found.epochs
 
@@ -121,7 +121,7 @@ def test_a_central_budget_is_met_and_nearly_used_up(mechanism: str, target: floa
 def test_both_budgets_are_kept(people: int, items: int) -> None:
     found = planned(people, items, budget=Budget(local=10, central=1))
     assert found.event(items).pure <= 10
-    crowd = Crowd(found.crowd(people))
+    crowd = found.crowd(people)
     assert central_epsilon(found.event(items), crowd, 1e-6) <= 1
 
 
@@ -182,7 +182,7 @@ def test_one_setting_of_the_mechanism_alone_is_planned_around() -> None:
 def test_a_central_budget_is_kept_with_what_is_given(given: dict[str, Any]) -> None:
     people, items = 15_000, 15_000
     found = planned(people, items, budget=Budget(central=0.5), **given)
-    crowd = Crowd(found.crowd(people))
+    crowd = found.crowd(people)
     assert 0.25 < central_epsilon(found.event(items), crowd, 1e-6) <= 0.5
     assert {**found.as_dict(), **given} == found.as_dict()
 
@@ -208,7 +208,7 @@ def test_presets() -> None:
     assert planned(75_040, 9_781, preset="paper") == Settings.preset("paper")
     assert planned(75_040, 9_781, preset="coordinate", epsilon=1.0).factors == 5
     crowd = planned(75_040, 9_781, preset="crowd")
-    assert central_epsilon(crowd.event(9_781), Crowd(75_040), 1e-6) <= 1
+    assert central_epsilon(crowd.event(9_781), 75_040, 1e-6) <= 1
     with pytest.raises(SettingsError, match=r"no preset 'loud'; there are paper, .*strong, crowd"):
         planned(10, 10, preset="loud")
 

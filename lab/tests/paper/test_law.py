@@ -15,7 +15,7 @@ from lab.tests.paper.helpers import WHOLE, cells_of
 from sottovoce.core.loudest import usual_gain
 from sottovoce.data import synthetic_people
 from sottovoce.errors import DataError
-from sottovoce.privacy import Crowd, central_epsilon
+from sottovoce.privacy import central_epsilon
 from sottovoce.privacy.account import DELTA
 from sottovoce_lab.paper import About, CellStore, Scale
 from sottovoce_lab.paper.cells import Cell
@@ -134,6 +134,5 @@ def test_who_takes_turns_hides_in_the_crowd_of_an_epoch() -> None:
     result = run_cell(cell, CellContext(people, 1))
     settings = cell.settings
     assert settings.turns < settings.epochs
-    crowd = Crowd.of(settings.crowd(400))
-    assert crowd is not None
+    crowd = settings.crowd(400)
     assert result["budget"]["central"] == central_epsilon(settings.event(40), crowd, DELTA)

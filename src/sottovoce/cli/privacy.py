@@ -20,7 +20,7 @@ from sottovoce.cli.options import (
 )
 from sottovoce.core import MECHANISMS
 from sottovoce.errors import SettingsError
-from sottovoce.privacy import Account, Crowd, Reporting, account, central_epsilon, local_epsilon
+from sottovoce.privacy import Account, Reporting, account, central_epsilon, local_epsilon
 from sottovoce.privacy.account import DELTA, shown
 from sottovoce.training import DEFAULT, Budget, planned
 from sottovoce.training.planning import PLANNED, Spending, ways_to_spend
@@ -57,14 +57,6 @@ def privacy(
         float,
         typer.Option(help="Probability that a figure with a delta may fail to hold.", hidden=True),
     ] = DELTA,
-    colluding: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="How many of the clients belong to the server; they hide nobody.",
-            hidden=True,
-        ),
-    ] = 0,
 ) -> None:
     """Say what reporting costs in epsilon, in numbers and words.
 
@@ -80,7 +72,7 @@ def privacy(
     """
     mechanism = training.pop("mechanism", None)
     if budget is not None or central_budget is not None:
-        beside = {"preset": preset, "trainings": trainings > 1, "colluding": colluding}
+        beside = {"preset": preset, "trainings": trainings > 1}
         if refused := [f"--{name}" for name, value in beside.items() if value]:
             raise SettingsError(
                 f"a budget is planned for one training of honest people: leave out {refused[0]}"
@@ -88,8 +80,6 @@ def privacy(
         target = _Target.of(budget, central_budget, clients, delta, items)
         _plan(target, mechanism, training, history, json, plot)
         return
-    if clients is None and colluding:
-        raise SettingsError("--colluding needs a crowd: give --clients PEOPLE")
     if preset in PLANNED and clients is None:
         raise SettingsError(
             f"the preset {preset} is planned for a number of people: give --clients PEOPLE"
@@ -104,16 +94,15 @@ def privacy(
         **training,
     )
     name, event = settings.mechanism, settings.event(items)
-    crowd = None
+    people = None
     if clients is not None:
-        in_an_epoch = settings.crowd(clients)
-        if in_an_epoch < 2 <= clients:
+        people = settings.crowd(clients)
+        if people < 2:
             raise SettingsError(
                 f"{clients} people who each take part in {settings.turns} of {settings.epochs} "
                 "epochs are too few: an epoch may have a single person; raise --clients"
             )
-        crowd = Crowd(in_an_epoch, colluding)
-    found = account(event, crowd, delta, trainings)
+    found = account(event, people, delta, trainings)
     _print(name, found)
     content = {"mechanism": name, **found.as_dict(), "statement": found.statement()}
     output.write_json(json, content)
@@ -235,9 +224,9 @@ def _draw_epochs(axes: Any, found: Account) -> None:
     axes.plot(epochs, [s.pure for s in spans], label="local, pure", color="#c8442e")
     local = [local_epsilon(s, found.delta) for s in spans]
     axes.plot(epochs, local, label=f"local, delta {found.delta:g}", color="#c8442e", linestyle=":")
-    if found.crowd is not None:
-        central = [central_epsilon(s, found.crowd, found.delta) for s in spans]
-        label = f"central, {found.crowd.honest:,} honest people"
+    if found.people is not None:
+        central = [central_epsilon(s, found.people, found.delta) for s in spans]
+        label = f"central, {found.people:,} honest people"
         axes.plot(epochs, central, label=label, color="#1b6ca8")
     axes.set(xlabel="epochs", ylabel="epsilon", yscale="log")
     axes.grid(alpha=0.3)

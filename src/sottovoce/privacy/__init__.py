@@ -6,13 +6,12 @@ from sottovoce.privacy.events import SIGN, Reporting
 from sottovoce.privacy.gaussian import gaussian_delta, gaussian_epsilon, mu_within
 from sottovoce.privacy.ledger import Charge, Entry, Ledger, Limit, rounded_down, rounded_up
 from sottovoce.privacy.local import local_epsilon
-from sottovoce.privacy.shuffle import Crowd, central_epsilon, gaussian_mu
+from sottovoce.privacy.shuffle import central_epsilon, gaussian_mu
 
 __all__ = [
     "SIGN",
     "Account",
     "Charge",
-    "Crowd",
     "Entry",
     "Figures",
     "Group",

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sottovoce.core import Histories
 from sottovoce.data import Interactions, leave_one_out
-from sottovoce.privacy import Crowd, Reporting, central_epsilon
+from sottovoce.privacy import Reporting, central_epsilon
 from sottovoce.privacy.account import DELTA
 from sottovoce.simulation import Simulation, build_engine, simulate
 from sottovoce.simulation.engines import engine_options
@@ -205,8 +205,7 @@ def _budget_of(settings: Settings, items: int, people: int) -> dict[str, float |
 
 
 def _spent(event: Reporting, people: int) -> dict[str, float | None]:
-    crowd = Crowd.of(people)
-    central = None if crowd is None else central_epsilon(event, crowd, DELTA)
+    central = central_epsilon(event, people, DELTA) if people > 1 else None
     return {"local": event.pure, "central": central}
 
 
