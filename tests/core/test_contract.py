@@ -111,8 +111,6 @@ def test_a_batch_is_its_users_one_by_one(name: str) -> None:
 
 
 sizes = st.sampled_from([0.0, bounds.LEAST_ENTRY, 1e-9, 1.0, 1e3, bounds.MOST_ENTRY])
-
-
 entries = st.tuples(sizes, st.sampled_from([1.0, -1.0])).map(lambda pair: pair[0] * pair[1])
 
 

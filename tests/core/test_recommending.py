@@ -27,8 +27,6 @@ from sottovoce.core.recommending import (
 )
 
 ITEMS, FACTORS, COLUMNS = 14, 3, 5
-
-
 ALPHA, LAMBDA = 4.0, 0.125
 
 
@@ -59,8 +57,6 @@ def dense(model: WideModel) -> np.ndarray:
 
 
 seeds = st.integers(0, 2**32)
-
-
 zero_rows = st.lists(st.integers(0, ITEMS - 1), unique=True, max_size=ITEMS)
 
 
@@ -259,8 +255,6 @@ def test_many_histories_at_once_are_each_of_them(people: list[list[int]]) -> Non
 
 
 ROWS = 200_000
-
-
 values = st.sampled_from([0.0, -0.0, 1.0, -1.0, 5e-324, -5e-324]) | st.floats()
 
 

@@ -144,18 +144,11 @@ def test_subsets_have_the_size_asked_for_and_grow_with_it() -> None:
     "asked",
     [
         lambda data: data.select(np.array([9]), None), lambda data: data.filter(-1),
-        lambda data: data.subset(items=9), lambda data: data.subset(users=0),
+        lambda data: data.subset(users=3), lambda data: data.subset(items=9),
+        lambda data: data.subset(users=0),
         lambda data: replace(data, item_ids=np.arange(3)),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused(asked: Any) -> None:
     with pytest.raises((DataError, SettingsError)):
         asked(stamped([[0, 1], [2], [3, 4]]))
-
-
-def test_pairs_in_order_are_taken_over_without_a_copy() -> None:
-    given_pairs = loose([(0, 1, 5), (0, 3, 2), (2, 0, 9)], timed=True)
-    histories, times, _ = pack(given_pairs, 4, 4)
-    assert np.shares_memory(histories.indices, given_pairs.items)
-    assert times is given_pairs.timestamps
-    assert histories.indptr.tolist() == [0, 2, 2, 3, 3]

@@ -73,7 +73,7 @@ def test_nonsense_is_refused() -> None:
 def test_there_is_no_central_figure_without_a_crowd() -> None:
     event = Reporting(1.0, 1, 1)
     assert account(event).lifetime.central is account(event, 1).lifetime.central is None
-    assert account(event, 2).lifetime.central == account(event, 2).lifetime.central
+    assert account(event, 2).lifetime.central is not None
 
 
 @pytest.mark.parametrize(
@@ -202,17 +202,9 @@ def numbers(text: str) -> tuple[float, float, float]:
 
 
 FILE = Path(__file__).parents[1] / "vectors" / "promises.json"
-
-
 NAMES = ("epsilon", "loud_fraction", "reports", "epochs", "clients", "delta")
-
-
 Numbers = tuple[float, float, int, int, int, float]
-
-
 LIMIT = 30.0
-
-
 ALONE: list[Numbers] = [
     # The presets, at the default crowd and at large ones.
     *((5.0, 0.0318, 1, 2, clients, 1e-6) for clients in (1, 2, 100, 1_000, 50_000, 10_000_000)),
@@ -239,11 +231,7 @@ ALONE: list[Numbers] = [
     (1.0, 0.2, 10, 10, 1_000, 0.5),
     (1.0, 0.2, 10, 10, 30, 1e-100),
 ]
-
-
 LOUD: Numbers = (5.0, 0.0318, 1, 2, 1_000, 1e-6)
-
-
 DEAR: Numbers = (10.0, 0.0318, 1, 2, 1_000, 1e-6)
 
 
@@ -277,8 +265,6 @@ AFTER: list[tuple[Numbers, float, list[dict[str, Any]]]] = [
     # More kinds than are composed.
     (LOUD, 1e3, [charged(3, "other", (1 + n / 8, 0.1, 2, 9, 5_000, 1e-6)) for n in range(10)]),
 ]
-
-
 CASES = [*((numbers, LIMIT, []) for numbers in ALONE), *AFTER]
 
 

@@ -12,13 +12,7 @@ from hypothesis import strategies as st
 
 from sottovoce.errors import SettingsError
 from sottovoce.privacy import SIGN, Reporting, local, local_epsilon
-from tests.privacy.exact import (
-    Pair,
-    binomial,
-    delta_of,
-    exact_blanket,
-    precisely,
-)
+from tests.privacy.exact import Pair, binomial, delta_of, exact_blanket, precisely
 
 REFERENCE = [
     ((0.5, 50, 20), 500.0, 193.50, 206.1),
@@ -127,8 +121,6 @@ def test_very_many_reports_are_bounded(rho: float, trainings: int) -> None:
 
 
 ROUNDING = Decimal("1e-9")
-
-
 LINKED = Reporting(1.0, 120, 1, 0.05)
 """Most reports lose nothing, so that nearly all of the possible numbers of steps are left out."""
 
@@ -158,11 +150,3 @@ def test_linked_reports_are_never_promised_too_much(epsilon: float) -> None:
 def test_a_linked_figure_is_never_too_small(delta: float) -> None:
     found = local_epsilon(LINKED, delta)
     assert exact_linked(found) <= Decimal(delta) <= exact_linked(found * (1 - 1e-6))
-
-
-def test_it_would_notice_steps_that_nobody_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    far = 50.5
-    loss, chances = local._losses(LINKED)
-    chances[-1] = 0.0
-    monkeypatch.setattr(local, "_losses", lambda _: (loss, chances))
-    assert Decimal(local_delta(LINKED, far)) < exact_linked(far)

@@ -16,23 +16,9 @@ import pytest
 from scipy import stats
 
 from sottovoce.errors import SettingsError
-from sottovoce.privacy import (
-    SIGN,
-    Reporting,
-    central_epsilon,
-    gaussian_mu,
-    local_epsilon,
-    shuffle,
-)
+from sottovoce.privacy import SIGN, Reporting, central_epsilon, gaussian_mu, local_epsilon, shuffle
 from sottovoce.privacy.shuffle import TAIL, _ends, hockey_stick, is_composed
-from tests.privacy.exact import (
-    binomial,
-    composed,
-    delta_of,
-    exact_blanket,
-    one_round,
-    precisely,
-)
+from tests.privacy.exact import binomial, composed, delta_of, exact_blanket, one_round, precisely
 
 REFERENCE = [
     # (eps, k, T, n): an epoch at 1e-6 and 1e-8, a training at 1e-6 and 1e-8, mu
@@ -141,22 +127,14 @@ def test_the_worst_case_is_reached_when_the_others_give_everything_away(rho: flo
     assert deltas[np.flatnonzero(edges == 50)[0]] == pytest.approx(exact, rel=1e-9)
 
 
-def test_what_breaks_it() -> None:
-    event, n = Reporting(2.5, 20, 1), 20_000
-    honest = central_epsilon(event, n, 1e-6)
-    assert central_epsilon(event, n // 2, 1e-6) > honest
-    local = local_epsilon(event, 1e-6)
-    assert central_epsilon(event, 1, 1e-6) == local
-
-
 @pytest.mark.parametrize(
     "event", [Reporting(2.5, 100, 20, 0.058), Reporting(12.0, 1, 1, 0.01), Reporting(5.0, 1, 2)]
 )
 def test_no_crowd_makes_it_worse_than_local(event: Reporting) -> None:
     local = local_epsilon(event, 1e-6)
     assert local < event.pure
-    crowds = [1, 2, 3, 10, 100, 1_000]
-    assert all(central_epsilon(event, crowd, 1e-6) <= local for crowd in crowds)
+    assert central_epsilon(event, 1, 1e-6) == local
+    assert all(central_epsilon(event, n, 1e-6) <= local for n in (2, 3, 10, 100, 1_000))
 
 
 @pytest.mark.parametrize("rho", [0.058, SIGN])
@@ -206,19 +184,11 @@ def test_counts_that_are_rare_are_looked_at() -> None:
 
 
 COIN = Reporting(log(3), 1, 1)
-
-
 CLIENTS = 1_201
 """About 600 of them uniform: sizes of the blanket are grouped by threes."""
-
-
 STEP = 0.01
-
-
 FAR = 0.55
 """Beyond every loss that is looked at: what is left are the ends that are not."""
-
-
 ROUNDING = Decimal("1e-9")
 
 
@@ -263,25 +233,6 @@ def test_the_figure_itself_never_promises_too_much(exact: dict[float, Decimal]) 
     for epsilon in (0.05, 0.1, 0.2):
         found = central_epsilon(COIN, CLIENTS, float(exact[epsilon]))
         assert epsilon <= found <= 1.02 * epsilon
-
-
-def test_it_would_notice_groups_at_their_largest_size(
-    exact: dict[float, Decimal], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    groups = shuffle.blanket_sizes(COIN, CLIENTS)
-    starts = [m for m, _ in groups]
-    assert max(np.diff(starts)) == 3
-    largest = [(after - 1, chance) for after, (_, chance) in zip(starts[1:], groups, strict=False)]
-    monkeypatch.setattr(shuffle, "blanket_sizes", lambda *_: [*largest, groups[-1]])
-    assert all(stated(epsilon) < exact[epsilon] * (1 - ROUNDING) for epsilon in (0.05, 0.1, 0.2))
-
-
-def test_it_would_notice_ends_that_nobody_counted(
-    exact: dict[float, Decimal], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert stated(FAR) >= exact[FAR]
-    monkeypatch.setattr(shuffle, "UNSEEN", 0.0)
-    assert stated(FAR) < exact[FAR]
 
 
 @pytest.mark.parametrize("rho", [0.1, 0.25, SIGN])

@@ -221,14 +221,6 @@ def test_metrics_are_those_of_simulate_and_of_the_lists() -> None:
     assert [again[name] for name in names] == pytest.approx([run[name] for name in names])
 
 
-def test_people_without_a_history_are_tested_on_what_is_popular() -> None:
-    model = FederatedMF(**SETTINGS).fit(TRAIN)
-    nobody = sparse.csr_matrix((1, 80))
-    popular, _ = model.recommend(0, nobody)
-    asked = sparse.csr_matrix((np.ones(1), ([0], [popular[2]])), shape=(1, 80))
-    assert model.evaluate(nobody, asked)["mrr@10"] == pytest.approx(1 / 3)
-
-
 @pytest.mark.parametrize(
     "asked",
     [

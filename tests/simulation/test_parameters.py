@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from inspect import signature
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -70,15 +69,6 @@ def test_parameters_can_be_changed() -> None:
     assert (model.seed, model.epsilon) == (0, 2.0)
 
 
-def test_presets_of_a_budget_keep_to_it() -> None:
-    strong = FederatedMF(preset="strong").fit(random_people(400, 30, seed=1)).privacy()
-    assert strong.training <= 10
-    assert strong.lifetime.central is not None
-    assert strong.lifetime.central <= 1
-    paper = FederatedMF(preset="paper", epochs=1, engine="reference").fit(SMALL).settings
-    assert (paper.mechanism, paper.steps) == ("coordinate", 20)
-
-
 def test_scikit_learn_itself_clones_it() -> None:
     """And a model is written as it is made."""
     model = FederatedMF(np.int64(3), budget=np.float64(2.5), preset="crowd", options={})  # type: ignore[arg-type]
@@ -90,17 +80,6 @@ def test_scikit_learn_itself_clones_it() -> None:
     with pytest.raises(SettingsError):
         _ = made.item_factors
     assert np.array_equal(made.fit(SMALL).item_factors, trained.item_factors)
-
-
-def test_scikit_learns_grids_go_through_it() -> None:
-    grid = pytest.importorskip("sklearn.model_selection").ParameterGrid
-    values = {"epsilon": np.linspace(1, 3, 3), "factors": np.arange(1, 3)}
-    found = {
-        (model.settings.epsilon, model.settings.factors)
-        for each in grid(values)
-        for model in [FederatedMF(epochs=1, reports=1).set_params(**each).fit(SMALL)]
-    }
-    assert found == set(product([1.0, 2.0, 3.0], [1, 2]))
 
 
 PEOPLE = synthetic_people(200, 60, seed=2)

@@ -69,14 +69,6 @@ def test_an_honest_crowd_is_never_capped(mechanism: str, epsilon: float, alike: 
     assert np.array_equal(capped(counts, built.event(REPORTS, 1)), counts)
 
 
-def test_people_who_are_alike_come_close_to_the_cap() -> None:
-    """So it could not be much lower: they fill nine tenths of it."""
-    people = Histories.from_lists([[1, 2, 3]] * PEOPLE, ITEMS)
-    built = Settings.preset("loudest", epsilon=2.5, factors=FACTORS).build(ITEMS)
-    counts = count_reports(reports_of("loudest", people, 2.5), built.n_directions)
-    assert counts.max() > 0.6 * most_of_one(counts.sum(), built.event(1, 1), len(counts))
-
-
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_flood_is_cut_to_the_cap_and_the_rest_is_left(mechanism: str) -> None:
     built = Settings.preset(mechanism, factors=FACTORS).build(ITEMS)

@@ -117,14 +117,6 @@ def test_devices_are_solved_block_by_block_to_the_same_bits(
     assert np.array_equal(device_vectors(V, people, alpha=ALPHA, regularization=LAMBDA), whole)
 
 
-def test_own_block_comes_first() -> None:
-    train = two_blocks()
-    model = Federated.fit(train, SETTINGS)
-    assert own_block_first(model, train)
-    X, V = model.factors()
-    assert model.scores(np.array([5])) == pytest.approx(X[[5]] @ V.T)
-
-
 def test_it_ends_where_alternating_least_squares_does(people: Histories) -> None:
     V = Federated.fit(people, Settings.preset("paper", factors=1, alpha=ALPHA, epochs=60)).V
     X = user_vectors(V, people, alpha=ALPHA, regularization=1e-6)
@@ -132,12 +124,6 @@ def test_it_ends_where_alternating_least_squares_does(people: Histories) -> None
     c = 1 + ALPHA * P
     best = (c * P * x[:, None]).sum(axis=0) / (c * (x * x)[:, None]).sum(axis=0)
     assert V[:, 0] == pytest.approx(best, rel=1e-3)
-
-
-def test_threads_change_nothing(people: Histories, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "USERS_PER_BLOCK", 11)
-    one, two = (Federated.fit(people, SETTINGS, threads=n).V for n in (1, 2))
-    assert np.array_equal(one, two)
 
 
 def test_no_threads_are_refused(people: Histories) -> None:

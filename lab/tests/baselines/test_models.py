@@ -53,14 +53,3 @@ def test_rank_agrees_with_scores(split: Split, negatives: int) -> None:
         assert fast.better.shape == slow.better.shape
         assert np.mean(fast.better != slow.better) < 0.02
         assert np.mean(fast.ties != slow.ties) < 0.02
-
-
-def test_popularity_is_the_count() -> None:
-    model = Popularity.fit(Histories.from_lists([[0, 1], [1], [1, 2]], 4))
-    assert model.scores(np.array([0, 2])).tolist() == [[1, 3, 1, 0]] * 2
-
-
-def test_random_is_the_same_for_the_same_seed_and_differs_between_users() -> None:
-    a, b = Random(50, 1).scores(np.array([0, 1])), Random(50, 1).scores(np.array([1]))
-    assert np.array_equal(a[1], b[0])
-    assert not np.array_equal(a[0], a[1])

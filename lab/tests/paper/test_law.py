@@ -86,12 +86,6 @@ def test_what_is_needed_is_just_enough(quality: float, reports: float) -> None:
         assert TRUE.quality(0.999 * needed, reports) < quality
 
 
-@given(st.floats(30.0, 1e7), st.floats(1.01, 10.0))
-def test_more_signal_is_never_worse(signal: float, times: float) -> None:
-    assert TRUE.quality(signal * times) >= TRUE.quality(signal)
-    assert TRUE.quality(signal, 1_000.0) <= TRUE.quality(signal, 1_000.0 * times)
-
-
 def test_what_is_checked_was_not_fitted() -> None:
     cells = cells_of(LawChecked, replace(Scale.of(WHOLE), most_people=10**9))
     trained = [cell for cell in cells if cell.method == "loudest"]

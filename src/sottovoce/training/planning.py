@@ -113,8 +113,6 @@ CLEAR = 300.0
 
 Below it, every epoch needs everybody.
 """
-
-
 MOST_LOCAL, MOST_CENTRAL = 1e6, 100.0
 """Beyond them nobody is promised anything, and a plan would be of millions of reports."""
 

@@ -136,12 +136,6 @@ def test_exposure_is_that_of_sorted_lists(h: Histories, length: int, seed: int) 
     assert np.array_equal(found, expected)
 
 
-@given(st.lists(st.integers(0, 50), min_size=1, max_size=30))
-def test_coverage_is_the_share_that_anybody_is_shown(counts: list[int]) -> None:
-    exposed = np.array(counts)
-    assert coverage(exposed) == pytest.approx(np.mean(exposed > 0))
-
-
 @pytest.mark.parametrize(
     ("measure", "better", "ties", "expected"),
     [
