@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sottovoce.core import Histories, Shape, gradients, initial_items, residuals, user_vectors
+from sottovoce.core import Histories, Shape, initial_items, user_vectors
 from sottovoce.core.blocks import Blocks, public_keys
+from sottovoce.core.model import gradients, residuals
 from tests.people import histories, random_people
 
 sizes = st.sampled_from([1, 2, 8, 64, 256])

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sottovoce.core import Coordinate, Histories, Loudest, Shape, coin, os_words
+from sottovoce.core import Histories, Loudest, Shape, coin, os_words
 from sottovoce.core.coin import WORD
+from sottovoce.core.coordinate import Coordinate
 from sottovoce.core.mechanism import COIN, DIRECTION, WORDS_PER_DRAW
 from sottovoce.errors import SettingsError
 

@@ -12,15 +12,14 @@ from scipy import sparse
 
 from sottovoce.core import (
     Histories,
-    gradients,
     gram,
     initial_items,
     predictions,
-    residuals,
     rotate_factors,
     update,
     user_vectors,
 )
+from sottovoce.core.model import gradients, residuals
 from sottovoce.errors import DataError, DivergedError, SettingsError
 from tests.people import histories, random_people
 

@@ -20,17 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sottovoce.errors import SettingsError
-from sottovoce.privacy import (
-    Charge,
-    Group,
-    Ledger,
-    Promise,
-    Reporting,
-    account,
-    central_bound,
-    promise,
-)
+from sottovoce.privacy import Charge, Ledger, Promise, Reporting, account, promise
 from sottovoce.privacy.account import at_most, shown
+from sottovoce.privacy.bound import Group, central_bound
 from sottovoce.training import planned
 from tests.protocol.examples import terms
 

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sottovoce.errors import SettingsError
-from sottovoce.privacy import SIGN, Group, Reporting, bound, central_bound, central_epsilon
+from sottovoce.privacy import SIGN, Reporting, bound, central_epsilon
+from sottovoce.privacy.bound import Group, central_bound
 from sottovoce.privacy.shuffle import hockey_stick
 from tests.privacy.exact import both, composed, delta_of, one_round
 

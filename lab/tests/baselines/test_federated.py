@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from lab.tests.baselines.blocks import own_block_first, two_blocks
-from sottovoce.core import Histories, gradients, initial_items, residuals, user_vectors
+from lab.tests.baselines.blocks import two_blocks
+from sottovoce.core import Histories, initial_items, user_vectors
+from sottovoce.core.model import gradients, residuals
 from sottovoce.data import synthetic_people
-from sottovoce.errors import SettingsError
 from sottovoce.training import Settings
 from sottovoce_lab.baselines import Federated, MatrixFactorization, models
 from sottovoce_lab.baselines.federated import MeanGradient, mean_gradient
@@ -24,11 +24,6 @@ def fit(train: Histories, factors: int, iterations: int) -> MatrixFactorization:
         train, factors=factors, alpha=ALS_ALPHA, regularization=ALS_LAMBDA, iterations=iterations,
         seed=2, threads=1,
     )  # fmt: skip
-
-
-def test_als_puts_the_own_block_first() -> None:
-    train = two_blocks()
-    assert own_block_first(fit(train, 2, 20), train)
 
 
 def test_a_dense_solver_finds_nothing_to_improve() -> None:
@@ -124,8 +119,3 @@ def test_it_ends_where_alternating_least_squares_does(people: Histories) -> None
     c = 1 + ALPHA * P
     best = (c * P * x[:, None]).sum(axis=0) / (c * (x * x)[:, None]).sum(axis=0)
     assert V[:, 0] == pytest.approx(best, rel=1e-3)
-
-
-def test_no_threads_are_refused(people: Histories) -> None:
-    with pytest.raises(SettingsError):
-        Federated.fit(people, SETTINGS, threads=0)

@@ -8,7 +8,8 @@ import pytest
 from sottovoce.core import Histories
 from sottovoce.data import Split, leave_one_out, synthetic_people
 from sottovoce.data.interactions import Interactions
-from sottovoce.simulation.evaluation import Scorer, rank_scores, sample_candidates
+from sottovoce.simulation.evaluation import sample_candidates
+from sottovoce.simulation.evaluation.ranking import Scorer, rank_scores
 from sottovoce.training import Settings
 from sottovoce_lab.baselines import (
     DPLCF,
@@ -16,7 +17,6 @@ from sottovoce_lab.baselines import (
     MatrixFactorization,
     Popularity,
     PrivatePopularity,
-    Random,
     rank,
 )
 
@@ -35,7 +35,6 @@ def split() -> Split:
 def models(train: Histories) -> list[Scorer]:
     mf = {"factors": 2, "alpha": 1.0, "regularization": 0.1, "iterations": 2, "seed": 0}
     return [
-        Random(30, 1),
         Popularity.fit(train),
         PrivatePopularity.fit(train, epsilon=2.0, reports=5, seed=1),
         MatrixFactorization.fit(train, **mf, threads=1),  # type: ignore[arg-type]

@@ -14,9 +14,9 @@ import pytest
 from sottovoce.core import MECHANISMS
 from sottovoce.data import Interactions, synthetic_people
 from sottovoce.errors import SettingsError, SottovoceError
-from sottovoce.simulation import LocalEngine, build_engine
+from sottovoce.simulation import build_engine
 from sottovoce.simulation.evaluation.kernels import checked_threads
-from sottovoce.simulation.interface import Collected, PartedEngine
+from sottovoce.simulation.interface import Collected, LocalEngine, PartedEngine
 from sottovoce.simulation.people import Whole
 from sottovoce.simulation.reference import ReferenceEngine
 from sottovoce.training import Settings

@@ -19,12 +19,12 @@ from sottovoce.errors import DataError
 from sottovoce.simulation import Simulation, build_engine, simulate
 from sottovoce.simulation.evaluation import (
     SideInformation,
-    hits,
     rank_factors,
-    rank_scores,
     sample_candidates,
     summary,
 )
+from sottovoce.simulation.evaluation.metrics import hits
+from sottovoce.simulation.evaluation.ranking import rank_scores
 from sottovoce.simulation.training import begin, train
 from sottovoce.training import Settings
 from sottovoce_lab.baselines import DPALS, DPLCF, MatrixFactorization, TrustedSettings

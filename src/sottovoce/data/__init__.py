@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sottovoce.data.fetching import CATALOGUE
-from sottovoce.data.interactions import Interactions, Loaded
+from sottovoce.data.interactions import Interactions
 from sottovoce.data.loading import load
 from sottovoce.data.shards import Shards
 from sottovoce.data.split import Split, leave_one_out
@@ -13,7 +13,6 @@ from sottovoce.data.tables import parse_columns
 __all__ = [
     "CATALOGUE",
     "Interactions",
-    "Loaded",
     "Shards",
     "Split",
     "leave_one_out",

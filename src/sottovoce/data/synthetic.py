@@ -21,7 +21,6 @@ people however many are asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,8 +34,6 @@ from sottovoce.data.streams import stream
 from sottovoce.errors import SettingsError
 
 SYNTHETIC = "synthetic"
-TYPICAL_FILMS = 70
-"""Of a person, in the mean."""
 _PEOPLE, _FILMS = 2000, 1000
 """Unless others are asked for."""
 _POOL = 40
@@ -84,33 +81,16 @@ def synthetic_people(n_users: int = _PEOPLE, n_items: int = _FILMS, seed: int = 
     >>> people.histories.n_users, people.histories.n_items
     (100, 200)
     """
-    (everybody,) = synthetic_parts(n_users, n_items, seed, at_once=n_users)
-    return everybody
-
-
-def synthetic_parts(
-    n_users: int = _PEOPLE, n_items: int = _FILMS, seed: int = 0, *, at_once: int
-) -> Iterator[Interactions]:
-    """The same people in the same order, about so many at a time."""
     if n_users < 1:
         raise SettingsError(f"there must be at least 1 synthetic person, found {n_users}")
     tastes = _tastes(n_items)
-    blocks = -(-n_users // _BLOCK)
-    step = max(-(-at_once // _BLOCK), 1)
-    for first in range(0, blocks, step):
-        numbers = range(first, min(first + step, blocks))
-        parts = [_watched(tastes, seed, number) for number in numbers]
-        yield _joined(tastes, parts, first * _BLOCK, min(numbers.stop * _BLOCK, n_users))
-
-
-def _joined(tastes: _Tastes, parts: list[Pairs], begin: int, end: int) -> Interactions:
+    parts = [_watched(tastes, seed, number) for number in range(-(-n_users // _BLOCK))]
     users = np.concatenate([part.users for part in parts])
     items = np.concatenate([part.items for part in parts])
     times = np.concatenate([part.timestamps for part in parts if part.timestamps is not None])
-    asked = users < end
-    pairs = Pairs(users[asked] - np.int32(begin), items[asked], times[asked])
-    histories, moments, _ = pack(pairs, end - begin, tastes.films.n_items)
-    ids = np.arange(begin, end)
+    asked = users < n_users
+    histories, moments, _ = pack(Pairs(users[asked], items[asked], times[asked]), n_users, n_items)
+    ids = np.arange(n_users)
     return replace(tastes.films, histories=histories, user_ids=ids, timestamps=moments)
 
 

@@ -19,14 +19,13 @@ from sottovoce.simulation.evaluation import (
     exposure,
     hit_ratio,
     hit_ratio_of_several,
-    mrr,
     mrr_of_several,
-    ndcg,
     ndcg_of_several,
     rank_hidden,
     recall,
     summary,
 )
+from sottovoce.simulation.evaluation.metrics import mrr, ndcg
 from tests.people import histories
 
 

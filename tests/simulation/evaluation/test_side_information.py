@@ -18,10 +18,10 @@ from sottovoce.errors import DataError
 from sottovoce.simulation.evaluation import (
     SideInformation,
     rank_devices,
-    rank_scores,
     sample_candidates,
     wide_vectors,
 )
+from sottovoce.simulation.evaluation.ranking import rank_scores
 from tests.people import histories
 
 FACTORS = 3

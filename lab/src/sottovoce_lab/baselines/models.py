@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.core import Histories, user_vectors
-from sottovoce.simulation.evaluation import Candidates, Ranks, Scorer, rank_factors, rank_scores
+from sottovoce.simulation.evaluation import Candidates, Ranks, rank_factors
+from sottovoce.simulation.evaluation.ranking import Scorer, rank_scores
 
 
 @runtime_checkable
@@ -79,19 +80,6 @@ class Popularity:
     def factors(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """One factor: everybody has 1 of it."""
         return np.ones((self.n_users, 1), np.float32), self.counts[:, None]
-
-
-@dataclass(frozen=True)
-class Random:
-    """Scores without looking at anything: the floor."""
-
-    n_items: int
-    seed: int = 0
-
-    def scores(self, users: NDArray[np.int64]) -> NDArray[np.float32]:
-        """A fresh row for each user, the same for the same seed."""
-        rows = [np.random.default_rng([self.seed, int(u)]).random(self.n_items) for u in users]
-        return np.asarray(rows, dtype=np.float32)
 
 
 USERS_PER_BLOCK = 8192

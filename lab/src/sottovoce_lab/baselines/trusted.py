@@ -39,8 +39,9 @@ from numpy.typing import NDArray
 from sottovoce.core import Histories, gram
 from sottovoce.data.streams import stream
 from sottovoce.errors import DataError, SettingsError
-from sottovoce.privacy import gaussian_epsilon, mu_within
+from sottovoce.privacy import mu_within
 from sottovoce.privacy.account import DELTA
+from sottovoce.privacy.gaussian import gaussian_epsilon
 from sottovoce.settings import check, setting
 from sottovoce_lab.baselines.models import Factorization, blocks_of, normal_equations, outer_table
 

@@ -23,15 +23,15 @@ from sottovoce.simulation.evaluation import (
     Ranks,
     coverage,
     exposure,
-    hits,
     ndcg_of_several,
     rank_factors,
     rank_hidden,
     recall,
     summary,
-    who_is_tested,
     wide_vectors,
 )
+from sottovoce.simulation.evaluation.metrics import hits
+from sottovoce.simulation.evaluation.ranking import who_is_tested
 from sottovoce.training import Budget
 from sottovoce_lab.baselines.models import device_vectors
 from sottovoce_lab.paper.cells import Cell, Size, Way

@@ -27,11 +27,10 @@ from sottovoce.simulation.evaluation import (
     Interval,
     Ranks,
     SideInformation,
-    hits,
-    ndcg,
     rank_devices,
     rank_factors,
 )
+from sottovoce.simulation.evaluation.metrics import hits, ndcg
 from sottovoce.simulation.people import philox
 from sottovoce.simulation.training import Trained, begin
 from sottovoce.training import Settings, next_items
