@@ -44,13 +44,6 @@ def test_a_batch_too_large_for_one_piece_adds_up_alike(monkeypatch: pytest.Monke
     assert np.array_equal(blocks.all_rows(V, X, h), whole)
 
 
-def test_every_item_has_a_place_and_neighbours_part() -> None:
-    places = Blocks(Shape(1000, 1, 1.0), 5, 8).places
-    assert sorted(places.tolist()) == list(range(1000))
-    assert np.mean(places[1:] // 8 == places[:-1] // 8) < 0.05
-    assert not np.array_equal(places, Blocks(Shape(1000, 1, 1.0), 6, 8).places)
-
-
 def test_public_keys_are_pinned() -> None:
     """Every client must compute the same ones."""
     keys = public_keys(1, 9)

@@ -71,9 +71,6 @@ def test_a_fork_does_not_repeat_its_parent() -> None:
     assert theirs != own
 
 
-# On which side of its coin a word falls: thresholds are the vectors', not the mechanism's.
-
-
 FILE = Path(__file__).parents[1] / "vectors" / "thresholds.json"
 EPSILONS = [1e-6, 0.1, 2.5, 10.0, 40.0]
 ITEMS, LOUD, REPORTS = 8, 3, 200

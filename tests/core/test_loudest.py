@@ -100,9 +100,6 @@ def test_a_manifest_leaves_nothing_to_choose(public: dict[str, int]) -> None:
         Loudest.from_manifest(Shape(8, 2, 1.0), 1.0, {"directions_seed": 0, **public})
 
 
-# Which directions are loud.
-
-
 few = st.sampled_from([-2.0, -1.0, -0.0, 0.0, 0.5, 1.0, 1.0, 2.0])
 wide = st.builds(lambda m, e: m * 10.0**e, st.floats(-9, 9), st.integers(-40, 25))
 any_size = st.one_of(few, wide).map(np.float32)

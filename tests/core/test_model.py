@@ -149,9 +149,6 @@ def test_bases_are_fresh_every_epoch_and_uniform() -> None:
     assert np.abs(covariance - np.eye(3) / 3).max() < 5 * np.sqrt(2 / 15 / 4000)
 
 
-# Histories.
-
-
 @given(histories())
 def test_csr_round_trip(h: Histories) -> None:
     back = Histories.from_csr(h.to_csr())

@@ -151,9 +151,6 @@ def test_without_tags_and_with_equal_weights_it_is_the_papers_vector(
     assert found == pytest.approx(expected[0], rel=1e-5, abs=1e-6)
 
 
-# Which columns a catalogue has, by the rules that every client keeps to.
-
-
 def names(tags: Tags) -> list[str]:
     return [f"{tag.kind} {tag.name}" for tag in tags.names]
 
@@ -218,9 +215,6 @@ def test_a_catalogue_without_tags_has_no_columns() -> None:
     assert tags_of([]).table.shape == (0, 0)
 
 
-# Weights by the order of a history.
-
-
 MOMENTS = st.lists(st.integers(-5, 20) | st.integers(-(2**62), 2**62), max_size=40)
 
 
@@ -249,9 +243,6 @@ def test_many_histories_at_once_are_each_of_them(people: list[list[int]]) -> Non
     alone = [recency(np.array(one, np.int64)) for one in people]
     expected = np.concatenate([np.zeros(0), *alone])
     assert np.array_equal(recency_of(histories, times), expected)
-
-
-# The best of many scores: the same as by a plain sort, and always in the same time.
 
 
 ROWS = 200_000

@@ -108,9 +108,6 @@ def main() -> None:
     THRESHOLDS.write_text("[\n" + lines + "\n]\n")
 
 
-# Thresholds.
-
-
 THRESHOLDS = Path(__file__).parents[1] / "vectors" / "thresholds.json"
 PLAIN = [1e-6, 0.1, 0.5, 1.0, 2.5, 5.0, 6.0, 10.0, 39.9, 40.0]
 AWKWARD = [

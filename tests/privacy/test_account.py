@@ -86,9 +86,6 @@ def test_an_epsilon_is_shown_rounded_up(epsilon: float, digits: int, said: str) 
     assert shown(epsilon, digits) == said
 
 
-# The promise.
-
-
 STRONG = Reporting(5.0, 1, 2, 0.0318)
 
 
@@ -108,9 +105,6 @@ def test_it_is_of_a_whole_lifetime_in_the_enforced_crowd() -> None:
     assert 7 < found.central < 8  # not the 0.43 of 50,000 people whom nobody enforces
     assert promise(STRONG, 50_000).central < 0.5
     assert promise(STRONG, 100, delta=1e-9).central > found.central
-
-
-# After other trainings.
 
 
 def test_a_training_promises_the_same_from_its_first_epoch_to_its_last() -> None:
@@ -169,14 +163,6 @@ def test_what_is_weak_is_called_so() -> None:
     assert not promise(STRONG, 2).weak
 
 
-def test_a_delta_is_added_and_no_probability_that_all_else_holds() -> None:
-    """`P[S] <= e^eps Q[S] + delta`, and the same words from the accountant and from a device."""
-    for text in (account(STRONG, 50_000).statement(), promise(STRONG, 50_000).sentence()):
-        assert "probability" not in text
-        assert ", plus at most one in 1,000,000" in text
-        assert at_most(10.0) in text
-
-
 @given(st.floats(1e-9, 9.99), st.floats(1e-30, 0.999))
 def test_figures_are_rounded_against_us(epsilon: float, delta: float) -> None:
     power, picture, chance = numbers(at_most(epsilon, delta))
@@ -188,9 +174,6 @@ def test_figures_are_rounded_against_us(epsilon: float, delta: float) -> None:
 def numbers(text: str) -> tuple[float, float, float]:
     power, picture, rest = text.removeprefix("at most e^").replace(",", "").split(" ", 2)
     return float(power), float(picture.strip("()")), float(rest.rsplit(" ", 1)[1])
-
-
-# The vectors.
 
 
 FILE = Path(__file__).parents[1] / "vectors" / "promises.json"

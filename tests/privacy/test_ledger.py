@@ -121,9 +121,6 @@ def test_whole_numbers_and_floats_of_any_make_are_recorded_as_ours() -> None:
     assert b'"limit":0.0,' in Entry(2, Limit(-0.0), "0" * 64).hashed
 
 
-# The vectors.
-
-
 FILE = Path(__file__).parents[1] / "vectors" / "ledger.json"
 UNITS = 1074
 """Every finite float64, and so every amount, is a whole number of 2^-1074."""

@@ -117,9 +117,6 @@ def test_very_many_reports_are_bounded(rho: float, trainings: int) -> None:
     assert local.surely_lost(event, 1e-6) <= local_epsilon(event, 1e-6) < event.pure
 
 
-# No stated delta lies below the exact one.
-
-
 ROUNDING = Decimal("1e-9")
 LINKED = Reporting(1.0, 120, 1, 0.05)
 """Most reports lose nothing, so that nearly all of the possible numbers of steps are left out."""

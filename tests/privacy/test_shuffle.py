@@ -180,9 +180,6 @@ def test_counts_that_are_rare_are_looked_at() -> None:
     assert _ends(n, 0.5) == (int(stats.binom(n, 0.5).ppf(TAIL)), int(stats.binom(n, 0.5).isf(TAIL)))
 
 
-# Against exact sums.
-
-
 COIN = Reporting(log(3), 1, 1)
 CLIENTS = 1_201
 """About 600 of them uniform: sizes of the blanket are grouped by threes."""

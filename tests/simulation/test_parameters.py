@@ -43,20 +43,6 @@ def test_every_setting_of_a_training_is_an_argument_of_its_type() -> None:
         assert arguments[name].default == (0 if name == "seed" else None), name
 
 
-def test_numbers_of_numpy_train_as_those_of_python() -> None:
-    plain: dict[str, Any] = {
-        "factors": 2,
-        "epochs": 2,
-        "epsilon": 2.5,
-        "reports": 3,
-        "seed": 4,
-        "history": 5.0,
-    }
-    numpy, python = FederatedMF(**GIVEN).fit(SMALL), FederatedMF(**plain).fit(SMALL)
-    assert numpy.settings == python.settings
-    assert np.array_equal(numpy.item_factors, python.item_factors)
-
-
 def test_parameters_can_be_changed() -> None:
     model = FederatedMF(epsilon=1.0, epochs=1, reports=2, factors=1).fit(SMALL)
     assert model.set_params(epsilon=2.0) is model

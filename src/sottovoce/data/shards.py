@@ -100,7 +100,7 @@ class Shards:
                 id_array(ids),
                 object_array(titles) if any(titles) else None,
                 object_array(tags) if any(tags) else None,
-                _listed_shards(index),
+                tuple(Shard(**shard) for shard in index["shards"]),
                 Loaded(**index["loaded"]) if index["loaded"] else None,
             )
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
@@ -253,19 +253,6 @@ class ShardWriter:
         write_atomically(self.folder / INDEX, _json(index))
         self.folder.replace(self._wanted)
         return Shards.read(self._wanted)
-
-
-def _listed_shards(index: dict[str, Any]) -> tuple[Shard, ...]:
-    """All of them, and people numbered without a gap."""
-    shards = tuple(Shard(**shard) for shard in index["shards"])
-    firsts = np.cumsum([0, *(shard.users for shard in shards)])
-    if [shard.first for shard in shards] != firsts[:-1].tolist() or any(
-        shard.users < 1 for shard in shards
-    ):
-        raise ValueError("people are not numbered without a gap")
-    if sum(shard.interactions for shard in shards) != index["interactions"]:
-        raise ValueError("interactions do not add up")
-    return shards
 
 
 def _cannot_write(error: Exception, folder: Path) -> DataError:

@@ -61,19 +61,6 @@ class _Tastes:
     """The cubed lift, a row for each taste."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Block:
-    """The random numbers of some people; what they watch follows from these and the tastes."""
-
-    tastes: NDArray[np.intp]
-    """Three each."""
-    weights: NDArray[np.float64]
-    """Of these; the third may be 0."""
-    films: NDArray[np.int64]
-    """How many each watches."""
-    start: NDArray[np.int64]
-
-
 def synthetic_people(n_users: int = _PEOPLE, n_items: int = _FILMS, seed: int = 0) -> Interactions:
     """Invented viewers of the most popular films of the bundled MovieLens data.
 
@@ -155,31 +142,24 @@ def _traits(real: Interactions) -> NDArray[np.bool_]:
     return np.array(rows)
 
 
-def _drawn(rng: np.random.Generator, n_tastes: int, n_items: int) -> _Block:
-    """A whole block, even if fewer people are needed, so that their number changes nothing."""
-    tastes = np.argsort(rng.random((_BLOCK, n_tastes)), axis=1)[:, :3]
+def _watched(tastes: _Tastes, seed: int, number: int) -> Pairs:
+    """A whole block of people, even if fewer are needed: so their number changes nothing."""
+    rng, n_items = stream(seed, "synth", number), len(tastes.popularity)
+    own = np.argsort(rng.random((_BLOCK, len(tastes.favour))), axis=1)[:, :3]
     weights = rng.standard_exponential((_BLOCK, 3))  # normalised: Dirichlet(1)
     weights[rng.random(_BLOCK) < 0.5, 2] = 0.0
     weights /= weights.sum(axis=1, keepdims=True)
     films = np.floor(_MEDIAN_FILMS * np.exp(_SIGMA_FILMS * rng.standard_normal(_BLOCK)))
     most = n_items // 3
     films = np.clip(films, min(_FEWEST_FILMS, most), most).astype(np.int64)
-    return _Block(tastes, weights, films, rng.integers(_FIRST_DAY, _LAST_DAY, _BLOCK))
-
-
-def _watched(tastes: _Tastes, seed: int, number: int) -> Pairs:
-    rng = stream(seed, "synth", number)
-    n_items = len(tastes.popularity)
-    block = _drawn(rng, len(tastes.favour), n_items)
+    start = rng.integers(_FIRST_DAY, _LAST_DAY, _BLOCK)
     chosen = []
     for person in range(_BLOCK):
-        first, second, third = tastes.favour[block.tastes[person]]
-        one, two, three = block.weights[person]
+        first, second, third = tastes.favour[own[person]]
+        one, two, three = weights[person]
         wanted = tastes.popularity * (one * first + two * second + three * third)
         race = rng.standard_exponential(n_items) / wanted
-        chosen.append(np.argpartition(race, block.films[person])[: block.films[person]])
-    total = int(block.films.sum())
-    moments = np.repeat(block.start, block.films) + rng.integers(0, _TWO_YEARS, total)
+        chosen.append(np.argpartition(race, films[person])[: films[person]])
+    moments = np.repeat(start, films) + rng.integers(0, _TWO_YEARS, int(films.sum()))
     people = np.arange(_BLOCK, dtype=np.int32) + np.int32(number * _BLOCK)
-    users = np.repeat(people, block.films)
-    return Pairs(users, np.concatenate(chosen).astype(np.int32), moments)
+    return Pairs(np.repeat(people, films), np.concatenate(chosen).astype(np.int32), moments)

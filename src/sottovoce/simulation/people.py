@@ -22,16 +22,9 @@ from sottovoce.errors import SettingsError
 from sottovoce.simulation.evaluation import Candidates, SideInformation, sample_candidates
 from sottovoce.simulation.files import fingerprint
 
-# Random words: Philox 4x64-10, a function of (seed, epoch, user, draw).
-#
-# Counter based, so nobody's words depend on who was simulated before: any number of threads, any
-# batching, a GPU or a cluster give the same reports. It is the generator behind
-# `numpy.random.Philox`, which the tests hold it against. Never for live clients: those ask the
-# operating system.
-
-
 RandomWords = NDArray[np.uint64]
-
+"""Philox 4x64-10, a function of (seed, epoch, user, draw): any number of threads, any batching, a
+card or a cluster give the same reports. Never for live clients: those ask the operating system."""
 ROUNDS = 10
 MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
 WEYL = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)

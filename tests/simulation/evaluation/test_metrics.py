@@ -15,7 +15,6 @@ from sottovoce.errors import DataError
 from sottovoce.simulation.evaluation import (
     Interval,
     Ranks,
-    coverage,
     exposure,
     hit_ratio,
     hit_ratio_of_several,
@@ -150,8 +149,3 @@ def test_who_tie_share_their_places(
     measure: Any, better: list[int], ties: list[int], expected: float
 ) -> None:
     assert measure(ranks(better, ties), 10) == pytest.approx(expected)
-
-
-def test_nothing_has_no_measure() -> None:
-    with pytest.raises(DataError):
-        coverage(np.empty(0, np.int64))
