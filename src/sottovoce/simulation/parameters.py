@@ -256,8 +256,8 @@ def _traits(row: int, given: Any) -> Traits:
     for kind, value in given.items():
         if isinstance(value, list | tuple) and all(isinstance(label, str) for label in value):
             traits[kind] = tuple(dict.fromkeys(value))
-        elif isinstance(value, int | float | np.number) and abs(value) < 2**53:  # a NaN is not
-            traits[kind] = float(value)
+        elif isinstance(value, int | float | np.number) and abs(float(value)) < 2**53:
+            traits[kind] = float(value)  # not a NaN
         else:
             raise DataError(
                 f"item_features: {kind!r} of item {row} is {value!r}; it must be a list of labels "

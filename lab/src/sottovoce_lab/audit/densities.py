@@ -22,7 +22,7 @@ def loudest_densities(mechanism: Loudest, V: Float32, X: Float32, histories: His
     return found
 
 
-@njit(error_model="numpy", cache=True)
+@njit(error_model="numpy", cache=True)  # type: ignore[untyped-decorator]
 def _fill_loud(rows: Float32, X: Float32, loud: int, value: np.float32, out: Float32) -> None:
     ranks = new_ranks(rows.shape[1], X.shape[1])
     for u in range(X.shape[0]):

@@ -22,6 +22,7 @@ from sottovoce.cli.options import (
     optional,
     training_options,
 )
+from sottovoce.core import MECHANISMS
 from sottovoce.data import load, parse_columns
 from sottovoce_lab.bench.epoch import BenchPlan, BenchResult, SideBySide, run_bench
 from sottovoce_lab.bench.live.live_bench import (
@@ -94,7 +95,7 @@ def bench(
         return
     plan = BenchPlan(
         **training,
-        **({"mechanisms": tuple(mechanism)} if mechanism else {}),
+        mechanisms=tuple(mechanism or MECHANISMS),
         repeats=_few(repeats, QUICK_ROUNDS, quick=quick),
         ray_workers=ray_workers,
         parts=parts,
